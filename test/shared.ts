@@ -1,0 +1,11 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+
+/** Absolute path of a file of the shared folder (real data, golden models), or undefined where it is absent. */
+export function sharedPath(relative: string): string | undefined {
+  const path = resolve(process.env.STEPTRAIN_SHARED ?? resolve(root, '../shared'), relative);
+  return existsSync(path) ? path : undefined;
+}
