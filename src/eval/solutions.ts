@@ -1,0 +1,60 @@
+// Metrics of whole solutions: pass@k over samples and the place of the first wrong step.
+import { harmonicMean, ratio } from './metrics.js';
+
+/**
+ * Unbiased pass@k of one problem: 1 − C(n−c, k) / C(n, k), from `n` samples of which `c` are right (Chen et al. 2021,
+ * arXiv 2107.03374). 1 where fewer than k samples are wrong.
+ */
+export function passAtK({ n, c, k }: { readonly n: number; readonly c: number; readonly k: number }): number {
+  const counts = [n, c, k].every((count) => Number.isSafeInteger(count) && count >= 0);
+  if (!counts || k < 1 || k > n || c > n) {
+    throw new RangeError(`pass@k needs integers with 1 ≤ k ≤ n and 0 ≤ c ≤ n, found n=${n}, c=${c}, k=${k}`);
+  }
+  if (n - c < k) return 1;
+  let allWrong = 1; // the product form never builds the large binomials
+  for (let i = n - c + 1; i <= n; i++) allWrong *= 1 - k / i;
+  return 1 - allWrong;
+}
+
+export interface ProcessBenchScore {
+  /** Share of faulty solutions whose first wrong step was named exactly. */
+  readonly err_acc: number;
+  /** Share of faultless solutions recognised as such. */
+  readonly cor_acc: number;
+  /** Harmonic mean of the two. */
+  readonly f1: number;
+}
+
+/**
+ * ProcessBench (arXiv 2412.06559): `labels` and `predictions` hold the index of the first wrong step, −1 for none.
+ * A prediction of undefined (no answer could be read) is wrong for its class. Fractions in [0, 1].
+ */
+export function processBenchScore(
+  labels: readonly number[],
+  predictions: readonly (number | undefined)[],
+): ProcessBenchScore {
+  if (labels.length !== predictions.length) {
+    throw new RangeError(
+      `one prediction per label expected, found ${predictions.length} for ${labels.length} labels`,
+    );
+  }
+  let [faulty, named, faultless, recognised] = [0, 0, 0, 0];
+  labels.forEach((label, i) => {
+    const hit = predictions[i] === label ? 1 : 0;
+    if (label === -1) {
+      faultless++;
+      recognised += hit;
+    } else {
+      faulty++;
+      named += hit;
+    }
+  });
+  const errAcc = ratio(named, faulty);
+  const corAcc = ratio(recognised, faultless);
+  return { err_acc: errAcc, cor_acc: corAcc, f1: harmonicMean(errAcc, corAcc) };
+}
+
+/** Index of the first step whose probability of being correct is below `threshold`, −1 where none is. */
+export function firstWrongStep(probabilities: readonly number[], threshold = 0.5): number {
+  return probabilities.findIndex((p) => p < threshold);
+}
