@@ -1,0 +1,55 @@
+/** Files that appear whole or not at all: written beside their place under a temporary name, fsynced, renamed, directory fsynced. */
+import { randomBytes } from 'node:crypto';
+import fs from 'node:fs';
+import { dirname } from 'node:path';
+import { systemReason, WeightsError } from './error.js';
+
+export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
+
+/**
+ * Replaces `path` by the given bytes. On any failure (a full disk, an exception of `chunks`) the old file stays as it was and no
+ * temporary file remains.
+ *
+ * @throws WeightsError with the reason of a failed system call; whatever `chunks` throws
+ */
+export async function writeFileAtomically(path: string, chunks: FileChunks): Promise<void> {
+  const temporary = `${path}.tmp-${process.pid}-${randomBytes(6).toString('hex')}`;
+  const attempt = async <T>(call: () => Promise<T>): Promise<T> => {
+    try {
+      return await call();
+    } catch (error) {
+      throw new WeightsError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
+    }
+  };
+  const file = await attempt(() => fs.promises.open(temporary, 'wx'));
+  try {
+    try {
+      for await (const chunk of chunks) await attempt(() => writeFully(file, chunk));
+      await attempt(() => file.sync());
+    } finally {
+      await file.close();
+    }
+    await attempt(() => fs.promises.rename(temporary, path));
+  } catch (error) {
+    await fs.promises.rm(temporary, { force: true });
+    throw error;
+  }
+  await attempt(() => syncDirectory(dirname(path)));
+}
+
+async function writeFully(file: fs.promises.FileHandle, bytes: Uint8Array): Promise<void> {
+  let written = 0;
+  while (written < bytes.length) {
+    written += (await file.write(bytes, written, Math.min(bytes.length - written, 64 * 1024 * 1024)))
+      .bytesWritten;
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const directory = await fs.promises.open(path, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

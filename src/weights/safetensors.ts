@@ -1,0 +1,266 @@
+/**
+ * Strict reader of safetensors files (https://github.com/huggingface/safetensors): 8 bytes header length, a JSON header, then the
+ * tensors without a gap up to the last byte of the file. Tensor data are read with `pread`, never mapped: a mapped file that another
+ * program truncates kills the process, a read of it gives an error.
+ */
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { type Dtype, dtypeNames, isDtype, tensorBytes } from './dtype.js';
+import { show, systemReason, WeightsError } from './error.js';
+import { decodeUtf8, isJsonObject, type JsonObject, type JsonValue, parseJson } from './json.js';
+
+/** The format's own limit. */
+const MAX_HEADER_BYTES = 100_000_000;
+const MAX_NAME_CHARACTERS = 512;
+/** One read call takes at most this much, well below the 2 GiB that Linux allows. */
+const READ_BYTES = 64 * 1024 * 1024;
+
+/** Place of one tensor: bytes `begin` (inclusive) to `end` (exclusive), counted from the start of the file. */
+export interface TensorEntry {
+  readonly dtype: Dtype;
+  readonly shape: readonly number[];
+  readonly begin: number;
+  readonly end: number;
+}
+
+/** An open file. Every method that takes a name throws {@link WeightsError} for an unknown one. */
+export interface SafetensorsFile {
+  readonly path: string;
+  /** In the order of the data. */
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  readonly metadata: ReadonlyMap<string, string>;
+  /** The little-endian bytes of one tensor in an array of its own (aligned for every element type). */
+  read(name: string): Uint8Array<ArrayBuffer>;
+  /** Reads one tensor into `buffer` from byte `offset` on, and returns how many bytes it has. */
+  readInto(name: string, buffer: Uint8Array, offset?: number): number;
+  /** The bytes of one tensor in pieces of at most `chunkBytes`; each piece is valid until the next one is asked for. */
+  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
+  close(): void;
+}
+
+interface Header {
+  readonly tensors: Map<string, TensorEntry>;
+  readonly metadata: Map<string, string>;
+}
+
+/**
+ * Opens a file and checks its whole layout.
+ *
+ * @throws WeightsError that names the file and, where there is one, the tensor
+ */
+export function openSafetensors(path: string): SafetensorsFile {
+  let descriptor: number;
+  try {
+    // Without O_NONBLOCK opening a named pipe would wait for a writer for ever.
+    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    throw new WeightsError(`cannot open ${path}: ${systemReason(error)}`, { cause: error });
+  }
+  try {
+    const status = fstatSync(descriptor);
+    if (!status.isFile())
+      throw new WeightsError(`${path}: expected a safetensors file, found something else`);
+    return new OpenFile(path, descriptor, readHeader(path, descriptor, status.size));
+  } catch (error) {
+    closeSync(descriptor);
+    throw error;
+  }
+}
+
+function readHeader(path: string, descriptor: number, fileBytes: number): Header {
+  if (fileBytes < 8) {
+    throw new WeightsError(
+      `${path}: expected a safetensors file of at least 8 bytes, found ${fileBytes}; it is truncated`,
+    );
+  }
+  const lengthBytes = new Uint8Array(8);
+  readFully(path, descriptor, lengthBytes, 0);
+  const headerBytes = new DataView(lengthBytes.buffer).getBigUint64(0, true);
+  if (headerBytes > BigInt(MAX_HEADER_BYTES)) {
+    throw new WeightsError(
+      `${path}: expected a header of at most ${MAX_HEADER_BYTES} bytes, found ${headerBytes}; this is not a safetensors file`,
+    );
+  }
+  const dataBegin = 8 + Number(headerBytes);
+  if (dataBegin > fileBytes) {
+    throw new WeightsError(
+      `${path}: expected a header of ${headerBytes} bytes, found ${fileBytes - 8} bytes after its length; the file is truncated`,
+    );
+  }
+  const bytes = new Uint8Array(Number(headerBytes));
+  readFully(path, descriptor, bytes, 8);
+  if (bytes[0] !== 0x7b) throw new WeightsError(`${path}: expected the header to begin with '{'`);
+  const header = parseJson(decodeUtf8(bytes, `${path}: header`), `${path}: header`) as JsonObject;
+  return parseHeader(path, header, dataBegin, fileBytes);
+}
+
+function parseHeader(path: string, header: JsonObject, dataBegin: number, fileBytes: number): Header {
+  const metadata = parseMetadata(path, header.__metadata__);
+  const entries = Object.entries(header)
+    .filter(([name]) => name !== '__metadata__')
+    .map(([name, value]) => parseEntry(path, name, value));
+  entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
+
+  const tensors = new Map<string, TensorEntry>();
+  let position = 0;
+  for (const { name, dtype, shape, begin, end } of entries) {
+    if (begin !== position) {
+      const problem =
+        begin < position ? 'overlaps the tensor before it' : `leaves a hole of ${begin - position} bytes`;
+      throw new WeightsError(
+        `${path}: tensor '${name}' ${problem}: expected it to begin at byte ${position}, found ${begin}`,
+      );
+    }
+    position = end;
+    tensors.set(name, { dtype, shape, begin: dataBegin + begin, end: dataBegin + end });
+  }
+  const dataBytes = fileBytes - dataBegin;
+  if (position !== dataBytes) {
+    const problem = position > dataBytes ? 'the file is truncated' : 'there are extra bytes at the end';
+    throw new WeightsError(
+      `${path}: expected ${position} bytes of tensor data, found ${dataBytes}; ${problem}`,
+    );
+  }
+  return { tensors, metadata };
+}
+
+function parseMetadata(path: string, value: JsonValue | undefined): Map<string, string> {
+  if (value === undefined) return new Map();
+  if (!isJsonObject(value))
+    throw new WeightsError(`${path}: __metadata__: expected an object, found ${show(value)}`);
+  return new Map(
+    Object.entries(value).map(([key, text]) => {
+      if (typeof text !== 'string') {
+        throw new WeightsError(`${path}: __metadata__: expected a string for '${key}', found ${show(text)}`);
+      }
+      return [key, text];
+    }),
+  );
+}
+
+function parseEntry(path: string, name: string, value: JsonValue): TensorEntry & { readonly name: string } {
+  const fail = (problem: string): never => {
+    throw new WeightsError(`${path}: tensor ${show(name)}: ${problem}`);
+  };
+  const badName = tensorNameProblem(name);
+  if (badName !== undefined) fail(badName);
+  if (!isJsonObject(value)) return fail(`expected an object, found ${show(value)}`);
+  const { dtype, shape, data_offsets: offsets, ...rest } = value;
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) fail(`expected only dtype, shape and data_offsets, found '${unknown}'`);
+  if (typeof dtype !== 'string' || !isDtype(dtype)) {
+    return fail(`expected dtype to be one of ${dtypeNames().join(', ')}, found ${show(dtype)}`);
+  }
+  if (!isListOfCounts(shape))
+    return fail(`expected shape to be a list of non-negative integers, found ${show(shape)}`);
+  if (!isListOfCounts(offsets) || offsets.length !== 2) {
+    return fail(`expected data_offsets to be two non-negative integers, found ${show(offsets)}`);
+  }
+  const [begin, end] = offsets as [number, number];
+  const bytes = tensorBytes(dtype, shape);
+  if (bytes === undefined) return fail(`the size of ${dtype} × ${show(shape)} overflows`);
+  if (end < begin) fail(`expected data_offsets to be in order, found ${show(offsets)}`);
+  if (end - begin !== bytes)
+    fail(`expected ${bytes} bytes for ${dtype} × ${show(shape)}, found ${end - begin}`);
+  return { name, dtype, shape, begin, end };
+}
+
+/** What is wrong with a tensor's name, or undefined. */
+export function tensorNameProblem(name: string): string | undefined {
+  if (name === '') return 'expected a name, found an empty one';
+  if (name.length > MAX_NAME_CHARACTERS)
+    return `expected a name of at most ${MAX_NAME_CHARACTERS} characters`;
+  if (/\p{Cc}|\p{Cs}/u.test(name)) return 'expected no control character or lone surrogate in the name';
+  return undefined;
+}
+
+function isListOfCounts(value: JsonValue | undefined): value is readonly number[] {
+  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0);
+}
+
+function readFully(path: string, descriptor: number, bytes: Uint8Array, position: number): void {
+  let filled = 0;
+  while (filled < bytes.length) {
+    let count: number;
+    try {
+      count = readSync(
+        descriptor,
+        bytes,
+        filled,
+        Math.min(bytes.length - filled, READ_BYTES),
+        position + filled,
+      );
+    } catch (error) {
+      throw new WeightsError(`cannot read ${path}: ${systemReason(error)}`, { cause: error });
+    }
+    if (count === 0) {
+      throw new WeightsError(
+        `${path}: the file became shorter while it was read: expected data up to byte ${position + bytes.length}, found ${position + filled}`,
+      );
+    }
+    filled += count;
+  }
+}
+
+class OpenFile implements SafetensorsFile {
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  readonly metadata: ReadonlyMap<string, string>;
+  #descriptor: number | undefined;
+
+  constructor(
+    readonly path: string,
+    descriptor: number,
+    header: Header,
+  ) {
+    this.#descriptor = descriptor;
+    this.tensors = header.tensors;
+    this.metadata = header.metadata;
+  }
+
+  read(name: string): Uint8Array<ArrayBuffer> {
+    const { begin, end } = this.#entry(name);
+    const bytes = new Uint8Array(end - begin);
+    readFully(this.path, this.#open(), bytes, begin);
+    return bytes;
+  }
+
+  readInto(name: string, buffer: Uint8Array, offset = 0): number {
+    const { begin, end } = this.#entry(name);
+    if (!Number.isInteger(offset) || offset < 0 || offset + end - begin > buffer.length) {
+      throw new RangeError(
+        `tensor '${name}' has ${end - begin} bytes: expected room for them at ${offset} of ${buffer.length}`,
+      );
+    }
+    readFully(this.path, this.#open(), buffer.subarray(offset, offset + end - begin), begin);
+    return end - begin;
+  }
+
+  *readChunks(name: string, chunkBytes: number): Generator<Uint8Array<ArrayBuffer>> {
+    if (!Number.isInteger(chunkBytes) || chunkBytes < 1) {
+      throw new RangeError(`expected chunkBytes to be a positive integer, found ${chunkBytes}`);
+    }
+    const { begin, end } = this.#entry(name);
+    const buffer = new Uint8Array(Math.min(chunkBytes, end - begin));
+    for (let position = begin; position < end; position += buffer.length) {
+      const chunk = buffer.subarray(0, Math.min(buffer.length, end - position));
+      readFully(this.path, this.#open(), chunk, position);
+      yield chunk;
+    }
+  }
+
+  close(): void {
+    if (this.#descriptor === undefined) return;
+    closeSync(this.#descriptor);
+    this.#descriptor = undefined;
+  }
+
+  #entry(name: string): TensorEntry {
+    const entry = this.tensors.get(name);
+    if (entry === undefined) throw new WeightsError(`${this.path}: there is no tensor ${show(name)}`);
+    return entry;
+  }
+
+  #open(): number {
+    if (this.#descriptor === undefined) throw new WeightsError(`${this.path}: the file has been closed`);
+    return this.#descriptor;
+  }
+}
