@@ -1,0 +1,84 @@
+import { BadRow } from './data-error.js';
+
+/** A row as it was read: column names to values of any type. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** Typed access to the columns of a row; each throws {@link BadRow} with what was expected and what was found. */
+
+/** A column that holds text with something other than white space in it. */
+export function textColumn(row: Row, key: string, where = `column '${key}'`): string {
+  const value = row[key];
+  if (value === undefined || value === null) {
+    throw new BadRow('missing_column', `${where} is missing; expected text`);
+  }
+  if (typeof value !== 'string') {
+    throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected text`);
+  }
+  return checkedText(value, where);
+}
+
+/** A column that may be absent or null; empty text counts as absent. */
+export function optionalText(row: Row, key: string): string | undefined {
+  const value = row[key];
+  if (value === undefined || value === null || value === '') return undefined;
+  if (typeof value === 'number') return String(value);
+  return textColumn(row, key);
+}
+
+/** A column that holds a list. */
+export function listColumn(row: Row, key: string, where = `column '${key}'`): readonly unknown[] {
+  const value = row[key];
+  if (Array.isArray(value)) return value;
+  if (value === undefined || value === null) {
+    throw new BadRow('missing_column', `${where} is missing; expected a list`);
+  }
+  throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected a list`);
+}
+
+/** A column that holds an object. */
+export function objectColumn(row: Row, key: string, where = `column '${key}'`): Row {
+  const value = row[key];
+  if (isRow(value)) return value;
+  if (value === undefined || value === null) {
+    throw new BadRow('missing_column', `${where} is missing; expected an object`);
+  }
+  throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected an object`);
+}
+
+/** Text that is not blank and has no half of a surrogate pair, which UTF-8 cannot hold. */
+export function checkedText(value: unknown, where: string): string {
+  if (typeof value !== 'string') {
+    throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected text`);
+  }
+  if (value.trim() === '') throw new BadRow('empty_text', `${where} is empty; expected text`);
+  if (/\p{Surrogate}/u.test(value)) {
+    throw new BadRow(
+      'invalid_text',
+      `${where} holds half of a surrogate pair, which is not valid Unicode text`,
+    );
+  }
+  return value;
+}
+
+/** A right/wrong mark written as a boolean or as 1 and 0; null stays null. */
+export function labelValue(value: unknown, where: string): 1 | 0 | null {
+  if (value === null || value === undefined) return null;
+  if (value === true || value === 1) return 1;
+  if (value === false || value === 0) return 0;
+  throw new BadRow('bad_label', `${where} is ${describeValue(value)}; expected true, false, 1, 0 or null`);
+}
+
+export function isRow(value: unknown): value is Row {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A short description of a value for an error sentence. */
+export function describeValue(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  if (typeof value === 'object') return 'an object';
+  if (typeof value === 'string')
+    return `the text ${JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value)}`;
+  return `the ${typeof value} ${String(value)}`;
+}

@@ -1,0 +1,54 @@
+/** Where in a data file something was found. Lines and rows are counted from 1. */
+export interface FilePosition {
+  readonly file: string;
+  /** Line on which the row starts; absent for parquet, which has no lines. */
+  readonly line?: number;
+  /** Row within the file. */
+  readonly row?: number;
+}
+
+/**
+ * One clear sentence about data that cannot be used. `code` is stable:
+ * `file` (missing, unreadable, cut short), `format` (columns are of no known source), `row` (one bad row),
+ * `option` (an option that cannot work), `template` (prompt or chat template), `tokenizer` (tokenizer files or text).
+ */
+export class DataError extends Error {
+  override readonly name = 'DataError';
+
+  constructor(
+    readonly code: 'file' | 'format' | 'row' | 'option' | 'template' | 'tokenizer',
+    message: string,
+    readonly position?: FilePosition,
+    options?: ErrorOptions,
+  ) {
+    super(position === undefined ? message : `${describePosition(position)}: ${message}`, options);
+  }
+}
+
+/**
+ * A row that does not fit its source's layout. The reader adds the position and either throws it as a
+ * {@link DataError} or counts it under `reason`, a stable short key such as `missing_column`.
+ */
+export class BadRow extends Error {
+  override readonly name = 'BadRow';
+
+  constructor(
+    readonly reason: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** `data.jsonl, line 12` or `data.parquet, row 7`. */
+export function describePosition(position: FilePosition): string {
+  if (position.line !== undefined) return `${position.file}, line ${position.line}`;
+  if (position.row !== undefined) return `${position.file}, row ${position.row}`;
+  return position.file;
+}
+
+/** The message of anything that was thrown, without a trailing full stop, for use inside a sentence. */
+export function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.split('\n', 1)[0]?.replace(/\.$/, '') ?? '';
+}

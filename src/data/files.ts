@@ -1,0 +1,100 @@
+import { createReadStream, type Dirent } from 'node:fs';
+import { open, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream';
+import { createGunzip } from 'node:zlib';
+import { DataError, reasonOf } from './data-error.js';
+import { jsonRows, type RawRow } from './json-rows.js';
+import { parquetRows } from './parquet-rows.js';
+
+const EXTENSIONS = ['.jsonl', '.jsonl.gz', '.json', '.json.gz', '.ndjson', '.ndjson.gz', '.parquet'];
+
+/**
+ * The data files behind a path, in a fixed order: the file itself, or all data files of a directory and its
+ * subdirectories sorted by name. Other files of a directory (licences, readmes) are passed over.
+ */
+export async function dataFiles(path: string): Promise<readonly string[]> {
+  const info = await stat(path).catch((error: unknown) => {
+    throw new DataError('file', missing(error), { file: path }, { cause: error });
+  });
+  if (!info.isDirectory()) {
+    if (!isDataFile(path)) {
+      throw new DataError(
+        'file',
+        `cannot tell the format from the name; expected one of ${EXTENSIONS.join(', ')}`,
+        {
+          file: path,
+        },
+      );
+    }
+    return [path];
+  }
+  const entries = await readdir(path, { recursive: true, withFileTypes: true });
+  const files = entries
+    .filter((entry) => entry.isFile() && !entry.name.startsWith('.') && isDataFile(entry.name))
+    .map((entry: Dirent) => join(entry.parentPath, entry.name))
+    .sort();
+  if (files.length === 0) {
+    throw new DataError('file', `the directory holds no data file; expected ${EXTENSIONS.join(', ')}`, {
+      file: path,
+    });
+  }
+  return files;
+}
+
+/** Rows of one data file as a stream; the format follows from the name. */
+export async function* fileRows(file: string): AsyncGenerator<RawRow> {
+  if (file.endsWith('.parquet')) {
+    yield* parquetRows(file);
+    return;
+  }
+  const zipped = file.endsWith('.gz');
+  if (zipped) await checkGzip(file);
+  const raw = createReadStream(file);
+  // The callback is needed for the pipeline to destroy both ends; the error itself surfaces in the iteration below.
+  const stream: Readable = zipped ? pipeline(raw, createGunzip(), () => {}) : raw;
+  const lines = !/\.json(\.gz)?$/.test(file);
+  try {
+    yield* jsonRows(stream, file, { lines });
+  } catch (error) {
+    if (error instanceof DataError) throw error;
+    const isZlib = (error as { code?: unknown }).code?.toString().startsWith('Z_') === true;
+    const what = isZlib
+      ? `the gzip data is damaged or cut short (${reasonOf(error)}); fetch the file again`
+      : missing(error);
+    throw new DataError('file', what, { file }, { cause: error });
+  } finally {
+    stream.destroy();
+    raw.destroy();
+  }
+}
+
+function isDataFile(name: string): boolean {
+  return EXTENSIONS.some((extension) => name.endsWith(extension));
+}
+
+async function checkGzip(file: string): Promise<void> {
+  const handle = await open(file).catch((error: unknown) => {
+    throw new DataError('file', missing(error), { file }, { cause: error });
+  });
+  try {
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
+    if (bytesRead < 2 || buffer[0] !== 0x1f || buffer[1] !== 0x8b) {
+      throw new DataError(
+        'file',
+        'is not gzip data although its name ends in .gz; rename it or compress it',
+        { file },
+      );
+    }
+  } finally {
+    await handle.close();
+  }
+}
+
+function missing(error: unknown): string {
+  const code = (error as { code?: unknown }).code;
+  if (code === 'ENOENT') return 'there is no such file or directory; check the path';
+  if (code === 'EACCES') return 'the file may not be read; check its permissions';
+  return `cannot be read (${reasonOf(error)})`;
+}

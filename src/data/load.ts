@@ -1,0 +1,116 @@
+import { describeValue, isRow, type Row } from './columns.js';
+import { BadRow, DataError, type FilePosition } from './data-error.js';
+import { dataFiles, fileRows } from './files.js';
+import type { StepRecord } from './record.js';
+import { describeSources, detectSource, sourceNamed } from './sources/detect.js';
+import { PRM800K_DEFAULTS, type Prm800kOptions } from './sources/prm800k.js';
+import type { Source, SourceName } from './sources/source.js';
+
+/** How data files are read. Keys are those of a run's `data` section. */
+export interface LoadOptions extends Partial<Prm800kOptions> {
+  /** The layout; `auto` recognises it by the columns of each file's first row. Default `auto`. */
+  readonly source?: SourceName | 'auto';
+  /** What a row that does not fit the layout does: stop with one sentence, or be counted. Default `error`. */
+  readonly on_bad_row?: 'error' | 'skip';
+}
+
+/** What happened while reading; complete once the records have been consumed. */
+export interface LoadReport {
+  readonly files: readonly string[];
+  /** Rows read, good or bad. */
+  readonly rows: number;
+  readonly records: number;
+  /** Rows that gave no record, by reason: bad rows and those that an option leaves out. */
+  readonly skipped: ReadonlyMap<string, number>;
+  /** Steps that stay without a label, by reason. */
+  readonly unlabelled: ReadonlyMap<string, number>;
+  /** The sentence about the first bad row, if one was skipped. */
+  readonly firstBadRow: string | undefined;
+}
+
+/**
+ * Reads step-labelled solutions from files as a stream: memory does not grow with the number of rows.
+ *
+ * @param paths data files (.jsonl, .json, .ndjson, each also .gz; .parquet) or directories of them
+ * @returns records in the order of the files and rows, once; and the report that fills while they are consumed
+ * @throws DataError while iterating: a file that cannot be read, an unknown layout, or, unless `on_bad_row` is `skip`,
+ *   the first bad row, each with file and line
+ */
+export function loadRecords(
+  paths: string | readonly string[],
+  options: LoadOptions = {},
+): { readonly records: AsyncGenerator<StepRecord>; readonly report: LoadReport } {
+  const report = new MutableReport();
+  return { records: readAll(typeof paths === 'string' ? [paths] : paths, options, report), report };
+}
+
+class MutableReport implements LoadReport {
+  files: string[] = [];
+  rows = 0;
+  records = 0;
+  skipped = new Map<string, number>();
+  unlabelled = new Map<string, number>();
+  firstBadRow: string | undefined;
+}
+
+async function* readAll(
+  paths: readonly string[],
+  options: LoadOptions,
+  report: MutableReport,
+): AsyncGenerator<StepRecord> {
+  const conversion: Prm800kOptions = { ...PRM800K_DEFAULTS, ...options };
+  const log = {
+    skipRow: (reason: string) => count(report.skipped, reason),
+    unlabelled: (reason: string) => count(report.unlabelled, reason),
+  };
+  for (const path of paths) {
+    for (const file of await dataFiles(path)) {
+      report.files.push(file);
+      let source =
+        options.source === undefined || options.source === 'auto' ? undefined : sourceNamed(options.source);
+      for await (const raw of fileRows(file)) {
+        report.rows++;
+        const position: FilePosition =
+          raw.line === undefined ? { file, row: raw.row } : { file, line: raw.line, row: raw.row };
+        try {
+          if (raw.bad !== undefined) throw raw.bad;
+          if (!isRow(raw.value)) {
+            throw new BadRow('wrong_type', `the row is ${describeValue(raw.value)}; expected an object`);
+          }
+          source ??= detected(raw.value, position);
+          for (const record of source.convert(raw.value, conversion, log)) {
+            report.records++;
+            yield { ...record, provenance: { ...record.provenance, ...position } };
+          }
+        } catch (error) {
+          if (!(error instanceof BadRow)) throw error;
+          const failure = new DataError('row', badRowSentence(error, source), position);
+          if (options.on_bad_row !== 'skip') throw failure;
+          count(report.skipped, error.reason);
+          report.firstBadRow ??= failure.message;
+        }
+      }
+    }
+  }
+}
+
+function detected(row: Row, position: FilePosition): Source<Prm800kOptions> {
+  const source = detectSource(row);
+  if (source !== undefined) return source;
+  const columns = Object.entries(row).map(([key, value]) => `${key} (${describeValue(value)})`);
+  throw new DataError(
+    'format',
+    `the columns ${columns.slice(0, 12).join(', ') || '(none)'} are of no known layout; ` +
+      `name one with data.source or convert the rows; known are ${describeSources()}`,
+    position,
+  );
+}
+
+function badRowSentence(error: BadRow, source: Source<Prm800kOptions> | undefined): string {
+  const layout = source === undefined ? '' : ` (read as ${source.name})`;
+  return `${error.message}${layout}; correct the row, or set data.on_bad_row to skip`;
+}
+
+function count(counts: Map<string, number>, reason: string): void {
+  counts.set(reason, (counts.get(reason) ?? 0) + 1);
+}

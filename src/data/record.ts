@@ -1,0 +1,80 @@
+import type { FilePosition } from './data-error.js';
+
+/** 1 = the step is right, 0 = it is wrong, null = nobody judged it. */
+export type StepLabel = 1 | 0 | null;
+
+/**
+ * What a step is for. `wrong`, `reflection` and `improvement` belong to self-correction data: a step kept in the
+ * context but not learned, the remark on what is wrong with it, and the corrected step.
+ */
+export const STEP_KINDS = ['normal', 'wrong', 'reflection', 'improvement'] as const;
+export type StepKind = (typeof STEP_KINDS)[number];
+
+/** One step of a solution. */
+export interface Step {
+  /** The step as the source has it, without the line break that ends it. */
+  readonly text: string;
+  readonly label: StepLabel;
+  /** A soft label or a judge's score, where the source has one. */
+  readonly score?: number;
+  readonly kind: StepKind;
+}
+
+/** Where a record comes from. */
+export interface Provenance extends FilePosition {
+  /** The source's own identifier of the row. */
+  readonly id?: string;
+}
+
+/** The one record that every data source becomes. Keys are snake_case because records are also a file format. */
+export interface StepRecord {
+  readonly problem: string;
+  readonly gold_solution?: string;
+  readonly gold_answer?: string;
+  readonly steps: readonly Step[];
+  /** 1 = the final answer is right, 0 = it is wrong; absent where the source does not say. */
+  readonly outcome?: 1 | 0;
+  /**
+   * The first `context_steps` steps only lead up to the labelled ones: another record of the same solution carries
+   * their labels, so here they are null and are not reported as unlabelled. Absent means 0.
+   */
+  readonly context_steps?: number;
+  readonly provenance?: Provenance;
+}
+
+/** One verdict to learn: is the last of `steps` right, given the problem and the steps before it? */
+export interface VerdictSample {
+  readonly problem: string;
+  readonly steps: readonly string[];
+  readonly label: 1 | 0;
+  /** Samples of one group never fall on both sides of a split: the normalised problem text. */
+  readonly group: string;
+  readonly provenance?: Provenance;
+}
+
+/**
+ * The form in which two problem texts count as the same problem: compatibility-normalised, lower case, runs of white
+ * space as one space.
+ */
+export function normalizeProblem(problem: string): string {
+  return problem.normalize('NFKC').toLowerCase().replace(/\s+/gu, ' ').trim();
+}
+
+/**
+ * Every labelled step of a record as a sample of its own, in order. `max_steps` leaves out steps further down the
+ * solution; unlabelled steps stay in the prefix of later ones.
+ */
+export function* verdictSamples(
+  record: StepRecord,
+  options: { readonly max_steps?: number } = {},
+): Generator<VerdictSample> {
+  const group = normalizeProblem(record.problem);
+  const texts = record.steps.map((step) => step.text);
+  const end = Math.min(texts.length, options.max_steps ?? texts.length);
+  for (let j = 0; j < end; j++) {
+    const label = record.steps[j]?.label;
+    if (label === null || label === undefined) continue;
+    const sample: VerdictSample = { problem: record.problem, steps: texts.slice(0, j + 1), label, group };
+    yield record.provenance === undefined ? sample : { ...sample, provenance: record.provenance };
+  }
+}

@@ -1,0 +1,32 @@
+import type { Row } from '../columns.js';
+import { mathShepherd } from './math-shepherd.js';
+import { mathStepDpo } from './math-step-dpo.js';
+import { type Prm800kOptions, prm800k } from './prm800k.js';
+import { processbench } from './processbench.js';
+import { record } from './record.js';
+import { SOURCE_NAMES, type Source, type SourceName } from './source.js';
+import { stepwise } from './stepwise.js';
+
+const sources: Readonly<Record<SourceName, Source<Prm800kOptions>>> = {
+  prm800k,
+  processbench,
+  stepwise,
+  math_shepherd: mathShepherd,
+  math_step_dpo: mathStepDpo,
+  record,
+};
+
+/** The layout of that name. */
+export function sourceNamed(name: SourceName): Source<Prm800kOptions> {
+  return sources[name];
+}
+
+/** The layout whose columns the row has, or undefined. */
+export function detectSource(row: Row): Source<Prm800kOptions> | undefined {
+  return SOURCE_NAMES.map(sourceNamed).find((source) => source.matches(row));
+}
+
+/** Every layout with its columns, for the sentence about an unknown one. */
+export function describeSources(): string {
+  return SOURCE_NAMES.map((name) => `${name} (${sources[name].columns})`).join('; ');
+}

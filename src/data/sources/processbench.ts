@@ -1,0 +1,55 @@
+import { checkedText, describeValue, isRow, listColumn, optionalText, textColumn } from '../columns.js';
+import { BadRow } from '../data-error.js';
+import type { Step, StepLabel } from '../record.js';
+import type { Source } from './source.js';
+
+/**
+ * ProcessBench: `label` is the index of the first wrong step, counted from 0, or -1 if none is wrong. Steps before it
+ * are right, it is wrong, and nothing is said about the steps after it.
+ */
+export const processbench: Source<object> = {
+  name: 'processbench',
+  columns: 'problem, steps (texts), label (index of the first wrong step)',
+  matches: (row) =>
+    typeof row.problem === 'string' &&
+    isTextList(row.steps) &&
+    typeof row.label === 'number' &&
+    !isRow(row.label),
+  convert(row, _options, log) {
+    const problem = textColumn(row, 'problem');
+    const texts = listColumn(row, 'steps').map((text, i) => checkedText(text, `step ${i + 1}`));
+    const firstWrong = row.label;
+    if (!isStepIndex(firstWrong, texts.length)) {
+      throw new BadRow(
+        'bad_label',
+        `column 'label' is ${describeValue(firstWrong)}; expected the index of the first wrong step ` +
+          `(0 to ${texts.length - 1}) or -1`,
+      );
+    }
+    const labelOf = (i: number): StepLabel => {
+      if (firstWrong === -1 || i < firstWrong) return 1;
+      if (i === firstWrong) return 0;
+      log.unlabelled('after_first_error');
+      return null;
+    };
+    const steps = texts.map((text, i): Step => ({ text, label: labelOf(i), kind: 'normal' }));
+    const outcome = row.final_answer_correct;
+    const id = optionalText(row, 'id');
+    return [
+      {
+        problem,
+        steps,
+        ...(typeof outcome === 'boolean' ? { outcome: outcome ? (1 as const) : (0 as const) } : {}),
+        ...(id === undefined ? {} : { provenance: { file: '', id } }),
+      },
+    ];
+  },
+};
+
+function isTextList(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0 && value.every((entry) => typeof entry === 'string');
+}
+
+function isStepIndex(value: unknown, count: number): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= -1 && value < count;
+}

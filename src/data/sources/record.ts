@@ -1,0 +1,91 @@
+import {
+  checkedText,
+  describeValue,
+  isRow,
+  labelValue,
+  listColumn,
+  optionalText,
+  type Row,
+  textColumn,
+} from '../columns.js';
+import { BadRow } from '../data-error.js';
+import { STEP_KINDS, type Step, type StepKind } from '../record.js';
+import type { Source } from './source.js';
+
+const RECORD_KEYS = [
+  'problem',
+  'gold_solution',
+  'gold_answer',
+  'steps',
+  'outcome',
+  'context_steps',
+  'provenance',
+];
+const STEP_KEYS = ['text', 'label', 'score', 'kind'];
+
+/** Our own record as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
+export const record: Source<object> = {
+  name: 'record',
+  columns: 'problem, steps (objects with text and label)',
+  matches: (row) =>
+    typeof row.problem === 'string' &&
+    Array.isArray(row.steps) &&
+    row.steps.every((step: unknown) => isRow(step)),
+  convert(row, _options, log) {
+    knownKeys(row, RECORD_KEYS, 'the row');
+    const steps = listColumn(row, 'steps').map((step, i) => stepOf(step, `step ${i + 1}`));
+    if (steps.length === 0) throw new BadRow('no_steps', "column 'steps' is an empty list");
+    const contextSteps = contextOf(row.context_steps, steps.length);
+    for (const step of steps.slice(contextSteps)) if (step.label === null) log.unlabelled('null_label');
+    const outcome = labelValue(row.outcome, "column 'outcome'");
+    const solution = optionalText(row, 'gold_solution');
+    const answer = optionalText(row, 'gold_answer');
+    return [
+      {
+        problem: textColumn(row, 'problem'),
+        ...(solution === undefined ? {} : { gold_solution: solution }),
+        ...(answer === undefined ? {} : { gold_answer: answer }),
+        steps,
+        ...(outcome === null ? {} : { outcome }),
+        ...(contextSteps === 0 ? {} : { context_steps: contextSteps }),
+      },
+    ];
+  },
+};
+
+function stepOf(value: unknown, where: string): Step {
+  if (!isRow(value))
+    throw new BadRow('wrong_type', `${where} is ${describeValue(value)}; expected an object`);
+  knownKeys(value, STEP_KEYS, where);
+  const kind = value.kind ?? 'normal';
+  if (!STEP_KINDS.includes(kind as StepKind)) {
+    throw new BadRow(
+      'bad_kind',
+      `'kind' of ${where} is ${describeValue(kind)}; expected one of ${STEP_KINDS.join(', ')}`,
+    );
+  }
+  const score = value.score ?? undefined;
+  if (score !== undefined && (typeof score !== 'number' || !Number.isFinite(score))) {
+    throw new BadRow('bad_score', `'score' of ${where} is ${describeValue(score)}; expected a number`);
+  }
+  return {
+    text: checkedText(value.text, `'text' of ${where}`),
+    label: labelValue(value.label, `'label' of ${where}`),
+    ...(score === undefined ? {} : { score }),
+    kind: kind as StepKind,
+  };
+}
+
+function contextOf(value: unknown, count: number): number {
+  if (value === undefined || value === null) return 0;
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= count) return value;
+  throw new BadRow('bad_context', `'context_steps' is ${describeValue(value)}; expected 0 to ${count}`);
+}
+
+function knownKeys(row: Row, known: readonly string[], where: string): void {
+  for (const key of Object.keys(row)) {
+    if (!known.includes(key)) {
+      throw new BadRow('unknown_key', `${where} has the unknown key '${key}'; expected ${known.join(', ')}`);
+    }
+  }
+}

@@ -1,0 +1,31 @@
+import type { Row } from '../columns.js';
+import type { StepRecord } from '../record.js';
+
+/** Names of the layouts that can be read; `data.source` in a run's configuration. */
+export const SOURCE_NAMES = [
+  'prm800k',
+  'processbench',
+  'stepwise',
+  'math_shepherd',
+  'math_step_dpo',
+  'record',
+] as const;
+export type SourceName = (typeof SOURCE_NAMES)[number];
+
+/** What a converter tells besides records; every count is reported, nothing disappears silently. */
+export interface ConversionLog {
+  /** A whole row left out on purpose. */
+  skipRow(reason: string): void;
+  /** A step that stays without a label. */
+  unlabelled(reason: string): void;
+}
+
+/** One layout: how to recognise it and how to turn a row of it into records. */
+export interface Source<Options> {
+  readonly name: SourceName;
+  /** The columns that must be there, for the sentence about an unknown layout. */
+  readonly columns: string;
+  matches(row: Row): boolean;
+  /** @throws BadRow for a row that does not fit the layout */
+  convert(row: Row, options: Options, log: ConversionLog): readonly StepRecord[];
+}
