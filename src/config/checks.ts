@@ -1,0 +1,139 @@
+// What one key alone cannot tell: rules between keys. Each gives the path to point at and the rest of the sentence.
+import type { DataConfig, ModelConfig, RunConfig } from './schema.js';
+
+export interface Conflict {
+  readonly path: readonly string[];
+  readonly message: string;
+}
+
+/** Everything in a complete configuration that contradicts itself. */
+export function findConflicts(config: RunConfig): Conflict[] {
+  const conflicts = [...modelConflicts(config.model), ...dataConflicts(config.data)];
+  const training = config.method === 'sft' ? config.sft : config.pretrain;
+  if (training.micro_batch_tokens < config.data.max_length) {
+    conflicts.push({
+      path: [config.method, 'micro_batch_tokens'],
+      message:
+        `${config.method}.micro_batch_tokens (${training.micro_batch_tokens}) holds no sequence of data.max_length ` +
+        `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
+    });
+  }
+  if (training.tokens_per_step < config.data.max_length) {
+    conflicts.push({
+      path: [config.method, 'tokens_per_step'],
+      message:
+        `${config.method}.tokens_per_step (${training.tokens_per_step}) holds no sequence of data.max_length ` +
+        `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
+    });
+  }
+  if (config.method === 'sft') conflicts.push(...promptConflicts(config.prompt));
+  if (
+    config.method === 'pretrain' &&
+    config.pretrain.loss_on === 'answers' &&
+    config.data.source !== 'arithmetic'
+  ) {
+    conflicts.push({
+      path: ['pretrain', 'loss_on'],
+      message: `pretrain.loss_on "answers" needs data.source "arithmetic", where the answers are known; found ${JSON.stringify(config.data.source)}`,
+    });
+  }
+  return conflicts;
+}
+
+function modelConflicts(model: ModelConfig): Conflict[] {
+  if (typeof model.base === 'string') {
+    if (model.base !== 'embedded' || model.tokenizer === 'base') return [];
+    return [
+      {
+        path: ['model', 'tokenizer'],
+        message: `the embedded base has its own tokenizer: leave model.tokenizer at "base", found ${JSON.stringify(model.tokenizer)}`,
+      },
+    ];
+  }
+  const conflicts: Conflict[] = [];
+  const at = (key: string, message: string) => {
+    conflicts.push({ path: ['model', 'base', 'init', key], message });
+  };
+  const { init } = model.base;
+  if (model.tokenizer === 'base') {
+    conflicts.push({
+      path: ['model', 'tokenizer'],
+      message:
+        'a freshly initialised model needs model.tokenizer: "bytes" or a directory with tokenizer.json',
+    });
+  }
+  if (init.head_dim === undefined && init.hidden_size % init.num_attention_heads !== 0) {
+    at(
+      'num_attention_heads',
+      `hidden_size (${init.hidden_size}) must be a multiple of num_attention_heads (${init.num_attention_heads}), or set head_dim`,
+    );
+  }
+  const keyValueHeads = init.num_key_value_heads ?? init.num_attention_heads;
+  if (init.num_attention_heads % keyValueHeads !== 0) {
+    at(
+      'num_key_value_heads',
+      `num_attention_heads (${init.num_attention_heads}) must be a multiple of num_key_value_heads (${keyValueHeads})`,
+    );
+  }
+  if (init.sliding_window !== undefined && init.model_type !== 'mistral') {
+    at(
+      'sliding_window',
+      `sliding_window is for model_type "mistral", found ${JSON.stringify(init.model_type)}`,
+    );
+  }
+  return conflicts;
+}
+
+function dataConflicts(data: DataConfig): Conflict[] {
+  const conflicts: Conflict[] = [];
+  const files = (['train', 'validation', 'test'] as const).filter((key) => data[key] !== undefined);
+  if (data.source === 'arithmetic') {
+    for (const key of files) {
+      conflicts.push({
+        path: ['data', key],
+        message: `data.source "arithmetic" generates its problems and reads no file; remove data.${key} or change data.source`,
+      });
+    }
+  } else if (data.train === undefined) {
+    conflicts.push({
+      path: ['data', 'train'],
+      message: `data.train is missing: give a file with --set data.train=FILE, or choose data.source "arithmetic"`,
+    });
+  }
+  const [train, validation, test] = data.split;
+  if (train === 0) {
+    conflicts.push({
+      path: ['data', 'split'],
+      message: 'data.split leaves no rows for training: its first share is 0',
+    });
+  }
+  if (test === 0 && data.test === undefined) {
+    conflicts.push({
+      path: ['data', 'split'],
+      message:
+        'data.split leaves no rows for the final evaluation: its third share is 0 and data.test is not given',
+    });
+  }
+  if (!Number.isFinite(train + validation + test)) {
+    conflicts.push({ path: ['data', 'split'], message: 'the shares of data.split are too large' });
+  }
+  return conflicts;
+}
+
+function promptConflicts(prompt: { template: string; pos_word: string; neg_word: string }): Conflict[] {
+  const conflicts: Conflict[] = [];
+  if (prompt.pos_word.trim() === prompt.neg_word.trim()) {
+    conflicts.push({
+      path: ['prompt', 'neg_word'],
+      message: `prompt.pos_word and prompt.neg_word must differ, found ${JSON.stringify(prompt.pos_word)} for both`,
+    });
+  }
+  for (const place of ['{problem}', '{steps}']) {
+    if (prompt.template === 'auto' || prompt.template.split(place).length === 2) continue;
+    conflicts.push({
+      path: ['prompt', 'template'],
+      message: `prompt.template must hold ${place} exactly once, found ${prompt.template.split(place).length - 1}`,
+    });
+  }
+  return conflicts;
+}

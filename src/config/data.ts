@@ -1,0 +1,102 @@
+// Config sections `data` and `prompt`: what is learned from, and how it is put into words.
+import { z } from 'zod';
+import { SOURCE_NAMES } from '../data/sources/source.js';
+import { count, countOrAll, fraction, section, seed, text } from './fields.js';
+
+const arithmetic = section({
+  samples: count().default(2000).describe('Problems to generate, over all splits.'),
+  steps: count().max(64).default(4).describe('Additions and subtractions per problem.'),
+  max_operand: count().max(1_000_000).default(20).describe('Largest number added or subtracted.'),
+  error_rate: fraction().default(0.3).describe('Chance that a step is given a wrong result.'),
+}).describe(
+  'The built-in generator of step-labelled arithmetic (`source: arithmetic`), deterministic from `data.seed`.',
+);
+
+const prm800k = section({
+  phase: z
+    .union([z.literal(1), z.literal(2), z.literal('both')])
+    .default('both')
+    .describe('Rows of the first collection phase, of the second, or both.'),
+  alternatives: z
+    .boolean()
+    .default(true)
+    .describe('Also judge the completions that were rated but not chosen, each after the steps before it.'),
+  human: z
+    .enum(['context', 'positive'])
+    .default('context')
+    .describe('A step that the labeler wrote: context for later steps only, or a correct step to learn.'),
+  null_rating: z
+    .enum(['skip', 'neutral'])
+    .default('skip')
+    .describe('A completion nobody rated: left without a label, or neutral.'),
+  flagged: z
+    .enum(['skip', 'keep'])
+    .default('skip')
+    .describe('Completions that a labeler flagged as unusable.'),
+  quality_control: z.enum(['skip', 'keep']).default('skip').describe('Rows that checked labelers.'),
+  initial_screening: z.enum(['skip', 'keep']).default('skip').describe('Rows that screened new labelers.'),
+  skip_finish_reasons: z
+    .array(text())
+    .default(['bad_problem', 'give_up'])
+    .describe('Rows whose labelling ended so are left out.'),
+}).describe('How PRM800K is read.');
+
+export const data = section({
+  source: z
+    .enum(['auto', ...SOURCE_NAMES, 'arithmetic'])
+    .default('auto')
+    .describe(
+      'Layout of the files. `auto` recognises it from the first rows; `record` is this package’s own; ' +
+        '`arithmetic` generates problems and reads no file.',
+    ),
+  train: text()
+    .optional()
+    .describe('File or directory to train on (.jsonl, .json, either also .gz; .parquet).'),
+  validation: text()
+    .optional()
+    .describe('File for evaluations during training. Default: a share of `train`.'),
+  test: text().optional().describe('File for the final evaluation. Default: a share of `train`.'),
+  neutral: z
+    .enum(['positive', 'negative', 'drop'])
+    .default('positive')
+    .describe('What a neutral step (rating 0 in PRM800K) counts as.'),
+  split: z
+    .tuple([z.number().min(0), z.number().min(0), z.number().min(0)])
+    .default([8, 1, 1])
+    .meta({ expects: 'three shares for training, validation and test, such as [8, 1, 1]' })
+    .describe('Shares of training, validation and test rows where no file of their own is given.'),
+  split_unit: z
+    .enum(['problem', 'sample'])
+    .default('problem')
+    .describe(
+      'What is kept together by the split. `sample` lets steps of one problem fall on both sides, which flatters the ' +
+        'evaluation.',
+    ),
+  seed: seed()
+    .default(0)
+    .describe(
+      'Seed of the split and the generator. It is not `run.seed`, so that runs with other seeds keep one test set.',
+    ),
+  max_length: count()
+    .default(1024)
+    .describe('Longest sequence in tokens; longer rows are cut at a step border, counted and reported.'),
+  max_samples: countOrAll().default('all').describe('Use only so many training rows, chosen by `data.seed`.'),
+  on_bad_row: z
+    .enum(['error', 'skip'])
+    .default('error')
+    .describe('A row that cannot be read stops the run, or is skipped, counted and reported.'),
+  max_steps: countOrAll().default('all').describe('Judge only the first so many steps of a solution.'),
+  prm800k,
+  arithmetic,
+}).describe('The data.');
+
+export const prompt = section({
+  template: text()
+    .default('auto')
+    .describe(
+      'The text around a judged step, with {problem} and {steps} where they go. `auto` uses the tokenizer’s chat ' +
+        'template where it has one and a plain layout otherwise.',
+    ),
+  pos_word: text().default('+').describe('The word the model says after a correct step.'),
+  neg_word: text().default('-').describe('The word the model says after a wrong step.'),
+}).describe('How a step is put to the model and how it answers.');

@@ -1,0 +1,80 @@
+// docs/configuration.md, from the schema.
+import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
+import { methodNames } from './schema.js';
+
+const INTRODUCTION = `# Configuration
+
+<!-- Written by scripts/config-docs.mjs from src/config; edit the descriptions there. -->
+
+A recipe is a YAML file of sections. \`steptrain run recipe.yaml --set section.key=value\` replaces single values; the
+value is read as YAML, and text is taken as typed. A key that does not exist is an error that names its place and the
+nearest key. Every key below may be left out unless it is called required. The run directory gets \`config.yaml\`, the
+merged configuration with every key, which is a recipe again.
+
+Relative paths start at the directory in which the command runs.
+`;
+
+/** The page as Markdown: one table per section, in the order of the schema. */
+export function configurationPage(): string {
+  const sections = new Map<string, { readonly node: Outline; readonly methods: string[] }>();
+  for (const method of methodNames) {
+    for (const [key, node] of Object.entries(methodOutline(method).properties ?? {})) {
+      const known = [...sections.keys()].find(
+        (name) => name === key && sameKeys(sections.get(name)!.node, node),
+      );
+      if (known) sections.get(known)!.methods.push(method);
+      else sections.set(sections.has(key) ? `${key} (${method})` : key, { node, methods: [method] });
+    }
+  }
+  const parts = [INTRODUCTION, `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.\n`];
+  for (const [title, { node, methods }] of sections) {
+    if (title.startsWith('method')) continue;
+    const readBy =
+      methods.length === methodNames.length ? '' : ` Read by method ${methods.map(code).join(', ')}.`;
+    const whole = isSectionOnly(node) ? '' : ` Default: ${code(JSON.stringify(node.default))}.`;
+    parts.push(`## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${table(node)}\n`);
+  }
+  return parts.join('\n');
+}
+
+function table(section: Outline): string {
+  const head = '| key | value | default | meaning |\n| --- | --- | --- | --- |';
+  return [head, ...rows(section, '')].join('\n');
+}
+
+function rows(section: Outline, prefix: string): string[] {
+  return Object.entries(sectionOf(section)?.properties ?? {}).flatMap(([key, node]) => {
+    const name = `${prefix}${key}`;
+    const inner = sectionOf(node);
+    const nested = inner?.properties ? rows(inner, `${name}.`) : [];
+    if (nested.length > 0 && isSectionOnly(node))
+      return [`| ${code(name)} | | | ${cell(node.description)} |`, ...nested];
+    const required = sectionOf(section)?.required?.includes(key);
+    const fallback =
+      node.default !== undefined ? code(JSON.stringify(node.default)) : required ? 'required' : '';
+    return [
+      `| ${code(name)} | ${cell(valueCell(node))} | ${fallback} | ${cell(node.description)} |`,
+      ...nested,
+    ];
+  });
+}
+
+function valueCell(node: Outline): string {
+  return node.enum ? node.enum.map(code).join(', ') : expectation(node);
+}
+
+function isSectionOnly(node: Outline): boolean {
+  return node.type === 'object' && node.properties !== undefined;
+}
+
+function sameKeys(a: Outline, b: Outline): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+function cell(content = ''): string {
+  return content.replaceAll('|', '\\|').replaceAll('\n', ' ');
+}
+
+function code(content: string): string {
+  return `\`${content}\``;
+}

@@ -1,0 +1,34 @@
+// The kinds of values that config keys hold. `expects` in a field's metadata replaces the wording that error messages
+// would otherwise derive from its type.
+import { z } from 'zod';
+
+/** A section whose keys all have defaults may be left out or left empty. */
+export function section<Shape extends z.ZodRawShape>(shape: Shape) {
+  return z.strictObject(shape).prefault({} as never);
+}
+
+export const text = () => z.string().min(1).meta({ expects: 'text' });
+
+/** A whole number of at least 1. */
+export const count = () => z.int().min(1);
+
+/** A whole number; 0 switches the thing off. */
+export const countOrOff = () => z.int().min(0);
+
+export const positiveNumber = () => z.number().positive();
+
+/** 0 ≤ x < 1. */
+export const fraction = () => z.number().min(0).lt(1);
+
+export const countOrAll = () => z.union([z.literal('all'), count()]);
+
+export const seed = () =>
+  z
+    .int()
+    .min(0)
+    .max(2 ** 32 - 1);
+
+/** Values by name, such as a rank per module. */
+export function patterned<Value extends z.ZodType>(value: Value) {
+  return z.record(z.string(), value).default({});
+}

@@ -1,0 +1,110 @@
+// From a schema violation to one sentence: where, which key, what is expected, what was found.
+import type { z } from 'zod';
+import { nearestName } from './nearest.js';
+import { expectation, keysOf, type Outline, outlineAt, sectionOf } from './outline.js';
+
+type Issue = z.core.$ZodIssue;
+type Path = readonly PropertyKey[];
+
+/** `locate` gives the place of a value, or of its key, as the start of the sentence. */
+export type Locate = (path: Path, options?: { readonly key?: boolean }) => string;
+
+export interface ProblemContext {
+  readonly outline: Outline;
+  readonly value: unknown;
+  readonly locate: Locate;
+}
+
+/** Sentences for `issues`, in the order of the schema. */
+export function describeIssues(issues: readonly Issue[], context: ProblemContext): string[] {
+  return issues.flatMap((issue) => describeIssue(issue, [], context));
+}
+
+function describeIssue(issue: Issue, prefix: Path, context: ProblemContext): string[] {
+  const path = [...prefix, ...issue.path];
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => unknownKey([...path, key], context));
+  }
+  if (issue.code === 'invalid_union') {
+    const inside = sectionIssues(issue, valueAt(context.value, path));
+    if (inside) return inside.flatMap((nested) => describeIssue(nested, path, context));
+  }
+  const found = valueAt(context.value, path);
+  const name = path.map(String).join('.');
+  const node = outlineAt(context.outline, path);
+  const expected = node ? expectation(node) : 'another value';
+  if (found === undefined) return [`${context.locate(path)}: ${name} is missing; expected ${expected}`];
+  return [`${context.locate(path)}: ${name} expects ${expected}, found ${describeValue(found)}`];
+}
+
+/** `place: unknown key "x" in section; did you mean "y"?` */
+export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext, 'value'>): string {
+  const key = String(path.at(-1));
+  const parent = path.slice(0, -1);
+  const node = outlineAt(outline, parent);
+  const known = node ? keysOf(node) : [];
+  const place = `${locate(path, { key: true })}: unknown key ${quote(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
+  const nearest = nearestName(key, known);
+  if (nearest !== undefined) return `${place}; did you mean ${quote(nearest)}?`;
+  const elsewhere = findKey(outline, key);
+  if (elsewhere) return `${place}; did you mean ${quote(elsewhere)}?`;
+  return known.length > 0 ? `${place}; known are ${known.join(', ')}` : place;
+}
+
+/** The dotted path of the first key called `name` anywhere in the schema, for a key in the wrong section. */
+function findKey(node: Outline, name: string, path: readonly string[] = []): string | undefined {
+  for (const [key, child] of Object.entries(sectionOf(node)?.properties ?? {})) {
+    if (key === name) return [...path, key].join('.');
+    const below = findKey(child, name, [...path, key]);
+    if (below) return below;
+  }
+  return undefined;
+}
+
+// A union such as `none | {…}`: of a value that is a section, what is wrong inside it is the news.
+function sectionIssues(issue: z.core.$ZodIssueInvalidUnion, value: unknown): readonly Issue[] | undefined {
+  if (!isSection(value)) return undefined;
+  return issue.errors.find(
+    (errors) => !errors.some((error) => error.path.length === 0 && isTypeIssue(error)),
+  );
+}
+
+function isTypeIssue(issue: Issue): boolean {
+  return issue.code === 'invalid_type' || issue.code === 'invalid_value' || issue.code === 'invalid_format';
+}
+
+function valueAt(value: unknown, path: Path): unknown {
+  let found = value;
+  for (const key of path) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return undefined;
+    found = (found as Record<PropertyKey, unknown>)[key];
+  }
+  return found;
+}
+
+export function isSection(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A value in words: `the text "abc"`, `the number 3`, `a list of 2`. */
+export function describeValue(value: unknown): string {
+  if (value === null || value === undefined) return 'nothing';
+  if (Array.isArray(value)) return `the list ${quote(value)}`;
+  switch (typeof value) {
+    case 'string':
+      return `the text ${quote(value)}`;
+    case 'number':
+      return `the number ${value}`;
+    case 'boolean':
+      return String(value);
+    default:
+      return 'a section';
+  }
+}
+
+const SHOWN_CHARACTERS = 60;
+
+function quote(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
+}

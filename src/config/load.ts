@@ -1,0 +1,154 @@
+// Recipe text + overrides → one complete RunConfig, or one sentence per problem.
+import { open } from 'node:fs/promises';
+import { systemReason } from '../weights/error.js';
+import { findConflicts } from './checks.js';
+import { ConfigError } from './error.js';
+import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
+import { nearestName } from './nearest.js';
+import { methodOutline, type Outline, sectionOf } from './outline.js';
+import { applyOverrides, type Override, parseOverride } from './overrides.js';
+import { isMethod, type Method, methodNames, methodSchema, type RunConfig } from './schema.js';
+import { parseRecipe } from './source.js';
+
+/** A recipe is a page of text; anything near this size is another file. */
+const MAX_RECIPE_BYTES = 1 << 20;
+
+const SHOWN_PROBLEMS = 10;
+
+export interface LoadedConfig {
+  readonly config: RunConfig;
+  /** Where a value came from, `file:line:column` or `--set …`, for problems that show only later. */
+  readonly locate: Locate;
+}
+
+/** Reads a recipe file; `settings` are the texts after `--set`. Throws ConfigError. */
+export async function loadRunConfig(file: string, settings: readonly string[] = []): Promise<LoadedConfig> {
+  return parseRunConfig(await readRecipe(file), { name: file, settings });
+}
+
+/** The same for a recipe that is already in memory; `name` stands for the file in messages. */
+export function parseRunConfig(
+  content: string,
+  { name, settings = [] }: { readonly name: string; readonly settings?: readonly string[] },
+): LoadedConfig {
+  const source = parseRecipe(content, name);
+  const overrides = settings.map(parseOverride);
+  const locate: Locate = (path, options) =>
+    overridden(overrides, path)?.origin ?? source.locate(path, options);
+  return { config: complete(source.value, overrides, locate), locate };
+}
+
+/** The same for an object, as a program builds it: fills in the defaults and checks. Throws ConfigError. */
+export function completeRunConfig(value: unknown): RunConfig {
+  if (!isSection(value)) {
+    throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
+  }
+  return complete(structuredClone(value), [], () => 'config');
+}
+
+function complete(value: Record<string, unknown>, overrides: readonly Override[], locate: Locate): RunConfig {
+  const method = chooseMethod(value, overrides, locate);
+  const outline = methodOutline(method);
+  applyOverrides(value, overrides, outline);
+  fillEmptySections(value, outline);
+
+  const misplaced = takeSectionsOfOtherMethods(value, method, locate);
+  const parsed = methodSchema(method).safeParse(value);
+  const wrong = parsed.success ? [] : describeIssues(parsed.error.issues, { outline, value, locate });
+  if (!parsed.success || misplaced.length > 0) throw problems([...misplaced, ...wrong]);
+  const conflicts = findConflicts(parsed.data);
+  if (conflicts.length > 0) {
+    throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
+  }
+  return parsed.data;
+}
+
+function chooseMethod(
+  value: Record<string, unknown>,
+  overrides: readonly Override[],
+  locate: Locate,
+): Method {
+  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method')?.text.trim();
+  const method = typed ?? value.method;
+  if (isMethod(method)) return method;
+  const expected = `expected ${methodNames.join(' or ')}`;
+  if (method !== undefined) {
+    const nearest = typeof method === 'string' ? nearestName(method, methodNames) : undefined;
+    const hint = nearest === undefined ? '' : `; did you mean "${nearest}"?`;
+    throw new ConfigError(
+      `${locate(['method'])}: ${expected} as method, found ${describeValue(method)}${hint}`,
+    );
+  }
+  const misspelt = Object.keys(value).find((key) => nearestName(key, ['method']));
+  if (misspelt === undefined) throw new ConfigError(`${locate([])}: method is missing; ${expected}`);
+  throw new ConfigError(
+    `${locate([misspelt], { key: true })}: unknown key "${misspelt}"; did you mean "method"?`,
+  );
+}
+
+// `sft:` with every key commented out is YAML's null; the section is there, just empty. An empty `lora:` says none.
+function fillEmptySections(value: Record<string, unknown>, outline: Outline): void {
+  for (const [key, node] of Object.entries(outline.properties ?? {})) {
+    if (!Object.hasOwn(value, key) || !sectionOf(node)) continue;
+    if (value[key] === null && node.default !== undefined) value[key] = node.default;
+    if (isSection(value[key])) fillEmptySections(value[key], sectionOf(node)!);
+  }
+}
+
+/** Removes the sections that only other methods read, and says so of each. */
+function takeSectionsOfOtherMethods(
+  value: Record<string, unknown>,
+  method: Method,
+  locate: Locate,
+): string[] {
+  const known = methodOutline(method).properties ?? {};
+  return Object.keys(value).flatMap((key) => {
+    if (Object.hasOwn(known, key)) return [];
+    const owner = methodNames.find((name) => Object.hasOwn(methodOutline(name).properties ?? {}, key));
+    if (owner === undefined) return [];
+    delete value[key];
+    return [
+      `${locate([key], { key: true })}: section "${key}" belongs to method ${owner}, and the method is ${method}; remove it`,
+    ];
+  });
+}
+
+/** The override that set the value at `path` or a section around it. */
+function overridden(overrides: readonly Override[], path: readonly PropertyKey[]): Override | undefined {
+  return overrides.findLast(
+    (override) =>
+      override.path.length <= path.length && override.path.every((key, i) => key === String(path[i])),
+  );
+}
+
+function problems(sentences: readonly string[]): ConfigError {
+  const shown = sentences.slice(0, SHOWN_PROBLEMS);
+  if (sentences.length > shown.length)
+    shown.push(`and ${sentences.length - shown.length} more problems like these`);
+  return new ConfigError(shown.join('\n'));
+}
+
+async function readRecipe(file: string): Promise<string> {
+  const bytes = Buffer.alloc(MAX_RECIPE_BYTES + 1);
+  let size = 0;
+  try {
+    const recipe = await open(file);
+    try {
+      for (let read = -1; read !== 0 && size < bytes.length; size += read) {
+        ({ bytesRead: read } = await recipe.read(bytes, size));
+      }
+    } finally {
+      await recipe.close();
+    }
+  } catch (error) {
+    throw new ConfigError(`the recipe ${file} cannot be read: ${systemReason(error)}`);
+  }
+  if (size > MAX_RECIPE_BYTES) {
+    throw new ConfigError(`${file}: a recipe is a short YAML file, this one is larger than 1 MiB`);
+  }
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, size));
+  } catch {
+    throw new ConfigError(`${file}: a recipe is YAML in UTF-8, this file is not UTF-8 text`);
+  }
+}

@@ -1,0 +1,90 @@
+// Config sections `model` and `lora`: what is trained.
+import { z } from 'zod';
+import { count, fraction, patterned, positiveNumber, section, text } from './fields.js';
+
+/** Shape of a freshly initialised decoder, in the names of Hugging Face's config.json. */
+const init = z
+  .strictObject({
+    model_type: z
+      .enum(['qwen2', 'qwen3', 'llama', 'mistral', 'opt'])
+      .default('qwen2')
+      .describe('Architecture, as config.json names it.'),
+    hidden_size: count().describe('Width of the residual stream.'),
+    intermediate_size: count().describe('Width inside the MLP; about 2.7 × hidden_size for gated MLPs.'),
+    num_hidden_layers: count().describe('Number of blocks.'),
+    num_attention_heads: count().describe('Number of query heads.'),
+    num_key_value_heads: count()
+      .optional()
+      .describe('Number of key/value heads; fewer than query heads shrinks the KV cache. Default: as many.'),
+    head_dim: count().optional().describe('Width of a head. Default: hidden_size / num_attention_heads.'),
+    max_position_embeddings: count().default(2048).describe('Longest sequence the model is meant for.'),
+    rope_theta: positiveNumber().default(10000).describe('Base of the rotary frequencies.'),
+    rms_norm_eps: positiveNumber().default(1e-6).describe('Epsilon inside the norms.'),
+    sliding_window: count().optional().describe('Attention window in tokens (mistral only). Default: none.'),
+    tie_word_embeddings: z
+      .boolean()
+      .default(true)
+      .describe('Share the embedding with the output head; saves vocabulary × hidden_size parameters.'),
+    initializer_range: positiveNumber()
+      .default(0.02)
+      .describe('Standard deviation of the random weights; small models learn faster with 0.05.'),
+  })
+  .describe('Start from random weights of this shape.');
+
+export const model = section({
+  base: z
+    .union([text(), z.strictObject({ init }).describe('Start from random weights.')])
+    .default('embedded')
+    .meta({ expects: '"embedded", a model directory, or init: with a shape' })
+    .describe(
+      'The model to start from: `embedded` (the small arithmetic model of the package), a Hugging Face model ' +
+        'directory, or `init:` with the shape of a freshly initialised model.',
+    ),
+  tokenizer: text()
+    .default('base')
+    .describe(
+      'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`) or a directory ' +
+        'with tokenizer.json.',
+    ),
+  dtype: z
+    .enum(['f32', 'bf16'])
+    .default('f32')
+    .describe(
+      'Storage of the frozen weights and activations. bf16 halves the memory and is faster where the processor has ' +
+        'bf16 instructions; trained parameters are f32 either way.',
+    ),
+}).describe('The model that is trained.');
+
+const adapter = z.strictObject({
+  r: count().default(16).describe('Rank of the adapters; more can learn more and costs memory and time.'),
+  lora_alpha: positiveNumber()
+    .default(32)
+    .describe('The adapters are scaled by lora_alpha / r (by lora_alpha / √r with use_rslora).'),
+  lora_dropout: fraction()
+    .default(0.05)
+    .describe('Dropout on the input of the adapters; helps on small data, 0 is faster.'),
+  target_modules: z
+    .union([z.literal('all-linear'), z.array(text()).min(1).meta({ expects: 'a list of module names' })])
+    .default('all-linear')
+    .describe(
+      'Linear layers that get an adapter: `all-linear` (every one but the head) or a list such as [q_proj, v_proj].',
+    ),
+  use_rslora: z.boolean().default(false).describe('Scale by 1 / √r, which keeps high ranks trainable.'),
+  rank_pattern: patterned(count()).describe('Rank by module name where it differs from `r`.'),
+  alpha_pattern: patterned(positiveNumber()).describe(
+    'Alpha by module name where it differs from `lora_alpha`.',
+  ),
+  modules_to_save: z
+    .array(text())
+    .default([])
+    .describe('Modules trained in full and saved with the adapter, for example [lm_head].'),
+});
+
+export const lora = z
+  .union([z.literal('none'), adapter])
+  .default('none')
+  .meta({ expects: '"none" or a section of LoRA settings' })
+  .describe(
+    'LoRA adapters on a frozen base, with PEFT’s names and meaning. `none` trains every parameter, which needs memory ' +
+      'for gradients and optimizer state of the whole model and a learning rate about ten times lower.',
+  );

@@ -1,0 +1,110 @@
+// The schema as a tree of plain objects (JSON Schema), for messages, documentation and comments.
+import { z } from 'zod';
+import type { Method } from './schema.js';
+import { methodSchema } from './schema.js';
+
+/** The parts of JSON Schema that this configuration uses. */
+export interface Outline {
+  readonly type?: 'object' | 'array' | 'string' | 'number' | 'integer' | 'boolean';
+  readonly description?: string;
+  readonly default?: unknown;
+  /** Wording for messages, set in the field's metadata. */
+  readonly expects?: string;
+  readonly properties?: Readonly<Record<string, Outline>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: Outline | false;
+  readonly items?: Outline | false;
+  readonly prefixItems?: readonly Outline[];
+  readonly anyOf?: readonly Outline[];
+  readonly enum?: readonly string[];
+  readonly const?: unknown;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: number;
+  readonly exclusiveMaximum?: number;
+}
+
+const outlines = new Map<Method, Outline>();
+
+export function methodOutline(method: Method): Outline {
+  let outline = outlines.get(method);
+  if (outline === undefined) {
+    outline = z.toJSONSchema(methodSchema(method), { io: 'input' }) as Outline;
+    outlines.set(method, outline);
+  }
+  return outline;
+}
+
+/** The node at `path`; undefined where the schema has none. A union is entered through its section. */
+export function outlineAt(root: Outline, path: readonly PropertyKey[]): Outline | undefined {
+  let node: Outline | undefined = root;
+  for (const key of path) {
+    if (node === undefined) return undefined;
+    if (typeof key === 'number') {
+      node = node.prefixItems?.[key] ?? (node.items || undefined);
+      continue;
+    }
+    const section: Outline = sectionOf(node) ?? node;
+    const name = String(key);
+    node =
+      section.properties && Object.hasOwn(section.properties, name)
+        ? section.properties[name]
+        : section.additionalProperties || undefined;
+  }
+  return node;
+}
+
+/** The section that `node` is or, for a union such as `none | {…}`, may be. */
+export function sectionOf(node: Outline): Outline | undefined {
+  if (node.type === 'object') return node;
+  return node.anyOf?.find((choice) => choice.type === 'object');
+}
+
+export function keysOf(node: Outline): string[] {
+  return Object.keys(sectionOf(node)?.properties ?? {});
+}
+
+/** What a value at `node` must be, in words: `a whole number of at least 1`. */
+export function expectation(node: Outline): string {
+  if (node.expects !== undefined) return node.expects;
+  if (node.anyOf) return node.anyOf.map(expectation).join(' or ');
+  if (node.const !== undefined) return JSON.stringify(node.const);
+  if (node.enum) return oneOf(node.enum);
+  switch (node.type) {
+    case 'boolean':
+      return 'true or false';
+    case 'object':
+      return node.additionalProperties ? 'names with values' : 'a section';
+    case 'array':
+      return 'a list';
+    case 'integer':
+      return `a whole number${bounds(node)}`;
+    case 'number':
+      return `a number${bounds(node)}`;
+    default:
+      return 'text';
+  }
+}
+
+/** Whether nothing but text fits `node`, so that `--set` takes its value as it stands. */
+export function isTextOnly(node: Outline): boolean {
+  return node.type === 'string' && node.enum === undefined && node.const === undefined;
+}
+
+function oneOf(values: readonly string[]): string {
+  if (values.length < 3) return values.join(' or ');
+  return `one of ${values.slice(0, -1).join(', ')} or ${values.at(-1)}`;
+}
+
+// Bounds at the edge of the safe integers are zod's own and no news to anyone.
+function bounds({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Outline): string {
+  const least = minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER ? minimum : undefined;
+  const most = maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER ? maximum : undefined;
+  if (least !== undefined && most !== undefined) return ` from ${least} to ${most}`;
+  const parts: string[] = [];
+  if (least !== undefined) parts.push(`of at least ${least}`);
+  if (exclusiveMinimum !== undefined) parts.push(`above ${exclusiveMinimum}`);
+  if (most !== undefined) parts.push(`of at most ${most}`);
+  if (exclusiveMaximum !== undefined) parts.push(`below ${exclusiveMaximum}`);
+  return parts.length > 0 ? ` ${parts.join(' and ')}` : '';
+}

@@ -1,0 +1,63 @@
+// `--set a.b=c`: one value of the recipe, replaced from the command line.
+import { parseDocument } from 'yaml';
+import { ConfigError } from './error.js';
+import { isSection, unknownKey } from './issues.js';
+import { isTextOnly, type Outline, outlineAt } from './outline.js';
+
+export interface Override {
+  readonly path: readonly string[];
+  /** The value as it was typed. */
+  readonly text: string;
+  /** The whole setting, for messages. */
+  readonly origin: string;
+}
+
+/** Splits `a.b=c`. Throws ConfigError where there is no key or no equals sign. */
+export function parseOverride(setting: string): Override {
+  const equals = setting.indexOf('=');
+  const path = setting.slice(0, Math.max(equals, 0)).trim().split('.');
+  if (equals < 0 || path.some((key) => key === '')) {
+    throw new ConfigError(`--set ${setting}: expected section.key=value, such as sft.learning_rate=1e-4`);
+  }
+  return { path, text: setting.slice(equals + 1), origin: `--set ${setting}` };
+}
+
+/**
+ * Puts the overrides into `value`, later ones over earlier ones; sections on the way are made. Values are read as YAML,
+ * except where the key holds text: there they are taken as typed unless YAML makes a string of them.
+ */
+export function applyOverrides(
+  value: Record<string, unknown>,
+  overrides: readonly Override[],
+  outline: Outline,
+): void {
+  for (const override of overrides) {
+    for (let depth = 1; depth <= override.path.length; depth++) {
+      const path = override.path.slice(0, depth);
+      if (outlineAt(outline, path) === undefined) {
+        throw new ConfigError(unknownKey(path, { outline, locate: () => override.origin }));
+      }
+    }
+    let section = value;
+    for (const key of override.path.slice(0, -1)) {
+      if (!isSection(section[key])) section[key] = {};
+      section = section[key] as Record<string, unknown>;
+    }
+    section[override.path.at(-1)!] = readValue(override, outlineAt(outline, override.path)!);
+  }
+}
+
+function readValue({ text, origin }: Override, node: Outline): unknown {
+  const document = parseDocument(text, { prettyErrors: false });
+  const readable = document.errors.length === 0 && document.warnings.length === 0;
+  const value: unknown = readable ? document.toJS() : undefined;
+  if (isTextOnly(node)) return typeof value === 'string' ? value : text;
+  // Where text is one of several kinds, a list or section is meant as such and anything else as typed.
+  if (node.anyOf?.some(isTextOnly))
+    return typeof value === 'object' || typeof value === 'string' ? value : text;
+  if (!readable) {
+    const problem = document.errors[0] ?? document.warnings[0];
+    throw new ConfigError(`${origin}: the value is not valid YAML: ${problem?.message}`);
+  }
+  return value;
+}

@@ -1,0 +1,376 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { ConfigError } from '../../src/config/error.js';
+import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/config/load.js';
+import type { SftRunConfig } from '../../src/config/schema.js';
+
+const BASE = 'method: sft\ndata:\n  source: arithmetic\n';
+
+function parse(content: string, ...settings: string[]) {
+  return parseRunConfig(content, { name: 'r.yaml', settings }).config as SftRunConfig;
+}
+
+/** The lines of the error that the recipe gives. */
+function complaints(content: string, ...settings: string[]): string[] {
+  try {
+    parse(content, ...settings);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return (error as Error).message.split('\n');
+  }
+  throw new Error('the recipe was accepted');
+}
+
+describe('a recipe', () => {
+  it('is completed with the defaults', () => {
+    const config = parse(BASE);
+    expect(config.model).toEqual({ base: 'embedded', tokenizer: 'base', dtype: 'f32' });
+    expect(config.lora).toBe('none');
+    expect(config.sft).toMatchObject({
+      learning_rate: 1e-4,
+      num_train_epochs: 3,
+      max_steps: -1,
+      adam_beta2: 0.999,
+    });
+    expect(config.data.arithmetic.steps).toBe(4);
+    expect(config).not.toHaveProperty('pretrain');
+  });
+
+  it('has the sections of its method and no others', () => {
+    const config = parse('method: pretrain\ndata: {source: arithmetic}\n');
+    expect(Object.keys(config)).toEqual(['method', 'model', 'data', 'pretrain', 'run', 'eval']);
+    expect(complaints(`${BASE}pretrain: {}\n`)).toEqual([
+      'r.yaml:4:1: section "pretrain" belongs to method pretrain, and the method is sft; remove it',
+    ]);
+  });
+
+  it('may leave sections empty', () => {
+    const config = parse('method: sft\nsft:\nlora:\ndata:\n  source: arithmetic\n  arithmetic:\n');
+    expect(config.sft.learning_rate).toBe(1e-4);
+    expect(config.lora).toBe('none');
+    expect(config.data.arithmetic.samples).toBe(2000);
+  });
+
+  it('takes LoRA settings by PEFT’s names, "none" or null', () => {
+    expect(parse(`${BASE}lora: {r: 4, target_modules: [q_proj]}`).lora).toMatchObject({
+      r: 4,
+      lora_alpha: 32,
+      target_modules: ['q_proj'],
+      use_rslora: false,
+    });
+    expect(parse(`${BASE}lora: none`).lora).toBe('none');
+    expect(parse(`${BASE}lora: null`).lora).toBe('none');
+  });
+
+  it('resolves anchors', () => {
+    expect(parse(`${BASE}run: {seed: &s 7}\nlora: {r: *s}\n`).lora).toMatchObject({ r: 7 });
+  });
+});
+
+describe('an unknown key', () => {
+  it('is named with its place and the nearest key', () => {
+    expect(complaints(`${BASE}sft:\n  learning_rte: 1e-4\n`)).toEqual([
+      'r.yaml:5:3: unknown key "learning_rte" in sft; did you mean "learning_rate"?',
+    ]);
+    expect(complaints(`${BASE}modle: {}\n`)).toEqual([
+      'r.yaml:4:1: unknown key "modle"; did you mean "model"?',
+    ]);
+    expect(complaints(`${BASE}lora: {rank: 3, lora_aplha: 2}\n`)).toEqual([
+      'r.yaml:4:8: unknown key "rank" in lora; did you mean "rank_pattern"?',
+      'r.yaml:4:17: unknown key "lora_aplha" in lora; did you mean "lora_alpha"?',
+    ]);
+  });
+
+  it.each([
+    ['lr', 'learning_rate'],
+    ['learningRate', 'learning_rate'],
+    ['epochs', 'num_train_epochs'],
+    ['max_step', 'max_steps'],
+    ['batch_size', undefined],
+  ])('in another habit is understood: %s', (key, nearest) => {
+    const [line] = complaints(`${BASE}sft:\n  ${key}: 1\n`);
+    if (nearest) expect(line).toBe(`r.yaml:5:3: unknown key "${key}" in sft; did you mean "${nearest}"?`);
+    else expect(line).toMatch(/^r\.yaml:5:3: unknown key "batch_size" in sft; known are learning_rate, /);
+  });
+
+  it('in the wrong section is sent to the right one', () => {
+    expect(complaints(`${BASE}run:\n  learning_rate: 1\n`)).toEqual([
+      'r.yaml:5:3: unknown key "learning_rate" in run; did you mean "sft.learning_rate"?',
+    ]);
+  });
+
+  it('cannot reach a prototype', () => {
+    expect(complaints(`${BASE}__proto__: {polluted: 1}\nconstructor: 1\n`)).toHaveLength(2);
+    expect(complaints(BASE, '__proto__.polluted=1')[0]).toMatch(/^--set __proto__\.polluted=1: unknown key/);
+    expect(complaints(BASE, 'sft.constructor.polluted=1')[0]).toMatch(/unknown key "constructor" in sft/);
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+  });
+});
+
+describe('a value that does not fit', () => {
+  it.each([
+    [
+      'sft: {learning_rate: fast}',
+      'r.yaml:4:22: sft.learning_rate expects a number above 0, found the text "fast"',
+    ],
+    [
+      'sft: {learning_rate: 0}',
+      'r.yaml:4:22: sft.learning_rate expects a number above 0, found the number 0',
+    ],
+    [
+      'sft: {learning_rate: .nan}',
+      'r.yaml:4:22: sft.learning_rate expects a number above 0, found the number NaN',
+    ],
+    [
+      'sft: {learning_rate: .inf}',
+      'r.yaml:4:22: sft.learning_rate expects a number above 0, found the number Infinity',
+    ],
+    [
+      'sft: {max_steps: 0}',
+      'r.yaml:4:18: sft.max_steps expects -1 (no limit) or a whole number of at least 1, found the number 0',
+    ],
+    [
+      'sft: {max_steps: 1.5}',
+      'r.yaml:4:18: sft.max_steps expects -1 (no limit) or a whole number of at least 1, found the number 1.5',
+    ],
+    [
+      'sft: {max_grad_norm: null}',
+      'r.yaml:4:22: sft.max_grad_norm expects a number of at least 0, found nothing',
+    ],
+    [
+      'sft: {warmup_ratio: 1}',
+      'r.yaml:4:21: sft.warmup_ratio expects a number of at least 0 and below 1, found the number 1',
+    ],
+    [
+      'sft: {lr_scheduler_type: cos}',
+      'r.yaml:4:26: sft.lr_scheduler_type expects one of constant, linear or cosine, found the text "cos"',
+    ],
+    ['sft: [1]', 'r.yaml:4:6: sft expects a section, found the list [1]'],
+    [
+      'run: {device: gpu}',
+      'r.yaml:4:15: run.device expects "auto", "cpu", "cuda" or "cuda:N", found the text "gpu"',
+    ],
+    [
+      'run: {seed: -1}',
+      'r.yaml:4:13: run.seed expects a whole number from 0 to 4294967295, found the number -1',
+    ],
+    [
+      'run: {gradient_checkpointing: yes}',
+      'r.yaml:4:31: run.gradient_checkpointing expects true or false, found the text "yes"',
+    ],
+    ['prompt: {pos_word: 1}', 'r.yaml:4:20: prompt.pos_word expects text, found the number 1'],
+    [
+      'eval: {threshold: 2}',
+      'r.yaml:4:19: eval.threshold expects "greedy" or a number above 0 and below 1, found the number 2',
+    ],
+    [
+      'eval: {max_samples: few}',
+      'r.yaml:4:21: eval.max_samples expects "all" or a whole number of at least 1, found the text "few"',
+    ],
+    ['lora: lots', 'r.yaml:4:7: lora expects "none" or a section of LoRA settings, found the text "lots"'],
+    ['lora: {r: x}', 'r.yaml:4:11: lora.r expects a whole number of at least 1, found the text "x"'],
+    [
+      'lora: {rank_pattern: {q_proj: 0}}',
+      'r.yaml:4:31: lora.rank_pattern.q_proj expects a whole number of at least 1, found the number 0',
+    ],
+    [
+      'lora: {target_modules: [q_proj, 3]}',
+      'r.yaml:4:24: lora.target_modules expects "all-linear" or a list of module names, found the list ["q_proj",3]',
+    ],
+  ])('%s', (line, expected) => {
+    expect(complaints(`${BASE}${line}\n`)).toEqual([expected]);
+  });
+
+  it('is pointed at through nested sections and missing keys', () => {
+    expect(complaints(`${BASE}model:\n  tokenizer: bytes\n  base:\n    init: {hidden_size: big}\n`)).toEqual([
+      'r.yaml:7:25: model.base.init.hidden_size expects a whole number of at least 1, found the text "big"',
+      'r.yaml:7:5: model.base.init.intermediate_size is missing; expected a whole number of at least 1',
+      'r.yaml:7:5: model.base.init.num_hidden_layers is missing; expected a whole number of at least 1',
+      'r.yaml:7:5: model.base.init.num_attention_heads is missing; expected a whole number of at least 1',
+    ]);
+    expect(complaints('method: sft\ndata: {source: arithmetic, split: [1, 2]}\n')).toEqual([
+      'r.yaml:2:35: data.split expects three shares for training, validation and test, such as [8, 1, 1], found the list [1,2]',
+    ]);
+    expect(complaints('method: sft\ndata: {source: arithmetic, split: [8, x, 1]}\n')[0]).toMatch(
+      /^r\.yaml:2:39: data\.split\.1 expects a number of at least 0, found the text "x"/,
+    );
+  });
+
+  it('cuts long values and long lists of problems', () => {
+    expect(complaints(`${BASE}run: {seed: ${'x'.repeat(5000)}}\n`)[0]!.length).toBeLessThan(200);
+    const many = Array.from({ length: 500 }, (_, i) => `k${i}: 1`).join('\n');
+    const lines = complaints(`${BASE}${many}`);
+    expect(lines).toHaveLength(11);
+    expect(lines.at(-1)).toBe('and 490 more problems like these');
+  });
+});
+
+describe('--set', () => {
+  it('replaces values, makes sections and lets the last one win', () => {
+    const config = parse(
+      `${BASE}lora: none\nsft: {learning_rate: 1}\n`,
+      'lora.r=8',
+      'sft.learning_rate=5e-4',
+      'sft.learning_rate=2e-4',
+      'data.split=[6, 2, 2]',
+      'run.gradient_checkpointing=true',
+      'lora.target_modules=[q_proj, v_proj]',
+    );
+    expect(config.lora).toMatchObject({ r: 8, target_modules: ['q_proj', 'v_proj'] });
+    expect(config.sft.learning_rate).toBe(2e-4);
+    expect(config.data.split).toEqual([6, 2, 2]);
+    expect(config.run.gradient_checkpointing).toBe(true);
+  });
+
+  it('takes text as typed', () => {
+    const typed = parse(
+      'method: sft',
+      'data.train=2024',
+      'prompt.pos_word=-',
+      'prompt.neg_word=1',
+      'model.base=[odd',
+      'run.output_dir=a: b # c',
+    );
+    expect(typed.data.train).toBe('2024');
+    expect(typed.prompt).toMatchObject({ pos_word: '-', neg_word: '1' });
+    expect(typed.model.base).toBe('[odd');
+    expect(typed.run.output_dir).toBe('a: b # c');
+    expect(parse('method: sft', 'data.train="my file"').data.train).toBe('my file');
+  });
+
+  it('chooses the method', () => {
+    expect(parse('data: {source: arithmetic}', 'method=pretrain').method).toBe('pretrain');
+    expect(complaints('method: sft', 'method=ppo')).toEqual([
+      '--set method=ppo: expected sft or pretrain as method, found the text "ppo"',
+    ]);
+  });
+
+  it('is what a problem points at, even against the file', () => {
+    expect(complaints(`${BASE}sft: {learning_rate: 1}`, 'sft.learning_rate=x')).toEqual([
+      '--set sft.learning_rate=x: sft.learning_rate expects a number above 0, found the text "x"',
+    ]);
+    expect(complaints(`${BASE}`, 'sft.learning_rte=1')).toEqual([
+      '--set sft.learning_rte=1: unknown key "learning_rte" in sft; did you mean "learning_rate"?',
+    ]);
+    expect(complaints(`${BASE}`, 'lora={rr: 3}')).toEqual([
+      '--set lora={rr: 3}: unknown key "rr" in lora; did you mean "r"?',
+    ]);
+  });
+
+  it.each(['sft.learning_rate', '=3', 'sft.=3', '.x=3'])('needs a key and a value: %s', (setting) => {
+    expect(complaints(BASE, setting)).toEqual([
+      `--set ${setting}: expected section.key=value, such as sft.learning_rate=1e-4`,
+    ]);
+  });
+});
+
+describe('text that is no recipe', () => {
+  it.each([
+    ['', 'r.yaml: method is missing; expected sft or pretrain'],
+    ['methd: sft', 'r.yaml:1:1: unknown key "methd"; did you mean "method"?'],
+    [
+      'method: stf',
+      'r.yaml:1:9: expected sft or pretrain as method, found the text "stf"; did you mean "sft"?',
+    ],
+    ['method:', 'r.yaml:1:8: expected sft or pretrain as method, found nothing'],
+    ['- a', 'r.yaml:1:1: a recipe is a list of sections such as "sft:", found other content'],
+    ['method: sft\nmethod: sft', 'r.yaml:2:1: this is not valid YAML: Map keys must be unique'],
+    ['method: sft\nsft:\n\ta: 1', 'r.yaml:3:1: this is not valid YAML: Tabs are not allowed as indentation'],
+    [
+      'method: !!js/function sft',
+      'r.yaml:1:9: this is not valid YAML: Unresolved tag: tag:yaml.org,2002:js/function',
+    ],
+  ])('is refused: %j', (content, expected) => {
+    expect(complaints(content)).toEqual([expected]);
+  });
+
+  it('cannot blow up through aliases', () => {
+    const levels = ['a: &a [x,x,x,x,x,x,x,x,x]'];
+    for (let i = 1; i < 9; i++) {
+      const [name, before] = ['abcdefghi'[i], 'abcdefghi'[i - 1]];
+      levels.push(`${name}: &${name} [${Array(9).fill(`*${before}`).join(',')}]`);
+    }
+    expect(complaints(levels.join('\n'))[0]).toMatch(/^r\.yaml: this is not usable YAML: /);
+  });
+
+  it('is refused as a file, each with one sentence', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'steptrain-config-'));
+    const refusal = (file: string) => loadRunConfig(file).catch((error: Error) => error.message);
+    expect(await refusal(join(folder, 'none.yaml'))).toBe(
+      `the recipe ${join(folder, 'none.yaml')} cannot be read: no such file or directory`,
+    );
+    expect(await refusal(folder)).toMatch(/cannot be read: it is a directory$/);
+    const binary = join(folder, 'binary.yaml');
+    writeFileSync(binary, Uint8Array.of(0x6d, 0xff, 0xfe));
+    expect(await refusal(binary)).toBe(`${binary}: a recipe is YAML in UTF-8, this file is not UTF-8 text`);
+    const large = join(folder, 'large.yaml');
+    writeFileSync(large, Buffer.alloc(2 << 20, 0x20));
+    expect(await refusal(large)).toMatch(/larger than 1 MiB$/);
+    const good = join(folder, 'good.yaml');
+    writeFileSync(good, `\ufeff${BASE}`);
+    expect((await loadRunConfig(good)).config.method).toBe('sft');
+  });
+});
+
+describe('rules between keys', () => {
+  const fresh =
+    'model:\n  tokenizer: bytes\n  base:\n    init: {hidden_size: 64, intermediate_size: 128, num_hidden_layers: 1, num_attention_heads: 3}\n';
+
+  it.each([
+    ['method: sft', [], /^r\.yaml: data\.train is missing: give a file with --set data\.train=FILE/],
+    [BASE, ['data.test=x'], /^--set data\.test=x: data\.source "arithmetic" generates/],
+    [
+      BASE,
+      ['sft.micro_batch_tokens=100'],
+      /^--set .*: sft\.micro_batch_tokens \(100\) holds no sequence of data\.max_length \(1024\)/,
+    ],
+    [BASE, ['sft.tokens_per_step=100'], /sft\.tokens_per_step \(100\) holds no sequence/],
+    [BASE, ['prompt.neg_word=+ '], /pos_word and prompt\.neg_word must differ/],
+    [BASE, ['prompt.template={problem} only'], /must hold \{steps\} exactly once, found 0$/],
+    [BASE, ['prompt.template={problem}{problem}{steps}'], /must hold \{problem\} exactly once, found 2$/],
+    [BASE, ['data.split=[0,1,1]'], /no rows for training/],
+    [BASE, ['data.split=[1,1,0]'], /no rows for the final evaluation/],
+    [BASE, ['model.tokenizer=bytes'], /the embedded base has its own tokenizer/],
+    [BASE + fresh, [], /^r\.yaml:7:\d+: hidden_size \(64\) must be a multiple of num_attention_heads \(3\)/],
+    [
+      BASE + fresh,
+      ['model.base.init.num_attention_heads=4', 'model.base.init.num_key_value_heads=3'],
+      /\(4\) must be a multiple of num_key_value_heads \(3\)/,
+    ],
+    [
+      BASE + fresh,
+      ['model.base.init.num_attention_heads=4', 'model.base.init.sliding_window=3'],
+      /is for model_type "mistral", found "qwen2"/,
+    ],
+    [
+      BASE + fresh,
+      ['model.base.init.num_attention_heads=4', 'model.tokenizer=base'],
+      /freshly initialised model needs model\.tokenizer/,
+    ],
+    ['method: pretrain\ndata: {train: x}', [], /loss_on "answers" needs data\.source "arithmetic"/],
+  ] as const)('%j %j', (content, settings, expected) => {
+    const lines = complaints(content, ...settings);
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(expected);
+  });
+});
+
+describe('a configuration from a program', () => {
+  it('is completed the same way and not changed', () => {
+    const input = { method: 'sft', data: { source: 'arithmetic' }, lora: null } as const;
+    const frozen = Object.freeze(structuredClone(input));
+    expect(completeRunConfig(frozen)).toEqual(parse(BASE));
+    expect(frozen).toEqual(input);
+  });
+
+  it('is refused in the same words', () => {
+    expect(() =>
+      completeRunConfig({ method: 'sft', data: { source: 'arithmetic' }, sft: { max_step: 3 } }),
+    ).toThrow('config: unknown key "max_step" in sft; did you mean "max_steps"?');
+    expect(() => completeRunConfig(3)).toThrow(
+      'a configuration is an object with sections, found the number 3',
+    );
+  });
+});

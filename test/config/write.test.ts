@@ -1,0 +1,69 @@
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { configurationPage } from '../../src/config/docs.js';
+import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { keysOf, methodOutline, type Outline, sectionOf } from '../../src/config/outline.js';
+import { methodNames } from '../../src/config/schema.js';
+import { formatRunConfig } from '../../src/config/write.js';
+
+describe('the written configuration', () => {
+  const config = completeRunConfig({
+    method: 'sft',
+    model: {
+      base: {
+        init: { hidden_size: 64, intermediate_size: 96, num_hidden_layers: 1, num_attention_heads: 4 },
+      },
+      tokenizer: 'bytes',
+    },
+    lora: { r: 4, target_modules: ['q_proj', 'v_proj'], rank_pattern: { 'layers.0.q_proj': 2 } },
+    data: { source: 'arithmetic', split: [6, 2, 2] },
+  });
+
+  it('reads back as the same configuration', () => {
+    expect(parseRunConfig(formatRunConfig(config), { name: 'config.yaml' }).config).toEqual(config);
+  });
+
+  it('keeps any text', () => {
+    const word = fc.string({ minLength: 1, unit: 'binary' }).filter((text) => text.trim() !== '-');
+    fc.assert(
+      fc.property(word, fc.string({ minLength: 1 }), (pos, folder) => {
+        const input = {
+          method: 'sft',
+          data: { train: `x${folder}` },
+          prompt: { pos_word: pos, neg_word: '-' },
+          run: { output_dir: folder },
+        };
+        const complete = completeRunConfig(input);
+        expect(parseRunConfig(formatRunConfig(complete), { name: 'config.yaml' }).config).toEqual(complete);
+      }),
+    );
+  });
+
+  it('explains every key, in lines that fit', () => {
+    const lines = formatRunConfig(config, { head: 'Merged by steptrain.' }).split('\n');
+    expect(lines[0]).toBe('# Merged by steptrain.');
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(120);
+    expect(lines).toContain('  target_modules: [q_proj, v_proj]');
+    const at = lines.findIndex((line) => line.startsWith('  lora_dropout:'));
+    expect(lines[at - 1]).toBe('  # Dropout on the input of the adapters; helps on small data, 0 is faster.');
+  });
+});
+
+describe('the configuration page', () => {
+  it('is in step with the schema', () => {
+    const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+    expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(configurationPage());
+  });
+
+  it.each(methodNames)('finds a description and a kind for every key of %s', (method) => {
+    const visit = (node: Outline, path: string) => {
+      for (const key of keysOf(node)) {
+        const child = sectionOf(node)!.properties![key]!;
+        expect(child.description, `${path}${key}`).toMatch(/\S.*\.$/s);
+        visit(child, `${path}${key}.`);
+      }
+    };
+    visit(methodOutline(method), '');
+  });
+});
