@@ -1,0 +1,266 @@
+#include "binding/device.h"
+
+#include "binding/environment.h"
+#include "cpu/backend.h"
+#if defined(STEPTRAIN_CUDA)
+#include "cuda/backend.h"
+#endif
+
+namespace steptrain::binding {
+namespace {
+
+std::vector<int64_t> shape_of(const Napi::Value& value) {
+  const auto array = value.As<Napi::Array>();
+  if (array.Length() > kMaxRank) throw Error("E_SHAPE", "a tensor has at most 4 dimensions");
+  std::vector<int64_t> shape;
+  for (uint32_t i = 0; i < array.Length(); i++) shape.push_back(array.Get(i).As<Napi::Number>().Int64Value());
+  return shape;
+}
+
+std::unique_ptr<Backend> backend_of(const std::string& name, int threads, const std::string& isa) {
+  if (name == "cpu") return cpu::make_backend(threads, isa);
+  if (name == "cuda" || name.rfind("cuda:", 0) == 0) {
+#if defined(STEPTRAIN_CUDA)
+    return cuda::make_backend(name == "cuda" ? 0 : std::atoi(name.c_str() + 5));
+#else
+    throw Error("E_UNSUPPORTED",
+                "device '" + name + "' needs an addon built with CUDA, which this one is not",
+                "install the CUDA toolkit (nvcc) and run: npm run build");
+#endif
+  }
+  throw Error("E_UNSUPPORTED", "unknown device '" + name + "': expected cpu, cuda or cuda:<index>");
+}
+
+Handle handle_of(const Napi::Value& value) {
+  return value.As<Napi::Number>().Int64Value();
+}
+
+}  // namespace
+
+Napi::Function DeviceBinding::define(Napi::Env env) {
+  using D = DeviceBinding;
+  return DefineClass(
+      env, "Device",
+      {InstanceMethod<&D::enqueue>("enqueue"), InstanceMethod<&D::allocate>("allocate"),
+       InstanceMethod<&D::view>("view"), InstanceMethod<&D::release>("release"),
+       InstanceMethod<&D::upload>("upload"), InstanceMethod<&D::download>("download"),
+       InstanceMethod<&D::synchronize>("synchronize"), InstanceMethod<&D::begin_capture>("beginCapture"),
+       InstanceMethod<&D::end_capture>("endCapture"), InstanceMethod<&D::replay>("replay"),
+       InstanceMethod<&D::release_graph>("releaseGraph"), InstanceMethod<&D::scope>("scope"),
+       InstanceMethod<&D::info>("info"), InstanceMethod<&D::stats>("stats"),
+       InstanceMethod<&D::reset_peak>("resetPeak"), InstanceMethod<&D::dispose>("dispose")});
+}
+
+/// new Device(name, threads, isa, commands)
+DeviceBinding::DeviceBinding(const Napi::CallbackInfo& info) : Napi::ObjectWrap<DeviceBinding>(info) {
+  auto& environment = *info.Env().GetInstanceData<Environment>();
+  const auto commands = info[3].As<Napi::Float64Array>();
+  if (!info[3].IsTypedArray() || commands.ElementLength() < kCommandLength) {
+    environment.raise(
+        {"E_RANGE", "Device: commands must be a Float64Array of the documented length", "", "", "", "", 0});
+    return;
+  }
+  commands_ = Napi::Persistent(commands);
+  command_ = commands_.Value().Data();
+  guard(info, [&] {
+    device_ = std::make_unique<Device>(backend_of(
+        info[0].As<Napi::String>(), info[1].As<Napi::Number>().Int32Value(), info[2].As<Napi::String>()));
+    environment.devices.insert(this);
+    return info.Env().Undefined();
+  });
+}
+
+DeviceBinding::~DeviceBinding() {
+  close();
+}
+
+void DeviceBinding::close() {
+  if (!device_) return;
+  if (auto* environment = Env().GetInstanceData<Environment>()) environment->devices.erase(this);
+  device_.reset();
+}
+
+Device& DeviceBinding::device() {
+  if (!device_) throw Error("E_DISPOSED", "the device was used after it was disposed");
+  return *device_;
+}
+
+template <typename F>
+Napi::Value DeviceBinding::guard(const Napi::CallbackInfo& info, F body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    info.Env().GetInstanceData<Environment>()->raise(failure_of(error));
+  } catch (const Napi::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    info.Env().GetInstanceData<Environment>()->raise(failure_of(Error("E_DEVICE", error.what())));
+  }
+  return info.Env().Undefined();
+}
+
+Napi::Value DeviceBinding::enqueue(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    const int op = static_cast<int>(command_[0]);
+    if (op < 0 || op >= static_cast<int>(ops().size())) throw Error("E_RANGE", "enqueue: no such op");
+    const Signature& signature = ops()[static_cast<size_t>(op)];
+    Handle handles[kMaxTensors];
+    const int n = signature.tensors();
+    for (int i = 0; i < n; i++) handles[i] = static_cast<Handle>(command_[kCommandTensors + i]);
+    const int inputs = static_cast<int>(signature.inputs.size());
+    Handle given[kMaxTensors];
+    std::copy(handles, handles + n, given);
+    command_[kCommandNumber] = static_cast<double>(device().enqueue(op, handles, command_ + kCommandScalars));
+    double* out = command_ + kCommandOutputs;
+    for (int i = inputs; i < n; i++, out += 6) {
+      if (given[i] != kAllocate) continue;
+      command_[kCommandTensors + i] = static_cast<double>(handles[i]);
+      const TensorView& view = device().tensor(handles[i]);
+      out[0] = view.rank;
+      for (int axis = 0; axis < kMaxRank; axis++) out[1 + axis] = static_cast<double>(view[axis]);
+      out[5] = static_cast<double>(view.dtype);
+    }
+    return Napi::Value();
+  });
+}
+
+/// allocate(dtype, shape) -> handle
+Napi::Value DeviceBinding::allocate(const Napi::CallbackInfo& info) {
+  return guard(info, [&] {
+    const auto dtype = static_cast<DType>(info[0].As<Napi::Number>().Int32Value());
+    return Napi::Number::New(info.Env(), static_cast<double>(device().allocate(dtype, shape_of(info[1]))));
+  });
+}
+
+/// view(handle, offset, shape) -> handle
+Napi::Value DeviceBinding::view(const Napi::CallbackInfo& info) {
+  return guard(info, [&] {
+    const int64_t offset = info[1].As<Napi::Number>().Int64Value();
+    return Napi::Number::New(
+        info.Env(), static_cast<double>(device().view(handle_of(info[0]), offset, shape_of(info[2]))));
+  });
+}
+
+Napi::Value DeviceBinding::release(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    if (device_) device_->release(handle_of(info[0]));
+    return Napi::Value();
+  });
+}
+
+/// upload(handle, typedArray): the bytes are copied before it returns.
+Napi::Value DeviceBinding::upload(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    const auto array = info[1].As<Napi::TypedArray>();
+    const auto* bytes = static_cast<const char*>(array.ArrayBuffer().Data()) + array.ByteOffset();
+    device().upload(handle_of(info[0]), bytes, static_cast<int64_t>(array.ByteLength()));
+    return Napi::Value();
+  });
+}
+
+/// download(handle) -> Promise<ArrayBuffer>
+Napi::Value DeviceBinding::download(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    const Handle handle = handle_of(info[0]);
+    const int64_t size = device().tensor(handle).bytes();
+    const auto buffer = Napi::ArrayBuffer::New(info.Env(), static_cast<size_t>(size));
+    auto promised = std::make_unique<Promised>(*info.Env().GetInstanceData<Environment>(), buffer);
+    const auto promise = promised->promise();
+    device().download(handle, const_cast<Napi::ArrayBuffer&>(buffer).Data(), std::move(promised));
+    return promise;
+  });
+}
+
+Napi::Value DeviceBinding::synchronize(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    Device& open = device();
+    auto promised = std::make_unique<Promised>(*info.Env().GetInstanceData<Environment>(), Napi::Value());
+    const auto promise = promised->promise();
+    open.signal(std::move(promised));
+    return promise;
+  });
+}
+
+Napi::Value DeviceBinding::begin_capture(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    device().begin_capture();
+    return Napi::Value();
+  });
+}
+
+/// endCapture(keep) -> graph id
+Napi::Value DeviceBinding::end_capture(const Napi::CallbackInfo& info) {
+  return guard(info, [&] {
+    return Napi::Number::New(info.Env(), static_cast<double>(device().end_capture(info[0].ToBoolean())));
+  });
+}
+
+Napi::Value DeviceBinding::replay(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    device().replay(info[0].As<Napi::Number>().Int64Value());
+    return Napi::Value();
+  });
+}
+
+Napi::Value DeviceBinding::release_graph(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    if (device_) device_->release_graph(info[0].As<Napi::Number>().Int64Value());
+    return Napi::Value();
+  });
+}
+
+/// scope(label | id) -> id: makes it the label of the ops queued from now on.
+Napi::Value DeviceBinding::scope(const Napi::CallbackInfo& info) {
+  return guard(info, [&] {
+    const int label = info[0].IsString() ? device().queue().scope_label(info[0].As<Napi::String>())
+                                         : info[0].As<Napi::Number>().Int32Value();
+    device().set_scope(label);
+    return Napi::Number::New(info.Env(), label);
+  });
+}
+
+Napi::Value DeviceBinding::info(const Napi::CallbackInfo& info) {
+  return guard(info, [&] {
+    const BackendInfo b = device().queue().backend().info();
+    auto out = Napi::Object::New(info.Env());
+    out.Set("name", b.name);
+    out.Set("description", b.description);
+    out.Set("isa", b.isa);
+    out.Set("threads", b.threads);
+    out.Set("memoryTotal", static_cast<double>(b.memory_total));
+    out.Set("memoryFree", static_cast<double>(b.memory_free));
+    return out;
+  });
+}
+
+Napi::Value DeviceBinding::stats(const Napi::CallbackInfo& info) {
+  return guard(info, [&] {
+    const AllocatorStats& memory = device().memory();
+    const Counters counters = device().queue().backend().counters();
+    auto out = Napi::Object::New(info.Env());
+    out.Set("liveBytes", static_cast<double>(memory.live));
+    out.Set("peakBytes", static_cast<double>(memory.peak));
+    out.Set("reservedBytes", static_cast<double>(memory.reserved));
+    out.Set("tensors", static_cast<double>(device().tensors()));
+    out.Set("ops", static_cast<double>(counters.ops));
+    out.Set("launches", static_cast<double>(counters.launches));
+    out.Set("scratchBytes", static_cast<double>(counters.scratch_bytes));
+    return out;
+  });
+}
+
+Napi::Value DeviceBinding::reset_peak(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    device().reset_peak();
+    return Napi::Value();
+  });
+}
+
+Napi::Value DeviceBinding::dispose(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    close();
+    return Napi::Value();
+  });
+}
+
+}  // namespace steptrain::binding

@@ -1,0 +1,52 @@
+// What a device must offer to the runtime. Called on the queue thread unless a comment says otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/record.h"
+
+namespace steptrain {
+
+struct BackendInfo {
+  std::string name;         // cpu, cuda:0
+  std::string description;  // model of the processor
+  std::string isa;          // avx512bf16, sm_90, …
+  int threads = 0;
+  int64_t memory_total = 0;
+  int64_t memory_free = 0;
+};
+
+/// Counted so that tests can tell a fused op from a pretended one.
+struct Counters {
+  int64_t ops = 0;
+  int64_t launches = 0;       // CUDA kernels, or CPU parallel regions
+  int64_t scratch_bytes = 0;  // most workspace that any op has held
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual BackendInfo info() const = 0;  // any thread
+
+  virtual void* acquire(int64_t bytes) = 0;             // host thread
+  virtual void release(void* data, int64_t bytes) = 0;  // host thread, queue idle
+  /// Bytes of a packed weight, at least N·K·size. Host thread.
+  virtual int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const = 0;
+  virtual bool has(int op) const = 0;  // host thread
+
+  /// Once, on the queue thread, before anything else.
+  virtual void start() = 0;
+  virtual void run(int op, const Args& args) = 0;
+  virtual void upload(const TensorView& target, const void* bytes) = 0;
+  virtual void download(const TensorView& source, void* bytes) = 0;
+  /// Replays a graph; the default runs the records one by one.
+  virtual void replay(Graph& graph) {
+    for (const Record& record : graph.records) run(record.op, record.args);
+  }
+  /// Waits for launched work; throws what it failed with.
+  virtual void synchronize() = 0;
+  virtual Counters counters() const = 0;  // any thread, after a wait
+};
+
+}  // namespace steptrain

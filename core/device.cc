@@ -1,0 +1,258 @@
+#include "core/device.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace steptrain {
+namespace {
+constexpr int64_t kSlotBits = 24;
+constexpr int64_t kSlotMask = (int64_t{1} << kSlotBits) - 1;
+}  // namespace
+
+Device::Device(std::unique_ptr<Backend> backend) {
+  Backend* raw = backend.get();
+  queue_ = std::make_unique<Queue>(std::move(backend));
+  allocator_ = std::make_unique<Allocator>([raw](int64_t bytes) { return raw->acquire(bytes); },
+                                           [raw](void* data, int64_t bytes) { raw->release(data, bytes); });
+  slots_.resize(1);  // handle 0 is "absent"
+}
+
+Device::~Device() {
+  queue_->stop();  // first: a running op still uses the memory
+  allocator_.reset();
+  for (Slot& s : slots_) {
+    if (s.buffer && --s.buffer->references == 0) delete s.buffer;
+  }
+}
+
+Device::Slot& Device::slot(Handle handle) {
+  const int64_t index = handle & kSlotMask;
+  if (handle <= 0 || index >= static_cast<int64_t>(slots_.size()) ||
+      slots_[static_cast<size_t>(index)].generation != handle >> kSlotBits ||
+      !slots_[static_cast<size_t>(index)].buffer) {
+    throw Error("E_HANDLE", "a tensor was used after it was disposed, or on another device than its own");
+  }
+  return slots_[static_cast<size_t>(index)];
+}
+
+const TensorView& Device::tensor(Handle handle) const {
+  return const_cast<Device*>(this)->slot(handle).view;
+}
+
+Handle Device::insert(const TensorView& view, Buffer* buffer) {
+  int64_t index;
+  if (free_slots_.empty()) {
+    index = static_cast<int64_t>(slots_.size());
+    if (index > kSlotMask)
+      throw Error("E_MEMORY", "more than 16 million live tensors: tensors are not being disposed");
+    slots_.emplace_back();
+  } else {
+    index = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Slot& s = slots_[static_cast<size_t>(index)];
+  s.view = view;
+  s.buffer = buffer;
+  buffer->references++;
+  live_tensors_++;
+  return index | s.generation << kSlotBits;
+}
+
+Device::Buffer* Device::new_buffer(int64_t bytes) {
+  if (!capturing_) return new Buffer{allocator_->allocate(bytes), bytes, 0, false};
+  for (auto it = capture_free_.begin(); it != capture_free_.end(); ++it) {
+    if ((*it)->bytes >= bytes && (*it)->bytes <= 2 * bytes + 4096) {
+      Buffer* reused = *it;
+      capture_free_.erase(it);
+      return reused;
+    }
+  }
+  void* data = allocator_->allocate(bytes);
+  capturing_->buffers.push_back(data);
+  return new Buffer{data, bytes, 0, true};
+}
+
+int64_t Device::bytes_of(const TensorView& view) const {
+  if (view.packed) return queue_->backend().packed_bytes(view.dtype, view[0], view[1]);
+  return view.bytes();
+}
+
+Handle Device::allocate(DType dtype, const std::vector<int64_t>& shape) {
+  if (capturing_) throw Error("E_CAPTURE", "tensors cannot be created inside capture; create them before it");
+  TensorView view;
+  view.dtype = dtype;
+  view.rank = static_cast<int>(shape.size());
+  int64_t numel = 1;
+  for (size_t i = 0; i < shape.size(); i++) {
+    if (shape[i] < 0 || (shape[i] > 0 && numel > (int64_t{1} << 46) / shape[i]))
+      throw Error("E_SHAPE", "a shape must have extents of at least 0 and fewer than 2^46 elements");
+    view.shape[i] = shape[i];
+    numel *= shape[i];
+  }
+  Buffer* buffer = new_buffer(bytes_of(view));
+  view.data = buffer->data;
+  return insert(view, buffer);
+}
+
+Handle Device::view(Handle handle, int64_t offset, const std::vector<int64_t>& shape) {
+  const Slot source = slot(handle);
+  if (source.view.packed) throw Error("E_DTYPE", "a packed weight has no views");
+  TensorView view = source.view;
+  view.rank = static_cast<int>(shape.size());
+  for (size_t i = 0; i < shape.size(); i++) view.shape[i] = shape[i];
+  const bool negative = std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 0; });
+  if (negative || offset < 0 || offset + view.numel() > source.view.numel())
+    throw Error("E_SHAPE", format("a view of %lld elements at %lld does not fit into %lld",
+                                  static_cast<long long>(view.numel()), static_cast<long long>(offset),
+                                  static_cast<long long>(source.view.numel())));
+  view.data = static_cast<char*>(view.data) + offset * size_of(view.dtype);
+  return insert(view, source.buffer);
+}
+
+void Device::drop(Buffer* buffer) {
+  if (--buffer->references > 0) return;
+  if (buffer->captured) {
+    if (capturing_) {
+      capture_free_.push_back(buffer);
+    } else {
+      delete buffer;  // the memory stays the graph's
+    }
+    return;
+  }
+  allocator_->free(buffer->data);
+  delete buffer;
+}
+
+void Device::release(Handle handle) {
+  Slot& s = slot(handle);
+  Buffer* buffer = s.buffer;
+  s.buffer = nullptr;
+  s.generation++;
+  free_slots_.push_back(handle & kSlotMask);
+  live_tensors_--;
+  drop(buffer);
+}
+
+int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
+  if (op < 0 || op >= static_cast<int>(ops().size())) throw Error("E_RANGE", "no such op");
+  const Signature& signature = ops()[static_cast<size_t>(op)];
+  if (!queue_->backend().has(op))
+    throw Error("E_UNSUPPORTED", signature.name + " has no kernel on " + queue_->backend().info().name);
+  Record record;
+  record.op = op;
+  record.scope = scope_;
+  std::array<Given, kMaxTensors> given;
+  const int n = signature.tensors();
+  for (int i = 0; i < n; i++) {
+    const auto at = static_cast<size_t>(i);
+    given[at] = handles[i] == kAbsent     ? Given::absent
+                : handles[i] == kAllocate ? Given::allocate
+                                          : Given::tensor;
+    if (given[at] == Given::tensor) record.args.tensor[at] = slot(handles[i]).view;
+  }
+  for (size_t i = 0; i < signature.scalars.size(); i++) record.args.scalar[i] = scalars[i];
+  check(signature, record.args, given.data());
+  for (int i = static_cast<int>(signature.inputs.size()); i < n; i++) {
+    const auto at = static_cast<size_t>(i);
+    if (given[at] != Given::allocate) continue;
+    TensorView& view = record.args.tensor[at];
+    Buffer* buffer = new_buffer(bytes_of(view));
+    view.data = buffer->data;
+    handles[i] = insert(view, buffer);
+  }
+  record.number = ++number_;
+  if (capturing_) {
+    capturing_->records.push_back(std::move(record));
+  } else {
+    queue_->push(std::move(record));
+  }
+  return number_;
+}
+
+void Device::upload(Handle target, const void* bytes, int64_t size) {
+  if (capturing_) throw Error("E_CAPTURE", "uploads cannot be captured; write before replay");
+  const TensorView& view = tensor(target);
+  if (size != view.bytes())
+    throw Error("E_SHAPE", format("upload: expected %lld bytes, got %lld",
+                                  static_cast<long long>(view.bytes()), static_cast<long long>(size)));
+  Record record;
+  record.kind = Record::Kind::upload;
+  record.scope = scope_;
+  record.number = ++number_;
+  record.target = view;
+  record.bytes.reset(new char[static_cast<size_t>(size)]);
+  std::memcpy(record.bytes.get(), bytes, static_cast<size_t>(size));
+  queue_->push(std::move(record));
+}
+
+void Device::download(Handle source, void* destination, std::unique_ptr<Completion> completion) {
+  if (capturing_) throw Error("E_CAPTURE", "reads cannot be captured; read after replay");
+  Record record;
+  record.kind = Record::Kind::download;
+  record.scope = scope_;
+  record.number = ++number_;
+  record.target = tensor(source);
+  if (record.target.packed) throw Error("E_DTYPE", "a packed weight cannot be read; unpack it first");
+  record.destination = destination;
+  record.completion = std::move(completion);
+  queue_->push(std::move(record));
+}
+
+void Device::signal(std::unique_ptr<Completion> completion) {
+  Record record;
+  record.kind = Record::Kind::signal;
+  record.completion = std::move(completion);
+  queue_->push(std::move(record));
+}
+
+void Device::begin_capture() {
+  if (capturing_) throw Error("E_CAPTURE", "captures do not nest");
+  capturing_ = std::make_shared<Graph>();
+}
+
+int64_t Device::end_capture(bool keep) {
+  if (!capturing_) throw Error("E_CAPTURE", "no capture is open");
+  for (Buffer* buffer : capture_free_) delete buffer;
+  capture_free_.clear();
+  std::shared_ptr<Graph> graph = std::move(capturing_);
+  capturing_.reset();
+  if (!keep) {
+    retired_.push_back(std::move(graph));
+    purge_graphs();
+    return 0;
+  }
+  graphs_[next_graph_] = std::move(graph);
+  return next_graph_++;
+}
+
+void Device::replay(int64_t graph) {
+  if (capturing_) throw Error("E_CAPTURE", "a replay cannot be captured");
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) throw Error("E_HANDLE", "a graph was replayed after it was disposed");
+  Record record;
+  record.kind = Record::Kind::replay;
+  record.scope = scope_;
+  record.number = ++number_;
+  record.graph = found->second;
+  queue_->push(std::move(record));
+}
+
+void Device::release_graph(int64_t graph) {
+  const auto found = graphs_.find(graph);
+  if (found == graphs_.end()) return;
+  retired_.push_back(std::move(found->second));
+  graphs_.erase(found);
+  purge_graphs();
+}
+
+/// Frees the pools of released graphs that no queued replay holds any more. On the host thread, like every
+/// free.
+void Device::purge_graphs() {
+  std::erase_if(retired_, [this](const std::shared_ptr<Graph>& graph) {
+    if (graph.use_count() > 1) return false;
+    for (void* data : graph->buffers) allocator_->free(data);
+    return true;
+  });
+}
+
+}  // namespace steptrain

@@ -1,0 +1,158 @@
+#include "core/queue.h"
+
+#include <chrono>
+
+#include "core/ops.h"
+
+namespace steptrain {
+namespace {
+// Waking a sleeping thread costs tens of microseconds, so an idle queue spins this long before it sleeps.
+constexpr auto kSpin = std::chrono::microseconds(100);
+}  // namespace
+
+Queue::Queue(std::unique_ptr<Backend> backend) : backend_(std::move(backend)) {
+  head_ = tail_ = new Chunk;
+  thread_ = std::thread([this] { loop(); });
+}
+
+void Queue::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_one();
+  }
+  thread_.join();
+}
+
+Queue::~Queue() {
+  stop();
+  while (head_) {
+    Chunk* next = head_->next;
+    delete head_;
+    head_ = next;
+  }
+}
+
+void Queue::push(Record&& record) {
+  size_t at = tail_->written.load(std::memory_order_relaxed);
+  if (at == kChunk) {
+    Chunk* fresh = new Chunk;
+    tail_->next.store(fresh, std::memory_order_release);
+    tail_ = fresh;
+    at = 0;
+  }
+  tail_->records[at] = std::move(record);
+  tail_->written.store(at + 1, std::memory_order_seq_cst);
+  if (asleep_.load(std::memory_order_seq_cst)) {
+    const std::lock_guard lock(mutex_);
+    wake_.notify_one();
+  }
+}
+
+int Queue::scope_label(const std::string& label) {
+  const std::lock_guard lock(labels_mutex_);
+  for (size_t i = 0; i < labels_.size(); i++) {
+    if (labels_[i] == label) return static_cast<int>(i);
+  }
+  labels_.push_back(label);
+  return static_cast<int>(labels_.size() - 1);
+}
+
+bool Queue::wait_for_work(const Chunk& chunk, size_t read) {
+  const auto ready = [&] { return chunk.written.load() > read || (read == kChunk && chunk.next.load()); };
+  const auto until = std::chrono::steady_clock::now() + kSpin;
+  while (!ready() && !stopping_) {
+    if (std::chrono::steady_clock::now() < until) {
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+      continue;
+    }
+    std::unique_lock lock(mutex_);
+    asleep_ = true;
+    wake_.wait(lock, [&] { return ready() || stopping_; });
+    asleep_ = false;
+  }
+  return !stopping_;
+}
+
+void Queue::loop() {
+  try {
+    backend_->start();
+  } catch (const Error& error) {
+    fail(Record{}, error);
+  }
+  size_t read = 0;
+  while (true) {
+    if (read == kChunk) {
+      Chunk* next = head_->next;
+      if (next) {
+        delete head_;
+        head_ = next;
+        read = 0;
+      }
+    }
+    if (!wait_for_work(*head_, read)) break;
+    if (read == kChunk) continue;
+    execute(head_->records[read]);
+    head_->records[read] = Record{};
+    read++;
+  }
+  // Cancelled: whoever waits is told, nothing else runs.
+  const Failure cancelled{"E_CANCELLED", "the device was disposed before this finished", "", "", "", "", 0};
+  for (Chunk* chunk = head_; chunk; chunk = chunk->next, read = 0) {
+    for (; read < chunk->written; read++) {
+      if (auto& completion = chunk->records[read].completion) completion->done(&cancelled);
+    }
+  }
+}
+
+void Queue::execute(Record& record) {
+  const bool waits = record.completion != nullptr;
+  if (!poison_) {
+    try {
+      switch (record.kind) {
+        case Record::Kind::op:
+          backend_->run(record.op, record.args);
+          break;
+        case Record::Kind::upload:
+          backend_->upload(record.target, record.bytes.get());
+          break;
+        case Record::Kind::download:
+          backend_->download(record.target, record.destination);
+          break;
+        case Record::Kind::replay:
+          backend_->replay(*record.graph);
+          break;
+        case Record::Kind::signal:
+          backend_->synchronize();
+          break;
+      }
+    } catch (const Error& error) {
+      fail(record, error);
+    } catch (const std::exception& error) {
+      fail(record, Error("E_DEVICE", error.what()));
+    }
+  }
+  if (waits) record.completion->done(poison_.get());
+}
+
+void Queue::fail(const Record& record, const Error& error) {
+  auto failure = std::make_unique<Failure>();
+  failure->code = error.code;
+  failure->message = error.what();
+  failure->hint = error.hint;
+  failure->location = error.location;
+  failure->number = record.number;
+  if (record.kind == Record::Kind::op && record.op >= 0)
+    failure->op = ops()[static_cast<size_t>(record.op)].name;
+  if (record.kind == Record::Kind::replay) failure->op = "replay";
+  {
+    const std::lock_guard lock(labels_mutex_);
+    failure->scope = labels_[static_cast<size_t>(record.scope)];
+  }
+  poison_ = std::move(failure);
+}
+
+}  // namespace steptrain

@@ -1,0 +1,49 @@
+// One queued op: everything that the device needs to run it after the caller has moved on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/args.h"
+#include "core/error.h"
+
+namespace steptrain {
+
+class Graph;
+
+/// What a wait learns: nothing, or the failure that poisoned the queue.
+struct Failure {
+  std::string code, message, hint, location, op, scope;
+  int64_t number = 0;
+};
+
+struct Completion {
+  virtual ~Completion() = default;
+  /// Called on the queue thread, once. `failure` is null when all went well.
+  virtual void done(const Failure* failure) = 0;
+};
+
+struct Record {
+  enum class Kind : uint8_t { op, upload, download, replay, signal };
+  Kind kind = Kind::op;
+  int op = -1;
+  int scope = 0;
+  int64_t number = 0;
+  Args args;
+  TensorView target;                       // upload, download
+  std::unique_ptr<char[]> bytes;           // upload: the caller's data, copied
+  void* destination = nullptr;             // download: host memory kept alive by the completion
+  std::shared_ptr<Graph> graph;            // replay
+  std::unique_ptr<Completion> completion;  // download, signal
+};
+
+/// Captured records, replayed in one call. A backend may attach its own compiled form.
+class Graph {
+ public:
+  std::vector<Record> records;
+  std::vector<void*> buffers;      // the graph's own pool
+  std::shared_ptr<void> compiled;  // a CUDA graph, say
+};
+
+}  // namespace steptrain

@@ -1,0 +1,59 @@
+// One signature per op, written once as text in ops.cc and checked here before anything is queued.
+//
+//   name(inputs; scalars) -> outputs
+//   input    [&]name[?]:dtype[dims]    & written in place (gradient accumulators, parameters, moments); ?
+//   optional scalar   name:f | name:i           an integer scalar also binds the dimension of its name output
+//   name[?]:dtype[dims]       allocated unless a tensor is passed; ? only where asked for dtype    f32 bf16
+//   i32 u8; F = f32|bf16; A = any; W = F, row-major or packed; =x as x; @s named by scalar s (0 f32, 1 bf16)
+//   dims     symbol, symbol+1, number, or #n: any shape with n elements (an output #n takes the shape of the
+//            first input that has #n)
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/args.h"
+
+namespace steptrain {
+
+struct Dim {
+  std::string symbol;  // empty: a constant
+  int64_t add = 0;     // the constant, or what is added to the symbol
+};
+
+struct TensorParam {
+  std::string name;
+  std::string type;  // as written
+  std::vector<Dim> dims;
+  bool optional = false;
+  bool inout = false;
+  bool any_shape = false;  // dims holds one symbol: the element count
+};
+
+struct ScalarParam {
+  std::string name;
+  bool integer = false;
+};
+
+struct Signature {
+  std::string name;
+  std::vector<TensorParam> inputs;
+  std::vector<TensorParam> outputs;
+  std::vector<ScalarParam> scalars;
+  std::string text;
+
+  int tensors() const { return static_cast<int>(inputs.size() + outputs.size()); }
+};
+
+Signature parse_signature(const std::string& text);
+
+/// What the caller passed for a tensor parameter.
+enum class Given : uint8_t { absent, tensor, allocate };
+
+/// Checks dtypes, ranks and extents; fills shape, rank, dtype and packed of every output to be allocated.
+/// Throws Error(E_SHAPE | E_DTYPE) naming op, parameter, expected and found.
+void check(const Signature& signature, Args& args, const Given* given);
+
+}  // namespace steptrain

@@ -1,0 +1,36 @@
+// How a frozen [N, K] weight lies in memory: panels of kPanel outputs, vectorised over N. Within a panel,
+// groups of kGroup<T> neighbouring k (bf16 pairs for vdpbf16ps), then the panel's outputs, then the k of the
+// group:
+//   element (n, k) = panel[n / kPanel][k / kGroup][n % kPanel][k % kGroup]
+// Both extents are padded with zeros.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/simd.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+constexpr int64_t kPanel = 2 * kLanes;
+
+template <typename T>
+constexpr int64_t kGroup = sizeof(T) == 2 ? 2 : 1;
+
+template <typename T>
+constexpr int64_t packed_k(int64_t k) {
+  return (k + kGroup<T> - 1) / kGroup<T> * kGroup<T>;
+}
+
+/// Elements from one panel to the next.
+template <typename T>
+constexpr int64_t panel_stride(int64_t k) {
+  return packed_k<T>(k) * kPanel;
+}
+
+template <typename T>
+constexpr int64_t packed_index(int64_t n, int64_t k, int64_t features) {
+  return n / kPanel * panel_stride<T>(features) + k / kGroup<T> * kPanel * kGroup<T> +
+         n % kPanel * kGroup<T> + k % kGroup<T>;
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,300 @@
+// One vector type per instruction set, so that every kernel is written once and compiled for each: `vf` holds
+// kLanes floats. bf16 is widened on load and rounded to nearest even on store. Arithmetic operators are the
+// compiler's own. Results may differ between instruction sets, never within one.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "core/tensor.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+inline float to_float(float x) {
+  return x;
+}
+inline float to_float(bf16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float out;
+  std::memcpy(&out, &bits, 4);
+  return out;
+}
+template <typename T>
+T from_float(float x);
+template <>
+inline float from_float<float>(float x) {
+  return x;
+}
+template <>
+inline bf16 from_float<bf16>(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return {static_cast<uint16_t>(bits >> 16 | 0x40)};  // keep NaN a NaN
+  return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
+}
+
+#if defined(__AVX512F__)
+
+constexpr int kLanes = 16;
+using vf = __m512;
+using vi = __m512i;
+
+inline vf zero() {
+  return _mm512_setzero_ps();
+}
+inline vf set1(float x) {
+  return _mm512_set1_ps(x);
+}
+inline vf load(const float* p) {
+  return _mm512_loadu_ps(p);
+}
+inline vf load(const bf16* p) {
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16));
+}
+inline __mmask16 lane_mask(int n) {
+  return static_cast<__mmask16>((1u << n) - 1u);
+}
+/// The first n lanes; the others are zero and their memory is not touched.
+inline vf load(const float* p, int n) {
+  return _mm512_maskz_loadu_ps(lane_mask(n), p);
+}
+inline vf load(const bf16* p, int n) {
+  return _mm512_castsi512_ps(
+      _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lane_mask(n), p)), 16));
+}
+inline __m256i round_bf16(vf x) {
+#if defined(__AVX512BF16__)
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x));
+#else
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  rounded = _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+#endif
+}
+inline void store(float* p, vf x) {
+  _mm512_storeu_ps(p, x);
+}
+inline void store(bf16* p, vf x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), round_bf16(x));
+}
+inline void store(float* p, vf x, int n) {
+  _mm512_mask_storeu_ps(p, lane_mask(n), x);
+}
+inline void store(bf16* p, vf x, int n) {
+  _mm256_mask_storeu_epi16(p, lane_mask(n), round_bf16(x));
+}
+inline vf fma(vf a, vf b, vf c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+inline vf max(vf a, vf b) {
+  return _mm512_max_ps(a, b);
+}
+inline vf min(vf a, vf b) {
+  return _mm512_min_ps(a, b);
+}
+inline vf sqrt(vf a) {
+  return _mm512_sqrt_ps(a);
+}
+inline vf round(vf a) {
+  return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/// x · 2^n for integral n.
+inline vf scale2(vf x, vf n) {
+  return _mm512_scalef_ps(x, n);
+}
+/// a where x < y, else b.
+inline vf select_less(vf x, vf y, vf a, vf b) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
+}
+
+#elif defined(__AVX2__)
+
+constexpr int kLanes = 8;
+using vf = __m256;
+using vi = __m256i;
+
+inline vf zero() {
+  return _mm256_setzero_ps();
+}
+inline vf set1(float x) {
+  return _mm256_set1_ps(x);
+}
+inline vf load(const float* p) {
+  return _mm256_loadu_ps(p);
+}
+inline vf load(const bf16* p) {
+  return _mm256_castsi256_ps(
+      _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16));
+}
+inline vf load(const float* p, int n) {
+  float t[8] = {};
+  std::memcpy(t, p, static_cast<size_t>(n) * 4);
+  return load(t);
+}
+inline vf load(const bf16* p, int n) {
+  bf16 t[8] = {};
+  std::memcpy(t, p, static_cast<size_t>(n) * 2);
+  return load(t);
+}
+inline void store(float* p, vf x) {
+  _mm256_storeu_ps(p, x);
+}
+inline void store(bf16* p, vf x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+  __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  rounded = _mm256_blendv_epi8(rounded, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), nan);
+  rounded = _mm256_srli_epi32(rounded, 16);
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(rounded, rounded), 0xd8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+}
+inline void store(float* p, vf x, int n) {
+  float t[8];
+  store(t, x);
+  std::memcpy(p, t, static_cast<size_t>(n) * 4);
+}
+inline void store(bf16* p, vf x, int n) {
+  bf16 t[8];
+  store(t, x);
+  std::memcpy(p, t, static_cast<size_t>(n) * 2);
+}
+inline vf fma(vf a, vf b, vf c) {
+  return _mm256_fmadd_ps(a, b, c);
+}
+inline vf max(vf a, vf b) {
+  return _mm256_max_ps(a, b);
+}
+inline vf min(vf a, vf b) {
+  return _mm256_min_ps(a, b);
+}
+inline vf sqrt(vf a) {
+  return _mm256_sqrt_ps(a);
+}
+inline vf round(vf a) {
+  return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline vf scale2(vf x, vf n) {
+  const __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+  return x * _mm256_castsi256_ps(e);
+}
+inline vf select_less(vf x, vf y, vf a, vf b) {
+  return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ));
+}
+
+#else
+
+constexpr int kLanes = 4;
+typedef float vf __attribute__((vector_size(16)));
+typedef int32_t vi __attribute__((vector_size(16)));
+
+inline vf set1(float x) {
+  return vf{x, x, x, x};
+}
+inline vf zero() {
+  return set1(0.0f);
+}
+inline vf load(const float* p) {
+  vf x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+inline vf load(const bf16* p) {
+  return vf{to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])};
+}
+template <typename T>
+inline vf load(const T* p, int n) {
+  vf x = zero();
+  for (int i = 0; i < n; i++) x[i] = to_float(p[i]);
+  return x;
+}
+inline void store(float* p, vf x) {
+  std::memcpy(p, &x, sizeof x);
+}
+inline void store(bf16* p, vf x) {
+  for (int i = 0; i < 4; i++) p[i] = from_float<bf16>(x[i]);
+}
+template <typename T>
+inline void store(T* p, vf x, int n) {
+  for (int i = 0; i < n; i++) p[i] = from_float<T>(x[i]);
+}
+inline vf fma(vf a, vf b, vf c) {
+  return a * b + c;
+}
+inline vf max(vf a, vf b) {
+  return a > b ? a : b;
+}
+inline vf min(vf a, vf b) {
+  return a < b ? a : b;
+}
+inline vf sqrt(vf a) {
+  for (int i = 0; i < 4; i++) a[i] = std::sqrt(a[i]);
+  return a;
+}
+inline vf round(vf a) {
+  for (int i = 0; i < 4; i++) a[i] = std::nearbyint(a[i]);
+  return a;
+}
+inline vf scale2(vf x, vf n) {
+  vi e;
+  for (int i = 0; i < 4; i++) e[i] = (static_cast<int32_t>(n[i]) + 127) << 23;
+  vf f;
+  std::memcpy(&f, &e, sizeof f);
+  return x * f;
+}
+inline vf select_less(vf x, vf y, vf a, vf b) {
+  return x < y ? a : b;
+}
+
+#endif
+
+/// Sum and maximum over the lanes, always in the same tree.
+inline float sum(vf x) {
+  float t[kLanes];
+  store(t, x);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; i++) t[i] += t[i + half];
+  }
+  return t[0];
+}
+inline float max(vf x) {
+  float t[kLanes];
+  store(t, x);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; i++) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
+  }
+  return t[0];
+}
+
+/// e^x to about 2 ulp; 0 below -87.3, finite up to 88.3.
+inline vf exp(vf x) {
+  const vf low = set1(-87.33654f);
+  const vf clamped = min(max(x, low), set1(88.37626f));
+  const vf n = round(clamped * set1(1.44269504f));
+  vf r = fma(n, set1(-0.693359375f), clamped);
+  r = fma(n, set1(2.12194440e-4f), r);
+  vf p = set1(1.9875691500e-4f);
+  p = fma(p, r, set1(1.3981999507e-3f));
+  p = fma(p, r, set1(8.3334519073e-3f));
+  p = fma(p, r, set1(4.1665795894e-2f));
+  p = fma(p, r, set1(1.6666665459e-1f));
+  p = fma(p, r, set1(5.0000001201e-1f));
+  p = fma(p, r * r, r + set1(1.0f));
+  return select_less(x, low, zero(), scale2(p, n));
+}
+/// 1 / (1 + e^-x).
+inline vf sigmoid(vf x) {
+  return set1(1.0f) / (set1(1.0f) + exp(zero() - x));
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,96 @@
+// Builds the addon and the TypeScript, each only when its sources changed: `npx` in a clone calls this again and
+// must not wait. Flags: --force, --no-addon, --bench (also the benchmarks and examples).
+import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { availableParallelism } from 'node:os';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
+const require = createRequire(import.meta.url);
+const flags = new Set(process.argv.slice(2));
+
+/** Files under `paths` whose name ends in one of `extensions`. */
+function sources(paths, extensions) {
+  return paths.flatMap((path) => {
+    const full = join(root, path);
+    if (!existsSync(full)) return [];
+    if (statSync(full).isFile()) return [full];
+    return readdirSync(full, { recursive: true })
+      .map((name) => join(full, name))
+      .filter((name) => extensions.some((extension) => name.endsWith(extension)));
+  });
+}
+
+/** Runs `build` unless `files` and `settings` are those of the last success. */
+function step(name, files, settings, output, build) {
+  const stamp = join(root, 'build', `${name}.stamp`);
+  const hash = createHash('sha256').update(JSON.stringify(settings));
+  for (const file of files.sort()) {
+    const { mtimeMs, size } = statSync(file);
+    hash.update(`${file}\0${mtimeMs}\0${size}\n`);
+  }
+  const digest = hash.digest('hex');
+  const fresh = existsSync(stamp) && readFileSync(stamp, 'utf8') === digest && existsSync(join(root, output));
+  if (fresh && !flags.has('--force')) return;
+  build();
+  mkdirSync(dirname(stamp), { recursive: true });
+  writeFileSync(stamp, digest);
+}
+
+function run(command, args, env = {}) {
+  const result = spawnSync(command, args, {
+    cwd: root,
+    env: { ...process.env, ...env },
+    encoding: 'utf8',
+    maxBuffer: 1 << 28,
+  });
+  if (result.status === 0) return;
+  process.stderr.write(`${result.stdout ?? ''}${result.stderr ?? ''}${result.error ?? ''}\n`);
+  console.error(`steptrain: ${command} ${args.join(' ')} failed; the lines above say why`);
+  process.exit(1);
+}
+
+function findNvcc() {
+  if (process.env.STEPTRAIN_CUDA === '0') return undefined;
+  const home = process.env.CUDA_HOME ?? process.env.CUDA_PATH;
+  const folders = [
+    ...(home ? [join(home, 'bin')] : []),
+    ...(process.env.PATH ?? '').split(delimiter),
+    '/usr/local/cuda/bin',
+  ];
+  return folders.map((folder) => join(folder, 'nvcc')).find((path) => existsSync(path));
+}
+
+function buildAddon() {
+  const nvcc = existsSync(join(root, 'cuda/cuda.cmake')) ? findNvcc() : undefined;
+  const archs = process.env.STEPTRAIN_CUDA_ARCHS ?? '80;90a';
+  const files = sources(['core', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'], ['.cc', '.h', '.cu', '.cuh', '.cmake']);
+  step('addon', files, { nvcc, archs }, 'build/Release/steptrain.node', () => {
+    console.error(
+      nvcc
+        ? `steptrain: building the addon for the CPU and CUDA (${archs}); the first time takes minutes`
+        : 'steptrain: building the addon for the CPU alone (no nvcc found: no CUDA device)',
+    );
+    const args = [require.resolve('cmake-js/bin/cmake-js'), 'build', '--prefer-make'];
+    if (nvcc) args.push('--CDSTEPTRAIN_CUDA=ON', `--CDSTEPTRAIN_CUDA_ARCHS=${archs}`, `--CDCMAKE_CUDA_COMPILER=${nvcc}`);
+    else args.push('--CDSTEPTRAIN_CUDA=OFF');
+    // cmake-js configures only once; a changed list of files needs it again.
+    rmSync(join(root, 'build/CMakeCache.txt'), { force: true });
+    run(process.execPath, args, { CMAKE_BUILD_PARALLEL_LEVEL: String(availableParallelism()) });
+  });
+}
+
+function buildTypeScript(name, project, folders, output) {
+  step(name, sources([...folders, project, 'tsconfig.json', 'package-lock.json'], ['.ts']), {}, output, () => {
+    run(process.execPath, [require.resolve('typescript/bin/tsc'), '-p', project]);
+  });
+}
+
+if (!flags.has('--no-addon')) buildAddon();
+buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
+if (flags.has('--bench')) {
+  buildTypeScript('bench', 'tsconfig.bench.json', ['bench', 'examples', 'dist'], 'build/ts/bench/main.js');
+}
