@@ -1,0 +1,220 @@
+import {
+  type Segment,
+  type SequenceOptions,
+  segmentTokenizer,
+  type TokenizedSequence,
+} from '../tokenizer/segments.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { DataError } from './data-error.js';
+import type { StepLabel, StepRecord, VerdictSample } from './record.js';
+
+/** Section `prompt` of a run's configuration. */
+export interface VerdictPromptOptions {
+  /**
+   * The text around a judged step, with `{problem}` and `{steps}` where they go; what follows `{steps}` asks for the
+   * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` where the tokenizer has a chat
+   * template and `compact` otherwise. The line breaks right after `{steps}` (one, where there is none) end every step.
+   */
+  readonly template?: string;
+  /** The words for a right and a wrong step, as many tokens as they need. Default `+` and `-`. */
+  readonly pos_word?: string;
+  readonly neg_word?: string;
+}
+
+/** A template taken apart. A sequence is opening, problem, afterProblem, steps, tail, and one of the two words. */
+export interface VerdictTemplate {
+  readonly opening: string;
+  readonly afterProblem: string;
+  /** Ends every step. */
+  readonly stepEnd: string;
+  /** Stands between the last step and the verdict. */
+  readonly tail: string;
+  readonly positive: string;
+  readonly negative: string;
+  /** The tokens of the two words where they follow the tail; neither begins with the other. */
+  readonly positiveIds: readonly number[];
+  readonly negativeIds: readonly number[];
+  /** Whether the tokenizer's own special tokens are still to be added; a chat template has written them already. */
+  readonly addSpecialTokens: boolean;
+}
+
+const PROBLEM = '{problem}';
+const STEPS = '{steps}';
+
+/** For a model of characters: nothing but the problem, the steps on lines of their own, and a mark to answer. */
+const COMPACT = `${PROBLEM}\n${STEPS}\n?`;
+
+const chatRequest = (positive: string, negative: string): string =>
+  'Below are a problem and the first steps of a solution, separated by blank lines. Judge the last step: answer ' +
+  `${positive} if it is correct and ${negative} if it is wrong.\n\n# Problem\n\n${PROBLEM}\n\n# Steps\n\n${STEPS}\n\n`;
+
+/**
+ * Prepares the prompt for a tokenizer. A chat template is rendered once, here, and its text taken over, so that it is
+ * never applied twice.
+ *
+ * @throws DataError for a template without its placeholders or words that cannot be told apart
+ */
+export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokenizer): VerdictTemplate {
+  const { template = 'auto', pos_word: positive = '+', neg_word: negative = '-' } = options;
+  const isChat = template === 'chat' || (template === 'auto' && tokenizer.hasChatTemplate);
+  const named = template === 'auto' || template === 'compact' ? COMPACT : template;
+  const text = isChat ? chatText(chatRequest(positive, negative), tokenizer) : named;
+  const parts = takeApart(text);
+  const positiveIds = wordIds(tokenizer, 'pos_word', positive);
+  const negativeIds = wordIds(tokenizer, 'neg_word', negative);
+  const shorter = Math.min(positiveIds.length, negativeIds.length);
+  if (positiveIds.slice(0, shorter).every((id, i) => id === negativeIds[i])) {
+    throw new DataError(
+      'template',
+      `prompt.pos_word ${JSON.stringify(positive)} and prompt.neg_word ${JSON.stringify(negative)} become tokens of which ` +
+        'one word begins with the other; choose words that differ in their first tokens',
+    );
+  }
+  return { ...parts, positive, negative, positiveIds, negativeIds, addSpecialTokens: !isChat };
+}
+
+/** The segments of one sample: prompt, one per step, and the right verdict, which alone is learned. */
+export function verdictSegments(sample: VerdictSample, template: VerdictTemplate): readonly Segment[] {
+  return [
+    ...trunkSegments(sample.problem, sample.steps, template),
+    { text: template.tail, role: 'prompt', train: false },
+    {
+      text: sample.label === 1 ? template.positive : template.negative,
+      role: 'verdict',
+      step: sample.steps.length - 1,
+      label: sample.label,
+      train: true,
+    },
+  ];
+}
+
+/**
+ * A whole solution with a place for a verdict after each step. The sequence of the verdict on step j is
+ * `trunk.ids[0 … at)`, the tail's tokens and a word's tokens: exactly the tokens of that step's own sample, so all
+ * verdicts of a solution can be scored with the trunk computed once.
+ */
+export interface SolutionVerdicts {
+  /** Problem and steps, without any verdict; nothing in it is learned. */
+  readonly trunk: TokenizedSequence;
+  readonly verdicts: readonly VerdictPlace[];
+  /** Labelled steps without a place because their sequence would exceed the length limit. */
+  readonly tooLong: number;
+}
+
+export interface VerdictPlace {
+  readonly step: number;
+  /** Number of trunk tokens before the verdict's own tail. */
+  readonly at: number;
+  readonly label: StepLabel;
+}
+
+/** Turns samples and solutions into tokens under one template; encodings of repeated texts are reused. */
+export interface VerdictTokenizer {
+  readonly template: VerdictTemplate;
+  /** Tokens between the last step and the verdict. */
+  readonly tailIds: readonly number[];
+  sample(sample: VerdictSample): TokenizedSequence;
+  /**
+   * @param steps `labelled` (default) gives places only after labelled steps, `all` after every step
+   * @param maxLength limit for a verdict's whole sequence, the longer word included; the trunk ends with the last place
+   */
+  solution(
+    record: Pick<StepRecord, 'problem' | 'steps'>,
+    options?: { readonly steps?: 'labelled' | 'all'; readonly maxLength?: number },
+  ): SolutionVerdicts;
+}
+
+export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Tokenizer): VerdictTokenizer {
+  const template = verdictTemplate(options, tokenizer);
+  const tokenize = segmentTokenizer(tokenizer);
+  const sequenceOptions: SequenceOptions = { addSpecialTokens: template.addSpecialTokens };
+  const tailIds = template.tail === '' ? [] : tokenizer.encode(template.tail, { continuation: true });
+  const verdictLength = tailIds.length + Math.max(template.positiveIds.length, template.negativeIds.length);
+  return {
+    template,
+    tailIds,
+    sample: (sample) => tokenize(verdictSegments(sample, template), sequenceOptions),
+    solution: (
+      { problem, steps },
+      { steps: which = 'labelled', maxLength = Number.POSITIVE_INFINITY } = {},
+    ) => {
+      const texts = steps.map((step) => step.text);
+      const whole = tokenize(trunkSegments(problem, texts, template), sequenceOptions);
+      const wanted = whole.steps
+        .map(({ step, end }): VerdictPlace => ({ step, at: end, label: steps[step]?.label ?? null }))
+        .filter(({ label }) => which === 'all' || label !== null);
+      const verdicts = wanted.filter(({ at }) => at + verdictLength <= maxLength);
+      return {
+        trunk: upTo(whole, verdicts.at(-1)?.at ?? 0),
+        verdicts,
+        tooLong: wanted.length - verdicts.length,
+      };
+    },
+  };
+}
+
+function trunkSegments(problem: string, steps: readonly string[], template: VerdictTemplate): Segment[] {
+  return [
+    { text: template.opening + problem + template.afterProblem, role: 'prompt', train: false },
+    ...steps.map(
+      (text, step): Segment => ({ text: text + template.stepEnd, role: 'step', step, train: false }),
+    ),
+  ];
+}
+
+function upTo(sequence: TokenizedSequence, end: number): TokenizedSequence {
+  return {
+    ids: sequence.ids.slice(0, end),
+    lossMask: sequence.lossMask.slice(0, end),
+    spans: sequence.spans.filter((span) => span.end <= end),
+    steps: sequence.steps.filter((step) => step.end <= end),
+  };
+}
+
+/** The request as the user's turn with the assistant's turn opened, the placeholders still in it. */
+function chatText(request: string, tokenizer: Tokenizer): string {
+  const text = tokenizer.applyChatTemplate([{ role: 'user', content: request }], {
+    addGenerationPrompt: true,
+  });
+  // Some templates trim what they are given, which would take away the break that ends the last step.
+  const breaks = /\n*$/.exec(request)?.[0] ?? '';
+  const trimmed = request.slice(0, request.length - breaks.length);
+  return text.includes(request) ? text : text.replace(trimmed, () => request);
+}
+
+function takeApart(text: string): Pick<VerdictTemplate, 'opening' | 'afterProblem' | 'stepEnd' | 'tail'> {
+  for (const place of [PROBLEM, STEPS]) {
+    const found = text.split(place).length - 1;
+    if (found !== 1) {
+      throw new DataError(
+        'template',
+        `the prompt template must hold ${place} exactly once; it holds it ${found} times`,
+      );
+    }
+  }
+  const problemAt = text.indexOf(PROBLEM);
+  const stepsAt = text.indexOf(STEPS);
+  if (stepsAt < problemAt) {
+    throw new DataError(
+      'template',
+      `the prompt template has ${STEPS} before ${PROBLEM}; the problem comes first`,
+    );
+  }
+  const after = text.slice(stepsAt + STEPS.length);
+  const breaks = /^\n*/.exec(after)?.[0] ?? '';
+  return {
+    opening: text.slice(0, problemAt),
+    afterProblem: text.slice(problemAt + PROBLEM.length, stepsAt),
+    stepEnd: breaks === '' ? '\n' : breaks,
+    tail: after.slice(breaks.length),
+  };
+}
+
+function wordIds(tokenizer: Tokenizer, key: 'pos_word' | 'neg_word', word: string): readonly number[] {
+  const ids = word === '' ? [] : tokenizer.encode(word, { continuation: true });
+  if (ids.length > 0) return ids;
+  throw new DataError(
+    'template',
+    `prompt.${key} is ${JSON.stringify(word)}, which has no tokens; choose a word such as + or -`,
+  );
+}

@@ -1,0 +1,142 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DataError } from '../data/data-error.js';
+import { ChatRenderer } from './chat-template.js';
+import type { DecodeOptions, EncodeOptions, Tokenizer } from './tokenizer.js';
+import type { TokenizerJson } from './tokenizer-files.js';
+
+const SPECIAL_TEXTS = ['<|bos|>', '<|eos|>', '<|pad|>'] as const;
+const FIRST_SPECIAL = 256;
+const SPECIAL_PATTERN = /(<\|(?:bos|eos|pad)\|>)/;
+
+/**
+ * The tokenizer of the embedded default model: ids 0 to 255 are the bytes of UTF-8, then come `<|bos|>`, `<|eos|>` and
+ * `<|pad|>`. Bytes rather than a table of the few characters that arithmetic uses, because then every text has ids,
+ * a user's own data included, and the 230 unused rows cost a small model next to nothing. It is saved as a byte-level
+ * BPE without merges in the ordinary tokenizer.json, which other programs read too.
+ */
+export function byteTokenizer(): Tokenizer {
+  return new ByteTokenizer();
+}
+
+/** Whether a tokenizer.json describes exactly the byte tokenizer. */
+export function isByteTokenizer(json: TokenizerJson): boolean {
+  const expected = byteTokenizerJson();
+  return (
+    JSON.stringify([json.model, json.pre_tokenizer, json.decoder, json.normalizer, json.post_processor]) ===
+      JSON.stringify([
+        expected.model,
+        expected.pre_tokenizer,
+        expected.decoder,
+        expected.normalizer,
+        expected.post_processor,
+      ]) &&
+    json.added_tokens.length === SPECIAL_TEXTS.length &&
+    json.added_tokens.every(
+      (token, i) => token.id === FIRST_SPECIAL + i && token.content === SPECIAL_TEXTS[i],
+    )
+  );
+}
+
+class ByteTokenizer implements Tokenizer {
+  readonly vocabSize = FIRST_SPECIAL + SPECIAL_TEXTS.length;
+  readonly bosId = FIRST_SPECIAL;
+  readonly eosId = FIRST_SPECIAL + 1;
+  readonly padId = FIRST_SPECIAL + 2;
+  readonly prefixIds: readonly number[] = [];
+  readonly suffixIds: readonly number[] = [];
+  readonly hasChatTemplate = false;
+
+  encode(text: string, _options?: EncodeOptions): number[] {
+    if (!text.includes('<|')) return [...Buffer.from(text, 'utf8')];
+    return text.split(SPECIAL_PATTERN).flatMap((part) => {
+      const special = SPECIAL_TEXTS.indexOf(part as (typeof SPECIAL_TEXTS)[number]);
+      return special >= 0 ? [FIRST_SPECIAL + special] : [...Buffer.from(part, 'utf8')];
+    });
+  }
+
+  decode(ids: ArrayLike<number>, { skipSpecialTokens = false }: DecodeOptions = {}): string {
+    let text = '';
+    let bytes: number[] = [];
+    const flush = (): void => {
+      text += Buffer.from(bytes).toString('utf8');
+      bytes = [];
+    };
+    for (const id of Array.from(ids)) {
+      if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize) {
+        throw new DataError(
+          'tokenizer',
+          `the id ${id} is not in the vocabulary of ${this.vocabSize} (byte tokenizer)`,
+        );
+      }
+      if (id < FIRST_SPECIAL) {
+        bytes.push(id);
+        continue;
+      }
+      flush();
+      if (!skipSpecialTokens) text += SPECIAL_TEXTS[id - FIRST_SPECIAL];
+    }
+    flush();
+    return text;
+  }
+
+  applyChatTemplate(): string {
+    return new ChatRenderer(new Map(), {}).render([]);
+  }
+
+  async save(directory: string): Promise<void> {
+    await mkdir(directory, { recursive: true });
+    const [bos, eos, pad] = SPECIAL_TEXTS;
+    const config = {
+      bos_token: bos,
+      eos_token: eos,
+      pad_token: pad,
+      clean_up_tokenization_spaces: false,
+      tokenizer_class: 'PreTrainedTokenizerFast',
+    };
+    await writeFile(join(directory, 'tokenizer.json'), `${JSON.stringify(byteTokenizerJson())}\n`);
+    await writeFile(join(directory, 'tokenizer_config.json'), `${JSON.stringify(config, null, 2)}\n`);
+  }
+}
+
+function byteTokenizerJson(): TokenizerJson & { readonly version: string } {
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: SPECIAL_TEXTS.map((content, i) => ({
+      id: FIRST_SPECIAL + i,
+      content,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special: true,
+    })),
+    normalizer: null,
+    pre_tokenizer: byteLevel,
+    post_processor: null,
+    decoder: byteLevel,
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab: Object.fromEntries(byteCharacters().map((character, byte) => [character, byte])),
+      merges: [],
+    },
+  } as TokenizerJson & { readonly version: string };
+}
+
+/** The printable character that byte-level vocabularies write for each byte (GPT-2's table). */
+function byteCharacters(): string[] {
+  const printable = (byte: number): boolean =>
+    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
+  let next = 0x100;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(printable(byte) ? byte : next++));
+}

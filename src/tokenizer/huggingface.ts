@@ -1,0 +1,221 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
+import { DataError, reasonOf } from '../data/data-error.js';
+import { ChatRenderer } from './chat-template.js';
+import type {
+  ChatMessage,
+  ChatTemplateOptions,
+  DecodeOptions,
+  EncodeOptions,
+  Tokenizer,
+} from './tokenizer.js';
+import type { AddedTokenJson, TokenizerFiles, TokenizerJson } from './tokenizer-files.js';
+
+/** A tokenizer described by a tokenizer.json. */
+export class HuggingFaceTokenizer implements Tokenizer {
+  readonly vocabSize: number;
+  readonly bosId: number | undefined;
+  readonly eosId: number | undefined;
+  readonly padId: number | undefined;
+  readonly prefixIds: readonly number[];
+  readonly suffixIds: readonly number[];
+
+  private readonly json: TokenizerJson;
+  private readonly file: string;
+  private readonly library: LibraryTokenizer;
+  private continuation: LibraryTokenizer | undefined;
+  private readonly chat: ChatRenderer;
+
+  constructor(private readonly files: TokenizerFiles) {
+    this.file = join(files.directory, 'tokenizer.json');
+    this.json = withConfiguredTokens(files);
+    this.library = buildLibrary(this.json, this.file);
+    let largest = -1;
+    for (const id of this.library.get_vocab().values()) largest = Math.max(largest, id);
+    this.vocabSize = largest + 1;
+    this.bosId = this.specialId('bos_token');
+    this.eosId = this.specialId('eos_token');
+    this.padId = this.specialId('pad_token', false);
+    [this.prefixIds, this.suffixIds] = this.affixes();
+    this.chat = new ChatRenderer(files.chatTemplates, specialTexts(files.config));
+  }
+
+  get hasChatTemplate(): boolean {
+    return !this.chat.isEmpty;
+  }
+
+  encode(text: string, { addSpecialTokens = true, continuation = false }: EncodeOptions = {}): number[] {
+    const library = continuation ? this.forContinuation() : this.library;
+    const { ids, tokens } = library.encode(text, { add_special_tokens: false });
+    const unknown = ids.indexOf(undefined as unknown as number);
+    if (unknown >= 0) {
+      throw new DataError(
+        'tokenizer',
+        `the vocabulary has no token for ${JSON.stringify(tokens[unknown])} and no unknown-word token`,
+        { file: this.file },
+      );
+    }
+    if (continuation || !addSpecialTokens) return ids;
+    return [...this.prefixIds, ...ids, ...this.suffixIds];
+  }
+
+  decode(ids: ArrayLike<number>, { skipSpecialTokens = false }: DecodeOptions = {}): string {
+    const list = Array.from(ids);
+    // The library cannot decode nothing, and writes "undefined" for an id that is not there.
+    if (list.length === 0) return '';
+    for (const id of list) {
+      if (this.library.id_to_token(id) === undefined) {
+        throw new DataError('tokenizer', `the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
+          file: this.file,
+        });
+      }
+    }
+    return this.library.decode(list, {
+      skip_special_tokens: skipSpecialTokens,
+      clean_up_tokenization_spaces: false,
+    });
+  }
+
+  applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string {
+    return this.chat.render(messages, options);
+  }
+
+  async save(directory: string): Promise<void> {
+    for (const [name, content] of this.files.contents) {
+      const path = join(directory, name);
+      await mkdir(dirname(path), { recursive: true });
+      await writeFile(path, content);
+    }
+  }
+
+  /** The same tokenizer without the space that some put before a text; most need no second one. */
+  private forContinuation(): LibraryTokenizer {
+    if (this.continuation === undefined) {
+      const json = withoutPrefixSpace(this.json);
+      this.continuation = json === this.json ? this.library : buildLibrary(json, this.file);
+    }
+    return this.continuation;
+  }
+
+  private specialId(key: string, required = true): number | undefined {
+    const text = tokenText(this.files.config[key]);
+    if (text === undefined) return undefined;
+    const id = this.library.token_to_id(text);
+    if (id === undefined && required) {
+      throw new DataError(
+        'tokenizer',
+        `'${key}' is ${JSON.stringify(text)}, which is not in the vocabulary`,
+        {
+          file: join(this.files.directory, 'tokenizer_config.json'),
+        },
+      );
+    }
+    return id;
+  }
+
+  /** What is put around every text: `add_bos_token` and `add_eos_token` decide where given, else the post-processor. */
+  private affixes(): [readonly number[], readonly number[]] {
+    const { add_bos_token: addBos, add_eos_token: addEos } = this.files.config;
+    if (typeof addBos === 'boolean' || typeof addEos === 'boolean') {
+      return [
+        addBos === true && this.bosId !== undefined ? [this.bosId] : [],
+        addEos === true && this.eosId !== undefined ? [this.eosId] : [],
+      ];
+    }
+    const bare: readonly number[] = this.library.encode('a', { add_special_tokens: false }).ids;
+    const full: readonly number[] = this.library.encode('a', { add_special_tokens: true }).ids;
+    for (let start = 0; start + bare.length <= full.length; start++) {
+      if (bare.every((id, i) => full[start + i] === id))
+        return [full.slice(0, start), full.slice(start + bare.length)];
+    }
+    return [[], []];
+  }
+}
+
+function buildLibrary(json: TokenizerJson, file: string): LibraryTokenizer {
+  try {
+    return new LibraryTokenizer(json, {});
+  } catch (error) {
+    throw new DataError(
+      'tokenizer',
+      `describes a tokenizer that cannot be built (${reasonOf(error)})`,
+      { file },
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+/** Tokens that only tokenizer_config.json lists count as well, as they do in transformers. */
+function withConfiguredTokens({ tokenizer, config }: TokenizerFiles): TokenizerJson {
+  const configured = config.added_tokens_decoder;
+  if (typeof configured !== 'object' || configured === null) return tokenizer;
+  const known = new Set(tokenizer.added_tokens.map((token) => token.content));
+  const missing = Object.entries(configured as Record<string, Omit<AddedTokenJson, 'id'>>)
+    .filter(([, token]) => typeof token?.content === 'string' && !known.has(token.content))
+    .map(([id, token]): AddedTokenJson => ({ ...token, id: Number(id) }));
+  return missing.length === 0
+    ? tokenizer
+    : { ...tokenizer, added_tokens: [...tokenizer.added_tokens, ...missing] };
+}
+
+/** The same description with every part that puts a space before a text told not to; the same object if there is none. */
+function withoutPrefixSpace(json: TokenizerJson): TokenizerJson {
+  const normalizer = stripPrefix(json.normalizer);
+  const preTokenizer = stripPrefix(json.pre_tokenizer);
+  if (normalizer === json.normalizer && preTokenizer === json.pre_tokenizer) return json;
+  return { ...json, normalizer, pre_tokenizer: preTokenizer };
+}
+
+function stripPrefix(part: unknown): unknown {
+  if (typeof part !== 'object' || part === null) return part;
+  const component = part as Record<string, unknown>;
+  switch (component.type) {
+    case 'Prepend':
+      return null;
+    case 'Metaspace':
+      return component.prepend_scheme === 'never'
+        ? part
+        : { ...component, prepend_scheme: 'never', add_prefix_space: false };
+    case 'ByteLevel':
+      return component.add_prefix_space === true ? { ...component, add_prefix_space: false } : part;
+    case 'Sequence': {
+      const key = 'normalizers' in component ? 'normalizers' : 'pretokenizers';
+      const parts = component[key] as unknown[];
+      const stripped = parts.map(stripPrefix);
+      if (stripped.every((entry, i) => entry === parts[i])) return part;
+      return { ...component, [key]: stripped.filter((entry) => entry !== null) };
+    }
+    default:
+      return part;
+  }
+}
+
+/** A special token in tokenizer_config.json: its text, or an object with it. */
+function tokenText(entry: unknown): string | undefined {
+  if (typeof entry === 'string') return entry;
+  const content = (entry as { content?: unknown } | null | undefined)?.content;
+  return typeof content === 'string' ? content : undefined;
+}
+
+function specialTexts(config: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const texts: Record<string, unknown> = {};
+  for (const key of [
+    'bos_token',
+    'eos_token',
+    'unk_token',
+    'sep_token',
+    'pad_token',
+    'cls_token',
+    'mask_token',
+  ]) {
+    const text = tokenText(config[key]);
+    if (text !== undefined) texts[key] = text;
+  }
+  if (Array.isArray(config.additional_special_tokens)) {
+    texts.additional_special_tokens = config.additional_special_tokens.map(tokenText);
+  }
+  return texts;
+}

@@ -1,0 +1,164 @@
+import type { StepLabel } from '../data/record.js';
+import type { Tokenizer } from './tokenizer.js';
+
+/** What a piece of a sequence is. Everything up to the last `prompt` segment in front is the prompt. */
+export type SegmentRole = 'prompt' | 'step' | 'verdict' | 'answer' | 'end';
+
+/** A piece of text that is tokenised by itself, so that no token lies across its borders. */
+export interface Segment {
+  readonly text: string;
+  readonly role: SegmentRole;
+  /** Which step of the solution this belongs to, counted from 0. Neighbouring `step` segments of one step form one span. */
+  readonly step?: number;
+  /** The judgement of that step, carried through to its span. */
+  readonly label?: StepLabel;
+  /** Whether its tokens are learned. */
+  readonly train: boolean;
+}
+
+/** Tokens `start` to `end` (exclusive) of a sequence come from one segment. */
+export interface SegmentSpan {
+  readonly role: SegmentRole;
+  readonly step?: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The tokens of one step, those that end it included. */
+export interface StepSpan {
+  readonly step: number;
+  readonly start: number;
+  readonly end: number;
+  readonly label: StepLabel;
+}
+
+/** A tokenised sequence of n tokens. The segment spans are in order and tile it. */
+export interface TokenizedSequence {
+  /** [n] */
+  readonly ids: Int32Array;
+  /** [n], 1 = this token is a target, predicted from those before it. */
+  readonly lossMask: Uint8Array;
+  readonly spans: readonly SegmentSpan[];
+  readonly steps: readonly StepSpan[];
+}
+
+export interface SegmentTokenizerOptions {
+  /** Texts kept with their tokens, in characters; repeated prompts and steps are then tokenised once. Default 16 Mi. */
+  readonly cacheCharacters?: number;
+}
+
+export interface SequenceOptions {
+  /**
+   * Put what the tokenizer adds to every text around the sequence. Default true; false for text from a chat template,
+   * which already holds it. A token that the text itself starts with is never doubled.
+   */
+  readonly addSpecialTokens?: boolean;
+}
+
+/**
+ * A function from segments to one sequence. Each segment is tokenised on its own (methods: step spans and loss masks
+ * fall on token borders) and the results are joined. Added special tokens belong to the first and the last segment's
+ * span and are not targets in front; a closing one is a target if the last segment is learned.
+ */
+export function segmentTokenizer(
+  tokenizer: Tokenizer,
+  options: SegmentTokenizerOptions = {},
+): (segments: readonly Segment[], options?: SequenceOptions) => TokenizedSequence {
+  const cache = new EncodingCache(options.cacheCharacters ?? 16 * 2 ** 20);
+  const encode = (text: string, isFirst: boolean): readonly number[] =>
+    cache.get(isFirst ? `\0${text}` : text, () =>
+      tokenizer.encode(text, isFirst ? { addSpecialTokens: false } : { continuation: true }),
+    );
+  return (segments, { addSpecialTokens = true } = {}) => {
+    const firstText = segments.findIndex((segment) => segment.text !== '');
+    const pieces: (readonly number[])[] = segments.map((segment, i) =>
+      segment.text === '' ? [] : encode(segment.text, i === firstText),
+    );
+    if (addSpecialTokens) addAffixes(pieces, tokenizer, firstText);
+    return assemble(segments, pieces);
+  };
+}
+
+/** The text of tokens `start` to `end` where they stand in a sequence. */
+export function decodeSpan(tokenizer: Tokenizer, ids: Int32Array, start: number, end: number): string {
+  // Some tokenizers drop the space in front of the first token, so the span is decoded with what precedes it.
+  return tokenizer.decode(ids.subarray(0, end)).slice(tokenizer.decode(ids.subarray(0, start)).length);
+}
+
+function addAffixes(pieces: (readonly number[])[], tokenizer: Tokenizer, firstText: number): void {
+  if (firstText < 0) return;
+  const first = pieces[firstText] as readonly number[];
+  const prefix = tokenizer.prefixIds;
+  if (!prefix.every((id, i) => first[i] === id)) pieces[firstText] = [...prefix, ...first];
+  const last = pieces.findLastIndex((piece) => piece.length > 0);
+  const end = pieces[last] as readonly number[];
+  const suffix = tokenizer.suffixIds;
+  if (!suffix.every((id, i) => end[end.length - suffix.length + i] === id))
+    pieces[last] = [...end, ...suffix];
+}
+
+function assemble(segments: readonly Segment[], pieces: readonly (readonly number[])[]): TokenizedSequence {
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  const ids = new Int32Array(length);
+  const lossMask = new Uint8Array(length);
+  const spans: SegmentSpan[] = [];
+  const steps: StepSpan[] = [];
+  let start = 0;
+  for (const [i, segment] of segments.entries()) {
+    const piece = pieces[i] as readonly number[];
+    const end = start + piece.length;
+    ids.set(piece, start);
+    if (segment.train) lossMask.fill(1, start, end);
+    spans.push({
+      role: segment.role,
+      ...(segment.step === undefined ? {} : { step: segment.step }),
+      start,
+      end,
+    });
+    if (segment.role === 'step') addStep(steps, segment, start, end);
+    start = end;
+  }
+  // Nothing stands before the first token to predict it from.
+  if (length > 0) lossMask[0] = 0;
+  return { ids, lossMask, spans, steps };
+}
+
+function addStep(steps: StepSpan[], segment: Segment, start: number, end: number): void {
+  const { step } = segment;
+  if (step === undefined) throw new RangeError("a segment with the role 'step' has no step number");
+  const label = segment.label ?? null;
+  const last = steps.at(-1);
+  if (last?.step === step && last.end === start) {
+    steps[steps.length - 1] = { step, start: last.start, end, label: label ?? last.label };
+  } else if (steps.some((span) => span.step === step)) {
+    throw new RangeError(`the segments of step ${step} do not follow one another`);
+  } else {
+    steps.push({ step, start, end, label });
+  }
+}
+
+/** Encodings by text; the least recently used go first once their characters exceed the limit. */
+class EncodingCache {
+  private readonly entries = new Map<string, readonly number[]>();
+  private characters = 0;
+
+  constructor(private readonly limit: number) {}
+
+  get(text: string, make: () => readonly number[]): readonly number[] {
+    const known = this.entries.get(text);
+    if (known !== undefined) {
+      this.entries.delete(text);
+      this.entries.set(text, known);
+      return known;
+    }
+    const made = make();
+    this.entries.set(text, made);
+    this.characters += text.length;
+    for (const oldest of this.entries.keys()) {
+      if (this.characters <= this.limit) break;
+      this.entries.delete(oldest);
+      this.characters -= oldest.length;
+    }
+    return made;
+  }
+}

@@ -1,0 +1,149 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { DataError, reasonOf } from '../data/data-error.js';
+import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
+
+/** A tokenizer's files as they lie in a Hugging Face model directory. */
+export interface TokenizerFiles {
+  readonly directory: string;
+  /** tokenizer.json, parsed. */
+  readonly tokenizer: TokenizerJson;
+  /** tokenizer_config.json, parsed; empty where there is none. */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly chatTemplates: ChatTemplates;
+  /** Every file by name with its content (tokenizer.json unzipped), for saving them elsewhere. */
+  readonly contents: ReadonlyMap<string, Buffer>;
+}
+
+/** The parts of tokenizer.json that are looked at here; the rest is the library's business. */
+export interface TokenizerJson {
+  readonly model: { readonly type?: string; readonly vocab?: unknown; readonly merges?: unknown };
+  readonly added_tokens: readonly AddedTokenJson[];
+  readonly normalizer: unknown;
+  readonly pre_tokenizer: unknown;
+  readonly post_processor: unknown;
+  readonly decoder: unknown;
+}
+
+export interface AddedTokenJson {
+  readonly id: number;
+  readonly content: string;
+  readonly special?: boolean;
+}
+
+const NAMED_TEMPLATES = 'additional_chat_templates';
+
+/**
+ * Reads a tokenizer's files. tokenizer.json may be gzipped (`tokenizer.json.gz`); the others are optional.
+ *
+ * @throws DataError for a missing or damaged file
+ */
+export async function readTokenizerFiles(directory: string): Promise<TokenizerFiles> {
+  const contents = new Map<string, Buffer>();
+  const plain = await readOptional(directory, 'tokenizer.json');
+  const zipped = plain === undefined ? await readOptional(directory, 'tokenizer.json.gz') : undefined;
+  const file = join(directory, plain === undefined ? 'tokenizer.json.gz' : 'tokenizer.json');
+  const tokenizerBytes = plain ?? (zipped === undefined ? undefined : unzipped(zipped, file));
+  if (tokenizerBytes === undefined)
+    throw missingTokenizer(directory, await readOptional(directory, 'tokenizer.model'));
+  contents.set('tokenizer.json', tokenizerBytes);
+  const tokenizer = checkedTokenizer(parseJson(tokenizerBytes, file), file);
+
+  let config: Readonly<Record<string, unknown>> = {};
+  for (const name of ['special_tokens_map.json', 'tokenizer_config.json']) {
+    const bytes = await readOptional(directory, name);
+    if (bytes === undefined) continue;
+    contents.set(name, bytes);
+    config = { ...config, ...objectOf(parseJson(bytes, join(directory, name)), join(directory, name)) };
+  }
+  const chatTemplates = new Map(
+    chatTemplatesOf(config.chat_template, join(directory, 'tokenizer_config.json')),
+  );
+  // A template in a file of its own stands in front of the one in tokenizer_config.json.
+  for (const name of ['chat_template.jinja', ...(await namedTemplateFiles(directory))]) {
+    const bytes = await readOptional(directory, name);
+    if (bytes === undefined) continue;
+    contents.set(name, bytes);
+    const key =
+      name === 'chat_template.jinja' ? 'default' : name.slice(NAMED_TEMPLATES.length + 1, -'.jinja'.length);
+    chatTemplates.set(key, bytes.toString('utf8'));
+  }
+  return { directory, tokenizer, config, chatTemplates, contents };
+}
+
+async function readOptional(directory: string, name: string): Promise<Buffer | undefined> {
+  const file = join(directory, name);
+  try {
+    return await readFile(file);
+  } catch (error) {
+    const code = (error as { code?: unknown }).code;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw new DataError('tokenizer', `cannot be read (${reasonOf(error)})`, { file }, { cause: error });
+  }
+}
+
+async function namedTemplateFiles(directory: string): Promise<readonly string[]> {
+  const names = await readdir(join(directory, NAMED_TEMPLATES)).catch(() => []);
+  return names.filter((name) => name.endsWith('.jinja')).map((name) => `${NAMED_TEMPLATES}/${name}`);
+}
+
+function missingTokenizer(directory: string, sentencePiece: Buffer | undefined): DataError {
+  const found =
+    sentencePiece === undefined ? '' : '; tokenizer.model (SentencePiece) is there, but is not read';
+  return new DataError(
+    'tokenizer',
+    `the directory has no tokenizer.json${found}; save the tokenizer with transformers, or give the path of a model ` +
+      'directory that has one',
+    { file: directory },
+  );
+}
+
+function unzipped(bytes: Buffer, file: string): Buffer {
+  try {
+    return gunzipSync(bytes);
+  } catch (error) {
+    throw new DataError('tokenizer', `is damaged gzip data (${reasonOf(error)}); fetch the file again`, {
+      file,
+    });
+  }
+}
+
+function parseJson(bytes: Buffer, file: string): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw new DataError('tokenizer', `is not JSON (${reasonOf(error)}); fetch the file again`, { file });
+  }
+}
+
+function objectOf(value: unknown, file: string): Readonly<Record<string, unknown>> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value))
+    return value as Record<string, unknown>;
+  throw new DataError('tokenizer', 'holds no JSON object', { file });
+}
+
+function checkedTokenizer(value: unknown, file: string): TokenizerJson {
+  const json = objectOf(value, file);
+  const absent = ['model', 'added_tokens', 'normalizer', 'pre_tokenizer', 'post_processor', 'decoder'].filter(
+    (key) => !(key in json),
+  );
+  if (absent.length > 0) {
+    throw new DataError(
+      'tokenizer',
+      `lacks ${absent.map((key) => `'${key}'`).join(', ')}; it is not a tokenizer.json`,
+      {
+        file,
+      },
+    );
+  }
+  const added = json.added_tokens;
+  const isToken = (token: unknown): boolean => {
+    const { id, content } = (token ?? {}) as { id?: unknown; content?: unknown };
+    return Number.isInteger(id) && typeof content === 'string';
+  };
+  if (!Array.isArray(added) || !added.every(isToken)) {
+    throw new DataError('tokenizer', "'added_tokens' is not a list of tokens with id and content", { file });
+  }
+  return value as TokenizerJson;
+}
