@@ -136,8 +136,6 @@ void Device::release(Handle handle) {
 int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
   if (op < 0 || op >= static_cast<int>(ops().size())) throw Error("E_RANGE", "no such op");
   const Signature& signature = ops()[static_cast<size_t>(op)];
-  if (!queue_->backend().has(op))
-    throw Error("E_UNSUPPORTED", signature.name + " has no kernel on " + queue_->backend().info().name);
   Record record;
   record.op = op;
   record.scope = scope_;
@@ -152,6 +150,8 @@ int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
   }
   for (size_t i = 0; i < signature.scalars.size(); i++) record.args.scalar[i] = scalars[i];
   check(signature, record.args, given.data());
+  if (!queue_->backend().has(op))
+    throw Error("E_UNSUPPORTED", signature.name + " has no kernel on " + queue_->backend().info().name);
   for (int i = static_cast<int>(signature.inputs.size()); i < n; i++) {
     const auto at = static_cast<size_t>(i);
     if (given[at] != Given::allocate) continue;

@@ -1,0 +1,105 @@
+/**
+ * The typed mirror of the whole addon: the only file of src/ that knows what binding/ exports.
+ * test/native/addon.test.ts compares it with the loaded binary.
+ */
+import { createRequire } from 'node:module';
+import { arch, platform } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { StepTrainError } from './errors.js';
+
+/** Shape of the exported `Device` class; see binding/device.h. Handles are integers, 0 meaning absent. */
+export interface NativeDevice {
+  enqueue(): void;
+  allocate(dtype: number, shape: readonly number[]): number;
+  view(handle: number, offset: number, shape: readonly number[]): number;
+  release(handle: number): void;
+  upload(handle: number, array: ArrayBufferView): void;
+  download(handle: number): Promise<ArrayBuffer>;
+  synchronize(): Promise<void>;
+  beginCapture(): void;
+  endCapture(keep: boolean): number;
+  replay(graph: number): void;
+  releaseGraph(graph: number): void;
+  scope(label: string | number): number;
+  info(): DeviceInfo;
+  stats(): DeviceStats;
+  resetPeak(): void;
+  dispose(): void;
+}
+
+export interface DeviceInfo {
+  readonly name: string;
+  readonly description: string;
+  /** Instruction set of the kernels: avx512bf16, avx512, avx2, portable, or sm_XY. */
+  readonly isa: string;
+  readonly threads: number;
+  readonly memoryTotal: number;
+  readonly memoryFree: number;
+}
+
+export interface DeviceStats {
+  readonly liveBytes: number;
+  readonly peakBytes: number;
+  readonly reservedBytes: number;
+  readonly tensors: number;
+  readonly ops: number;
+  /** Parallel regions on the CPU, kernels on CUDA. */
+  readonly launches: number;
+  /** Most workspace that one op has held. */
+  readonly scratchBytes: number;
+}
+
+export interface NativeAddon {
+  readonly Device: new (name: string, threads: number, isa: string, commands: Float64Array) => NativeDevice;
+  readonly commandLength: number;
+  signatures(): string[];
+  isas(): string[];
+  cudaDevices(): string[] | undefined;
+  initialize(
+    errorFactory: (
+      code: string,
+      message: string,
+      hint: string,
+      location: string,
+      op: string,
+      opNumber: number,
+      scope: string,
+    ) => Error,
+  ): void;
+}
+
+/** Slots of the command array; mirrors binding/device.h. */
+export const COMMAND = { tensors: 1, scalars: 17, number: 33, outputs: 34 } as const;
+
+let loaded: NativeAddon | undefined;
+
+/** Loads the addon once per environment. A failure says what was tried and what to do. */
+export function addon(): NativeAddon {
+  if (loaded) return loaded;
+  const root = fileURLToPath(new URL('../..', import.meta.url));
+  const require = createRequire(import.meta.url);
+  let native: NativeAddon;
+  try {
+    native = (require('node-gyp-build') as (directory: string) => NativeAddon)(root);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message.split('\n')[0] : String(cause);
+    throw new StepTrainError(
+      'E_ADDON',
+      `the native addon of steptrain did not load on ${platform()}-${arch()} with Node ${process.versions.node}: ${reason}; ` +
+        'in a clone, run "npm run build" (needs g++ 12 or newer and CMake 3.22 or newer)',
+      { cause },
+    );
+  }
+  native.initialize((code, message, hint, location, op, opNumber, scope) => {
+    const where = op ? ` (op ${op} #${opNumber}${scope ? ` in ${scope}` : ''})` : '';
+    return new StepTrainError(code, `${message}${where}${hint ? `; ${hint}` : ''}`, {
+      hint,
+      location,
+      op,
+      opNumber,
+      scope,
+    });
+  });
+  loaded = native;
+  return native;
+}

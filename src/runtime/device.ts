@@ -1,0 +1,322 @@
+import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
+import { DisposedError, StepTrainError } from '../native/errors.js';
+import { type OpSignature, signatures } from '../native/signature.js';
+import { Graph } from './graph.js';
+import { DTYPES, type DType, Storage, Tensor, type TypedArray } from './tensor.js';
+
+export interface DeviceOptions {
+  /** CPU threads; 0 for one per usable core. Default: STEPTRAIN_THREADS, else 0. */
+  readonly threads?: number;
+  /** Instruction set of the CPU kernels. Default: STEPTRAIN_ISA, else the best this processor has. */
+  readonly isa?: string;
+}
+
+/** Tensors of an op in the order of its signature; undefined where an optional one is absent. */
+export type OpTensors = readonly (Tensor | undefined)[];
+
+/** Asks for an optional output, in the place of a tensor. */
+export const WANTED = Symbol('wanted');
+
+/** How many call stacks STEPTRAIN_STACKS=1 remembers. */
+const STACKS = 16_384;
+
+/** Opens `cpu`, `cuda:0`, … . Everything that is made on it ends with its `dispose()`. */
+export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
+  const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
+  const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
+  return new Device(name, threads, isa);
+}
+
+/** One processor with its own memory and an in-order queue. Ops return at once; only `read` and `synchronize` wait. */
+export class Device {
+  private readonly commands: Float64Array;
+  private readonly native: NativeDevice;
+  private readonly scopes: Tensor[][] = [];
+  private readonly stacks: string[] | undefined = process.env.STEPTRAIN_STACKS === '1' ? [] : undefined;
+  private disposed = false;
+  private capturing = false;
+
+  constructor(name: string, threads: number, isa: string) {
+    this.commands = new Float64Array(addon().commandLength);
+    this.native = new (addon().Device)(name, threads, isa, this.commands);
+  }
+
+  info(): DeviceInfo {
+    return this.open.info();
+  }
+  stats(): DeviceStats {
+    return this.open.stats();
+  }
+  /** Starts a new measurement of `stats().peakBytes`. */
+  resetPeak(): void {
+    this.open.resetPeak();
+  }
+
+  /** A tensor of undefined content. */
+  empty(shape: readonly number[], dtype: DType = 'f32'): Tensor {
+    return this.adopt(this.open.allocate(DTYPES.indexOf(dtype), shape), shape, dtype);
+  }
+
+  zeros(shape: readonly number[], dtype: DType = 'f32'): Tensor {
+    const tensor = this.empty(shape, dtype);
+    this.enqueue(this.signature('fill'), [tensor], [0]);
+    return tensor;
+  }
+
+  /** Copies `values` at the call. dtype defaults to the array's own kind; bf16 takes bits or floats. */
+  tensor(
+    values: TypedArray,
+    shape: readonly number[] = [values.length],
+    dtype: DType = kindOf(values),
+  ): Tensor {
+    const tensor = this.empty(shape, dtype);
+    try {
+      tensor.write(values);
+    } catch (error) {
+      tensor.dispose();
+      throw error;
+    }
+    return tensor;
+  }
+
+  /** The signature of an op, to be looked up once and passed to `enqueue`. */
+  signature(name: string): OpSignature {
+    const signature = signatures().get(name);
+    if (!signature) throw new StepTrainError('E_RANGE', `there is no op named '${name}'`);
+    return signature;
+  }
+
+  /**
+   * Queues one op: inputs then outputs in the signature's order. An output that is left out is allocated when it is
+   * required, or when WANTED stands in its place. Returns the outputs in order, undefined where absent.
+   */
+  enqueue(
+    op: OpSignature,
+    tensors: readonly (Tensor | typeof WANTED | undefined)[],
+    scalars: readonly number[] = [],
+  ): (Tensor | undefined)[] {
+    const { commands } = this;
+    const inputs = op.inputs.length;
+    const total = inputs + op.outputs.length;
+    commands[0] = op.id;
+    for (let i = 0; i < total; i++) {
+      const given = tensors[i];
+      let handle = 0;
+      if (given === WANTED) handle = -1;
+      else if (given !== undefined) handle = given.handle;
+      else if (i >= inputs && !op.outputs[i - inputs]?.optional) handle = -1;
+      commands[COMMAND.tensors + i] = handle;
+    }
+    for (let i = 0; i < op.scalars.length; i++) commands[COMMAND.scalars + i] = scalars[i] ?? 0;
+    this.open.enqueue();
+    if (this.stacks) this.stacks[(commands[COMMAND.number] as number) % STACKS] = new Error().stack ?? '';
+    const outputs: (Tensor | undefined)[] = [];
+    for (let i = inputs; i < total; i++) {
+      const given = tensors[i];
+      if (given !== undefined && given !== WANTED) {
+        outputs.push(given);
+        continue;
+      }
+      const at = COMMAND.outputs + 6 * (i - inputs);
+      const handle = commands[COMMAND.tensors + i] as number;
+      if (handle === 0) {
+        outputs.push(undefined);
+        continue;
+      }
+      const rank = commands[at] as number;
+      const shape = Array.from(commands.subarray(at + 1, at + 1 + rank));
+      outputs.push(this.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType));
+    }
+    return outputs;
+  }
+
+  /** As `enqueue`, by name: for tests, examples and ops that are not on a hot path. */
+  op(
+    name: string,
+    tensors: Readonly<Record<string, Tensor | undefined>>,
+    scalars: Readonly<Record<string, number>> = {},
+    wanted: readonly string[] = [],
+  ): Record<string, Tensor> {
+    const op = this.signature(name);
+    const known = [...op.inputs, ...op.outputs.map((output) => output.name)];
+    for (const given of [...Object.keys(tensors), ...wanted]) {
+      if (!known.includes(given))
+        throw new StepTrainError('E_RANGE', `${name} has no tensor '${given}': ${op.text}`);
+    }
+    for (const given of Object.keys(scalars)) {
+      if (!op.scalars.includes(given))
+        throw new StepTrainError('E_RANGE', `${name} has no scalar '${given}': ${op.text}`);
+    }
+    const outputs = this.enqueue(
+      op,
+      known.map((tensor) => tensors[tensor] ?? (wanted.includes(tensor) ? WANTED : undefined)),
+      op.scalars.map((scalar) => scalars[scalar] ?? 0),
+    );
+    const named: Record<string, Tensor> = {};
+    outputs.forEach((tensor, i) => {
+      if (tensor) named[op.outputs[i]?.name as string] = tensor;
+    });
+    return named;
+  }
+
+  /**
+   * Runs `fn` and disposes every tensor that it made, except those in its result (at any depth of arrays, maps and
+   * plain objects). Synchronous: a returned promise throws. `label` names the ops in error messages.
+   */
+  scope<T>(fn: () => T, label?: string): T {
+    const made: Tensor[] = [];
+    this.scopes.push(made);
+    const outer = label === undefined ? undefined : this.enterLabel(label);
+    let result: T | undefined;
+    try {
+      result = fn();
+      if (
+        result instanceof Promise ||
+        typeof (result as { then?: unknown } | undefined)?.then === 'function'
+      ) {
+        throw new StepTrainError('E_SCOPE', 'device.scope is synchronous: its function returned a promise');
+      }
+      return result;
+    } finally {
+      this.scopes.pop();
+      if (outer !== undefined) this.label = this.open.scope(outer);
+      const kept = new Set<Tensor>();
+      collect(result, kept);
+      const parent = this.scopes.at(-1);
+      for (const tensor of made) {
+        if (kept.has(tensor)) parent?.push(tensor);
+        else if (!this.disposed) tensor.dispose();
+      }
+    }
+  }
+
+  private label = 0;
+  private readonly labels = new Map<string, number>();
+  private enterLabel(label: string): number {
+    const outer = this.label;
+    const known = this.labels.get(label);
+    this.label = this.open.scope(known ?? label);
+    if (known === undefined) this.labels.set(label, this.label);
+    return outer;
+  }
+
+  /** Lets a tensor outlive the scopes that are open now. */
+  keep<T extends Tensor>(tensor: T): T {
+    for (const made of this.scopes) {
+      const at = made.indexOf(tensor);
+      if (at >= 0) made.splice(at, 1);
+    }
+    return tensor;
+  }
+
+  /**
+   * Records the ops that `fn` queues instead of running them. Inputs and state must be made before; reads, uploads
+   * and new tensors inside throw. The result's tensors are the graph's outputs, rewritten by every `replay()`.
+   */
+  capture<T>(fn: () => T): Graph<T> {
+    if (this.capturing) throw new StepTrainError('E_CAPTURE', 'captures do not nest');
+    this.open.beginCapture();
+    this.capturing = true;
+    let result: T;
+    try {
+      result = this.scope(fn);
+    } catch (error) {
+      this.native.endCapture(false);
+      throw error;
+    } finally {
+      this.capturing = false;
+    }
+    return new Graph(this, this.native, this.native.endCapture(true), result);
+  }
+
+  /** Resolves when everything queued so far has run; rejects with what failed. */
+  async synchronize(): Promise<void> {
+    try {
+      await this.open.synchronize();
+    } catch (error) {
+      throw this.withStack(error);
+    }
+  }
+
+  /** Cancels what is queued, waits for the running op and frees everything. */
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    this.native.dispose();
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  /** Wraps a native handle that the caller owns, as part of the innermost scope. */
+  adopt(handle: number, shape: readonly number[], dtype: DType): Tensor {
+    const tensor = new Tensor(new Storage(this, handle), shape, dtype);
+    this.scopes.at(-1)?.push(tensor);
+    return tensor;
+  }
+
+  releaseHandle(handle: number): void {
+    if (!this.disposed) this.native.release(handle);
+  }
+  viewHandle(handle: number, offset: number, shape: readonly number[]): number {
+    return this.open.view(handle, offset, shape);
+  }
+  writeHandle(handle: number, values: TypedArray): void {
+    this.open.upload(handle, values);
+  }
+  async readHandle(handle: number): Promise<ArrayBuffer> {
+    try {
+      return await this.open.download(handle);
+    } catch (error) {
+      throw this.withStack(error);
+    }
+  }
+
+  private get open(): NativeDevice {
+    if (this.disposed) throw new DisposedError('the device');
+    return this.native;
+  }
+
+  private withStack(error: unknown): unknown {
+    if (this.stacks && error instanceof StepTrainError && error.opNumber > 0) {
+      const queued = this.stacks[error.opNumber % STACKS];
+      if (queued) error.stack = `${error.stack}\nqueued by:\n${queued.split('\n').slice(2).join('\n')}`;
+    }
+    return error;
+  }
+}
+
+function kindOf(values: TypedArray): DType {
+  if (values instanceof Float32Array) return 'f32';
+  if (values instanceof Int32Array) return 'i32';
+  if (values instanceof Uint8Array) return 'u8';
+  return 'bf16';
+}
+
+/** Tensors within a scope's result. */
+function collect(value: unknown, into: Set<Tensor>, seen = new Set<object>()): void {
+  if (typeof value !== 'object' || value === null || seen.has(value)) return;
+  if (value instanceof Tensor) {
+    into.add(value);
+    return;
+  }
+  seen.add(value);
+  if (value instanceof Map) {
+    for (const item of value.values()) collect(item, into, seen);
+  } else if (Array.isArray(value) || value instanceof Set) {
+    for (const item of value) collect(item, into, seen);
+  } else if (!ArrayBuffer.isView(value) && !(value instanceof Device)) {
+    for (const item of Object.values(value)) collect(item, into, seen);
+  }
+}
+
+function positiveInteger(variable: string): number | undefined {
+  const text = process.env[variable];
+  if (text === undefined || text === '') return undefined;
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1) {
+    throw new StepTrainError('E_RANGE', `${variable} must be a whole number of at least 1, got '${text}'`);
+  }
+  return value;
+}

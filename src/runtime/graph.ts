@@ -1,0 +1,28 @@
+import type { NativeDevice } from '../native/addon.js';
+import { DisposedError } from '../native/errors.js';
+import type { Device } from './device.js';
+
+/** Ops recorded by `device.capture`. Owns its memory; equal to running the ops eagerly, bit for bit. */
+export class Graph<T> {
+  private disposed = false;
+
+  constructor(
+    private readonly device: Device,
+    private readonly native: NativeDevice,
+    private readonly id: number,
+    /** What the captured function returned. Its tensors hold the values of the latest replay. */
+    readonly result: T,
+  ) {}
+
+  /** Queues all recorded ops in one call. */
+  replay(): void {
+    if (this.disposed || this.device.isDisposed) throw new DisposedError('a graph');
+    this.native.replay(this.id);
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    if (!this.device.isDisposed) this.native.releaseGraph(this.id);
+  }
+}

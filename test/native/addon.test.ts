@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { addon, COMMAND } from '../../src/native/addon.js';
+import { signatures } from '../../src/native/signature.js';
+
+test('the typed mirror names exactly what the addon exports', () => {
+  const native = addon();
+  expect(Object.keys(native).sort()).toEqual(
+    ['Device', 'commandLength', 'cudaDevices', 'initialize', 'isas', 'signatures'].sort(),
+  );
+  const methods = Object.getOwnPropertyNames(native.Device.prototype).filter(
+    (name) => name !== 'constructor',
+  );
+  expect(methods.sort()).toEqual(
+    [
+      'allocate',
+      'beginCapture',
+      'dispose',
+      'download',
+      'endCapture',
+      'enqueue',
+      'info',
+      'release',
+      'releaseGraph',
+      'replay',
+      'resetPeak',
+      'scope',
+      'stats',
+      'synchronize',
+      'upload',
+      'view',
+    ].sort(),
+  );
+  expect(native.commandLength).toBe(COMMAND.outputs + 6 * 8);
+});
+
+test('every signature parses to distinct names that fit the command array', () => {
+  for (const op of signatures().values()) {
+    const tensors = [...op.inputs, ...op.outputs.map((output) => output.name)];
+    expect(new Set(tensors).size, op.text).toBe(tensors.length);
+    expect(tensors.length).toBeLessThanOrEqual(COMMAND.scalars - COMMAND.tensors);
+    expect(op.outputs.length).toBeLessThanOrEqual(8);
+    expect(op.scalars.length).toBeLessThanOrEqual(COMMAND.number - COMMAND.scalars);
+  }
+});
