@@ -1,0 +1,142 @@
+// One run, one directory: config.yaml, metrics.jsonl, samples.jsonl, checkpoints/, and what the run leaves at its end.
+import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { writeFileAtomically } from '../weights/atomic-file.js';
+import { systemReason } from '../weights/error.js';
+import { type Checkpoint, latestCheckpoint, pruneCheckpoints, saveCheckpoint } from './checkpoint.js';
+import { RunError } from './error.js';
+import { writeJson } from './json-file.js';
+import { LOCK, lockDirectory, tryLock, type Unlock } from './lock.js';
+import { type LogFile, openLogFile } from './log-file.js';
+
+const CONFIG = 'config.yaml';
+const LOGS = ['metrics.jsonl', 'samples.jsonl'] as const;
+
+export interface RunDirectory {
+  /** Absolute path. */
+  readonly path: string;
+  /** Absolute path of `name` inside. */
+  file(name: string): string;
+  readonly metrics: LogFile;
+  readonly samples: LogFile;
+  /** Replaces `name` by `value` as JSON, whole or not at all. */
+  writeJson(name: string, value: unknown): Promise<void>;
+  writeConfig(yaml: string): Promise<void>;
+  /**
+   * Writes checkpoints/step-`step` with the files that `write` puts into the given folder, then removes all but the
+   * `keep` newest. Metrics and samples up to here belong to it.
+   */
+  saveCheckpoint(
+    step: number,
+    write: (folder: string) => Promise<void>,
+    options: { readonly keep: number },
+  ): Promise<Checkpoint>;
+  /** The newest checkpoint that is complete and unharmed. */
+  latestCheckpoint(): Promise<Checkpoint | undefined>;
+  /** Cuts metrics and samples back to where they were at `checkpoint`, or to nothing without one. */
+  rewind(checkpoint: Checkpoint | undefined): void;
+  /** Lets another process have the directory. */
+  close(): Promise<void>;
+}
+
+export interface CreateOptions {
+  /** Where `path` already holds files: take the next free `path-2`, `path-3`, …, or refuse. */
+  readonly onExisting: 'number' | 'refuse';
+}
+
+/** Makes a directory for a new run and locks it. An existing run is never written to. */
+export async function createRunDirectory(path: string, { onExisting }: CreateOptions): Promise<RunDirectory> {
+  const wanted = resolve(path);
+  try {
+    await mkdir(dirname(wanted), { recursive: true });
+    for (let number = 1; ; number++) {
+      const candidate = number === 1 ? wanted : `${wanted}-${number}`;
+      const unlock = await claim(candidate);
+      if (unlock) return open(candidate, unlock);
+      if (onExisting === 'number') continue;
+      throw new RunError(
+        `${path} already holds files; choose another directory, or continue its run with --resume ${path}`,
+      );
+    }
+  } catch (error) {
+    if (error instanceof RunError) throw error;
+    throw new RunError(`cannot make the run directory ${path}: ${systemReason(error)}`, { cause: error });
+  }
+}
+
+/** Opens the directory of an earlier run to continue it, and locks it. */
+export async function openRunDirectory(path: string): Promise<RunDirectory> {
+  await readRunConfig(path);
+  return open(resolve(path), await lockDirectory(path));
+}
+
+/** The text of the run's config.yaml. */
+export async function readRunConfig(path: string): Promise<string> {
+  try {
+    return await readFile(join(path, CONFIG), 'utf8');
+  } catch (error) {
+    throw new RunError(
+      `${path} is not a run directory: ${CONFIG} in it cannot be read: ${systemReason(error)}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+// The lock of `path` where it was made now, or was there and empty; of two processes only one gets it.
+async function claim(path: string): Promise<Unlock | undefined> {
+  try {
+    await mkdir(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  if (!(await isEmpty(path))) return undefined;
+  const lock = await tryLock(path);
+  if (typeof lock !== 'function') return undefined;
+  if (await isEmpty(path)) return lock;
+  await lock(); // somebody filled it in the meantime
+  return undefined;
+}
+
+async function isEmpty(path: string): Promise<boolean> {
+  try {
+    return (await readdir(path)).every((name) => name === LOCK);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOTDIR') return false;
+    throw error;
+  }
+}
+
+function open(path: string, unlock: Unlock): RunDirectory {
+  const [metrics, samples] = LOGS.map((name) => openLogFile(join(path, name))) as [LogFile, LogFile];
+  const logs = { 'metrics.jsonl': metrics, 'samples.jsonl': samples } satisfies Record<
+    (typeof LOGS)[number],
+    LogFile
+  >;
+  const checkpoints = join(path, 'checkpoints');
+
+  return {
+    path,
+    metrics,
+    samples,
+    file: (name) => join(path, name),
+    writeJson: (name, value) => writeJson(join(path, name), value),
+    writeConfig: (yaml) => writeFileAtomically(join(path, CONFIG), [Buffer.from(yaml)]),
+    async saveCheckpoint(step, write, { keep }) {
+      for (const log of Object.values(logs)) log.sync();
+      const lengths = Object.fromEntries(LOGS.map((name) => [name, logs[name].length]));
+      const checkpoint = await saveCheckpoint(checkpoints, step, { write, logs: lengths });
+      await pruneCheckpoints(checkpoints, checkpoint, keep);
+      return checkpoint;
+    },
+    latestCheckpoint: () => latestCheckpoint(checkpoints),
+    rewind(checkpoint) {
+      for (const name of LOGS) logs[name].cutTo(checkpoint?.logs[name] ?? 0);
+    },
+    async close() {
+      for (const log of Object.values(logs)) log.close();
+      await unlock();
+    },
+  };
+}

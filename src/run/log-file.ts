@@ -1,0 +1,82 @@
+// metrics.jsonl and samples.jsonl: one JSON object per line, only ever appended, cut back on resume.
+import fs from 'node:fs';
+import { systemReason } from '../weights/error.js';
+import { RunError } from './error.js';
+import { refuseNonFinite } from './json-file.js';
+
+export interface LogFile {
+  readonly path: string;
+  /** Bytes of whole lines so far. */
+  readonly length: number;
+  /**
+   * Appends one line. A number that is not finite is refused by its key and nothing is written. The call blocks for the
+   * one small write, so that a line is in the file when it returns, whatever happens to the process then.
+   */
+  append(record: Readonly<Record<string, unknown>>): void;
+  /** Waits until every line is on the disk. */
+  sync(): void;
+  /** Drops everything after the first `length` bytes; a shorter file stays as it is. */
+  cutTo(length: number): void;
+  close(): void;
+}
+
+/** Opens or makes the file at `path`. A last line that was cut off by a crash is dropped. */
+export function openLogFile(path: string): LogFile {
+  const attempt = <T>(call: () => T): T => {
+    try {
+      return call();
+    } catch (error) {
+      throw new RunError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
+    }
+  };
+  const file = attempt(() =>
+    fs.openSync(path, fs.constants.O_RDWR | fs.constants.O_CREAT | fs.constants.O_APPEND, 0o644),
+  );
+  let length = attempt(() => wholeLines(file));
+  attempt(() => fs.fstatSync(file).isFile() && fs.ftruncateSync(file, length));
+
+  return {
+    path,
+    get length() {
+      return length;
+    },
+    append(record) {
+      refuseNonFinite(record, path);
+      const line = Buffer.from(`${JSON.stringify(record)}\n`);
+      attempt(() => {
+        try {
+          for (let written = 0; written < line.length; ) written += fs.writeSync(file, line, written);
+        } catch (error) {
+          if (fs.fstatSync(file).isFile()) fs.ftruncateSync(file, length); // no half line after a full disk
+          throw error;
+        }
+      });
+      length += line.length;
+    },
+    sync() {
+      attempt(() => fs.fsyncSync(file));
+    },
+    cutTo(bytes) {
+      if (bytes >= length) return;
+      attempt(() => fs.ftruncateSync(file, bytes));
+      length = bytes;
+    },
+    close() {
+      fs.closeSync(file);
+    },
+  };
+}
+
+/** Bytes up to and including the last line break. */
+function wholeLines(file: number): number {
+  const chunk = Buffer.alloc(64 * 1024);
+  let end = fs.fstatSync(file).size;
+  while (end > 0) {
+    const start = Math.max(0, end - chunk.length);
+    fs.readSync(file, chunk, 0, end - start, start);
+    const lineBreak = chunk.subarray(0, end - start).lastIndexOf(0x0a);
+    if (lineBreak >= 0) return start + lineBreak + 1;
+    end = start;
+  }
+  return 0;
+}

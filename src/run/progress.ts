@@ -1,0 +1,107 @@
+// How far a run is: one line that renews itself on a terminal, a line now and then in a pipe.
+import pc from 'picocolors';
+
+export interface Progress {
+  /** Reports that `done` of `total` units are done; `figures` are shown in the given order, numbers rounded. */
+  update(done: number, figures?: Readonly<Record<string, number | string>>): void;
+  /** Prints a line of its own, above the progress line. */
+  note(line: string): void;
+  /** Ends the line. Further calls do nothing. */
+  finish(): void;
+}
+
+export interface ProgressOptions {
+  readonly total: number;
+  /** Units done before this session, so that a resumed run does not count them into its rate. */
+  readonly start?: number;
+  /** What is counted, in the singular. Default `step`. */
+  readonly unit?: string;
+  /** Default: standard error, which leaves standard output to results. */
+  readonly stream?: ProgressStream;
+  /** Milliseconds; for tests. */
+  readonly now?: () => number;
+}
+
+export interface ProgressStream {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+  write(text: string): unknown;
+}
+
+const REDRAW_MS = 100;
+const PIPE_LINE_MS = 10_000;
+const BAR_WIDTH = 20;
+
+export function createProgress(options: ProgressOptions): Progress {
+  const { total, start = 0, unit = 'step', stream = process.stderr, now = () => performance.now() } = options;
+  const live = stream.isTTY === true && process.env.TERM !== 'dumb';
+  const interval = live ? REDRAW_MS : PIPE_LINE_MS;
+  const colors = pc.createColors(live && !process.env.NO_COLOR);
+  const began = now();
+  let shownAt = Number.NEGATIVE_INFINITY;
+  let line = '';
+  let finished = false;
+
+  const clear = () => live && line !== '' && stream.write('\r\x1b[2K');
+  const draw = () => stream.write(live ? line : `${line}\n`);
+
+  return {
+    update(done, figures = {}) {
+      if (finished) return;
+      const time = now();
+      if (time - shownAt < interval && done < total) return;
+      shownAt = time;
+      const seconds = (time - began) / 1000;
+      const rate = seconds > 0 ? (done - start) / seconds : 0;
+      const parts = [
+        `${unit} ${done}/${total}`,
+        ...Object.entries(figures).map(([name, value]) => `${name} ${formatFigure(value)}`),
+        ...(rate > 0 ? [formatRate(rate, unit)] : []),
+        ...(rate > 0 && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
+      ];
+      if (done >= total) parts.push(`${formatDuration(seconds)} in all`);
+      clear();
+      line = live ? liveLine(done / total, parts, stream.columns ?? 80) : parts.join('  ');
+      draw();
+    },
+    note(text) {
+      if (finished) return;
+      clear();
+      stream.write(`${text}\n`);
+      if (live && line !== '') draw();
+    },
+    finish() {
+      if (!finished && live && line !== '') stream.write('\n');
+      finished = true;
+    },
+  };
+
+  // Colour codes take no room on the screen, so the text is cut first.
+  function liveLine(share: number, parts: readonly string[], columns: number): string {
+    const text = parts.join('  ').slice(0, Math.max(0, columns - BAR_WIDTH - 3));
+    const full = Math.round(BAR_WIDTH * Math.min(1, Math.max(0, share)));
+    return `${colors.green('━'.repeat(full))}${colors.dim('━'.repeat(BAR_WIDTH - full))}  ${text}`;
+  }
+}
+
+/** `45s`, `3m20s`, `2h05m`. */
+export function formatDuration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole}s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes}m${String(whole % 60).padStart(2, '0')}s`;
+  return `${Math.floor(minutes / 60)}h${String(minutes % 60).padStart(2, '0')}m`;
+}
+
+/** A figure short enough to read at a glance: four significant digits, thousands as k. */
+export function formatFigure(value: number | string): string {
+  if (typeof value === 'string') return value;
+  if (Math.abs(value) >= 1e4) return `${Number((value / 1000).toPrecision(3))}k`;
+  return String(Number(value.toPrecision(4)));
+}
+
+function formatRate(perSecond: number, unit: string): string {
+  return perSecond >= 1
+    ? `${formatFigure(Number(perSecond.toPrecision(3)))} ${unit}s/s`
+    : `${(1 / perSecond).toPrecision(2)} s/${unit}`;
+}

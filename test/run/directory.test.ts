@@ -1,0 +1,139 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { createRunDirectory, openRunDirectory } from '../../src/run/directory.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-run-'));
+});
+
+const create = (onExisting: 'number' | 'refuse' = 'number') =>
+  createRunDirectory(join(folder, 'runs/a'), { onExisting });
+
+describe('a new run directory', () => {
+  it('is made with its parents and takes what a run writes', async () => {
+    const run = await create();
+    await run.writeConfig('method: sft\n');
+    await run.writeJson('eval.json', { f1: 0.5 });
+    run.metrics.append({ step: 1, loss: 0.25 });
+    await run.close();
+    expect(run.path).toBe(join(folder, 'runs/a'));
+    expect(readFileSync(run.file('config.yaml'), 'utf8')).toBe('method: sft\n');
+    expect(JSON.parse(readFileSync(run.file('eval.json'), 'utf8'))).toEqual({ f1: 0.5 });
+    expect(readFileSync(run.file('metrics.jsonl'), 'utf8')).toBe('{"step":1,"loss":0.25}\n');
+    expect(existsSync(run.file('.lock'))).toBe(false);
+  });
+
+  it('never overwrites another run: it gets the next number', async () => {
+    const runs = [await create(), await create(), await create()];
+    expect(runs.map((run) => run.path.slice(folder.length))).toEqual(['/runs/a', '/runs/a-2', '/runs/a-3']);
+  });
+
+  it('gives every one of many processes at once a directory of its own', async () => {
+    const runs = await Promise.all(Array.from({ length: 8 }, () => create()));
+    expect(new Set(runs.map((run) => run.path)).size).toBe(8);
+  });
+
+  it('is refused where the given directory holds files', async () => {
+    mkdirSync(join(folder, 'runs/a'), { recursive: true });
+    const run = await create('refuse');
+    expect(run.path).toBe(join(folder, 'runs/a'));
+    await run.close();
+    await expect(create('refuse')).rejects.toThrow(
+      /already holds files; choose another directory, or continue its run with --resume/,
+    );
+  });
+
+  it('is refused in one sentence where it cannot be', async () => {
+    writeFileSync(join(folder, 'file'), '');
+    const inFile = createRunDirectory(join(folder, 'file/run'), { onExisting: 'number' });
+    await expect(inFile).rejects.toThrow(/^cannot make the run directory .*file\/run: /);
+  });
+});
+
+describe('a run directory', () => {
+  it('belongs to one process at a time', async () => {
+    const run = await create();
+    await run.writeConfig('x');
+    await expect(openRunDirectory(run.path)).rejects.toThrow(
+      `is in use by process ${process.pid} on ${hostname()}`,
+    );
+    await run.close();
+    await (await openRunDirectory(run.path)).close();
+  });
+
+  it('is taken over from a process that is gone', async () => {
+    const run = await create();
+    await run.writeConfig('x');
+    await run.close();
+    const gone = execFileSync(process.execPath, ['-p', 'process.pid'], { encoding: 'utf8' }).trim();
+    for (const owner of [`${gone} ${hostname()}`, `${process.pid} ${hostname()}`, '']) {
+      writeFileSync(run.file('.lock'), owner);
+      if (owner === '') utimesSync(run.file('.lock'), 0, 0);
+      await (await openRunDirectory(run.path)).close();
+    }
+    writeFileSync(run.file('.lock'), '12 elsewhere');
+    await expect(openRunDirectory(run.path)).rejects.toThrow('is in use by process 12 on elsewhere');
+    utimesSync(run.file('.lock'), 0, 0);
+    await (await openRunDirectory(run.path)).close();
+  });
+
+  it('is only what holds a config.yaml', async () => {
+    await expect(openRunDirectory(folder)).rejects.toThrow(
+      `${folder} is not a run directory: config.yaml in it cannot be read: no such file or directory`,
+    );
+  });
+
+  it('keeps NaN out of JSON and names its key', async () => {
+    const run = await create();
+    await expect(run.writeJson('eval.json', { metrics: { f1: Number.NaN } })).rejects.toThrow(
+      /eval\.json: metrics: f1: NaN is not a number that a JSON file can hold/,
+    );
+    expect(existsSync(run.file('eval.json'))).toBe(false);
+  });
+});
+
+describe('resuming', () => {
+  it('cuts metrics and samples back to the checkpoint and reaches the same bytes', async () => {
+    const train = (run: Awaited<ReturnType<typeof create>>, from: number, to: number) => {
+      for (let step = from; step <= to; step++) {
+        run.metrics.append({ step, loss: 1 / step });
+        if (step % 2 === 0) run.samples.append({ step, text: 'é\n'.repeat(step) });
+      }
+    };
+    const save = (run: Awaited<ReturnType<typeof create>>, step: number) =>
+      run.saveCheckpoint(step, async (path) => writeFileSync(join(path, 'state.json'), String(step)), {
+        keep: 2,
+      });
+
+    const whole = await create();
+    train(whole, 1, 9);
+    const broken = await create();
+    await broken.writeConfig('x');
+    train(broken, 1, 4);
+    await save(broken, 4);
+    train(broken, 5, 7);
+    await broken.close();
+    writeFileSync(broken.file('metrics.jsonl'), '{"step": 8, "lo', { flag: 'a' });
+
+    const resumed = await openRunDirectory(broken.path);
+    const checkpoint = await resumed.latestCheckpoint();
+    expect(checkpoint?.step).toBe(4);
+    resumed.rewind(checkpoint);
+    train(resumed, 5, 9);
+    for (const name of ['metrics.jsonl', 'samples.jsonl']) {
+      expect(readFileSync(resumed.file(name), 'utf8')).toBe(readFileSync(whole.file(name), 'utf8'));
+    }
+  });
+
+  it('starts the files anew where there is no checkpoint', async () => {
+    const run = await create();
+    run.metrics.append({ step: 1 });
+    run.rewind(await run.latestCheckpoint());
+    expect(run.metrics.length).toBe(0);
+    expect(readFileSync(run.file('metrics.jsonl'), 'utf8')).toBe('');
+  });
+});

@@ -1,0 +1,65 @@
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { openLogFile } from '../../src/run/log-file.js';
+
+let path: string;
+beforeEach(() => {
+  path = join(mkdtempSync(join(tmpdir(), 'steptrain-log-')), 'metrics.jsonl');
+});
+
+describe('a log of JSON lines', () => {
+  it('holds one object per line, readable at once', () => {
+    const log = openLogFile(path);
+    log.append({ step: 1, note: 'two\nlines' });
+    log.append({ step: 2, loss: 1e-300 });
+    const lines = readFileSync(path, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines).toEqual([
+      { step: 1, note: 'two\nlines' },
+      { step: 2, loss: 1e-300 },
+    ]);
+    expect(log.length).toBe(readFileSync(path).length);
+  });
+
+  it.each([Number.NaN, Number.POSITIVE_INFINITY])('refuses %d by its key and writes nothing', (bad) => {
+    const log = openLogFile(path);
+    expect(() => log.append({ step: 3, stats: { grad_norm: bad } })).toThrow(
+      `${path}: stats: grad_norm: ${bad} is not a number that a JSON file can hold`,
+    );
+    expect(readFileSync(path, 'utf8')).toBe('');
+  });
+
+  it('goes on after the last whole line', () => {
+    for (const rest of ['', '{"torn": ', 'x'.repeat(200_000)]) {
+      writeFileSync(path, `{"step":1}\n${rest}`);
+      const log = openLogFile(path);
+      log.append({ step: 2 });
+      log.close();
+      expect(readFileSync(path, 'utf8')).toBe('{"step":1}\n{"step":2}\n');
+    }
+    writeFileSync(path, 'no line at all');
+    openLogFile(path).close();
+    expect(readFileSync(path, 'utf8')).toBe('');
+  });
+
+  it('is cut back and then grows from there', () => {
+    const log = openLogFile(path);
+    log.append({ step: 1 });
+    const { length } = log;
+    log.append({ step: 2 });
+    log.cutTo(length);
+    log.cutTo(length + 1000);
+    log.append({ step: 3 });
+    expect(readFileSync(path, 'utf8')).toBe('{"step":1}\n{"step":3}\n');
+  });
+
+  it.skipIf(!existsSync('/dev/full'))('says so in one sentence when the disk is full', () => {
+    const log = openLogFile('/dev/full');
+    expect(() => log.append({ step: 1 })).toThrow(/^cannot write \/dev\/full: no space left on the disk/);
+    expect(log.length).toBe(0);
+  });
+});

@@ -1,0 +1,118 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { createProgress, formatDuration, formatFigure } from '../../src/run/progress.js';
+
+function screen(isTTY: boolean, columns = 80) {
+  const written: string[] = [];
+  return { isTTY, columns, written, write: (text: string) => written.push(text) };
+}
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: terminal control is what is looked for
+const CONTROL = /\x1b\[[0-9;]*[A-Za-z]/g;
+
+afterEach(() => {
+  delete process.env.NO_COLOR;
+});
+
+describe('progress in a pipe', () => {
+  it('is a plain line now and then, with rate and time left', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 300, stream, now: () => time });
+    for (let step = 1; step <= 300; step++) {
+      time += 100;
+      progress.update(step, { loss: 2 / step, tokens: 12_345 });
+    }
+    progress.finish();
+    const lines = stream.written.join('').trimEnd().split('\n');
+    expect(lines).toEqual([
+      'step 1/300  loss 2  tokens 12.3k  10 steps/s  30s left',
+      'step 101/300  loss 0.0198  tokens 12.3k  10 steps/s  20s left',
+      'step 201/300  loss 0.00995  tokens 12.3k  10 steps/s  10s left',
+      'step 300/300  loss 0.006667  tokens 12.3k  10 steps/s  30s in all',
+    ]);
+  });
+
+  it('does not count the steps before a resume into the rate', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 200, start: 100, stream, now: () => time });
+    time = 20_000;
+    progress.update(110);
+    expect(stream.written.join('')).toBe('step 110/200  2.0 s/step  3m00s left\n');
+  });
+
+  it('prints notes at once', () => {
+    const stream = screen(false);
+    const progress = createProgress({ total: 10, stream });
+    progress.note('evaluated');
+    progress.finish();
+    progress.note('late');
+    expect(stream.written.join('')).toBe('evaluated\n');
+  });
+});
+
+describe('progress on a terminal', () => {
+  it('renews one line that fits the width, and ends it', () => {
+    const stream = screen(true, 50);
+    let time = 0;
+    const progress = createProgress({ total: 10, stream, now: () => time });
+    for (let step = 1; step <= 10; step++) {
+      time += 1000;
+      progress.update(step, { 'a long name for a loss': 0.123456 });
+      if (step === 5) progress.note('a note');
+    }
+    progress.finish();
+    const shown = stream.written.join('');
+    for (const line of shown.split(/[\r\n]/))
+      expect(line.replace(CONTROL, '').length).toBeLessThanOrEqual(50);
+    expect(shown.match(/\n/g)).toHaveLength(2);
+    expect(shown).toContain('\r\x1b[2Ka note\n');
+    expect(shown.endsWith('\n')).toBe(true);
+  });
+
+  it('is redrawn at most ten times a second', () => {
+    const stream = screen(true);
+    let time = 0;
+    const progress = createProgress({ total: 1000, stream, now: () => time });
+    for (let step = 1; step < 1000; step++) {
+      time += 1;
+      progress.update(step);
+    }
+    expect(stream.written.filter((text) => text.includes('step')).length).toBeLessThanOrEqual(10);
+  });
+
+  it('has no colour under NO_COLOR', () => {
+    const drawn = () => {
+      const stream = screen(true);
+      createProgress({ total: 2, stream }).update(1);
+      return stream.written.join('');
+    };
+    process.env.NO_COLOR = '1';
+    expect(drawn().match(CONTROL)).toBeNull();
+    delete process.env.NO_COLOR;
+    expect(drawn().match(CONTROL)).not.toBeNull();
+  });
+});
+
+describe('short forms', () => {
+  it.each([
+    [0, '0s'],
+    [59.4, '59s'],
+    [59.6, '1m00s'],
+    [200, '3m20s'],
+    [3600, '1h00m'],
+    [90_000, '25h00m'],
+  ])('of %d seconds is %s', (seconds, text) => {
+    expect(formatDuration(seconds)).toBe(text);
+  });
+
+  it.each([
+    [0.123456, '0.1235'],
+    [1e-5, '0.00001'],
+    [9999, '9999'],
+    [123_456, '123k'],
+    ['cosine', 'cosine'],
+  ])('of the figure %s is %s', (value, text) => {
+    expect(formatFigure(value)).toBe(text);
+  });
+});
