@@ -39,6 +39,16 @@ inline bf16 from_float<bf16>(float x) {
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
 }
 
+/// body(float{}) or body(bf16{}): the storage type of a tensor as a type.
+template <typename F>
+void by_storage(DType dtype, F body) {
+  if (dtype == DType::bf16) {
+    body(bf16{});
+  } else {
+    body(float{});
+  }
+}
+
 #if defined(__AVX512F__)
 
 constexpr int kLanes = 16;
@@ -257,6 +267,13 @@ inline vf select_less(vf x, vf y, vf a, vf b) {
 }
 
 #endif
+
+/// x with zeros past its first n lanes.
+inline vf first_lanes(vf x, int n) {
+  float t[kLanes] = {};
+  store(t, x, n);
+  return load(t);
+}
 
 /// Sum and maximum over the lanes, always in the same tree.
 inline float sum(vf x) {
