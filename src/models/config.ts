@@ -148,6 +148,9 @@ export function modelConfigJson(config: ModelConfig): JsonObject {
   const layerTypes = config.slidingWindow.map((window) =>
     window === undefined ? 'full_attention' : 'sliding_attention',
   );
+  // The class of qwen2 has no head_dim of its own; older versions of transformers do not read it there.
+  const impliedHeadDim =
+    config.modelType === 'qwen2' && config.headDim * config.numHeads === config.hiddenSize;
   const { head } = config;
   const labels = head.kind === 'causal' ? undefined : (head.labels ?? defaultLabels(head.numLabels));
   return sortKeys({
@@ -159,7 +162,7 @@ export function modelConfigJson(config: ModelConfig): JsonObject {
     num_hidden_layers: config.numLayers,
     num_attention_heads: config.numHeads,
     num_key_value_heads: config.numKeyValueHeads,
-    head_dim: config.headDim,
+    ...(impliedHeadDim ? {} : { head_dim: config.headDim }),
     vocab_size: config.vocabSize,
     max_position_embeddings: config.maxPositions,
     hidden_act: 'silu',

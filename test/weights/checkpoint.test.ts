@@ -1,0 +1,263 @@
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { INDEX_FILE, matchWeights, openCheckpoint, SINGLE_FILE } from '../../src/weights/checkpoint.js';
+import { type WeightSource, writeCheckpoint } from '../../src/weights/checkpoint-writer.js';
+import { writeSafetensors } from '../../src/weights/safetensors-writer.js';
+import { goldenPath } from './golden.js';
+import { temporaryDirectory } from './temporary-directory.js';
+
+const weight = (
+  name: string,
+  values: number[],
+  shape: readonly number[] = [values.length],
+): WeightSource => ({
+  name,
+  dtype: 'F32',
+  shape,
+  data: () => new Uint8Array(new Float32Array(values).buffer),
+});
+const weights = [
+  weight('b', [1, 2, 3, 4], [2, 2]),
+  weight('a', [5, 6]),
+  weight('c', [7]),
+  weight('d', [8, 9, 10]),
+];
+
+async function sharded(): Promise<string> {
+  const directory = join(temporaryDirectory(), 'model');
+  await writeCheckpoint(directory, weights, { config: { model_type: 'llama' }, maxShardBytes: 24 });
+  return directory;
+}
+
+function editIndex(directory: string, edit: (map: Record<string, unknown>) => void): void {
+  const path = join(directory, INDEX_FILE);
+  const index = JSON.parse(readFileSync(path, 'utf8'));
+  edit(index.weight_map);
+  writeFileSync(path, JSON.stringify(index));
+}
+
+describe('writeCheckpoint', () => {
+  it('writes one file when the weights fit, and the configuration with their dtype', async () => {
+    const directory = join(temporaryDirectory(), 'new', 'model');
+    await writeCheckpoint(directory, weights, { config: { model_type: 'llama', dtype: 'bfloat16' } });
+    expect(readdirSync(directory).sort()).toEqual(['config.json', 'model.safetensors']);
+    expect(JSON.parse(readFileSync(join(directory, 'config.json'), 'utf8'))).toEqual({
+      dtype: 'float32',
+      model_type: 'llama',
+    });
+  });
+
+  it('splits in the given order and lists the shards', async () => {
+    const directory = await sharded();
+    const file = (number: number) => `model-0000${number}-of-00002.safetensors`;
+    expect(readdirSync(directory).sort()).toEqual(['config.json', file(1), file(2), INDEX_FILE]);
+    expect(JSON.parse(readFileSync(join(directory, INDEX_FILE), 'utf8'))).toEqual({
+      metadata: { total_parameters: 10, total_size: 40 },
+      weight_map: { a: file(1), b: file(1), c: file(2), d: file(2) },
+    });
+  });
+
+  it('gives an index that is read back', async () => {
+    const checkpoint = openCheckpoint(await sharded());
+    expect([...checkpoint.tensors.keys()].sort()).toEqual(['a', 'b', 'c', 'd']);
+    expect([...new Float32Array(checkpoint.read('d').buffer)]).toEqual([8, 9, 10]);
+    const buffer = new Uint8Array(8);
+    expect(checkpoint.readInto('c', buffer, 4)).toBe(4);
+    expect(new Float32Array(buffer.buffer)[1]).toBe(7);
+    expect([...checkpoint.readChunks('b', 8)]).toHaveLength(2);
+    expect(() => checkpoint.read('e')).toThrow(/there is no weight "e"/);
+    checkpoint.close();
+    expect(() => checkpoint.read('a')).toThrow(/has been closed/);
+  });
+
+  it('copies a real model to the same bytes', async () => {
+    const source = openCheckpoint(goldenPath('qwen2'));
+    const directory = join(temporaryDirectory(), 'copy');
+    const copies = [...source.tensors].map(
+      ([name, { shape }]): WeightSource => ({
+        name,
+        dtype: 'F32',
+        shape,
+        data: () => source.readChunks(name, 4096),
+      }),
+    );
+    await writeCheckpoint(directory, copies, { config: {} });
+    expect(
+      readFileSync(join(directory, SINGLE_FILE)).equals(readFileSync(goldenPath('qwen2/model.safetensors'))),
+    ).toBe(true);
+    source.close();
+  });
+
+  it('does not touch a directory that holds weights', async () => {
+    const directory = await sharded();
+    const before = readdirSync(directory);
+    await expect(writeCheckpoint(directory, weights, { config: {} })).rejects.toThrow(
+      /expected a directory without weights, found model-00001-of-00002\.safetensors/,
+    );
+    expect(readdirSync(directory)).toEqual(before);
+  });
+
+  it('leaves nothing behind when it fails half way', async () => {
+    const directory = join(temporaryDirectory(), 'model');
+    const broken: WeightSource = {
+      ...weight('z', [1]),
+      data: () => {
+        throw new Error('the device is gone');
+      },
+    };
+    await expect(
+      writeCheckpoint(directory, [...weights, broken], { config: {}, maxShardBytes: 8 }),
+    ).rejects.toThrow('the device is gone');
+    expect(readdirSync(directory)).toEqual([]);
+  });
+
+  it('refuses weights of several dtypes, and none', async () => {
+    const directory = join(temporaryDirectory(), 'model');
+    const half: WeightSource = { ...weight('h', []), dtype: 'BF16' };
+    await expect(writeCheckpoint(directory, [weights[0]!, half], { config: {} })).rejects.toThrow(
+      /expected one dtype, found F32 for 'b' and BF16 for 'h'/,
+    );
+    await expect(writeCheckpoint(directory, [], { config: {} })).rejects.toThrow(/there are no weights/);
+    expect(existsSync(directory)).toBe(false);
+  });
+});
+
+describe('openCheckpoint', () => {
+  it('says what is missing', async () => {
+    const directory = temporaryDirectory();
+    expect(() => openCheckpoint(directory)).toThrow(
+      `${directory}: expected ${SINGLE_FILE} or ${INDEX_FILE}, found neither`,
+    );
+    writeFileSync(join(directory, 'pytorch_model.bin'), '');
+    expect(() => openCheckpoint(directory)).toThrow(
+      /found only pytorch_model\.bin, whose format can run code and is never read; convert it with/,
+    );
+    expect(() => openCheckpoint(join(directory, 'absent'))).toThrow(
+      /cannot read .*absent: no such file or directory/,
+    );
+  });
+
+  it('refuses a single file beside an index', async () => {
+    const directory = await sharded();
+    copyFileSync(join(directory, 'model-00001-of-00002.safetensors'), join(directory, SINGLE_FILE));
+    expect(() => openCheckpoint(directory)).toThrow(/found both; remove the one that is out of date/);
+  });
+
+  it.each<[string, (map: Record<string, unknown>) => void, RegExp]>([
+    [
+      'a weight that its shard does not hold',
+      (map) => {
+        map.x = map.a;
+      },
+      /weight 'x': expected in model-00001-of-00002\.safetensors, found in no shard/,
+    ],
+    [
+      'a weight in another shard',
+      (map) => {
+        map.c = map.a;
+      },
+      /weight 'c': expected in model-00001.*, found model-00002/,
+    ],
+    [
+      'a weight that is not listed',
+      (map) => {
+        delete map.b;
+      },
+      /expected every weight of the shards to be listed, found none of 'b'/,
+    ],
+    [
+      'a shard that is absent',
+      (map) => {
+        map.a = 'model-9.safetensors';
+      },
+      /cannot open .*model-9\.safetensors: no such file/,
+    ],
+    [
+      'an empty map',
+      (map) => {
+        for (const key of Object.keys(map)) delete map[key];
+      },
+      /weight_map: expected at least one weight/,
+    ],
+  ])('refuses %s', async (_, edit, message) => {
+    const directory = await sharded();
+    editIndex(directory, edit);
+    expect(() => openCheckpoint(directory)).toThrow(message);
+  });
+
+  it('refuses a weight that is in two shards', async () => {
+    const directory = await sharded();
+    await writeSafetensors(join(directory, 'extra.safetensors'), [weight('a', [1]), weight('x', [1])]);
+    editIndex(directory, (map) => {
+      map.x = 'extra.safetensors';
+    });
+    expect(() => openCheckpoint(directory)).toThrow(
+      /weight 'a' is in extra\.safetensors and again in model-00001/,
+    );
+  });
+});
+
+describe('matchWeights', () => {
+  const open = async (tensors: WeightSource[]) => {
+    const directory = temporaryDirectory();
+    mkdirSync(directory, { recursive: true });
+    await writeSafetensors(join(directory, SINGLE_FILE), tensors);
+    return openCheckpoint(directory);
+  };
+
+  it('lists every missing and unexpected name', async () => {
+    const checkpoint = await open([weight('a', [1]), weight('x', [1]), weight('y', [1])]);
+    const expected = ['a', 'b', 'c'].map((name) => ({ name, shape: [1] }));
+    expect(() => matchWeights(checkpoint, expected)).toThrow(
+      `${checkpoint.directory}: the weights do not fit the model's configuration; missing: 'b', 'c'; unexpected: 'x', 'y'`,
+    );
+    const many = Array.from({ length: 20 }, (_, i) => ({ name: `w${i}`, shape: [1] }));
+    expect(() => matchWeights(checkpoint, many)).toThrow(/'w7' and 12 more; unexpected/);
+    checkpoint.close();
+  });
+
+  it('gives the weights in the order of the model and passes over the ignored ones', async () => {
+    const checkpoint = await open([weight('a', [1]), weight('b', [1, 2]), weight('x', [1])]);
+    const expected = [
+      { name: 'b', shape: [2] },
+      { name: 'a', shape: [1] },
+    ];
+    expect(matchWeights(checkpoint, expected, { ignore: (name) => name === 'x' })).toEqual([
+      { name: 'b', dtype: 'F32', shape: [2], bytes: 8 },
+      { name: 'a', dtype: 'F32', shape: [1], bytes: 4 },
+    ]);
+    checkpoint.close();
+  });
+
+  it('refuses another shape and integers', async () => {
+    const checkpoint = await open([weight('a', [1, 2], [2, 1])]);
+    expect(() => matchWeights(checkpoint, [{ name: 'a', shape: [1, 2] }])).toThrow(
+      /weight 'a': expected shape \[1,2\], found \[2,1\]/,
+    );
+    checkpoint.close();
+    const mixed = temporaryDirectory();
+    copyFileSync(goldenPath('safetensors/mixed.safetensors'), join(mixed, SINGLE_FILE));
+    const integers = openCheckpoint(mixed);
+    expect(() =>
+      matchWeights(integers, [{ name: 'i32', shape: [1] }], { ignore: (name) => name !== 'i32' }),
+    ).toThrow(/weight 'i32': expected dtype F32, BF16 or F16, found I32/);
+    integers.close();
+  });
+
+  it('accepts a tied weight that is stored twice only when both are equal', async () => {
+    const tied = { head: 'embed' };
+    const expected = [{ name: 'embed', shape: [2] }];
+    const equal = await open([weight('embed', [1, 2]), weight('head', [1, 2])]);
+    expect(matchWeights(equal, expected, { tied })).toHaveLength(1);
+    expect(() => matchWeights(equal, expected)).toThrow(/unexpected: 'head'/);
+    equal.close();
+    for (const head of [weight('head', [1, 3]), weight('head', [1, 2], [2, 1])]) {
+      const different = await open([weight('embed', [1, 2]), head]);
+      expect(() => matchWeights(different, expected, { tied })).toThrow(
+        /ties 'head' to 'embed', but the two differ; set tie_word_embeddings to false/,
+      );
+      different.close();
+    }
+  });
+});
