@@ -34,8 +34,8 @@ export interface VerdictTemplate {
   /** The tokens of the two words where they follow the tail; neither begins with the other. */
   readonly positiveIds: readonly number[];
   readonly negativeIds: readonly number[];
-  /** Whether the tokenizer's own special tokens are still to be added; a chat template has written them already. */
-  readonly addSpecialTokens: boolean;
+  /** Whether the token that begins a text is still to be added; a chat template has written it already. */
+  readonly specialTokens: 'start' | 'none';
 }
 
 const PROBLEM = '{problem}';
@@ -43,6 +43,9 @@ const STEPS = '{steps}';
 
 /** For a model of characters: nothing but the problem, the steps on lines of their own, and a mark to answer. */
 const COMPACT = `${PROBLEM}\n${STEPS}\n?`;
+
+/** The date that Llama 3's template falls back to by itself. */
+const CHAT_DATE = '26 Jul 2024';
 
 const chatRequest = (positive: string, negative: string): string =>
   'Below are a problem and the first steps of a solution, separated by blank lines. Judge the last step: answer ' +
@@ -70,7 +73,7 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
         'one word begins with the other; choose words that differ in their first tokens',
     );
   }
-  return { ...parts, positive, negative, positiveIds, negativeIds, addSpecialTokens: !isChat };
+  return { ...parts, positive, negative, positiveIds, negativeIds, specialTokens: isChat ? 'none' : 'start' };
 }
 
 /** The segments of one sample: prompt, one per step, and the right verdict, which alone is learned. */
@@ -127,7 +130,7 @@ export interface VerdictTokenizer {
 export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Tokenizer): VerdictTokenizer {
   const template = verdictTemplate(options, tokenizer);
   const tokenize = segmentTokenizer(tokenizer);
-  const sequenceOptions: SequenceOptions = { addSpecialTokens: template.addSpecialTokens };
+  const sequenceOptions: SequenceOptions = { specialTokens: template.specialTokens };
   const tailIds = template.tail === '' ? [] : tokenizer.encode(template.tail, { continuation: true });
   const verdictLength = tailIds.length + Math.max(template.positiveIds.length, template.negativeIds.length);
   return {
@@ -175,11 +178,18 @@ function upTo(sequence: TokenizedSequence, end: number): TokenizedSequence {
 function chatText(request: string, tokenizer: Tokenizer): string {
   const text = tokenizer.applyChatTemplate([{ role: 'user', content: request }], {
     addGenerationPrompt: true,
+    // Some templates write today's date unless given one; a run must not depend on the day.
+    variables: { date_string: CHAT_DATE },
   });
-  // Some templates trim what they are given, which would take away the break that ends the last step.
-  const breaks = /\n*$/.exec(request)?.[0] ?? '';
-  const trimmed = request.slice(0, request.length - breaks.length);
-  return text.includes(request) ? text : text.replace(trimmed, () => request);
+  // Some templates trim what they are given, which takes away the break that ends the last step.
+  const trimmed = text.includes(request) ? request : request.trim();
+  if (!text.includes(trimmed)) {
+    throw new DataError(
+      'template',
+      "the chat template changes the user's message, so the steps cannot be told from it; set prompt.template to a text",
+    );
+  }
+  return text.replace(trimmed, () => request);
 }
 
 function takeApart(text: string): Pick<VerdictTemplate, 'opening' | 'afterProblem' | 'stepEnd' | 'tail'> {

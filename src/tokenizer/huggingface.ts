@@ -30,7 +30,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
   constructor(private readonly files: TokenizerFiles) {
     this.file = join(files.directory, 'tokenizer.json');
     this.json = withConfiguredTokens(files);
-    this.library = buildLibrary(this.json, this.file);
+    this.library = buildLibrary(this.json, files.config, this.file);
     let largest = -1;
     for (const id of this.library.get_vocab().values()) largest = Math.max(largest, id);
     this.vocabSize = largest + 1;
@@ -93,7 +93,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
   private forContinuation(): LibraryTokenizer {
     if (this.continuation === undefined) {
       const json = withoutPrefixSpace(this.json);
-      this.continuation = json === this.json ? this.library : buildLibrary(json, this.file);
+      this.continuation =
+        json === this.json ? this.library : buildLibrary(json, this.files.config, this.file);
     }
     return this.continuation;
   }
@@ -114,15 +115,11 @@ export class HuggingFaceTokenizer implements Tokenizer {
     return id;
   }
 
-  /** What is put around every text: `add_bos_token` and `add_eos_token` decide where given, else the post-processor. */
+  /**
+   * What the post-processor puts around every text. It alone decides: transformers, too, disregards `add_bos_token` of
+   * tokenizer_config.json where there is a tokenizer.json.
+   */
   private affixes(): [readonly number[], readonly number[]] {
-    const { add_bos_token: addBos, add_eos_token: addEos } = this.files.config;
-    if (typeof addBos === 'boolean' || typeof addEos === 'boolean') {
-      return [
-        addBos === true && this.bosId !== undefined ? [this.bosId] : [],
-        addEos === true && this.eosId !== undefined ? [this.eosId] : [],
-      ];
-    }
     const bare: readonly number[] = this.library.encode('a', { add_special_tokens: false }).ids;
     const full: readonly number[] = this.library.encode('a', { add_special_tokens: true }).ids;
     for (let start = 0; start + bare.length <= full.length; start++) {
@@ -133,9 +130,11 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 }
 
-function buildLibrary(json: TokenizerJson, file: string): LibraryTokenizer {
+function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], file: string): LibraryTokenizer {
+  // Only what transformers also takes from the configuration: the rest is decided by tokenizer.json.
+  const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
-    return new LibraryTokenizer(json, {});
+    return new LibraryTokenizer(json, { eos_token: eos, additional_special_tokens: additional });
   } catch (error) {
     throw new DataError(
       'tokenizer',

@@ -1,7 +1,7 @@
 import type { StepLabel } from '../data/record.js';
 import type { Tokenizer } from './tokenizer.js';
 
-/** What a piece of a sequence is. Everything up to the last `prompt` segment in front is the prompt. */
+/** What a piece of a sequence is. The response begins with the first segment that is not `prompt`. */
 export type SegmentRole = 'prompt' | 'step' | 'verdict' | 'answer' | 'end';
 
 /** A piece of text that is tokenised by itself, so that no token lies across its borders. */
@@ -49,16 +49,17 @@ export interface SegmentTokenizerOptions {
 
 export interface SequenceOptions {
   /**
-   * Put what the tokenizer adds to every text around the sequence. Default true; false for text from a chat template,
-   * which already holds it. A token that the text itself starts with is never doubled.
+   * Which of the tokens that the tokenizer adds to every text are put around the sequence: `both` (default), `start`
+   * without those that end a text, or `none` for text from a chat template, which holds them already. A token that the
+   * text itself starts or ends with is never doubled.
    */
-  readonly addSpecialTokens?: boolean;
+  readonly specialTokens?: 'both' | 'start' | 'none';
 }
 
 /**
- * A function from segments to one sequence. Each segment is tokenised on its own (methods: step spans and loss masks
- * fall on token borders) and the results are joined. Added special tokens belong to the first and the last segment's
- * span and are not targets in front; a closing one is a target if the last segment is learned.
+ * A function from segments to one sequence. Each segment is tokenised on its own and the results are joined, so that step
+ * spans and loss masks fall on token borders. Added special tokens belong to the first and to the last segment; like
+ * the rest of a segment they are targets where it is learned.
  */
 export function segmentTokenizer(
   tokenizer: Tokenizer,
@@ -69,12 +70,15 @@ export function segmentTokenizer(
     cache.get(isFirst ? `\0${text}` : text, () =>
       tokenizer.encode(text, isFirst ? { addSpecialTokens: false } : { continuation: true }),
     );
-  return (segments, { addSpecialTokens = true } = {}) => {
+  return (segments, { specialTokens = 'both' } = {}) => {
     const firstText = segments.findIndex((segment) => segment.text !== '');
     const pieces: (readonly number[])[] = segments.map((segment, i) =>
       segment.text === '' ? [] : encode(segment.text, i === firstText),
     );
-    if (addSpecialTokens) addAffixes(pieces, tokenizer, firstText);
+    if (firstText >= 0) {
+      if (specialTokens !== 'none') addPrefix(pieces, firstText, tokenizer.prefixIds);
+      if (specialTokens === 'both') addSuffix(pieces, tokenizer.suffixIds);
+    }
     return assemble(segments, pieces);
   };
 }
@@ -85,16 +89,18 @@ export function decodeSpan(tokenizer: Tokenizer, ids: Int32Array, start: number,
   return tokenizer.decode(ids.subarray(0, end)).slice(tokenizer.decode(ids.subarray(0, start)).length);
 }
 
-function addAffixes(pieces: (readonly number[])[], tokenizer: Tokenizer, firstText: number): void {
-  if (firstText < 0) return;
-  const first = pieces[firstText] as readonly number[];
-  const prefix = tokenizer.prefixIds;
-  if (!prefix.every((id, i) => first[i] === id)) pieces[firstText] = [...prefix, ...first];
-  const last = pieces.findLastIndex((piece) => piece.length > 0);
-  const end = pieces[last] as readonly number[];
-  const suffix = tokenizer.suffixIds;
-  if (!suffix.every((id, i) => end[end.length - suffix.length + i] === id))
-    pieces[last] = [...end, ...suffix];
+function addPrefix(pieces: (readonly number[])[], at: number, prefix: readonly number[]): void {
+  const first = pieces[at] as readonly number[];
+  if (!prefix.every((id, i) => first[i] === id)) pieces[at] = [...prefix, ...first];
+}
+
+function addSuffix(pieces: (readonly number[])[], suffix: readonly number[]): void {
+  const at = pieces.findLastIndex((piece) => piece.length > 0);
+  if (at < 0) return;
+  const last = pieces[at] as readonly number[];
+  const tail = last.slice(last.length - suffix.length);
+  if (tail.length !== suffix.length || !suffix.every((id, i) => tail[i] === id))
+    pieces[at] = [...last, ...suffix];
 }
 
 function assemble(segments: readonly Segment[], pieces: readonly (readonly number[])[]): TokenizedSequence {

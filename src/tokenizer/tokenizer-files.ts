@@ -32,6 +32,9 @@ export interface AddedTokenJson {
   readonly special?: boolean;
 }
 
+/** Files from before the type was written have none. */
+const MODEL_TYPES = ['BPE', 'Unigram', 'WordPiece'];
+
 const NAMED_TEMPLATES = 'additional_chat_templates';
 
 /**
@@ -135,6 +138,14 @@ function checkedTokenizer(value: unknown, file: string): TokenizerJson {
       {
         file,
       },
+    );
+  }
+  const type = (json.model as { type?: unknown } | null)?.type;
+  if (type !== undefined && !MODEL_TYPES.includes(String(type))) {
+    throw new DataError(
+      'tokenizer',
+      `has a model of type '${String(type)}'; expected ${MODEL_TYPES.join(', ')}`,
+      { file },
     );
   }
   const added = json.added_tokens;

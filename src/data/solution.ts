@@ -1,0 +1,32 @@
+import type { Segment } from '../tokenizer/segments.js';
+import type { StepRecord } from './record.js';
+
+/** How a solution is laid out as text to learn. */
+export interface SolutionOptions {
+  /**
+   * What is learned: every token of the steps (default), or of each step only what follows its last `=`, the line
+   * break included: in arithmetic the rest is copied from the problem.
+   */
+  readonly learn?: 'steps' | 'results';
+  /** Text that ends a solution and is learned, such as the end-of-text token. Default none. */
+  readonly end?: string;
+}
+
+/**
+ * A problem and its solution as plain text, one line each: the layout of the compact verdict prompt, so that a model
+ * pretrained on it knows the form it is asked to judge.
+ */
+export function solutionSegments(
+  record: Pick<StepRecord, 'problem' | 'steps'>,
+  { learn = 'steps', end = '' }: SolutionOptions = {},
+): readonly Segment[] {
+  const segments: Segment[] = [{ text: `${record.problem}\n`, role: 'prompt', train: false }];
+  for (const [step, { text, label }] of record.steps.entries()) {
+    const resultAt = learn === 'results' ? text.lastIndexOf('=') + 1 : 0;
+    if (resultAt > 0)
+      segments.push({ text: text.slice(0, resultAt), role: 'step', step, label, train: false });
+    segments.push({ text: `${text.slice(resultAt)}\n`, role: 'step', step, label, train: true });
+  }
+  if (end !== '') segments.push({ text: end, role: 'end', train: true });
+  return segments;
+}

@@ -1,0 +1,50 @@
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+
+describe('the byte tokenizer', () => {
+  const tokenizer = byteTokenizer();
+
+  it('maps bytes to themselves and the special tokens behind them', () => {
+    expect(tokenizer.encode('7+5=12\n')).toEqual([55, 43, 53, 61, 49, 50, 10]);
+    expect(tokenizer.encode('é')).toEqual([0xc3, 0xa9]);
+    expect(tokenizer.encode('a<|eos|><|pad|>')).toEqual([97, 257, 258]);
+    expect(tokenizer.encode('<|x|>')).toHaveLength(5);
+    expect([tokenizer.bosId, tokenizer.eosId, tokenizer.padId, tokenizer.vocabSize]).toEqual([
+      256, 257, 258, 259,
+    ]);
+    expect(tokenizer.decode([256, 97, 257], { skipSpecialTokens: true })).toBe('a');
+    expect(() => tokenizer.decode([259])).toThrow(/the id 259 is not in the vocabulary of 259/);
+  });
+
+  it('gives every text back', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), (text) => {
+        expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
+      }),
+    );
+  });
+
+  it('is saved as an ordinary tokenizer.json that the general reader understands alike', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+    await tokenizer.save(directory);
+    const loaded = await loadTokenizer(directory);
+    expect(loaded).toBeInstanceOf(tokenizer.constructor);
+    const json = JSON.parse(readFileSync(join(directory, 'tokenizer.json'), 'utf8')) as object;
+    const general = new LibraryTokenizer(json, {});
+    fc.assert(
+      fc.property(
+        fc.array(fc.oneof(fc.string({ unit: 'binary' }), fc.constantFrom('<|bos|>', '<|eos|>', '12-3=9\n'))),
+        (parts) => {
+          const text = parts.join('');
+          expect(tokenizer.encode(text)).toEqual(general.encode(text).ids);
+        },
+      ),
+    );
+  });
+});

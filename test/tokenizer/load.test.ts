@@ -1,0 +1,220 @@
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+import { sharedPath } from '../shared.js';
+
+const files = fileURLToPath(new URL('files', import.meta.url));
+const qwen = sharedPath('data/tokenizers/qwen2_5');
+const vectors = sharedPath('data/tokenizers/vectors/qwen2.inp');
+
+interface Expected {
+  readonly text: string;
+  readonly ids: readonly number[];
+  readonly bare: readonly number[];
+  readonly decoded: string;
+}
+
+describe.skipIf(qwen === undefined || vectors === undefined)(
+  'the Qwen2.5 tokenizer (needs the shared data)',
+  async () => {
+    const tokenizer = await loadTokenizer(qwen ?? '');
+    const texts = readFileSync(vectors ?? '', 'utf8').split('\n__ggml_vocab_test__\n');
+    const expected = readFileSync((vectors ?? '').replace(/inp$/, 'out'), 'utf8').split('\n');
+
+    it('gives the ids of all 47 published vectors, and their text back', () => {
+      expect(texts).toHaveLength(47);
+      for (const [i, text] of texts.entries()) {
+        const ids = (expected[i] ?? '').split(' ').filter(Boolean).map(Number);
+        expect(tokenizer.encode(text), JSON.stringify(text)).toEqual(ids);
+        expect(tokenizer.decode(ids)).toBe(text);
+      }
+    });
+
+    it('knows its special tokens and adds none by itself', () => {
+      expect([tokenizer.bosId, tokenizer.eosId, tokenizer.padId]).toEqual([undefined, 151645, 151643]);
+      expect(tokenizer.vocabSize).toBe(151665);
+      expect(tokenizer.prefixIds).toEqual([]);
+      expect(tokenizer.suffixIds).toEqual([]);
+    });
+
+    it('reads and leaves out special tokens in a text', () => {
+      const ids = tokenizer.encode('a<|im_end|>b');
+      expect(ids).toEqual([64, 151645, 65]);
+      expect(tokenizer.decode(ids)).toBe('a<|im_end|>b');
+      expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe('ab');
+    });
+
+    it('decodes nothing to nothing and refuses an id that does not exist', () => {
+      expect(tokenizer.decode([])).toBe('');
+      expect(() => tokenizer.decode([64, 151900])).toThrow(
+        /the id 151900 is not in the vocabulary of 151665/,
+      );
+    });
+
+    it('is the same after saving and loading', async () => {
+      const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+      await tokenizer.save(directory);
+      const again = await loadTokenizer(directory);
+      expect(again.encode('Führer 3½ months')).toEqual(tokenizer.encode('Führer 3½ months'));
+      const messages = [{ role: 'user', content: 'x' }];
+      expect(again.applyChatTemplate(messages)).toBe(tokenizer.applyChatTemplate(messages));
+    });
+
+    it('writes conversations as transformers writes them', () => {
+      const cases = JSON.parse(readFileSync(join(files, 'qwen2_5-chat.json'), 'utf8')) as {
+        messages: { role: string; content?: string }[];
+        tools?: unknown[];
+        add_generation_prompt?: boolean;
+        text: string;
+      }[];
+      expect(cases.length).toBeGreaterThanOrEqual(7);
+      for (const { messages, tools, add_generation_prompt: addGenerationPrompt = false, text } of cases) {
+        const options = tools === undefined ? { addGenerationPrompt } : { addGenerationPrompt, tools };
+        expect(tokenizer.applyChatTemplate(messages, options)).toBe(text);
+      }
+    });
+  },
+);
+
+describe('tokenizers that put a space before a text', () => {
+  for (const name of ['prepend', 'metaspace']) {
+    it(`${name}: ids and text are those of transformers, special tokens as the post-processor says`, async () => {
+      const tokenizer = await loadTokenizer(join(files, name));
+      const rows = JSON.parse(readFileSync(join(files, name, 'expected.json'), 'utf8')) as Expected[];
+      for (const { text, ids, bare, decoded } of rows) {
+        expect(tokenizer.encode(text), text).toEqual(ids);
+        expect(tokenizer.encode(text, { addSpecialTokens: false })).toEqual(bare);
+        expect(tokenizer.decode(bare)).toBe(decoded);
+      }
+      expect(tokenizer.prefixIds).toEqual([1]);
+      expect(tokenizer.bosId).toBe(1);
+    });
+
+    it(`${name}: a continuation gets no space`, async () => {
+      const tokenizer = await loadTokenizer(join(files, name));
+      const start = tokenizer.encode('7+5', { addSpecialTokens: false });
+      const rest = tokenizer.encode('=12', { continuation: true });
+      expect(tokenizer.decode([...start, ...rest])).toBe('7+5=12');
+      expect(tokenizer.decode([...start, ...tokenizer.encode('=12', { addSpecialTokens: false })])).toBe(
+        '7+5 =12',
+      );
+    });
+  }
+});
+
+describe('chat templates', () => {
+  it('a list of named templates: the default one, the one for tools, or one by name', async () => {
+    const tokenizer = await loadTokenizer(join(files, 'prepend'));
+    const messages = [{ role: 'user', content: ' hi ' }];
+    expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true })).toBe(
+      '<s>[user] hi\n[assistant]',
+    );
+    expect(tokenizer.applyChatTemplate(messages, { tools: [{}, {}] })).toBe('TOOLS 2  hi ');
+    expect(tokenizer.applyChatTemplate(messages, { template: 'tool_use', tools: [] })).toMatch(/^TOOLS 0/);
+    expect(() => tokenizer.applyChatTemplate(messages, { template: 'rag' })).toThrow(
+      "no chat template named 'rag'; it has default, tool_use",
+    );
+  });
+
+  it('chat_template.jinja stands in front of tokenizer_config.json', async () => {
+    const directory = await copyOf('prepend');
+    writeFileSync(
+      join(directory, 'chat_template.jinja'),
+      '{% for m in messages %}\n{{ m.content }}!\n{% endfor %}',
+    );
+    const tokenizer = await loadTokenizer(directory);
+    expect(tokenizer.applyChatTemplate([{ role: 'user', content: 'a' }])).toBe('a!\n');
+  });
+
+  it('a refusal of the template and broken Jinja are one sentence', async () => {
+    const directory = await copyOf('prepend');
+    writeFileSync(
+      join(directory, 'chat_template.jinja'),
+      "{{ raise_exception('System role not supported') }}",
+    );
+    const refusing = await loadTokenizer(directory);
+    expect(() => refusing.applyChatTemplate([])).toThrow(
+      /cannot render these 0 messages \(System role not supported\)/,
+    );
+    writeFileSync(join(directory, 'chat_template.jinja'), '{% for %}');
+    const broken = await loadTokenizer(directory);
+    expect(() => broken.applyChatTemplate([])).toThrow(/the chat template 'default' is not valid Jinja/);
+  });
+
+  it('a tokenizer without one says so', async () => {
+    const tokenizer = await loadTokenizer(join(files, 'metaspace'));
+    expect(tokenizer.hasChatTemplate).toBe(false);
+    expect(() => tokenizer.applyChatTemplate([])).toThrow(/the tokenizer has no chat template/);
+  });
+});
+
+describe('files that cannot be used give one sentence with the path', () => {
+  const cases: [string, Record<string, string | Buffer>, RegExp][] = [
+    ['nothing', {}, /: the directory has no tokenizer\.json; save the tokenizer/],
+    [
+      'only SentencePiece',
+      { 'tokenizer.model': 'x' },
+      /tokenizer\.model \(SentencePiece\) is there, but is not read/,
+    ],
+    ['cut short', { 'tokenizer.json': '{"model": {' }, /tokenizer\.json: is not JSON \(/],
+    ['not gzip', { 'tokenizer.json.gz': 'plain' }, /tokenizer\.json\.gz: is damaged gzip data/],
+    [
+      'another JSON',
+      { 'tokenizer.json': '{"model": {}}' },
+      /tokenizer\.json: lacks 'added_tokens', 'normalizer'/,
+    ],
+    ['a list', { 'tokenizer.json': '[]' }, /holds no JSON object/],
+    [
+      'a BPE without merges',
+      { 'tokenizer.json': tokenizerJson({ type: 'BPE', vocab: {} }) },
+      /cannot be built \(/,
+    ],
+    [
+      'an unknown model',
+      { 'tokenizer.json': tokenizerJson({ type: 'Magic', vocab: {} }) },
+      /of type 'Magic'; expected BPE/,
+    ],
+  ];
+  for (const [name, contents, message] of cases) {
+    it(name, async () => {
+      const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+      for (const [file, content] of Object.entries(contents)) writeFileSync(join(directory, file), content);
+      await expect(loadTokenizer(directory)).rejects.toThrow(message);
+      await expect(loadTokenizer(directory)).rejects.toThrow(directory);
+    });
+  }
+
+  it('a directory that does not exist', async () => {
+    await expect(loadTokenizer('/nowhere/at/all')).rejects.toThrow(
+      '/nowhere/at/all: the directory has no tokenizer.json',
+    );
+  });
+
+  it('an end token outside the vocabulary', async () => {
+    const directory = await copyOf('metaspace');
+    writeFileSync(join(directory, 'tokenizer_config.json'), '{"eos_token": "<eot>"}');
+    await expect(loadTokenizer(directory)).rejects.toThrow(
+      /tokenizer_config\.json: 'eos_token' is "<eot>", which is not in the vocabulary/,
+    );
+  });
+});
+
+async function copyOf(name: string): Promise<string> {
+  const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+  await (await loadTokenizer(join(files, name))).save(directory);
+  return directory;
+}
+
+function tokenizerJson(model: object): string {
+  const empty = {
+    added_tokens: [],
+    normalizer: null,
+    pre_tokenizer: null,
+    post_processor: null,
+    decoder: null,
+  };
+  return JSON.stringify({ model, ...empty });
+}
