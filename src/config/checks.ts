@@ -1,6 +1,8 @@
 // What one key alone cannot tell: rules between keys. Each gives the path to point at and the rest of the sentence.
 import type { DataConfig, ModelConfig, RunConfig } from './schema.js';
 
+const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
+
 export interface Conflict {
   readonly path: readonly string[];
   readonly message: string;
@@ -100,6 +102,14 @@ function dataConflicts(data: DataConfig): Conflict[] {
       message: `data.train is missing: give a file with --set data.train=FILE, or choose data.source "arithmetic"`,
     });
   }
+  if (data.arithmetic.max_value < data.arithmetic.max_operand) {
+    conflicts.push({
+      path: ['data', 'arithmetic', 'max_value'],
+      message:
+        `data.arithmetic.max_value (${data.arithmetic.max_value}) must be at least max_operand ` +
+        `(${data.arithmetic.max_operand})`,
+    });
+  }
   const [train, validation, test] = data.split;
   if (train === 0) {
     conflicts.push({
@@ -129,7 +139,7 @@ function promptConflicts(prompt: { template: string; pos_word: string; neg_word:
     });
   }
   for (const place of ['{problem}', '{steps}']) {
-    if (prompt.template === 'auto' || prompt.template.split(place).length === 2) continue;
+    if (NAMED_TEMPLATES.includes(prompt.template) || prompt.template.split(place).length === 2) continue;
     conflicts.push({
       path: ['prompt', 'template'],
       message: `prompt.template must hold ${place} exactly once, found ${prompt.template.split(place).length - 1}`,

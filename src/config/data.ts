@@ -1,13 +1,33 @@
 // Config sections `data` and `prompt`: what is learned from, and how it is put into words.
 import { z } from 'zod';
 import { SOURCE_NAMES } from '../data/sources/source.js';
-import { count, countOrAll, fraction, section, seed, text } from './fields.js';
+import { count, countOrAll, section, seed, text } from './fields.js';
 
 const arithmetic = section({
   samples: count().default(2000).describe('Problems to generate, over all splits.'),
   steps: count().max(64).default(4).describe('Additions and subtractions per problem.'),
-  max_operand: count().max(1_000_000).default(20).describe('Largest number added or subtracted.'),
-  error_rate: fraction().default(0.3).describe('Chance that a step is given a wrong result.'),
+  max_operand: count()
+    .max(1_000_000)
+    .default(20)
+    .describe('Largest number added or subtracted, and largest start value.'),
+  max_value: count()
+    .max(1_000_000_000)
+    .default(99)
+    .describe('Largest value on the way, wrong ones too; 99 keeps every value at two digits.'),
+  error_rate: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.5)
+    .describe(
+      'Chance that a step is given a wrong result: 0.5 gives balanced verdicts, 0 gives solutions to learn.',
+    ),
+  carried_error: z
+    .enum(['own', 'incorrect'])
+    .default('own')
+    .describe(
+      'A step that goes on rightly from a wrong value: judged by its own arithmetic, or incorrect too.',
+    ),
 }).describe(
   'The built-in generator of step-labelled arithmetic (`source: arithmetic`), deterministic from `data.seed`.',
 );
@@ -79,8 +99,10 @@ export const data = section({
     ),
   max_length: count()
     .default(1024)
-    .describe('Longest sequence in tokens; longer rows are cut at a step border, counted and reported.'),
-  max_samples: countOrAll().default('all').describe('Use only so many training rows, chosen by `data.seed`.'),
+    .describe('Longest sequence in tokens. Steps beyond it get no verdict; they are counted and reported.'),
+  max_samples: countOrAll()
+    .default('all')
+    .describe('Train on only so many solutions, chosen by `data.seed`.'),
   on_bad_row: z
     .enum(['error', 'skip'])
     .default('error')
@@ -94,8 +116,9 @@ export const prompt = section({
   template: text()
     .default('auto')
     .describe(
-      'The text around a judged step, with {problem} and {steps} where they go. `auto` uses the tokenizer’s chat ' +
-        'template where it has one and a plain layout otherwise.',
+      'The text around a judged step, with {problem} and {steps} where they go; what follows {steps} asks for the ' +
+        'verdict. `compact` is a bare layout for small models, `chat` a request in the tokenizer’s chat template, and ' +
+        '`auto` takes `chat` where the tokenizer has such a template and `compact` otherwise.',
     ),
   pos_word: text().default('+').describe('The word the model says after a correct step.'),
   neg_word: text().default('-').describe('The word the model says after a wrong step.'),

@@ -6,7 +6,7 @@ import { count, fraction, patterned, positiveNumber, section, text } from './fie
 const init = z
   .strictObject({
     model_type: z
-      .enum(['qwen2', 'qwen3', 'llama', 'mistral', 'opt'])
+      .enum(['qwen2', 'qwen3', 'llama', 'mistral'])
       .default('qwen2')
       .describe('Architecture, as config.json names it.'),
     hidden_size: count().describe('Width of the residual stream.'),
@@ -44,7 +44,7 @@ export const model = section({
     .default('base')
     .describe(
       'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`) or a directory ' +
-        'with tokenizer.json.',
+        'with tokenizer.json, looked for from the current directory and then beside `data.train` and upwards.',
     ),
   dtype: z
     .enum(['f32', 'bf16'])

@@ -122,7 +122,7 @@ export const run = section({
 
 const maxSamples = countOrAll()
   .default('all')
-  .describe('Judge only so many held-out rows; fewer is faster and noisier.');
+  .describe('Evaluate on only so many held-out solutions; fewer is faster and noisier.');
 
 export const verdictEvaluation = section({
   max_samples: maxSamples,

@@ -1,0 +1,173 @@
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { type StepRecord, verdictSamples } from '../../src/data/record.js';
+import {
+  chooseRecords,
+  configuredRecords,
+  configuredTokenizer,
+  resolveInputs,
+} from '../../src/run/inputs.js';
+import { sharedPath } from '../shared.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-inputs-'));
+});
+
+function config(data: Record<string, unknown>, model: Record<string, unknown> = {}) {
+  return completeRunConfig({ method: 'sft', data, model });
+}
+
+const records = (data: Record<string, unknown>) => configuredRecords(config(data).data);
+
+function write(name: string, problems: readonly string[]): string {
+  const rows = problems.map((problem) => ({
+    problem,
+    steps: ['a', 'b', 'c'].map((text, i) => ({ text, label: i % 2, kind: 'normal' })),
+  }));
+  const path = join(folder, name);
+  writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+  return path;
+}
+
+const samplesOf = (part: readonly StepRecord[]) => part.flatMap((record) => [...verdictSamples(record)]);
+const names = (count: number, prefix = 'p') => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+
+describe('the records of a configuration', () => {
+  it('are generated and divided 8:1:1, the same for the same seed', async () => {
+    const data = { source: 'arithmetic', arithmetic: { samples: 1000, steps: 3, error_rate: 0.5 } };
+    const { parts } = await records(data);
+    expect(parts.train.length + parts.validation.length + parts.test.length).toBe(1000);
+    expect(parts.train.length).toBeGreaterThan(740);
+    expect(parts.test.length).toBeGreaterThan(60);
+    expect(parts.train[0]!.steps).toHaveLength(3);
+    expect(await records(data)).toEqual({ parts, reports: [] });
+    expect((await records({ ...data, seed: 1 })).parts).not.toEqual(parts);
+  });
+
+  it('keep a problem on one side', async () => {
+    const { parts } = await records({ train: write('a.jsonl', [...names(300), ...names(300)]) });
+    const train = new Set(parts.train.map((record) => record.problem));
+    for (const { problem } of [...parts.validation, ...parts.test]) expect(train.has(problem)).toBe(false);
+    expect(parts.test.length).toBeGreaterThan(0);
+  });
+
+  it('split by sample share out every label exactly once', async () => {
+    const { parts } = await records({ train: write('a.jsonl', names(300)), split_unit: 'sample' });
+    const all = [parts.train, parts.validation, parts.test].map((part) => samplesOf(part).length);
+    expect(all.reduce((a, b) => a + b)).toBe(900);
+    for (const count of all) expect(count).toBeGreaterThan(50);
+  });
+
+  it('take validation and test from their own files where given', async () => {
+    const { parts, reports } = await records({
+      train: write('a.jsonl', names(300)),
+      test: write('b.jsonl', names(7, 'q')),
+    });
+    expect(parts.test.map((record) => record.problem)).toEqual(names(7, 'q'));
+    expect(parts.train.length + parts.validation.length).toBe(300);
+    expect(parts.validation.length).toBeGreaterThan(10);
+    expect(reports.map((report) => report.records)).toEqual([300, 7]);
+  });
+
+  it('can be fewer for training, never for the test', async () => {
+    const whole = await records({ train: write('a.jsonl', names(300)) });
+    const few = await records({ train: join(folder, 'a.jsonl'), max_samples: 20 });
+    expect(few.parts.train).toHaveLength(20);
+    expect(few.parts.test).toEqual(whole.parts.test);
+  });
+
+  it('can be judged for their first steps only', async () => {
+    const { parts } = await records({ train: write('a.jsonl', names(30)), max_steps: 2 });
+    for (const record of parts.train) expect(record.steps.map((step) => step.label)).toEqual([0, 1]);
+  });
+
+  it('that leave nothing to train on are an error', async () => {
+    writeFileSync(join(folder, 'empty.jsonl'), '');
+    await expect(records({ train: join(folder, 'empty.jsonl') })).rejects.toThrow(
+      'gives no solution for training',
+    );
+  });
+
+  const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
+  it.skipIf(!prm800k)('of PRM800K follow its own options', async () => {
+    const every = { skip_finish_reasons: [] };
+    const count = async (extra: Record<string, unknown>, options: Record<string, unknown> = {}) => {
+      const { parts } = await records({ train: prm800k, ...extra, prm800k: { ...every, ...options } });
+      const samples = [parts.train, parts.validation, parts.test].flatMap(samplesOf);
+      return [samples.length, samples.filter((sample) => sample.label === 0).length];
+    };
+    expect(await count({})).toEqual([10_801, 1566]);
+    expect(await count({ neutral: 'negative' })).toEqual([10_801, 1566 + 639]);
+    expect(await count({ neutral: 'drop' })).toEqual([10_801 - 639, 1566]);
+    expect((await count({}, { phase: 1 }))[0]).toBeLessThan(10_801);
+  });
+});
+
+describe('choosing some of many', () => {
+  it('is fair, ordered and repeatable', () => {
+    const counts = new Array(10).fill(0);
+    for (let seed = 0; seed < 2000; seed++) {
+      const chosen = chooseRecords(names(10), 3, seed);
+      expect(chosen).toEqual([...chosen].sort());
+      expect(new Set(chosen).size).toBe(3);
+      for (const name of chosen) counts[Number(name.slice(1))]++;
+    }
+    for (const count of counts) expect(Math.abs(count - 600)).toBeLessThan(100);
+    expect(chooseRecords(names(3), 9, 1)).toEqual(names(3));
+  });
+});
+
+describe('the paths of a configuration', () => {
+  it('become absolute', () => {
+    write('a.jsonl', ['p']);
+    mkdirSync(join(folder, 'base'));
+    const { data, model, run } = resolveInputs(
+      config({ train: 'a.jsonl' }, { base: 'base' }),
+      () => 'r',
+      folder,
+    );
+    expect(data.train).toBe(join(folder, 'a.jsonl'));
+    expect(model).toMatchObject({ base: join(folder, 'base'), tokenizer: 'base' });
+    expect(run.output_dir).toBe(join(folder, 'runs/run'));
+  });
+
+  it('find a tokenizer beside the data', () => {
+    mkdirSync(join(folder, 'data/prm'), { recursive: true });
+    mkdirSync(join(folder, 'tokenizers/qwen'), { recursive: true });
+    write('data/prm/a.jsonl', ['p']);
+    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
+    const named = config(
+      { train: join(folder, 'data/prm/a.jsonl') },
+      { base: { init }, tokenizer: 'tokenizers/qwen' },
+    );
+    expect(resolveInputs(named, () => 'r', '/').model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
+  });
+
+  it('that lead nowhere are an error with the place', () => {
+    const { config: lost, locate } = parseRunConfig('method: sft\ndata:\n  train: no.jsonl\n', {
+      name: 'r.yaml',
+    });
+    expect(() => resolveInputs(lost, locate, folder)).toThrow(
+      `r.yaml:3:10: data.train leads nowhere: there is no no.jsonl (looked for from ${folder})`,
+    );
+  });
+});
+
+describe('the tokenizer of a configuration', () => {
+  it('is the bytes of the embedded base', async () => {
+    const tokenizer = await configuredTokenizer(config({ source: 'arithmetic' }).model);
+    expect(tokenizer.encode('7+5', { addSpecialTokens: false })).toEqual([55, 43, 53]);
+  });
+
+  const qwen = sharedPath('data/tokenizers/qwen2_5');
+  it.skipIf(!qwen)('is read from a directory', async () => {
+    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
+    const { model } = config({ source: 'arithmetic' }, { base: { init }, tokenizer: qwen });
+    const tokenizer = await configuredTokenizer(model);
+    expect(tokenizer.decode(tokenizer.encode('Let x = 3.'))).toBe('Let x = 3.');
+  });
+});
