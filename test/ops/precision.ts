@@ -1,0 +1,33 @@
+import { bf16ToFloat32, float32ToBf16 } from '../../src/runtime/tensor.js';
+
+/**
+ * The arithmetic of a reference: `store` rounds what an operation writes to memory, `sum` what it adds up. With `exact`
+ * a reference is the true value; with `naive` it is what a plain program in that storage gives, whose error sets the
+ * tolerance of a kernel.
+ */
+export interface Precision {
+  readonly store: (x: number) => number;
+  readonly sum: (x: number) => number;
+}
+
+export const exact: Precision = { store: (x) => x, sum: (x) => x };
+
+export function naive(dtype: 'f32' | 'bf16'): Precision {
+  return { store: dtype === 'bf16' ? roundBf16 : Math.fround, sum: Math.fround };
+}
+
+const cell = new Float32Array(1);
+const word = new Uint32Array(cell.buffer);
+
+/** To nearest bf16, ties to even; for finite x. */
+export function roundBf16(x: number): number {
+  cell[0] = x;
+  const bits = word[0] as number;
+  word[0] = (bits + 0x7fff + ((bits >>> 16) & 1)) & 0xffff0000;
+  return cell[0];
+}
+
+/** The values that a tensor of `dtype` made from `values` holds. */
+export function stored(values: Float32Array, dtype: 'f32' | 'bf16'): Float32Array {
+  return dtype === 'bf16' ? bf16ToFloat32(float32ToBf16(values)) : values;
+}
