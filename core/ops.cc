@@ -90,73 +90,80 @@ const char* const kSignatures[] = {
     // methods.md 0; last_values bootstraps sequences that were cut.
     "gae(rewards:f32[T], values:f32[T], cu_seqlens:i32[B+1], last_values?:f32[B]; gamma:f, lam:f)"
     " -> advantages:f32[T], returns:f32[T]",
-    // (x - mean)/sqrt(var + eps) over mask; shift_mean 0 keeps the mean; masked-out rows give 0.
+    // (x - mean)/sqrt(var + eps) over the rows with mask ≠ 0; shift_mean 0 keeps the mean; masked-out rows
+    // give 0.
     "whiten(x:f32[T], mask?:f32[T]; bessel:i, shift_mean:i, eps:f) -> y:f32[T]",
     // Of rewards in groups offsets[g]..offsets[g+1]; kind 0 GRPO (sample std + eps), 1 mean only, 2
-    // leave-one-out.
+    // leave-one-out. A group of one, and for kind 0 a group of equals, gives 0.
     "group_advantages(rewards:f32[n], offsets:i32[G+1]; kind:i, eps:f) -> advantages:f32[n]",
-    // y[s] = Σ x[t], t in spans[s][0]..spans[s][1]-1; and its gradient, spans added in order.
-    "span_sum(x:f32[T], spans:i32[S,2]) -> y:f32[S]",
-    "span_spread(dy:f32[S], spans:i32[S,2]; T:i) -> dx:f32[T]",
+    // y[s] = Σ x[t], t in spans[s][0]..spans[s][1]-1, over its length if mean 1 (an empty span gives 0); and
+    // its gradient. Spans may overlap (steps within responses): they are added in order.
+    "span_sum(x:f32[T], spans:i32[S,2]; mean:i) -> y:f32[S]",
+    "span_spread(dy:f32[S], spans:i32[S,2]; T:i, mean:i) -> dx:f32[T]",
 
     // ---- objective ---------------------------------------------------------------------------------------
     // Loss (one number), its gradient and logged statistics in one launch. `weights` carry mask and
-    // normaliser.
+    // normaliser (where optional and absent: 1/n each); a row of weight 0 is not read, its gradient is 0.
     // loss = -Σ weights·logprobs.
     "nll(logprobs:f32[R], weights:f32[R]) -> loss:f32[1], dlogprobs:f32[R]",
-    // loss = Σ w·[max(-A·d, -A·clip(d)) + kl_coef·KL - entropy_coef·entropy] + vf_coef·Σ w·½·max((V-Ret)²,
-    // clipped²)
-    // with d = exp(logprobs - old). kl: 1 k1, 2 k2, 3 k3 of logprobs - ref. value_clip ≤ 0: none.
-    // stats (weighted means): policy, value, entropy, k1 to ref, k3 to ref, k3 to old, clip fraction, value
-    // clip
-    // fraction, ratio mean, ratio max, Σ weights, non-finite count.
+    // loss = Σ w·[max(-A·d, -A·clip(d, 1-clip_low, 1+clip_high)) + kl_coef·KL - entropy_coef·entropy
+    //           + vf_coef·½·max((V-Ret)², (clip(V, V_old±value_clip)-Ret)²)]
+    // with d = exp(logprobs - old). kl: 1 k1, 2 k2, 3 k3 of logprobs - ref. value_clip ≤ 0: none. Differences
+    // of log-probs are held within ±20 before exp. Rows may be tokens (PPO, GRPO) or sequences (GSPO, RLOO).
+    // stats (means by w): policy, value, entropy, k1 to ref, k3 to ref, k3 to old, share of ratios outside
+    // the clip range, of values outside theirs, ratio mean, ratio max, Σ w, rows with a non-finite input
+    // (which make the loss NaN).
     "ppo(logprobs:f32[R], old_logprobs:f32[R], advantages:f32[R], weights:f32[R], ref_logprobs?:f32[R],"
     " entropy?:f32[R], values?:f32[R], old_values?:f32[R], returns?:f32[R];"
     " clip_low:f, clip_high:f, kl_coef:f, kl:i, entropy_coef:f, vf_coef:f, value_clip:f)"
     " -> loss:f32[1], dlogprobs:f32[R], dentropy?:f32[R], dvalues?:f32[R], stats:f32[12]",
     // StepAMC constraint on the log-probs (or logits) of the two verdict words; labels 1 positive, 0
-    // negative.
-    // form 0 class_balanced, 1 ce_two, 2 ce_full, 3 mass, 4 margin (methods.md 1.2). ce_full and mass need
-    // log-probs.
-    // stats: loss of positives, loss of negatives, Acc_pos, Acc_neg, n_pos, n_neg, mean p(right).
-    "verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R]; form:i, margin:f)"
+    // negative. form 0 class_balanced, 1 ce_two, 2 ce_full, 3 mass, 4 margin (methods.md 1.2); ce_full and
+    // mass need log-probs. Σ weights·term; without weights the mean, of each class for form 0.
+    // stats: loss of positives, loss of negatives (plain means), Acc_pos, Acc_neg, n_pos, n_neg, mean
+    // p(right) of the two, rows with a non-finite input.
+    "verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R]; form:i, margin:f)"
     " -> loss:f32[1], dpositive:f32[R], dnegative:f32[R], stats:f32[8]",
-    // -mean log σ(chosen - rejected - margin) + center·mean((chosen + rejected)²). stats: accuracy, mean
-    // margin.
-    "pairwise(chosen:f32[n], rejected:f32[n]; margin:f, center:f)"
+    // Σ weights·[-log σ(chosen - rejected - margin) + center·(chosen + rejected)²]. stats (means by weight):
+    // accuracy, chosen - rejected, chosen, rejected.
+    "pairwise(chosen:f32[n], rejected:f32[n], weights?:f32[n]; margin:f, center:f)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
-    // Sequence sums. kind 0 sigmoid (label smoothing), 1 IPO, 2 hinge. stats: accuracy, margin, chosen,
-    // rejected reward.
-    "dpo(chosen:f32[n], rejected:f32[n], ref_chosen:f32[n], ref_rejected:f32[n]; beta:f, label_smoothing:f, "
-    "kind:i)"
+    // Of Δ = (chosen - ref_chosen) - (rejected - ref_rejected), sums over a sequence or a step, or means per
+    // token. kind 0 sigmoid with label smoothing on β·Δ - margin (no reference and means: SimPO), 1 IPO
+    // (Δ - 1/2β)², 2 hinge. stats (means by weight): accuracy, margin, chosen, rejected reward.
+    "dpo(chosen:f32[n], rejected:f32[n], ref_chosen?:f32[n], ref_rejected?:f32[n], weights?:f32[n]; beta:f,"
+    " label_smoothing:f, margin:f, kind:i)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
-    // Mean log-probs per token. loss = -mean chosen - beta·mean log σ(log odds). stats: accuracy, mean log
-    // odds.
-    "orpo(chosen:f32[n], rejected:f32[n]; beta:f) -> loss:f32[1], dchosen:f32[n], drejected:f32[n], "
-    "stats:f32[4]",
-    // KTO over n items (responses or steps) with their own weights; z0:f32[1] detached. kind 0 kto, 1
-    // apo_zero.
-    // Σ weights·λ·(1 - σ(±beta·(policy - ref - z0))). stats: mean reward of desirable, of undesirable,
-    // counts.
+    // Mean log-probs per token. Σ weights·[-chosen - beta·log σ(log odds)].
+    // stats (means by weight): accuracy, log odds, chosen, rejected.
+    "orpo(chosen:f32[n], rejected:f32[n], weights?:f32[n]; beta:f)"
+    " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
+    // Mean of policy - ref over mismatched pairs (x_i, y_j): the reference point of kto, before its clamp.
+    "kto_reference(policy:f32[n], ref:f32[n]) -> z0:f32[1]",
+    // KTO over n items (responses or steps) with their own weights; z0 is detached and, below 0, taken as 0.
+    // Σ weights·λ·(1 - σ(±beta·(policy - ref - z0))). kind 0 kto, 1 apo_zero (z0 = 0). stats: mean reward of
+    // desirable, of undesirable, their counts.
     "kto(policy:f32[n], ref:f32[n], labels:i32[n], weights:f32[n], z0:f32[1];"
     " beta:f, lambda_d:f, lambda_u:f, kind:i) -> loss:f32[1], dpolicy:f32[n], stats:f32[4]",
-    // Σ weights·BCE(σ(logit), label); labels in [0,1]. stats: accuracy at 0.5, mean probability.
+    // Σ weights·BCE(σ(logit), label); labels in [0,1]. stats: accuracy at 0.5 and mean probability (by
+    // weight), Σ weights, rows counted.
     "bce(logits:f32[n], labels:f32[n], weights:f32[n]) -> loss:f32[1], dlogits:f32[n], stats:f32[4]",
-    // -Σ weights·log softmax(logits)[target]. stats: accuracy, mean probability of the target.
+    // -Σ weights·log softmax(logits)[target]. stats: accuracy and mean probability of the target (by weight),
+    // Σ weights, rows counted.
     "cross_entropy(logits:f32[R,C], targets:i32[R], weights:f32[R])"
     " -> loss:f32[1], dlogits:f32[R,C], stats:f32[4]",
 
     // ---- optimizer ---------------------------------------------------------------------------------------
-    // All trainable parameters lie in one flat buffer; segment s is segments[s]..segments[s+1]. Global norm
-    // of
-    // grad_scale·grads, clip to max_norm (≤ 0: none), decoupled decay, bias correction by `step` (from 1). A
-    // non-finite norm leaves everything untouched. stats: norm before clipping, clip factor, non-finite (0 or
-    // 1).
-    "adamw(&params:f32[P], grads:f32[P], &exp_avg:f32[P], &exp_avg_sq:f32[P], segments:i32[S+1], "
-    "weight_decay:f32[S],"
-    " lr_scale?:f32[S]; lr:f, beta1:f, beta2:f, eps:f, step:i, max_norm:f, grad_scale:f) -> stats:f32[3]",
+    // All trainable parameters lie in one flat buffer: segment s is the next sizes[s] of them. Global norm of
+    // grad_scale·grads, clip to max_norm (≤ 0: none) as torch's clip_grad_norm_, decoupled decay, bias
+    // correction by `step` (from 1). A non-finite norm leaves everything untouched. stats: norm before
+    // clipping, clip factor, non-finite (0 or 1).
+    "adamw(&params:f32[P], grads:f32[P], &exp_avg:f32[P], &exp_avg_sq:f32[P], sizes:i32[S],"
+    " weight_decay:f32[S], lr_scale?:f32[S]; lr:f, beta1:f, beta2:f, eps:f, step:i, max_norm:f, grad_scale:f)"
+    " -> stats:f32[3]",
 
     // ---- sampling ----------------------------------------------------------------------------------------
+    // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; off at 0, 1, 0.
     // keys[row]: Philox key low, key high, counter low (token position), counter high. temperature 0: greedy.
     // logprobs under the model (temperature 1), sampling_logprobs under the filtered distribution.
     "sample(logits:f32[R,V], keys:i32[R,4]; temperature:f, top_k:i, top_p:f, min_p:f)"
