@@ -293,10 +293,10 @@ inline float max(vf x) {
   return t[0];
 }
 
-/// e^x to about 2 ulp; 0 below -87.3, finite up to 88.3.
+/// e^x to about 2 ulp; 0 below -87.3, finite up to 88.3; NaN stays NaN.
 inline vf exp(vf x) {
   const vf low = set1(-87.33654f);
-  const vf clamped = min(max(x, low), set1(88.37626f));
+  const vf clamped = min(set1(88.37626f), max(low, x));  // in this order, which keeps NaN
   const vf n = round(clamped * set1(1.44269504f));
   vf r = fma(n, set1(-0.693359375f), clamped);
   r = fma(n, set1(2.12194440e-4f), r);
