@@ -1,7 +1,215 @@
+// Moving and combining tensors. Elementwise ops take any shape; gather_rows y[r] = x[rows[r]]; scatter_rows
+// y[rows[r]] = Σ x[r], rows that nobody names are 0. All outputs are `=` but axpy, which is `+=`. Arithmetic
+// is f32, rounded once on the store. scatter_rows sums in order of r; `finite` reduces in chunks of fixed
+// size, in index order. Deterministic.
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "cpu/elementwise.h"
 #include "cpu/families.h"
+#include "cpu/indices.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
 
-void register_memory(KernelTable&) {}
+void copy(Stream& stream, const Args& args) {
+  const auto [x, y] = args.tensors<2>();
+  const int64_t size = size_of(x.dtype);
+  each_chunk(stream, x.numel(), [&](int64_t begin, int64_t end) {
+    std::memcpy(y.as<char>() + begin * size, x.as<char>() + begin * size,
+                static_cast<size_t>((end - begin) * size));
+  });
+}
+
+void cast(Stream& stream, const Args& args) {
+  const auto [x, y] = args.tensors<2>();
+  if (x.dtype == y.dtype) return copy(stream, args);
+  if (x.dtype == DType::f32) {
+    map(stream, x.numel(), x.as<float>(), y.as<bf16>(), [](vf v) { return v; });
+  } else {
+    map(stream, x.numel(), x.as<bf16>(), y.as<float>(), [](vf v) { return v; });
+  }
+}
+
+void fill(Stream& stream, const Args& args) {
+  const TensorView& x = args.tensor[0];
+  const auto with = [&](auto value) {
+    each_chunk(stream, x.numel(), [&](int64_t begin, int64_t end) {
+      auto* data = x.as<decltype(value)>();
+      std::fill(data + begin, data + end, value);
+    });
+  };
+  const double value = args.d(0);
+  const auto integer = [&](double low, double high) {
+    if (!(value >= low && value <= high) || value != std::nearbyint(value))
+      throw Error("E_RANGE", format("fill: value %g does not fit into %s", value, name_of(x.dtype)));
+    return value;
+  };
+  switch (x.dtype) {
+    case DType::f32:
+      return with(static_cast<float>(value));
+    case DType::bf16:
+      return with(from_float<bf16>(static_cast<float>(value)));
+    case DType::i32:
+      return with(static_cast<int32_t>(integer(-2147483648.0, 2147483647.0)));
+    case DType::u8:
+      return with(static_cast<uint8_t>(integer(0, 255)));
+  }
+}
+
+void add(Stream& stream, const Args& args) {
+  const auto [x, y, z] = args.tensors<3>();
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    map(stream, x.numel(), x.as<T>(), y.as<T>(), z.as<T>(), [](vf a, vf b) { return a + b; });
+  });
+}
+
+void scale(Stream& stream, const Args& args) {
+  const auto [x, y] = args.tensors<2>();
+  const vf factor = set1(args.f(0));
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    map(stream, x.numel(), x.as<T>(), y.as<T>(), [&](vf v) { return v * factor; });
+  });
+}
+
+void axpy(Stream& stream, const Args& args) {
+  const auto [y, x] = args.tensors<2>();
+  const vf factor = set1(args.f(0));
+  by_storage(y.dtype, [&](auto ty) {
+    by_storage(x.dtype, [&](auto tx) {
+      auto* to = y.as<decltype(ty)>();
+      const auto* from = x.as<decltype(tx)>();
+      each_chunk(stream, x.numel(), [&](int64_t begin, int64_t end) {
+        each_vector(begin, end, [&](int64_t i, int lanes) {
+          store_lanes(to + i, fma(factor, load_lanes(from + i, lanes), load_lanes(to + i, lanes)), lanes);
+        });
+      });
+    });
+  });
+}
+
+/// Rows per task so that a task moves about kChunk elements.
+int64_t rows_per_task(int64_t width) {
+  return std::max<int64_t>(1, kChunk / std::max<int64_t>(1, width));
+}
+
+void gather_rows(Stream& stream, const Args& args) {
+  const auto [x, rows, y] = args.tensors<3>();
+  check_indices("gather_rows", "rows", rows, x[0]);
+  const int64_t n = rows[0], bytes = x[1] * size_of(x.dtype), step = rows_per_task(x[1]);
+  const int32_t* row = rows.as<int32_t>();
+  stream.pool.run((n + step - 1) / step, [&](int64_t task) {
+    for (int64_t r = task * step; r < std::min(n, (task + 1) * step); r++)
+      std::memcpy(y.as<char>() + r * bytes, x.as<char>() + row[r] * bytes, static_cast<size_t>(bytes));
+  });
+}
+
+void scatter_rows(Stream& stream, const Args& args) {
+  const auto [x, rows, y] = args.tensors<3>();
+  check_indices("scatter_rows", "rows", rows, y[0]);
+  const int64_t n = rows[0], width = x[1], targets = y[0], step = rows_per_task(width);
+  // Sources of each target in a list, in order, so that tasks may own targets.
+  int32_t* first = stream.scratch.take<int32_t>(targets);
+  int32_t* next = stream.scratch.take<int32_t>(n);
+  std::fill(first, first + targets, -1);
+  for (int64_t r = n - 1; r >= 0; r--) {
+    int32_t& head = first[rows.as<int32_t>()[r]];
+    next[r] = head;
+    head = static_cast<int32_t>(r);
+  }
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.pool.run((targets + step - 1) / step, [&](int64_t task) {
+      for (int64_t target = task * step; target < std::min(targets, (task + 1) * step); target++) {
+        each_vector(0, width, [&](int64_t i, int lanes) {
+          vf total = zero();
+          for (int32_t r = first[target]; r >= 0; r = next[r])
+            total = total + load_lanes(x.as<T>() + r * width + i, lanes);
+          store_lanes(y.as<T>() + target * width + i, total, lanes);
+        });
+      }
+    });
+  });
+}
+
+float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t rest = static_cast<uint32_t>(half & 0x7fffu) << 13;
+  uint32_t bits = rest + (112u << 23);                    // the exponent's bias: 15 to 127
+  if (rest >= 0x7c00u << 13) bits = rest + (224u << 23);  // infinity, NaN
+  float value;
+  std::memcpy(&value, &bits, 4);
+  if (rest < 1u << 23) value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;  // zero, subnormal
+  std::memcpy(&bits, &value, 4);
+  bits |= sign;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+void decode_f16(Stream& stream, const Args& args) {
+  const auto [x, y] = args.tensors<2>();
+  const int64_t n = y.numel();
+  if (x.numel() != 2 * n)
+    throw Error("E_SHAPE", format("decode_f16: x has %lld bytes, but %lld x %lld halves need %lld",
+                                  static_cast<long long>(x.numel()), static_cast<long long>(y[0]),
+                                  static_cast<long long>(y[1]), static_cast<long long>(2 * n)));
+  by_storage(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    each_chunk(stream, n, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) {
+        uint16_t half;
+        std::memcpy(&half, x.as<char>() + 2 * i, 2);
+        y.as<T>()[i] = from_float<T>(half_to_float(half));
+      }
+    });
+  });
+}
+
+void finite(Stream& stream, const Args& args) {
+  const auto [x, stats] = args.tensors<2>();
+  const int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
+  float* largest = stream.scratch.take<float>(chunks);
+  float* bad = stream.scratch.take<float>(chunks);
+  const vf infinity = set1(std::numeric_limits<float>::infinity());
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    each_chunk(stream, n, [&](int64_t begin, int64_t end) {
+      vf most = zero(), count = zero();
+      each_vector(begin, end, [&](int64_t i, int lanes) {
+        const vf v = load_lanes(x.as<T>() + i, lanes);
+        const vf magnitude = max(v, zero() - v);
+        most = max(most, select_less(magnitude, infinity, magnitude, zero()));
+        count = count + select_less(magnitude, infinity, zero(), set1(1.0f));
+      });
+      largest[begin / kChunk] = max(most);
+      bad[begin / kChunk] = sum(count);
+    });
+  });
+  double most = 0, count = 0;
+  for (int64_t i = 0; i < chunks; i++) {
+    most = std::max<double>(most, largest[i]);
+    count += bad[i];
+  }
+  stats.as<float>()[0] = static_cast<float>(most);
+  stats.as<float>()[1] = static_cast<float>(count);
+}
+
+}  // namespace
+
+void register_memory(KernelTable& table) {
+  table.set("copy", copy);
+  table.set("cast", cast);
+  table.set("fill", fill);
+  table.set("add", add);
+  table.set("scale", scale);
+  table.set("axpy", axpy);
+  table.set("gather_rows", gather_rows);
+  table.set("scatter_rows", scatter_rows);
+  table.set("decode_f16", decode_f16);
+  table.set("finite", finite);
+}
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA
