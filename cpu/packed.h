@@ -21,6 +21,11 @@ constexpr int64_t packed_k(int64_t k) {
   return (k + kGroup<T> - 1) / kGroup<T> * kGroup<T>;
 }
 
+/// Panels of n outputs.
+constexpr int64_t panels(int64_t n) {
+  return (n + kPanel - 1) / kPanel;
+}
+
 /// Elements from one panel to the next.
 template <typename T>
 constexpr int64_t panel_stride(int64_t k) {

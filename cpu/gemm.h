@@ -1,0 +1,12 @@
+// The ops of the gemm family, one file each.
+#pragma once
+
+#include "cpu/stream.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+void pack_weight(Stream& stream, const Args& args);
+void unpack_weight(Stream& stream, const Args& args);
+int64_t packed_bytes(DType dtype, int64_t n, int64_t k);
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA
