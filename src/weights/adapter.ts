@@ -1,0 +1,128 @@
+/** PEFT adapter directories: `adapter_config.json` and `adapter_model.safetensors`. */
+import fs, { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
+import { matchWeights } from './checkpoint.js';
+import { writeJson } from './checkpoint-writer.js';
+import type { ModuleSpec } from './decoder-modules.js';
+import type { FloatDtype } from './dtype.js';
+import { systemReason, WeightsError } from './error.js';
+import { readJsonObject } from './json.js';
+import { type LoraPlan, loraPlan } from './lora-plan.js';
+import { openSafetensors, type SafetensorsFile } from './safetensors.js';
+import { type TensorData, type TensorSource, writeSafetensors } from './safetensors-writer.js';
+
+const CONFIG_FILE = 'adapter_config.json';
+const WEIGHTS_FILE = 'adapter_model.safetensors';
+
+/** An adapter that fits a model: every planned tensor is in `file` with its shape, and nothing else is. */
+export interface AdapterReader {
+  readonly directory: string;
+  readonly config: LoraConfig;
+  readonly plan: LoraPlan;
+  /** Closed by the caller. */
+  readonly file: SafetensorsFile;
+}
+
+/** The head that the weights of an adapter bring along. */
+export interface AdapterHead {
+  readonly kind: 'sequence' | 'token';
+  readonly numLabels: number;
+  readonly bias: boolean;
+}
+
+export function readAdapterConfig(directory: string): LoraConfig {
+  const path = join(directory, CONFIG_FILE);
+  return parseAdapterConfig(readJsonObject(path), path);
+}
+
+/**
+ * Opens an adapter for a model.
+ *
+ * @param modules of the base model with the head that the adapter is for, see `decoderModules` and {@link readAdapterHead}
+ * @throws WeightsError naming the key, or the missing and unexpected tensors
+ */
+export function openAdapter(directory: string, modules: readonly ModuleSpec[]): AdapterReader {
+  const config = readAdapterConfig(directory);
+  // The tensors in the file decide; an entry of target_modules that fits nothing took part in nothing.
+  const plan = loraPlan(config, modules, { where: join(directory, CONFIG_FILE), strictTargets: false });
+  const file = openWeights(directory);
+  try {
+    matchWeights({ directory, tensors: file.tensors, readChunks: () => [] }, adapterTensors(plan));
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+  return { directory, config, plan, file };
+}
+
+/**
+ * The classification head that an adapter was trained with: its base model's `config.json` does not tell.
+ *
+ * @returns undefined for an adapter without one
+ */
+export function readAdapterHead(directory: string): AdapterHead | undefined {
+  const { taskType, modulesToSave } = readAdapterConfig(directory);
+  if ((taskType !== 'SEQ_CLS' && taskType !== 'TOKEN_CLS') || !modulesToSave.includes('score'))
+    return undefined;
+  const file = openWeights(directory);
+  try {
+    const score = file.tensors.get('base_model.model.score.weight');
+    if (score === undefined || score.shape.length !== 2) {
+      throw new WeightsError(
+        `${directory}: expected a matrix 'base_model.model.score.weight' for task_type ${taskType}, found none`,
+      );
+    }
+    const bias = file.tensors.has('base_model.model.score.bias');
+    return { kind: taskType === 'SEQ_CLS' ? 'sequence' : 'token', numLabels: score.shape[0]!, bias };
+  } finally {
+    file.close();
+  }
+}
+
+/** Every tensor of `adapter_model.safetensors`. */
+export function adapterTensors(
+  plan: LoraPlan,
+): readonly { readonly name: string; readonly shape: readonly number[] }[] {
+  return [
+    ...plan.modules.flatMap(({ aName, aShape, bName, bShape }) => [
+      { name: aName, shape: aShape },
+      { name: bName, shape: bShape },
+    ]),
+    ...plan.saved.map(({ name, shape }) => ({ name, shape })),
+  ];
+}
+
+/**
+ * Writes an adapter that PEFT loads, each file atomically, the configuration last. An adapter that is already there is replaced.
+ *
+ * @param data the bytes of a tensor by its name in the file, in the type `dtype`; asked for one at a time
+ */
+export async function writeAdapter(
+  directory: string,
+  { config, plan }: { readonly config: LoraConfig; readonly plan: LoraPlan },
+  data: (name: string) => TensorData,
+  dtype: FloatDtype = 'F32',
+): Promise<void> {
+  try {
+    await fs.promises.mkdir(directory, { recursive: true });
+  } catch (error) {
+    throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });
+  }
+  const sources = adapterTensors(plan).map(
+    ({ name, shape }): TensorSource => ({ name, shape, dtype, data: () => data(name) }),
+  );
+  await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt' });
+  const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();
+  await writeJson(join(directory, CONFIG_FILE), adapterConfigJson(config, targets));
+}
+
+function openWeights(directory: string): SafetensorsFile {
+  const path = join(directory, WEIGHTS_FILE);
+  if (!existsSync(path) && existsSync(join(directory, 'adapter_model.bin'))) {
+    throw new WeightsError(
+      `${directory}: expected ${WEIGHTS_FILE}, found only adapter_model.bin, whose format can run code and is never read; convert it with PEFT's save_pretrained`,
+    );
+  }
+  return openSafetensors(path);
+}

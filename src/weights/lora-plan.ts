@@ -1,0 +1,256 @@
+/** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
+import type { LoraConfig, TargetModules } from './adapter-config.js';
+import type { ModuleRole, ModuleSpec } from './decoder-modules.js';
+import { showNames, WeightsError } from './error.js';
+import { matchNames, translatePattern } from './name-pattern.js';
+
+/** How the values of a new matrix are drawn. */
+export type Initializer =
+  | { readonly kind: 'zero' }
+  /** Uniform in [−bound, bound] */
+  | { readonly kind: 'uniform'; readonly bound: number }
+  /** Normal with mean 0 */
+  | { readonly kind: 'normal'; readonly deviation: number };
+
+/** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
+export interface LoraModule {
+  /** Such as `model.layers.0.self_attn.q_proj` */
+  readonly module: string;
+  readonly role: ModuleRole;
+  readonly layer: number | undefined;
+  readonly r: number;
+  readonly alpha: number;
+  /** α/r, or α/√r */
+  readonly scaling: number;
+  /** Names in `adapter_model.safetensors` */
+  readonly aName: string;
+  readonly bName: string;
+  /** [r, in] */
+  readonly aShape: readonly [number, number];
+  /** [out, r] */
+  readonly bShape: readonly [number, number];
+  readonly aInit: Initializer;
+  readonly bInit: Initializer;
+}
+
+/** A weight of `modules_to_save`, which stands in for that of the base. */
+export interface SavedWeight {
+  readonly module: string;
+  readonly role: ModuleRole;
+  /** Name in the base model, such as `score.weight` */
+  readonly weight: string;
+  /** Name in `adapter_model.safetensors` */
+  readonly name: string;
+  readonly shape: readonly number[];
+}
+
+export interface LoraPlan {
+  readonly modules: readonly LoraModule[];
+  readonly saved: readonly SavedWeight[];
+}
+
+export interface LoraPlanOptions {
+  /** The file or section that the configuration comes from, for errors. */
+  readonly where?: string;
+  /** Refuse an entry of `target_modules` that fits no module (default); PEFT passes over it while another fits. */
+  readonly strictTargets?: boolean;
+}
+
+const PREFIX = 'base_model.model.';
+
+/** Heads that PEFT always adds to `modules_to_save` for classification, whether the model has them or not. */
+const CLASSIFIERS: readonly string[] = ['classifier', 'score'];
+
+/**
+ * @param modules every module of the base model with weights, see `decoderModules`
+ * @throws WeightsError when nothing fits, an entry fits nothing, or it fits a module that cannot have an adapter
+ */
+export function loraPlan(
+  config: LoraConfig,
+  modules: readonly ModuleSpec[],
+  { where = 'lora', strictTargets = true }: LoraPlanOptions = {},
+): LoraPlan {
+  const names = modules.map(({ name }) => name);
+  const savedModules = findSaved(config, modules, where);
+  const excluded = union(
+    config.excludeModules === undefined
+      ? []
+      : fits(config.excludeModules, names, `${where}: exclude_modules`),
+    guarded(config.modulesToSave, names, `${where}: modules_to_save`),
+  );
+  const targeted = findTargets(config, modules, where, strictTargets);
+  const chosen = modules.filter((_, index) => targeted[index] && !excluded[index]);
+  const wrong = chosen.filter(({ kind }) => kind !== 'linear').map(({ name }) => name);
+  if (wrong.length > 0) {
+    throw new WeightsError(
+      `${where}: target_modules fits ${showNames(wrong)}: expected only the linear layers inside the decoder's layers; ` +
+        'train a head whole with modules_to_save',
+    );
+  }
+  if (chosen.length === 0)
+    throw new WeightsError(
+      `${where}: target_modules fits no module of the model, see its names in model.safetensors`,
+    );
+
+  const chosenNames = chosen.map(({ name }) => name);
+  const ranks = byPattern(config.rankPattern, chosenNames, config.r, `${where}: rank_pattern`);
+  const alphas = byPattern(config.alphaPattern, chosenNames, config.loraAlpha, `${where}: alpha_pattern`);
+  return {
+    modules: chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!)),
+    saved: savedModules.flatMap(({ name: module, role, weights }) =>
+      weights.map(({ name: weight, shape }) => ({ module, role, weight, name: `${PREFIX}${weight}`, shape })),
+    ),
+  };
+}
+
+function loraModule(
+  config: LoraConfig,
+  { name, role, layer, shape }: ModuleSpec,
+  r: number,
+  alpha: number,
+): LoraModule {
+  const [out, input] = shape as [number, number];
+  const { initLoraWeights } = config;
+  // kaiming_uniform with a = √5 is uniform in ±1/√(inputs), for A and B alike.
+  const uniform = (inputs: number): Initializer => ({ kind: 'uniform', bound: 1 / Math.sqrt(inputs) });
+  return {
+    module: name,
+    role,
+    layer,
+    r,
+    alpha,
+    scaling: alpha / (config.useRslora ? Math.sqrt(r) : r),
+    aName: `${PREFIX}${name}.lora_A.weight`,
+    bName: `${PREFIX}${name}.lora_B.weight`,
+    aShape: [r, input],
+    bShape: [out, r],
+    aInit: initLoraWeights === 'gaussian' ? { kind: 'normal', deviation: 1 / r } : uniform(input),
+    bInit: initLoraWeights === false ? uniform(r) : { kind: 'zero' },
+  };
+}
+
+function findTargets(
+  config: LoraConfig,
+  modules: readonly ModuleSpec[],
+  where: string,
+  strict: boolean,
+): boolean[] {
+  const names = modules.map(({ name }) => name);
+  const { targetModules, layersToTransform } = config;
+  if (targetModules.kind === 'allLinear') {
+    // PEFT leaves out the output embedding, and the score of sequence classification.
+    return modules.map(
+      ({ kind, role }) => kind === 'linear' || (role === 'score' && config.taskType !== 'SEQ_CLS'),
+    );
+  }
+  if (targetModules.kind === 'names' && strict) {
+    const unmatched = targetModules.names.filter(
+      (target) => !names.some((name) => endsWithPart(name, target)),
+    );
+    if (unmatched.length > 0) {
+      throw new WeightsError(
+        `${where}: target_modules: no module of the model is called ${showNames(unmatched)}`,
+      );
+    }
+  }
+  const fitting = fits(targetModules, names, `${where}: target_modules`);
+  if (targetModules.kind === 'pattern' || layersToTransform === undefined) return fitting;
+  const layers = layerNumbers(config, names, where);
+  return names.map((name, index) => {
+    // A full name is taken whatever its layer.
+    if (targetModules.names.includes(name)) return true;
+    return fitting[index]! && layersToTransform.includes(layers[index] ?? -1);
+  });
+}
+
+function layerNumbers(
+  { layersPattern }: LoraConfig,
+  names: readonly string[],
+  where: string,
+): (number | undefined)[] {
+  if (layersPattern === undefined) return names.map((name) => numberIn(/^.*?\.[^.]*\.(\d+)\./.exec(name)));
+  const patterns = layersPattern.map((pattern) => {
+    const source = `(?:^|.*?\\.)(?:${translatePattern(pattern, `${where}: layers_pattern`)})\\.`;
+    // The number itself is read outside of the time limit, from names that are known to fit.
+    return { source: `${source}\\d+\\.`, number: new RegExp(`^${source}(?<layer>\\d+)\\.`) };
+  });
+  const fitting = matchNames(
+    patterns.map(({ source }) => source),
+    names,
+    `${where}: layers_pattern`,
+  );
+  return names.map((name, index) => {
+    const pattern = patterns.find((_, which) => fitting[which]![index]);
+    const layer = pattern?.number.exec(name)?.groups?.layer;
+    return layer === undefined ? undefined : Number(layer);
+  });
+}
+
+function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: string): readonly ModuleSpec[] {
+  // As in PEFT, the end of a name decides, not a whole part of it.
+  const saved = modules.filter(({ name }) => config.modulesToSave.some((entry) => name.endsWith(entry)));
+  const unmatched = config.modulesToSave.filter(
+    (entry) => !CLASSIFIERS.includes(entry) && !modules.some(({ name }) => name.endsWith(entry)),
+  );
+  const wrong = saved.filter(({ kind }) => kind !== 'head' && kind !== 'embedding').map(({ name }) => name);
+  if (unmatched.length + wrong.length > 0) {
+    throw new WeightsError(
+      `${where}: modules_to_save: expected only heads and embeddings of the model, found ${showNames([...unmatched, ...wrong])}`,
+    );
+  }
+  const tied = modules.some(({ role, weights }) => role === 'lmHead' && weights.length === 0);
+  const entangled = tied ? saved.filter(({ role }) => role === 'lmHead' || role === 'embedding') : [];
+  if (entangled.length > 0) {
+    throw new WeightsError(
+      `${where}: modules_to_save: ${showNames(entangled.map(({ name }) => name))}: the model ties its embedding to its head; saving one of them apart is not supported`,
+    );
+  }
+  return saved;
+}
+
+function fits(targets: TargetModules, names: readonly string[], where: string): boolean[] {
+  switch (targets.kind) {
+    case 'names':
+      return names.map((name) => targets.names.some((target) => endsWithPart(name, target)));
+    case 'pattern':
+      return matchNames([`(?:${translatePattern(targets.pattern, where)})$`], names, where)[0]!;
+    case 'allLinear':
+      throw new TypeError('allLinear is not a set of names');
+  }
+}
+
+/** Modules that belong to an entry of `modules_to_save`, which is a pattern here; they never get a LoRA pair. */
+function guarded(entries: readonly string[], names: readonly string[], where: string): boolean[] {
+  const sources = entries.map((entry) => `(?:^|.*\\.)(?:${translatePattern(entry, where)})(?:$|\\..*)`);
+  const matches = sources.length === 0 ? [] : matchNames(sources, names, where);
+  return names.map((_, index) => matches.some((row) => row[index]));
+}
+
+/** The value of the first pattern that fits the end of each name. */
+function byPattern(
+  patterns: Readonly<Record<string, number>>,
+  names: readonly string[],
+  otherwise: number,
+  where: string,
+): number[] {
+  const keys = Object.keys(patterns);
+  if (keys.length === 0) return names.map(() => otherwise);
+  const sources = keys.map((key) => `(?:.*\\.)?(?:${translatePattern(key, where)})$`);
+  const matches = matchNames(sources, names, where);
+  return names.map((_, index) => {
+    const key = keys.find((_, which) => matches[which]![index]);
+    return key === undefined ? otherwise : patterns[key]!;
+  });
+}
+
+function endsWithPart(name: string, target: string): boolean {
+  return name === target || name.endsWith(`.${target}`);
+}
+
+function numberIn(match: RegExpExecArray | null): number | undefined {
+  return match === null ? undefined : Number(match[1]);
+}
+
+function union(a: readonly boolean[], b: readonly boolean[]): boolean[] {
+  return b.map((value, index) => value || a[index] === true);
+}

@@ -1,0 +1,68 @@
+/**
+ * Patterns over module names, as PEFT's configurations hold them: Python regular expressions. They come with an adapter from elsewhere,
+ * so they run with a time limit, and a construct that Python and JavaScript read differently is refused.
+ */
+import vm from 'node:vm';
+import { show, WeightsError } from './error.js';
+
+const TIME_LIMIT_MS = 1000;
+const MAX_CHARACTERS = 10_000;
+
+/** One token of a pattern: an escape, a class, the start of a group, `{,n}`, or any other character. */
+const TOKEN = /\\[\s\S]|\[\^?\]|\[(?:\\[\s\S]|[^\]\\])*\]|\(\?(?:P[<=]|<[=!]|[\s\S])|\{,\d+\}|[\s\S]/gy;
+const SAME_ESCAPE = /^\\[dDwWsSbBntrfv1-9]$|^\\[^A-Za-z0-9]$/;
+
+/** The JavaScript source of a Python pattern. @param where the file and key, for errors */
+export function translatePattern(pattern: string, where: string): string {
+  const refuse = (found: string): never => {
+    throw new WeightsError(`${where}: the pattern ${show(pattern)} is not supported: ${found}`);
+  };
+  if (pattern.length > MAX_CHARACTERS) refuse(`it has more than ${MAX_CHARACTERS} characters`);
+  const source = (pattern.match(TOKEN) ?? [])
+    .map((token) => {
+      if (token === '\\A') return '^';
+      if (token === '\\Z') return '$';
+      if (token === '(?P<') return '(?<';
+      if (token.startsWith('{,')) return `{0${token.slice(1)}`;
+      if (token.startsWith('\\')) return SAME_ESCAPE.test(token) ? token : refuse(`the escape ${token}`);
+      if (token.startsWith('(?'))
+        return /^\(\?(<?[=!]|:)$/.test(token) ? token : refuse(`the group ${token}`);
+      if (token === '[]' || token === '[^]') return refuse("a class that begins with ']'");
+      if (token.startsWith('[')) {
+        const foreign = token.match(/\\[\s\S]/g)?.find((item) => !SAME_ESCAPE.test(item));
+        return foreign === undefined ? token : refuse(`the escape ${foreign}`);
+      }
+      return token;
+    })
+    .join('');
+  try {
+    new RegExp(source);
+  } catch (error) {
+    refuse((error as Error).message);
+  }
+  return source;
+}
+
+/**
+ * Tests every pattern against every name, from the start of the name (Python's `re.match`).
+ *
+ * @param sources JavaScript sources, see {@link translatePattern}
+ * @returns [pattern][name]
+ * @throws WeightsError when that takes longer than a second: the pattern backtracks without end
+ */
+export function matchNames(sources: readonly string[], names: readonly string[], where: string): boolean[][] {
+  const expressions = sources.map((source) => new RegExp(`^(?:${source})`));
+  try {
+    // vm is here for its time limit, which also stops a regular expression; it runs no code but this line.
+    return vm.runInNewContext(
+      'expressions.map((expression) => names.map((name) => expression.test(name)))',
+      { expressions, names },
+      { timeout: TIME_LIMIT_MS },
+    );
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
+    throw new WeightsError(
+      `${where}: the patterns take more than ${TIME_LIMIT_MS} ms on the names of the model; simplify them`,
+    );
+  }
+}
