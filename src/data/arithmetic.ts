@@ -5,16 +5,17 @@ import type { Step, StepRecord } from './record.js';
 /**
  * Step-labelled arithmetic, made from a seed with nothing to download. A problem is a start value and a chain of
  * additions and subtractions, `7;+5;-3`; each step is one line, `7+5=12` then `12-3=9`. A wrong step has a wrong result,
- * and the steps after it go on from that result. The characters used are the digits and `;+-=`.
+ * and the steps after it go on from that result. The characters used are the digits and `;+-=`. Keys are those of
+ * section `data.arithmetic` of a run's configuration.
  */
 export interface ArithmeticOptions {
   readonly seed: number;
   /** Number of problems. */
-  readonly count: number;
-  /** Index of the first problem: problem i is the same whatever `first` and `count` are. Default 0. */
+  readonly samples: number;
+  /** Index of the first problem: problem i is the same whatever `first` and `samples` are. Default 0. */
   readonly first?: number;
   /** Operations of a problem. Default 4. */
-  readonly num_steps?: number;
+  readonly steps?: number;
   /** The start value is from 0 and the operands from 1 to this. Default 20. */
   readonly max_operand?: number;
   /** Values stay from 0 to this, wrong ones too. Default 99, so that no value has three digits. */
@@ -37,7 +38,7 @@ const DOMAIN = 0x61726974;
 /** The problems of {@link ArithmeticOptions}, lazily and in order. */
 export function* arithmeticRecords(options: ArithmeticOptions): Generator<StepRecord> {
   const settings = checked(options);
-  for (let i = 0; i < options.count; i++) yield problemAt(settings, settings.first + i);
+  for (let i = 0; i < options.samples; i++) yield problemAt(settings, settings.first + i);
 }
 
 type Settings = Required<ArithmeticOptions>;
@@ -46,7 +47,7 @@ function problemAt(settings: Settings, index: number): StepRecord {
   const draw = new PhiloxStream(settings.seed, DOMAIN, index);
   const start = draw.below(settings.max_operand + 1);
   const changes: number[] = [];
-  for (let value = start; changes.length < settings.num_steps; value += changes.at(-1) ?? 0) {
+  for (let value = start; changes.length < settings.steps; value += changes.at(-1) ?? 0) {
     changes.push(drawChange(draw, value, settings));
   }
   const steps: Step[] = [];
@@ -104,7 +105,7 @@ function signed(change: number): string {
 function checked(options: ArithmeticOptions): Settings {
   const settings: Settings = {
     first: 0,
-    num_steps: 4,
+    steps: 4,
     max_operand: 20,
     max_value: 99,
     error_rate: 0,
@@ -112,22 +113,22 @@ function checked(options: ArithmeticOptions): Settings {
     ...options,
   };
   const whole = (
-    key: 'first' | 'count' | 'seed' | 'num_steps' | 'max_operand' | 'max_value',
+    key: 'first' | 'samples' | 'seed' | 'steps' | 'max_operand' | 'max_value',
     least: number,
   ): void => {
     if (Number.isSafeInteger(settings[key]) && settings[key] >= least) return;
     throw new DataError(
       'option',
-      `arithmetic.${key} is ${settings[key]}; expected a whole number of at least ${least}`,
+      `data.arithmetic.${key} is ${settings[key]}; expected a whole number of at least ${least}`,
     );
   };
-  for (const key of ['first', 'count', 'seed'] as const) whole(key, 0);
-  for (const key of ['num_steps', 'max_operand'] as const) whole(key, 1);
+  for (const key of ['first', 'samples', 'seed'] as const) whole(key, 0);
+  for (const key of ['steps', 'max_operand'] as const) whole(key, 1);
   whole('max_value', settings.max_operand);
   if (!(settings.error_rate >= 0 && settings.error_rate <= 1)) {
     throw new DataError(
       'option',
-      `arithmetic.error_rate is ${settings.error_rate}; expected a probability from 0 to 1`,
+      `data.arithmetic.error_rate is ${settings.error_rate}; expected a probability from 0 to 1`,
     );
   }
   return settings;

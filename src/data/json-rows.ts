@@ -5,7 +5,10 @@ import { BadRow, DataError, reasonOf } from './data-error.js';
 export type RawRow = {
   readonly line?: number;
   readonly row: number;
-} & ({ readonly value: unknown; readonly bad?: undefined } | { readonly bad: BadRow });
+} & (
+  | { readonly value: unknown; readonly bad?: undefined }
+  | { readonly value?: undefined; readonly bad: BadRow }
+);
 
 /** A single row may take this much; more means that the file is not in rows at all. */
 const MAX_ROW_BYTES = 256 * 1024 * 1024;

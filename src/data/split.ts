@@ -59,17 +59,25 @@ export function splitSamples(
  * depends on the seed and on their own text. Order is kept.
  */
 export function balanceClasses(samples: readonly VerdictSample[], seed: number): readonly VerdictSample[] {
-  const positive = samples.filter((sample) => sample.label === 1).length;
-  const negative = samples.length - positive;
-  const commoner = positive > negative ? 1 : 0;
-  const keep = Math.min(positive, negative);
+  const right = samples.filter((sample) => sample.label === 1);
+  const wrong = samples.filter((sample) => sample.label === 0);
+  const [rarer, commoner] = right.length < wrong.length ? [right, wrong] : [wrong, right];
+  const kept = new Set([...rarer, ...takeSamples(commoner, rarer.length, seed)]);
+  return samples.filter((sample) => kept.has(sample));
+}
+
+/** At most `count` samples; which ones depends on the seed and on their own text. Order is kept. */
+export function takeSamples(
+  samples: readonly VerdictSample[],
+  count: number,
+  seed: number,
+): readonly VerdictSample[] {
+  if (samples.length <= count) return samples;
   const ranked = samples
-    .map((sample, index) => ({ sample, index }))
-    .filter(({ sample }) => sample.label === commoner)
-    .map(({ sample, index }) => ({ index, at: fraction(seed, ['balance', sample.group, ...sample.steps]) }))
+    .map((sample, index) => ({ index, at: fraction(seed, ['take', sample.group, ...sample.steps]) }))
     .sort((a, b) => a.at - b.at || a.index - b.index);
-  const kept = new Set(ranked.slice(0, keep).map(({ index }) => index));
-  return samples.filter((sample, index) => sample.label !== commoner || kept.has(index));
+  const kept = new Set(ranked.slice(0, count).map(({ index }) => index));
+  return samples.filter((_, index) => kept.has(index));
 }
 
 /** What two sets of problems share: a test problem that was trained on makes its score worthless. */

@@ -1,0 +1,23 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type LoadOptions, type LoadReport, loadRecords } from '../../src/data/load.js';
+import type { StepRecord } from '../../src/data/record.js';
+
+/** Every record of a path, and the finished report. */
+export async function load(
+  path: string,
+  options?: LoadOptions,
+): Promise<{ records: StepRecord[]; report: LoadReport }> {
+  const { records, report } = loadRecords(path, options);
+  const all: StepRecord[] = [];
+  for await (const record of records) all.push(record);
+  return { records: all, report };
+}
+
+/** A file in a directory of its own. */
+export function fileWith(name: string, content: string | Buffer): string {
+  const path = join(mkdtempSync(join(tmpdir(), 'data-')), name);
+  writeFileSync(path, content);
+  return path;
+}

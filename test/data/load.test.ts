@@ -1,0 +1,230 @@
+import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { DataError } from '../../src/data/data-error.js';
+import { fileRows } from '../../src/data/files.js';
+import { loadRecords } from '../../src/data/load.js';
+import { sharedPath } from '../shared.js';
+import { fileWith, load } from './collect.js';
+
+const files = fileURLToPath(new URL('files', import.meta.url));
+const good = { prompt: 'P?', completions: ['a', 'b'], labels: [true, false] };
+const line = JSON.stringify(good);
+
+describe('loadRecords', () => {
+  it('reads one layout from every kind of file alike', async () => {
+    const pretty = JSON.stringify([good, good, good], null, 2);
+    const lines = `${line}\n\n${line}\r\n${line}`;
+    const contents: Record<string, string | Buffer> = {
+      'lines.jsonl': lines,
+      'lines.jsonl.gz': gzipSync(lines),
+      'lines.ndjson': `${lines}\n`,
+      'lines.json': lines,
+      'bom.jsonl': `\uFEFF${lines}`,
+      'array.json': pretty,
+      'array.json.gz': gzipSync(pretty),
+      'array.jsonl': `  ${JSON.stringify([good, good, good])}`,
+      'objects.json': [good, good, good].map((row) => JSON.stringify(row, null, 2)).join('\n'),
+    };
+    for (const [name, content] of Object.entries(contents)) {
+      const { records, report } = await load(fileWith(name, content));
+      expect(report.rows, name).toBe(3);
+      for (const record of records) {
+        expect({ problem: record.problem, steps: record.steps }).toEqual({
+          problem: 'P?',
+          steps: [
+            { text: 'a', label: 1, kind: 'normal' },
+            { text: 'b', label: 0, kind: 'normal' },
+          ],
+        });
+      }
+    }
+  });
+
+  it('tells each record its file, line and row', async () => {
+    const path = fileWith('rows.json', `[\n${line},\n\n${line}]`);
+    const { records } = await load(path);
+    expect(records.map((record) => record.provenance)).toEqual([
+      { file: path, line: 2, row: 1 },
+      { file: path, line: 4, row: 2 },
+    ]);
+  });
+
+  it('reads a directory and its subdirectories in order, each file in its own layout, other files passed over', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'data-'));
+    mkdirSync(join(directory, 'b'));
+    writeFileSync(join(directory, 'b', 'two.jsonl'), line);
+    writeFileSync(join(directory, 'c.json'), JSON.stringify([{ problem: 'Q', steps: ['x'], label: -1 }]));
+    writeFileSync(join(directory, 'a.jsonl.gz'), gzipSync(line));
+    writeFileSync(join(directory, 'README.md'), '#');
+    writeFileSync(join(directory, '.hidden.jsonl'), 'x');
+    const { records, report } = await load(directory);
+    expect(report.files).toEqual(
+      ['a.jsonl.gz', 'b/two.jsonl', 'c.json'].map((name) => join(directory, name)),
+    );
+    expect(records.map((record) => record.problem)).toEqual(['P?', 'P?', 'Q']);
+  });
+
+  it('reads parquet with the usual compressions, several row groups and lists in columns', async () => {
+    for (const codec of ['snappy', 'gzip', 'brotli']) {
+      const { records } = await load(join(files, `stepwise-${codec}.parquet`));
+      expect(records).toHaveLength(7);
+      expect(records[5]).toMatchObject({
+        problem: 'Problem 5?',
+        steps: [0, 1, 2].map((k) => ({ text: `Step ${k} of 5.`, label: k === 2 ? 0 : 1 })),
+        provenance: { row: 6 },
+      });
+    }
+  });
+
+  it('says which compression of parquet it can read', async () => {
+    await expect(load(join(files, 'stepwise-zstd.parquet'))).rejects.toThrow(
+      /stepwise-zstd\.parquet: rows 1 to 3 cannot be decoded \(.*ZSTD.*\); write the file with snappy, gzip or brotli/,
+    );
+  });
+
+  it('stops at a bad row with file, line, finding and remedy', async () => {
+    const cases: [string, RegExp][] = [
+      ['{"prompt": "P", "completions": ["a"]', /the row is not JSON \(.*\)/],
+      ['{"prompt": "P", "completions": ["a"], "labels": [1, 0]}', /there are 1 completions but 2 labels/],
+      [
+        '{"prompt": "P", "completions": ["a"], "labels": ["yes"]}',
+        /label 1 is the text "yes"; expected true, false, 1, 0 or null/,
+      ],
+      ['{"prompt": "P", "completions": [" "], "labels": [1]}', /completion 1 is empty; expected text/],
+      [
+        '{"prompt": 7, "completions": ["a"], "labels": [1]}',
+        /column 'prompt' holds the number 7; expected text/,
+      ],
+      ['{"completions": ["a"], "labels": [1]}', /column 'prompt' is missing; expected text/],
+      [
+        '{"prompt": "P", "completions": "a", "labels": [1]}',
+        /column 'completions' holds the text "a"; expected a list/,
+      ],
+      ['{"prompt": "P", "completions": [], "labels": []}', /column 'completions' is an empty list/],
+      ['{"prompt": "P\\ud800", "completions": ["a"], "labels": [1]}', /holds half of a surrogate pair/],
+      ['[1, 2]', /the row is a list of 2; expected an object/],
+    ];
+    for (const [bad, message] of cases) {
+      const path = fileWith('rows.jsonl', `${line}\n${bad}\n${line}\n`);
+      const failure = await load(path).catch((error: unknown) => error);
+      expect(failure, bad).toBeInstanceOf(DataError);
+      expect((failure as Error).message, bad).toMatch(message);
+      expect((failure as Error).message).toContain(`${path}, line 2: `);
+      expect((failure as Error).message).toMatch(/correct the row, or set data\.on_bad_row to skip$/);
+    }
+  });
+
+  it('or skips bad rows and counts them by reason', async () => {
+    const path = fileWith('rows.jsonl', [line, '{', '{"prompt": "P"}', '7', line, '\xff'].join('\n'));
+    const { records, report } = await load(path, { on_bad_row: 'skip' });
+    expect(records).toHaveLength(2);
+    expect(report).toMatchObject({ rows: 6, records: 2 });
+    expect(Object.fromEntries(report.skipped)).toEqual({ invalid_json: 2, missing_column: 1, wrong_type: 1 });
+    expect(report.firstBadRow).toContain(`${path}, line 2: the row is not JSON`);
+  });
+
+  it('finds text that is not UTF-8', async () => {
+    const path = fileWith(
+      'rows.jsonl',
+      Buffer.concat([Buffer.from('{"prompt": "'), Buffer.from([0xff]), Buffer.from('"}')]),
+    );
+    await expect(load(path)).rejects.toThrow(/line 1: the row is not valid UTF-8 text/);
+  });
+
+  it('refuses columns of no known layout, naming what it found and what it knows', async () => {
+    const path = fileWith('rows.jsonl', '{"question": "x", "answer": "y"}');
+    await expect(load(path, { on_bad_row: 'skip' })).rejects.toThrow(
+      /line 1: the columns question \(the text "x"\), answer .* are of no known layout; .*known are prm800k \(question, label\); processbench/,
+    );
+  });
+
+  it('reads what a named source says even where the first row lacks a column', async () => {
+    const path = fileWith('rows.jsonl', `{"prompt": "P"}\n${line}`);
+    const { records } = await load(path, { source: 'stepwise', on_bad_row: 'skip' });
+    expect(records).toHaveLength(1);
+  });
+
+  it('says what is wrong with a file that cannot be read', async () => {
+    const cases: [string, string | Buffer, RegExp][] = [
+      ['a.jsonl.gz', 'plain text', /is not gzip data although its name ends in \.gz/],
+      [
+        'b.jsonl.gz',
+        gzipSync(`${line}\n`.repeat(2000)).subarray(0, 60),
+        /the gzip data is damaged or cut short/,
+      ],
+      [
+        'c.json',
+        `[${line},${line.slice(0, 20)}`,
+        /the list of rows is not closed; the file is cut short after row 1/,
+      ],
+      ['d.json', `[${line}]\n7`, /line 2: there is more text after the end of the list/],
+      ['e.csv', 'a,b', /cannot tell the format from the name; expected one of \.jsonl/],
+      ['f.parquet', 'PAR1', /cannot be read as parquet/],
+    ];
+    for (const [name, content, message] of cases) {
+      const path = fileWith(name, content);
+      await expect(load(path, { on_bad_row: 'skip' }), name).rejects.toThrow(message);
+      await expect(load(path, { on_bad_row: 'skip' }), name).rejects.toThrow(path);
+    }
+    await expect(load('/nowhere/x.jsonl')).rejects.toThrow(
+      '/nowhere/x.jsonl: there is no such file or directory',
+    );
+    await expect(load(mkdtempSync(join(tmpdir(), 'data-')))).rejects.toThrow(
+      /the directory holds no data file/,
+    );
+  });
+
+  it('reads values cut anywhere by the chunks of a stream', async () => {
+    const rows = Array.from({ length: 4000 }, (_, i) => ({
+      ...good,
+      prompt: `P"\\{[${'é'.repeat(i % 50)}]}, ${i}`,
+    }));
+    for (const content of [JSON.stringify(rows), rows.map((row) => JSON.stringify(row)).join('\n')]) {
+      const { records } = await load(fileWith('rows.json', content));
+      expect(records.map((record) => record.problem)).toEqual(rows.map((row) => row.prompt));
+    }
+  });
+
+  it('does not grow with the number of rows, and reads gzip files made of several', async () => {
+    const filler = JSON.stringify({ ...good, prompt: 'x'.repeat(20_000) });
+    const part = gzipSync(`${filler},\n`.repeat(500), { level: 1 });
+    const path = fileWith(
+      'big.json.gz',
+      Buffer.concat([gzipSync('['), ...Array<Buffer>(16).fill(part), gzipSync(`${line}]`)]),
+    );
+    const before = process.memoryUsage().arrayBuffers;
+    let most = 0;
+    let n = 0;
+    for await (const _ of loadRecords(path).records) {
+      if (++n % 100 === 0) most = Math.max(most, process.memoryUsage().arrayBuffers);
+    }
+    expect(n).toBe(8001);
+    // The file unpacks to 160 MB.
+    expect(most - before).toBeLessThan(50 * 2 ** 20);
+  });
+});
+
+const parquet = sharedPath('data/parquet/gsm8k_test.parquet');
+const jsonl = sharedPath('data/gsm8k/test.jsonl');
+describe.skipIf(parquet === undefined || jsonl === undefined)(
+  'a real parquet file (needs the shared data)',
+  () => {
+    it('holds the rows of its JSONL twin', async () => {
+      const rows = async (path: string, question: (row: never) => string): Promise<string[]> => {
+        const questions: string[] = [];
+        for await (const { value } of fileRows(path)) questions.push(question(value as never));
+        return questions;
+      };
+      const fromParquet = await rows(
+        parquet ?? '',
+        (row: { extra_info: { question: string } }) => row.extra_info.question,
+      );
+      expect(fromParquet).toHaveLength(1319);
+      expect(fromParquet).toEqual(await rows(jsonl ?? '', (row: { question: string }) => row.question));
+    });
+  },
+);

@@ -1,0 +1,157 @@
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { verdictSamples } from '../../../src/data/record.js';
+import { sharedPath } from '../../shared.js';
+import { fileWith, load } from '../collect.js';
+
+const processbench = ['gsm8k', 'math'].map((name) => sharedPath(`data/processbench/${name}.json.gz`));
+describe.skipIf(processbench.includes(undefined))('ProcessBench (needs the shared data)', () => {
+  it('labels steps up to the first wrong one, in both subsets', async () => {
+    for (const [i, path] of processbench.entries()) {
+      const rows = JSON.parse(gunzipSync(readFileSync(path ?? '')).toString()) as {
+        id: string;
+        label: number;
+        steps: string[];
+        final_answer_correct: boolean;
+      }[];
+      expect(rows).toHaveLength([400, 1000][i] ?? 0);
+      const { records, report } = await load(path ?? '');
+      expect(records).toHaveLength(rows.length);
+      for (const [n, record] of records.entries()) {
+        const row = rows[n];
+        expect(record.provenance?.id).toBe(row?.id);
+        expect(record.steps.map((step) => step.text)).toEqual(row?.steps);
+        expect(record.steps.findIndex((step) => step.label === 0)).toBe(row?.label);
+        expect(record.outcome).toBe(Number(row?.final_answer_correct));
+      }
+      const after = rows.reduce(
+        (sum, { label, steps }) => sum + (label < 0 ? 0 : steps.length - label - 1),
+        0,
+      );
+      expect(Object.fromEntries(report.unlabelled)).toEqual({ after_first_error: after });
+    }
+  });
+});
+
+const shepherd = sharedPath('data/prm800k/math-shepherd-sample.jsonl');
+describe.skipIf(shepherd === undefined)('Math-Shepherd (needs the shared data)', () => {
+  it('reads problem, steps and marks of the real rows, and the text can be put together again', async () => {
+    const { records } = await load(shepherd ?? '');
+    expect(records).toHaveLength(7);
+    expect(records[0]?.problem).toMatch(/^Janet pays .* in a year\?$/);
+    expect(records[0]?.steps.map((step) => step.label)).toEqual([1, 1, 1, 1, 0]);
+    expect(records[0]?.steps[0]?.text).toBe(
+      'Step 1: Janet spends 3 hours + 5 hours = <<3+5=8>>8 hours per week on music lessons.',
+    );
+    const inputs = readFileSync(shepherd ?? '', 'utf8')
+      .trim()
+      .split('\n')
+      .map((row) => (JSON.parse(row) as { input: string }).input);
+    for (const [i, record] of records.entries()) {
+      const text = `${record.problem} ${record.steps.map((step) => `${step.text} ки`).join('\n')}`;
+      expect(text.replace(/\s+/g, ' ')).toBe((inputs[i] ?? '').replace(/\s+/g, ' ').trim());
+    }
+  });
+
+  it('finds labels that do not belong to the text', async () => {
+    const cases: [object, RegExp][] = [
+      [
+        { input: 'P Step 1: a ки\nStep 2: b ки', label: 'P Step 1: a +\nStep 2: c -' },
+        /does not repeat step 2 of 'input'/,
+      ],
+      [{ input: 'P Step 1: a ки', label: 'P Step 1: a ?' }, /followed by \+ or -/],
+      [{ input: 'P Step 1: a ки', label: 'P Step 1: a + more' }, /column 'label' is longer/],
+      [{ input: 'P Step 1: a ки more', label: 'P Step 1: a + more' }, /has text after its last step tag/],
+      [{ input: 'P Step 1: a', label: 'P Step 1: a' }, /has no step tag 'ки'/],
+      [{ input: 'P a ки', label: 'P a +' }, /has no 'Step 1:' to tell the problem from the steps/],
+    ];
+    for (const [row, message] of cases) {
+      await expect(load(fileWith('rows.jsonl', JSON.stringify(row)))).rejects.toThrow(message);
+    }
+  });
+});
+
+describe('Math-Step-DPO-10K', () => {
+  const row = {
+    dataset: 'MATH',
+    prompt: 'What is 2+3+4?',
+    initial_reason_steps: "Let's think step by step.\nStep 1: Add 2 and 3.\n2+3 = 5.\nStep 2:",
+    chosen: ' 5+4 = 9.',
+    rejected: ' 5+4 = 10.',
+    full_chosen: ' 5+4 = 9.\nThe answer is 9.',
+    full_rejected: ' 5+4 = 10.\nThe answer is 10.',
+    answer: '9',
+  };
+
+  it('makes a right and a wrong sample of a pair, whose text is that of the source', async () => {
+    const { records, report } = await load(fileWith('rows.json', JSON.stringify([row])));
+    expect(records.map((record) => record.gold_answer)).toEqual(['9', '9']);
+    const samples = records.flatMap((record) => [...verdictSamples(record)]);
+    expect(samples.map((sample) => sample.label)).toEqual([1, 0]);
+    expect(samples.map((sample) => sample.steps.length)).toEqual([2, 2]);
+    expect(samples[0]?.steps.join('\n')).toBe(row.initial_reason_steps + row.chosen);
+    expect(samples[1]?.steps.join('\n')).toBe(row.initial_reason_steps + row.rejected);
+    expect(report.unlabelled.size).toBe(0);
+  });
+
+  it('handles the first step and an empty side', async () => {
+    const first = { ...row, initial_reason_steps: "Let's think step by step.\nStep 1:", rejected: '' };
+    const { records, report } = await load(fileWith('rows.json', JSON.stringify([first])));
+    expect(records).toHaveLength(1);
+    expect(records[0]?.steps).toEqual([
+      { text: "Let's think step by step.\nStep 1: 5+4 = 9.", label: 1, kind: 'normal' },
+    ]);
+    expect([...report.unlabelled]).toEqual([['empty_rejected', 1]]);
+  });
+});
+
+describe('our own record', () => {
+  it('survives being written and read', async () => {
+    const record = {
+      problem: 'P',
+      gold_solution: 'S',
+      gold_answer: '4',
+      outcome: 0,
+      context_steps: 1,
+      steps: [
+        { text: 'a', label: null, kind: 'normal' },
+        { text: 'b', label: 0, score: 0.25, kind: 'wrong' },
+        { text: 'c', label: 1, kind: 'improvement' },
+      ],
+    };
+    const { records, report } = await load(fileWith('rows.jsonl', `${JSON.stringify(record)}\n`));
+    expect(records).toEqual([{ ...record, provenance: expect.objectContaining({ line: 1 }) as unknown }]);
+    expect(report.unlabelled.size).toBe(0);
+  });
+
+  it('refuses misspelt keys and values out of range', async () => {
+    const cases: [object, RegExp][] = [
+      [
+        { problem: 'P', step: 1, steps: [{ text: 'a', label: 1 }] },
+        /the row has the unknown key 'step'; expected problem, /,
+      ],
+      [
+        { problem: 'P', steps: [{ text: 'a', lable: 1 }] },
+        /step 1 has the unknown key 'lable'; expected text, label/,
+      ],
+      [{ problem: 'P', steps: [{ text: 'a', label: 2 }] }, /'label' of step 1 is the number 2; expected/],
+      [
+        { problem: 'P', steps: [{ text: 'a', kind: 'odd' }] },
+        /'kind' of step 1 is the text "odd"; expected one of normal/,
+      ],
+      [
+        { problem: 'P', steps: [{ text: 'a', score: 'x' }] },
+        /'score' of step 1 is the text "x"; expected a number/,
+      ],
+      [{ problem: 'P', steps: [] }, /column 'steps' is an empty list/],
+      [
+        { problem: 'P', steps: [{ text: 'a' }], context_steps: 2 },
+        /'context_steps' is the number 2; expected 0 to 1/,
+      ],
+    ];
+    for (const [row, message] of cases) {
+      await expect(load(fileWith('rows.jsonl', JSON.stringify(row)))).rejects.toThrow(message);
+    }
+  });
+});
