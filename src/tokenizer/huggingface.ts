@@ -11,6 +11,7 @@ import type {
   Tokenizer,
 } from './tokenizer.js';
 import type { AddedTokenJson, TokenizerFiles, TokenizerJson } from './tokenizer-files.js';
+import { withUnicodeWhiteSpace } from './white-space.js';
 
 /** A tokenizer described by a tokenizer.json. */
 export class HuggingFaceTokenizer implements Tokenizer {
@@ -134,7 +135,10 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   // Only what transformers also takes from the configuration: the rest is decided by tokenizer.json.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
-    return new LibraryTokenizer(json, { eos_token: eos, additional_special_tokens: additional });
+    return new LibraryTokenizer(withUnicodeWhiteSpace(json), {
+      eos_token: eos,
+      additional_special_tokens: additional,
+    });
   } catch (error) {
     throw new DataError(
       'tokenizer',

@@ -105,6 +105,36 @@ describe('tokenizers that put a space before a text', () => {
   }
 });
 
+describe('white space as Unicode has it', () => {
+  const load = async (normalizer: object | null) => {
+    const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+    const vocab: Record<string, number> = {};
+    for (const text of ['ï', '»', '¿', "'", 's', 'Ġ', 'Â', 'ħ', "'s"])
+      vocab[text] ??= Object.keys(vocab).length;
+    const json = {
+      model: { type: 'BPE', vocab, merges: [["'", 's']] },
+      added_tokens: [],
+      normalizer,
+      pre_tokenizer: { type: 'ByteLevel', add_prefix_space: false, use_regex: true },
+      post_processor: null,
+      decoder: { type: 'ByteLevel' },
+    };
+    writeFileSync(join(directory, 'tokenizer.json'), JSON.stringify(json));
+    return loadTokenizer(directory);
+  };
+
+  it('a byte order mark inside a text is a character like others, so it stays with the apostrophe behind it', async () => {
+    const tokenizer = await load(null);
+    expect(tokenizer.encode("\u{FEFF}'s")).toEqual([0, 1, 2, 3, 4]);
+    expect(tokenizer.encode("'s")).toEqual([8]);
+  });
+
+  it('and is not stripped from the ends', async () => {
+    const tokenizer = await load({ type: 'Strip', strip_left: true, strip_right: true });
+    expect(tokenizer.encode('  \u{FEFF} ')).toEqual([0, 1, 2]);
+  });
+});
+
 describe('chat templates', () => {
   it('a list of named templates: the default one, the one for tools, or one by name', async () => {
     const tokenizer = await loadTokenizer(join(files, 'prepend'));

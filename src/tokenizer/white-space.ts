@@ -1,0 +1,39 @@
+import type { TokenizerJson } from './tokenizer-files.js';
+
+/** How GPT-2 splits text; what a byte-level pre-tokenizer does unless `use_regex` is off. */
+const GPT2_PATTERN = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
+
+/**
+ * The same tokenizer with white space as Unicode has it. In two places the library uses JavaScript's own notion, which
+ * counts U+FEFF as a space and U+0085 as none, and so splits text that holds them unlike every other implementation.
+ * Both are rewritten to a pattern, in which it translates `\s` properly.
+ */
+export function withUnicodeWhiteSpace(json: TokenizerJson): TokenizerJson {
+  return { ...json, normalizer: rewrite(json.normalizer), pre_tokenizer: rewrite(json.pre_tokenizer) };
+}
+
+function rewrite(part: unknown): unknown {
+  if (typeof part !== 'object' || part === null) return part;
+  const component = part as Readonly<Record<string, unknown>>;
+  if (component.type === 'Sequence') {
+    const key = 'normalizers' in component ? 'normalizers' : 'pretokenizers';
+    return { ...component, [key]: (component[key] as unknown[]).map(rewrite) };
+  }
+  // With add_prefix_space the space has to be there before the split, which only the library's own way gives.
+  if (
+    component.type === 'ByteLevel' &&
+    component.use_regex !== false &&
+    component.add_prefix_space !== true
+  ) {
+    const split = { type: 'Split', pattern: { Regex: GPT2_PATTERN }, behavior: 'Isolated', invert: false };
+    return { type: 'Sequence', pretokenizers: [split, { ...component, use_regex: false }] };
+  }
+  if (component.type === 'Strip') {
+    const ends = [
+      component.strip_left && String.raw`\A\s+`,
+      component.strip_right && String.raw`\s+\z`,
+    ].filter(Boolean);
+    return { type: 'Replace', pattern: { Regex: ends.join('|') }, content: '' };
+  }
+  return part;
+}
