@@ -114,6 +114,7 @@ const DEFAULTS: Readonly<Record<DecoderType, Defaults>> = {
 };
 
 const MAX_LAYERS = 10_000;
+const MAX_HEAD_DIM = 65_536;
 const DEFAULT_WINDOW = 4096;
 const DTYPES: readonly string[] = ['float32', 'bfloat16', 'float16'] satisfies DtypeName[];
 
@@ -267,8 +268,10 @@ function parseHeads(fields: Fields, hiddenSize: number, defaults: Defaults) {
     fields.fail('hidden_size', `a multiple of num_attention_heads (${numHeads}), or head_dim beside it`);
   }
   const headDim = given ?? hiddenSize / numHeads;
-  if (headDim % 2 !== 0)
-    fields.fail('head_dim', `an even number (hidden_size / num_attention_heads is ${headDim})`);
+  if (headDim % 2 !== 0 || headDim > MAX_HEAD_DIM) {
+    const range = `an even number up to ${MAX_HEAD_DIM}`;
+    fields.fail('head_dim', `${range} (hidden_size / num_attention_heads is ${hiddenSize / numHeads})`);
+  }
   return { numHeads, numKeyValueHeads, headDim };
 }
 

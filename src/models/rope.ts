@@ -174,7 +174,15 @@ export function parseRope(config: Fields, headDim: number, maxPositions: number)
       `${config.where}: rope_parameters ${show(config.object.rope_parameters)} and rope_scaling ${show(config.object.rope_scaling)} disagree; remove one of them`,
     );
   }
-  return modern ?? legacy ?? { headDim, theta: outer.theta ?? DEFAULT_THETA, scaling: { type: 'default' } };
+  const rope = modern ??
+    legacy ?? { headDim, theta: outer.theta ?? DEFAULT_THETA, scaling: { type: 'default' } };
+  const { inverse, attentionScaling } = ropeFrequencies(rope);
+  if (!inverse.every(Number.isFinite) || !Number.isFinite(round(attentionScaling))) {
+    throw new WeightsError(
+      `${config.where}: the rotary settings ${show(ropeJson(rope))} give frequencies that are not finite`,
+    );
+  }
+  return rope;
 }
 
 /** The settings in the spelling of `rope_parameters`. */

@@ -27,7 +27,7 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
       for await (const chunk of chunks) await attempt(() => writeFully(file, chunk));
       await attempt(() => file.sync());
     } finally {
-      await file.close();
+      await attempt(() => file.close());
     }
     await attempt(() => fs.promises.rename(temporary, path));
   } catch (error) {

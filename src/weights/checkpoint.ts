@@ -156,8 +156,8 @@ function openShards(directory: string, indexPath: string): CheckpointReader {
 
 /** A shard lies beside its index: a path in its name could lead anywhere. */
 function shardName(map: Fields, weight: string): string {
-  const file = map.string(weight);
-  if (file === undefined || !/^[\w][\w.-]*\.safetensors$/.test(file)) {
+  const file = map.value(weight);
+  if (typeof file !== 'string' || !/^\w[\w.-]*\.safetensors$/.test(file)) {
     return map.fail(weight, 'the name of a .safetensors file in the same directory');
   }
   return file;

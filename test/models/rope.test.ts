@@ -161,6 +161,16 @@ describe('parseRope', () => {
       { rope_parameters: { full_attention: { rope_type: 'default' } } },
       /full_attention: expected only the keys/,
     ],
+    [
+      'a base of 1, where yarn divides by log(1)',
+      { rope_theta: 1, rope_scaling: { type: 'yarn', factor: 2 } },
+      /give frequencies that are not finite/,
+    ],
+    [
+      'a factor that is zero in single precision',
+      { rope_scaling: { type: 'linear', factor: 1e-60 } },
+      /give frequencies that are not finite/,
+    ],
     ['a list', { rope_scaling: [] }, /rope_scaling: expected an object, found \[\]/],
   ])('refuses %s', (_, json, message) => {
     expect(() => parse(json)).toThrow(message);
