@@ -1,5 +1,8 @@
 // What an evaluation leaves: the object written to eval.json and the table printed at the end of a run.
 import Table from 'cli-table3';
+import { z } from 'zod';
+import { RunError } from '../run/error.js';
+import { readJson } from '../run/json-file.js';
 import type { Baselines, VerdictMetrics } from './metrics.js';
 
 /** The content of eval.json. */
@@ -68,4 +71,41 @@ function plainTable(rows: readonly string[][]): string {
       row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  '),
     )
     .join('\n');
+}
+
+const fraction = z.number().min(0).max(1);
+const verdicts = z.looseObject({
+  n: z.number().min(0),
+  accuracy: fraction,
+  acc_pos: fraction,
+  acc_neg: fraction,
+  balanced_accuracy: fraction,
+  f1_pos: fraction,
+  f1_neg: fraction,
+  f1_macro: fraction,
+  f1_micro: fraction,
+  f1_weighted: fraction,
+  f1_harmonic: fraction,
+});
+
+const reportSchema = z.strictObject({
+  method: z.string(),
+  data: z.record(z.string(), z.unknown()),
+  metrics: verdicts.extend({ invalid: z.number().min(0).exactOptional(), auc: fraction.exactOptional() }),
+  baselines: z.strictObject({
+    always_positive: verdicts,
+    always_negative: verdicts,
+    majority: verdicts,
+    random: verdicts,
+  }),
+});
+
+/** Reads eval.json. Throws one sentence where the file is missing or holds something else. */
+export async function readEvalReport(path: string): Promise<EvalReport> {
+  const parsed = reportSchema.safeParse(await readJson(path));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new RunError(
+    `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
+  );
 }

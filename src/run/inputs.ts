@@ -7,15 +7,11 @@ import type { DataConfig, ModelConfig, RunConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { DataError } from '../data/data-error.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
-import { PhiloxStream } from '../data/philox.js';
-import { type StepRecord, verdictSamples } from '../data/record.js';
-import { PARTS, type Part, splitter } from '../data/split.js';
+import { normalizeProblem, type StepRecord, type VerdictSample, verdictSamples } from '../data/record.js';
+import { PARTS, type Part, splitter, takeSamples } from '../data/split.js';
 import { byteTokenizer } from '../tokenizer/byte.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-
-/** Keeps the choice of `data.max_samples` apart from other uses of the same seed. */
-const CHOICE_DOMAIN = 0x63686f69;
 
 /**
  * The configuration with every path absolute, so that a run can be continued from another directory.
@@ -84,7 +80,10 @@ export async function configuredRecords(data: DataConfig): Promise<ConfiguredRec
     data.test === undefined ? test : 0,
   ] as const;
   const partOf = splitter({ seed: data.seed, split: shares, split_unit: data.split_unit });
-  const divided = data.source === 'arithmetic' ? generated(data) : read(data.train ?? '');
+  const divided =
+    data.source === 'arithmetic'
+      ? arithmeticRecords({ ...data.arithmetic, seed: data.seed })
+      : read(data.train ?? '');
   for await (const record of divided) {
     for (const [part, share] of divide(record, data, partOf)) parts[part].push(share);
   }
@@ -102,24 +101,18 @@ export async function configuredRecords(data: DataConfig): Promise<ConfiguredRec
   return { parts, reports };
 }
 
-/** `count` of `records`, the same ones for the same seed, in their order. */
-export function chooseRecords<T>(records: readonly T[], count: number, seed: number): T[] {
-  if (count >= records.length) return [...records];
-  const draw = new PhiloxStream(seed, CHOICE_DOMAIN, 0);
-  const indices = records.map((_, i) => i);
-  for (let i = 0; i < count; i++) {
-    const j = i + draw.below(indices.length - i);
-    [indices[i], indices[j]] = [indices[j]!, indices[i]!];
-  }
-  return indices
-    .slice(0, count)
-    .sort((a, b) => a - b)
-    .map((i) => records[i]!);
-}
-
-function* generated({ arithmetic, seed }: DataConfig): Generator<StepRecord> {
-  const { samples, steps, ...options } = arithmetic;
-  yield* arithmeticRecords({ ...options, seed, count: samples, num_steps: steps });
+/** `count` of `records`, the same ones for the same seed whatever else is in the data, in their order. */
+export function chooseRecords(records: readonly StepRecord[], count: number, seed: number): StepRecord[] {
+  const solutions = records.map(
+    ({ problem, steps }): VerdictSample => ({
+      problem,
+      steps: steps.map((step) => step.text),
+      label: 1,
+      group: normalizeProblem(problem),
+    }),
+  );
+  const kept = new Set(takeSamples(solutions, count, seed));
+  return records.filter((_, i) => kept.has(solutions[i]!));
 }
 
 function loadOptions({ source, neutral, on_bad_row, prm800k }: DataConfig) {

@@ -1,0 +1,49 @@
+// The command line: which commands there are, and how every one of them ends.
+import yargs from 'yargs';
+import { dataCommand } from './data.js';
+import { describeError, exitCodeOf, UsageError } from './error.js';
+import { evalCommand } from './eval.js';
+import { infoCommand } from './info.js';
+import { runCommand } from './run.js';
+import { packageVersion } from './version.js';
+
+/** Runs one command line (without `node` and the script) and returns the exit code. */
+export async function runCli(args: readonly string[]): Promise<number> {
+  const parser = yargs([...args])
+    .scriptName('steptrain')
+    .usage('$0 <command>\n\nTrains language models to reason in steps.')
+    .command(runCommand)
+    .command(dataCommand)
+    .command(evalCommand)
+    .command(infoCommand)
+    .demandCommand(1, 'name a command; steptrain --help lists them')
+    .strict()
+    .recommendCommands()
+    .version(packageVersion())
+    .alias({ h: 'help', V: 'version' })
+    .parserConfiguration({ 'dot-notation': false, 'camel-case-expansion': false, 'greedy-arrays': false })
+    .wrap(Math.min(100, process.stdout.columns ?? 100))
+    .epilogue('The environment variable STEPTRAIN_STACKS=1 shows where an error came from.')
+    .exitProcess(false)
+    .fail((message, error) => {
+      // yargs raises its own errors as YError; everything else comes from a command.
+      throw error && error.name !== 'YError'
+        ? error
+        : new UsageError(usageSentence(message || error.message, args));
+    });
+  try {
+    await parser.parseAsync();
+    return 0;
+  } catch (error) {
+    console.error(describeError(error, { stacks: process.env.STEPTRAIN_STACKS === '1' }));
+    return exitCodeOf(error);
+  }
+}
+
+function usageSentence(message: string, args: readonly string[]): string {
+  const sentence = message.replaceAll(/\s+/g, ' ');
+  const command = args.find((arg) => !arg.startsWith('-')) ?? '';
+  return sentence.startsWith('Did you mean')
+    ? `there is no command ${command}; d${sentence.slice(1)}`
+    : sentence;
+}

@@ -1,0 +1,133 @@
+// `steptrain data preview`: single samples as the model will see them, token by token.
+import type { RunConfig } from '../config/schema.js';
+import { type StepRecord, verdictSamples } from '../data/record.js';
+import { solutionSegments } from '../data/solution.js';
+import type { Part } from '../data/split.js';
+import { verdictTokenizer } from '../data/verdict.js';
+import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import {
+  decodeSpan,
+  type SegmentSpan,
+  segmentTokenizer,
+  type TokenizedSequence,
+} from '../tokenizer/segments.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+
+export interface PreviewOptions {
+  readonly part: Part;
+  /** Labelled steps to show. */
+  readonly samples: number;
+  /** Columns of the screen. */
+  readonly width: number;
+}
+
+/** The first samples of a part: for each span its text, ids and loss mask, in lines that fit. */
+export async function dataPreview(
+  config: RunConfig,
+  { part, samples: limit, width }: PreviewOptions,
+): Promise<string> {
+  const { parts } = await configuredRecords(config.data);
+  const tokenizer = await configuredTokenizer(config.model);
+  const shown: string[] = [];
+  for (const { title, sequence } of samples(config, parts[part], tokenizer)) {
+    if (shown.length === limit) break;
+    const { length } = sequence.ids;
+    const learned = sequence.lossMask.reduce((sum, mask) => sum + mask, 0);
+    const tooLong =
+      length > config.data.max_length ? `, longer than data.max_length ${config.data.max_length}` : '';
+    const head = `${part} ${shown.length + 1}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
+    shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
+  }
+  return shown.join('\n\n');
+}
+
+interface PreviewSample {
+  readonly title: string;
+  readonly sequence: TokenizedSequence;
+}
+
+function* samples(
+  config: RunConfig,
+  records: readonly StepRecord[],
+  tokenizer: Tokenizer,
+): Generator<PreviewSample> {
+  if (config.method === 'pretrain') {
+    const tokenize = segmentTokenizer(tokenizer);
+    for (const record of records) {
+      const segments = solutionSegments(record, { learn: config.pretrain.loss_on });
+      yield { title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) };
+    }
+    return;
+  }
+  const verdicts = verdictTokenizer(config.prompt, tokenizer);
+  for (const record of records) {
+    for (const sample of verdictSamples(record)) {
+      const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'correct' : 'wrong'}`;
+      yield { title, sequence: verdicts.sample(sample) };
+    }
+  }
+}
+
+/** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */
+export function formatSequence(sequence: TokenizedSequence, tokenizer: Tokenizer, width: number): string[] {
+  const lines: string[] = [];
+  for (const span of sequence.spans) {
+    if (span.start === span.end) continue;
+    lines.push(`  ${spanTitle(span)}  [${span.start}, ${span.end})`);
+    lines.push(...tokenColumns(sequence, span, tokenizer, width));
+  }
+  return lines;
+}
+
+function spanTitle({ role, step }: SegmentSpan): string {
+  return step === undefined ? role : `${role} ${step + 1}`;
+}
+
+function tokenColumns(
+  { ids, lossMask }: TokenizedSequence,
+  { start, end }: SegmentSpan,
+  tokenizer: Tokenizer,
+  width: number,
+): string[] {
+  const lines: string[] = [];
+  const titles: readonly string[] = ['   text', '    ids', 'learned'];
+  let rows = titles;
+  for (let at = start; at < end; at++) {
+    const cells = [shownToken(decodeSpan(tokenizer, ids, at, at + 1)), String(ids[at]), String(lossMask[at])];
+    const cellWidth = Math.max(...cells.map(displayWidth));
+    const longer = rows.map(
+      (row, i) => `${row} ${cells[i]}${' '.repeat(cellWidth - displayWidth(cells[i]!))}`,
+    );
+    const isFirst = rows === titles;
+    if (!isFirst && displayWidth(longer[0]!) > width) {
+      lines.push(...rows.map((row) => `  ${row.trimEnd()}`));
+      rows = titles;
+      at--;
+    } else rows = longer;
+  }
+  lines.push(...rows.map((row) => `  ${row.trimEnd()}`));
+  return lines;
+}
+
+/** A token's text with its white space visible. */
+function shownToken(text: string): string {
+  const visible = text
+    .replaceAll('\n', '⏎')
+    .replaceAll('\t', '⇥')
+    .replaceAll(' ', '·')
+    .replace(/\p{C}/gu, '�');
+  return visible === '' ? '∅' : visible;
+}
+
+// Letters of East Asian scripts and emoji take two columns.
+function displayWidth(text: string): number {
+  let width = 0;
+  for (const character of text)
+    width +=
+      /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}/u.test(
+        character,
+      )
+        ? 2
+        : 1;
+  return width;
+}

@@ -1,0 +1,43 @@
+// Which recipe a command means.
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { ArgumentsCamelCase, Argv } from 'yargs';
+import { UsageError } from './error.js';
+
+const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
+const DEFAULT = 'quickstart.yaml';
+
+export interface RecipeArguments {
+  readonly recipe?: string;
+  readonly set?: readonly string[];
+}
+
+/** Adds what every command that reads a recipe has: the recipe and `--set`. */
+export function recipeOptions<T>(argv: Argv<T>): Argv<T & RecipeArguments> {
+  return argv
+    .positional('recipe', {
+      type: 'string',
+      describe: 'A YAML file, or the name of a recipe of the package [default: quickstart]',
+    })
+    .option('set', {
+      type: 'string',
+      array: true,
+      requiresArg: true,
+      describe: 'Replace a value of the recipe, as in --set sft.learning_rate=1e-4; may be repeated',
+    }) as unknown as Argv<T & RecipeArguments>;
+}
+
+/** The file that `recipe` names: a path, else a recipe of the package, with or without folder and extension. */
+export function recipeFile({ recipe }: Pick<ArgumentsCamelCase<RecipeArguments>, 'recipe'>): string {
+  if (recipe === undefined) return join(shippedFolder, DEFAULT);
+  if (existsSync(recipe)) return recipe;
+  const shipped = readdirSync(shippedFolder).filter((name) => name.endsWith('.yaml'));
+  const name = shipped.find((candidate) =>
+    [candidate, basename(candidate, '.yaml')].includes(basename(recipe)),
+  );
+  if (name !== undefined) return join(shippedFolder, name);
+  throw new UsageError(
+    `there is no recipe ${recipe}; name a YAML file or one of ${shipped.map((file) => basename(file, '.yaml')).join(', ')}`,
+  );
+}

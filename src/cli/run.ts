@@ -1,0 +1,125 @@
+import type { CommandModule } from 'yargs';
+import type { RunConfig } from '../config/schema.js';
+import type { RunDirectory } from '../run/directory.js';
+import type { RunResult } from '../run/result.js';
+import { Interrupted } from './error.js';
+import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
+
+/** What a training run is to the command line. */
+export type RunRecipe = (
+  config: RunConfig,
+  run: RunDirectory,
+  signal: AbortSignal,
+  options: { readonly resume: boolean },
+) => Promise<RunResult>;
+
+interface RunArguments extends RecipeArguments {
+  readonly output?: string;
+  readonly resume?: string;
+  readonly 'dry-run'?: boolean;
+}
+
+export const runCommand: CommandModule<unknown, RunArguments> = {
+  command: 'run [recipe]',
+  describe: 'Train as a recipe says, evaluate, and print the table',
+  builder: (argv) =>
+    recipeOptions(argv)
+      .option('output', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'Directory for the run; must be new or empty [default: run.output_dir of the recipe]',
+      })
+      .option('resume', {
+        type: 'string',
+        requiresArg: true,
+        conflicts: ['recipe', 'set', 'output', 'dry-run'],
+        describe: 'Continue the run in this directory from its last checkpoint',
+      })
+      .option('dry-run', {
+        type: 'boolean',
+        describe: 'Check the recipe and print the complete configuration, then stop',
+      })
+      .example('$0 run', 'train the built-in example (generated data, no download)')
+      .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
+      .example('$0 run --resume runs/my', 'continue where a stopped run left off') as never,
+  handler: async (args) => {
+    const loadRecipe = async () => (await import('../train/recipe.js')).runRecipe;
+    if (args.resume !== undefined) await resumeRun(args.resume, loadRecipe);
+    else await startRun(args, loadRecipe);
+  },
+};
+
+type StartArguments = Pick<RunArguments, 'recipe' | 'set' | 'output' | 'dry-run'>;
+
+/** `steptrain run recipe.yaml`. The training code is loaded only once the recipe is known to be usable. */
+export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
+  const { loadRunConfig } = await import('../config/load.js');
+  const { formatRunConfig } = await import('../config/write.js');
+  const { resolveInputs } = await import('../run/inputs.js');
+  const { createRunDirectory } = await import('../run/directory.js');
+  const file = recipeFile(args);
+  const { config, locate } = await loadRunConfig(file, args.set);
+  if (args['dry-run']) {
+    console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
+    return;
+  }
+  const resolved = resolveInputs(config, locate);
+  const run = await createRunDirectory(args.output ?? resolved.run.output_dir, {
+    onExisting: args.output === undefined ? 'number' : 'refuse',
+  });
+  const complete = { ...resolved, run: { ...resolved.run, output_dir: run.path } };
+  await run.writeConfig(
+    formatRunConfig(complete, { head: `Merged from ${file} by steptrain; steptrain run reads it again.` }),
+  );
+  await train(complete, run, { resume: false }, loadRecipe);
+}
+
+/** `steptrain run --resume DIR`. */
+export async function resumeRun(path: string, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
+  const { parseRunConfig } = await import('../config/load.js');
+  const { openRunDirectory, readRunConfig } = await import('../run/directory.js');
+  const { config } = parseRunConfig(await readRunConfig(path), { name: `${path}/config.yaml` });
+  await train(config, await openRunDirectory(path), { resume: true }, loadRecipe);
+}
+
+async function train(
+  config: RunConfig,
+  run: RunDirectory,
+  options: { readonly resume: boolean },
+  loadRecipe: () => Promise<RunRecipe>,
+): Promise<void> {
+  const { listenForInterrupt } = await import('../run/interrupt.js');
+  const { formatEvalTable } = await import('../eval/report.js');
+  const shown = shownPath(run.path);
+  console.error(`${options.resume ? 'Continuing' : 'Run directory:'} ${shown}`);
+  const interruption = listenForInterrupt({
+    print: (line) => console.error(`\n${line}`),
+    hint: `To go on from there: ${resumeLine(shown)}`,
+  });
+  let result: RunResult;
+  try {
+    const runRecipe = await loadRecipe();
+    result = await runRecipe(config, run, interruption.signal, options);
+    if (result.evaluation) await run.writeJson('eval.json', result.evaluation);
+  } finally {
+    interruption.dispose();
+    await run.close();
+  }
+  if (result.evaluation) {
+    console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
+  }
+  if (result.status === 'interrupted') {
+    throw new Interrupted(`Stopped after step ${result.step}. To go on: ${resumeLine(shown)}`);
+  }
+  console.error(`Done after ${result.step} steps; everything is in ${shown}`);
+}
+
+function resumeLine(path: string): string {
+  return `steptrain run --resume ${/^[\w./-]+$/.test(path) ? path : JSON.stringify(path)}`;
+}
+
+/** Short where the directory is below the current one. */
+function shownPath(path: string): string {
+  const below = `${process.cwd()}/`;
+  return path.startsWith(below) ? path.slice(below.length) : path;
+}

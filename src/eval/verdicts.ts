@@ -1,0 +1,81 @@
+/** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
+import type { Decoder, Role } from '../models/decoder.js';
+import { groupByTokens } from '../train/batching.js';
+import { scoreRows } from '../train/forward.js';
+import type { VerdictSequence } from '../train/sequence.js';
+import type { JudgedStep } from './metrics.js';
+
+export interface JudgedVerdict extends JudgedStep {
+  /** Index of the solution among the sequences, and of the step within it. */
+  readonly solution: number;
+  readonly step: number;
+  /** Log-probability of each whole word. */
+  readonly logPositive: number;
+  readonly logNegative: number;
+  /** Share of the positive word among the two. */
+  readonly probability: number;
+}
+
+export interface JudgeOptions {
+  /** `greedy`: a word is the verdict when each of its tokens is the most likely one; else the least probability. */
+  readonly threshold: 'greedy' | number;
+  readonly microBatchTokens: number;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (done: number) => void;
+}
+
+/** Every labelled verdict of the sequences, in order. */
+export async function judgeVerdicts(
+  decoder: Decoder,
+  role: Role,
+  sequences: readonly VerdictSequence[],
+  { threshold, microBatchTokens, signal, onProgress }: JudgeOptions,
+): Promise<JudgedVerdict[]> {
+  const judged: JudgedVerdict[] = [];
+  let solution = 0;
+  for (const group of groupByTokens(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+    if (signal?.aborted) break;
+    const items = group.map((sequence) => ({
+      sequence,
+      rows: sequence.verdicts.flatMap(({ positive, negative }) => [...positive, ...negative]),
+    }));
+    if (items.some(({ rows }) => rows.length > 0)) {
+      const scores = decoder.device.scope(() => scoreRows(decoder, role, items), 'judge');
+      const [logprobs, argmax] = await Promise.all([scores.logprobs.readFloats(), scores.argmax.read()]);
+      for (const tensor of Object.values(scores)) tensor.dispose();
+      let at = 0;
+      const readWord = (word: readonly { readonly token: number }[]) => {
+        let log = 0;
+        let greedy = true;
+        for (const { token } of word) {
+          log += logprobs[at] as number;
+          greedy &&= argmax[at] === token;
+          at++;
+        }
+        return { log, greedy };
+      };
+      group.forEach((sequence, i) => {
+        for (const { step, label, positive, negative } of sequence.verdicts) {
+          const yes = readWord(positive);
+          const no = readWord(negative);
+          if (label === null) continue;
+          const probability = 1 / (1 + Math.exp(no.log - yes.log));
+          const greedy = yes.greedy ? 1 : no.greedy ? 0 : undefined;
+          const verdict = threshold === 'greedy' ? greedy : probability >= threshold ? 1 : 0;
+          judged.push({
+            solution: solution + i,
+            step,
+            label,
+            verdict,
+            logPositive: yes.log,
+            logNegative: no.log,
+            probability,
+          });
+        }
+      });
+    }
+    solution += group.length;
+    onProgress?.(solution);
+  }
+  return judged;
+}

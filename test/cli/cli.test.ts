@@ -1,0 +1,127 @@
+import { readFileSync } from 'node:fs';
+import { afterEach, describe, expect, it } from 'vitest';
+import { describeError, exitCodeOf, Interrupted } from '../../src/cli/error.js';
+import { ConfigError } from '../../src/config/error.js';
+import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { cli } from './capture.js';
+
+afterEach(() => {
+  delete process.env.STEPTRAIN_STACKS;
+});
+
+describe('the command line', () => {
+  it('tells its version', async () => {
+    const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
+    expect(await cli('--version')).toEqual({ code: 0, stdout: version, stderr: '' });
+  });
+
+  it('lists its commands', async () => {
+    const { code, stdout } = await cli('--help');
+    expect(code).toBe(0);
+    for (const command of ['run [recipe]', 'data', 'eval <run>', 'info']) {
+      expect(stdout).toContain(`steptrain ${command}`);
+    }
+  });
+
+  it.each([['run'], ['data', 'stats'], ['data', 'preview'], ['eval'], ['info']])(
+    'explains %s %s with an example',
+    async (...command) => {
+      const { code, stdout } = await cli(...command.filter(Boolean), '--help');
+      expect(code).toBe(0);
+      expect(stdout).toMatch(/Examples:\n +steptrain /);
+    },
+  );
+
+  it.each([
+    [[], 'name a command; steptrain --help lists them'],
+    [['rum'], 'there is no command rum; did you mean run?'],
+    [['run', '--bogus'], 'Unknown argument: bogus'],
+    [['run', '--set'], 'Not enough arguments following: set'],
+    [['run', 'x', '--resume', 'y'], 'Arguments resume and recipe are mutually exclusive'],
+    [['data'], 'name stats or preview'],
+    [
+      ['data', 'preview', '--part', 'tset'],
+      'Invalid values: Argument: part, Given: "tset", Choices: "train", "validation", "test"',
+    ],
+    [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1'],
+    [['data', 'preview', '-n', 'x'], '--samples expects a whole number of at least 1'],
+    [
+      ['run', 'nope'],
+      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, quickstart, qwen2.5-0.5b_sft_prm800k, tiny_prm800k_sft',
+    ],
+    [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
+    [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
+  ])('answers bad usage %j in one sentence and with code 2', async (args, sentence) => {
+    expect(await cli(...args)).toEqual({ code: 2, stdout: '', stderr: sentence });
+  });
+
+  it('answers a failure in one sentence and with code 1, and with the stack on request', async () => {
+    const failed = await cli('eval', '/nowhere');
+    expect(failed).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'cannot read /nowhere/eval.json: no such file or directory',
+    });
+    process.env.STEPTRAIN_STACKS = '1';
+    const { stderr } = await cli('eval', '/nowhere');
+    expect(stderr.split('\n')[0]).toBe(failed.stderr);
+    expect(stderr).toMatch(/\n +at readJson /);
+    expect(stderr).toMatch(/\nError: ENOENT/);
+  });
+});
+
+describe('errors', () => {
+  it('have exit codes', () => {
+    expect(exitCodeOf(new Error('x'))).toBe(1);
+    expect(exitCodeOf(new ConfigError('x'))).toBe(2);
+    expect(exitCodeOf(new Interrupted('x'))).toBe(130);
+  });
+
+  it('that nobody foresaw say so', () => {
+    const unforeseen = new TypeError("Cannot read properties of undefined (reading 'x')");
+    expect(describeError(unforeseen, { stacks: false })).toMatch(
+      /looks like a defect of steptrain; STEPTRAIN_STACKS=1/,
+    );
+    expect(describeError('text', { stacks: false })).toBe('steptrain failed: text');
+  });
+});
+
+describe('steptrain run --dry-run', () => {
+  it('prints the complete configuration and makes nothing', async () => {
+    const { code, stdout } = await cli('run', '--dry-run', '--set', 'lora.r=3', '--set', 'run.seed=7');
+    expect(code).toBe(0);
+    const { config } = parseRunConfig(stdout, { name: 'out' });
+    expect(config).toMatchObject({
+      method: 'sft',
+      lora: { r: 3 },
+      run: { seed: 7 },
+      model: { base: 'embedded' },
+    });
+    expect(completeRunConfig(config)).toEqual(config);
+  });
+
+  it('takes a recipe of the package by name, with or without folder and extension', async () => {
+    for (const name of [
+      'pretrain_arithmetic',
+      'pretrain_arithmetic.yaml',
+      'recipes/pretrain_arithmetic.yaml',
+    ]) {
+      expect((await cli('run', name, '--dry-run')).stdout).toContain('method: pretrain');
+    }
+  });
+
+  it('leaves the recipe in front of the repeated --set', async () => {
+    const { stdout } = await cli('run', '--set', 'run.seed=1', 'pretrain_arithmetic', '--dry-run');
+    expect(stdout).toContain('method: pretrain');
+  });
+});
+
+describe('steptrain info', () => {
+  it('tells the machine and whether the addon loads', async () => {
+    const { code, stdout } = await cli('info');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^steptrain +\d/);
+    expect(stdout).toMatch(/^node +\d+\.\d+/m);
+    expect(stdout).toMatch(/^addon +(loaded\ncpu +\w+ kernels .*, \d+ threads\ncuda|not loaded: )/m);
+  });
+});

@@ -1,0 +1,121 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { formatSequence } from '../../src/cli/data-preview.js';
+import { dataStats } from '../../src/cli/data-stats.js';
+import { completeRunConfig } from '../../src/config/load.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { segmentTokenizer } from '../../src/tokenizer/segments.js';
+import { sharedPath } from '../shared.js';
+import { cli } from './capture.js';
+
+describe('steptrain data preview', () => {
+  it('shows text, ids, spans and loss mask side by side', async () => {
+    const { code, stdout } = await cli(
+      'data',
+      'preview',
+      'quickstart',
+      '-n',
+      '1',
+      '--set',
+      'data.arithmetic.samples=50',
+    );
+    expect(code).toBe(0);
+    const lines = stdout.split('\n');
+    expect(lines[0]).toMatch(/^train 1: step 1 is (correct|wrong), \d+ tokens, 1 learned$/);
+    const verdict = lines.findIndex((line) => line.startsWith('  verdict 1'));
+    expect(lines.slice(verdict + 1)).toEqual(
+      lines[0]!.includes('correct')
+        ? ['     text +', '      ids 43', '  learned 1']
+        : ['     text -', '      ids 45', '  learned 1'],
+    );
+    expect(lines.filter((line) => /^ {2}(prompt|step 1) {2}\[\d+, \d+\)$/.test(line))).toHaveLength(3);
+  });
+
+  it('shows what pretraining learns', async () => {
+    const { stdout } = await cli(
+      'data',
+      'preview',
+      'pretrain_arithmetic',
+      '-n',
+      '1',
+      '--set',
+      'data.arithmetic.samples=50',
+    );
+    expect(stdout).toMatch(/^train 1: solution of 4 steps, \d+ tokens, \d+ learned/);
+  });
+
+  it('hides no token and keeps to the width, whatever the text', () => {
+    const tokenizer = byteTokenizer();
+    const tokenize = segmentTokenizer(tokenizer);
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'binary', maxLength: 40 }),
+        fc.integer({ min: 30, max: 80 }),
+        (text, width) => {
+          const sequence = tokenize([
+            { text, role: 'prompt', train: false },
+            { text: 'yes', role: 'verdict', step: 0, label: 1, train: true },
+          ]);
+          const lines = formatSequence(sequence, tokenizer, width);
+          const row = (title: string) =>
+            lines
+              .filter((line) => line.startsWith(`${title.padStart(9)} `))
+              .flatMap((line) => line.slice(10).trim().split(/ +/));
+          expect(row('ids').map(Number)).toEqual([...sequence.ids]);
+          expect(row('learned').map(Number)).toEqual([...sequence.lossMask]);
+          for (const line of lines) expect(line.length).toBeLessThanOrEqual(width + 2);
+        },
+      ),
+    );
+  });
+});
+
+describe('steptrain data stats', () => {
+  it('counts what a recipe would train on', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'steptrain-stats-'));
+    const row = (problem: string, labels: readonly (0 | 1 | null)[]) =>
+      `${JSON.stringify({ problem, steps: labels.map((label) => ({ text: 'abc', label, kind: 'normal' })) })}\n`;
+    const train = join(folder, 'train.jsonl');
+    const test = join(folder, 'test.jsonl');
+    writeFileSync(train, row('p', [1, 1, 0]) + row('q', [1, null]));
+    writeFileSync(test, row('p', [1]) + row('long '.repeat(30), [0]));
+    const config = completeRunConfig({
+      method: 'sft',
+      data: { train, test, split: [1, 0, 0], max_length: 64 },
+      sft: { micro_batch_tokens: 64 },
+    });
+    const { parts, overlap } = await dataStats(config);
+    expect(parts.train.counts).toMatchObject({
+      records: 2,
+      problems: 2,
+      samples: 4,
+      positive: 3,
+      negative: 1,
+      unlabelled: 1,
+    });
+    // Problem, line break, then 4 characters a step up to the last labelled one: 14 and 6.
+    expect(parts.train.lengths).toEqual({ tokens: 20, median: 14, longest: 14, stepsTooLong: 0 });
+    expect(parts.test.lengths?.stepsTooLong).toBe(1);
+    expect(overlap).toBe(1);
+    const { stdout } = await cli(
+      'data',
+      'stats',
+      'quickstart',
+      ...['source=auto', `train=${train}`, `test=${test}`].flatMap((value) => ['--set', `data.${value}`]),
+    );
+    expect(stdout).toMatch(/^labelled steps +\d+ +\d+ +2$/m);
+    expect(stdout).toContain('Warning: 1 problems of the test part are also trained on.');
+  });
+
+  const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
+  const qwen = sharedPath('data/tokenizers/qwen2_5');
+  it.skipIf(!prm800k || !qwen)('counts PRM800K with the tokenizer that lies beside it', async () => {
+    const { code, stdout } = await cli('data', 'stats', 'tiny_prm800k_sft', '--set', `data.train=${prm800k}`);
+    expect(code).toBe(0);
+    expect(stdout).toContain('1818 rows, 1812 solutions');
+    expect(stdout).toMatch(/^steps beyond max_length +0 +0 +0$/m);
+  });
+});

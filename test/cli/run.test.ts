@@ -1,0 +1,132 @@
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Interrupted } from '../../src/cli/error.js';
+import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
+import { parseRunConfig } from '../../src/config/load.js';
+import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { capture, cli } from './capture.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-cli-'));
+});
+
+const evaluation = {
+  method: 'sft',
+  data: { source: 'arithmetic', test: 100 },
+  metrics: { ...verdictMetrics({ tp: 40, fn: 10, fp: 5, tn: 45 }), invalid: 2 },
+  baselines: baselineMetrics({ positives: 50, negatives: 50, positivePrior: 0.5 }),
+};
+
+const succeed: RunRecipe = async () => ({ status: 'finished', step: 12, evaluation });
+
+const start = (recipe: RunRecipe, args: Parameters<typeof startRun>[0] = {}) =>
+  capture(async () => {
+    await startRun({ set: [`run.output_dir=${join(folder, 'run')}`], ...args }, async () => recipe);
+    return 0;
+  });
+
+describe('a run', () => {
+  it('gets a merged configuration and a directory, and its evaluation is kept and shown', async () => {
+    const seen: unknown[] = [];
+    const { stdout, stderr } = await start(async (config, run, signal, options) => {
+      seen.push(config, run.path, signal.aborted, options);
+      return succeed(config, run, signal, options);
+    });
+    const path = join(folder, 'run');
+    const written = parseRunConfig(readFileSync(join(path, 'config.yaml'), 'utf8'), {
+      name: 'config.yaml',
+    }).config;
+    expect(seen).toEqual([written, path, false, { resume: false }]);
+    expect(written.run.output_dir).toBe(path);
+    expect(JSON.parse(readFileSync(join(path, 'eval.json'), 'utf8'))).toEqual(evaluation);
+    expect(stdout).toMatch(/^100 steps, % +sft/);
+    expect(stderr).toContain('Done after 12 steps');
+    expect((await cli('eval', path)).stdout).toBe(stdout);
+    expect(JSON.parse((await cli('eval', path, '--json')).stdout)).toEqual(evaluation);
+  });
+
+  it('does not touch an earlier one', async () => {
+    await start(succeed);
+    await start(succeed);
+    expect(existsSync(join(folder, 'run-2/eval.json'))).toBe(true);
+    const { config } = parseRunConfig(readFileSync(join(folder, 'run-2/config.yaml'), 'utf8'), { name: 'c' });
+    expect(config.run.output_dir).toBe(join(folder, 'run-2'));
+    await expect(start(succeed, { output: join(folder, 'run') })).rejects.toThrow('already holds files');
+  });
+
+  it('that is interrupted says how to go on', async () => {
+    const path = join(folder, 'run');
+    const interrupted = start(async (_config, _run, signal) => {
+      const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
+      process.emit('SIGINT');
+      await aborted;
+      return { status: 'interrupted', step: 5 };
+    });
+    await expect(interrupted).rejects.toThrow(
+      new Interrupted(`Stopped after step 5. To go on: steptrain run --resume ${path}`),
+    );
+    expect(process.listenerCount('SIGINT')).toBe(0);
+    expect(existsSync(join(path, 'eval.json'))).toBe(false);
+    expect(existsSync(join(path, '.lock'))).toBe(false);
+  });
+
+  it('that fails gives its directory back', async () => {
+    await expect(start(() => Promise.reject(new Error('out of memory')))).rejects.toThrow('out of memory');
+    expect(existsSync(join(folder, 'run/.lock'))).toBe(false);
+  });
+
+  it('is not begun on a recipe that cannot be used', async () => {
+    const set = [`run.output_dir=${join(folder, 'run')}`, 'data.source=prm800k', 'data.train=nowhere.jsonl'];
+    const begin = start(() => Promise.reject(new Error('begun')), { set });
+    await expect(begin).rejects.toThrow('--set data.train=nowhere.jsonl: data.train leads nowhere');
+    expect(existsSync(join(folder, 'run'))).toBe(false);
+  });
+});
+
+describe('a resumed run', () => {
+  const resume = (recipe: RunRecipe) =>
+    capture(async () => {
+      await resumeRun(join(folder, 'run'), async () => recipe);
+      return 0;
+    });
+
+  it('has the configuration of the first session', async () => {
+    let first: unknown;
+    await start(async (config, run) => {
+      first = config;
+      run.metrics.append({ step: 1 });
+      return { status: 'finished', step: 1 };
+    });
+    await resume(async (config, run, _signal, options) => {
+      expect(config).toEqual(first);
+      expect(options).toEqual({ resume: true });
+      expect(run.metrics.length).toBeGreaterThan(0);
+      return { status: 'finished', step: 2, evaluation };
+    });
+    expect(existsSync(join(folder, 'run/eval.json'))).toBe(true);
+  });
+
+  it('needs a run directory', async () => {
+    await expect(resume(succeed)).rejects.toThrow('is not a run directory: config.yaml in it cannot be read');
+  });
+
+  it('refuses a configuration that somebody broke, with the place', async () => {
+    await start(succeed);
+    writeFileSync(join(folder, 'run/config.yaml'), 'method: sft\nsft: {learning_rat: 1}\n');
+    await expect(resume(succeed)).rejects.toThrow(/run\/config\.yaml:2:7: unknown key "learning_rat" in sft/);
+  });
+});
+
+describe('steptrain eval', () => {
+  it('refuses a file that is no evaluation', async () => {
+    writeFileSync(join(folder, 'eval.json'), '{"method": "sft", "data": {}, "metrics": {}, "baselines": {}}');
+    const { code, stderr } = await cli('eval', folder);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^.*eval\.json is not an evaluation of steptrain: metrics\.n: /);
+    writeFileSync(join(folder, 'eval.json'), '{"method": ');
+    expect((await cli('eval', folder)).stderr).toMatch(/eval\.json is not valid JSON/);
+  });
+});

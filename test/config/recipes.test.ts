@@ -1,0 +1,40 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { parseRunConfig } from '../../src/config/load.js';
+
+const folder = new URL('../../recipes/', import.meta.url);
+const recipes = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
+const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
+
+it('the package ships recipes, among them the default', () => {
+  expect(recipes).toContain('quickstart.yaml');
+  expect(recipes.length).toBeGreaterThanOrEqual(4);
+});
+
+describe.each(recipes)('%s', (name) => {
+  it('is a valid configuration, but for the data that the person gives', () => {
+    const generated = /^ {2}source: arithmetic$/m.test(read(name));
+    const { config } = parseRunConfig(read(name), {
+      name,
+      settings: generated ? [] : ['data.train=file.jsonl'],
+    });
+    expect(config.run.output_dir).toBe(`runs/${name.replace('.yaml', '')}`);
+  });
+
+  it('starts with what it does and the commands a person needs', () => {
+    const head = read(name).split('\n\n')[0]!;
+    expect(head.split('\n').every((line) => line.startsWith('#'))).toBe(true);
+    expect(head.match(/^# {3}.*steptrain (run|data) /gm)!.length).toBeGreaterThanOrEqual(2);
+    const commands = head.match(/steptrain (?:run|data \w+) (?!--)(\S+)/g) ?? [];
+    for (const command of commands) expect(recipes).toContain(`${command.split(' ').at(-1)}.yaml`);
+  });
+
+  it('comments every value', () => {
+    const lines = read(name).split('\n');
+    const values = lines.flatMap((line, i) => (/^ *[\w]+: *\S/.test(line) ? [i] : []));
+    expect(values.length).toBeGreaterThan(10);
+    const bare = values.filter((i) => !lines[i - 1]!.trimStart().startsWith('# '));
+    expect(bare.map((i) => lines[i])).toEqual([]);
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(120);
+  });
+});
