@@ -53,8 +53,9 @@ function* samples(
 ): Generator<PreviewSample> {
   if (config.method === 'pretrain') {
     const tokenize = segmentTokenizer(tokenizer);
+    const learn = config.pretrain.loss_on === 'answers' ? 'results' : 'steps';
     for (const record of records) {
-      const segments = solutionSegments(record, { learn: config.pretrain.loss_on });
+      const segments = solutionSegments(record, { learn });
       yield { title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) };
     }
     return;

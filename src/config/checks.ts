@@ -31,12 +31,12 @@ export function findConflicts(config: RunConfig): Conflict[] {
   if (config.method === 'sft') conflicts.push(...promptConflicts(config.prompt));
   if (
     config.method === 'pretrain' &&
-    config.pretrain.loss_on === 'results' &&
+    config.pretrain.loss_on === 'answers' &&
     config.data.source !== 'arithmetic'
   ) {
     conflicts.push({
       path: ['pretrain', 'loss_on'],
-      message: `pretrain.loss_on "results" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(config.data.source)}`,
+      message: `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(config.data.source)}`,
     });
   }
   return conflicts;

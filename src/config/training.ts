@@ -92,9 +92,9 @@ export const pretrain = section({
     weight_decay: 0,
   }),
   loss_on: z
-    .enum(['results', 'steps'])
-    .default('results')
-    .describe('Tokens that are learned: of each step what follows its last `=`, or the whole step.'),
+    .enum(['answers', 'all'])
+    .default('answers')
+    .describe('Tokens that are learned: of each step what follows its last `=` (`answers`), or the whole step (`all`).'),
 }).describe('Language modelling of whole solutions, from nothing or from a base (`method: pretrain`).');
 
 export const run = section({

@@ -349,7 +349,7 @@ describe('rules between keys', () => {
       ['model.base.init.num_attention_heads=4', 'model.tokenizer=base'],
       /freshly initialised model needs model\.tokenizer/,
     ],
-    ['method: pretrain\ndata: {train: x}', [], /loss_on "results" needs data\.source "arithmetic"/],
+    ['method: pretrain\ndata: {train: x}', [], /loss_on "answers" needs data\.source "arithmetic"/],
   ] as const)('%j %j', (content, settings, expected) => {
     const lines = complaints(content, ...settings);
     expect(lines).toHaveLength(1);
