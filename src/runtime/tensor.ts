@@ -114,6 +114,11 @@ export class Tensor {
     this.storage.release();
   }
 
+  /** Whether another owner (an alias) holds the same handle. */
+  get isShared(): boolean {
+    return this.storage.references > 1;
+  }
+
   get isDisposed(): boolean {
     return this.disposed;
   }

@@ -1,0 +1,193 @@
+/**
+ * The autograd tape: differentiable ops record how to carry gradients back, `backward` runs the records in reverse.
+ * Nothing records unless a tape is open. No tracing, no broadcasting, no promotion: each op has a hand-written
+ * backward kernel and saves exactly the tensors that it needs.
+ */
+import { StepTrainError } from '../native/errors.js';
+import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+
+/** Gradients as they travel back. A tensor's identity is its object, also after its owner disposed it. */
+export interface Gradients {
+  /** Adds `gradient` to what has arrived for `tensor`; takes over the caller's reference. */
+  add(tensor: Tensor, gradient: Tensor): void;
+  /** The gradient of `tensor` when it may be written in place (its only owner is the tape), else undefined. */
+  inPlace(tensor: Tensor): Tensor | undefined;
+  /** Whether anything needs the gradient of `tensor`. */
+  wants(tensor: Tensor): boolean;
+}
+
+type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
+type LossBackward = (seed: number, gradients: Gradients) => void;
+
+interface Entry {
+  readonly outputs: readonly Tensor[];
+  readonly saved: readonly Tensor[];
+  readonly backward: Backward | undefined;
+  readonly lossBackward: LossBackward | undefined;
+}
+
+let current: Tape | undefined;
+
+/** The open tape, or undefined: ops then save nothing. */
+export function openTape(): Tape | undefined {
+  return current;
+}
+
+export class Tape {
+  private entries: Entry[] = [];
+  private readonly tracked = new Set<Tensor>();
+  private readonly arrived = new Map<Tensor, { gradient: Tensor; exclusive: boolean }>();
+
+  constructor(readonly device: Device) {}
+
+  /** Runs `fn` with this tape open; ops of differentiable inputs record onto it. */
+  run<T>(fn: () => T): T {
+    const outer = current;
+    current = this;
+    try {
+      return fn();
+    } finally {
+      current = outer;
+    }
+  }
+
+  /** Asks for the gradient of a tensor that no op made; read it with `takeGradient` after `backward`. */
+  watch(tensor: Tensor): void {
+    this.tracked.add(tensor);
+  }
+
+  tracks(tensor: Tensor | undefined): boolean {
+    return tensor !== undefined && this.tracked.has(tensor);
+  }
+
+  /** A reference of the tape's own, so that the caller may dispose its tensor. Pass it in `saved`. */
+  save(tensor: Tensor): Tensor {
+    return tensor.alias();
+  }
+
+  /** Records an op. `saved` are references from `save`, dropped after its backward has run. */
+  record(outputs: readonly Tensor[], saved: readonly Tensor[], backward: Backward): void {
+    for (const output of outputs) this.tracked.add(output);
+    this.entries.push({ outputs, saved, backward, lossBackward: undefined });
+  }
+
+  /** Records an objective: its backward scales gradients that the forward already made. */
+  recordLoss(loss: Tensor, saved: readonly Tensor[], lossBackward: LossBackward): void {
+    this.tracked.add(loss);
+    this.entries.push({ outputs: [loss], saved, backward: undefined, lossBackward });
+  }
+
+  /**
+   * Carries gradients back from `seeds`: a loss with its weight in the total, or any tensor with the gradient of
+   * its own shape. Parameter gradients are added into their buffers. The tape is empty afterwards.
+   */
+  backward(seeds: readonly (readonly [Tensor, number | Tensor])[]): void {
+    const weights = new Map<Tensor, number>();
+    for (const [tensor, seed] of seeds) {
+      if (!this.tracked.has(tensor)) {
+        throw new StepTrainError(
+          'E_TAPE',
+          'backward: a seed was not made on this tape from anything trainable; open the tape around the forward',
+        );
+      }
+      if (typeof seed === 'number') weights.set(tensor, (weights.get(tensor) ?? 0) + seed);
+      else this.add(tensor, seed.alias());
+    }
+    const entries = this.entries;
+    this.entries = [];
+    for (let i = entries.length - 1; i >= 0; i--) {
+      const entry = entries[i] as Entry;
+      this.device.scope(() => this.runEntry(entry, weights));
+    }
+    this.tracked.clear();
+  }
+
+  /** The gradient that arrived for a watched tensor; the caller owns it. */
+  takeGradient(tensor: Tensor): Tensor | undefined {
+    const found = this.arrived.get(tensor);
+    this.arrived.delete(tensor);
+    return found?.gradient;
+  }
+
+  /** Drops whatever is saved. */
+  dispose(): void {
+    for (const entry of this.entries) for (const tensor of entry.saved) tensor.dispose();
+    this.entries = [];
+    for (const { gradient } of this.arrived.values()) gradient.dispose();
+    this.arrived.clear();
+    this.tracked.clear();
+  }
+
+  private runEntry(entry: Entry, weights: ReadonlyMap<Tensor, number>): void {
+    if (entry.lossBackward) {
+      const seed = weights.get(entry.outputs[0] as Tensor);
+      if (seed !== undefined && seed !== 0) entry.lossBackward(seed, this.gradients);
+    } else {
+      const outputs = entry.outputs.map((output) => this.takeGradient(output));
+      if (outputs.some((gradient) => gradient !== undefined)) entry.backward?.(outputs, this.gradients);
+      for (const gradient of outputs) gradient?.dispose();
+    }
+    for (const tensor of entry.saved) tensor.dispose();
+  }
+
+  private add(tensor: Tensor, gradient: Tensor): void {
+    this.device.keep(gradient);
+    const found = this.arrived.get(tensor);
+    if (!found) {
+      this.arrived.set(tensor, { gradient, exclusive: !gradient.isShared });
+      return;
+    }
+    const [sum] = this.device.enqueue(this.device.signature('add'), [found.gradient, gradient]);
+    found.gradient.dispose();
+    gradient.dispose();
+    this.arrived.set(tensor, { gradient: this.device.keep(sum as Tensor), exclusive: true });
+  }
+
+  private readonly gradients: Gradients = {
+    add: (tensor, gradient) => this.add(tensor, gradient),
+    inPlace: (tensor) => {
+      const found = this.arrived.get(tensor);
+      return found?.exclusive && !found.gradient.isShared ? found.gradient : undefined;
+    },
+    wants: (tensor) => this.tracked.has(tensor),
+  };
+}
+
+/**
+ * Runs `fn(inputs)` without saving anything inside and again in the backward, trading time for memory. Its random
+ * masks are keyed by step and position, so the second run is bitwise the first. Parameter gradients flow as usual.
+ */
+export function checkpoint(
+  inputs: readonly Tensor[],
+  fn: (inputs: readonly Tensor[]) => readonly Tensor[],
+): readonly Tensor[] {
+  const tape = current;
+  if (!tape) return fn(inputs);
+  const { device } = tape;
+  current = undefined;
+  let outputs: readonly Tensor[];
+  try {
+    outputs = device.scope(() => fn(inputs));
+  } finally {
+    current = tape;
+  }
+  const saved = inputs.map((input) => tape.save(input));
+  tape.record(outputs, saved, (outputGradients, gradients) => {
+    const inner = new Tape(device);
+    for (let i = 0; i < inputs.length; i++)
+      if (gradients.wants(inputs[i] as Tensor)) inner.watch(saved[i] as Tensor);
+    const again = inner.run(() => fn(saved));
+    const seeds: [Tensor, Tensor][] = [];
+    outputGradients.forEach((gradient, i) => {
+      if (gradient && inner.tracks(again[i])) seeds.push([again[i] as Tensor, gradient]);
+    });
+    inner.backward(seeds);
+    for (let i = 0; i < inputs.length; i++) {
+      const gradient = inner.takeGradient(saved[i] as Tensor);
+      if (gradient) gradients.add(inputs[i] as Tensor, gradient);
+    }
+    inner.dispose();
+  });
+  return outputs;
+}

@@ -1,0 +1,150 @@
+/** LoRA adapters on a shared base: the low-rank pairs and the modules that are kept whole. */
+import { type Parameter, type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { keyOfSeed, PhiloxStream, philox4x32 } from '../data/philox.js';
+import type { LoraPair } from '../ops/gemm.js';
+import type { Device } from '../runtime/device.js';
+import { adapterTensors, openAdapter, writeAdapter } from '../weights/adapter.js';
+import type { LoraConfig } from '../weights/adapter-config.js';
+import { fromF32 } from '../weights/convert.js';
+import { decoderModules } from '../weights/decoder-modules.js';
+import { type Initializer, type LoraPlan, loraPlan } from '../weights/lora-plan.js';
+import type { DecoderConfig } from './config.js';
+import { readStoredF32 } from './load.js';
+
+/** Domain of the random stream from which new weights are drawn. */
+const INITIALISATION = 0x1417;
+
+export class Adapter {
+  private readonly pairs = new Map<string, LoraPair>();
+  private readonly whole = new Map<string, Parameter>();
+  private readonly indices = new Map<string, number>();
+
+  constructor(
+    readonly config: LoraConfig,
+    readonly plan: LoraPlan,
+    /** By name in `adapter_model.safetensors`. */
+    private readonly parameters: ReadonlyMap<string, Parameter>,
+    /** Where the parameters live when they are trained. */
+    readonly trainable?: TrainableParameters,
+  ) {
+    const parameter = (name: string) => parameters.get(name) as Parameter;
+    for (const { module, aName, bName, scaling } of plan.modules) {
+      this.indices.set(module, this.indices.size);
+      this.pairs.set(module, { a: parameter(aName), b: parameter(bName), scale: scaling });
+    }
+    for (const { weight, name } of plan.saved) this.whole.set(weight, parameter(name));
+  }
+
+  /** The pair of a module such as `model.layers.0.self_attn.q_proj`. */
+  pair(module: string): LoraPair | undefined {
+    return this.pairs.get(module);
+  }
+
+  /** The whole weight that stands in for the base's, such as `score.weight`. */
+  saved(weight: string): Parameter | undefined {
+    return this.whole.get(weight);
+  }
+
+  /** Dropout rate of the adapter's input, in training. */
+  get dropout(): number {
+    return this.config.loraDropout;
+  }
+
+  /** Key of a module's dropout mask: another for every seed, step and module. */
+  dropoutKey(module: string, seed: number, step: number): readonly [number, number] {
+    const [a, b] = philox4x32([step, this.indices.get(module) ?? 0, 0, 0], keyOfSeed(seed));
+    return [a, b];
+  }
+
+  /** Writes a directory that PEFT loads. */
+  async save(directory: string): Promise<void> {
+    const data = async (name: string) =>
+      fromF32(
+        (await (this.parameters.get(name) as Parameter).value.readFloats()) as Float32Array<ArrayBuffer>,
+        'F32',
+      );
+    await writeAdapter(directory, this, data);
+  }
+
+  dispose(): void {
+    if (this.trainable) this.trainable.dispose();
+    else for (const { value } of this.parameters.values()) value.dispose();
+  }
+}
+
+/** A new adapter with trainable parameters, drawn from `seed` as PEFT initialises: A uniform, B zero. */
+export function createAdapter(
+  device: Device,
+  model: DecoderConfig,
+  config: LoraConfig,
+  options: { readonly seed: number; readonly wholeWeight?: (name: string) => Float32Array },
+): Adapter {
+  const plan = loraPlan(config, decoderModules(model));
+  const specs: ParameterSpec[] = [];
+  for (const { aName, aShape, aInit, bName, bShape, bInit } of plan.modules) {
+    specs.push({ name: aName, shape: aShape, init: draw(aInit, aShape, options.seed, specs.length) });
+    specs.push({ name: bName, shape: bShape, init: draw(bInit, bShape, options.seed, specs.length) });
+  }
+  for (const { name, weight, shape } of plan.saved) {
+    const init =
+      options.wholeWeight?.(weight) ??
+      draw({ kind: 'normal', deviation: model.initializerRange }, shape, options.seed, specs.length);
+    specs.push({ name, shape, init });
+  }
+  return trainableAdapter(device, config, plan, specs);
+}
+
+/** A PEFT adapter from its directory: frozen, or as the start of further training. */
+export function loadAdapter(
+  device: Device,
+  model: DecoderConfig,
+  directory: string,
+  { trainable = false }: { readonly trainable?: boolean } = {},
+): Adapter {
+  const { config, plan, file } = openAdapter(directory, decoderModules(model));
+  try {
+    const specs = adapterTensors(plan).map(
+      ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),
+    );
+    if (trainable) return trainableAdapter(device, config, plan, specs);
+    const frozen = specs.map(({ name, shape, init }): [string, Parameter] => [
+      name,
+      { name, value: device.keep(device.tensor(init, shape)) },
+    ]);
+    return new Adapter(config, plan, new Map(frozen));
+  } finally {
+    file.close();
+  }
+}
+
+function trainableAdapter(
+  device: Device,
+  config: LoraConfig,
+  plan: LoraPlan,
+  specs: readonly ParameterSpec[],
+): Adapter {
+  const trainable = new TrainableParameters(device, specs);
+  const parameters = new Map(trainable.list.map((parameter) => [parameter.name, parameter]));
+  return new Adapter(config, plan, parameters, trainable);
+}
+
+/** Values of a new matrix; each matrix has its own stream, so that adding one changes no other. */
+export function draw(
+  initializer: Initializer,
+  shape: readonly number[],
+  seed: number,
+  index: number,
+): Float32Array<ArrayBuffer> {
+  const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1));
+  if (initializer.kind === 'zero') return values;
+  const stream = new PhiloxStream(seed, INITIALISATION, index);
+  for (let i = 0; i < values.length; i++) {
+    values[i] =
+      initializer.kind === 'uniform'
+        ? (2 * stream.uniform() - 1) * initializer.bound
+        : Math.sqrt(-2 * Math.log(1 - stream.uniform())) *
+          Math.cos(2 * Math.PI * stream.uniform()) *
+          initializer.deviation;
+  }
+  return values;
+}

@@ -1,0 +1,165 @@
+/**
+ * A pre-norm decoder (qwen2, qwen3, llama, mistral) as a composition of ops. Weights are frozen and shared; what makes
+ * a policy, a reference or a reward model of it is the role, an argument of every forward.
+ */
+import type { Parameter } from '../autograd/parameters.js';
+import { checkpoint } from '../autograd/tape.js';
+import { StepTrainError } from '../native/errors.js';
+import { attention } from '../ops/attention.js';
+import { embedding } from '../ops/embedding.js';
+import { type Dropout, linear } from '../ops/gemm.js';
+import { swiglu } from '../ops/mlp.js';
+import { addRmsNorm, rmsNorm } from '../ops/norm.js';
+import { type RotaryTable, rope } from '../ops/rope.js';
+import type { Device } from '../runtime/device.js';
+import type { DType, Tensor } from '../runtime/tensor.js';
+import type { Adapter } from './adapter.js';
+import type { RaggedBatch } from './batch.js';
+import type { DecoderConfig } from './config.js';
+import { ropeTable } from './rope.js';
+
+/** What a forward is for. The empty role is the base model: the reference of every other. */
+export interface Role {
+  readonly adapter?: Adapter | undefined;
+  /** In training with lora_dropout: makes the mask's key from (seed, step). Absent: no dropout. */
+  readonly dropout?: { readonly seed: number; readonly step: number } | undefined;
+}
+
+export interface DecoderOptions {
+  /** Dtype of activations. */
+  readonly dtype: 'f32' | 'bf16';
+  /** Run each layer again in the backward instead of saving its insides. */
+  readonly gradientCheckpointing?: boolean;
+}
+
+/** Rotary tables are made for this many positions first, and grow by doubling. */
+const FIRST_POSITIONS = 4096;
+
+export class Decoder {
+  private rotary: (RotaryTable & { readonly positions: number }) | undefined;
+
+  constructor(
+    readonly device: Device,
+    readonly config: DecoderConfig,
+    /** By Hugging Face name, such as `model.layers.0.mlp.up_proj.weight`. Owned by the decoder. */
+    readonly weights: ReadonlyMap<string, Parameter>,
+    readonly options: DecoderOptions,
+  ) {}
+
+  get dtype(): DType {
+    return this.options.dtype;
+  }
+
+  /** Hidden states after the final norm, [T, hidden]. */
+  forward(batch: RaggedBatch, role: Role = {}): Tensor {
+    const { config } = this;
+    const table = this.rotaryTable(batch);
+    const first = embedding(batch.ids, this.weight('model.embed_tokens.weight', role), this.dtype);
+    let delta = first;
+    let residual: Tensor | undefined;
+    for (let layer = 0; layer < config.numLayers; layer++) {
+      const run = (inputs: readonly Tensor[]) =>
+        this.device.scope(() => this.layer(layer, inputs, batch, table, role), `layer ${layer}`);
+      const inputs = residual ? [delta, residual] : [delta];
+      const outputs = this.options.gradientCheckpointing ? checkpoint(inputs, run) : run(inputs);
+      for (const input of inputs) input.dispose();
+      [delta, residual] = outputs as [Tensor, Tensor];
+    }
+    const norm = this.weight('model.norm.weight', role);
+    if (!residual) return rmsNorm(delta, norm, config.rmsNormEps);
+    return this.device.scope(() => {
+      const { y } = addRmsNorm(delta, residual as Tensor, norm, config.rmsNormEps);
+      delta.dispose();
+      residual?.dispose();
+      return y;
+    });
+  }
+
+  /** [delta, residual] → [delta, residual]: the residual stream is added inside the next norm. */
+  private layer(
+    layer: number,
+    [delta, residual]: readonly Tensor[],
+    batch: RaggedBatch,
+    table: RotaryTable,
+    role: Role,
+  ): readonly Tensor[] {
+    const { config } = this;
+    const { headDim, rmsNormEps: eps } = config;
+    const prefix = `model.layers.${layer}`;
+    const weight = (name: string) => this.weight(`${prefix}.${name}.weight`, role);
+    const project = (x: Tensor, name: string) => this.project(x, `${prefix}.${name}`, batch, role);
+
+    const inputNorm = weight('input_layernorm');
+    const before = residual
+      ? addRmsNorm(delta as Tensor, residual, inputNorm, eps)
+      : { y: rmsNorm(delta as Tensor, inputNorm, eps), sum: delta as Tensor };
+    let q = project(before.y, 'self_attn.q_proj');
+    let k = project(before.y, 'self_attn.k_proj');
+    const v = project(before.y, 'self_attn.v_proj');
+    if (config.qkNorm) {
+      q = rmsNorm(q, weight('self_attn.q_norm'), eps);
+      k = rmsNorm(k, weight('self_attn.k_norm'), eps);
+    }
+    const mixed = attention(
+      rope(q, headDim, table, batch.positions),
+      rope(k, headDim, table, batch.positions),
+      v,
+      { headDim, cuSeqlens: batch.cuSeqlens, branch: batch.branch, window: config.slidingWindow[layer] },
+    );
+    const attended = project(mixed, 'self_attn.o_proj');
+
+    const after = addRmsNorm(attended, before.sum, weight('post_attention_layernorm'), eps);
+    const activated = swiglu(project(after.y, 'mlp.gate_proj'), project(after.y, 'mlp.up_proj'));
+    return [project(activated, 'mlp.down_proj'), after.sum];
+  }
+
+  private project(x: Tensor, module: string, batch: RaggedBatch, role: Role): Tensor {
+    const lora = role.adapter?.pair(module);
+    let dropout: Dropout | undefined;
+    if (lora && role.dropout && role.adapter && role.adapter.dropout > 0) {
+      dropout = {
+        rate: role.adapter.dropout,
+        key: role.adapter.dropoutKey(module, role.dropout.seed, role.dropout.step),
+        rowIds: batch.rowIds,
+        positions: batch.positions,
+      };
+    }
+    const bias = this.weights.get(`${module}.bias`);
+    return linear(x, this.weight(`${module}.weight`, role), { bias, lora, dropout });
+  }
+
+  /** A weight as the role sees it: its own copy (`modules_to_save`) or the base's. */
+  weight(name: string, role: Role = {}): Parameter {
+    const found = role.adapter?.saved(name) ?? this.weights.get(name);
+    if (!found) throw new StepTrainError('E_RANGE', `the model has no weight named '${name}'`);
+    return found;
+  }
+
+  /** The language-model head [vocabulary, hidden]: its own weight, or the embedding where they are tied. */
+  head(role: Role = {}): Parameter {
+    return this.weight(this.config.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight', role);
+  }
+
+  private rotaryTable(batch: RaggedBatch): RotaryTable {
+    const needed = batch.longest;
+    if (this.rotary && this.rotary.positions >= needed) return this.rotary;
+    let positions = Math.min(FIRST_POSITIONS, this.config.maxPositions);
+    while (positions < needed) positions = Math.min(2 * positions, this.config.maxPositions);
+    this.rotary?.cos.dispose();
+    this.rotary?.sin.dispose();
+    const { cos, sin } = ropeTable(this.config.rope, positions);
+    const shape = [positions, this.config.headDim / 2];
+    this.rotary = {
+      cos: this.device.keep(this.device.tensor(cos, shape)),
+      sin: this.device.keep(this.device.tensor(sin, shape)),
+      positions,
+    };
+    return this.rotary;
+  }
+
+  dispose(): void {
+    for (const { value } of this.weights.values()) value.dispose();
+    this.rotary?.cos.dispose();
+    this.rotary?.sin.dispose();
+  }
+}

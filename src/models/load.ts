@@ -1,0 +1,143 @@
+/** From a Hugging Face directory to a decoder on a device. */
+import type { Parameter } from '../autograd/parameters.js';
+import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { packWeight } from '../ops/gemm.js';
+import type { Device } from '../runtime/device.js';
+import type { DType, Tensor } from '../runtime/tensor.js';
+import { type CheckpointReader, matchWeights, openCheckpoint } from '../weights/checkpoint.js';
+import { toF32 } from '../weights/convert.js';
+import { decoderWeights, type WeightSpec } from '../weights/decoder-modules.js';
+import type { FloatDtype } from '../weights/dtype.js';
+import { type DecoderConfig, readModelConfig } from './config.js';
+import { Decoder } from './decoder.js';
+
+export interface LoadOptions {
+  /** Of activations and frozen weights. Default bf16. */
+  readonly dtype?: 'f32' | 'bf16';
+  readonly gradientCheckpointing?: boolean;
+}
+
+/** Opens a directory's weights, checked against its config.json. The caller closes the reader. */
+export function openDecoderWeights(directory: string, config: DecoderConfig): CheckpointReader {
+  const reader = openCheckpoint(directory);
+  try {
+    matchWeights(reader, decoderWeights(config), {
+      ignore: (name) => name.endsWith('.rotary_emb.inv_freq'),
+      ...(config.tieWordEmbeddings ? { tied: { 'lm_head.weight': 'model.embed_tokens.weight' } } : {}),
+    });
+    return reader;
+  } catch (error) {
+    reader.close();
+    throw error;
+  }
+}
+
+/** Loads a decoder with frozen weights: linear weights packed as `dtype`, norms and biases in f32. */
+export async function loadDecoder(
+  device: Device,
+  directory: string,
+  options: LoadOptions = {},
+): Promise<Decoder> {
+  const config = readModelConfig(directory);
+  const reader = openDecoderWeights(directory, config);
+  const weights = new Map<string, Parameter>();
+  try {
+    for (const spec of decoderWeights(config)) {
+      weights.set(spec.name, await frozen(device, reader, spec, config, options.dtype ?? 'bf16'));
+    }
+  } catch (error) {
+    for (const { value } of weights.values()) value.dispose();
+    throw error;
+  } finally {
+    reader.close();
+  }
+  return new Decoder(device, config, weights, { dtype: 'bf16', ...options });
+}
+
+/** Loads a decoder whose every weight is trained: f32 masters in the returned buffers. */
+export function loadTrainableDecoder(
+  device: Device,
+  directory: string,
+  options: LoadOptions = {},
+): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
+  const config = readModelConfig(directory);
+  const reader = openDecoderWeights(directory, config);
+  try {
+    const specs = decoderWeights(config).map(
+      ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(reader, name) }),
+    );
+    return trainableDecoder(device, config, specs, options);
+  } finally {
+    reader.close();
+  }
+}
+
+/** A decoder whose weights are the given ones, all trainable. */
+export function trainableDecoder(
+  device: Device,
+  config: DecoderConfig,
+  specs: readonly ParameterSpec[],
+  options: LoadOptions = {},
+): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
+  const parameters = new TrainableParameters(device, specs);
+  const weights = new Map(parameters.list.map((parameter) => [parameter.name, parameter]));
+  return { decoder: new Decoder(device, config, weights, { dtype: 'bf16', ...options }), parameters };
+}
+
+/** A stored tensor as f32, whatever its dtype on disk. */
+export function readStoredF32(
+  file: Pick<CheckpointReader, 'read' | 'tensors'>,
+  name: string,
+): Float32Array<ArrayBuffer> {
+  return toF32(file.read(name), file.tensors.get(name)?.dtype as FloatDtype);
+}
+
+/** One frozen weight in the layout in which the kernels read it. Waits, so that uploads do not pile up in the queue. */
+async function frozen(
+  device: Device,
+  reader: CheckpointReader,
+  spec: WeightSpec,
+  config: DecoderConfig,
+  dtype: DType,
+): Promise<Parameter> {
+  const value = device.scope(() => {
+    const stored = uploadStored(device, reader, spec);
+    return device.keep(layout(stored, spec, config, dtype));
+  });
+  await device.synchronize();
+  return { name: spec.name, value };
+}
+
+function layout(stored: Tensor, spec: WeightSpec, config: DecoderConfig, dtype: DType): Tensor {
+  const { device } = stored;
+  if (spec.shape.length === 1) return castTo(stored, 'f32');
+  // A tied embedding is read row by row and multiplied: the panels serve both.
+  if (spec.role === 'embedding' && !config.tieWordEmbeddings) return castTo(stored, dtype);
+  return device.keep(packWeight(stored, dtype));
+}
+
+function castTo(stored: Tensor, dtype: DType): Tensor {
+  if (stored.dtype === dtype) return stored.alias();
+  const { device } = stored;
+  return device.enqueue(device.signature('cast'), [stored], [dtype === 'bf16' ? 1 : 0])[0] as Tensor;
+}
+
+function uploadStored(device: Device, reader: CheckpointReader, { name, shape }: WeightSpec): Tensor {
+  const bytes = reader.read(name);
+  switch (reader.tensors.get(name)?.dtype as FloatDtype) {
+    case 'F32':
+      return device.tensor(new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4), shape);
+    case 'BF16':
+      return device.tensor(
+        new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2),
+        shape,
+        'bf16',
+      );
+    case 'F16': {
+      const cols = shape.at(-1) as number;
+      const rows = shape.length === 1 ? 1 : (shape[0] as number);
+      const half = device.op('decode_f16', { x: device.tensor(bytes) }, { rows, cols, dtype: 0 });
+      return (half.y as Tensor).reshape(shape);
+    }
+  }
+}

@@ -1,0 +1,32 @@
+import { openTape } from '../autograd/tape.js';
+import type { DType, Tensor } from '../runtime/tensor.js';
+
+/** The chosen rows (i32 [R]) of x [T, H]. */
+export function gatherRows(x: Tensor, rows: Tensor): Tensor {
+  const { device } = x;
+  const y = device.enqueue(device.signature('gather_rows'), [x, rows])[0] as Tensor;
+  const tape = openTape();
+  if (!tape?.tracks(x)) return y;
+  const savedRows = tape.save(rows);
+  const length = x.shape[0] as number;
+  tape.record([y], [savedRows], ([dy], gradients) => {
+    gradients.add(
+      x,
+      device.enqueue(device.signature('scatter_rows'), [dy, savedRows], [length])[0] as Tensor,
+    );
+  });
+  return y;
+}
+
+/** x as f32 or bf16. */
+export function cast(x: Tensor, dtype: DType): Tensor {
+  if (x.dtype === dtype) return x;
+  const { device } = x;
+  const to = (t: Tensor, target: DType) =>
+    device.enqueue(device.signature('cast'), [t], [target === 'bf16' ? 1 : 0])[0] as Tensor;
+  const y = to(x, dtype);
+  const tape = openTape();
+  if (!tape?.tracks(x)) return y;
+  tape.record([y], [], ([dy], gradients) => gradients.add(x, to(dy as Tensor, x.dtype)));
+  return y;
+}

@@ -1,0 +1,72 @@
+import type { TrainableParameters } from '../autograd/parameters.js';
+import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+
+export interface AdamWOptions {
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly epsilon: number;
+  /** Decoupled, on every parameter. */
+  readonly weightDecay: number;
+  /** Global norm to which larger gradients are scaled down; 0 for no clipping. */
+  readonly maxGradNorm: number;
+}
+
+export interface OptimizerStep {
+  /** Global norm before clipping. */
+  readonly gradNorm: number;
+  /** A gradient was NaN or infinite: nothing was changed. */
+  readonly nonFinite: boolean;
+}
+
+/** AdamW (arXiv 1711.05101) over flat f32 buffers: norm, clip, check and update are one launch. */
+export class AdamW {
+  /** Updates done; the bias correction counts from it. */
+  steps = 0;
+  readonly expAvg: Tensor;
+  readonly expAvgSq: Tensor;
+  private readonly sizes: Tensor;
+  private readonly weightDecay: Tensor;
+  private readonly device: Device;
+
+  constructor(
+    readonly parameters: TrainableParameters,
+    private readonly options: AdamWOptions,
+  ) {
+    const { device, list, size } = parameters;
+    this.device = device;
+    this.expAvg = device.keep(device.zeros([size]));
+    this.expAvgSq = device.keep(device.zeros([size]));
+    this.sizes = device.keep(device.tensor(Int32Array.from(list, ({ value }) => value.size)));
+    const decay = new Float32Array(list.length).fill(options.weightDecay);
+    this.weightDecay = device.keep(device.tensor(decay));
+  }
+
+  /** Applies the accumulated gradients. Queued; the result resolves when it has run. */
+  async step(learningRate: number): Promise<OptimizerStep> {
+    const { device, options, parameters } = this;
+    const { beta1, beta2, epsilon, maxGradNorm } = options;
+    const [stats] = device.enqueue(
+      device.signature('adamw'),
+      [
+        parameters.values,
+        parameters.grads,
+        this.expAvg,
+        this.expAvgSq,
+        this.sizes,
+        this.weightDecay,
+        undefined,
+      ],
+      [learningRate, beta1, beta2, epsilon, this.steps + 1, maxGradNorm, 1],
+    ) as [Tensor];
+    const [gradNorm, , flag] = await stats.readFloats();
+    stats.dispose();
+    const nonFinite = flag !== 0;
+    if (!nonFinite) this.steps++;
+    return { gradNorm: gradNorm as number, nonFinite };
+  }
+
+  dispose(): void {
+    for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay]) tensor.dispose();
+  }
+}

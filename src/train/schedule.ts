@@ -1,0 +1,22 @@
+export interface ScheduleOptions {
+  readonly learningRate: number;
+  readonly type: 'constant' | 'linear' | 'cosine';
+  readonly warmupRatio: number;
+  readonly totalSteps: number;
+}
+
+/**
+ * Learning rate of step `step` (from 0), as transformers' schedulers give it: a rise over ⌈warmup · total⌉ steps, then
+ * held, lowered in a line, or along half a cosine, to 0 after the last step.
+ */
+export function learningRateAt(
+  step: number,
+  { learningRate, type, warmupRatio, totalSteps }: ScheduleOptions,
+): number {
+  const warmup = Math.ceil(warmupRatio * totalSteps);
+  if (step < warmup) return (learningRate * step) / Math.max(1, warmup);
+  if (type === 'constant') return learningRate;
+  const progress = (step - warmup) / Math.max(1, totalSteps - warmup);
+  const factor = type === 'linear' ? 1 - progress : 0.5 * (1 + Math.cos(Math.PI * progress));
+  return learningRate * Math.max(0, factor);
+}

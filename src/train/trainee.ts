@@ -1,0 +1,145 @@
+/** What a run trains: a decoder, its adapter where there is one, and the parameters that the optimizer moves. */
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import type { LoraConfig as LoraSection, ModelConfig } from '../config/schema.js';
+import { createAdapter, draw } from '../models/adapter.js';
+import { type DecoderConfig, parseModelConfig } from '../models/config.js';
+import type { Decoder, Role } from '../models/decoder.js';
+import { loadDecoder, loadTrainableDecoder, trainableDecoder } from '../models/load.js';
+import { saveDecoder } from '../models/save.js';
+import { StepTrainError } from '../native/errors.js';
+import type { Device } from '../runtime/device.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { LoraConfig } from '../weights/adapter-config.js';
+import { decoderWeights } from '../weights/decoder-modules.js';
+
+export interface Trainee {
+  readonly decoder: Decoder;
+  /** Without dropout; the loop adds it. */
+  readonly role: Role;
+  readonly parameters: TrainableParameters;
+  /** Writes the result: `adapter/` in PEFT format, or `model/` as a Hugging Face directory. */
+  save(directoryOf: (name: string) => string): Promise<void>;
+  dispose(): void;
+}
+
+export interface TraineeOptions {
+  readonly model: ModelConfig;
+  readonly lora: LoraSection | 'none';
+  readonly tokenizer: Tokenizer;
+  readonly seed: number;
+  readonly gradientCheckpointing: boolean;
+}
+
+/** The arithmetic base that the package ships. */
+export function embeddedBase(): string {
+  const directory = fileURLToPath(new URL('../../assets/arithmetic-base', import.meta.url));
+  if (existsSync(directory)) return directory;
+  throw new StepTrainError(
+    'E_ASSET',
+    'the embedded base model is missing from this installation; make it with: steptrain run recipes/pretrain_arithmetic.yaml',
+  );
+}
+
+export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {
+  const { model, lora, gradientCheckpointing } = options;
+  const load = { dtype: model.dtype, gradientCheckpointing };
+  const fresh = typeof model.base === 'string' ? undefined : freshConfig(model.base.init, options.tokenizer);
+  const directory = typeof model.base === 'string' ? baseDirectory(model.base) : undefined;
+  if (lora === 'none') {
+    const { decoder, parameters } = fresh
+      ? trainableDecoder(device, fresh, initialWeights(fresh, options.seed), load)
+      : loadTrainableDecoder(device, directory as string, load);
+    return wholeModel(decoder, parameters, options.tokenizer);
+  }
+  if (!directory) {
+    throw new StepTrainError(
+      'E_CONFIG',
+      'lora needs a trained base, and model.base.init starts from random weights; set lora: none or name a base',
+    );
+  }
+  const decoder = await loadDecoder(device, directory, load);
+  try {
+    const config = loraConfig(lora, directory);
+    const adapter = createAdapter(device, decoder.config, config, { seed: options.seed });
+    return {
+      decoder,
+      role: { adapter },
+      parameters: adapter.trainable as TrainableParameters,
+      save: (directoryOf) => adapter.save(directoryOf('adapter')),
+      dispose() {
+        adapter.dispose();
+        decoder.dispose();
+      },
+    };
+  } catch (error) {
+    decoder.dispose();
+    throw error;
+  }
+}
+
+export function baseDirectory(base: string): string {
+  return base === 'embedded' ? embeddedBase() : base;
+}
+
+function wholeModel(decoder: Decoder, parameters: TrainableParameters, tokenizer: Tokenizer): Trainee {
+  return {
+    decoder,
+    role: {},
+    parameters,
+    async save(directoryOf) {
+      await saveDecoder(decoder, directoryOf('model'));
+      await tokenizer.save(directoryOf('model'));
+    },
+    dispose() {
+      parameters.dispose();
+      decoder.dispose();
+    },
+  };
+}
+
+type InitSection = Exclude<ModelConfig['base'], string>['init'];
+
+function freshConfig(init: InitSection, tokenizer: Tokenizer): DecoderConfig {
+  const json = {
+    ...Object.fromEntries(Object.entries(init).filter(([, value]) => value !== undefined)),
+    num_key_value_heads: init.num_key_value_heads ?? init.num_attention_heads,
+    vocab_size: tokenizer.vocabSize,
+    hidden_act: 'silu',
+  };
+  return parseModelConfig(json, 'model.base.init');
+}
+
+/** Normal weights, unit norms, zero biases, as transformers initialises. */
+function initialWeights(config: DecoderConfig, seed: number): ParameterSpec[] {
+  return decoderWeights(config).map(({ name, shape, parameter, role }, index) => {
+    const isNorm = role.endsWith('Norm');
+    if (isNorm) return { name, shape, init: new Float32Array(shape[0] as number).fill(1) };
+    const kind = parameter === 'bias' ? ({ kind: 'zero' } as const) : undefined;
+    const initializer = kind ?? ({ kind: 'normal', deviation: config.initializerRange } as const);
+    return { name, shape, init: draw(initializer, shape, seed, index) };
+  });
+}
+
+function loraConfig(section: LoraSection, base: string): LoraConfig {
+  return {
+    r: section.r,
+    loraAlpha: section.lora_alpha,
+    loraDropout: section.lora_dropout,
+    useRslora: section.use_rslora,
+    targetModules:
+      section.target_modules === 'all-linear'
+        ? { kind: 'allLinear' }
+        : { kind: 'names', names: section.target_modules },
+    excludeModules: undefined,
+    layersToTransform: undefined,
+    layersPattern: undefined,
+    rankPattern: section.rank_pattern,
+    alphaPattern: section.alpha_pattern,
+    initLoraWeights: true,
+    modulesToSave: section.modules_to_save,
+    taskType: 'CAUSAL_LM',
+    baseModel: base,
+  };
+}
