@@ -49,6 +49,12 @@ describe('philox4x32-10', () => {
     const chiSquare = counts.reduce((sum, count) => sum + (count - 10_000) ** 2 / 10_000, 0);
     // 99.9th percentile for 6 degrees of freedom.
     expect(chiSquare).toBeLessThan(22.46);
+    // Of the 2³² words a quarter would come round to the first third, were they not drawn again.
+    const third = 2 ** 30;
+    const low = Array.from({ length: 30_000 }, () => stream.below(3 * third)).filter(
+      (value) => value < third,
+    ).length;
+    expect(low / 30_000).toBeCloseTo(1 / 3, 1);
     expect(new PhiloxStream(5, 0, 0).uniform()).toBeLessThan(1);
   });
 });

@@ -183,6 +183,7 @@ describe.skipIf(qwen === undefined || prm800k === undefined)(
         addGenerationPrompt: true,
       });
       expect(tokenizer.decode(verdicts.sample(sample!).ids)).toBe(chat + positive);
+      expect(stepEnd).toBe('\n\n');
       expect(verdicts.template.positiveIds).toEqual([10]);
       expect(verdicts.template.negativeIds).toEqual([12]);
     });

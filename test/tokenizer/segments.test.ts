@@ -103,6 +103,25 @@ describe('segments', () => {
     expect(bos(tokenizer.applyChatTemplate([{ role: 'user', content: 'x' }]))).toBe(1);
   });
 
+  it('tokenises a repeated text once, until newer ones have taken its place in the cache', () => {
+    const encoded: string[] = [];
+    const counting = Object.create(byteTokenizer(), {
+      encode: { value: (text: string) => encoded.push(text) && [...Buffer.from(text)] },
+    }) as Tokenizer;
+    const tokenize = segmentTokenizer(counting, { cacheCharacters: 10 });
+    const use = (...texts: string[]): void => {
+      for (const text of texts)
+        tokenize([
+          { text: '', role: 'prompt', train: false },
+          { text, role: 'answer', train: true },
+        ]);
+    };
+    use('aaa', 'aaa', 'bbb', 'aaa', 'ccc', 'ddd');
+    expect(encoded).toEqual(['aaa', 'bbb', 'ccc', 'ddd']);
+    use('ddd', 'ccc', 'bbb');
+    expect(encoded).toEqual(['aaa', 'bbb', 'ccc', 'ddd', 'bbb']);
+  });
+
   it('stays right when the cache is too small to hold anything', () => {
     const segments: Segment[] = ['ab', 'cd', 'ab'].map((text, step) => ({
       text,

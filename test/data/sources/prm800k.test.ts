@@ -168,8 +168,16 @@ describe('PRM800K options', () => {
     expect((await labels(text, { human: 'positive' })).labels).toEqual([1, 1]);
   });
 
-  it('an empty step ends the trajectory; a row without any step is counted', async () => {
+  it('a step where nothing was chosen or written ends the trajectory; a row without any step is counted', async () => {
     expect((await labels(row([step(['a', 1]), step(), step(['never', 1])]))).labels).toEqual([1]);
+    const rejected = { ...step(['b', -1], ['c', 1]), chosen_completion: null };
+    const { records } = await load(
+      fileWith('rows.jsonl', row([step(['a', 1]), rejected, step(['never', 1])])),
+    );
+    expect(records.map((record) => record.steps.map((entry) => entry.text))).toEqual([
+      ['a', 'b'],
+      ['a', 'c'],
+    ]);
     const { report } = await load(fileWith('rows.jsonl', row([])));
     expect([...report.skipped]).toEqual([['no_steps', 1]]);
   });
