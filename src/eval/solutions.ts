@@ -10,8 +10,8 @@ export function passAtK({ n, c, k }: { readonly n: number; readonly c: number; r
   if (!counts || k < 1 || k > n || c > n) {
     throw new RangeError(`pass@k needs integers with 1 ≤ k ≤ n and 0 ≤ c ≤ n, found n=${n}, c=${c}, k=${k}`);
   }
-  if (n - c < k) return 1;
-  let allWrong = 1; // the product form never builds the large binomials
+  // As a product, since the binomials are too large; with fewer than k wrong samples one factor is 0.
+  let allWrong = 1;
   for (let i = n - c + 1; i <= n; i++) allWrong *= 1 - k / i;
   return 1 - allWrong;
 }

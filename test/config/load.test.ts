@@ -190,6 +190,9 @@ describe('a value that does not fit', () => {
       'r.yaml:7:5: model.base.init.num_hidden_layers is missing; expected a whole number of at least 1',
       'r.yaml:7:5: model.base.init.num_attention_heads is missing; expected a whole number of at least 1',
     ]);
+    expect(complaints(`${BASE}lora:\n  alpha_pattern: &p {q_proj: 0.5}\n  rank_pattern: *p\n`)).toEqual([
+      'r.yaml:5:30: lora.rank_pattern.q_proj expects a whole number of at least 1, found the number 0.5',
+    ]);
     expect(complaints('method: sft\ndata: {source: arithmetic, split: [1, 2]}\n')).toEqual([
       'r.yaml:2:35: data.split expects three shares for training, validation and test, such as [8, 1, 1], found the list [1,2]',
     ]);

@@ -59,7 +59,7 @@ describe('a checkpoint', () => {
 
   it.each([
     ['a cut file', () => truncateSync(file(2, 'model.safetensors'), 4)],
-    ['a changed file', () => writeFileSync(file(2, 'model.safetensors'), 'weights of X')],
+    ['a changed file', () => writeFileSync(file(2, 'model.safetensors'), 'the weights of bots')],
     ['a missing file', () => rmSync(file(2, 'state.json'))],
     ['a missing marker', () => rmSync(file(2, 'checkpoint.json'))],
     ['a cut marker', () => truncateSync(file(2, 'checkpoint.json'), 30)],
@@ -69,8 +69,8 @@ describe('a checkpoint', () => {
       () => writeFileSync(file(2, 'checkpoint.json'), readFileSync(file(1, 'checkpoint.json'))),
     ],
   ])('with %s is passed over', async (_, harm) => {
-    await save(1);
-    await save(2);
+    await save(1, 'the weights of both');
+    await save(2, 'the weights of both');
     harm();
     expect((await latestCheckpoint(root))?.step).toBe(1);
   });
