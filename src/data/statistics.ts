@@ -1,7 +1,6 @@
-import type { LoadReport } from './load.js';
 import { normalizeProblem, type StepRecord } from './record.js';
 
-/** Figures about a set of records, for the report before a run and for `steptrain data`. */
+/** Figures about a set of records. */
 export interface DataStatistics {
   readonly records: number;
   /** Distinct problems by normalised text. */
@@ -59,30 +58,4 @@ export class StatisticsCounter {
       },
     };
   }
-}
-
-/** The figures as lines of plain text. */
-export function describeData(statistics: DataStatistics, report?: LoadReport): readonly string[] {
-  const { samples, positive, negative, stepsPerSolution: steps } = statistics;
-  const share = samples === 0 ? 0 : (100 * positive) / samples;
-  const lines = [
-    `${statistics.records} records of ${statistics.problems} problems, ` +
-      `${steps.min} to ${steps.max} steps a solution (mean ${steps.mean.toFixed(1)})`,
-    `${samples} labelled steps: ${positive} right (${share.toFixed(1)} %), ${negative} wrong`,
-  ];
-  if (report === undefined) {
-    if (statistics.unlabelled > 0) lines.push(`${statistics.unlabelled} steps without a label`);
-    return lines;
-  }
-  lines.unshift(
-    `${report.rows} rows from ${report.files.length} file${report.files.length === 1 ? '' : 's'}`,
-  );
-  if (report.unlabelled.size > 0) lines.push(`steps without a label: ${counts(report.unlabelled)}`);
-  if (report.skipped.size > 0) lines.push(`rows skipped: ${counts(report.skipped)}`);
-  if (report.firstBadRow !== undefined) lines.push(`first bad row: ${report.firstBadRow}`);
-  return lines;
-}
-
-function counts(reasons: ReadonlyMap<string, number>): string {
-  return [...reasons].map(([reason, n]) => `${reason} ${n}`).join(', ');
 }

@@ -9,7 +9,6 @@ import {
   splitter,
   takeSamples,
 } from '../../src/data/split.js';
-import { describeData, StatisticsCounter } from '../../src/data/statistics.js';
 import { sharedPath } from '../shared.js';
 import { load } from './collect.js';
 
@@ -118,7 +117,7 @@ const math500 = sharedPath('data/math/math500.jsonl');
 describe.skipIf(prm800k === undefined || math500 === undefined)(
   'on PRM800K (needs the shared data)',
   async () => {
-    const { records, report } = await load(prm800k ?? '');
+    const { records } = await load(prm800k ?? '');
 
     it('splits by problem without an overlap between the parts', () => {
       const parts = splitSamples(
@@ -129,17 +128,6 @@ describe.skipIf(prm800k === undefined || math500 === undefined)(
       expect(problemOverlap(parts.train, parts.test).count).toBe(0);
       expect(problemOverlap(parts.train, parts.validation).count).toBe(0);
       expect(problemOverlap(parts.train, parts.train).count).toBeGreaterThan(100);
-    });
-
-    it('describes the data in a few lines', () => {
-      const counter = new StatisticsCounter();
-      for (const record of records) counter.add(record);
-      expect(describeData(counter.result(), report)).toEqual([
-        '1818 rows from 1 file',
-        expect.stringMatching(/^1812 records of 216 problems, \d+ to \d+ steps a solution \(mean \d\.\d\)$/),
-        expect.stringMatching(/^\d+ labelled steps: \d+ right \(85\.\d %\), 1566 wrong$/),
-        'rows skipped: finish_reason_give_up 6',
-      ]);
     });
   },
 );

@@ -120,6 +120,8 @@ describe('segments', () => {
     expect(encoded).toEqual(['aaa', 'bbb', 'ccc', 'ddd']);
     use('ddd', 'ccc', 'bbb');
     expect(encoded).toEqual(['aaa', 'bbb', 'ccc', 'ddd', 'bbb']);
+    use('aaa');
+    expect(encoded).toHaveLength(6);
   });
 
   it('stays right when the cache is too small to hold anything', () => {
