@@ -221,6 +221,14 @@ describe('a hostile safetensors file', () => {
     expect(() => open(bytes)).toThrow(message);
   });
 
+  it('hides an overflow behind a zero, wherever the zero is', () => {
+    expect(() => open(file({ a: F32([0, 2 ** 40, 2 ** 40], [0, 0]) }, 0))).toThrow(/overflows/);
+  });
+
+  it('may list its tensors in any order, empty ones too', () => {
+    open(file({ c: F32([1], [4, 8]), b: F32([1], [0, 4]), e: F32([0], [4, 4]), a: F32([0], [0, 0]) }, 8));
+  });
+
   it('has names of the prototype as ordinary names', () => {
     open(
       file(
@@ -289,7 +297,7 @@ describe('a hostile safetensors file', () => {
           expect(error.message).toContain(path);
         }
       }),
-      { numRuns: 2000, seed: 1 },
+      { numRuns: 500, seed: 1 },
     );
   });
 });

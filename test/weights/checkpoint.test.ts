@@ -58,6 +58,15 @@ describe('writeCheckpoint', () => {
     });
   });
 
+  it('gives a weight above the limit a shard of its own', async () => {
+    const directory = join(temporaryDirectory(), 'model');
+    await writeCheckpoint(directory, weights, { config: {}, maxShardBytes: 10 });
+    const { weight_map } = JSON.parse(readFileSync(join(directory, INDEX_FILE), 'utf8'));
+    expect(Object.keys(weight_map)).toHaveLength(4);
+    expect(new Set(Object.values(weight_map)).size).toBe(4);
+    expect(readdirSync(directory)).toHaveLength(6);
+  });
+
   it('gives an index that is read back', async () => {
     const checkpoint = openCheckpoint(await sharded());
     expect([...checkpoint.tensors.keys()].sort()).toEqual(['a', 'b', 'c', 'd']);

@@ -57,9 +57,9 @@ describe('conversions agree with PyTorch', () => {
 describe('conversions', () => {
   it('come back to every 16-bit pattern that is a number', () => {
     const numbers = everyPattern.filter((bits) => (bits & 0x7c00) !== 0x7c00 || (bits & 0x3ff) === 0);
-    expect(f32ToF16(f16ToF32(numbers))).toEqual(numbers);
+    expect(digest(f32ToF16(f16ToF32(numbers)))).toBe(digest(numbers));
     const wide = everyPattern.filter((bits) => (bits & 0x7f80) !== 0x7f80 || (bits & 0x7f) === 0);
-    expect(f32ToBf16(bf16ToF32(wide))).toEqual(wide);
+    expect(digest(f32ToBf16(bf16ToF32(wide)))).toBe(digest(wide));
   });
 
   it('keep a NaN and its sign, even one whose payload is only in the lost bits', () => {

@@ -116,6 +116,13 @@ describe('loraPlan', () => {
     ]);
   });
 
+  it('leaves the score of sequence classification out of all-linear, and only that', () => {
+    const of = (task: Case['task']) =>
+      loraPlan(parse({ target_modules: 'all-linear', task_type: task }), modulesOf('llama3', task));
+    expect(of('SEQ_CLS').modules).toHaveLength(14);
+    expect(() => of('TOKEN_CLS')).toThrow(/target_modules fits 'score'/);
+  });
+
   it('passes over a target that fits nothing only when asked', () => {
     const config = parse({ target_modules: ['q_proj', 'Wqkv'] });
     expect(() => loraPlan(config, modulesOf('llama3'))).toThrow(
