@@ -1,0 +1,642 @@
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Device } from '../../src/runtime/device.js';
+import { isas, maxDifference, openTest } from './harness.js';
+import {
+  clamp,
+  differentiate,
+  evaluate,
+  logSigmoid,
+  mean,
+  readGolden,
+  rounded,
+  sigmoid,
+  sum,
+} from './objective-cases.js';
+
+interface PpoCase {
+  logprobs: number[];
+  old_logprobs: number[];
+  advantages: number[];
+  values: number[];
+  old_values: number[];
+  returns: number[];
+  mask: number[];
+  clip_range: number;
+  vf_coef: number;
+  policy_loss: number;
+  value_loss: number;
+  total: number;
+  grad_logprobs: number[];
+  grad_values: number[];
+  clip_fraction: number;
+}
+
+interface GrpoCase {
+  advantages: number[];
+  logprobs: number[][];
+  old_logprobs: number[][];
+  ref_logprobs: number[][];
+  mask: number[][];
+  beta: number;
+  clip_range: number;
+  loss: number;
+  grad_logprobs: number[][];
+}
+
+const golden = readGolden('objectives') as { ppo: PpoCase[]; grpo: GrpoCase[] };
+const vectors = readGolden('vectors') as {
+  ppo: Record<
+    'old_logp' | 'new_logp' | 'advantages' | 'values' | 'new_values' | 'returns' | 'ratio',
+    number[]
+  > &
+    Record<'policy_loss' | 'value_loss' | 'grad_new_logp' | 'grad_new_values', number[]> &
+    Record<'clip' | 'value_clip' | 'vf_coef', number>;
+  kl_estimators: Record<'logp' | 'ref_logp' | 'k1' | 'k2' | 'k3', number[]>;
+  stepamc: {
+    logits: number[];
+    const_full_vocab_ce: number[];
+    const_two_token_ce: number[];
+    grad_full: number[];
+    grad_two: number[];
+    combine: Record<'alpha' | 'total', number[]> & Record<'L_policy' | 'L_value' | 'c_v' | 'L_const', number>;
+  };
+};
+
+const STATS = [
+  'policy',
+  'value',
+  'entropy',
+  'k1',
+  'k3',
+  'oldK3',
+  'clipped',
+  'valuesClipped',
+  'ratio',
+  'largestRatio',
+  'weight',
+  'nonFinite',
+] as const;
+
+interface Settings {
+  clip_low: number;
+  clip_high: number;
+  kl_coef: number;
+  kl: number;
+  entropy_coef: number;
+  vf_coef: number;
+  value_clip: number;
+}
+
+const PLAIN: Settings = {
+  clip_low: 0.2,
+  clip_high: 0.2,
+  kl_coef: 0,
+  kl: 0,
+  entropy_coef: 0,
+  vf_coef: 0,
+  value_clip: 0,
+};
+
+async function ppo(
+  device: Device,
+  inputs: Readonly<Record<string, readonly number[]>>,
+  settings: Partial<Settings> = {},
+) {
+  const wanted = [...('entropy' in inputs ? ['dentropy'] : []), ...('values' in inputs ? ['dvalues'] : [])];
+  const found = await evaluate(device, 'ppo', inputs, { ...PLAIN, ...settings }, wanted);
+  const stats = Object.fromEntries(STATS.map((name, i) => [name, found.stats![i]!]));
+  return {
+    loss: found.loss![0]!,
+    dlogprobs: found.dlogprobs!,
+    dentropy: found.dentropy ?? [],
+    dvalues: found.dvalues ?? [],
+    stats: stats as Record<(typeof STATS)[number], number>,
+  };
+}
+
+interface Row {
+  logprob: number;
+  old: number;
+  ref: number;
+  advantage: number;
+  weight: number;
+  entropy: number;
+  value: number;
+  oldValue: number;
+  target: number;
+}
+
+/** methods.md 0, term by term, in float64. */
+function reference(rows: readonly Row[], s: Settings): number {
+  return sum(
+    rows.map((row) => {
+      const ratio = Math.exp(row.logprob - row.old);
+      const policy = Math.max(
+        -row.advantage * ratio,
+        -row.advantage * clamp(ratio, 1 - s.clip_low, 1 + s.clip_high),
+      );
+      const d = row.logprob - row.ref;
+      const kl = [0, d, d ** 2 / 2, Math.exp(-d) - 1 + d][s.kl]!;
+      const near = clamp(row.value, row.oldValue - s.value_clip, row.oldValue + s.value_clip);
+      const errors = [row.value, ...(s.value_clip > 0 ? [near] : [])].map((v) => (v - row.target) ** 2);
+      const value = 0.5 * Math.max(...errors);
+      return row.weight * (policy + s.kl_coef * kl - s.entropy_coef * row.entropy + s.vf_coef * value);
+    }),
+  );
+}
+
+const between = (min: number, max: number) => fc.double({ min, max, noNaN: true }).map(Math.fround);
+const row: fc.Arbitrary<Row> = fc.record({
+  logprob: between(-3, 0),
+  old: between(-3, 0),
+  ref: between(-3, 0),
+  advantage: between(-2, 2),
+  weight: fc.oneof(fc.constant(0), between(0.1, 1)),
+  entropy: between(0, 3),
+  value: between(-2, 2),
+  oldValue: between(-2, 2),
+  target: between(-2, 2),
+});
+const settings: fc.Arbitrary<Settings> = fc.record({
+  clip_low: fc.constantFrom(0.1, 0.2, 0.5),
+  clip_high: fc.constantFrom(0.1, 0.28, 3),
+  kl_coef: fc.constantFrom(0, 0.04, 1),
+  kl: fc.constantFrom(1, 2, 3),
+  entropy_coef: fc.constantFrom(0, 0.01),
+  vf_coef: fc.constantFrom(0.1, 1),
+  value_clip: fc.constantFrom(0, 0.2),
+});
+
+const columns = (rows: readonly Row[]) => ({
+  logprobs: rows.map((r) => r.logprob),
+  old_logprobs: rows.map((r) => r.old),
+  ref_logprobs: rows.map((r) => r.ref),
+  advantages: rows.map((r) => r.advantage),
+  weights: rows.map((r) => r.weight),
+  entropy: rows.map((r) => r.entropy),
+  values: rows.map((r) => r.value),
+  old_values: rows.map((r) => r.oldValue),
+  returns: rows.map((r) => r.target),
+});
+
+describe.each(isas)('policy objectives on %s', (isa) => {
+  const device = openTest(isa);
+  const single = openTest(isa, { threads: 1 });
+  afterAll(() => {
+    device.dispose();
+    single.dispose();
+  });
+
+  it.each(golden.ppo)('ppo gives the golden losses and gradients ($logprobs.length tokens)', async (c) => {
+    const weights = c.mask.map((kept) => kept / sum(c.mask));
+    const { logprobs, old_logprobs, advantages, values, old_values, returns } = c;
+    const found = await ppo(
+      device,
+      { logprobs, old_logprobs, advantages, weights, values, old_values, returns },
+      { clip_low: c.clip_range, clip_high: c.clip_range, vf_coef: c.vf_coef, value_clip: c.clip_range },
+    );
+    expect(found.loss).toBeCloseTo(c.total, 6);
+    expect(found.stats.policy).toBeCloseTo(c.policy_loss, 6);
+    expect(found.stats.value).toBeCloseTo(c.value_loss, 6);
+    expect(found.stats.clipped).toBeCloseTo(c.clip_fraction, 6);
+    expect(maxDifference(found.dlogprobs, c.grad_logprobs)).toBeLessThan(1e-7);
+    expect(maxDifference(found.dvalues, c.grad_values)).toBeLessThan(1e-7);
+  });
+
+  it('ppo gives the worked example, without and with value clipping', async () => {
+    const c = vectors.ppo;
+    const found = await ppo(
+      device,
+      {
+        logprobs: c.new_logp,
+        old_logprobs: c.old_logp,
+        advantages: c.advantages,
+        weights: [0.25, 0.25, 0.25, 0.25],
+        values: c.new_values,
+        old_values: c.values,
+        returns: c.returns,
+      },
+      { clip_low: c.clip, clip_high: c.clip, vf_coef: c.vf_coef, value_clip: c.value_clip },
+    );
+    expect(found.loss).toBeCloseTo(c.policy_loss[0]! + c.vf_coef * c.value_loss[0]!, 6);
+    expect(maxDifference(found.dlogprobs, c.grad_new_logp)).toBeLessThan(1e-7);
+    expect(maxDifference(found.dvalues, c.grad_new_values)).toBeLessThan(1e-7);
+    expect(found.stats.ratio).toBeCloseTo(mean(c.ratio), 6);
+    expect(found.stats.largestRatio).toBeCloseTo(Math.max(...c.ratio), 6);
+  });
+
+  it.each(golden.grpo)('ppo with k3 and per-answer weights is GRPO (beta $beta)', async (c) => {
+    const answers = c.logprobs.length;
+    const found = await ppo(
+      device,
+      {
+        logprobs: c.logprobs.flat(),
+        old_logprobs: c.old_logprobs.flat(),
+        ref_logprobs: c.ref_logprobs.flat(),
+        advantages: c.logprobs.flatMap((tokens, i) => tokens.map(() => c.advantages[i]!)),
+        weights: c.mask.flatMap((tokens) => tokens.map((kept) => kept / (sum(tokens) * answers))),
+      },
+      { clip_low: c.clip_range, clip_high: c.clip_range, kl_coef: c.beta, kl: 3 },
+    );
+    expect(found.loss).toBeCloseTo(c.loss, 6);
+    expect(maxDifference(found.dlogprobs, c.grad_logprobs.flat())).toBeLessThan(1e-7);
+  });
+
+  it.each([1, 2, 3])('ppo penalises by the golden k%i estimate', async (kl) => {
+    const { logp, ref_logp, k1, k2, k3 } = vectors.kl_estimators;
+    const inputs = { logprobs: logp, old_logprobs: logp, ref_logprobs: ref_logp, advantages: [0, 0] };
+    const found = await ppo(device, { ...inputs, weights: [1, 1] }, { kl_coef: 0.5, kl });
+    expect(found.loss).toBeCloseTo(0.5 * sum([k1, k2, k3][kl - 1]!), 6);
+    expect(found.stats.k1).toBeCloseTo(mean(k1), 6);
+    expect(found.stats.k3).toBeCloseTo(mean(k3), 6);
+  });
+
+  it('ppo follows float64 and its differences under every setting', () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(row, { minLength: 1, maxLength: 24 }), settings, async (rows, s) => {
+        // Differences are meaningless next to a kink.
+        fc.pre(
+          rows.every((r) => {
+            const ratio = Math.exp(r.logprob - r.old);
+            const kinks = [
+              ratio - 1 + s.clip_low,
+              ratio - 1 - s.clip_high,
+              Math.abs(r.value - r.oldValue) - 0.2,
+            ];
+            return kinks.every((distance) => Math.abs(distance) > 1e-3);
+          }),
+        );
+        const found = await ppo(device, columns(rows), s);
+        const scale = 1 + sum(rows.map((r) => r.weight)) * 60;
+        expect(Math.abs(found.loss - reference(rows, s))).toBeLessThan(1e-7 * scale);
+        const along = (key: keyof Row) =>
+          differentiate(
+            (x) =>
+              reference(
+                rows.map((r, i) => ({ ...r, [key]: x[i]! })),
+                s,
+              ),
+            rows.map((r) => r[key]),
+          );
+        expect(maxDifference(found.dlogprobs, along('logprob'))).toBeLessThan(2e-5);
+        expect(maxDifference(found.dentropy, along('entropy'))).toBeLessThan(1e-6);
+        expect(maxDifference(found.dvalues, along('value'))).toBeLessThan(1e-6);
+        rows.forEach((r, i) => {
+          if (r.weight === 0)
+            expect([found.dlogprobs[i], found.dentropy[i], found.dvalues[i]]).toEqual([0, 0, 0]);
+        });
+      }),
+      { numRuns: 60 },
+    ));
+
+  it('ppo starts at ratio exactly 1, with the policy gradient and no clipping', () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(row, { minLength: 1, maxLength: 24 }), async (rows) => {
+        fc.pre(rows.some((r) => r.weight > 0));
+        const { logprobs, advantages, weights } = columns(rows);
+        const found = await ppo(device, { logprobs, old_logprobs: logprobs, advantages, weights });
+        expect(found.stats.largestRatio).toBe(1);
+        expect(found.stats.clipped).toBe(0);
+        expect(found.stats.oldK3).toBe(0);
+        const expected = rounded(advantages.map((a, i) => 0 - weights[i]! * a));
+        expect(maxDifference(found.dlogprobs, expected)).toBe(0);
+      }),
+      { numRuns: 40 },
+    ));
+
+  it('ppo gives exactly no gradient past the clip on the good side, and a full one on the bad side', async () => {
+    const change = Math.log(2);
+    const sides = [
+      { logprobs: [change], advantages: [1], gradient: 0 },
+      { logprobs: [-change], advantages: [-1], gradient: 0 },
+      { logprobs: [change], advantages: [-1], gradient: 2 },
+      { logprobs: [-change], advantages: [1], gradient: -0.5 },
+    ];
+    for (const { logprobs, advantages, gradient } of sides) {
+      const found = await ppo(device, { logprobs, old_logprobs: [0], advantages, weights: [1] });
+      expect(found.dlogprobs[0]).toBeCloseTo(gradient, 6);
+      if (gradient === 0) expect(found.dlogprobs[0]).toBe(0);
+    }
+  });
+
+  it('ppo clips asymmetrically', async () => {
+    const inputs = { logprobs: [Math.log(1.25)], old_logprobs: [0], advantages: [1], weights: [1] };
+    expect((await ppo(device, inputs, { clip_high: 0.2 })).loss).toBeCloseTo(-1.2, 6);
+    expect((await ppo(device, inputs, { clip_high: 0.28 })).loss).toBeCloseTo(-1.25, 6);
+  });
+
+  it('GSPO is ppo on the mean log-probs of sequences, spread back over their tokens', async () => {
+    const lengths = [3, 5];
+    const spans = Int32Array.of(0, 3, 3, 8);
+    const logprobs = rounded([-1, -0.5, -0.2, -0.9, -1.5, -0.3, -0.7, -1.1]);
+    const old = rounded([-1.05, -0.45, -0.25, -0.8, -1.6, -0.35, -0.75, -1.0]);
+    const advantages = [0.7, -1.2];
+    const objective = (x: number[]) =>
+      mean(
+        lengths.map((length, s) => {
+          const begin = spans[2 * s]!;
+          const ratio = Math.exp(
+            mean(x.slice(begin, begin + length)) - mean(old.slice(begin, begin + length)),
+          );
+          return Math.max(-advantages[s]! * ratio, -advantages[s]! * clamp(ratio, 0.8, 1.2));
+        }),
+      );
+    const means = async (x: number[]) =>
+      (await evaluate(device, 'span_sum', { x, spans: [spans, [2, 2]] }, { mean: 1 })).y!;
+    const found = await ppo(device, {
+      logprobs: await means(logprobs),
+      old_logprobs: await means(old),
+      advantages,
+      weights: [0.5, 0.5],
+    });
+    expect(found.loss).toBeCloseTo(objective(logprobs), 6);
+    const spread = await evaluate(
+      device,
+      'span_spread',
+      { dy: found.dlogprobs, spans: [spans, [2, 2]] },
+      { T: 8, mean: 1 },
+    );
+    expect(maxDifference(spread.dx!, differentiate(objective, logprobs))).toBeLessThan(1e-6);
+  });
+
+  it('ppo holds a runaway ratio, and stops its gradient', async () => {
+    const found = await ppo(
+      device,
+      {
+        logprobs: [-1, -200],
+        old_logprobs: [-200, -1],
+        ref_logprobs: [-200, -1],
+        advantages: [-1, 1],
+        weights: [1, 1],
+      },
+      { kl_coef: 1, kl: 3 },
+    );
+    expect(found.stats.largestRatio / Math.exp(20)).toBeCloseTo(1, 6);
+    expect(Number.isFinite(found.loss)).toBe(true);
+    expect(found.dlogprobs).toEqual([0, 0]);
+  });
+
+  it.each([
+    'logprobs',
+    'old_logprobs',
+    'advantages',
+    'weights',
+    'ref_logprobs',
+    'entropy',
+    'values',
+    'returns',
+  ])('ppo counts a non-finite row of %s and lets it through as NaN', async (name) => {
+    for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
+      const inputs = {
+        logprobs: [-1, -1],
+        old_logprobs: [-1.1, -1.1],
+        ref_logprobs: [-1, -1],
+        advantages: [1, 1],
+        weights: [0.5, 0.5],
+        entropy: [1, 1],
+        values: [0, 0],
+        returns: [1, 1],
+      };
+      inputs[name as keyof typeof inputs]![1] = bad;
+      const found = await ppo(device, inputs, { vf_coef: 0.1 });
+      expect(found.stats.nonFinite).toBe(1);
+      expect(found.loss).toBeNaN();
+      expect(found.dlogprobs[0]).toBeCloseTo(-0.5 * Math.exp(0.1), 6);
+      expect(found.dlogprobs[1]).toBeNaN();
+      expect(found.dvalues[1]).toBeNaN();
+      expect(found.stats.ratio).toBeNaN();
+    }
+  });
+
+  it('ppo does not read rows of weight 0, and gives 0 for none', async () => {
+    const none = await ppo(device, {
+      logprobs: [Number.NaN],
+      old_logprobs: [Number.NaN],
+      advantages: [Number.NaN],
+      weights: [0],
+    });
+    expect(none.loss).toBe(0);
+    expect(none.dlogprobs).toEqual([0]);
+    expect(Object.values(none.stats)).toEqual(STATS.map(() => 0));
+    const empty = await ppo(device, { logprobs: [], old_logprobs: [], advantages: [], weights: [] });
+    expect(empty.loss).toBe(0);
+  });
+
+  it('ppo gives the same bits with one thread and with many', async () => {
+    const count = 9_001;
+    const wave = (k: number) => Array.from({ length: count }, (_, i) => Math.fround(Math.sin(i * k)));
+    const inputs = {
+      logprobs: wave(1.1),
+      old_logprobs: wave(1.2),
+      advantages: wave(2.3),
+      weights: wave(0.7).map((x) => (x < -0.5 ? 0 : x * x)),
+    };
+    const [many, one] = await Promise.all([device, single].map((on) => ppo(on, inputs)));
+    expect(many).toEqual(one);
+  });
+
+  it.each([
+    {
+      inputs: {},
+      settings: { kl_coef: 0.1, kl: 3 },
+      message: 'ppo: kl_coef needs ref_logprobs and kl 1, 2 or 3',
+    },
+    { inputs: { ref_logprobs: [0] }, settings: { kl_coef: 0.1, kl: 4 }, message: 'ppo: kl_coef needs' },
+    { inputs: {}, settings: { entropy_coef: 0.1 }, message: 'ppo: entropy_coef needs entropy' },
+    { inputs: { values: [0] }, settings: {}, message: 'ppo: values need returns' },
+    {
+      inputs: { values: [0], returns: [0] },
+      settings: { value_clip: 0.2 },
+      message: 'ppo: value_clip needs old_values',
+    },
+  ])('refuses: $message', async ({ inputs, settings: given, message }) => {
+    const poisoned = openTest(isa);
+    const plain = { logprobs: [0], old_logprobs: [0], advantages: [0], weights: [1] };
+    await expect(ppo(poisoned, { ...plain, ...inputs }, given)).rejects.toThrow(message);
+    poisoned.dispose();
+  });
+
+  describe('the StepAMC constraint', () => {
+    const FORM = { class_balanced: 0, ce_two: 1, ce_full: 2, mass: 3, margin: 4 } as const;
+    const constraint = (
+      positive: number[],
+      negative: number[],
+      labels: number[],
+      form: keyof typeof FORM,
+      weights?: number[],
+    ) =>
+      evaluate(
+        device,
+        'verdict_constraint',
+        { positive, negative, labels: Int32Array.from(labels), ...(weights ? { weights } : {}) },
+        { form: FORM[form], margin: 1 },
+      );
+
+    const normalise = (logits: number[]) => {
+      const lse = Math.log(sum(logits.map(Math.exp)));
+      return logits.map((z) => z - lse);
+    };
+    const two = [vectors.stepamc.logits.slice(0, 4), vectors.stepamc.logits.slice(4)];
+    const labels = [1, 0];
+
+    it('gives the golden two-word and full-vocabulary losses and gradients', async () => {
+      const c = vectors.stepamc;
+      const [first, second] = two.map(normalise) as [number[], number[]];
+      const positive = [first[0]!, second[0]!];
+      const negative = [first[1]!, second[1]!];
+      const twoWords = await constraint(positive, negative, labels, 'ce_two');
+      expect(twoWords.loss![0]).toBeCloseTo(mean(c.const_two_token_ce), 6);
+      expect(twoWords.dpositive).toEqual(
+        rounded([c.grad_two[0]!, c.grad_two[4]!]).map((g) => expect.closeTo(g, 7)),
+      );
+      expect(twoWords.dnegative).toEqual(
+        rounded([c.grad_two[1]!, c.grad_two[5]!]).map((g) => expect.closeTo(g, 7)),
+      );
+      expect(twoWords.stats![0]).toBeCloseTo(c.const_two_token_ce[0]!, 6);
+      expect(twoWords.stats![1]).toBeCloseTo(c.const_two_token_ce[1]!, 6);
+
+      const full = await constraint(positive, negative, labels, 'ce_full');
+      expect(full.loss![0]).toBeCloseTo(mean(c.const_full_vocab_ce), 6);
+      // Through the log-softmax, the gradient of the log-probs is the golden one of the logits.
+      const chain = (probs: number[], right: number, g: number) =>
+        probs.map((p, v) => g * ((v === right ? 1 : 0) - p));
+      const logits = [
+        ...chain(first.map(Math.exp), 0, full.dpositive![0]!),
+        ...chain(second.map(Math.exp), 1, full.dnegative![1]!),
+      ];
+      expect(maxDifference(logits, c.grad_full)).toBeLessThan(1e-7);
+    });
+
+    it('ce_full is ce_two plus mass, term by term', () =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.tuple(between(-6, 0), between(-6, 0), fc.constantFrom(0, 1)), {
+            minLength: 1,
+            maxLength: 9,
+          }),
+          async (rows) => {
+            const [p, n, y] = [0, 1, 2].map((k) => rows.map((r) => r[k]!)) as [number[], number[], number[]];
+            const full = await constraint(p, n, y, 'ce_full');
+            const parts = [await constraint(p, n, y, 'ce_two'), await constraint(p, n, y, 'mass')];
+            expect(full.loss![0]).toBeCloseTo(parts[0]!.loss![0]! + parts[1]!.loss![0]!, 5);
+            for (const name of ['dpositive', 'dnegative']) {
+              const both = rows.map((_, i) => parts[0]![name]![i]! + parts[1]![name]![i]!);
+              expect(maxDifference(full[name]!, both)).toBeLessThan(1e-7);
+            }
+          },
+        ),
+        { numRuns: 40 },
+      ));
+
+    it('class_balanced adds the mean of each class, and a missing class adds nothing', async () => {
+      const positive = rounded([0.5, -1, 2]);
+      const negative = rounded([0.1, 0.4, 1]);
+      const found = await constraint(positive, negative, [1, 1, 0], 'class_balanced');
+      const losses = [0.4, -1.4, -1].map((lead) => -logSigmoid(lead));
+      expect(found.loss![0]).toBeCloseTo((losses[0]! + losses[1]!) / 2 + losses[2]!, 6);
+      expect(found.stats!.map((x) => Math.round(x * 1e6) / 1e6)).toEqual([
+        Math.round(((losses[0]! + losses[1]!) / 2) * 1e6) / 1e6,
+        Math.round(losses[2]! * 1e6) / 1e6,
+        0.5,
+        0,
+        2,
+        1,
+        Math.round(mean([sigmoid(0.4), sigmoid(-1.4), sigmoid(-1)]) * 1e6) / 1e6,
+        0,
+      ]);
+      const alone = await constraint(positive, negative, [1, 1, 1], 'class_balanced');
+      expect(alone.loss![0]).toBeCloseTo(mean([0.4, -1.4, 1].map((lead) => -logSigmoid(lead))), 6);
+      expect(alone.stats![1]).toBe(0);
+    });
+
+    it.each(Object.keys(FORM) as (keyof typeof FORM)[])('%s follows float64 and its differences', (form) =>
+      fc.assert(
+        fc.asyncProperty(
+          fc.array(
+            fc.tuple(
+              between(-4, 0),
+              between(-4, 0),
+              fc.constantFrom(0, 1),
+              fc.oneof(fc.constant(0), between(0.1, 1)),
+            ),
+            { minLength: 1, maxLength: 9 },
+          ),
+          fc.boolean(),
+          async (rows, weighted) => {
+            const [p, n, y, w] = [0, 1, 2, 3].map((k) => rows.map((r) => r[k]!)) as number[][];
+            fc.pre(form !== 'margin' || rows.every((r) => Math.abs(Math.abs(r[0] - r[1]) - 1) > 1e-3));
+            const weights = weighted
+              ? w!
+              : y!.map(
+                  (label) =>
+                    1 / (form === 'class_balanced' ? y!.filter((l) => l === label).length : y!.length),
+                );
+            const loss = (x: number[]) =>
+              sum(
+                rows.map((_, i) => {
+                  const [a, b] = [x[i]!, x[i + rows.length]!];
+                  const [right, wrong] = y![i] === 1 ? [a, b] : [b, a];
+                  const terms = {
+                    class_balanced: -logSigmoid(right - wrong),
+                    ce_two: -logSigmoid(right - wrong),
+                    ce_full: -right,
+                    mass: -Math.log(Math.exp(a) + Math.exp(b)),
+                    margin: Math.max(0, 1 - (right - wrong)),
+                  };
+                  return weights[i]! * terms[form];
+                }),
+              );
+            const found = await constraint(p!, n!, y!, form, weighted ? w : undefined);
+            expect(Math.abs(found.loss![0]! - loss([...p!, ...n!]))).toBeLessThan(1e-5);
+            const gradient = [...found.dpositive!, ...found.dnegative!];
+            expect(maxDifference(gradient, differentiate(loss, [...p!, ...n!]))).toBeLessThan(1e-6);
+          },
+        ),
+        { numRuns: 30 },
+      ),
+    );
+
+    it('mixes with the RL loss as worked out, by weights alone', async () => {
+      const { alpha, L_policy, L_value, c_v, L_const, total } = vectors.stepamc.combine;
+      // Rows made so that each loss is the worked one: policy = -A, value = V²/2, constraint = -log p.
+      const rl = await ppo(
+        device,
+        {
+          logprobs: [0],
+          old_logprobs: [0],
+          advantages: [-L_policy],
+          weights: [alpha[0]!],
+          values: [Math.sqrt(2 * L_value)],
+          returns: [0],
+        },
+        { vf_coef: c_v },
+      );
+      const verdict = await constraint([-L_const], [0], [1], 'ce_full', [1 - alpha[0]!]);
+      expect(rl.loss + verdict.loss![0]!).toBeCloseTo(total[0]!, 6);
+    });
+
+    it.each([
+      { labels: [1, 2], message: 'verdict_constraint: labels[1] is 2, expected 0 or 1', form: 1 },
+      { labels: [1, 1], message: 'verdict_constraint: form must be 0 to 4', form: 5 },
+    ])('refuses: $message', async ({ labels: given, message, form }) => {
+      const poisoned = openTest(isa);
+      const inputs = { positive: [0, 0], negative: [0, 0], labels: Int32Array.from(given) };
+      await expect(evaluate(poisoned, 'verdict_constraint', inputs, { form, margin: 0 })).rejects.toThrow(
+        message,
+      );
+      poisoned.dispose();
+    });
+
+    it('skips unlabelled rows by weight, counts non-finite ones, and takes no rows', async () => {
+      const skipped = await constraint([0, 1], [0, 2], [-1, 1], 'ce_two', [0, 1]);
+      expect(skipped.loss![0]).toBeCloseTo(-logSigmoid(-1), 6);
+      expect(skipped.stats!.slice(4, 6)).toEqual([1, 0]);
+      const broken = await constraint([0, Number.POSITIVE_INFINITY], [0, 2], [1, 1], 'ce_two');
+      expect(broken.loss![0]).toBeNaN();
+      expect(broken.dpositive![1]).toBeNaN();
+      expect(broken.stats![7]).toBe(1);
+      expect((await constraint([], [], [], 'class_balanced')).loss).toEqual([0]);
+    });
+  });
+});
