@@ -268,6 +268,40 @@ inline vf select_less(vf x, vf y, vf a, vf b) {
 
 #endif
 
+/// rows[i] lane j becomes rows[j] lane i.
+inline void transpose(vf (&rows)[kLanes]) {
+#if defined(__AVX512F__)
+  vf t[16];
+  for (int i = 0; i < 16; i += 4) {
+    const vf a = _mm512_unpacklo_ps(rows[i], rows[i + 1]), b = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
+    const vf c = _mm512_unpacklo_ps(rows[i + 2], rows[i + 3]),
+             d = _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]);
+    t[i] = _mm512_shuffle_ps(a, c, 0x44);
+    t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+    t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+    t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+  }
+  for (int i = 0; i < 4; i++) {
+    const vf a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88),
+             b = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+    const vf c = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd),
+             d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+    rows[i] = _mm512_shuffle_f32x4(a, b, 0x88);
+    rows[i + 8] = _mm512_shuffle_f32x4(a, b, 0xdd);
+    rows[i + 4] = _mm512_shuffle_f32x4(c, d, 0x88);
+    rows[i + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
+  }
+#else
+  float t[kLanes][kLanes];
+  for (int i = 0; i < kLanes; i++) store(t[i], rows[i]);
+  for (int i = 0; i < kLanes; i++) {
+    float column[kLanes];
+    for (int j = 0; j < kLanes; j++) column[j] = t[j][i];
+    rows[i] = load(column);
+  }
+#endif
+}
+
 /// x with zeros past its first n lanes.
 inline vf first_lanes(vf x, int n) {
   float t[kLanes] = {};
@@ -308,6 +342,21 @@ inline vf exp(vf x) {
   p = fma(p, r, set1(5.0000001201e-1f));
   p = fma(p, r * r, r + set1(1.0f));
   return select_less(x, low, zero(), scale2(p, n));
+}
+/// 2^x to about 1 ulp, 2^0 = 1 exactly; 0 far below -150, where finite; x ≤ 127.
+inline vf exp2(vf x) {
+#if !defined(__AVX512F__)
+  x = max(set1(-127.0f), x);  // scale2 makes 0 of -127
+#endif
+  const vf n = round(x);
+  const vf r = x - n;
+  vf p = set1(1.326472614891827e-3f);
+  p = fma(p, r, set1(9.671512991189957e-3f));
+  p = fma(p, r, set1(5.550733581185341e-2f));
+  p = fma(p, r, set1(2.4022242426872253e-1f));
+  p = fma(p, r, set1(6.931470036506653e-1f));
+  p = fma(p, r, set1(1.0f));
+  return scale2(p, n);
 }
 /// 1 / (1 + e^-x).
 inline vf sigmoid(vf x) {
