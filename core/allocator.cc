@@ -11,7 +11,7 @@ constexpr int64_t kSegment = int64_t{32} << 20;  // small requests share segment
 constexpr int64_t kRound = int64_t{2} << 20;     // larger ones get their own, rounded to this
 }  // namespace
 
-void* Allocator::allocate(int64_t bytes) {
+Allocator::Block* Allocator::allocate(int64_t bytes) {
   bytes = std::max<int64_t>(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
   Block probe{nullptr, bytes, true, nullptr, nullptr};
   auto it = free_.lower_bound(&probe);
@@ -35,6 +35,7 @@ void* Allocator::allocate(int64_t bytes) {
     }
     stats_.reserved += size;
     block = new Block{static_cast<char*>(data), size, true, nullptr, nullptr};
+    segments_.push_back(block);
   }
   if (block->bytes - bytes >= kAlign) {
     Block* rest = new Block{block->data + bytes, block->bytes - bytes, true, block, block->next};
@@ -44,17 +45,12 @@ void* Allocator::allocate(int64_t bytes) {
     free_.insert(rest);
   }
   block->free = false;
-  live_[block->data] = block;
   stats_.live += block->bytes;
   stats_.peak = std::max(stats_.peak, stats_.live);
-  return block->data;
+  return block;
 }
 
-void Allocator::free(void* data) {
-  auto found = live_.find(data);
-  if (found == live_.end()) throw Error("E_HANDLE", "freed memory that this allocator did not hand out");
-  Block* block = found->second;
-  live_.erase(found);
+void Allocator::free(Block* block) {
   stats_.live -= block->bytes;
   block->free = true;
   if (Block* next = block->next; next && next->free) {
@@ -75,26 +71,32 @@ void Allocator::free(void* data) {
   free_.insert(block);
 }
 
+/// Gives back the segments that hold nothing. A merged segment is its first block, so heads stay what they
+/// were.
 void Allocator::release_unused() {
-  for (auto it = free_.begin(); it != free_.end();) {
-    Block* block = *it;
-    if (!block->previous && !block->next) {
-      release_(block->data, block->bytes);
-      stats_.reserved -= block->bytes;
-      it = free_.erase(it);
-      delete block;
-    } else {
-      ++it;
-    }
-  }
+  std::erase_if(segments_, [this](Block* head) {
+    if (!head->free || head->next) return false;
+    free_.erase(head);
+    release_(head->data, head->bytes);
+    stats_.reserved -= head->bytes;
+    delete head;
+    return true;
+  });
 }
 
+/// The device is going away: whatever is still live goes with it.
 Allocator::~Allocator() {
-  // The device is going away: whatever is still live goes with it.
-  std::vector<void*> data;
-  for (const auto& [address, block] : live_) data.push_back(address);
-  for (void* address : data) free(address);
-  release_unused();
+  for (Block* head : segments_) {
+    char* data = head->data;
+    int64_t bytes = 0;
+    for (Block* block = head; block;) {
+      Block* next = block->next;
+      bytes += block->bytes;
+      delete block;
+      block = next;
+    }
+    release_(data, bytes);
+  }
 }
 
 }  // namespace steptrain

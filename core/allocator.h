@@ -6,8 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <set>
 #include <vector>
 
@@ -29,13 +27,6 @@ class Allocator {
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
 
-  /// 256-byte aligned. Throws Error(E_MEMORY) naming the missing bytes.
-  void* allocate(int64_t bytes);
-  void free(void* data);
-  const AllocatorStats& stats() const { return stats_; }
-  void reset_peak() { stats_.peak = stats_.live; }
-
- private:
   struct Block {
     char* data;
     int64_t bytes;
@@ -43,6 +34,14 @@ class Allocator {
     Block* previous;  // neighbours within the segment
     Block* next;
   };
+
+  /// 256-byte aligned. Throws Error(E_MEMORY) naming the missing bytes.
+  Block* allocate(int64_t bytes);
+  void free(Block* block);
+  const AllocatorStats& stats() const { return stats_; }
+  void reset_peak() { stats_.peak = stats_.live; }
+
+ private:
   struct BySize {
     bool operator()(const Block* a, const Block* b) const {
       return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
@@ -54,7 +53,7 @@ class Allocator {
   Release release_;
   AllocatorStats stats_;
   std::set<Block*, BySize> free_;
-  std::map<void*, Block*> live_;
+  std::vector<Block*> segments_;  // the first block of each
 };
 
 }  // namespace steptrain

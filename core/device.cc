@@ -67,9 +67,9 @@ Device::Buffer* Device::new_buffer(int64_t bytes) {
       return reused;
     }
   }
-  void* data = allocator_->allocate(bytes);
-  capturing_->buffers.push_back(data);
-  return new Buffer{data, bytes, 0, true};
+  Allocator::Block* block = allocator_->allocate(bytes);
+  capturing_->blocks.push_back(block);
+  return new Buffer{block, bytes, 0, true};
 }
 
 int64_t Device::bytes_of(const TensorView& view) const {
@@ -90,7 +90,7 @@ Handle Device::allocate(DType dtype, const std::vector<int64_t>& shape) {
     numel *= shape[i];
   }
   Buffer* buffer = new_buffer(bytes_of(view));
-  view.data = buffer->data;
+  view.data = buffer->block->data;
   return insert(view, buffer);
 }
 
@@ -119,7 +119,7 @@ void Device::drop(Buffer* buffer) {
     }
     return;
   }
-  allocator_->free(buffer->data);
+  allocator_->free(buffer->block);
   delete buffer;
 }
 
@@ -135,8 +135,22 @@ void Device::release(Handle handle) {
 
 int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
   if (op < 0 || op >= static_cast<int>(ops().size())) throw Error("E_RANGE", "no such op");
+  // Filled where it will lie: inside the queue, or at the end of the graph being captured.
+  Record& record = capturing_ ? capturing_->records.emplace_back() : queue_->reserve();
+  try {
+    fill(record, op, handles, scalars);
+  } catch (...) {
+    if (capturing_) capturing_->records.pop_back();
+    throw;
+  }
+  record.number = ++number_;
+  if (!capturing_) queue_->commit();
+  return number_;
+}
+
+void Device::fill(Record& record, int op, Handle* handles, const double* scalars) {
   const Signature& signature = ops()[static_cast<size_t>(op)];
-  Record record;
+  record.kind = Record::Kind::op;
   record.op = op;
   record.scope = scope_;
   std::array<Given, kMaxTensors> given;
@@ -146,7 +160,7 @@ int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
     given[at] = handles[i] == kAbsent     ? Given::absent
                 : handles[i] == kAllocate ? Given::allocate
                                           : Given::tensor;
-    if (given[at] == Given::tensor) record.args.tensor[at] = slot(handles[i]).view;
+    record.args.tensor[at] = given[at] == Given::tensor ? slot(handles[i]).view : TensorView{};
   }
   for (size_t i = 0; i < signature.scalars.size(); i++) record.args.scalar[i] = scalars[i];
   check(signature, record.args, given.data());
@@ -156,17 +170,17 @@ int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
     const auto at = static_cast<size_t>(i);
     if (given[at] != Given::allocate) continue;
     TensorView& view = record.args.tensor[at];
-    Buffer* buffer = new_buffer(bytes_of(view));
-    view.data = buffer->data;
-    handles[i] = insert(view, buffer);
+    try {
+      Buffer* buffer = new_buffer(bytes_of(view));
+      view.data = buffer->block->data;
+      handles[i] = insert(view, buffer);
+    } catch (...) {
+      while (--i >= static_cast<int>(signature.inputs.size())) {
+        if (given[static_cast<size_t>(i)] == Given::allocate) release(handles[i]);
+      }
+      throw;
+    }
   }
-  record.number = ++number_;
-  if (capturing_) {
-    capturing_->records.push_back(std::move(record));
-  } else {
-    queue_->push(std::move(record));
-  }
-  return number_;
 }
 
 void Device::upload(Handle target, const void* bytes, int64_t size) {
@@ -175,19 +189,19 @@ void Device::upload(Handle target, const void* bytes, int64_t size) {
   if (size != view.bytes())
     throw Error("E_SHAPE", format("upload: expected %lld bytes, got %lld",
                                   static_cast<long long>(view.bytes()), static_cast<long long>(size)));
-  Record record;
+  Record& record = queue_->reserve();
   record.kind = Record::Kind::upload;
   record.scope = scope_;
   record.number = ++number_;
   record.target = view;
   record.bytes.reset(new char[static_cast<size_t>(size)]);
   std::memcpy(record.bytes.get(), bytes, static_cast<size_t>(size));
-  queue_->push(std::move(record));
+  queue_->commit();
 }
 
 void Device::download(Handle source, void* destination, std::unique_ptr<Completion> completion) {
   if (capturing_) throw Error("E_CAPTURE", "reads cannot be captured; read after replay");
-  Record record;
+  Record& record = queue_->reserve();
   record.kind = Record::Kind::download;
   record.scope = scope_;
   record.number = ++number_;
@@ -195,14 +209,14 @@ void Device::download(Handle source, void* destination, std::unique_ptr<Completi
   if (record.target.packed) throw Error("E_DTYPE", "a packed weight cannot be read; unpack it first");
   record.destination = destination;
   record.completion = std::move(completion);
-  queue_->push(std::move(record));
+  queue_->commit();
 }
 
 void Device::signal(std::unique_ptr<Completion> completion) {
-  Record record;
+  Record& record = queue_->reserve();
   record.kind = Record::Kind::signal;
   record.completion = std::move(completion);
-  queue_->push(std::move(record));
+  queue_->commit();
 }
 
 void Device::begin_capture() {
@@ -229,12 +243,12 @@ void Device::replay(int64_t graph) {
   if (capturing_) throw Error("E_CAPTURE", "a replay cannot be captured");
   const auto found = graphs_.find(graph);
   if (found == graphs_.end()) throw Error("E_HANDLE", "a graph was replayed after it was disposed");
-  Record record;
+  Record& record = queue_->reserve();
   record.kind = Record::Kind::replay;
   record.scope = scope_;
   record.number = ++number_;
   record.graph = found->second;
-  queue_->push(std::move(record));
+  queue_->commit();
 }
 
 void Device::release_graph(int64_t graph) {
@@ -250,7 +264,7 @@ void Device::release_graph(int64_t graph) {
 void Device::purge_graphs() {
   std::erase_if(retired_, [this](const std::shared_ptr<Graph>& graph) {
     if (graph.use_count() > 1) return false;
-    for (void* data : graph->buffers) allocator_->free(data);
+    for (Allocator::Block* block : graph->blocks) allocator_->free(block);
     return true;
   });
 }

@@ -52,7 +52,7 @@ class Device {
 
  private:
   struct Buffer {
-    void* data;
+    Allocator::Block* block;
     int64_t bytes;
     int references;
     bool captured;  // belongs to the graph being captured
@@ -63,6 +63,7 @@ class Device {
     int64_t generation = 1;
   };
 
+  void fill(Record& record, int op, Handle* handles, const double* scalars);
   Slot& slot(Handle handle);
   Handle insert(const TensorView& view, Buffer* buffer);
   Buffer* new_buffer(int64_t bytes);

@@ -34,16 +34,17 @@ Queue::~Queue() {
   }
 }
 
-void Queue::push(Record&& record) {
-  size_t at = tail_->written.load(std::memory_order_relaxed);
-  if (at == kChunk) {
-    Chunk* fresh = new Chunk;
-    tail_->next.store(fresh, std::memory_order_release);
-    tail_ = fresh;
-    at = 0;
-  }
-  tail_->records[at] = std::move(record);
-  tail_->written.store(at + 1, std::memory_order_seq_cst);
+Record& Queue::reserve() {
+  const size_t at = tail_->written.load(std::memory_order_relaxed);
+  if (at < kChunk) return tail_->records[at];
+  Chunk* fresh = new Chunk;
+  tail_->next.store(fresh, std::memory_order_release);
+  tail_ = fresh;
+  return tail_->records[0];
+}
+
+void Queue::commit() {
+  tail_->written.fetch_add(1, std::memory_order_seq_cst);
   if (asleep_.load(std::memory_order_seq_cst)) {
     const std::lock_guard lock(mutex_);
     wake_.notify_one();
@@ -96,7 +97,7 @@ void Queue::loop() {
     if (!wait_for_work(*head_, read)) break;
     if (read == kChunk) continue;
     execute(head_->records[read]);
-    head_->records[read] = Record{};
+    head_->records[read].clear();
     read++;
   }
   // Cancelled: whoever waits is told, nothing else runs.

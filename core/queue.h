@@ -22,7 +22,9 @@ class Queue {
   /// Cancels what is queued, waits for the running op, joins the thread.
   void stop();
 
-  void push(Record&& record);
+  /// The next record, to be filled in place and then committed; a record that is not committed is reused.
+  Record& reserve();
+  void commit();
   Backend& backend() { return *backend_; }
   /// Interned label of the scope that an op was queued in, for error messages.
   int scope_label(const std::string& label);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/allocator.h"
 #include "core/args.h"
 #include "core/error.h"
 
@@ -36,6 +37,13 @@ struct Record {
   void* destination = nullptr;             // download: host memory kept alive by the completion
   std::shared_ptr<Graph> graph;            // replay
   std::unique_ptr<Completion> completion;  // download, signal
+
+  /// Lets go of what it holds; the plain fields are overwritten by the next use.
+  void clear() {
+    bytes.reset();
+    graph.reset();
+    completion.reset();
+  }
 };
 
 /// Captured records, replayed in one call. A backend may attach its own compiled form.

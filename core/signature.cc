@@ -1,7 +1,6 @@
 #include "core/signature.h"
 
 #include <cstdlib>
-#include <cstring>
 
 #include "core/error.h"
 
@@ -30,14 +29,56 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-Dim parse_dim(const std::string& text) {
-  const size_t plus = text.find('+');
-  if (plus != std::string::npos) return {text.substr(0, plus), std::atoll(text.c_str() + plus + 1)};
-  if (text.find_first_not_of("0123456789") == std::string::npos) return {"", std::atoll(text.c_str())};
-  return {text, 0};
+constexpr int kMaxSymbols = 24;
+
+int symbol_of(Signature& s, const std::string& name) {
+  for (size_t i = 0; i < s.symbols.size(); i++) {
+    if (s.symbols[i] == name) return static_cast<int>(i);
+  }
+  if (s.symbols.size() == kMaxSymbols)
+    throw Error("E_SHAPE", "signature with too many dimensions: " + s.text);
+  s.symbols.push_back(name);
+  return static_cast<int>(s.symbols.size() - 1);
 }
 
-TensorParam parse_tensor(std::string text) {
+Dim parse_dim(Signature& s, const std::string& text) {
+  const size_t plus = text.find('+');
+  if (plus != std::string::npos)
+    return {symbol_of(s, text.substr(0, plus)), std::atoll(text.c_str() + plus + 1)};
+  if (text.find_first_not_of("0123456789") == std::string::npos) return {-1, std::atoll(text.c_str())};
+  return {symbol_of(s, text), 0};
+}
+
+constexpr unsigned bit(DType dtype) {
+  return 1u << static_cast<unsigned>(dtype);
+}
+
+void resolve_type(const Signature& s, TensorParam& p) {
+  if (p.type[0] == '=') {
+    for (size_t i = 0; i < s.inputs.size(); i++) {
+      if (s.inputs[i].name == p.type.substr(1)) p.like_input = static_cast<int>(i);
+    }
+    if (p.like_input < 0) throw Error("E_DTYPE", "signature refers to an unknown input: " + s.text);
+  } else if (p.type[0] == '@') {
+    for (size_t i = 0; i < s.scalars.size(); i++) {
+      if (s.scalars[i].name == p.type.substr(1)) p.like_scalar = static_cast<int>(i);
+    }
+    if (p.like_scalar < 0) throw Error("E_DTYPE", "signature refers to an unknown scalar: " + s.text);
+    p.may_be_packed = s.name == "pack_weight";
+  } else if (p.type == "A") {
+    p.accepted = ~0u;
+  } else if (p.type == "F" || p.type == "W") {
+    p.accepted = bit(DType::f32) | bit(DType::bf16);
+    p.may_be_packed = p.type == "W";
+  } else {
+    for (DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u8}) {
+      if (p.type == name_of(dtype)) p.accepted = bit(dtype);
+    }
+    if (!p.accepted) throw Error("E_DTYPE", "signature with an unknown dtype: " + s.text);
+  }
+}
+
+TensorParam parse_tensor(Signature& s, std::string text) {
   TensorParam p;
   if (text[0] == '&') {
     p.inout = true;
@@ -53,9 +94,9 @@ TensorParam parse_tensor(std::string text) {
   const std::string dims = text.substr(open + 1, close - open - 1);
   if (!dims.empty() && dims[0] == '#') {
     p.any_shape = true;
-    p.dims.push_back({dims.substr(1), 0});
+    p.dims.push_back({symbol_of(s, dims.substr(1)), 0});
   } else {
-    for (const auto& dim : split(dims, ',')) p.dims.push_back(parse_dim(dim));
+    for (const auto& dim : split(dims, ',')) p.dims.push_back(parse_dim(s, dim));
   }
   return p;
 }
@@ -66,103 +107,73 @@ std::string shape_text(const TensorView& t) {
   return text + "]";
 }
 
-std::string dims_text(const TensorParam& p) {
+std::string dims_text(const Signature& s, const TensorParam& p) {
   std::string text = "[";
   for (const auto& dim : p.dims) {
     if (text.size() > 1) text += ",";
-    text += dim.symbol;
-    if (dim.symbol.empty() || dim.add) text += (dim.symbol.empty() ? "" : "+") + std::to_string(dim.add);
+    if (dim.symbol >= 0) text += s.symbols[static_cast<size_t>(dim.symbol)];
+    if (dim.symbol < 0 || dim.add) text += (dim.symbol < 0 ? "" : "+") + std::to_string(dim.add);
   }
   return text + "]";
 }
 
-bool accepts(const std::string& type, DType dtype) {
-  if (type == "A") return true;
-  if (type == "F" || type == "W") return dtype == DType::f32 || dtype == DType::bf16;
-  return type == name_of(dtype);
-}
-
-/// Symbols of one call. A handful of entries, so a linear scan beats a map.
-struct Bindings {
-  std::array<std::pair<const std::string*, int64_t>, 32> entries;
-  int count = 0;
-  const int64_t* find(const std::string& symbol) const {
-    for (int i = 0; i < count; i++) {
-      if (*entries[static_cast<size_t>(i)].first == symbol) return &entries[static_cast<size_t>(i)].second;
-    }
-    return nullptr;
-  }
-  void bind(const std::string& symbol, int64_t value) {
-    entries[static_cast<size_t>(count++)] = {&symbol, value};
-  }
-};
+/// Extents of one call by symbol; -1 while unknown.
+using Extents = std::array<int64_t, kMaxSymbols>;
 
 [[noreturn]] void refuse(const Signature& s, const TensorParam& p, const char* code,
                          const std::string& what) {
   throw Error(code, s.name + ": " + p.name + " " + what);
 }
 
-DType output_dtype(const Signature& s, const TensorParam& p, const Args& args) {
-  if (p.type[0] == '=') {
-    for (size_t i = 0; i < s.inputs.size(); i++) {
-      if (s.inputs[i].name == p.type.substr(1)) return args.tensor[i].dtype;
-    }
+/// The dtype that a parameter must have, where its signature names one.
+DType resolved_dtype(const TensorParam& p, const Args& args) {
+  if (p.like_input >= 0) return args.tensor[static_cast<size_t>(p.like_input)].dtype;
+  if (p.like_scalar >= 0) return args.i(p.like_scalar) == 1 ? DType::bf16 : DType::f32;
+  for (DType dtype : {DType::f32, DType::bf16, DType::i32, DType::u8}) {
+    if (p.accepted & bit(dtype)) return dtype;
   }
-  if (p.type[0] == '@') {
-    for (size_t i = 0; i < s.scalars.size(); i++) {
-      if (s.scalars[i].name == p.type.substr(1))
-        return args.i(static_cast<int>(i)) == 1 ? DType::bf16 : DType::f32;
-    }
-  }
-  if (p.type == "bf16") return DType::bf16;
-  if (p.type == "i32") return DType::i32;
-  if (p.type == "u8") return DType::u8;
   return DType::f32;
 }
 
-void check_tensor(const Signature& s, const TensorParam& p, const TensorView& t, Bindings& bound,
+void check_tensor(const Signature& s, const TensorParam& p, const TensorView& t, Extents& extents,
                   const Args& args) {
-  const bool referring = p.type[0] == '=' || p.type[0] == '@';
-  if (referring) {
-    const DType wanted = output_dtype(s, p, args);
-    if (t.dtype != wanted)
-      refuse(s, p, "E_DTYPE", format("must be %s, got %s", name_of(wanted), name_of(t.dtype)));
-  } else if (!accepts(p.type, t.dtype)) {
-    const char* wanted = p.type == "F" || p.type == "W" ? "f32 or bf16" : p.type.c_str();
+  if (p.accepted ? !(p.accepted & bit(t.dtype)) : t.dtype != resolved_dtype(p, args)) {
+    const char* wanted = p.type == "F" || p.type == "W" ? "f32 or bf16" : name_of(resolved_dtype(p, args));
     refuse(s, p, "E_DTYPE", format("must be %s, got %s", wanted, name_of(t.dtype)));
   }
-  if (t.packed && p.type != "W")
+  if (t.packed && !p.may_be_packed)
     refuse(s, p, "E_DTYPE", "is a packed weight, which this op does not read; unpack it first");
   if (p.any_shape) {
-    const int64_t* n = bound.find(p.dims[0].symbol);
-    if (!n) {
-      bound.bind(p.dims[0].symbol, t.numel());
-    } else if (*n != t.numel()) {
+    int64_t& n = extents[static_cast<size_t>(p.dims[0].symbol)];
+    if (n < 0) n = t.numel();
+    if (n != t.numel())
       refuse(s, p, "E_SHAPE",
-             format("must have %lld elements, got %s", static_cast<long long>(*n), shape_text(t).c_str()));
-    }
+             format("must have %lld elements, got %s", static_cast<long long>(n), shape_text(t).c_str()));
     return;
   }
   if (t.rank != static_cast<int>(p.dims.size()))
-    refuse(s, p, "E_SHAPE", format("must be %s, got %s", dims_text(p).c_str(), shape_text(t).c_str()));
+    refuse(s, p, "E_SHAPE", format("must be %s, got %s", dims_text(s, p).c_str(), shape_text(t).c_str()));
   for (int axis = 0; axis < t.rank; axis++) {
     const Dim& dim = p.dims[static_cast<size_t>(axis)];
-    const int64_t found = t[axis] - (dim.symbol.empty() ? 0 : dim.add);
-    const int64_t* expected = dim.symbol.empty() ? &dim.add : bound.find(dim.symbol);
-    if (!expected && found >= 0) {
-      bound.bind(dim.symbol, found);
-    } else if (!expected || *expected != found) {
-      refuse(s, p, "E_SHAPE",
-             format("must be %s with %s = %lld, got %s", dims_text(p).c_str(),
-                    dim.symbol.empty() ? "size" : dim.symbol.c_str(),
-                    static_cast<long long>(expected ? *expected : 0), shape_text(t).c_str()));
+    int64_t expected = dim.add;
+    if (dim.symbol >= 0) {
+      int64_t& extent = extents[static_cast<size_t>(dim.symbol)];
+      if (extent < 0 && t[axis] >= dim.add) extent = t[axis] - dim.add;
+      expected = extent + dim.add;
     }
+    if (t[axis] != expected)
+      refuse(
+          s, p, "E_SHAPE",
+          format("must be %s with %s = %lld, got %s", dims_text(s, p).c_str(),
+                 dim.symbol < 0 ? "size" : s.symbols[static_cast<size_t>(dim.symbol)].c_str(),
+                 static_cast<long long>(expected - (dim.symbol < 0 ? 0 : dim.add)), shape_text(t).c_str()));
   }
 }
 
-void infer(const Signature& s, const TensorParam& p, TensorView& t, const Bindings& bound, const Args& args) {
-  t.dtype = output_dtype(s, p, args);
-  t.packed = p.type == "W" || (p.type[0] == '@' && s.name == "pack_weight");
+void infer(const Signature& s, const TensorParam& p, TensorView& t, const Extents& extents,
+           const Args& args) {
+  t.dtype = resolved_dtype(p, args);
+  t.packed = p.may_be_packed;
   if (p.any_shape) {
     for (size_t i = 0; i < s.inputs.size(); i++) {
       if (s.inputs[i].any_shape && s.inputs[i].dims[0].symbol == p.dims[0].symbol) {
@@ -175,9 +186,11 @@ void infer(const Signature& s, const TensorParam& p, TensorView& t, const Bindin
   t.rank = static_cast<int>(p.dims.size());
   for (int axis = 0; axis < t.rank; axis++) {
     const Dim& dim = p.dims[static_cast<size_t>(axis)];
-    const int64_t* value = dim.symbol.empty() ? &dim.add : bound.find(dim.symbol);
-    if (!value) refuse(s, p, "E_SHAPE", "has an extent that no input decides: " + dim.symbol);
-    t.shape[static_cast<size_t>(axis)] = *value + (dim.symbol.empty() ? 0 : dim.add);
+    const int64_t extent = dim.symbol < 0 ? 0 : extents[static_cast<size_t>(dim.symbol)];
+    if (extent < 0)
+      refuse(s, p, "E_SHAPE",
+             "has an extent that no input decides: " + s.symbols[static_cast<size_t>(dim.symbol)]);
+    t.shape[static_cast<size_t>(axis)] = extent + dim.add;
   }
 }
 
@@ -190,28 +203,45 @@ Signature parse_signature(const std::string& text) {
   s.name = trim(text.substr(0, open));
   const std::string inside = text.substr(open + 1, close - open - 1);
   const size_t semicolon = inside.find(';');
-  for (const auto& part : split(inside.substr(0, semicolon), ',')) s.inputs.push_back(parse_tensor(part));
+  for (const auto& part : split(inside.substr(0, semicolon), ',')) s.inputs.push_back(parse_tensor(s, part));
   if (semicolon != std::string::npos) {
-    for (const auto& part : split(inside.substr(semicolon + 1), ','))
-      s.scalars.push_back({part.substr(0, part.find(':')), part.back() == 'i'});
+    for (const auto& part : split(inside.substr(semicolon + 1), ',')) {
+      const std::string name = part.substr(0, part.find(':'));
+      const bool integer = part.back() == 'i';
+      s.scalars.push_back({name, integer, -1});
+    }
   }
   const size_t arrow = text.find("->");
   if (arrow != std::string::npos) {
-    for (const auto& part : split(text.substr(arrow + 2), ',')) s.outputs.push_back(parse_tensor(part));
+    for (const auto& part : split(text.substr(arrow + 2), ',')) s.outputs.push_back(parse_tensor(s, part));
   }
+  // Only scalars that name a dimension bind one.
+  for (auto& scalar : s.scalars) {
+    for (size_t i = 0; i < s.symbols.size(); i++) {
+      if (scalar.integer && s.symbols[i] == scalar.name) scalar.symbol = static_cast<int>(i);
+    }
+  }
+  for (auto& p : s.inputs) resolve_type(s, p);
+  for (auto& p : s.outputs) resolve_type(s, p);
   if (s.tensors() > kMaxTensors || s.scalars.size() > kMaxScalars)
     throw Error("E_SHAPE", "signature too long: " + s.name);
   return s;
 }
 
 void check(const Signature& s, Args& args, const Given* given) {
-  Bindings bound;
+  Extents extents;
+  extents.fill(-1);
   for (size_t i = 0; i < s.scalars.size(); i++) {
-    if (s.scalars[i].integer) bound.bind(s.scalars[i].name, args.i(static_cast<int>(i)));
+    if (s.scalars[i].symbol < 0) continue;
+    const int64_t extent = args.i(static_cast<int>(i));
+    if (extent < 0)
+      throw Error("E_SHAPE",
+                  s.name + ": " + s.scalars[i].name + " must be at least 0, got " + std::to_string(extent));
+    extents[static_cast<size_t>(s.scalars[i].symbol)] = extent;
   }
   for (size_t i = 0; i < s.inputs.size(); i++) {
     if (given[i] == Given::tensor) {
-      check_tensor(s, s.inputs[i], args.tensor[i], bound, args);
+      check_tensor(s, s.inputs[i], args.tensor[i], extents, args);
     } else if (!s.inputs[i].optional) {
       refuse(s, s.inputs[i], "E_SHAPE", "is required");
     }
@@ -219,9 +249,9 @@ void check(const Signature& s, Args& args, const Given* given) {
   for (size_t i = 0; i < s.outputs.size(); i++) {
     const size_t at = s.inputs.size() + i;
     if (given[at] == Given::tensor) {
-      check_tensor(s, s.outputs[i], args.tensor[at], bound, args);
+      check_tensor(s, s.outputs[i], args.tensor[at], extents, args);
     } else if (given[at] == Given::allocate) {
-      infer(s, s.outputs[i], args.tensor[at], bound, args);
+      infer(s, s.outputs[i], args.tensor[at], extents, args);
     } else if (!s.outputs[i].optional) {
       refuse(s, s.outputs[i], "E_SHAPE", "is required");
     }

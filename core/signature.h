@@ -19,8 +19,8 @@
 namespace steptrain {
 
 struct Dim {
-  std::string symbol;  // empty: a constant
-  int64_t add = 0;     // the constant, or what is added to the symbol
+  int symbol = -1;  // index into Signature::symbols; -1: a constant
+  int64_t add = 0;  // the constant, or what is added to the symbol
 };
 
 struct TensorParam {
@@ -30,11 +30,18 @@ struct TensorParam {
   bool optional = false;
   bool inout = false;
   bool any_shape = false;  // dims holds one symbol: the element count
+
+  // What `type` means, resolved once: a set of dtypes, or the dtype of an input, or the one a scalar names.
+  unsigned accepted = 0;  // bit per DType
+  int like_input = -1;
+  int like_scalar = -1;
+  bool may_be_packed = false;
 };
 
 struct ScalarParam {
   std::string name;
   bool integer = false;
+  int symbol = -1;  // the dimension that it binds
 };
 
 struct Signature {
@@ -42,6 +49,7 @@ struct Signature {
   std::vector<TensorParam> inputs;
   std::vector<TensorParam> outputs;
   std::vector<ScalarParam> scalars;
+  std::vector<std::string> symbols;
   std::string text;
 
   int tensors() const { return static_cast<int>(inputs.size() + outputs.size()); }

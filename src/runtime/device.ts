@@ -123,8 +123,8 @@ export class Device {
         outputs.push(undefined);
         continue;
       }
-      const rank = commands[at] as number;
-      const shape = Array.from(commands.subarray(at + 1, at + 1 + rank));
+      const shape: number[] = [];
+      for (let axis = 1; axis <= (commands[at] as number); axis++) shape.push(commands[at + axis] as number);
       outputs.push(this.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType));
     }
     return outputs;
