@@ -22,7 +22,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .version(packageVersion())
     .alias({ h: 'help', V: 'version' })
     .parserConfiguration({ 'dot-notation': false, 'camel-case-expansion': false, 'greedy-arrays': false })
-    .wrap(Math.min(100, process.stdout.columns ?? 100))
+    .wrap(Math.min(100, process.stdout.columns || 100))
     .epilogue('The environment variable STEPTRAIN_STACKS=1 shows where an error came from.')
     .exitProcess(false)
     .fail((message, error) => {

@@ -41,7 +41,7 @@ const previewCommand: CommandModule<unknown, PreviewArguments> = {
     }
     const { dataPreview } = await import('./data-preview.js');
     const config = await readConfig(args);
-    const width = Math.max(40, process.stdout.columns ?? 100) - 2;
+    const width = Math.max(40, process.stdout.columns || 100) - 2;
     console.log(await dataPreview(config, { part: args.part, samples: args.samples, width }));
   },
 };

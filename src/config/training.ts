@@ -94,7 +94,9 @@ export const pretrain = section({
   loss_on: z
     .enum(['answers', 'all'])
     .default('answers')
-    .describe('Tokens that are learned: of each step what follows its last `=` (`answers`), or the whole step (`all`).'),
+    .describe(
+      'Tokens that are learned: of each step what follows its last `=` (`answers`), or the whole step (`all`).',
+    ),
 }).describe('Language modelling of whole solutions, from nothing or from a base (`method: pretrain`).');
 
 export const run = section({

@@ -61,7 +61,7 @@ export function createProgress(options: ProgressOptions): Progress {
       ];
       if (done >= total) parts.push(`${formatDuration(seconds)} in all`);
       clear();
-      line = live ? liveLine(done / total, parts, stream.columns ?? 80) : parts.join('  ');
+      line = live ? liveLine(done / total, parts, stream.columns || 80) : parts.join('  ');
       draw();
     },
     note(text) {

@@ -1,5 +1,4 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -9,6 +8,7 @@ import { completeRunConfig } from '../../src/config/load.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
 import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './capture.js';
 
 describe('steptrain data preview', () => {
@@ -75,7 +75,7 @@ describe('steptrain data preview', () => {
 
 describe('steptrain data stats', () => {
   it('counts what a recipe would train on', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'steptrain-stats-'));
+    const folder = temporaryDirectory();
     const row = (problem: string, labels: readonly (0 | 1 | null)[]) =>
       `${JSON.stringify({ problem, steps: labels.map((label) => ({ text: 'abc', label, kind: 'normal' })) })}\n`;
     const train = join(folder, 'train.jsonl');

@@ -1,16 +1,16 @@
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Interrupted } from '../../src/cli/error.js';
 import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
 import { parseRunConfig } from '../../src/config/load.js';
 import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { capture, cli } from './capture.js';
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'steptrain-cli-'));
+  folder = temporaryDirectory();
 });
 
 const evaluation = {

@@ -1,10 +1,10 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/config/error.js';
 import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/config/load.js';
 import type { SftRunConfig } from '../../src/config/schema.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const BASE = 'method: sft\ndata:\n  source: arithmetic\n';
 
@@ -299,7 +299,7 @@ describe('text that is no recipe', () => {
   });
 
   it('is refused as a file, each with one sentence', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'steptrain-config-'));
+    const folder = temporaryDirectory();
     const refusal = (file: string) => loadRunConfig(file).catch((error: Error) => error.message);
     expect(await refusal(join(folder, 'none.yaml'))).toBe(
       `the recipe ${join(folder, 'none.yaml')} cannot be read: no such file or directory`,

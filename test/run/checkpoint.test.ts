@@ -1,20 +1,12 @@
-import {
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { latestCheckpoint, pruneCheckpoints, saveCheckpoint } from '../../src/run/checkpoint.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let root: string;
 beforeEach(() => {
-  root = join(mkdtempSync(join(tmpdir(), 'steptrain-checkpoint-')), 'checkpoints');
+  root = join(temporaryDirectory(), 'checkpoints');
 });
 
 async function save(step: number, content = `weights of ${step}`) {

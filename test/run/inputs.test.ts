@@ -1,5 +1,4 @@
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
@@ -11,10 +10,11 @@ import {
   resolveInputs,
 } from '../../src/run/inputs.js';
 import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'steptrain-inputs-'));
+  folder = temporaryDirectory();
 });
 
 function config(data: Record<string, unknown>, model: Record<string, unknown> = {}) {

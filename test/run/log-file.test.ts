@@ -1,12 +1,12 @@
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { openLogFile } from '../../src/run/log-file.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let path: string;
 beforeEach(() => {
-  path = join(mkdtempSync(join(tmpdir(), 'steptrain-log-')), 'metrics.jsonl');
+  path = join(temporaryDirectory(), 'metrics.jsonl');
 });
 
 describe('a log of JSON lines', () => {
