@@ -1,5 +1,9 @@
+import { StepTrainError } from '../native/errors.js';
+
 /** A configuration that cannot be used. One sentence per problem, each on its own line. */
-export class ConfigError extends Error {
+export class ConfigError extends StepTrainError {
   override readonly name = 'ConfigError';
-  readonly code = 'ERR_CONFIG';
+  constructor(message: string, options: ErrorOptions = {}) {
+    super('E_CONFIG', message, options);
+  }
 }

@@ -1,3 +1,5 @@
+import { StepTrainError } from '../native/errors.js';
+
 /** Where in a data file something was found. Lines and rows are counted from 1. */
 export interface FilePosition {
   readonly file: string;
@@ -8,20 +10,20 @@ export interface FilePosition {
 }
 
 /**
- * One clear sentence about data that cannot be used. `code` is stable:
+ * One clear sentence about data that cannot be used. `kind` is stable:
  * `file` (missing, unreadable, cut short), `format` (columns are of no known source), `row` (one bad row),
  * `option` (an option that cannot work), `template` (prompt or chat template), `tokenizer` (tokenizer files or text).
  */
-export class DataError extends Error {
+export class DataError extends StepTrainError {
   override readonly name = 'DataError';
 
   constructor(
-    readonly code: 'file' | 'format' | 'row' | 'option' | 'template' | 'tokenizer',
+    readonly kind: 'file' | 'format' | 'row' | 'option' | 'template' | 'tokenizer',
     message: string,
     readonly position?: FilePosition,
-    options?: ErrorOptions,
+    options: ErrorOptions = {},
   ) {
-    super(position === undefined ? message : `${describePosition(position)}: ${message}`, options);
+    super('E_DATA', position === undefined ? message : `${describePosition(position)}: ${message}`, options);
   }
 }
 

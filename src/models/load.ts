@@ -6,7 +6,7 @@ import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { type CheckpointReader, matchWeights, openCheckpoint } from '../weights/checkpoint.js';
 import { toF32 } from '../weights/convert.js';
-import { decoderWeights, type WeightSpec } from '../weights/decoder-modules.js';
+import { decoderMatchOptions, decoderWeights, type WeightSpec } from '../weights/decoder-modules.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { type DecoderConfig, readModelConfig } from './config.js';
 import { Decoder } from './decoder.js';
@@ -21,10 +21,7 @@ export interface LoadOptions {
 export function openDecoderWeights(directory: string, config: DecoderConfig): CheckpointReader {
   const reader = openCheckpoint(directory);
   try {
-    matchWeights(reader, decoderWeights(config), {
-      ignore: (name) => name.endsWith('.rotary_emb.inv_freq'),
-      ...(config.tieWordEmbeddings ? { tied: { 'lm_head.weight': 'model.embed_tokens.weight' } } : {}),
-    });
+    matchWeights(reader, decoderWeights(config), decoderMatchOptions(config));
     return reader;
   } catch (error) {
     reader.close();

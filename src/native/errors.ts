@@ -33,7 +33,7 @@ export class StepTrainError extends Error {
 
 /** A tensor, graph or device was used after its `dispose()`. */
 export class DisposedError extends StepTrainError {
-  override readonly name = 'DisposedError';
+  override readonly name: string = 'DisposedError';
   constructor(what: string) {
     super('E_DISPOSED', `${what} was used after it was disposed`);
   }

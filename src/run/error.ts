@@ -1,5 +1,9 @@
+import { StepTrainError } from '../native/errors.js';
+
 /** A run directory that cannot be used or written: one sentence with the place, the finding and what to do. */
-export class RunError extends Error {
+export class RunError extends StepTrainError {
   override readonly name = 'RunError';
-  readonly code = 'ERR_RUN';
+  constructor(message: string, options: ErrorOptions = {}) {
+    super('E_RUN', message, options);
+  }
 }

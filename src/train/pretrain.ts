@@ -1,34 +1,25 @@
 /** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
 import type { StepRecord } from '../data/record.js';
-import { type Segment, segmentTokenizer } from '../tokenizer/segments.js';
+import { solutionSegments } from '../data/solution.js';
+import { segmentTokenizer } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { groupByTokens } from './batching.js';
 import { scoreRows } from './forward.js';
 import { maskedSequence, type TrainingSequence } from './sequence.js';
 import type { Trainee } from './trainee.js';
 
-/**
- * Problem, then one step per line, then the end token where the tokenizer has one. `answers` learns what follows the
- * last `=` of each step and its line break; `all` everything after the problem.
- */
+/** Whole solutions, each ended by the tokenizer's end token; see `solutionSegments` for what is learned. */
 export function pretrainSequences(
   records: readonly StepRecord[],
   tokenizer: Tokenizer,
-  lossOn: 'answers' | 'all',
+  learn: 'steps' | 'results',
   maxLength: number,
 ): TrainingSequence[] {
   const tokenize = segmentTokenizer(tokenizer);
+  const end = tokenizer.eosId === undefined ? '' : tokenizer.decode([tokenizer.eosId]);
   let tooLong = 0;
   const sequences = records.flatMap((record, i) => {
-    const segments: Segment[] = [{ text: `${record.problem}\n`, role: 'prompt', train: false }];
-    for (const [step, { text }] of record.steps.entries()) {
-      const equals = text.lastIndexOf('=') + 1;
-      const asked = lossOn === 'answers' ? text.slice(0, equals) : '';
-      const learned = `${text.slice(asked.length)}\n`;
-      if (asked !== '') segments.push({ text: asked, role: 'step', step, train: false });
-      segments.push({ text: learned, role: 'step', step, train: true });
-    }
-    const sequence = tokenize(segments);
+    const sequence = tokenize(solutionSegments(record, { learn, end }), { specialTokens: 'start' });
     if (sequence.ids.length <= maxLength) return [maskedSequence(sequence, i)];
     tooLong++;
     return [];

@@ -116,8 +116,9 @@ async function runPretrain(
 ): Promise<RunResult> {
   const tokenizer = await configuredTokenizer(config.model);
   const { parts } = await configuredRecords(config.data);
+  const learn = config.pretrain.loss_on === 'answers' ? 'results' : 'steps';
   const sequencesOf = (records: readonly StepRecord[]) =>
-    pretrainSequences(records, tokenizer, config.pretrain.loss_on, config.data.max_length);
+    pretrainSequences(records, tokenizer, learn, config.data.max_length);
   const train = sequencesOf(parts.train);
   const validation = sequencesOf(limited(parts.validation, config.eval.max_samples));
   const trainee: Trainee = await createTrainee(device, {

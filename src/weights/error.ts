@@ -1,7 +1,11 @@
+import { StepTrainError } from '../native/errors.js';
+
 /** A file of a model or adapter cannot be used as it is: one sentence with the place, the finding and what to do. */
-export class WeightsError extends Error {
-  readonly code = 'WEIGHTS';
+export class WeightsError extends StepTrainError {
   override readonly name = 'WeightsError';
+  constructor(message: string, options: ErrorOptions = {}) {
+    super('E_WEIGHTS', message, options);
+  }
 }
 
 const SHOWN_CHARACTERS = 60;

@@ -1,0 +1,35 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { readStoredF32 } from '../../src/models/load.js';
+import { openSafetensors } from '../../src/weights/safetensors.js';
+
+/** What transformers, PEFT and torch computed for one golden model; see test/golden/README.md. */
+export interface Expected {
+  readonly sequences: readonly (readonly number[])[];
+  readonly prompt_lengths: readonly number[];
+  readonly sft_loss_completion_mean: number;
+  readonly completion_tokens: number;
+  readonly naive_bf16: {
+    readonly logprob_max_abs_error: number;
+    readonly grad_relative_error: Readonly<Record<string, number>>;
+  };
+  readonly [key: string]: unknown;
+}
+
+export function goldenDirectory(name: string): string {
+  return fileURLToPath(new URL(`../golden/${name}`, import.meta.url));
+}
+
+export function expectedOf(name: string): Expected {
+  return JSON.parse(readFileSync(`${goldenDirectory(name)}/expected.json`, 'utf8')) as Expected;
+}
+
+/** Every tensor of expected.safetensors, as f32. */
+export function expectedTensors(name: string): ReadonlyMap<string, Float32Array> {
+  const file = openSafetensors(`${goldenDirectory(name)}/expected.safetensors`);
+  try {
+    return new Map([...file.tensors.keys()].map((tensor) => [tensor, readStoredF32(file, tensor)]));
+  } finally {
+    file.close();
+  }
+}
