@@ -67,7 +67,10 @@ function findNvcc() {
 function buildAddon() {
   const nvcc = existsSync(join(root, 'cuda/cuda.cmake')) ? findNvcc() : undefined;
   const archs = process.env.STEPTRAIN_CUDA_ARCHS ?? '80;90a';
-  const files = sources(['core', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'], ['.cc', '.h', '.cu', '.cuh', '.cmake']);
+  const files = sources(
+    ['core', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'],
+    ['.cc', '.h', '.cu', '.cuh', '.cmake'],
+  );
   step('addon', files, { nvcc, archs }, 'build/Release/steptrain.node', () => {
     console.error(
       nvcc
@@ -75,7 +78,12 @@ function buildAddon() {
         : 'steptrain: building the addon for the CPU alone (no nvcc found: no CUDA device)',
     );
     const args = [require.resolve('cmake-js/bin/cmake-js'), 'build', '--prefer-make'];
-    if (nvcc) args.push('--CDSTEPTRAIN_CUDA=ON', `--CDSTEPTRAIN_CUDA_ARCHS=${archs}`, `--CDCMAKE_CUDA_COMPILER=${nvcc}`);
+    if (nvcc)
+      args.push(
+        '--CDSTEPTRAIN_CUDA=ON',
+        `--CDSTEPTRAIN_CUDA_ARCHS=${archs}`,
+        `--CDCMAKE_CUDA_COMPILER=${nvcc}`,
+      );
     else args.push('--CDSTEPTRAIN_CUDA=OFF');
     // cmake-js configures only once; a changed list of files needs it again.
     rmSync(join(root, 'build/CMakeCache.txt'), { force: true });
@@ -84,9 +92,15 @@ function buildAddon() {
 }
 
 function buildTypeScript(name, project, folders, output) {
-  step(name, sources([...folders, project, 'tsconfig.json', 'package-lock.json'], ['.ts']), {}, output, () => {
-    run(process.execPath, [require.resolve('typescript/bin/tsc'), '-p', project]);
-  });
+  step(
+    name,
+    sources([...folders, project, 'tsconfig.json', 'package-lock.json'], ['.ts']),
+    {},
+    output,
+    () => {
+      run(process.execPath, [require.resolve('typescript/bin/tsc'), '-p', project]);
+    },
+  );
 }
 
 if (!flags.has('--no-addon')) buildAddon();
