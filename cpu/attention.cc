@@ -84,13 +84,7 @@ class Forward {
         const int64_t r = std::min<int64_t>(v * kLanes + i, rows.count - 1);
         row[i] = q_ + problem_.query_row(sequence, head, rows.begin + r);
       }
-      for (int64_t u = 0; u < units_; u += kLanes) {
-        const int64_t d = u * Operand::kSteps;
-        vf block[kLanes];
-        for (int i = 0; i < kLanes; i++) block[i] = Operand::units(row[i] + d, problem_.size - d);
-        transpose(block);
-        for (int i = 0; i < kLanes; i++) store(w.q + (u + i) * kRows + v * kLanes, block[i]);
-      }
+      pack_columns<Operand>(row, problem_.size, w.q + v * kLanes, kRows);
     }
   }
 
@@ -196,17 +190,10 @@ class Forward {
         row[i] = o_ + problem_.query_row(sequence, head, rows.begin + v * kLanes + i);
       const vf sum = load(w.sum + v * kLanes);
       const vf inverse = select_less(sum, set1(1e-30f), zero(), set1(1.0f) / sum);
-      for (int64_t d = 0; d < problem_.size; d += kLanes) {
-        vf block[kLanes];
-        for (int i = 0; i < kLanes; i++) block[i] = load(w.o + (d + i) * kRows + v * kLanes) * inverse;
-        transpose(block);
-        const int width = static_cast<int>(std::min<int64_t>(kLanes, problem_.size - d));
-        for (int i = 0; i < n; i++) store(row[i] + d, block[i], width);
-      }
+      unpack_columns(w.o + v * kLanes, kRows, inverse, row, n, problem_.size);
     }
     for (int64_t r = 0; r < rows.count; r++) {
-      const int64_t query = (rows.begin + r) / problem_.group, member = (rows.begin + r) % problem_.group;
-      lse_[(head * problem_.group + member) * problem_.tokens + problem_.cu_seqlens[sequence] + query] =
+      lse_[problem_.statistic(sequence, head, rows.begin + r)] =
           w.sum[r] == 0.0f ? -std::numeric_limits<float>::infinity()
                            : w.maximum[r] * std::numbers::ln2_v<float> + std::log(w.sum[r]);
     }
@@ -222,8 +209,7 @@ class Forward {
 void attention(Stream& stream, const Args& args) {
   const auto [q, k, v, cu_seqlens, branch, o, lse] = args.tensors<7>();
   const Problem problem("attention", q, k, v, cu_seqlens, branch, args);
-  const auto blocks = [&](int64_t sequence) { return (problem.rows(sequence) + kRows - 1) / kRows; };
-  const Schedule schedule(problem, stream.scratch, blocks);
+  const Schedule schedule(problem, stream.scratch, [&](int64_t s) { return problem.row_blocks(s); });
   by_operand(q.dtype, [&](auto operand) {
     const Forward<decltype(operand)> forward(problem, q, k, v, o, lse);
     float* const memory = stream.scratch.take<float>(stream.pool.threads() * forward.workspace());
@@ -231,7 +217,7 @@ void attention(Stream& stream, const Args& args) {
       for (int64_t i; (i = worker.next()) < schedule.tasks();) {
         const auto task = schedule[i];
         // The last queries of a causal sequence see the most keys: they go first.
-        forward.block(task.sequence, task.head, blocks(task.sequence) - 1 - task.piece,
+        forward.block(task.sequence, task.head, problem.row_blocks(task.sequence) - 1 - task.piece,
                       memory + worker.index * forward.workspace());
       }
     });
@@ -242,6 +228,7 @@ void attention(Stream& stream, const Args& args) {
 
 void register_attention(KernelTable& table) {
   table.set("attention", attention);
+  table.set("attention_backward", attention_backward);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

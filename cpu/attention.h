@@ -43,8 +43,13 @@ struct Problem {
   int64_t key_row(int64_t sequence, int64_t kv_head, int64_t key) const {
     return ((cu_seqlens[sequence] + key) * kv_heads + kv_head) * size;
   }
+  /// Index of query row r in lse.
+  int64_t statistic(int64_t sequence, int64_t kv_head, int64_t r) const {
+    return (kv_head * group + r % group) * tokens + cu_seqlens[sequence] + r / group;
+  }
   int64_t length(int64_t sequence) const { return cu_seqlens[sequence + 1] - cu_seqlens[sequence]; }
   int64_t rows(int64_t sequence) const { return length(sequence) * group; }
+  int64_t row_blocks(int64_t sequence) const { return (rows(sequence) + kRows - 1) / kRows; }
 };
 
 /// Hands out the pieces of each (sequence, KV head), sequences from longest to shortest, KV heads inside
@@ -100,5 +105,7 @@ struct RowBlock {
   /// Whether branches hide all of the keys [from, to) from every row.
   bool hides_all(int64_t from, int64_t to) const;
 };
+
+void attention_backward(Stream& stream, const Args& args);
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -52,12 +52,16 @@ RowBlock::RowBlock(const Problem& problem, int64_t sequence, int64_t index)
     : begin(index * kRows), count(std::min(kRows, problem.rows(sequence) - begin)) {
   const int64_t length = problem.length(sequence);
   key_branch = problem.branch ? problem.branch + problem.cu_seqlens[sequence] : nullptr;
+  int64_t query = begin / problem.group, member = begin % problem.group;
   for (int64_t r = 0; r < kRows; r++) {
-    const int64_t query = (begin + std::min(r, count - 1)) / problem.group;
     first[r] =
         static_cast<int32_t>(problem.window > 0 ? std::max<int64_t>(0, query - problem.window + 1) : 0);
     last[r] = static_cast<int32_t>(problem.causal ? query : length - 1);
     branch[r] = key_branch ? key_branch[query] : 0;
+    if (r + 1 < count && ++member == problem.group) {
+      query++;
+      member = 0;
+    }
   }
 }
 

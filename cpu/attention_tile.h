@@ -29,6 +29,8 @@ struct Single {
   /// Units whose steps are rows; one unit here takes one row.
   static vf interleave(const T* row, const T*, int64_t n) { return units(row, n); }
   static vf round(vf row, vf) { return row; }
+  /// A vector of elements of a row of units.
+  static void store_elements(float* units, int64_t element, vf x) { store(units + element, x); }
 };
 
 #if defined(__AVX512BF16__)
@@ -53,6 +55,9 @@ struct Paired {
     const __m512i low = _mm512_cvtepu16_epi32(round_bf16(even));
     const __m512i high = _mm512_cvtepu16_epi32(round_bf16(odd));
     return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  }
+  static void store_elements(float* units, int64_t element, vf x) {
+    store(reinterpret_cast<bf16*>(units) + element, x);
   }
 };
 #endif
@@ -95,6 +100,31 @@ template <typename Operand>
 inline void pack_interleaved(const typename Operand::Storage* even, const typename Operand::Storage* odd,
                              int64_t n, float* out) {
   for (int64_t d = 0; d < n; d += kLanes) store(out + d, Operand::interleave(even + d, odd + d, n - d));
+}
+
+/// kLanes rows of n elements each as columns of units: out[unit · stride + row], zero-filled likewise.
+template <typename Operand>
+inline void pack_columns(const typename Operand::Storage* const (&rows)[kLanes], int64_t n, float* out,
+                         int64_t stride) {
+  for (int64_t d = 0; d < n; d += Operand::kSteps * kLanes, out += kLanes * stride) {
+    vf block[kLanes];
+    for (int i = 0; i < kLanes; i++) block[i] = Operand::units(rows[i] + d, n - d);
+    transpose(block);
+    for (int i = 0; i < kLanes; i++) store(out + i * stride, block[i]);
+  }
+}
+
+/// columns[d · stride + row] as rows of n elements; `count` of kLanes rows are written.
+template <typename T>
+inline void unpack_columns(const float* columns, int64_t stride, vf factor, T* const (&rows)[kLanes],
+                           int count, int64_t n) {
+  for (int64_t d = 0; d < n; d += kLanes) {
+    vf block[kLanes];
+    for (int i = 0; i < kLanes; i++) block[i] = load(columns + (d + i) * stride) * factor;
+    transpose(block);
+    const int width = static_cast<int>(std::min<int64_t>(kLanes, n - d));
+    for (int i = 0; i < count; i++) store(rows[i] + d, block[i], width);
+  }
 }
 
 /// Whole vectors of units that a row of n elements takes.
