@@ -165,9 +165,10 @@ const char* const kSignatures[] = {
     // ---- sampling ----------------------------------------------------------------------------------------
     // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; off at 0, 1, 0.
     // keys[row]: Philox key low, key high, counter low (token position), counter high. temperature 0: greedy.
-    // logprobs under the model (temperature 1), sampling_logprobs under the filtered distribution.
+    // logprobs under the model (temperature 1), sampling_logprobs under the filtered distribution,
+    // tempered_logprobs at the temperature without the filters, as head_logprobs gives them.
     "sample(logits:f32[R,V], keys:i32[R,4]; temperature:f, top_k:i, top_p:f, min_p:f)"
-    " -> tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R]",
+    " -> tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R]",
 
     // ---- memory ------------------------------------------------------------------------------------------
     "copy(x:A[#n]) -> y:=x[#n]",

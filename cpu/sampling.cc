@@ -1,7 +1,379 @@
+// Draws one token per row of logits [R, V]: temperature, then top-k, top-p and min-p as transformers' logits
+// warpers define them, then the inverse of the cumulative distribution at a Philox number of the row's own
+// key and counter, in order of the vocabulary. A row depends on its logits and key alone. Outputs are `=`.
+//
+// Nothing is sorted. Without filters, tiles of the vocabulary are weighed and the draw walks over tiles, then
+// within one. With filters the few candidates above a bound that surely lies below the threshold are
+// gathered, and the threshold is found by selection. Log-probs without filters are those of head_logprobs to
+// the bit: the same tiles and splits in the same order.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "core/philox.h"
 #include "cpu/families.h"
+#include "cpu/head_tile.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
 
-void register_sampling(KernelTable&) {}
+/// Tokens whose largest logit is kept, so that a gathering pass skips them together.
+constexpr int64_t kSkip = 64;
+/// How far the shift may fall behind the maximum, as in head.cc.
+constexpr float kSlack = 8.0f;
+
+struct Warp {
+  double temperature;
+  int64_t top_k;  // 0: off
+  double top_p, min_p;
+
+  float inverse() const { return 1 / static_cast<float>(temperature); }
+  bool filters(int64_t vocabulary) const {
+    return (top_k > 0 && top_k < vocabulary) || top_p < 1 || min_p > 0;
+  }
+};
+
+/// Online softmax of one row: exp(shift) · sum is Σ exp(logit / temperature).
+struct Softmax {
+  float shift = kNever;
+  float sum = 0;
+
+  void rebase(float to) {
+    sum *= std::exp(shift - to);
+    shift = to;
+  }
+  float logprob(float logit, float inverse) const { return logit * inverse - shift - std::log(sum); }
+};
+
+/// A vector of logits, `past` beyond the end of the row.
+vf load_logits(const float* p, int lanes, float past = -INFINITY) {
+  if (lanes == kLanes) return load(p);
+  float padded[kLanes];
+  std::fill(padded, padded + kLanes, past);
+  std::copy(p, p + lanes, padded);
+  return load(padded);
+}
+
+Softmax softmax(const float* row, int64_t vocabulary, float inverse) {
+  Softmax all;
+  for (int64_t split = 0; split < vocabulary; split += kSplitTokens) {
+    Softmax part;
+    const int64_t split_end = std::min(vocabulary, split + kSplitTokens);
+    for (int64_t tile = split; tile < split_end; tile += kTileTokens) {
+      const int64_t end = std::min(split_end, tile + kTileTokens);
+      vf most = set1(kNever), sums = zero();
+      each_vector(tile, end,
+                  [&](int64_t i, int lanes) { most = max(most, load_logits(row + i, lanes, kNever)); });
+      const float largest = max(most) * inverse;
+      if (largest > part.shift + kSlack) part.rebase(largest);
+      const vf scale = set1(inverse), shift = set1(part.shift);
+      each_vector(tile, end, [&](int64_t i, int lanes) {
+        sums = sums + exp(fma(load_logits(row + i, lanes, kNever), scale, zero() - shift));
+      });
+      part.sum += sum(sums);
+    }
+    if (split == 0) {
+      all = part;
+      continue;
+    }
+    if (part.shift > all.shift) {
+      all.rebase(part.shift);
+    } else {
+      part.rebase(all.shift);
+    }
+    all.sum += part.sum;
+  }
+  return all;
+}
+
+struct Candidate {
+  float logit;
+  int32_t token;
+  double mass;  // relative to that of the most likely token
+
+  bool ranks_before(const Candidate& other) const {
+    return logit > other.logit || (logit == other.logit && token < other.token);
+  }
+};
+
+/// Workspace of one thread.
+struct Room {
+  float* peaks;      // [V / kSkip] largest logit of each stretch
+  double* masses;    // [V / kTileTokens]
+  float* selection;  // [V], used to select
+  Candidate* candidates;
+  Candidate* ranked;
+};
+
+class RowSampler {
+ public:
+  RowSampler(const float* row, int64_t vocabulary, const Warp& warp, const Room& room)
+      : row_(row), vocabulary_(vocabulary), warp_(warp), room_(room) {}
+
+  /// Finds the largest logit and refuses what is none; `r` is for the message.
+  void scan(int64_t r) {
+    vf all = set1(-INFINITY), broken = zero();
+    for (int64_t begin = 0; begin < vocabulary_; begin += kSkip) {
+      vf most = set1(-INFINITY);
+      each_vector(begin, std::min(vocabulary_, begin + kSkip), [&](int64_t i, int lanes) {
+        const vf logits = load_logits(row_ + i, lanes);
+        most = max(most, logits);
+        broken = broken + select_less(logits, set1(INFINITY), zero(), set1(1.0f));
+      });
+      all = max(all, most);
+      if (room_.peaks) room_.peaks[begin / kSkip] = max(most);
+    }
+    largest_ = max(all);
+    if (sum(broken) > 0 || !(largest_ > -INFINITY)) refuse(r);
+  }
+
+  /// The most likely token, the first of equals.
+  int32_t most_likely() const {
+    return static_cast<int32_t>(std::find(row_, row_ + vocabulary_, largest_) - row_);
+  }
+
+  /// The token at `u` in [0, 1) of the distribution without filters.
+  int32_t draw(double u) const {
+    const double target = u * weigh_tiles();
+    double before = 0;
+    int64_t tile = 0;
+    for (const int64_t last = (vocabulary_ - 1) / kTileTokens; tile < last; tile++) {
+      if (before + room_.masses[tile] > target) break;
+      before += room_.masses[tile];
+    }
+    const int64_t begin = tile * kTileTokens, end = std::min(vocabulary_, begin + kTileTokens);
+    int64_t drawn = -1;
+    float mass[kLanes];
+    for (int64_t i = begin; i < end; i += kLanes) {
+      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, end - i));
+      store(mass, mass_of(i, lanes));
+      for (int lane = 0; lane < lanes; lane++) {
+        if (mass[lane] == 0) continue;
+        drawn = i + lane;
+        before += mass[lane];
+        if (before > target) return static_cast<int32_t>(drawn);
+      }
+    }
+    // The tile's mass was rounded above the sum of its tokens.
+    return drawn < 0 ? most_likely() : static_cast<int32_t>(drawn);
+  }
+
+  /// Gathers the tokens that the filters leave.
+  void filter() {
+    if (warp_.top_k > 0 && warp_.top_k < vocabulary_) {
+      keep_top_k();
+    } else if (warp_.top_p < 1) {
+      gather_nucleus();
+    } else {
+      // One more than the bound, so that rounding loses nothing; the exact test follows.
+      gather_above(largest_ + static_cast<float>((std::log(warp_.min_p) - 1) * warp_.temperature));
+    }
+    if (warp_.top_p < 1) keep_top_p();
+    if (warp_.min_p > 0) keep([&](const Candidate& c) { return c.mass >= warp_.min_p; });
+  }
+
+  /// The token at `u` of the filtered distribution, and its log-probability there.
+  int32_t draw_filtered(double u, float& logprob) const {
+    const double total = mass();
+    double before = 0;
+    const Candidate* drawn = nullptr;
+    for (int64_t i = 0; i < count_ && before <= u * total; i++) {
+      if (room_.candidates[i].mass == 0) continue;
+      drawn = &room_.candidates[i];
+      before += drawn->mass;
+    }
+    logprob = static_cast<float>(scaled(drawn->logit) - std::log(total));
+    return drawn->token;
+  }
+
+ private:
+  [[noreturn]] void refuse(int64_t r) const {
+    for (int64_t v = 0; v < vocabulary_; v++) {
+      if (row_[v] < INFINITY) continue;
+      throw Error("E_RANGE",
+                  format("sample: logits[%lld, %lld] is %g, expected a number or -inf",
+                         static_cast<long long>(r), static_cast<long long>(v), static_cast<double>(row_[v])));
+    }
+    throw Error("E_RANGE", format("sample: every logit of row %lld is -inf: there is no token to draw",
+                                  static_cast<long long>(r)));
+  }
+
+  double scaled(float logit) const { return (static_cast<double>(logit) - largest_) / warp_.temperature; }
+  vf mass_of(int64_t i, int lanes) const {
+    return exp((load_logits(row_ + i, lanes) - set1(largest_)) * set1(warp_.inverse()));
+  }
+
+  double weigh_tiles() const {
+    double total = 0;
+    for (int64_t begin = 0; begin < vocabulary_; begin += kTileTokens) {
+      vf sums = zero();
+      each_vector(begin, std::min(vocabulary_, begin + kTileTokens),
+                  [&](int64_t i, int lanes) { sums = sums + mass_of(i, lanes); });
+      total += room_.masses[begin / kTileTokens] = sum(sums);
+    }
+    return total;
+  }
+
+  void gather_above(float bound) {
+    count_ = 0;
+    for (int64_t begin = 0; begin < vocabulary_; begin += kSkip) {
+      if (!(room_.peaks[begin / kSkip] >= bound)) continue;
+      for (int64_t v = begin, end = std::min(vocabulary_, begin + kSkip); v < end; v++) {
+        if (row_[v] >= bound)
+          room_.candidates[count_++] = {row_[v], static_cast<int32_t>(v), std::exp(scaled(row_[v]))};
+      }
+    }
+  }
+
+  /// Keeps candidates in order of the vocabulary.
+  template <typename Predicate>
+  void keep(const Predicate& predicate) {
+    count_ = std::copy_if(room_.candidates, room_.candidates + count_, room_.candidates, predicate) -
+             room_.candidates;
+  }
+
+  double mass() const {
+    double total = 0;
+    for (int64_t i = 0; i < count_; i++) total += room_.candidates[i].mass;
+    return total;
+  }
+
+  /// Those not below the k-th largest; its equals stay, as in TopKLogitsWarper.
+  void keep_top_k() {
+    // k stretches have peaks of at least the k-th largest peak, so no logit below it is among the k largest.
+    const int64_t stretches = (vocabulary_ + kSkip - 1) / kSkip, k = warp_.top_k;
+    const auto select = [&](int64_t n) {
+      std::nth_element(room_.selection, room_.selection + k - 1, room_.selection + n, std::greater<float>());
+      return room_.selection[k - 1];
+    };
+    float bound = -INFINITY;
+    if (stretches >= k) {
+      std::copy(room_.peaks, room_.peaks + stretches, room_.selection);
+      bound = select(stretches);
+    }
+    gather_above(bound);
+    for (int64_t i = 0; i < count_; i++) room_.selection[i] = room_.candidates[i].logit;
+    const float threshold = select(count_);
+    keep([&](const Candidate& c) { return c.logit >= threshold; });
+  }
+
+  /// Candidates that hold more than top_p of the mass, from ever further below the maximum.
+  void gather_nucleus() {
+    total_ = weigh_tiles();
+    for (const double depth : {8.0, 16.0}) {
+      gather_above(largest_ - static_cast<float>(depth * warp_.temperature));
+      if (mass() > warp_.top_p * total_) return;
+    }
+    gather_above(-INFINITY);
+  }
+
+  /// The most likely tokens before which less than top_p of the mass lies, as in TopPLogitsWarper; among
+  /// equals the first.
+  void keep_top_p() {
+    const double limit = warp_.top_p * (total_ > 0 ? total_ : mass());
+    Candidate* const begin = room_.ranked;
+    Candidate *first = begin, *last = begin + count_;
+    std::copy(room_.candidates, room_.candidates + count_, begin);
+    // The last token kept lies in [first, last), those before `first` have the mass `before` < limit.
+    double before = 0;
+    while (last - first > 1) {
+      Candidate* const middle = first + (last - first) / 2;
+      std::nth_element(first, middle, last,
+                       [](const Candidate& a, const Candidate& b) { return a.ranks_before(b); });
+      double upper = 0;
+      for (const Candidate* c = first; c < middle; c++) upper += c->mass;
+      if (before + upper >= limit) {
+        last = middle;
+      } else {
+        before += upper;
+        first = middle;
+      }
+    }
+    const Candidate boundary = *first;
+    keep([&](const Candidate& c) { return !boundary.ranks_before(c); });
+  }
+
+  const float* row_;
+  int64_t vocabulary_;
+  const Warp& warp_;
+  const Room& room_;
+  float largest_ = 0;
+  int64_t count_ = 0;
+  double total_ = 0;  // mass of the whole vocabulary, where the nucleus was gathered from it
+};
+
+Warp checked_warp(const Args& args) {
+  const Warp warp{args.d(0), args.i(1), args.d(2), args.d(3)};
+  if (!(warp.temperature >= 0) || !std::isfinite(warp.temperature))
+    throw Error("E_RANGE", format("sample: temperature is %g, expected 0 or more", warp.temperature));
+  if (warp.temperature == 0) return warp;
+  if (warp.top_k < 0)
+    throw Error("E_RANGE", format("sample: top_k is %lld, expected 0 (off) or more",
+                                  static_cast<long long>(warp.top_k)));
+  if (!(warp.top_p > 0 && warp.top_p <= 1))
+    throw Error("E_RANGE", format("sample: top_p is %g, expected more than 0, up to 1 (off)", warp.top_p));
+  if (!(warp.min_p >= 0 && warp.min_p <= 1))
+    throw Error("E_RANGE", format("sample: min_p is %g, expected 0 (off) to 1", warp.min_p));
+  return warp;
+}
+
+/// Uniform in [0, 1) with 53 bits, from the row's key and counter.
+double uniform_of(const int32_t* key) {
+  const auto word = [&](int i) { return static_cast<uint32_t>(key[i]); };
+  const Philox4 block = philox({{word(2), word(3), 0, 0}}, word(0), word(1));
+  return (static_cast<double>(block.v[0] >> 5) * 0x1p26 + static_cast<double>(block.v[1] >> 6)) * 0x1p-53;
+}
+
+void sample(Stream& stream, const Args& args) {
+  const auto [logits, keys, tokens, logprobs, sampling_logprobs, tempered_logprobs] = args.tensors<6>();
+  const int64_t rows = logits[0], vocabulary = logits[1];
+  const Warp warp = checked_warp(args);
+  if (rows > 0 && vocabulary == 0) throw Error("E_RANGE", "sample: the vocabulary is empty");
+  const bool greedy = warp.temperature == 0, filters = !greedy && warp.filters(vocabulary);
+
+  const int64_t threads = stream.pool.threads();
+  Room* rooms = stream.scratch.take<Room>(threads);
+  for (int64_t i = 0; i < threads; i++) {
+    Scratch& s = stream.scratch;
+    rooms[i] = {filters ? s.take<float>(vocabulary / kSkip + 1) : nullptr,
+                s.take<double>(vocabulary / kTileTokens + 1), filters ? s.take<float>(vocabulary) : nullptr,
+                filters ? s.take<Candidate>(vocabulary) : nullptr,
+                filters ? s.take<Candidate>(vocabulary) : nullptr};
+  }
+
+  stream.pool.region([&](Worker& worker) {
+    for (int64_t r; (r = worker.next()) < rows;) {
+      const float* row = logits.as<float>() + r * vocabulary;
+      RowSampler sampler(row, vocabulary, warp, rooms[worker.index]);
+      sampler.scan(r);
+      int32_t token;
+      float filtered = 0, tempered = 0;
+      if (greedy) {
+        token = sampler.most_likely();
+      } else {
+        const double u = uniform_of(keys.as<int32_t>() + 4 * r);
+        if (filters) {
+          sampler.filter();
+          token = sampler.draw_filtered(u, filtered);
+        } else {
+          token = sampler.draw(u);
+        }
+        if (!filters || tempered_logprobs)
+          tempered = softmax(row, vocabulary, warp.inverse()).logprob(row[token], warp.inverse());
+        if (!filters) filtered = tempered;
+      }
+      tokens.as<int32_t>()[r] = token;
+      logprobs.as<float>()[r] = softmax(row, vocabulary, 1).logprob(row[token], 1);
+      sampling_logprobs.as<float>()[r] = filtered;
+      if (tempered_logprobs) tempered_logprobs.as<float>()[r] = tempered;
+    }
+  });
+}
+
+}  // namespace
+
+void register_sampling(KernelTable& table) {
+  table.set("sample", sample);
+}
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA
