@@ -50,8 +50,8 @@ struct Record {
 class Graph {
  public:
   std::vector<Record> records;
-  std::vector<void*> buffers;      // the graph's own pool
-  std::shared_ptr<void> compiled;  // a CUDA graph, say
+  std::vector<Allocator::Block*> blocks;  // the graph's own pool
+  std::shared_ptr<void> compiled;         // a CUDA graph, say
 };
 
 }  // namespace steptrain
