@@ -1,0 +1,66 @@
+/** `npm run bench -- [suite …] [--pairs 7] [--seconds 1] [--json FILE]`. See README.md. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import yargs from 'yargs';
+import { groupsOf, SUITES, type Suite } from './cases.js';
+import { describeMachine, machineLine, resultName } from './machine.js';
+import { measureGroup } from './pairs.js';
+import { rivalTable, runtimeTable } from './report.js';
+import { findRival } from './rival.js';
+import { measureRuntime } from './runtime.js';
+
+const RESULTS = fileURLToPath(new URL('../../../bench/results', import.meta.url));
+
+const args = await yargs(process.argv.slice(2))
+  .scriptName('npm run bench --')
+  .usage('$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, attention, head, step, runtime.')
+  .command('$0 [suite..]', false, (argv) =>
+    argv.positional('suite', { choices: SUITES, array: true, describe: 'What to measure; all by default' }),
+  )
+  .option('pairs', { type: 'number', default: 7, describe: 'Interleaved trials of each side' })
+  .option('seconds', { type: 'number', default: 1, describe: 'Least time of one trial of one case' })
+  .option('json', { type: 'string', describe: 'Where the figures go [default: bench/results/…]' })
+  .check(({ pairs, seconds }) => {
+    if (!Number.isInteger(pairs) || pairs < 1)
+      throw new Error('--pairs must be a whole number of at least 1');
+    if (!(seconds > 0)) throw new Error('--seconds must be above 0');
+    return true;
+  })
+  .strict()
+  .parse();
+
+const chosen = args.suite as readonly Suite[] | undefined;
+const suites = chosen?.length ? SUITES.filter((suite) => chosen.includes(suite)) : SUITES;
+const found = findRival();
+const rival = typeof found === 'string' ? undefined : found;
+const machine = describeMachine(rival);
+const progress = (text: string) => {
+  if (process.stderr.isTTY) process.stderr.write(`\x1b[2K\r${text}`);
+};
+const clear = () => progress('');
+
+console.log(machineLine(machine));
+if (typeof found === 'string') console.log(found);
+const groups: object[] = [];
+let runtime: object | undefined;
+for (const suite of suites) {
+  if (suite === 'runtime') {
+    const results = await measureRuntime(args.pairs, progress);
+    clear();
+    console.log(`\n${runtimeTable(results)}`);
+    runtime = results;
+    continue;
+  }
+  for (const group of groupsOf(suite)) {
+    const results = await measureGroup(group, rival, args, progress);
+    clear();
+    console.log(`\n${rivalTable(group.title, results)}`);
+    groups.push({ title: group.title, results });
+  }
+}
+const path = args.json ?? join(RESULTS, resultName(machine));
+mkdirSync(dirname(path), { recursive: true });
+const { pairs, seconds } = args;
+writeFileSync(path, `${JSON.stringify({ machine, pairs, seconds, groups, runtime }, undefined, 1)}\n`);
+console.log(`\nfigures in ${path}`);

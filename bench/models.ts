@@ -1,0 +1,22 @@
+/** `config.json` of Qwen2.5-0.5B, as far as shape and maths go. */
+export const QWEN_0_5B = {
+  architectures: ['Qwen2ForCausalLM'],
+  attention_dropout: 0,
+  hidden_act: 'silu',
+  hidden_size: 896,
+  initializer_range: 0.02,
+  intermediate_size: 4864,
+  max_position_embeddings: 32768,
+  max_window_layers: 21,
+  model_type: 'qwen2',
+  num_attention_heads: 14,
+  num_hidden_layers: 24,
+  num_key_value_heads: 2,
+  rms_norm_eps: 1e-6,
+  rope_theta: 1_000_000,
+  sliding_window: null,
+  tie_word_embeddings: true,
+  use_cache: true,
+  use_sliding_window: false,
+  vocab_size: 151_936,
+} as const;

@@ -1,0 +1,119 @@
+/** Properties of the runtime itself: what an op costs JavaScript, how long the event loop waits, what memory does. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import type { Device } from '#src/runtime/device.js';
+import type { Tensor } from '#src/runtime/tensor.js';
+import type { RuntimeCase } from '../cases.js';
+import { QWEN_0_5B } from '../models.js';
+import { median } from '../statistics.js';
+import { uniform } from './random.js';
+import { everyToken, randomTrainee } from './step.js';
+
+export type Figures = Readonly<Record<string, number>>;
+
+export function benchRuntime(device: Device, item: RuntimeCase): Promise<Figures> {
+  switch (item.measure) {
+    case 'queue':
+      return queueCost(device, item.count);
+    case 'event loop':
+      return eventLoopDelay(device, item.count);
+    case 'ragged':
+      return raggedMemory(device, item.count);
+  }
+}
+
+const OPS_PER_BATCH = 500;
+
+/** Nanoseconds of JavaScript per op: five inputs, two outputs and three scalars, on tensors of one token. */
+async function queueCost(device: Device, batches: number): Promise<Figures> {
+  const x = () => device.zeros([1, 1, 8]);
+  const inputs = [x(), x(), x(), device.tensor(Int32Array.from([0, 1])), device.zeros([1], 'i32')];
+  const outputs = [x(), device.zeros([1, 1])];
+  const op = device.signature('attention');
+  const scalars = [1, 0, 1];
+  const time = async (queueOne: () => void) => {
+    const samples: number[] = [];
+    for (let batch = 0; batch < batches; batch++) {
+      const began = performance.now();
+      for (let i = 0; i < OPS_PER_BATCH; i++) queueOne();
+      samples.push(((performance.now() - began) * 1e6) / OPS_PER_BATCH);
+      await device.synchronize();
+    }
+    return median(samples);
+  };
+  const all = [...inputs, ...outputs];
+  const given = await time(() => device.enqueue(op, all, scalars));
+  const allocated = await time(() => {
+    for (const output of device.enqueue(op, inputs, scalars) as Tensor[]) output.dispose();
+  });
+  for (const tensor of all) tensor.dispose();
+  return { 'ns, outputs given': given, 'ns, outputs made and disposed': allocated };
+}
+
+/** Milliseconds that a timer of one millisecond comes late, during steps that keep every core busy. */
+async function eventLoopDelay(device: Device, steps: number): Promise<Figures> {
+  const trainee = await randomTrainee(device, QWEN_0_5B, 'bf16', 16);
+  const items = [0, 1].map((row) => everyToken(tokenIds(256, QWEN_0_5B.vocab_size, row + 1), row));
+  await trainee.step(items);
+  const histogram = monitorEventLoopDelay({ resolution: 1 });
+  histogram.enable();
+  for (let step = 0; step < steps; step++) await trainee.step(items);
+  histogram.disable();
+  trainee.dispose();
+  const late = (nanoseconds: number) => Math.max(0, nanoseconds / 1e6 - 1);
+  return {
+    'p50 ms': late(histogram.percentile(50)),
+    'p99 ms': late(histogram.percentile(99)),
+    'max ms': late(histogram.max),
+  };
+}
+
+const SMALL = {
+  ...QWEN_0_5B,
+  hidden_size: 32,
+  intermediate_size: 64,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  max_position_embeddings: 64,
+  vocab_size: 96,
+};
+
+/** Most live tensors and most bytes held in each tenth of the steps; equal tenths mean that nothing grows. */
+async function raggedMemory(device: Device, steps: number): Promise<Figures> {
+  const trainee = await randomTrainee(device, SMALL, 'f32', 4);
+  const tenth = Math.max(1, Math.floor(steps / 10));
+  const shapes = uniform(5 * steps, 7).map((value) => (value + 1) / 2);
+  const draw = (step: number, i: number, below: number) =>
+    Math.floor((shapes[5 * step + i] as number) * below);
+  const figures: Record<string, number> = {};
+  const began = performance.now();
+  let most: Record<string, number> = {};
+  for (let step = 0; step < steps; step++) {
+    const sequences = 1 + draw(step, 0, 4);
+    const items = Array.from({ length: sequences }, (_, row) =>
+      everyToken(tokenIds(2 + draw(step, 1 + row, 47), SMALL.vocab_size, step + row + 1), row),
+    );
+    await trainee.step(items);
+    const { tensors, liveBytes, reservedBytes } = device.stats();
+    const now = {
+      tensors,
+      'live MiB': liveBytes / 2 ** 20,
+      'reserved MiB': reservedBytes / 2 ** 20,
+      'resident MiB': process.memoryUsage.rss() / 2 ** 20,
+    };
+    for (const [name, value] of Object.entries(now)) most[name] = Math.max(most[name] ?? 0, value);
+    if ((step + 1) % tenth === 0) {
+      const which = (step + 1) / tenth;
+      if (which === 1 || which === 2 || which === 10) {
+        for (const [name, value] of Object.entries(most)) figures[`${name}, tenth ${which}`] = value;
+      }
+      most = {};
+    }
+  }
+  trainee.dispose();
+  return { ...figures, 'ms per step': (performance.now() - began) / steps };
+}
+
+function tokenIds(length: number, below: number, seed: number): number[] {
+  return Array.from(uniform(length, seed), (value) => Math.floor(((value + 1) / 2) * below));
+}

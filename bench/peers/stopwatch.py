@@ -1,0 +1,40 @@
+"""Timing of one trial; the twin of ../ours/stopwatch.ts."""
+
+import math
+import time
+
+BATCH_SECONDS = 0.02
+MOST_PER_BATCH = 256
+FEWEST_SAMPLES = 2
+ROTATED_BYTES = 96 << 20
+MOST_COPIES = 64
+
+
+def stopwatch(seconds, run_once):
+    """Seconds per run, one sample for each batch of runs."""
+    run = 0
+
+    def batch(count):
+        nonlocal run
+        began = time.perf_counter()
+        for _ in range(count):
+            run_once(run)
+            run += 1
+        return time.perf_counter() - began
+
+    batch(1)
+    count = 1
+    while batch(count) < BATCH_SECONDS and count < MOST_PER_BATCH:
+        count *= 2
+    samples = []
+    spent = 0.0
+    while spent < seconds or len(samples) < FEWEST_SAMPLES:
+        taken = batch(count)
+        spent += taken
+        samples.append(taken / count)
+    return samples
+
+
+def copies_for(size):
+    """Copies of operands of `size` bytes to rotate over."""
+    return min(MOST_COPIES, max(1, math.ceil(ROTATED_BYTES / size)))

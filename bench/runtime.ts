@@ -1,0 +1,40 @@
+import { runtimeCases } from './cases.js';
+import { type Spread, spread } from './statistics.js';
+import { ourTrial } from './trial-process.js';
+
+export interface RuntimeResult {
+  readonly name: string;
+  readonly figures: Readonly<Record<string, Spread>>;
+  readonly error?: string;
+}
+
+/** Queue costs over as many trials as there are pairs; the long ones once. */
+export async function measureRuntime(
+  pairs: number,
+  progress: (text: string) => void,
+): Promise<readonly RuntimeResult[]> {
+  const results: RuntimeResult[] = [];
+  for (const item of runtimeCases()) {
+    const figures: Record<string, number[]> = {};
+    let error: string | undefined;
+    const rounds = item.measure === 'queue' ? pairs : 1;
+    for (let round = 1; round <= rounds && error === undefined; round++) {
+      progress(`runtime: ${item.name}, round ${round} of ${rounds}`);
+      const trial = ourTrial(item.env);
+      const reply = await trial.request({ item, setting: '', seconds: 0 });
+      await trial.close();
+      if ('error' in reply) error = reply.error;
+      else
+        for (const [name, value] of Object.entries(reply.figures ?? {})) {
+          figures[name] ??= [];
+          figures[name].push(value);
+        }
+    }
+    results.push({
+      name: item.name,
+      figures: Object.fromEntries(Object.entries(figures).map(([name, values]) => [name, spread(values)])),
+      ...(error === undefined ? {} : { error }),
+    });
+  }
+  return results;
+}

@@ -1,0 +1,66 @@
+/**
+ * Our side of a trial, in a process of its own: one JSON request a line in, one JSON reply a line out, until the input
+ * ends. The rival's twin is peers/trial.py.
+ */
+import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { type Device, openDevice } from '#src/runtime/device.js';
+import type { BenchCase } from './cases.js';
+import { benchAttention } from './ours/attention.js';
+import { benchGemm } from './ours/gemm.js';
+import { benchHead } from './ours/head.js';
+import { benchRuntime, type Figures } from './ours/runtime.js';
+import { benchStep } from './ours/step.js';
+
+export interface TrialRequest {
+  readonly item: BenchCase;
+  /** Way of doing it; ours has one. */
+  readonly setting: string;
+  /** Least time to measure for. */
+  readonly seconds: number;
+}
+
+export type TrialReply =
+  | { readonly samples: readonly number[]; readonly peakBytes: number; readonly figures?: Figures }
+  | { readonly error: string };
+
+const device = openDevice();
+for await (const line of createInterface({ input: process.stdin })) {
+  const { item, seconds } = JSON.parse(line) as TrialRequest;
+  process.stdout.write(`${JSON.stringify(await reply(device, item, seconds))}\n`);
+}
+device.dispose();
+
+async function reply(device: Device, item: BenchCase, seconds: number): Promise<TrialReply> {
+  try {
+    if (item.suite === 'runtime') {
+      return { samples: [], figures: await benchRuntime(device, item), peakBytes: peakBytes() };
+    }
+    return { samples: await measure(device, item, seconds), peakBytes: peakBytes() };
+  } catch (error) {
+    return { error: (error as Error).message };
+  }
+}
+
+function measure(
+  device: Device,
+  item: Exclude<BenchCase, { suite: 'runtime' }>,
+  seconds: number,
+): Promise<number[]> {
+  switch (item.suite) {
+    case 'gemm':
+      return benchGemm(device, item, seconds);
+    case 'attention':
+      return benchAttention(device, item, seconds);
+    case 'head':
+      return benchHead(device, item, seconds);
+    case 'step':
+      return benchStep(device, item, seconds);
+  }
+}
+
+/** Most memory that the process ever held, as the kernel counts it. */
+function peakBytes(): number {
+  const status = readFileSync('/proc/self/status', 'utf8');
+  return Number(/^VmHWM:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
+}
