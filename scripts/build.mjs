@@ -53,15 +53,15 @@ function run(command, args, env = {}) {
   process.exit(1);
 }
 
+function onPath(command, before = [], after = []) {
+  const folders = [...before, ...(process.env.PATH ?? '').split(delimiter), ...after];
+  return folders.map((folder) => join(folder, command)).find((path) => existsSync(path));
+}
+
 function findNvcc() {
   if (process.env.STEPTRAIN_CUDA === '0') return undefined;
   const home = process.env.CUDA_HOME ?? process.env.CUDA_PATH;
-  const folders = [
-    ...(home ? [join(home, 'bin')] : []),
-    ...(process.env.PATH ?? '').split(delimiter),
-    '/usr/local/cuda/bin',
-  ];
-  return folders.map((folder) => join(folder, 'nvcc')).find((path) => existsSync(path));
+  return onPath('nvcc', home ? [join(home, 'bin')] : [], ['/usr/local/cuda/bin']);
 }
 
 function buildAddon() {
@@ -87,7 +87,12 @@ function buildAddon() {
     else args.push('--CDSTEPTRAIN_CUDA=OFF');
     // cmake-js configures only once; a changed list of files needs it again.
     rmSync(join(root, 'build/CMakeCache.txt'), { force: true });
-    run(process.execPath, args, { CMAKE_BUILD_PARALLEL_LEVEL: String(availableParallelism()) });
+    run(process.execPath, args, {
+      CMAKE_BUILD_PARALLEL_LEVEL: String(availableParallelism()),
+      ...(onPath('ccache')
+        ? { CMAKE_CXX_COMPILER_LAUNCHER: 'ccache', CMAKE_CUDA_COMPILER_LAUNCHER: 'ccache' }
+        : {}),
+    });
   });
 }
 
