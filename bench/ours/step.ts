@@ -10,7 +10,7 @@ import { cast } from '#src/ops/memory.js';
 import type { Device } from '#src/runtime/device.js';
 import { AdamW } from '#src/train/adamw.js';
 import { type ScoredRows, scoreRows } from '#src/train/forward.js';
-import type { LoraConfig } from '#src/weights/adapter-config.js';
+import { parseAdapterConfig } from '#src/weights/adapter-config.js';
 import { decoderWeights } from '#src/weights/decoder-modules.js';
 import type { FloatType, StepCase } from '../cases.js';
 import { randomIds, randomTensor } from './random.js';
@@ -62,8 +62,10 @@ export async function randomTrainee(
     await device.synchronize();
     weights.set(name, { name, value });
   }
+  const settings = { peft_type: 'LORA', r: rank, lora_alpha: 2 * rank, target_modules: 'all-linear' };
+  const lora = parseAdapterConfig(settings, 'bench');
   const decoder = new Decoder(device, config, weights, { dtype });
-  const adapter = createAdapter(device, config, lora(rank), { seed: 1 });
+  const adapter = createAdapter(device, config, lora, { seed: 1 });
   const parameters = adapter.trainable as TrainableParameters;
   const optimizer = new AdamW(parameters, {
     beta1: 0.9,
@@ -95,24 +97,5 @@ export async function randomTrainee(
       adapter.dispose();
       decoder.dispose();
     },
-  };
-}
-
-function lora(rank: number): LoraConfig {
-  return {
-    r: rank,
-    loraAlpha: 2 * rank,
-    loraDropout: 0,
-    useRslora: false,
-    targetModules: { kind: 'allLinear' },
-    excludeModules: undefined,
-    layersToTransform: undefined,
-    layersPattern: undefined,
-    rankPattern: {},
-    alphaPattern: {},
-    initLoraWeights: true,
-    modulesToSave: [],
-    taskType: 'CAUSAL_LM',
-    baseModel: undefined,
   };
 }

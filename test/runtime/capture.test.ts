@@ -1,0 +1,180 @@
+// Captured graphs: the same bits as running the ops, memory of their own, fixed buffers with values that may change.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DisposedError, type StepTrainError } from '../../src/native/errors.js';
+import type { Device } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
+import { openTest, random } from '../ops/harness.js';
+
+const ROWS = 5;
+const SIZE = 48;
+
+let device: Device;
+beforeAll(() => {
+  device = openTest();
+});
+afterAll(() => device.dispose());
+
+/** Fixed buffers, as a decode step has them. */
+function buffers(seed: number) {
+  return {
+    x: device.tensor(random(16 * SIZE, seed), [16, SIZE]),
+    rows: device.tensor(Int32Array.from([3, 0, 15, 7, 3])),
+    weight: device.tensor(random(SIZE, seed + 1)),
+    state: device.zeros([ROWS, SIZE]),
+  };
+}
+type Buffers = ReturnType<typeof buffers>;
+
+/** Several ops with intermediates that the scope drops, one of them updating `state` in place. */
+function program({ x, rows, weight, state }: Buffers): Tensor {
+  return device.scope(() => {
+    const { y: chosen } = device.op('gather_rows', { x, rows });
+    const { y: normed } = device.op('rmsnorm', { x: chosen, weight }, { eps: 1e-6 });
+    const { y: gated } = device.op('swiglu', { gate: normed, up: chosen });
+    device.op('axpy', { y: state, x: gated }, { factor: 0.5 });
+    return device.op('add', { x: gated, y: state }).z as Tensor;
+  });
+}
+
+function dispose(...all: (Buffers | Tensor)[]): void {
+  for (const each of all) {
+    if ('dispose' in each) each.dispose();
+    else for (const tensor of Object.values(each)) tensor.dispose();
+  }
+}
+
+test('a replay equals running the ops, bit for bit, as often as it is run', async () => {
+  const [eager, captured] = [buffers(1), buffers(1)];
+  const graph = device.capture(() => program(captured));
+  expect(await captured.state.readFloats()).toEqual(new Float32Array(ROWS * SIZE));
+  for (let round = 0; round < 3; round++) {
+    const expected = program(eager);
+    graph.replay();
+    expect(await graph.result.readFloats()).toEqual(await expected.readFloats());
+    expect(await captured.state.readFloats()).toEqual(await eager.state.readFloats());
+    expected.dispose();
+  }
+  graph.dispose();
+  dispose(eager, captured, graph.result);
+});
+
+test('values in the fixed buffers may change between replays', async () => {
+  const [eager, captured] = [buffers(1), buffers(1)];
+  const graph = device.capture(() => program(captured));
+  for (let round = 2; round < 5; round++) {
+    for (const set of [eager, captured]) {
+      set.x.write(random(16 * SIZE, round));
+      set.rows.write(Int32Array.from({ length: ROWS }, (_, i) => (i * round) % 16));
+    }
+    const expected = program(eager);
+    graph.replay();
+    expect(await graph.result.readFloats()).toEqual(await expected.readFloats());
+    expected.dispose();
+  }
+  graph.dispose();
+  dispose(eager, captured, graph.result);
+});
+
+test('one queued replay reads what was written before it, not what is written after', async () => {
+  const x = device.tensor(new Float32Array([1]));
+  const sum = device.zeros([1]);
+  const graph = device.capture(() => device.op('axpy', { y: sum, x }, { factor: 1 }));
+  for (const value of [1, 10, 100]) {
+    x.write(new Float32Array([value]));
+    graph.replay();
+  }
+  expect(Array.from(await sum.readFloats())).toEqual([111]);
+  graph.dispose();
+  dispose(x, sum);
+});
+
+test('the graph owns its memory: nothing that is made later shares it', async () => {
+  const [eager, captured] = [buffers(1), buffers(1)];
+  const graph = device.capture(() => program(captured));
+  const expected = program(eager);
+  const others = Array.from({ length: 64 }, () =>
+    device.tensor(new Float32Array(ROWS * SIZE).fill(Number.NaN)),
+  );
+  for (const other of others.splice(0, 32)) other.dispose();
+  graph.replay();
+  expect(await graph.result.readFloats()).toEqual(await expected.readFloats());
+  for (const other of others)
+    expect(await other.readFloats()).toEqual(new Float32Array(ROWS * SIZE).fill(Number.NaN));
+  graph.dispose();
+  dispose(eager, captured, expected, graph.result, ...others);
+});
+
+test('a disposed graph gives everything back, and a queued replay still finishes', async () => {
+  const captured = buffers(1);
+  const before = device.stats();
+  const graph = device.capture(() => program(captured));
+  expect(device.stats().liveBytes).toBeGreaterThan(before.liveBytes);
+  for (let i = 0; i < 100; i++) graph.replay();
+  graph.result.dispose();
+  graph.dispose();
+  graph.dispose();
+  await device.synchronize();
+  // A pool is freed by the next release after its last replay.
+  device.capture(() => undefined).dispose();
+  expect(device.stats()).toMatchObject({ liveBytes: before.liveBytes, tensors: before.tensors });
+  dispose(captured);
+});
+
+test('a replay after dispose throws', () => {
+  const captured = buffers(1);
+  const graph = device.capture(() => program(captured));
+  graph.dispose();
+  expect(() => graph.replay()).toThrow(DisposedError);
+  dispose(captured, graph.result);
+});
+
+test.each<[string, RegExp, (x: Tensor) => unknown]>([
+  ['a new tensor', /tensors cannot be created inside capture/, () => device.empty([3])],
+  ['a tensor of values', /inside capture/, () => device.tensor(new Float32Array(3))],
+  ['an upload', /uploads cannot be captured/, (x) => x.write(new Float32Array(2))],
+  ['another capture', /captures do not nest/, () => device.capture(() => undefined)],
+])('%s inside capture throws, and the device goes on', async (_, message, inside) => {
+  const x = device.tensor(new Float32Array([1, 2]));
+  const before = device.stats();
+  expect(() => device.capture(() => inside(x))).toThrow(
+    expect.objectContaining({ code: 'E_CAPTURE', message: expect.stringMatching(message) }) as StepTrainError,
+  );
+  expect(device.stats()).toMatchObject({ liveBytes: before.liveBytes, tensors: before.tensors });
+  const { y } = device.op('scale', { x }, { factor: 3 });
+  expect(Array.from(await y!.readFloats())).toEqual([3, 6]);
+  dispose(x, y!);
+});
+
+test('a read inside capture rejects', async () => {
+  const x = device.tensor(new Float32Array([1, 2]));
+  let reading: Promise<unknown> | undefined;
+  device
+    .capture(() => {
+      reading = x.read();
+      reading.catch(() => undefined);
+    })
+    .dispose();
+  await expect(reading).rejects.toMatchObject({ code: 'E_CAPTURE' });
+  dispose(x);
+});
+
+test('a replay inside capture throws', () => {
+  const graph = device.capture(() => undefined);
+  expect(() => device.capture(() => graph.replay())).toThrow(/a replay cannot be captured/);
+  graph.dispose();
+});
+
+test('a function that throws inside capture leaves an open, working device', async () => {
+  const captured = buffers(1);
+  const before = device.stats();
+  expect(() =>
+    device.capture(() => {
+      program(captured);
+      throw new Error('changed my mind');
+    }),
+  ).toThrow('changed my mind');
+  expect(device.stats()).toMatchObject({ liveBytes: before.liveBytes, tensors: before.tensors });
+  const result = program(captured);
+  await result.read();
+  dispose(captured, result);
+});
