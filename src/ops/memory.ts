@@ -30,3 +30,20 @@ export function cast(x: Tensor, dtype: DType): Tensor {
   tape.record([y], [], ([dy], gradients) => gradients.add(x, to(dy as Tensor, x.dtype)));
   return y;
 }
+
+/** The same elements under another shape. Shares the buffer; unlike `Tensor.reshape`, differentiable. */
+export function reshape(x: Tensor, shape: readonly number[]): Tensor {
+  const y = x.reshape(shape);
+  const tape = openTape();
+  if (!tape?.tracks(x)) return y;
+  tape.record([y], [], ([dy], gradients) => {
+    const gradient = dy as Tensor;
+    const { device } = gradient;
+    // A view hides from the tape that its buffer has another owner, so such a gradient is copied.
+    const owned = gradient.isShared
+      ? (device.enqueue(device.signature('copy'), [gradient])[0] as Tensor)
+      : gradient;
+    gradients.add(x, owned.reshape(x.shape));
+  });
+  return y;
+}

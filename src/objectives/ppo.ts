@@ -1,0 +1,112 @@
+import { openTape } from '../autograd/tape.js';
+import { StepTrainError } from '../native/errors.js';
+import { WANTED } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+import { recordLoss } from './record.js';
+import type { Objective } from './statistics.js';
+
+/** Estimators of KL(policy ‖ reference) from d = log-prob − reference: d, d²/2, exp(−d) − 1 + d. */
+export type KlEstimator = 'k1' | 'k2' | 'k3';
+
+/** R rows: tokens (PPO, GRPO), or whole sequences (GSPO, RLOO). All f32 [R]. */
+export interface PpoInputs {
+  /** Of the policy; differentiable. */
+  readonly logprobs: Tensor;
+  /** Of the policy that sampled. */
+  readonly oldLogprobs: Tensor;
+  readonly advantages: Tensor;
+  /** Mask and normaliser: a mean over the optimizer batch has 1/n. A row of weight 0 is not read. */
+  readonly weights: Tensor;
+  readonly refLogprobs?: Tensor | undefined;
+  /** Differentiable; make it with `entropyGradient` where `entropyCoef` is not 0. */
+  readonly entropy?: Tensor | undefined;
+  /** Of the value head; differentiable. Needs `returns`. */
+  readonly values?: Tensor | undefined;
+  /** Needed by `valueClip`. */
+  readonly oldValues?: Tensor | undefined;
+  readonly returns?: Tensor | undefined;
+}
+
+export interface PpoOptions {
+  /** The ratio counts down to 1 − clipLow and up to 1 + clipHigh. Default 0.2 each. */
+  readonly clipLow?: number;
+  readonly clipHigh?: number;
+  /** Weight of the KL penalty in the loss. Default 0. */
+  readonly klCoef?: number;
+  /** Default k3. */
+  readonly klEstimator?: KlEstimator;
+  /** Weight of the entropy bonus. Default 0. */
+  readonly entropyCoef?: number;
+  /** Weight of the value loss. Default 0.1. */
+  readonly valueCoef?: number;
+  /** How far a value may move from its old one; 0 for no limit. Default 0. */
+  readonly valueClip?: number;
+}
+
+const STATISTICS = [
+  'policy_loss',
+  'value_loss',
+  'entropy',
+  'kl_k1',
+  'kl_k3',
+  'old_kl_k3',
+  'clip_fraction',
+  'value_clip_fraction',
+  'ratio_mean',
+  'ratio_max',
+  'weight',
+  'non_finite_rows',
+] as const;
+
+export type PpoStatistic = (typeof STATISTICS)[number];
+
+const ESTIMATORS: readonly KlEstimator[] = ['k1', 'k2', 'k3'];
+
+/**
+ * Proximal policy optimisation (arXiv 1707.06347, equation 7) with the terms that language models add:
+ *
+ *     Σ w·[max(−A·d, −A·clip(d, 1 − clipLow, 1 + clipHigh)) + klCoef·KL − entropyCoef·H
+ *          + valueCoef·½·max((V − Ret)², (clip(V, V_old ± valueClip) − Ret)²)],   d = exp(log-prob − old)
+ *
+ * Outside the clip range on the good side the gradient is exactly 0. Log-prob differences are held within ±20. With
+ * answer-wise weights and group advantages it is GRPO (arXiv 2402.03300). Statistics are means by weight.
+ */
+export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoStatistic> {
+  const { logprobs, oldLogprobs, advantages, weights, refLogprobs, entropy, values } = inputs;
+  const { clipLow = 0.2, clipHigh = 0.2, klCoef = 0, klEstimator = 'k3' } = options;
+  const { entropyCoef = 0, valueCoef = 0.1, valueClip = 0 } = options;
+  demand('klCoef', klCoef !== 0, 'refLogprobs', refLogprobs);
+  demand('entropyCoef', entropyCoef !== 0, 'entropy', entropy);
+  demand('values', values !== undefined, 'returns', inputs.returns);
+  demand('valueClip', values !== undefined && valueClip > 0, 'oldValues', inputs.oldValues);
+  const { device } = logprobs;
+  const [loss, dlogprobs, dentropy, dvalues, statistics] = device.enqueue(
+    device.signature('ppo'),
+    [
+      logprobs,
+      oldLogprobs,
+      advantages,
+      weights,
+      refLogprobs,
+      entropy,
+      values,
+      inputs.oldValues,
+      inputs.returns,
+      undefined,
+      undefined,
+      entropy && entropyCoef !== 0 ? WANTED : undefined,
+      values && WANTED,
+    ],
+    [clipLow, clipHigh, klCoef, ESTIMATORS.indexOf(klEstimator) + 1, entropyCoef, valueCoef, valueClip],
+  ) as [Tensor, Tensor, Tensor | undefined, Tensor | undefined, Tensor];
+  recordLoss(openTape(), loss, [
+    [logprobs, dlogprobs],
+    ...(entropy ? [[entropy, dentropy] as const] : []),
+    ...(values ? [[values, dvalues] as const] : []),
+  ]);
+  return { loss, statistics: { names: STATISTICS, values: statistics } };
+}
+
+function demand(option: string, active: boolean, input: string, given: Tensor | undefined): void {
+  if (active && !given) throw new StepTrainError('E_RANGE', `ppo: ${option} needs ${input}, found none`);
+}

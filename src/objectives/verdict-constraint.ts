@@ -1,0 +1,56 @@
+import { openTape } from '../autograd/tape.js';
+import type { Tensor } from '../runtime/tensor.js';
+import { recordLoss } from './record.js';
+import type { Objective } from './statistics.js';
+
+/**
+ * With p₊ and p₋ the probabilities of the two words renormalised over the two, and y the right one:
+ * `class_balanced` −log p_y, meaned over each class apart; `ce_two` the same, meaned over all rows; `ce_full`
+ * −log-prob of the right word over the whole vocabulary; `mass` −log(the words' probability together);
+ * `margin` max(0, margin − (log-prob of the right − of the wrong word)). ce_full = ce_two + mass.
+ */
+export type ConstraintForm = 'class_balanced' | 'ce_two' | 'ce_full' | 'mass' | 'margin';
+
+const FORMS: readonly ConstraintForm[] = ['class_balanced', 'ce_two', 'ce_full', 'mass', 'margin'];
+
+const STATISTICS = [
+  'positive_loss',
+  'negative_loss',
+  'acc_pos',
+  'acc_neg',
+  'positives',
+  'negatives',
+  'probability_right',
+  'non_finite_rows',
+] as const;
+
+export type ConstraintStatistic = (typeof STATISTICS)[number];
+
+export interface VerdictConstraintInputs {
+  /** f32 [R]: log-probability of the word for "right"; a word of several tokens gives their sum. Differentiable. */
+  readonly positive: Tensor;
+  /** f32 [R]: of the word for "wrong". Differentiable. */
+  readonly negative: Tensor;
+  /** i32 [R]: 1 where the step is right, else 0. */
+  readonly labels: Tensor;
+  /** f32 [R]; absent: the mean of all rows, of each class for class_balanced. */
+  readonly weights?: Tensor | undefined;
+}
+
+/** The constraint of StepAMC (arXiv 2503.18432, equations 9 to 11) on the verdicts of labelled steps. */
+export function verdictConstraint(
+  { positive, negative, labels, weights }: VerdictConstraintInputs,
+  { form = 'class_balanced', margin = 1 }: { readonly form?: ConstraintForm; readonly margin?: number } = {},
+): Objective<ConstraintStatistic> {
+  const { device } = positive;
+  const [loss, dpositive, dnegative, statistics] = device.enqueue(
+    device.signature('verdict_constraint'),
+    [positive, negative, labels, weights],
+    [FORMS.indexOf(form), margin],
+  ) as [Tensor, Tensor, Tensor, Tensor];
+  recordLoss(openTape(), loss, [
+    [positive, dpositive],
+    [negative, dnegative],
+  ]);
+  return { loss, statistics: { names: STATISTICS, values: statistics } };
+}

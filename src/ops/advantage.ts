@@ -1,0 +1,108 @@
+/** Credit over ragged sequences: advantages, their normalisation, and sums over spans. */
+import { openTape } from '../autograd/tape.js';
+import type { Tensor } from '../runtime/tensor.js';
+
+export interface GaeOptions {
+  /** Default 1. */
+  readonly gamma?: number;
+  /** Default 0.95. */
+  readonly lambda?: number;
+  /** f32 [B]: value after the last token of sequences that were cut; absent: 0. */
+  readonly lastValues?: Tensor | undefined;
+}
+
+/**
+ * Generalised advantage estimation (arXiv 1506.02438): δ_t = r_t + γ·V_{t+1} − V_t, A_t = δ_t + γλ·A_{t+1}, returns
+ * A + V. f32 [T] each. Not differentiable.
+ *
+ * @param rewards f32 [T], at any token
+ * @param values f32 [T]
+ * @param cuSeqlens i32 [B + 1]: where each sequence begins
+ */
+export function gae(
+  rewards: Tensor,
+  values: Tensor,
+  cuSeqlens: Tensor,
+  { gamma = 1, lambda = 0.95, lastValues }: GaeOptions = {},
+): { readonly advantages: Tensor; readonly returns: Tensor } {
+  const { device } = rewards;
+  const inputs = [rewards, values, cuSeqlens, lastValues];
+  const [advantages, returns] = device.enqueue(device.signature('gae'), inputs, [gamma, lambda]) as [
+    Tensor,
+    Tensor,
+  ];
+  return { advantages, returns };
+}
+
+export interface WhitenOptions {
+  /** f32 [T]: rows of 0 neither count nor are changed from 0. */
+  readonly mask?: Tensor | undefined;
+  /** Divide by n − 1 (default) or n. */
+  readonly bessel?: boolean;
+  /** Subtract the mean (default). */
+  readonly shiftMean?: boolean;
+  /** Added to the variance. Default 1e-8. */
+  readonly eps?: number;
+}
+
+/** (x − mean) / √(variance + eps), f32 [T]. Not differentiable. */
+export function whiten(
+  x: Tensor,
+  { mask, bessel = true, shiftMean = true, eps = 1e-8 }: WhitenOptions = {},
+): Tensor {
+  const { device } = x;
+  const scalars = [bessel ? 1 : 0, shiftMean ? 1 : 0, eps];
+  return device.enqueue(device.signature('whiten'), [x, mask], scalars)[0] as Tensor;
+}
+
+/** Baselines within a group of answers to one prompt. */
+export type GroupBaseline =
+  /** (R − mean) / (sample deviation + eps): GRPO, arXiv 2402.03300 */
+  | 'grpo'
+  /** R − mean: Dr. GRPO, arXiv 2503.20783 */
+  | 'mean'
+  /** R − mean of the others: RLOO, arXiv 2402.14740 */
+  | 'leave_one_out';
+
+const BASELINES: readonly GroupBaseline[] = ['grpo', 'mean', 'leave_one_out'];
+
+/**
+ * Advantages of answers within their groups, f32 [n]; a group of equals gives 0. Not differentiable.
+ *
+ * @param rewards f32 [n]
+ * @param offsets i32 [groups + 1]: where each group begins
+ */
+export function groupAdvantages(
+  rewards: Tensor,
+  offsets: Tensor,
+  { baseline = 'grpo', eps = 1e-4 }: { readonly baseline?: GroupBaseline; readonly eps?: number } = {},
+): Tensor {
+  const { device } = rewards;
+  const scalars = [BASELINES.indexOf(baseline), eps];
+  return device.enqueue(device.signature('group_advantages'), [rewards, offsets], scalars)[0] as Tensor;
+}
+
+/**
+ * Sum of x over each span, or its mean: f32 [S]. Differentiable. Spans may overlap, as steps do with their answer.
+ *
+ * @param x f32 [T]
+ * @param spans i32 [S, 2]: begin, end exclusive
+ */
+export function spanSum(
+  x: Tensor,
+  spans: Tensor,
+  { mean = false }: { readonly mean?: boolean } = {},
+): Tensor {
+  const { device } = x;
+  const byLength = mean ? 1 : 0;
+  const y = device.enqueue(device.signature('span_sum'), [x, spans], [byLength])[0] as Tensor;
+  const tape = openTape();
+  if (!tape?.tracks(x)) return y;
+  const savedSpans = tape.save(spans);
+  const length = x.shape[0] as number;
+  tape.record([y], [savedSpans], ([dy], gradients) => {
+    const spread = device.enqueue(device.signature('span_spread'), [dy, savedSpans], [length, byLength]);
+    gradients.add(x, spread[0] as Tensor);
+  });
+  return y;
+}
