@@ -3,16 +3,30 @@ import { type Parameter, type ParameterSpec, TrainableParameters } from '../auto
 import { keyOfSeed, PhiloxStream, philox4x32 } from '../data/philox.js';
 import type { LoraPair } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
-import { adapterTensors, openAdapter, writeAdapter } from '../weights/adapter.js';
+import {
+  type AdapterHead,
+  adapterTensors,
+  openAdapter,
+  readAdapterHead,
+  writeAdapter,
+} from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import { fromF32 } from '../weights/convert.js';
 import { decoderModules } from '../weights/decoder-modules.js';
 import { type Initializer, type LoraPlan, loraPlan } from '../weights/lora-plan.js';
-import type { DecoderConfig } from './config.js';
+import type { DecoderConfig, ModelHead } from './config.js';
 import { readStoredF32 } from './load.js';
 
 /** Domain of the random stream from which new weights are drawn. */
 const INITIALISATION = 0x1417;
+
+/** What a dropout mask depends on beside row, position and feature. */
+export interface DropoutSource {
+  readonly seed: number;
+  readonly step: number;
+  /** Number of the role, where several are trained in one step. Default 0. */
+  readonly role?: number;
+}
 
 export class Adapter {
   private readonly pairs = new Map<string, LoraPair>();
@@ -26,6 +40,8 @@ export class Adapter {
     private readonly parameters: ReadonlyMap<string, Parameter>,
     /** Where the parameters live when they are trained. */
     readonly trainable?: TrainableParameters,
+    /** The `score` head among the parameters, if any; it stands in for the head of the base. */
+    readonly head?: ModelHead,
   ) {
     const parameter = (name: string) => parameters.get(name) as Parameter;
     for (const { module, aName, bName, scaling } of plan.modules) {
@@ -50,9 +66,9 @@ export class Adapter {
     return this.config.loraDropout;
   }
 
-  /** Key of a module's dropout mask: another for every seed, step and module. */
-  dropoutKey(module: string, seed: number, step: number): readonly [number, number] {
-    const [a, b] = philox4x32([step, this.indices.get(module) ?? 0, 0, 0], keyOfSeed(seed));
+  /** Key of a module's dropout mask: another for every seed, step, module and role. */
+  dropoutKey(module: string, { seed, step, role = 0 }: DropoutSource): readonly [number, number] {
+    const [a, b] = philox4x32([step, this.indices.get(module) ?? 0, role, 0], keyOfSeed(seed));
     return [a, b];
   }
 
@@ -72,7 +88,10 @@ export class Adapter {
   }
 }
 
-/** A new adapter with trainable parameters, drawn from `seed` as PEFT initialises: A uniform, B zero. */
+/**
+ * A new adapter with trainable parameters, drawn from `seed` as PEFT initialises: A uniform, B zero. A `score` in
+ * `modulesToSave` is of the shape that the head of `model` says, see `withHead`.
+ */
 export function createAdapter(
   device: Device,
   model: DecoderConfig,
@@ -91,7 +110,7 @@ export function createAdapter(
       draw({ kind: 'normal', deviation: model.initializerRange }, shape, options.seed, specs.length);
     specs.push({ name, shape, init });
   }
-  return trainableAdapter(device, config, plan, specs);
+  return trainableAdapter(device, config, plan, specs, scoreHead(plan, model));
 }
 
 /** A PEFT adapter from its directory: frozen, or as the start of further training. */
@@ -101,17 +120,20 @@ export function loadAdapter(
   directory: string,
   { trainable = false }: { readonly trainable?: boolean } = {},
 ): Adapter {
-  const { config, plan, file } = openAdapter(directory, decoderModules(model));
+  const head = readAdapterHead(directory);
+  const target = head ? withHead(model, head) : model;
+  const { config, plan, file } = openAdapter(directory, decoderModules(target));
   try {
     const specs = adapterTensors(plan).map(
       ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),
     );
-    if (trainable) return trainableAdapter(device, config, plan, specs);
+    const score = scoreHead(plan, target);
+    if (trainable) return trainableAdapter(device, config, plan, specs, score);
     const frozen = specs.map(({ name, shape, init }): [string, Parameter] => [
       name,
       { name, value: device.keep(device.tensor(init, shape)) },
     ]);
-    return new Adapter(config, plan, new Map(frozen));
+    return new Adapter(config, plan, new Map(frozen), undefined, score);
   } finally {
     file.close();
   }
@@ -122,10 +144,26 @@ function trainableAdapter(
   config: LoraConfig,
   plan: LoraPlan,
   specs: readonly ParameterSpec[],
+  head: ModelHead | undefined,
 ): Adapter {
   const trainable = new TrainableParameters(device, specs);
   const parameters = new Map(trainable.list.map((parameter) => [parameter.name, parameter]));
-  return new Adapter(config, plan, parameters, trainable);
+  return new Adapter(config, plan, parameters, trainable, head);
+}
+
+/** The configuration of the same trunk under a classification head. */
+export function withHead(model: DecoderConfig, head: AdapterHead): DecoderConfig {
+  const { kind, numLabels, bias } = head;
+  const own = model.head.kind === 'causal' ? undefined : model.head;
+  const labels = own?.numLabels === numLabels ? own.labels : undefined;
+  return {
+    ...model,
+    head: kind === 'sequence' ? { kind, numLabels, labels } : { kind, numLabels, labels, bias, dropout: 0 },
+  };
+}
+
+function scoreHead({ saved }: LoraPlan, { head }: DecoderConfig): ModelHead | undefined {
+  return saved.some(({ role }) => role === 'score') ? head : undefined;
 }
 
 /** Values of a new matrix; each matrix has its own stream, so that adding one changes no other. */

@@ -57,22 +57,87 @@ export function raggedBatch(
       if (sequence.branch) branch[begin + t] = sequence.branch[t] as number;
     }
   });
-  const tensors = {
-    ids: device.keep(device.tensor(ids)),
-    positions: device.keep(device.tensor(positions)),
-    rowIds: device.keep(device.tensor(rowIds)),
-    cuSeqlens: device.keep(device.tensor(Int32Array.from(offsets))),
-    branch: branches ? device.keep(device.tensor(branch)) : undefined,
-  };
+  return ownBatch(
+    { tokens, offsets, longest: positions.reduce((most, position) => Math.max(most, position + 1), 1) },
+    {
+      ids: device.keep(device.tensor(ids)),
+      positions: device.keep(device.tensor(positions)),
+      rowIds: device.keep(device.tensor(rowIds)),
+      cuSeqlens: device.keep(device.tensor(Int32Array.from(offsets))),
+      branch: branches ? device.keep(device.tensor(branch)) : undefined,
+    },
+  );
+}
+
+/** The same batch with references of its own: outlives the disposal of the original. */
+export function aliasBatch({ ids, positions, rowIds, cuSeqlens, branch, ...extents }: RaggedBatch): RaggedBatch {
+  return ownBatch(extents, {
+    ids: ids.alias(),
+    positions: positions.alias(),
+    rowIds: rowIds.alias(),
+    cuSeqlens: cuSeqlens.alias(),
+    branch: branch?.alias(),
+  });
+}
+
+type Extents = Pick<RaggedBatch, 'tokens' | 'offsets' | 'longest'>;
+type BatchTensors = Pick<RaggedBatch, 'ids' | 'positions' | 'rowIds' | 'cuSeqlens' | 'branch'>;
+
+function ownBatch(extents: Extents, tensors: BatchTensors): RaggedBatch {
   return {
-    tokens,
-    offsets,
-    longest: positions.reduce((most, position) => Math.max(most, position + 1), 1),
+    ...extents,
     ...tensors,
     dispose: () => {
       for (const tensor of Object.values(tensors)) tensor?.dispose();
     },
   };
+}
+
+/**
+ * Refuses what a model cannot read, before anything is queued.
+ *
+ * @param what the call, for the error
+ * @throws StepTrainError that names sequence, index and value
+ */
+export function checkSequences(
+  what: string,
+  sequences: readonly ArrayLike<number>[],
+  limits: { readonly vocabSize: number; readonly maxPositions: number },
+): void {
+  if (!isArrayLike(sequences)) {
+    throw new StepTrainError('E_RANGE', `${what}: expected an array of token sequences, found ${sequences}`);
+  }
+  sequences.forEach((ids, s) => {
+    if (!isArrayLike(ids)) {
+      throw new StepTrainError(
+        'E_RANGE',
+        `${what}: expected an array of token ids as sequence ${s}, found ${ids}`,
+      );
+    }
+    if (ids.length === 0) {
+      throw new StepTrainError('E_RANGE', `${what}: sequence ${s} is empty; give at least one token`);
+    }
+    if (ids.length > limits.maxPositions) {
+      throw new StepTrainError(
+        'E_RANGE',
+        `${what}: sequence ${s} has ${ids.length} tokens, and the model reads at most ${limits.maxPositions} ` +
+          '(max_position_embeddings); shorten it',
+      );
+    }
+    for (let t = 0; t < ids.length; t++) {
+      const id = ids[t];
+      if (Number.isInteger(id) && (id as number) >= 0 && (id as number) < limits.vocabSize) continue;
+      throw new StepTrainError(
+        'E_RANGE',
+        `${what}: sequence ${s}: token id ${id} at index ${t} is not a whole number in 0..${limits.vocabSize - 1}; ` +
+          "use the model's own tokenizer",
+      );
+    }
+  });
+}
+
+function isArrayLike(value: unknown): boolean {
+  return Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
 }
 
 function checked(

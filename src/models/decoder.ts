@@ -13,16 +13,19 @@ import { addRmsNorm, rmsNorm } from '../ops/norm.js';
 import { type RotaryTable, rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
-import type { Adapter } from './adapter.js';
-import type { RaggedBatch } from './batch.js';
-import type { DecoderConfig } from './config.js';
+import type { Adapter, DropoutSource } from './adapter.js';
+import { aliasBatch, type RaggedBatch } from './batch.js';
+import { architectureName, type DecoderConfig } from './config.js';
+import type { LinearHead } from './heads.js';
 import { ropeTable } from './rope.js';
 
 /** What a forward is for. The empty role is the base model: the reference of every other. */
 export interface Role {
   readonly adapter?: Adapter | undefined;
-  /** In training with lora_dropout: makes the mask's key from (seed, step). Absent: no dropout. */
-  readonly dropout?: { readonly seed: number; readonly step: number } | undefined;
+  /** Reads the hidden states in place of the head of adapter or base. See `roleHead`. */
+  readonly head?: LinearHead | undefined;
+  /** In training with lora_dropout: makes the key of the masks. Absent: no dropout. */
+  readonly dropout?: DropoutSource | undefined;
 }
 
 export interface DecoderOptions {
@@ -30,6 +33,14 @@ export interface DecoderOptions {
   readonly dtype: 'f32' | 'bf16';
   /** Run each layer again in the backward instead of saving its insides. */
   readonly gradientCheckpointing?: boolean;
+}
+
+/** What a conversion of weights cost. */
+export interface Rounding {
+  /** How many values the new dtype could not hold exactly. */
+  readonly inexact: number;
+  /** Of how many. */
+  readonly values: number;
 }
 
 /** Rotary tables are made for this many positions first, and grow by doubling. */
@@ -44,6 +55,8 @@ export class Decoder {
     /** By Hugging Face name, such as `model.layers.0.mlp.up_proj.weight`. Owned by the decoder. */
     readonly weights: ReadonlyMap<string, Parameter>,
     readonly options: DecoderOptions,
+    /** Where f16 weights were loaded as bf16. */
+    readonly rounding?: Rounding,
   ) {}
 
   get dtype(): DType {
@@ -58,10 +71,12 @@ export class Decoder {
     let delta = first;
     let residual: Tensor | undefined;
     for (let layer = 0; layer < config.numLayers; layer++) {
-      const run = (inputs: readonly Tensor[]) =>
-        this.device.scope(() => this.layer(layer, inputs, batch, table, role), `layer ${layer}`);
+      const run = (inputs: readonly Tensor[], own: RaggedBatch) =>
+        this.device.scope(() => this.layer(layer, inputs, own, table, role), `layer ${layer}`);
       const inputs = residual ? [delta, residual] : [delta];
-      const outputs = this.options.gradientCheckpointing ? checkpoint(inputs, run) : run(inputs);
+      const outputs = this.options.gradientCheckpointing
+        ? checkpoint(inputs, run, () => aliasBatch(batch))
+        : run(inputs, batch);
       for (const input of inputs) input.dispose();
       [delta, residual] = outputs as [Tensor, Tensor];
     }
@@ -119,7 +134,7 @@ export class Decoder {
     if (lora && role.dropout && role.adapter && role.adapter.dropout > 0) {
       dropout = {
         rate: role.adapter.dropout,
-        key: role.adapter.dropoutKey(module, role.dropout.seed, role.dropout.step),
+        key: role.adapter.dropoutKey(module, role.dropout),
         rowIds: batch.rowIds,
         positions: batch.positions,
       };
@@ -137,6 +152,12 @@ export class Decoder {
 
   /** The language-model head [vocabulary, hidden]: its own weight, or the embedding where they are tied. */
   head(role: Role = {}): Parameter {
+    if (this.config.head.kind !== 'causal') {
+      throw new StepTrainError(
+        'E_RANGE',
+        `a ${architectureName(this.config)} has no language-model head; expected a model for causal language modelling`,
+      );
+    }
     return this.weight(this.config.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight', role);
   }
 

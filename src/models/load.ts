@@ -5,11 +5,11 @@ import { packWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { type CheckpointReader, matchWeights, openCheckpoint } from '../weights/checkpoint.js';
-import { toF32 } from '../weights/convert.js';
+import { countInexact, toF32 } from '../weights/convert.js';
 import { decoderMatchOptions, decoderWeights, type WeightSpec } from '../weights/decoder-modules.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { type DecoderConfig, readModelConfig } from './config.js';
-import { Decoder } from './decoder.js';
+import { Decoder, type Rounding } from './decoder.js';
 
 export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
@@ -29,7 +29,7 @@ export function openDecoderWeights(directory: string, config: DecoderConfig): Ch
   }
 }
 
-/** Loads a decoder with frozen weights: linear weights packed as `dtype`, norms and biases in f32. */
+/** Loads a decoder with frozen weights: linear weights packed as `dtype`; norms, biases and `score` in f32. */
 export async function loadDecoder(
   device: Device,
   directory: string,
@@ -37,10 +37,13 @@ export async function loadDecoder(
 ): Promise<Decoder> {
   const config = readModelConfig(directory);
   const reader = openDecoderWeights(directory, config);
+  const { dtype = 'bf16' } = options;
   const weights = new Map<string, Parameter>();
+  let rounding: Rounding | undefined;
   try {
     for (const spec of decoderWeights(config)) {
-      weights.set(spec.name, await frozen(device, reader, spec, config, options.dtype ?? 'bf16'));
+      weights.set(spec.name, await frozen(device, reader, spec, config, dtype));
+      if (isHalved(reader, spec, dtype)) rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
   } catch (error) {
     for (const { value } of weights.values()) value.dispose();
@@ -48,7 +51,20 @@ export async function loadDecoder(
   } finally {
     reader.close();
   }
-  return new Decoder(device, config, weights, { dtype: 'bf16', ...options });
+  return new Decoder(device, config, weights, { ...options, dtype }, rounding);
+}
+
+/** bf16 has fewer digits than f16: the one conversion on loading that nobody asked for by name. */
+function isHalved({ tensors }: CheckpointReader, { name, shape, role }: WeightSpec, dtype: DType): boolean {
+  const stays = shape.length === 1 || role === 'score';
+  return dtype === 'bf16' && !stays && tensors.get(name)?.dtype === 'F16';
+}
+
+function addRounding(sum: Rounding | undefined, values: Float32Array): Rounding {
+  return {
+    inexact: (sum?.inexact ?? 0) + countInexact(values, 'BF16'),
+    values: (sum?.values ?? 0) + values.length,
+  };
 }
 
 /** Loads a decoder whose every weight is trained: f32 masters in the returned buffers. */
@@ -110,7 +126,7 @@ function layout(stored: Tensor, spec: WeightSpec, config: DecoderConfig, dtype: 
   if (spec.shape.length === 1) return castTo(stored, 'f32');
   // A tied embedding is read row by row and multiplied: the panels serve both.
   if (spec.role === 'embedding' && !config.tieWordEmbeddings) return castTo(stored, dtype);
-  return device.keep(packWeight(stored, dtype));
+  return device.keep(packWeight(stored, spec.role === 'score' ? 'f32' : dtype));
 }
 
 function castTo(stored: Tensor, dtype: DType): Tensor {

@@ -1,11 +1,14 @@
 /** The embedding API: a model that scores token sequences. */
 
-import { StepTrainError } from '../native/errors.js';
+import { DisposedError, StepTrainError } from '../native/errors.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
 import { type Adapter, loadAdapter } from './adapter.js';
-import { raggedBatch } from './batch.js';
+import { checkSequences, type RaggedBatch, raggedBatch } from './batch.js';
+import { architectureName } from './config.js';
 import type { Decoder, Role } from './decoder.js';
+import { headOutputs, lastRows, roleHead } from './heads.js';
 import { loadDecoder } from './load.js';
 
 export interface LoadModelOptions {
@@ -22,7 +25,15 @@ export interface SequenceScore {
   readonly entropy: Float32Array;
 }
 
-/** Sequences are scored together up to this many tokens at a time. */
+/** What a `score` head says of a sequence: of the whole sequence in one row, or of each token in a row of its own. */
+export interface SequenceClasses {
+  /** Outputs of the head; of a reward model the reward. */
+  readonly logits: readonly Float32Array[];
+  /** Natural logarithm of the probability of each class. */
+  readonly logprobs: readonly Float32Array[];
+}
+
+/** Sequences go through together up to this many tokens at a time. */
 const TOKENS_PER_BATCH = 4096;
 
 /** Loads a Hugging Face directory, and a PEFT adapter on top where one is given. */
@@ -31,10 +42,14 @@ export async function loadModel(
   directory: string,
   options: LoadModelOptions,
 ): Promise<Model> {
-  const decoder = await loadDecoder(device, directory, { dtype: options.dtype });
-  if (options.adapter === undefined) return new Model(decoder);
+  const { dtype, adapter } = options;
+  if (dtype !== 'f32' && dtype !== 'bf16') {
+    throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${dtype}`);
+  }
+  const decoder = await loadDecoder(device, directory, { dtype });
+  if (adapter === undefined) return new Model(decoder);
   try {
-    return new Model(decoder, loadAdapter(device, decoder.config, options.adapter));
+    return new Model(decoder, loadAdapter(device, decoder.config, adapter));
   } catch (error) {
     decoder.dispose();
     throw error;
@@ -42,67 +57,138 @@ export async function loadModel(
 }
 
 export class Model {
+  private disposed = false;
+
   constructor(
     readonly decoder: Decoder,
     readonly adapter?: Adapter,
   ) {}
 
-  /** Log-probabilities and entropies of each sequence. No [tokens, vocabulary] tensor is ever held. */
-  async score(sequences: readonly (readonly number[])[]): Promise<SequenceScore[]> {
-    sequences.forEach((sequence, i) => {
-      if (sequence.length === 0) {
-        throw new StepTrainError('E_RANGE', `score: sequence ${i} is empty; give at least one token`);
-      }
-    });
-    const scores: SequenceScore[] = [];
-    for (let begin = 0; begin < sequences.length; ) {
-      let end = begin + 1;
-      let tokens = (sequences[begin] as readonly number[]).length;
-      while (
-        end < sequences.length &&
-        tokens + (sequences[end] as readonly number[]).length <= TOKENS_PER_BATCH
-      ) {
-        tokens += (sequences[end++] as readonly number[]).length;
-      }
-      scores.push(...(await this.scoreBatch(sequences.slice(begin, end))));
-      begin = end;
-    }
-    return scores;
+  /**
+   * Log-probabilities and entropies of each sequence, the same bits whatever else is scored with it. No
+   * [tokens, vocabulary] tensor is ever held.
+   *
+   * @throws StepTrainError for a sequence that the model cannot read, DisposedError after `dispose`
+   */
+  async score(sequences: readonly ArrayLike<number>[]): Promise<SequenceScore[]> {
+    this.check('score', sequences);
+    return this.inBatches(sequences, (part) => this.scoreBatch(part));
   }
 
-  private async scoreBatch(sequences: readonly (readonly number[])[]): Promise<SequenceScore[]> {
-    const { decoder } = this;
+  /**
+   * Outputs of the `score` head of a classification or reward model, or of an adapter that brings one.
+   *
+   * @throws StepTrainError for a model without such a head
+   */
+  async classify(sequences: readonly ArrayLike<number>[]): Promise<SequenceClasses[]> {
+    this.check('classify', sequences);
+    return this.inBatches(sequences, (part) => this.classifyBatch(part));
+  }
+
+  private check(what: string, sequences: readonly ArrayLike<number>[]): void {
+    if (this.disposed) throw new DisposedError('the model');
+    checkSequences(what, sequences, this.decoder.config);
+  }
+
+  private async inBatches<T>(
+    sequences: readonly ArrayLike<number>[],
+    run: (part: readonly ArrayLike<number>[]) => Promise<T[]>,
+  ): Promise<T[]> {
+    const results: T[] = [];
+    for (let begin = 0; begin < sequences.length; ) {
+      let end = begin;
+      for (let tokens = 0; end < sequences.length; end++) {
+        tokens += (sequences[end] as ArrayLike<number>).length;
+        if (tokens > TOKENS_PER_BATCH && end > begin) break;
+      }
+      if (this.disposed) throw new DisposedError('the model');
+      results.push(...(await run(sequences.slice(begin, end))));
+      begin = end;
+    }
+    return results;
+  }
+
+  private get role(): Role {
+    return { adapter: this.adapter };
+  }
+
+  private async scoreBatch(sequences: readonly ArrayLike<number>[]): Promise<SequenceScore[]> {
+    const { decoder, role } = this;
+    const head = decoder.head(role);
+    // The last token of a sequence has no target; its row is there for the entropy.
+    const targets = Int32Array.from(sequences.flatMap((ids) => [...Array.from(ids).slice(1), 0]));
+    const { offsets, logprobs, entropy } = await this.forward(sequences, 'score', (hidden) => {
+      const { logprobs, entropy } = headLogprobs(hidden, head, decoder.device.tensor(targets));
+      return { logprobs, entropy };
+    });
+    return sequences.map(({ length }, i) => {
+      const begin = offsets[i] as number;
+      return {
+        logprobs: logprobs.slice(begin, begin + length - 1),
+        entropy: entropy.slice(begin, begin + length),
+      };
+    });
+  }
+
+  private async classifyBatch(sequences: readonly ArrayLike<number>[]): Promise<SequenceClasses[]> {
+    const { decoder, role } = this;
+    const head = roleHead(decoder, role);
+    if (!head) {
+      throw new StepTrainError(
+        'E_RANGE',
+        `classify: a ${architectureName(decoder.config)} has no score head; give a classification model, or an adapter that brings one`,
+      );
+    }
+    const { offsets, logits } = await this.forward(sequences, 'classify', (hidden, batch) => ({
+      logits: headOutputs(hidden, head, head.reads === 'last' ? lastRows(decoder.device, batch) : undefined),
+    }));
+    const classes = head.weight.value.shape[0] as number;
+    return sequences.map((_, i) => {
+      const [begin, end] =
+        head.reads === 'last' ? [i, i + 1] : [offsets[i] as number, offsets[i + 1] as number];
+      const rows = Array.from({ length: end - begin }, (_, r) =>
+        logits.slice((begin + r) * classes, (begin + r + 1) * classes),
+      );
+      return { logits: rows, logprobs: rows.map(logSoftmax) };
+    });
+  }
+
+  /** Hidden states of one batch, what `head` makes of them, and its f32 outputs in host memory. */
+  private async forward<Name extends string>(
+    sequences: readonly ArrayLike<number>[],
+    label: string,
+    head: (hidden: Tensor, batch: RaggedBatch) => Record<Name, Tensor>,
+  ): Promise<Record<Name, Float32Array> & { readonly offsets: readonly number[] }> {
+    const { decoder, role } = this;
     const { device } = decoder;
-    const role: Role = { adapter: this.adapter };
     const batch = raggedBatch(
       device,
       sequences.map((ids) => ({ ids })),
       decoder.config,
     );
-    // The last token of a sequence has no target; its row is there for the entropy.
-    const targets = Int32Array.from(sequences.flatMap((ids) => [...ids.slice(1), 0]));
-    const { logprobs, entropy } = device.scope(() => {
-      const hidden = decoder.forward(batch, role);
-      return headLogprobs(hidden, decoder.head(role), device.tensor(targets));
-    }, 'score');
+    let outputs: [string, Tensor][] = [];
     try {
-      const [lp, h] = await Promise.all([logprobs.readFloats(), entropy.readFloats()]);
-      return sequences.map((ids, i) => {
-        const begin = batch.offsets[i] as number;
-        return {
-          logprobs: lp.slice(begin, begin + ids.length - 1),
-          entropy: h.slice(begin, begin + ids.length),
-        };
-      });
+      outputs = Object.entries<Tensor>(device.scope(() => head(decoder.forward(batch, role), batch), label));
+      const values = await Promise.all(
+        outputs.map(async ([name, tensor]) => [name, await tensor.readFloats()]),
+      );
+      return { offsets: batch.offsets, ...Object.fromEntries(values) };
     } finally {
-      logprobs.dispose();
-      entropy.dispose();
+      for (const [, tensor] of outputs) tensor.dispose();
       batch.dispose();
     }
   }
 
+  /** Frees the weights, also those of the adapter. A second call does nothing. */
   dispose(): void {
+    this.disposed = true;
     this.adapter?.dispose();
     this.decoder.dispose();
   }
+}
+
+function logSoftmax(logits: Float32Array): Float32Array {
+  const most = logits.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  const lse = most + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
+  return logits.map((logit) => logit - lse);
 }

@@ -2,25 +2,44 @@
 import { unpackWeight } from '../ops/gemm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
-import { fromF32 } from '../weights/convert.js';
+import { countInexact, fromF32 } from '../weights/convert.js';
 import { decoderWeights } from '../weights/decoder-modules.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { modelConfigJson } from './config.js';
-import type { Decoder } from './decoder.js';
+import type { Decoder, Rounding } from './decoder.js';
 
-/** Writes weights and config.json; transformers loads the result. One weight at a time is in host memory. */
+export interface SaveOptions {
+  readonly dtype?: FloatDtype;
+  /** Larger models are split into files of at most this many bytes. */
+  readonly maxShardBytes?: number;
+}
+
+/**
+ * Writes weights and config.json; transformers loads the result. One weight at a time is in host memory.
+ *
+ * @returns what the dtype cost
+ */
 export async function saveDecoder(
   decoder: Decoder,
   directory: string,
-  dtype: FloatDtype = 'F32',
-): Promise<void> {
+  { dtype = 'F32', maxShardBytes }: SaveOptions = {},
+): Promise<Rounding> {
+  let inexact = 0;
+  let count = 0;
   const weights = decoderWeights(decoder.config).map(({ name, shape }) => ({
     name,
     shape,
     dtype,
-    data: async () => fromF32(await readWeight(decoder, name), dtype),
+    data: async () => {
+      const values = await readWeight(decoder, name);
+      inexact += countInexact(values, dtype);
+      count += values.length;
+      return fromF32(values, dtype);
+    },
   }));
-  await writeCheckpoint(directory, weights, { config: modelConfigJson(decoder.config) });
+  const shards = maxShardBytes === undefined ? {} : { maxShardBytes };
+  await writeCheckpoint(directory, weights, { config: modelConfigJson(decoder.config), ...shards });
+  return { inexact, values: count };
 }
 
 /** A weight of the decoder as f32, row-major. */

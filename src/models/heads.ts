@@ -1,0 +1,150 @@
+/**
+ * What reads hidden states in place of the language-model head: a scalar (a value or a reward), or classes. Weights are
+ * f32 whatever the dtype of the trunk, and so are the outputs.
+ */
+import { type Parameter, type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { linear } from '../ops/gemm.js';
+import { cast, gatherRows, reshape } from '../ops/memory.js';
+import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+import { fromF32 } from '../weights/convert.js';
+import { WeightsError } from '../weights/error.js';
+import { openSafetensors } from '../weights/safetensors.js';
+import { writeSafetensors } from '../weights/safetensors-writer.js';
+import { draw } from './adapter.js';
+import type { RaggedBatch } from './batch.js';
+import type { Decoder, Role } from './decoder.js';
+import { readStoredF32 } from './load.js';
+
+/** C numbers for each row that it reads: C = 1 is a value or a reward, more are the logits of classes. */
+export interface LinearHead {
+  /** [C, hidden] */
+  readonly weight: Parameter;
+  /** [C] */
+  readonly bias?: Parameter | undefined;
+  /** The last token of a sequence, or every token. */
+  readonly reads: 'last' | 'every';
+}
+
+/** The head of a role: its own, or the `score` of its adapter or of the base; undefined: the language-model head. */
+export function roleHead(decoder: Decoder, role: Role): LinearHead | undefined {
+  if (role.head) return role.head;
+  const own = role.adapter?.head;
+  const { kind } = own ?? decoder.config.head;
+  if (kind === 'causal') return undefined;
+  return {
+    weight: decoder.weight('score.weight', role),
+    bias: own ? role.adapter?.saved('score.bias') : decoder.weights.get('score.bias'),
+    reads: kind === 'sequence' ? 'last' : 'every',
+  };
+}
+
+/** The row of each sequence's last token, i32 [B]: what a head of sequences reads. */
+export function lastRows(device: Device, { offsets }: RaggedBatch): Tensor {
+  return device.tensor(Int32Array.from(offsets.slice(1), (end) => end - 1));
+}
+
+/**
+ * Outputs of `head` at the chosen rows, f32 [R, C]. Differentiable.
+ *
+ * @param hidden [T, hidden], from `Decoder.forward`
+ * @param rows i32 [R]; absent: every row
+ */
+export function headOutputs(hidden: Tensor, head: LinearHead, rows?: Tensor): Tensor {
+  const { device } = hidden;
+  return device.scope(() => {
+    const chosen = rows ? gatherRows(hidden, rows) : hidden;
+    return linear(cast(chosen, 'f32'), head.weight, { bias: head.bias });
+  });
+}
+
+/** As `headOutputs` for a head of one output: f32 [R]. */
+export function scalarOutputs(hidden: Tensor, head: LinearHead, rows?: Tensor): Tensor {
+  const { device } = hidden;
+  return device.scope(() => {
+    const outputs = headOutputs(hidden, head, rows);
+    return reshape(outputs, [outputs.shape[0] as number]);
+  });
+}
+
+/** A head that is trained. */
+export class TrainableHead implements LinearHead {
+  readonly weight: Parameter;
+  readonly bias: Parameter | undefined;
+
+  constructor(
+    readonly parameters: TrainableParameters,
+    readonly reads: LinearHead['reads'],
+  ) {
+    this.weight = parameters.get('score.weight') as Parameter;
+    this.bias = parameters.get('score.bias');
+  }
+
+  /** Writes `score.weight` and `score.bias` to a safetensors file, f32. */
+  async save(path: string): Promise<void> {
+    const sources = this.parameters.list.map(({ name, value }) => ({
+      name,
+      shape: value.shape,
+      dtype: 'F32' as const,
+      data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
+    }));
+    await writeSafetensors(path, sources, { format: 'pt' });
+  }
+
+  dispose(): void {
+    this.parameters.dispose();
+  }
+}
+
+export interface HeadOptions {
+  readonly hiddenSize: number;
+  /** Default 1: a scalar head. */
+  readonly numLabels?: number;
+  /** Default every: values of tokens. */
+  readonly reads?: LinearHead['reads'];
+}
+
+/** Stream of random numbers of new heads, apart from those of adapters. */
+const HEAD_STREAM = 0x68656164;
+
+/** A new head: normal weights drawn from `seed`, bias 0. */
+export function createHead(
+  device: Device,
+  options: HeadOptions & {
+    readonly seed: number;
+    /** Standard deviation of the weights. Default 0.02. */
+    readonly deviation?: number;
+  },
+): TrainableHead {
+  const { hiddenSize, numLabels = 1, reads = 'every', seed, deviation = 0.02 } = options;
+  const shape = [numLabels, hiddenSize];
+  const specs: ParameterSpec[] = [
+    { name: 'score.weight', shape, init: draw({ kind: 'normal', deviation }, shape, seed, HEAD_STREAM) },
+    { name: 'score.bias', shape: [numLabels], init: new Float32Array(numLabels) },
+  ];
+  return new TrainableHead(new TrainableParameters(device, specs), reads);
+}
+
+/** A head from the file that `TrainableHead.save` wrote. */
+export function loadHead(device: Device, path: string, options: HeadOptions): TrainableHead {
+  const { hiddenSize, numLabels = 1, reads = 'every' } = options;
+  const file = openSafetensors(path);
+  try {
+    const specs = [
+      { name: 'score.weight', shape: [numLabels, hiddenSize] },
+      { name: 'score.bias', shape: [numLabels] },
+    ].map(({ name, shape }): ParameterSpec => {
+      const found = file.tensors.get(name);
+      if (found?.dtype !== 'F32' || found.shape.join() !== shape.join()) {
+        const actual = found ? `${found.dtype} [${found.shape.join(', ')}]` : 'none';
+        throw new WeightsError(
+          `${path}: tensor '${name}': expected F32 [${shape.join(', ')}], found ${actual}; it belongs to another model`,
+        );
+      }
+      return { name, shape, init: readStoredF32(file, name) };
+    });
+    return new TrainableHead(new TrainableParameters(device, specs), reads);
+  } finally {
+    file.close();
+  }
+}
