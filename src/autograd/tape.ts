@@ -17,12 +17,17 @@ export interface Gradients {
   wants(tensor: Tensor): boolean;
 }
 
+/** Something that the tape holds for a backward. */
+interface Disposable {
+  dispose(): void;
+}
+
 type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
 type LossBackward = (seed: number, gradients: Gradients) => void;
 
 interface Entry {
   readonly outputs: readonly Tensor[];
-  readonly saved: readonly Tensor[];
+  readonly saved: readonly Disposable[];
   readonly backward: Backward | undefined;
   readonly lossBackward: LossBackward | undefined;
 }
@@ -67,13 +72,13 @@ export class Tape {
   }
 
   /** Records an op. `saved` are references from `save`, dropped after its backward has run. */
-  record(outputs: readonly Tensor[], saved: readonly Tensor[], backward: Backward): void {
+  record(outputs: readonly Tensor[], saved: readonly Disposable[], backward: Backward): void {
     for (const output of outputs) this.tracked.add(output);
     this.entries.push({ outputs, saved, backward, lossBackward: undefined });
   }
 
   /** Records an objective: its backward scales gradients that the forward already made. */
-  recordLoss(loss: Tensor, saved: readonly Tensor[], lossBackward: LossBackward): void {
+  recordLoss(loss: Tensor, saved: readonly Disposable[], lossBackward: LossBackward): void {
     this.tracked.add(loss);
     this.entries.push({ outputs: [loss], saved, backward: undefined, lossBackward });
   }
@@ -112,7 +117,7 @@ export class Tape {
 
   /** Drops whatever is saved. */
   dispose(): void {
-    for (const entry of this.entries) for (const tensor of entry.saved) tensor.dispose();
+    for (const { saved } of this.entries) for (const held of saved) held.dispose();
     this.entries = [];
     for (const { gradient } of this.arrived.values()) gradient.dispose();
     this.arrived.clear();
@@ -128,7 +133,7 @@ export class Tape {
       if (outputs.some((gradient) => gradient !== undefined)) entry.backward?.(outputs, this.gradients);
       for (const gradient of outputs) gradient?.dispose();
     }
-    for (const tensor of entry.saved) tensor.dispose();
+    for (const held of entry.saved) held.dispose();
   }
 
   private add(tensor: Tensor, gradient: Tensor): void {
@@ -155,38 +160,44 @@ export class Tape {
 }
 
 /**
- * Runs `fn(inputs)` without saving anything inside and again in the backward, trading time for memory. Its random
+ * Runs `fn(inputs, own())` without saving anything inside and again in the backward, trading time for memory. Random
  * masks are keyed by step and position, so the second run is bitwise the first. Parameter gradients flow as usual.
+ *
+ * @param own makes references to whatever else `fn` reads; they are kept until the backward and disposed there
  */
-export function checkpoint(
+export function checkpoint<Own extends Disposable>(
   inputs: readonly Tensor[],
-  fn: (inputs: readonly Tensor[]) => readonly Tensor[],
+  fn: (inputs: readonly Tensor[], own: Own) => readonly Tensor[],
+  own: () => Own = () => ({ dispose() {} }) as Own,
 ): readonly Tensor[] {
   const tape = current;
-  if (!tape) return fn(inputs);
-  const { device } = tape;
-  current = undefined;
+  const held = own();
   let outputs: readonly Tensor[];
+  current = undefined;
   try {
-    outputs = device.scope(() => fn(inputs));
+    outputs = fn(inputs, held);
   } finally {
     current = tape;
+    if (!tape) held.dispose();
   }
+  if (!tape) return outputs;
+  const { device } = tape;
   const saved = inputs.map((input) => tape.save(input));
-  tape.record(outputs, saved, (outputGradients, gradients) => {
+  tape.record(outputs, [...saved, held], (outputGradients, gradients) => {
     const inner = new Tape(device);
-    for (let i = 0; i < inputs.length; i++)
-      if (gradients.wants(inputs[i] as Tensor)) inner.watch(saved[i] as Tensor);
-    const again = inner.run(() => fn(saved));
+    inputs.forEach((input, i) => {
+      if (gradients.wants(input)) inner.watch(saved[i] as Tensor);
+    });
+    const again = inner.run(() => fn(saved, held));
     const seeds: [Tensor, Tensor][] = [];
     outputGradients.forEach((gradient, i) => {
       if (gradient && inner.tracks(again[i])) seeds.push([again[i] as Tensor, gradient]);
     });
     inner.backward(seeds);
-    for (let i = 0; i < inputs.length; i++) {
+    inputs.forEach((input, i) => {
       const gradient = inner.takeGradient(saved[i] as Tensor);
-      if (gradient) gradients.add(inputs[i] as Tensor, gradient);
-    }
+      if (gradient) gradients.add(input, gradient);
+    });
     inner.dispose();
   });
   return outputs;

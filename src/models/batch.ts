@@ -70,7 +70,14 @@ export function raggedBatch(
 }
 
 /** The same batch with references of its own: outlives the disposal of the original. */
-export function aliasBatch({ ids, positions, rowIds, cuSeqlens, branch, ...extents }: RaggedBatch): RaggedBatch {
+export function aliasBatch({
+  ids,
+  positions,
+  rowIds,
+  cuSeqlens,
+  branch,
+  ...extents
+}: RaggedBatch): RaggedBatch {
   return ownBatch(extents, {
     ids: ids.alias(),
     positions: positions.alias(),
