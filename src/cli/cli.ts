@@ -4,6 +4,7 @@ import { dataCommand } from './data.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
 import { infoCommand } from './info.js';
+import { mergeCommand } from './merge.js';
 import { runCommand } from './run.js';
 import { packageVersion } from './version.js';
 
@@ -15,6 +16,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(runCommand)
     .command(dataCommand)
     .command(evalCommand)
+    .command(mergeCommand)
     .command(infoCommand)
     .demandCommand(1, 'name a command; steptrain --help lists them')
     .strict()

@@ -1,0 +1,209 @@
+/** Merging: an adapter written into the weights of its base, for programs that know no adapters. */
+import { existsSync } from 'node:fs';
+import { copyFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { linear } from '../ops/gemm.js';
+import { headLogits } from '../ops/head.js';
+import type { Device } from '../runtime/device.js';
+import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
+import { writeCheckpoint } from '../weights/checkpoint-writer.js';
+import { fromF32 } from '../weights/convert.js';
+import { decoderModules, decoderWeights } from '../weights/decoder-modules.js';
+import type { FloatDtype } from '../weights/dtype.js';
+import type { LoraModule } from '../weights/lora-plan.js';
+import { loadAdapter, withHead } from './adapter.js';
+import { checkSequences, raggedBatch } from './batch.js';
+import { modelConfigJson, readModelConfig } from './config.js';
+import type { Decoder, Role } from './decoder.js';
+import { headOutputs, roleHead } from './heads.js';
+import { loadDecoder, openDecoderWeights, readStoredF32 } from './load.js';
+
+export interface MergeOptions {
+  /** Of the files written. Default: that of the base's weights. */
+  readonly dtype?: FloatDtype;
+  /** Token sequences on which the merged model is compared with the base under its adapter. Default none. */
+  readonly check?: readonly ArrayLike<number>[];
+  /** Larger outputs are split into files of at most this many bytes. */
+  readonly maxShardBytes?: number;
+}
+
+export interface MergeReport {
+  readonly dtype: FloatDtype;
+  /** Weights to which a product of low rank was added. */
+  readonly merged: number;
+  /** Weights that the adapter keeps whole (`modules_to_save`). */
+  readonly replaced: number;
+  /** Over every logit of every token of `check`, both models computing in f32: the merge error. */
+  readonly largestDifference: number | undefined;
+  /** The largest |logit| among them, to compare with. */
+  readonly largestLogit: number | undefined;
+}
+
+/** Files beside the weights that belong to the tokenizer or to generation. */
+const COMPANIONS = [
+  'added_tokens.json',
+  'chat_template.jinja',
+  'generation_config.json',
+  'merges.txt',
+  'special_tokens_map.json',
+  'tokenizer.json',
+  'tokenizer.model',
+  'tokenizer_config.json',
+  'vocab.json',
+];
+
+/**
+ * Writes base + adapter as one Hugging Face directory: W + scaling·B·A in f32, rounded once to `dtype`, as PEFT's
+ * `merge_and_unload`. One weight at a time is in memory. Tokenizer files come along.
+ *
+ * @param output must not hold weights yet
+ * @throws WeightsError for an adapter that does not fit, or an output that cannot be written
+ */
+export async function mergeAdapter(
+  device: Device,
+  base: string,
+  adapter: string,
+  output: string,
+  options: MergeOptions = {},
+): Promise<MergeReport> {
+  const { check, maxShardBytes } = options;
+  const config = readModelConfig(base);
+  if (check) checkSequences('merge', check, config);
+  const head = readAdapterHead(adapter);
+  const target = head ? withHead(config, head) : config;
+  const weights = openDecoderWeights(base, config);
+  try {
+    const reader = openAdapter(adapter, decoderModules(target));
+    try {
+      const dtype = options.dtype ?? (weights.tensors.get('model.norm.weight')?.dtype as FloatDtype);
+      const pairs = new Map(reader.plan.modules.map((pair) => [`${pair.module}.weight`, pair]));
+      const saved = new Map(reader.plan.saved.map(({ weight, name }) => [weight, name]));
+      const sources = decoderWeights(target).map(({ name, shape }) => ({
+        name,
+        shape,
+        dtype,
+        data: async () => {
+          const whole = saved.get(name);
+          if (whole) return fromF32(readStoredF32(reader.file, whole), dtype);
+          const stored = readStoredF32(weights, name);
+          const pair = pairs.get(name);
+          return fromF32(pair ? await addPair(device, stored, pair, reader) : stored, dtype);
+        },
+      }));
+      await writeCheckpoint(output, sources, {
+        config: modelConfigJson(target),
+        ...(maxShardBytes === undefined ? {} : { maxShardBytes }),
+      });
+      await copyCompanions(existsSync(join(adapter, 'tokenizer.json')) ? adapter : base, output);
+      const difference = check && (await compare(device, base, adapter, output, check));
+      return {
+        dtype,
+        merged: pairs.size,
+        replaced: saved.size,
+        largestDifference: difference?.largestDifference,
+        largestLogit: difference?.largestLogit,
+      };
+    } finally {
+      reader.file.close();
+    }
+  } finally {
+    weights.close();
+  }
+}
+
+/** weight + scaling·B·A, f32 [out, in]. */
+async function addPair(
+  device: Device,
+  weight: Float32Array<ArrayBuffer>,
+  { aName, bName, aShape, bShape, scaling }: LoraModule,
+  { file }: AdapterReader,
+): Promise<Float32Array<ArrayBuffer>> {
+  const [rank, inputs] = aShape;
+  const a = readStoredF32(file, aName);
+  const transposed = new Float32Array(a.length);
+  for (let r = 0; r < rank; r++)
+    for (let k = 0; k < inputs; k++) transposed[k * rank + r] = a[r * inputs + k] as number;
+  const sum = device.scope(() => {
+    const b = device.tensor(readStoredF32(file, bName), bShape);
+    const product = linear(b, { name: aName, value: device.tensor(transposed, [inputs, rank]) });
+    const total = device.tensor(weight, [bShape[0], inputs]);
+    device.enqueue(device.signature('axpy'), [total, product], [scaling]);
+    return total;
+  });
+  try {
+    return (await sum.readFloats()) as Float32Array<ArrayBuffer>;
+  } finally {
+    sum.dispose();
+  }
+}
+
+async function copyCompanions(from: string, to: string): Promise<void> {
+  for (const name of COMPANIONS) {
+    if (existsSync(join(from, name))) await copyFile(join(from, name), join(to, name));
+  }
+}
+
+/** Both models in f32 over the same tokens, one after the other in memory. */
+async function compare(
+  device: Device,
+  base: string,
+  adapter: string,
+  output: string,
+  sequences: readonly ArrayLike<number>[],
+): Promise<{ readonly largestDifference: number; readonly largestLogit: number }> {
+  const expected = await withDecoder(device, base, async (decoder) => {
+    const role = { adapter: loadAdapter(device, decoder.config, adapter) };
+    try {
+      return await logitsOf(decoder, role, sequences);
+    } finally {
+      role.adapter.dispose();
+    }
+  });
+  const found = await withDecoder(device, output, (decoder) => logitsOf(decoder, {}, sequences));
+  let largestDifference = 0;
+  let largestLogit = 0;
+  expected.forEach((logits, s) => {
+    logits.forEach((logit, i) => {
+      const difference = Math.abs((found[s]?.[i] as number) - logit);
+      // Written so that NaN is kept, not passed over.
+      if (!(difference <= largestDifference)) largestDifference = difference;
+      largestLogit = Math.max(largestLogit, Math.abs(logit));
+    });
+  });
+  return { largestDifference, largestLogit };
+}
+
+async function withDecoder<T>(
+  device: Device,
+  directory: string,
+  use: (decoder: Decoder) => Promise<T>,
+): Promise<T> {
+  const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
+  try {
+    return await use(decoder);
+  } finally {
+    decoder.dispose();
+  }
+}
+
+/** Of every token of each sequence: the logits of the vocabulary, or the outputs of the `score` head. */
+async function logitsOf(
+  decoder: Decoder,
+  role: Role,
+  sequences: readonly ArrayLike<number>[],
+): Promise<Float32Array[]> {
+  const { device } = decoder;
+  const results: Float32Array[] = [];
+  for (const ids of sequences) {
+    const batch = raggedBatch(device, [{ ids }], decoder.config);
+    const logits = device.scope(() => {
+      const hidden = decoder.forward(batch, role);
+      const head = roleHead(decoder, role);
+      return head ? headOutputs(hidden, head) : headLogits(hidden, decoder.head(role));
+    });
+    batch.dispose();
+    results.push(await logits.readFloats());
+    logits.dispose();
+  }
+  return results;
+}

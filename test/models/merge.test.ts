@@ -1,0 +1,182 @@
+// Merged weights against PEFT's merge_and_unload, and merged models against the base under its adapter.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { readStoredF32 } from '../../src/models/load.js';
+import { mergeAdapter } from '../../src/models/merge.js';
+import { loadModel } from '../../src/models/model.js';
+import { openCheckpoint } from '../../src/weights/checkpoint.js';
+import { bf16ToF32, f32ToBf16 } from '../../src/weights/convert.js';
+import { openSafetensors } from '../../src/weights/safetensors.js';
+import { cli } from '../cli/capture.js';
+import { maxDifference, openTest } from '../ops/harness.js';
+import { goldenPath } from '../weights/golden.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { changedAdapter, changedModel } from './directory.js';
+import { expectedOf, expectedTensors, goldenDirectory } from './golden.js';
+
+const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral'];
+const device = openTest();
+afterAll(() => device.dispose());
+
+const adapterOf = (name: string) => join(goldenDirectory(name), 'adapter');
+
+/** What PEFT made of some weights, by name in the model. */
+function peftMerged(name: string): ReadonlyMap<string, Float32Array> {
+  const file = openSafetensors(goldenPath('merged.safetensors'));
+  const own = [...file.tensors.keys()].filter((tensor) => tensor.startsWith(`${name}.`));
+  const values = new Map(own.map((tensor) => [tensor.slice(name.length + 1), readStoredF32(file, tensor)]));
+  file.close();
+  return values;
+}
+
+function weightOf(directory: string, name: string): Float32Array {
+  const reader = openCheckpoint(directory);
+  const values = readStoredF32(reader, name).slice();
+  reader.close();
+  return values;
+}
+
+describe.each(MODELS)('%s', (name) => {
+  const { sequences } = expectedOf(name);
+  const golden = expectedTensors(name);
+
+  test('merges to the weights of PEFT and scores as the adapter does', async () => {
+    const output = join(temporaryDirectory(), 'merged');
+    const report = await mergeAdapter(device, goldenDirectory(name), adapterOf(name), output, {
+      check: sequences,
+    });
+    const weights = peftMerged(name);
+    expect(weights.size).toBe(2);
+    for (const [weight, values] of weights) {
+      expect(maxDifference(weightOf(output, weight), values), weight).toBeLessThan(1e-6);
+      expect(maxDifference(weightOf(goldenDirectory(name), weight), values), weight).toBeGreaterThan(1e-3);
+    }
+    expect(report).toMatchObject({ dtype: 'F32', merged: name === 'llama3' ? 4 : 14, replaced: 0 });
+    expect(report.largestDifference).toBeLessThan(1e-4);
+    expect(report.largestLogit).toBeGreaterThan(0.1);
+    expect(existsSync(join(output, 'generation_config.json'))).toBe(true);
+
+    const model = await loadModel(device, output, { dtype: 'f32' });
+    (await model.score(sequences)).forEach(({ logprobs }, i) => {
+      expect(maxDifference(logprobs, golden.get(`lora.logprobs.${i}`)!)).toBeLessThan(1e-4);
+    });
+    model.dispose();
+  });
+
+  test('rounds once to bf16, and the report shows what that cost', async () => {
+    const directory = temporaryDirectory();
+    const [exact, rounded] = [join(directory, 'exact'), join(directory, 'rounded')];
+    const merge = (output: string, dtype: 'F32' | 'BF16') =>
+      mergeAdapter(device, goldenDirectory(name), adapterOf(name), output, { dtype, check: sequences });
+    const fine = await merge(exact, 'F32');
+    const coarse = await merge(rounded, 'BF16');
+    expect(coarse.dtype).toBe('BF16');
+    expect(coarse.largestDifference).toBeGreaterThan(10 * fine.largestDifference!);
+    expect(coarse.largestDifference).toBeLessThan(0.1 * coarse.largestLogit!);
+    const weight = 'model.layers.1.self_attn.q_proj.weight';
+    expect(weightOf(rounded, weight)).toEqual(bf16ToF32(f32ToBf16(weightOf(exact, weight))));
+  });
+});
+
+test('an adapter that brings a score becomes a classification model', async () => {
+  const adapter = goldenPath('heads/token-adapter');
+  const output = join(temporaryDirectory(), 'merged');
+  const { sequences } = expectedOf('qwen2');
+  const report = await mergeAdapter(device, goldenDirectory('qwen2'), adapter, output, { check: sequences });
+  expect(report).toMatchObject({ merged: 4, replaced: 2 });
+  expect(report.largestDifference).toBeLessThan(1e-4);
+  const config = JSON.parse(readFileSync(join(output, 'config.json'), 'utf8'));
+  expect(config.architectures).toEqual(['Qwen2ForTokenClassification']);
+  const [merged, apart] = [
+    await loadModel(device, output, { dtype: 'f32' }),
+    await loadModel(device, goldenDirectory('qwen2'), { dtype: 'f32', adapter }),
+  ];
+  const [found, expected] = [await merged.classify(sequences), await apart.classify(sequences)];
+  found.forEach(({ logits }, i) => {
+    for (const [t, row] of logits.entries())
+      expect(maxDifference(row, expected[i]!.logits[t]!)).toBeLessThan(1e-4);
+  });
+  merged.dispose();
+  apart.dispose();
+});
+
+test('keeps the dtype of the base, takes the tokenizer along, and splits into shards', async () => {
+  const base = await changedModel('llama3', { dtype: 'BF16' });
+  writeFileSync(join(base, 'tokenizer.json'), '{"of":"base"}');
+  const output = join(temporaryDirectory(), 'merged');
+  const report = await mergeAdapter(device, base, adapterOf('llama3'), output, { maxShardBytes: 60_000 });
+  expect(report).toMatchObject({ dtype: 'BF16', largestDifference: undefined });
+  expect(readFileSync(join(output, 'tokenizer.json'), 'utf8')).toBe('{"of":"base"}');
+  expect(existsSync(join(output, 'model.safetensors.index.json'))).toBe(true);
+  const model = await loadModel(device, output, { dtype: 'bf16' });
+  expect(await model.score([[1, 2, 3]])).toHaveLength(1);
+  model.dispose();
+});
+
+test('leaves nothing behind in device memory', async () => {
+  await device.synchronize();
+  const before = device.stats().liveBytes;
+  const output = join(temporaryDirectory(), 'merged');
+  await mergeAdapter(device, goldenDirectory('llama3'), adapterOf('llama3'), output, { check: [[1, 2, 3]] });
+  await device.synchronize();
+  expect(device.stats().liveBytes).toBe(before);
+});
+
+describe('refuses', () => {
+  test('an adapter of another model, and writes nothing', async () => {
+    const output = join(temporaryDirectory(), 'merged');
+    await expect(mergeAdapter(device, goldenDirectory('llama3'), adapterOf('qwen3'), output)).rejects.toThrow(
+      /expected shape|the weights do not fit/,
+    );
+    expect(existsSync(output)).toBe(false);
+  });
+
+  test('an output that holds a model', async () => {
+    const output = await changedModel('llama3');
+    await expect(
+      mergeAdapter(device, goldenDirectory('llama3'), adapterOf('llama3'), output),
+    ).rejects.toThrow(/expected a directory without weights, found model\.safetensors; choose another/);
+  });
+
+  test('tokens that the model does not have, before it writes', async () => {
+    const output = join(temporaryDirectory(), 'merged');
+    await expect(
+      mergeAdapter(device, goldenDirectory('llama3'), adapterOf('llama3'), output, { check: [[1, 320]] }),
+    ).rejects.toThrow('merge: sequence 0: token id 320 at index 1 is not a whole number in 0..319');
+    expect(existsSync(output)).toBe(false);
+  });
+});
+
+describe('steptrain merge', () => {
+  test('writes the model and tells the merge error', async () => {
+    const output = join(temporaryDirectory(), 'merged');
+    const { code, stdout, stderr } = await cli(
+      'merge',
+      goldenDirectory('llama3'),
+      adapterOf('llama3'),
+      output,
+      '--dtype',
+      'bf16',
+    );
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toMatch(
+      /^wrote .*merged: 4 adapted weights merged, stored as BF16\nlargest logit difference to the adapter on 64 random tokens: 0\.\d+, of logits up to \d+\.\d+$/,
+    );
+    const reader = openCheckpoint(output);
+    expect(reader.tensors.get('model.norm.weight')?.dtype).toBe('BF16');
+    reader.close();
+    expect((await cli('merge', '--help')).stdout).toMatch(/Examples:\n +steptrain merge /);
+  });
+
+  test('says in one sentence what does not fit', async () => {
+    const adapter = changedAdapter('llama3', { use_dora: true });
+    const output = join(temporaryDirectory(), 'merged');
+    const { code, stdout, stderr } = await cli('merge', goldenDirectory('llama3'), adapter, output);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/adapter_config\.json: use_dora: expected false .*, found true$/);
+    expect((await cli('merge', '/nowhere', adapter, output)).stderr).toMatch(
+      /^cannot read \/nowhere\/config\.json: no such file or directory$/,
+    );
+  });
+});
