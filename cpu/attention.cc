@@ -2,8 +2,8 @@
 // rows by block, by an online softmax over key tiles; both outputs are =. Scores and sums are f32; with
 // AVX512_BF16 and bf16 storage the operands of both products, p among them, are bf16, elsewhere f32. Lanes
 // are query rows, so a row's bits depend on its own keys alone: key tiles count from the sequence's token 0,
-// every sum runs over ascending keys, and a hidden key adds exactly 0, whether its tile is skipped or not. A
-// row that sees no key gives o = 0 and lse = -inf.
+// every sum runs over ascending keys, and a hidden key adds exactly 0, whether its tile is skipped or not. Every
+// row sees its own key at least.
 #include <cmath>
 #include <numbers>
 
@@ -188,14 +188,12 @@ class Forward {
       T* row[kLanes];
       for (int i = 0; i < n; i++)
         row[i] = o_ + problem_.query_row(sequence, head, rows.begin + v * kLanes + i);
-      const vf sum = load(w.sum + v * kLanes);
-      const vf inverse = select_less(sum, set1(1e-30f), zero(), set1(1.0f) / sum);
+      const vf inverse = set1(1.0f) / load(w.sum + v * kLanes);
       unpack_columns(w.o + v * kLanes, kRows, inverse, row, n, problem_.size);
     }
     for (int64_t r = 0; r < rows.count; r++) {
       lse_[problem_.statistic(sequence, head, rows.begin + r)] =
-          w.sum[r] == 0.0f ? -std::numeric_limits<float>::infinity()
-                           : w.maximum[r] * std::numbers::ln2_v<float> + std::log(w.sum[r]);
+          w.maximum[r] * std::numbers::ln2_v<float> + std::log(w.sum[r]);
     }
   }
 

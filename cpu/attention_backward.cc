@@ -19,7 +19,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 constexpr int64_t kKeys = 128;    // keys per task: whole tiles
-constexpr float kUnseen = 1e30f;  // lse (log2 units) under which every p is 0
+constexpr float kUnseen = 1e30f;  // lse (log2 units) of padding rows: every p is 0
 using Turn = std::atomic<int32_t>;
 
 /// One worker's memory.
