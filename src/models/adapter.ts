@@ -15,7 +15,9 @@ import { fromF32 } from '../weights/convert.js';
 import { decoderModules } from '../weights/decoder-modules.js';
 import { type Initializer, type LoraPlan, loraPlan } from '../weights/lora-plan.js';
 import type { DecoderConfig, ModelHead } from './config.js';
+import type { Decoder } from './decoder.js';
 import { readStoredF32 } from './load.js';
+import { readWeight } from './save.js';
 
 /** Domain of the random stream from which new weights are drawn. */
 const INITIALISATION = 0x1417;
@@ -96,7 +98,11 @@ export function createAdapter(
   device: Device,
   model: DecoderConfig,
   config: LoraConfig,
-  options: { readonly seed: number; readonly wholeWeight?: (name: string) => Float32Array },
+  options: {
+    readonly seed: number;
+    /** First values of a weight that is kept whole; absent: drawn, as a new head is. */
+    readonly wholeWeight?: (name: string) => Float32Array;
+  },
 ): Adapter {
   const plan = loraPlan(config, decoderModules(model));
   const specs: ParameterSpec[] = [];
@@ -111,6 +117,19 @@ export function createAdapter(
     specs.push({ name, shape, init });
   }
   return trainableAdapter(device, config, plan, specs, scoreHead(plan, model));
+}
+
+/** As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. */
+export async function createAdapterOn(
+  decoder: Decoder,
+  config: LoraConfig,
+  { seed }: { readonly seed: number },
+): Promise<Adapter> {
+  const whole = new Map<string, Float32Array>();
+  for (const { weight } of loraPlan(config, decoderModules(decoder.config)).saved)
+    whole.set(weight, await readWeight(decoder, weight));
+  const wholeWeight = (name: string) => whole.get(name) as Float32Array;
+  return createAdapter(decoder.device, decoder.config, config, { seed, wholeWeight });
 }
 
 /** A PEFT adapter from its directory: frozen, or as the start of further training. */
