@@ -1,0 +1,62 @@
+// Several devices in one process, and tensors that are used where they do not belong.
+import { expect, test } from 'vitest';
+import { DisposedError } from '../../src/native/errors.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { random } from '../ops/harness.js';
+
+test('two devices work side by side with memory of their own', async () => {
+  const devices = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 2 })];
+  const values = random(4096);
+  const sums = devices.map((device) => {
+    const x = device.tensor(values);
+    return device.scope(() => {
+      let sum = device.zeros([4096]);
+      for (let i = 0; i < 50; i++) sum = device.op('add', { x: sum, y: x }).z!;
+      return sum;
+    });
+  });
+  const [first, second] = await Promise.all(sums.map((sum) => sum.readFloats()));
+  expect(first).toEqual(second);
+  expect(first?.[7]).toBeCloseTo(50 * (values[7] as number), 3);
+  for (const device of devices) expect(device.stats().tensors).toBe(2);
+  devices[0]?.dispose();
+  expect(await sums[1]!.readFloats()).toEqual(first);
+  devices[1]?.dispose();
+});
+
+test('a tensor of another device is refused, whatever that device holds at its place', async () => {
+  const [a, b] = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 1 })];
+  const mine = a.tensor(new Float32Array([1, 2]));
+  const foreign = b.tensor(new Float32Array([3, 4]));
+  expect(() => a.op('copy', { x: foreign })).toThrow(/another device/);
+  expect(() => a.op('add', { x: mine, y: foreign })).toThrow(/another device/);
+  expect(() => b.op('axpy', { y: foreign, x: mine }, { factor: 1 })).toThrow(/another device/);
+  expect(Array.from(await mine.readFloats())).toEqual([1, 2]);
+  expect(Array.from(await foreign.readFloats())).toEqual([3, 4]);
+  a.dispose();
+  b.dispose();
+});
+
+test('a tensor of a disposed device is refused', async () => {
+  const device = openDevice('cpu', { threads: 1 });
+  const x = device.tensor(new Float32Array([1]));
+  device.dispose();
+  device.dispose();
+  await expect(x.read()).rejects.toThrow(DisposedError);
+  expect(() => x.write(new Float32Array([2]))).toThrow(DisposedError);
+  expect(() => x.slice(0, 1)).toThrow(DisposedError);
+  expect(() => device.op('copy', { x })).toThrow(DisposedError);
+  x.dispose();
+});
+
+test('a handle that was given to another tensor is not mistaken for it', () => {
+  const device = openDevice('cpu', { threads: 1 });
+  const old = device.empty([4]);
+  const { handle } = old;
+  old.dispose();
+  const fresh = device.empty([4]);
+  expect(fresh.handle).not.toBe(handle);
+  const stale = device.adopt(handle, [4], 'f32');
+  expect(() => device.op('copy', { x: stale })).toThrow(expect.objectContaining({ code: 'E_HANDLE' }));
+  device.dispose();
+});

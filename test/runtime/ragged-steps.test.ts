@@ -1,0 +1,60 @@
+// Training on batches of ever other shapes holds no more at the end than at the beginning. `npm run bench -- runtime`
+// does ten thousand steps.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import { AdamW } from '../../src/train/adamw.js';
+import { everyToken, type LoraDecoder, loraDecoder } from '../autograd/lora-decoder.js';
+import { random } from '../ops/harness.js';
+
+const STEPS = 3000;
+const MiB = 2 ** 20;
+
+let device: Device;
+let model: LoraDecoder;
+beforeAll(async () => {
+  device = openDevice('cpu', { threads: 1 });
+  model = await loraDecoder(device);
+});
+afterAll(() => device.dispose());
+
+test(`tensors, live, reserved and resident bytes are flat over ${STEPS} ragged steps`, {
+  timeout: 180_000,
+}, async () => {
+  const optimizer = new AdamW(model.parameters, {
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+    weightDecay: 0,
+    maxGradNorm: 1,
+  });
+  const draws = random(6 * STEPS, 3).map((value) => (value + 1) / 2);
+  const draw = (step: number, i: number, below: number) => Math.floor(draws[6 * step + i]! * below);
+  const halves = [0, 1].map(() => ({ reserved: 0, resident: 0, shapes: new Set<string>() }));
+  let live: { tensors: number; liveBytes: number } | undefined;
+  for (let step = 0; step < STEPS; step++) {
+    const lengths = Array.from({ length: 1 + draw(step, 0, 5) }, (_, i) => 2 + draw(step, 1 + i, 24));
+    const items = lengths.map((length, row) =>
+      everyToken(
+        Array.from({ length }, (_, t) => (31 * t + step + row) % 320),
+        row,
+      ),
+    );
+    model.parameters.zeroGrads();
+    model.backward(items, step).dispose();
+    await optimizer.step(1e-4);
+
+    const { tensors, liveBytes, reservedBytes } = device.stats();
+    live ??= { tensors, liveBytes };
+    expect({ tensors, liveBytes }).toEqual(live);
+    const half = halves[step < STEPS / 2 ? 0 : 1]!;
+    half.reserved = Math.max(half.reserved, reservedBytes);
+    half.resident = Math.max(half.resident, process.memoryUsage.rss());
+    half.shapes.add(lengths.join());
+  }
+  optimizer.dispose();
+  const [first, second] = halves as [(typeof halves)[number], (typeof halves)[number]];
+  expect(second.shapes.size).toBeGreaterThan(STEPS / 3);
+  expect(second.reserved).toBe(first.reserved);
+  // The garbage collector moves the heap about; a leak of one float per token would be more than this.
+  expect(second.resident - first.resident).toBeLessThan(16 * MiB);
+});

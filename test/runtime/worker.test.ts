@@ -1,0 +1,89 @@
+// What a process does when the threads of the addon are in its way. Children load the compiled package.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { goldenDirectory } from '../models/golden.js';
+
+const INDEX = new URL('../../dist/index.js', import.meta.url);
+const compiled = existsSync(INDEX);
+if (!compiled) console.warn('skipped: dist/ is absent; run "npm run build"');
+
+async function run(args: readonly string[], seconds: number) {
+  const child = spawn(process.execPath, args, { timeout: seconds * 1000 });
+  let output = '';
+  let errors = '';
+  child.stdout.on('data', (text) => {
+    output += text;
+  });
+  child.stderr.on('data', (text) => {
+    errors += text;
+  });
+  const [code, signal] = await once(child, 'close');
+  return { code, signal, output: output.trim(), errors };
+}
+
+const script = (body: string) => [
+  '--input-type=module',
+  '-e',
+  `import { openDevice } from ${JSON.stringify(INDEX.href)};\n${body}`,
+];
+
+test.skipIf(!compiled)(
+  'a worker that alone loaded the addon can be terminated in the middle of a step, a hundred times',
+  { timeout: 120_000 },
+  async () => {
+    const file = fileURLToPath(new URL('terminated-workers.mjs', import.meta.url));
+    const result = await run([file, goldenDirectory('qwen2'), '100'], 110);
+    expect(result).toEqual({ code: 0, signal: null, output: 'ended 100', errors: '' });
+  },
+);
+
+test.skipIf(!compiled)('a process with an idle open device ends by itself', async () => {
+  const result = await run(
+    script(`const device = openDevice('cpu');
+      const x = device.tensor(new Float32Array([1, 2]));
+      console.log((await x.read()).join());`),
+    20,
+  );
+  expect(result).toEqual({ code: 0, signal: null, output: '1,2', errors: '' });
+});
+
+test.skipIf(!compiled)('a pending read keeps the process alive until it resolves', async () => {
+  const result = await run(
+    script(`const device = openDevice('cpu');
+      let x = device.zeros([1 << 22]);
+      for (let i = 0; i < 50; i++) x = device.op('add', { x, y: x }).z;
+      x.read().then((values) => console.log(values.length));`),
+    20,
+  );
+  expect(result).toEqual({ code: 0, signal: null, output: String(1 << 22), errors: '' });
+});
+
+test.skipIf(!compiled)('a process may exit with work in the queue', async () => {
+  const result = await run(
+    script(`const device = openDevice('cpu');
+      let x = device.zeros([1 << 22]);
+      for (let i = 0; i < 1000; i++) device.op('add', { x, y: x }).z.dispose();
+      process.exit(3);`),
+    20,
+  );
+  expect(result).toEqual({ code: 3, signal: null, output: '', errors: '' });
+});
+
+test.skipIf(!compiled)('a device that is garbage never takes the process with it', async () => {
+  const result = await run(
+    [
+      '--expose-gc',
+      ...script(`for (let i = 0; i < 30; i++) {
+        openDevice('cpu', { threads: 2 }).zeros([1000]);
+        gc();
+        await new Promise(setImmediate);
+      }
+      console.log('survived');`),
+    ],
+    20,
+  );
+  expect(result).toMatchObject({ code: 0, signal: null, output: 'survived', errors: '' });
+});
