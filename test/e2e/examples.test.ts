@@ -1,0 +1,53 @@
+// The examples compile, run, and do what they say.
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, expect, test } from 'vitest';
+import { expectedOf, expectedTensors, goldenDirectory } from '../models/golden.js';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+function node(...args: readonly string[]) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' });
+  return { status, stdout, stderr };
+}
+
+beforeAll(() => {
+  expect(node('scripts/build.mjs', '--no-addon', '--bench')).toMatchObject({ status: 0, stderr: '' });
+}, 180_000);
+
+test('training-step learns the tokens it is shown', () => {
+  const { status, stdout, stderr } = node('build/ts/examples/training-step.js', goldenDirectory('qwen2'));
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  const losses = [...stdout.matchAll(/^step \d: loss (\S+), gradient norm \S+$/gm)].map((match) =>
+    Number(match[1]),
+  );
+  expect(losses).toHaveLength(5);
+  // Near ln 320 at first: the model is random.
+  expect(losses[0]).toBeCloseTo(Math.log(320), 0);
+  for (let i = 1; i < 5; i++) expect(losses[i]).toBeLessThan(losses[i - 1] as number);
+});
+
+test('score prints the log-probabilities that transformers gives', () => {
+  const sequence = expectedOf('qwen2').sequences[0] as readonly number[];
+  const { status, stdout, stderr } = node(
+    'build/ts/examples/score.js',
+    goldenDirectory('qwen2'),
+    sequence.join(' '),
+    '8 1',
+  );
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  const lines = stdout.trim().split('\n');
+  expect(lines).toHaveLength(2);
+  const printed = /^sequence 0: (.*); perplexity/
+    .exec(lines[0] as string)?.[1]
+    ?.split(' ')
+    .map(Number);
+  const expected = expectedTensors('qwen2').get('logprobs.0') as Float32Array;
+  expect(printed).toHaveLength(sequence.length - 1);
+  for (const [i, value] of printed!.entries()) expect(value).toBeCloseTo(expected[i] as number, 2);
+});
+
+test('without a directory they say how they are called', () => {
+  expect(node('build/ts/examples/score.js').stderr).toMatch(/usage: score\.js DIRECTORY/);
+  expect(node('build/ts/examples/training-step.js').stderr).toMatch(/usage: training-step\.js DIRECTORY/);
+});
