@@ -85,8 +85,9 @@ void logprobs(Stream& stream, const Args& args) {
   const auto [x, w, targets, out, entropy, lse, argmax, expectation] = args.tensors<8>();
   const int64_t R = x[0], H = w[1], V = w[0], width = ceil_div(H, kPanel) * kPanel;
   const float inverse = 1 / args.f(0);
-  const Blocks blocks(R, kBlockRows, stream.pool.threads());
-  const int64_t splits = ceil_div(V, kSplitTokens), most = blocks.most();
+  const int64_t splits = ceil_div(V, kSplitTokens);
+  const Blocks blocks(R, block_rows<C>(w), splits, stream.pool.threads());
+  const int64_t most = blocks.most();
 
   struct Room {
     C *x, *panel, *weights;
@@ -96,8 +97,7 @@ void logprobs(Stream& stream, const Args& args) {
   std::vector<Room> rooms;
   for (int i = 0; i < stream.pool.threads(); i++) {
     Scratch& s = stream.scratch;
-    rooms.push_back({sizeof(C) == static_cast<size_t>(size_of(x.dtype)) ? nullptr : s.take<C>(most * H),
-                     s.take<C>(std::max(panel_stride<C>(H), panel_stride<C>(kTileTokens))),
+    rooms.push_back({room_for_rows<C>(s, x, most), s.take<C>(panel_room<C>(H, kTileTokens)),
                      expectation ? s.take<C>(most * kTileTokens) : nullptr, s.take<float>(most * kTileTokens),
                      expectation ? s.take<float>(most * width) : nullptr, s.take<RowState>(most)});
   }

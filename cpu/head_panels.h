@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cpu/packed.h"
+#include "cpu/gemm_panel.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -18,11 +18,6 @@ using HeadType = X;
 template <typename X>
 using HeadType = float;
 #endif
-
-template <typename W, bool kPacked>
-float weight_at(const W* data, int64_t v, int64_t k, int64_t features) {
-  return to_float(data[kPacked ? packed_index<W>(v, k, features) : v * features + k]);
-}
 
 /// body(W{}, std::bool_constant<packed>{}).
 template <typename F>
@@ -36,38 +31,61 @@ void by_layout(const TensorView& w, F body) {
   });
 }
 
+/// Whether W already lies in the panels that C wants for logits.
+template <typename C>
+bool in_place(const TensorView& w) {
+  return w.packed && size_of(w.dtype) == sizeof(C);
+}
+
+/// Asks for what token_panel reads at v0 < V. Row-major, that is kPanel rows side by side: too many streams
+/// for the processor to foresee.
+inline void prefetch_tokens(const TensorView& w, int64_t v0) {
+  if (w.packed) return;
+  const int64_t row = w[1] * size_of(w.dtype);
+  const char* data = w.as<const char>() + v0 * row;
+  for (int64_t i = 0; i < std::min(kPanel, w[0] - v0) * row; i += 64) __builtin_prefetch(data + i, 0, 2);
+}
+
+/// Asks for what column_panel reads: short runs far apart.
+inline void prefetch_columns(const TensorView& w, int64_t v0, int64_t n, int64_t h0) {
+  const int64_t size = size_of(w.dtype), columns = std::min(kPanel, w[1] - h0);
+  const int64_t step = w.packed ? kPanel : 1;
+  const int64_t stride =
+      (w.dtype == DType::bf16 ? panel_stride<bf16>(w[1]) : panel_stride<float>(w[1])) * size;
+  for (int64_t v = 0; v < n; v += step) {
+    const char* run = w.packed ? w.as<const char>() + (v0 + v) / kPanel * stride + h0 * kPanel * size
+                               : w.as<const char>() + ((v0 + v) * w[1] + h0) * size;
+    for (int64_t i = 0; i < step * columns * size; i += 64) __builtin_prefetch(run + i, 0, 2);
+  }
+}
+
 /// Tokens v0 … v0 + kPanel (v0 a multiple of it), zeros past the vocabulary; `room` holds panel_stride<C>(H).
 template <typename C>
 const C* token_panel(const TensorView& w, int64_t v0, C* room) {
-  const int64_t features = w[1], tokens = std::min(kPanel, w[0] - v0);
-  if (w.packed && size_of(w.dtype) == sizeof(C)) return w.as<C>() + v0 / kPanel * panel_stride<C>(features);
+  const int64_t features = w[1];
+  if (in_place<C>(w)) return w.as<C>() + v0 / kPanel * panel_stride<C>(features);
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
-    for (int64_t k = 0; k < packed_k<C>(features); k++) {
-      C* to = room + k / kGroup<C> * kPanel * kGroup<C> + k % kGroup<C>;
-      for (int64_t j = 0; j < kPanel; j++) {
-        const bool inside = j < tokens && k < features;
-        to[j * kGroup<C>] =
-            from_float<C>(inside ? weight_at<W, packed>(w.as<W>(), v0 + j, k, features) : 0.0f);
-      }
+    if constexpr (packed) {
+      convert_panel(w.as<const W>() + v0 / kPanel * panel_stride<W>(features), features, room);
+    } else {
+      pack_rows(w.as<const W>() + v0 * features, features, std::min(kPanel, w[0] - v0), features, room);
     }
   });
   return room;
 }
 
-/// Columns h0 … h0 + kPanel of tokens v0 … v0 + n, zeros past H; `room` holds panel_stride<C>(n).
+/// Columns h0 … h0 + kPanel of tokens v0 … v0 + n (v0 a multiple of kPanel), zeros past H; `room` holds
+/// panel_stride<C>(n).
 template <typename C>
 void column_panel(const TensorView& w, int64_t v0, int64_t n, int64_t h0, C* room) {
-  const int64_t features = w[1], columns = std::min(kPanel, features - h0);
+  const int64_t features = w[1];
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
-    for (int64_t v = 0; v < packed_k<C>(n); v++) {
-      C* to = room + v / kGroup<C> * kPanel * kGroup<C> + v % kGroup<C>;
-      for (int64_t j = 0; j < kPanel; j++) {
-        const bool inside = v < n && j < columns;
-        to[j * kGroup<C>] =
-            from_float<C>(inside ? weight_at<W, packed>(w.as<W>(), v0 + v, h0 + j, features) : 0.0f);
-      }
+    if constexpr (packed) {
+      turn_panel(w.as<const W>() + v0 / kPanel * panel_stride<W>(features), n, features, h0, room);
+    } else {
+      pack_columns(w.as<const W>() + v0 * features + h0, features, std::min(kPanel, features - h0), n, room);
     }
   });
 }

@@ -19,8 +19,13 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 constexpr int64_t kTileTokens = 512;
 constexpr int64_t kSplitTokens = 8192;
 static_assert(kTileTokens % kPanel == 0 && kSplitTokens % kTileTokens == 0);
-/// Rows that share one pass over a tile: enough to hide the fetch and the transposition of W.
+/// Rows that share one pass over a tile, to hide the fetch and the turning of W; more where its token panels,
+/// too, must be made on the fly.
 constexpr int64_t kBlockRows = 128;
+template <typename C>
+int64_t block_rows(const TensorView& w) {
+  return in_place<C>(w) ? kBlockRows : 2 * kBlockRows;
+}
 /// Logit of the padding past the vocabulary; finite, so that 0 times it is 0.
 constexpr float kNever = -1e30f;
 
@@ -33,16 +38,17 @@ inline void check_temperature(const char* op, double temperature) {
   throw Error("E_RANGE", format("%s: temperature must be positive and finite, got %g", op, temperature));
 }
 
-/// [0, n) cut into blocks of at most `most`, of nearly equal size.
+/// Rows cut into blocks of nearly equal size, at most `most`; smaller ones where `splits` tasks for each
+/// would leave threads idle.
 struct Blocks {
-  int64_t n, count;
-  Blocks(int64_t n, int64_t most, int64_t multiple) : n(n) {
-    count = ceil_div(n, most);
-    if (count > 1) count = ceil_div(count, multiple) * multiple;
+  int64_t rows, count;
+  Blocks(int64_t rows, int64_t most, int64_t splits, int64_t threads) : rows(rows) {
+    const int64_t wanted = ceil_div(4 * threads, std::max<int64_t>(1, splits));
+    count = std::max(ceil_div(rows, most), std::min(ceil_div(rows, kTileRows), wanted));
   }
-  int64_t begin(int64_t block) const { return n * block / count; }
+  int64_t begin(int64_t block) const { return rows * block / count; }
   int64_t size(int64_t block) const { return begin(block + 1) - begin(block); }
-  int64_t most() const { return count ? ceil_div(n, count) : 0; }
+  int64_t most() const { return count ? ceil_div(rows, count) : 0; }
 };
 
 /// Rows begin … begin + rows of x as C: in place where the types agree, else converted into `room`.
@@ -75,6 +81,7 @@ int64_t tile_logits(const TensorView& w, const C* x, int64_t rows, int64_t v0, i
   for (int64_t p = 0; p < panels; p++) {
     const C* panel = token_panel<C>(w, v0 + p * kPanel, room);
     float* block = logits + p * rows * kPanel;
+    if (p + 1 < panels) prefetch_tokens(w, v0 + (p + 1) * kPanel);
     multiply_rows(x, w[1], rows, panel, w[1], block, false);
     for (int64_t v = n - p * kPanel; v < kPanel; v++) {
       for (int64_t r = 0; r < rows; r++) block[r * kPanel + v] = kNever;
@@ -99,8 +106,31 @@ void multiply_tokens(const TensorView& w, const C* weights, int64_t stride, int6
                      int64_t n, C* room, float* sums, bool onto) {
   for (int64_t h = 0; h < w[1]; h += kPanel) {
     column_panel<C>(w, v0, n, h, room);
+    if (h + kPanel < w[1]) prefetch_columns(w, v0, n, h + kPanel);
     multiply_rows(weights, stride, rows, room, n, sums + h * rows, onto);
   }
+}
+
+/// to[r][h … h + kPanel] = block[r], within `width` columns.
+template <typename X>
+void store_block(const float* block, int64_t rows, X* to, int64_t width, int64_t h) {
+  for (int64_t r = 0; r < rows; r++) {
+    each_vector(h, std::min(width, h + kPanel), [&](int64_t i, int lanes) {
+      store_lanes(to + r * width + i, load(block + r * kPanel + i - h), lanes);
+    });
+  }
+}
+
+/// Room for rows of x as C; none where x is used in place.
+template <typename C>
+C* room_for_rows(Scratch& scratch, const TensorView& x, int64_t rows) {
+  return size_of(x.dtype) == sizeof(C) ? nullptr : scratch.take<C>(rows * x[1]);
+}
+
+/// Elements of the larger of a token panel and a panel of columns.
+template <typename C>
+int64_t panel_room(int64_t features, int64_t tokens) {
+  return std::max(panel_stride<C>(features), panel_stride<C>(tokens));
 }
 
 /// Lets the tasks of one row block add their results in order of the split.
