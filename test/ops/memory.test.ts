@@ -1,14 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import { isas, openTest, random } from './harness.js';
-
-/** Exact: a bf16 or f16 value is a float. */
-const toBf16 = (x: number): number => {
-  const bits = new Uint32Array(new Float32Array([x]).buffer);
-  const value = bits[0] as number;
-  bits[0] = ((value + 0x7fff + ((value >>> 16) & 1)) & 0xffff0000) >>> 0;
-  return new Float32Array(bits.buffer)[0] as number;
-};
+import { roundBf16 } from './precision.js';
 
 /** Value of IEEE half bits, by its definition. */
 const fromHalf = (bits: number): number => {
@@ -36,7 +29,7 @@ describe.each(isas)('memory on %s', (isa) => {
     expect(Array.from(await y!.read())).toEqual(Array.from(values));
     const half = device.op('cast', { x }, { dtype: 1 }).y!;
     expect(half.dtype).toBe('bf16');
-    const rounded = Array.from(values, toBf16);
+    const rounded = Array.from(values, roundBf16);
     expect(Array.from(await half.read())).toEqual(rounded);
     expect(Array.from(await device.op('cast', { x: half }, { dtype: 0 }).y!.read())).toEqual(rounded);
     expect(Array.from(await device.op('copy', { x: half }).y!.read())).toEqual(rounded);
@@ -45,7 +38,7 @@ describe.each(isas)('memory on %s', (isa) => {
   it.each(sizes)('adds, scales and accumulates %i elements', async (n) => {
     const [a, b] = [random(n, 1), random(n, 2)];
     for (const dtype of ['f32', 'bf16'] as const) {
-      const round = dtype === 'f32' ? Math.fround : toBf16;
+      const round = dtype === 'f32' ? Math.fround : roundBf16;
       const [ra, rb] = [Array.from(a, round), Array.from(b, round)];
       const x = device.tensor(a, [n], dtype);
       const y = device.tensor(b, [n], dtype);
@@ -82,7 +75,7 @@ describe.each(isas)('memory on %s', (isa) => {
   ])('gathers and scatters (T %i, R %i, H %i)', async (T, R, H) => {
     const rows = Int32Array.from({ length: R }, (_, r) => (r * 7 + (r % 3)) % T);
     for (const dtype of ['f32', 'bf16'] as const) {
-      const round = dtype === 'f32' ? Math.fround : toBf16;
+      const round = dtype === 'f32' ? Math.fround : roundBf16;
       const source = random(T * H);
       const gathered = device.op('gather_rows', {
         x: device.tensor(source, [T, H], dtype),
@@ -116,7 +109,7 @@ describe.each(isas)('memory on %s', (isa) => {
     for (let i = 0; i < 65_536; i++) {
       const expected = fromHalf(i);
       if (!Object.is(f32[i], expected)) expect(`${i}: ${f32[i]}`).toBe(`${i}: ${expected}`);
-      const rounded = Number.isFinite(expected) ? toBf16(expected) : expected;
+      const rounded = Number.isFinite(expected) ? roundBf16(expected) : expected;
       if (!Object.is(bf16[i], rounded)) expect(`${i}: ${bf16[i]}`).toBe(`${i}: ${rounded}`);
     }
   });
@@ -130,7 +123,7 @@ describe.each(isas)('memory on %s', (isa) => {
       values[n - 3] = -17;
     }
     for (const dtype of ['f32', 'bf16'] as const) {
-      const round = dtype === 'f32' ? Math.fround : toBf16;
+      const round = dtype === 'f32' ? Math.fround : roundBf16;
       const largest = values.reduce(
         (most, v) => (Number.isFinite(v) ? Math.max(most, Math.abs(round(v))) : most),
         0,

@@ -1,0 +1,81 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { isas, openTest, random } from './harness.js';
+import { stored } from './precision.js';
+
+describe.each(isas)('embedding on %s', (isa) => {
+  const device = openTest(isa, { threads: 2 });
+  afterAll(() => device.dispose());
+
+  const cases = (['f32', 'bf16'] as const).flatMap((weights) =>
+    (['f32', 'bf16'] as const).flatMap((output) =>
+      [false, true].map((packed) => [weights, output, packed] as const),
+    ),
+  );
+
+  it.each(cases)('gathers %s rows as %s, packed %s', async (weights, output, packed) => {
+    const [V, H] = [70, 37];
+    const ids = Int32Array.from({ length: 50 }, (_, t) => (t * 31 + 69) % V);
+    const values = random(V * H);
+    const plain = device.tensor(values, [V, H], weights);
+    const weight = packed
+      ? device.op('pack_weight', { w: plain }, { dtype: weights === 'bf16' ? 1 : 0 }).y!
+      : plain;
+    const { y } = device.op(
+      'embedding',
+      { ids: device.tensor(ids), weight },
+      { dtype: output === 'bf16' ? 1 : 0 },
+    );
+    expect(y!.dtype).toBe(output);
+    const table = stored(stored(values, weights), output);
+    const expected = Array.from(
+      { length: ids.length * H },
+      (_, i) => table[ids[Math.floor(i / H)]! * H + (i % H)],
+    );
+    expect(Array.from(await y!.read())).toEqual(expected);
+  });
+
+  it.each([
+    ['f32', 9, 300, 5],
+    ['bf16', 300, 131, 7],
+    ['f32', 0, 8, 7],
+  ] as const)('adds %s gradients in order of the token (T %i, H %i, V %i)', async (dtype, T, H, V) => {
+    const ids = Int32Array.from({ length: T }, (_, t) => (t * t + 3 * t) % V);
+    const values = random(T * H, 2).map((v, i) => v * 2 ** (i % 23));
+    const before = random(V * H, 3);
+    const dweight = device.tensor(before, [V, H]);
+    device.op('embedding_backward', {
+      dy: device.tensor(values, [T, H], dtype),
+      ids: device.tensor(ids),
+      dweight,
+    });
+    // Float sums in another order differ, so equality shows the order.
+    const expected = Float32Array.from(before);
+    stored(values, dtype).forEach((v, i) => {
+      expected[ids[Math.floor(i / H)]! * H + (i % H)]! += v;
+    });
+    expect(Array.from(await dweight.read())).toEqual(Array.from(expected));
+  });
+
+  it('is one parallel region per op', async () => {
+    const weight = device.tensor(random(400), [10, 40]);
+    const ids = device.tensor(Int32Array.from({ length: 100 }, (_, i) => i % 10));
+    await device.synchronize();
+    const before = device.stats().launches;
+    const { y } = device.op('embedding', { ids, weight }, { dtype: 0 });
+    device.op('embedding_backward', { dy: y, ids, dweight: weight });
+    await device.synchronize();
+    expect(device.stats().launches - before).toBe(2);
+  });
+
+  it('refuses a token outside the vocabulary', async () => {
+    for (const op of ['embedding', 'embedding_backward']) {
+      const other = openTest(isa);
+      const weight = other.tensor(random(40), [10, 4]);
+      const ids = other.tensor(Int32Array.of(3, 10));
+      if (op === 'embedding') other.op(op, { ids, weight }, { dtype: 0 });
+      else other.op(op, { dy: other.empty([2, 4]), ids, dweight: weight });
+      await expect(other.synchronize()).rejects.toThrow(`${op}: ids[1] is 10, outside 0..9`);
+      other.dispose();
+    }
+  });
+});
