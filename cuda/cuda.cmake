@@ -1,0 +1,31 @@
+# The CUDA device: kernels for each of STEPTRAIN_CUDA_ARCHS (list of compute capabilities, 80 or 90a, say) and PTX
+# of compute_80 for whatever is newer. The runtime is linked statically and looks libcuda up when it is first used,
+# so that the addon loads on a machine that has neither driver nor GPU.
+set(STEPTRAIN_CUDA_ARCHS "80;90a" CACHE STRING "compute capabilities to compile kernels for")
+set(CMAKE_CUDA_ARCHITECTURES ${STEPTRAIN_CUDA_ARCHS})
+list(TRANSFORM CMAKE_CUDA_ARCHITECTURES APPEND -real)
+list(APPEND CMAKE_CUDA_ARCHITECTURES 80-virtual)
+enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  # CMake before 3.26 does not know that nvcc 12 has it.
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
+find_package(CUDAToolkit 12.0 REQUIRED)
+message(STATUS "steptrain: building with CUDA ${CUDAToolkit_VERSION} for ${STEPTRAIN_CUDA_ARCHS}")
+
+add_library(cuda_kernels OBJECT
+  cuda/backend.cc cuda/capture.cc cuda/check.cc cuda/families.cc cuda/faults.cc cuda/staging.cc cuda/stream.cc
+  cuda/gemm.cu cuda/gemm_bf16.cu cuda/gemm_f32.cu cuda/memory.cu cuda/norm.cu cuda/optimizer.cu)
+set_target_properties(cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+                      CUDA_EXTENSIONS OFF CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+target_include_directories(cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
+# As on the CPU, contraction is written out where it is wanted, so that elementwise results agree between devices.
+target_compile_options(cuda_kernels PRIVATE
+  $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
+target_link_libraries(cuda_kernels PRIVATE CUDA::cudart_static)
+
+target_sources(steptrain PRIVATE $<TARGET_OBJECTS:cuda_kernels>)
+target_compile_definitions(steptrain PRIVATE STEPTRAIN_CUDA)
+target_link_libraries(steptrain PRIVATE CUDA::cudart_static)
+set_target_properties(steptrain PROPERTIES LINKER_LANGUAGE CXX CUDA_ARCHITECTURES OFF)

@@ -1,0 +1,28 @@
+#include "cuda/families.h"
+
+#include "core/error.h"
+#include "core/ops.h"
+
+namespace steptrain::cuda {
+
+KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
+
+void KernelTable::set(const std::string& op, Kernel kernel) {
+  const int index = op_index(op);
+  if (index < 0) throw Error("E_RANGE", "a kernel is registered for an op that is not in the list: " + op);
+  kernels_[static_cast<size_t>(index)] = kernel;
+}
+
+const KernelTable& kernels() {
+  static const KernelTable table = [] {
+    KernelTable t;
+    register_gemm(t);
+    register_norm(t);
+    register_optimizer(t);
+    register_memory(t);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace steptrain::cuda

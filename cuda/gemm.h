@@ -1,0 +1,59 @@
+// The one product that every op of the gemm family is made of:
+//   out[m,n] (=|+=) scale · (Σ_k a(m,k)·b(n,k) + extra_scale · mask(m,n) · Σ_j extra_a(m,j)·extra_b(n,j)) +
+//   bias[n]
+// The extra pair is LoRA's: more depth for the same kernel. It comes first, since mask and scale apply to the
+// accumulators before the frozen product joins them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/stream.h"
+
+namespace steptrain::cuda {
+
+/// A matrix as it lies in memory, row-major. A false one is absent.
+struct Factor {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t rows = 0, columns = 0;
+};
+
+/// How factors lie: a is [m][k] or [k][m], b is [n][k] or [k][n]; the extra pair like them.
+enum class Layout : uint8_t {
+  forward,  // a [m][k], b [n][k]: x·Wᵀ
+  input,    // a [m][k], b [k][n]: dy·W
+  weight,   // a [k][m], b [k][n]: dyᵀ·x
+};
+
+/// What dropout multiplies: element (t, k) by 0 or 1/(1-rate), where t is a token and k a feature.
+enum class Dropped : uint8_t { nothing, a, b, extra };
+
+struct Dropout {
+  const int32_t* row_ids = nullptr;
+  const int32_t* positions = nullptr;
+  float rate = 0, kept = 1;  // kept = 1/(1-rate)
+  uint32_t key0 = 0, key1 = 0;
+};
+
+struct Product {
+  int64_t rows = 0, columns = 0, depth = 0;
+  Factor a, b;
+  float scale = 1;
+  int64_t extra_depth = 0;
+  Factor extra_a, extra_b;
+  float extra_scale = 1;
+  Dropped dropped = Dropped::nothing;
+  Dropout dropout;
+  const void* bias = nullptr;
+  DType bias_dtype = DType::f32;
+  void* out = nullptr;  // [rows, columns]
+  DType out_dtype = DType::f32;
+  bool accumulate = false;
+};
+
+/// Tensor cores: factors are rounded to bf16, accumulated in f32.
+void multiply_bf16(Stream& stream, Layout layout, Product product);
+/// f32 throughout.
+void multiply_f32(Stream& stream, Layout layout, const Product& product);
+
+}  // namespace steptrain::cuda

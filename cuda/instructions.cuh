@@ -1,0 +1,68 @@
+// The PTX instructions that kernels use and C++ has no words for.
+#pragma once
+
+#include <cstdint>
+
+namespace steptrain::cuda {
+
+__device__ inline uint16_t round_to_bf16(float x) {
+  uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+
+/// Two neighbouring elements; `first` in the lower half.
+__device__ inline uint32_t round_to_bf16_pair(float first, float second) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+
+__device__ inline uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+/// Starts a copy of 16 bytes into shared memory; both addresses multiples of 16. `inside` false: writes zeros
+/// and reads nothing.
+__device__ inline void copy_async(void* to_shared, const void* from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from),
+               "r"(inside ? 16 : 0)
+               : "memory");
+}
+/// Closes the group of copies that this thread started.
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits until at most `pending` of this thread's groups are under way.
+template <int pending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/// Four 8×8 matrices of bf16: lanes 8i..8i+7 give the addresses of the rows of matrix i. Register i of lane l
+/// receives row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i.
+__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+/// The same, each matrix transposed: rows 2(l%4) and 2(l%4)+1, column l/4.
+__device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+/// d[16,8] += a[16,16]·b[16,8]. With g = l/4 and t = l%4 of lane l, pairs of neighbours:
+///   a: (g, 2t) (g+8, 2t) (g, 2t+8) (g+8, 2t+8)   b: (2t, g) (2t+8, g) along rows   d: (g, 2t) (g+8, 2t)
+__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+}  // namespace steptrain::cuda

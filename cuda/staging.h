@@ -1,0 +1,60 @@
+// Copies between the caller's memory and the GPU's through pinned buffers, so that an upload returns once its
+// bytes are in a buffer, and waits only where all buffers are still on their way.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+namespace steptrain::cuda {
+
+/// An event that can be waited for without a busy core: polled briefly, then slept on.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream);
+  /// Returns at once where nothing was recorded.
+  void wait(const char* doing) const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class Staging {
+ public:
+  explicit Staging(cudaStream_t stream);
+  ~Staging();
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  /// Queues the copy of host bytes, which may be reused when it returns.
+  void upload(void* to, const void* from, int64_t bytes);
+  /// Waits for everything queued before, then for the bytes.
+  void download(void* to, const void* from, int64_t bytes);
+  /// Waits for everything queued so far.
+  void synchronize();
+
+ private:
+  static constexpr int64_t kBytes = int64_t{2} << 20;
+  struct FreePinned {
+    void operator()(char* data) const { cudaFreeHost(data); }
+  };
+  struct Buffer {
+    std::unique_ptr<char, FreePinned> data;
+    Event sent;
+  };
+
+  cudaStream_t stream_;
+  std::array<Buffer, 4> uploads_;
+  std::array<Buffer, 2> downloads_;
+  size_t filling_ = 0;  // of uploads_
+  int64_t filled_ = 0;  // bytes of it
+  Event idle_;
+};
+
+}  // namespace steptrain::cuda
