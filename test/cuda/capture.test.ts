@@ -1,0 +1,112 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import { random } from '../ops/harness.js';
+import { gpus, skipped } from './gpu.js';
+
+const SCALARS = { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, step: 1, max_norm: 1, grad_scale: 1 };
+const [T, N, K] = [24, 40, 72];
+
+describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
+  let device: Device;
+  beforeAll(() => {
+    device = openDevice('cuda:0');
+  });
+  afterAll(() => device.dispose());
+
+  /** Linear (f32 weights under bf16 activations: workspace), RMSNorm and AdamW on one set of buffers. */
+  function buffers() {
+    return {
+      x: device.tensor(random(T * K, 1), [T, K], 'bf16'),
+      w: device.tensor(random(N * K, 2), [N, K]),
+      lora_a: device.tensor(random(8 * K, 3), [8, K]),
+      lora_b: device.tensor(random(N * 8, 4), [N, 8]),
+      weight: device.tensor(random(N, 5)),
+      params: device.tensor(random(100, 6)),
+      grads: device.tensor(random(100, 7)),
+      exp_avg: device.zeros([100]),
+      exp_avg_sq: device.zeros([100]),
+      sizes: device.tensor(Int32Array.of(60, 40)),
+      weight_decay: device.tensor(Float32Array.of(0.1, 0)),
+    };
+  }
+  function step(b: ReturnType<typeof buffers>) {
+    const { x, w, lora_a, lora_b, weight, ...optimizer } = b;
+    const { y } = device.op('linear', { x, w, lora_a, lora_b }, { scale: 0.5 });
+    const normed = device.op('rmsnorm', { x: y, weight }, { eps: 1e-5 });
+    const { stats } = device.op('adamw', optimizer, SCALARS);
+    return { y: normed.y!, stats: stats! };
+  }
+
+  it('equals eager bitwise, replay after replay', async () => {
+    const [eager, captured] = [buffers(), buffers()];
+    const graph = device.capture(() => step(captured));
+    for (let i = 0; i < 3; i++) {
+      const x = random(T * K, 20 + i);
+      eager.x.write(x);
+      captured.x.write(x);
+      const want = step(eager);
+      graph.replay();
+      expect(await graph.result.y.readBytes()).toEqual(await want.y.readBytes());
+      expect(await graph.result.stats.readBytes()).toEqual(await want.stats.readBytes());
+      expect(await captured.params.readBytes()).toEqual(await eager.params.readBytes());
+    }
+    graph.dispose();
+  });
+
+  it('counts the kernels of a replay as those of eager ops', async () => {
+    const b = buffers();
+    const launched = async (run: () => void) => {
+      await device.synchronize();
+      const before = device.stats();
+      run();
+      await device.synchronize();
+      const after = device.stats();
+      return [after.ops - before.ops, after.launches - before.launches];
+    };
+    const eager = await launched(() => step(b));
+    const graph = device.capture(() => step(b));
+    expect(await launched(() => graph.replay())).toEqual(eager);
+    expect(await launched(() => graph.replay())).toEqual(eager);
+    graph.dispose();
+  });
+
+  it('keeps its workspace when other ops need more, and gives it back', async () => {
+    const b = buffers();
+    const graph = device.capture(() => step(b));
+    graph.replay();
+    const first = await graph.result.y.readBytes();
+    const big = device.empty([600, 512]);
+    device.op('fill', { x: big }, { value: 1 });
+    device.op('linear', { x: device.tensor(random(1024), [2, 512], 'bf16'), w: big }, { scale: 1 });
+    graph.replay();
+    expect(await graph.result.y.readBytes()).toEqual(first);
+    graph.dispose();
+    await device.synchronize();
+  });
+
+  it('a graph without ops replays', async () => {
+    const graph = device.capture(() => undefined);
+    graph.replay();
+    await device.synchronize();
+    graph.dispose();
+  });
+
+  it('an op that refuses its arguments poisons the queue at the first replay, which can be survived by none', async () => {
+    const other = openDevice('cuda:0');
+    const flat = () => other.tensor(random(2));
+    const [params, grads, exp_avg, exp_avg_sq, weight_decay] = [
+      flat(),
+      flat(),
+      flat(),
+      flat(),
+      other.zeros([1]),
+    ];
+    const sizes = other.tensor(Int32Array.of(2));
+    const graph = other.capture(() =>
+      other.op('adamw', { params, grads, exp_avg, exp_avg_sq, sizes, weight_decay }, { ...SCALARS, step: 0 }),
+    );
+    graph.replay();
+    await expect(other.synchronize()).rejects.toThrow('adamw: step is 0, expected 1 or more (op replay');
+    other.dispose();
+  });
+});

@@ -1,0 +1,121 @@
+// Runs the kernels of cuda/ on the CPU, so that their index arithmetic, barriers and use of the runtime can
+// be tested where there is no GPU. It is no GPU: it knows neither speed nor the memory model, and its mma is
+// this project's own reading of the PTX manual.
+//   threads   of one block are fibers of one thread; they switch at barriers and at what a warp does
+//   together.
+//             Passes alternate between ascending and descending order, so that a missing barrier shows.
+//   blocks    run one after the other, the last first.
+//   streams   queue their work and run it when somebody waits, so that what must outlive the call is missed.
+//   memory    is filled with NaN when it is handed out, when it is taken back and as dynamic shared memory.
+//   copies    of cp.async happen at the wait for them.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include "cuda_runtime_api.h"
+
+#define __host__
+#define __device__
+#define __global__
+#define __shared__ static
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+struct float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(16) uint4 {
+  uint32_t x, y, z, w;
+};
+inline float2 make_float2(float x, float y) {
+  return {x, y};
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+  return {x, y, z, w};
+}
+
+/// Of the running thread.
+struct Index {
+  unsigned x;
+};
+extern Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulator {
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+
+/// Of the running block.
+void* dynamic_shared();
+void block_barrier();
+
+constexpr int kLanes = 32;
+constexpr int kMostBytes = 40;
+/// What every lane of the running thread's warp passed; waits for all of them. `what` names the operation,
+/// which must be the same for all.
+struct Exchange {
+  char bytes[kLanes][kMostBytes];
+};
+const Exchange& exchange(const char* what, const void* bytes, int size);
+
+/// cp.async of 16 bytes; done by the next wait that allows fewer pending groups.
+void start_copy(void* to, const void* from, bool inside);
+void commit_copies();
+void wait_for_copies(int pending);
+
+/// Stops the process with a sentence: the kernel did what CUDA forbids.
+[[noreturn]] void forbid(const char* what);
+
+template <typename T>
+T lane_value(const Exchange& from, int lane) {
+  T value;
+  std::memcpy(&value, from.bytes[lane], sizeof value);
+  return value;
+}
+
+}  // namespace emulator
+
+inline void __syncthreads() {
+  emulator::block_barrier();
+}
+inline void __threadfence_system() {}
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  const auto& all = emulator::exchange("shfl.xor", &value, sizeof value);
+  return emulator::lane_value<T>(all, static_cast<int>(threadIdx.x % 32) ^ mask);
+}
+template <typename T>
+T __shfl_up_sync(unsigned, T value, int distance) {
+  const auto& all = emulator::exchange("shfl.up", &value, sizeof value);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  return emulator::lane_value<T>(all, lane >= distance ? lane - distance : lane);
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulator::lane_value<T>(emulator::exchange("shfl", &value, sizeof value), lane);
+}
+inline bool __all_sync(unsigned, bool holds) {
+  const auto& all = emulator::exchange("all", &holds, sizeof holds);
+  for (int lane = 0; lane < emulator::kLanes; lane++) {
+    if (!emulator::lane_value<bool>(all, lane)) return false;
+  }
+  return true;
+}
+inline int atomicCAS(int* at, int expected, int value) {
+  const int old = *at;
+  if (old == expected) *at = value;
+  return old;
+}
+inline float __uint_as_float(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}

@@ -1,0 +1,270 @@
+// The runtime: memory, streams, events and graphs, whose work runs when somebody waits for it.
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "emulator.h"
+
+namespace emulator {
+
+using Work = std::function<void()>;
+
+struct Event {
+  bool pending = false;
+};
+struct Graph {
+  std::vector<Work> work;
+};
+struct Stream {
+  std::deque<Work> queued;
+  Graph* capture = nullptr;
+};
+
+void run_kernel(const cudaLaunchConfig_t& config, const std::function<void()>& kernel);
+
+namespace {
+
+constexpr size_t kMemory = size_t{2} << 30;
+
+std::recursive_mutex lock;
+std::map<void*, size_t> memory;
+size_t used = 0;
+std::vector<Stream*> streams;
+thread_local Stream* capturing = nullptr;
+thread_local cudaError_t last = cudaSuccess;
+
+cudaError_t fail(cudaError_t error) {
+  return last = error;
+}
+
+int device_count() {
+  const char* text = std::getenv("STEPTRAIN_EMULATED_GPUS");
+  return text ? std::atoi(text) : 1;
+}
+
+void drain(Stream* stream) {
+  while (!stream->queued.empty()) {
+    const Work work = std::move(stream->queued.front());
+    stream->queued.pop_front();
+    work();
+  }
+}
+void drain_all() {
+  for (Stream* stream : streams) drain(stream);
+}
+
+void push(Stream* stream, Work work) {
+  if (stream->capture) {
+    stream->capture->work.push_back(std::move(work));
+  } else {
+    stream->queued.push_back(std::move(work));
+  }
+}
+
+cudaError_t allocate(void** data, size_t bytes) {
+  if (used + bytes > kMemory) return fail(cudaErrorMemoryAllocation);
+  const size_t rounded = (bytes + 255) / 256 * 256;
+  *data = std::aligned_alloc(256, rounded ? rounded : 256);
+  std::memset(*data, 0xff, rounded);
+  memory[*data] = rounded;
+  used += rounded;
+  return cudaSuccess;
+}
+
+void free_now(void* data) {
+  const auto found = memory.find(data);
+  if (found == memory.end()) {
+    std::fprintf(stderr, "emulated GPU: freed memory that was not allocated\n");
+    std::abort();
+  }
+  std::memset(data, 0xff, found->second);
+  used -= found->second;
+  memory.erase(found);
+  std::free(data);
+}
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+  const std::lock_guard guard(lock);
+  push(config.stream, [config, kernel = std::move(kernel)] { run_kernel(config, kernel); });
+  return cudaSuccess;
+}
+
+}  // namespace emulator
+
+using namespace emulator;  // the functions below are the global ones that CUDA declares
+
+cudaError_t cudaGetLastError() {
+  return std::exchange(last, cudaSuccess);
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "out of memory" : "an emulated error";
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorEmulated";
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return *count > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int index) {
+  return index < device_count() ? cudaSuccess : fail(cudaErrorInvalidValue);
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
+  *value = which == cudaDevAttrMultiProcessorCount ? 3 : which == cudaDevAttrComputeCapabilityMajor ? 8 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const std::lock_guard guard(lock);
+  *free = kMemory - used;
+  *total = kMemory;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const std::lock_guard guard(lock);
+  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  drain_all();
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const std::lock_guard guard(lock);
+  return capturing ? fail(cudaErrorStreamCaptureUnsupported) : allocate(data, bytes);
+}
+cudaError_t cudaFree(void* data) {
+  const std::lock_guard guard(lock);
+  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  drain_all();
+  if (data) free_now(data);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  return stream->capture ? fail(cudaErrorStreamCaptureUnsupported) : allocate(data, bytes);
+}
+cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  if (stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
+  push(stream, [data] { free_now(data); });
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  *data = std::malloc(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaHostGetDevicePointer(void** mapped, void* data, unsigned) {
+  *mapped = data;
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  std::memset(data, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  push(stream, [=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  const std::lock_guard guard(lock);
+  *stream = new Stream;
+  streams.push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  drain(stream);
+  std::erase(streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  drain(stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new Event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const std::lock_guard guard(lock);
+  drain_all();
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  event->pending = true;
+  push(stream, [event] { event->pending = false; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard guard(lock);
+  return event->pending ? fail(cudaErrorNotReady) : cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const std::lock_guard guard(lock);
+  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  for (Stream* stream : streams) {
+    while (event->pending && !stream->queued.empty()) {
+      const Work work = std::move(stream->queued.front());
+      stream->queued.pop_front();
+      work();
+    }
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard guard(lock);
+  stream->capture = new Graph;
+  capturing = stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard guard(lock);
+  *graph = std::exchange(stream->capture, nullptr);
+  capturing = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  *executable = new Graph{graph->work};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  delete executable;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  for (const Work& work : executable->work) push(stream, work);
+  return cudaSuccess;
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
+  return capturing ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}

@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest';
+import { addon } from '../../src/native/addon.js';
+import type { StepTrainError } from '../../src/native/errors.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { gpus } from './gpu.js';
+
+function refusal(name: string): StepTrainError {
+  try {
+    openDevice(name).dispose();
+  } catch (error) {
+    return error as StepTrainError;
+  }
+  throw new Error(`${name} opened`);
+}
+
+test('cudaDevices() is a list in a build with CUDA, and undefined in one without', () => {
+  const list = addon().cudaDevices();
+  expect(list === undefined || Array.isArray(list)).toBe(true);
+});
+
+test.skipIf(gpus.length > 0)(
+  'without a GPU or without CUDA in the build, cuda is refused in one sentence',
+  () => {
+    for (const name of ['cuda', 'cuda:0', 'cuda:3']) {
+      const error = refusal(name);
+      expect(error.code).toBe('E_UNSUPPORTED');
+      expect(error.message).toMatch(
+        /^device 'cuda(:\d+)?' (cannot be opened: .+|needs an addon built with CUDA, .+)$/,
+      );
+      expect(error.message).not.toContain('\n');
+      expect(error.hint).not.toBe('');
+    }
+  },
+);
+
+test.skipIf(gpus.length === 0)('a GPU that is not there is refused by its number', () => {
+  const error = refusal(`cuda:${gpus.length}`);
+  expect(error.code).toBe('E_UNSUPPORTED');
+  expect(error.message).toBe(
+    `device 'cuda:${gpus.length}' does not exist: this process sees ${gpus.length} GPU${gpus.length > 1 ? 's' : ''}, ` +
+      `the last is cuda:${gpus.length - 1}`,
+  );
+});
