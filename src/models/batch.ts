@@ -50,6 +50,14 @@ export function raggedBatch(
   const branch = new Int32Array(branches ? tokens : 0);
   sequences.forEach((sequence, s) => {
     const begin = offsets[s] as number;
+    for (const key of ['positions', 'branch'] as const) {
+      const length = sequence[key]?.length ?? sequence.ids.length;
+      if (length === sequence.ids.length) continue;
+      throw new StepTrainError(
+        'E_RANGE',
+        `sequence ${s}: expected as many ${key} as token ids, ${sequence.ids.length}, found ${length}`,
+      );
+    }
     for (let t = 0; t < sequence.ids.length; t++) {
       ids[begin + t] = checked(sequence.ids[t], limits.vocabSize, s, t, 'token id');
       positions[begin + t] = checked(sequence.positions?.[t] ?? t, limits.maxPositions, s, t, 'position');

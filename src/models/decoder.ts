@@ -66,6 +66,7 @@ export class Decoder {
   /** Hidden states after the final norm, [T, hidden]. */
   forward(batch: RaggedBatch, role: Role = {}): Tensor {
     const { config } = this;
+    this.refuseWindowedBranches(batch);
     const table = this.rotaryTable(batch);
     const first = embedding(batch.ids, this.weight('model.embed_tokens.weight', role), this.dtype);
     let delta = first;
@@ -159,6 +160,19 @@ export class Decoder {
       );
     }
     return this.weight(this.config.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight', role);
+  }
+
+  /** A window counts tokens as they lie, so that other branches would use it up. */
+  private refuseWindowedBranches({ branch, offsets }: RaggedBatch): void {
+    if (!branch) return;
+    const window = Math.min(...this.config.slidingWindow.map((width) => width ?? Number.POSITIVE_INFINITY));
+    const at = offsets.findIndex((begin, s) => s > 0 && begin - (offsets[s - 1] as number) > window);
+    if (at < 0) return;
+    throw new StepTrainError(
+      'E_RANGE',
+      `sequence ${at - 1} of the batch has ${(offsets[at] as number) - (offsets[at - 1] as number)} tokens with its branches, ` +
+        `more than the sliding window of ${window}; give each branch as a sequence of its own`,
+    );
   }
 
   private rotaryTable(batch: RaggedBatch): RotaryTable {
