@@ -177,9 +177,16 @@ export class Decoder {
 
   private rotaryTable(batch: RaggedBatch): RotaryTable {
     const needed = batch.longest;
+    const { maxPositions } = this.config;
+    if (needed > maxPositions) {
+      throw new StepTrainError(
+        'E_RANGE',
+        `the batch has position ${needed - 1}, and the model reads at most ${maxPositions} (max_position_embeddings)`,
+      );
+    }
     if (this.rotary && this.rotary.positions >= needed) return this.rotary;
-    let positions = Math.min(FIRST_POSITIONS, this.config.maxPositions);
-    while (positions < needed) positions = Math.min(2 * positions, this.config.maxPositions);
+    let positions = Math.min(FIRST_POSITIONS, maxPositions);
+    while (positions < needed) positions = Math.min(2 * positions, maxPositions);
     this.rotary?.cos.dispose();
     this.rotary?.sin.dispose();
     const { cos, sin } = ropeTable(this.config.rope, positions);

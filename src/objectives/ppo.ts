@@ -79,6 +79,13 @@ export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoS
   demand('entropyCoef', entropyCoef !== 0, 'entropy', entropy);
   demand('values', values !== undefined, 'returns', inputs.returns);
   demand('valueClip', values !== undefined && valueClip > 0, 'oldValues', inputs.oldValues);
+  const tape = openTape();
+  if (entropy && entropyCoef !== 0 && tape?.tracks(logprobs) && !tape.tracks(entropy)) {
+    throw new StepTrainError(
+      'E_TAPE',
+      'ppo: the entropy carries no gradient; make it with headLogprobs(…, { entropyGradient: true })',
+    );
+  }
   const { device } = logprobs;
   const [loss, dlogprobs, dentropy, dvalues, statistics] = device.enqueue(
     device.signature('ppo'),
@@ -99,7 +106,7 @@ export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoS
     ],
     [clipLow, clipHigh, klCoef, ESTIMATORS.indexOf(klEstimator) + 1, entropyCoef, valueCoef, valueClip],
   ) as [Tensor, Tensor, Tensor | undefined, Tensor | undefined, Tensor];
-  recordLoss(openTape(), loss, [
+  recordLoss(tape, loss, [
     [logprobs, dlogprobs],
     ...(entropy ? [[entropy, dentropy] as const] : []),
     ...(values ? [[values, dvalues] as const] : []),

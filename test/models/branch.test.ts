@@ -85,6 +85,16 @@ test.each(['positions', 'branch'] as const)('%s must be as long as the ids', (ke
   );
 });
 
+test('positions beyond the model end in an error, not in a longer table', async () => {
+  const decoder = await loadDecoder(device, goldenDirectory('qwen2'), { dtype: 'f32' });
+  const batch = raggedBatch(device, [{ ids: [1], positions: [512] }], { vocabSize: 320, maxPositions: 600 });
+  expect(() => decoder.forward(batch)).toThrow(
+    'the batch has position 512, and the model reads at most 512 (max_position_embeddings)',
+  );
+  batch.dispose();
+  decoder.dispose();
+});
+
 test('a sliding window takes branches only while the whole sequence lies inside it', async () => {
   const decoder = await loadDecoder(device, goldenDirectory('mistral'), { dtype: 'f32' });
   await expect(hiddenOf(decoder, [{ ids: [1] }, together()])).rejects.toThrow(

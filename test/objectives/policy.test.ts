@@ -6,7 +6,7 @@ import { gae, groupAdvantages, whiten } from '../../src/ops/advantage.js';
 import { headLogprobs, headSelect } from '../../src/ops/head.js';
 import { reshape } from '../../src/ops/memory.js';
 import { maxDifference, openTest } from '../ops/harness.js';
-import { readGolden, sum } from '../ops/objective-cases.js';
+import { differentiate, readGolden, sum } from '../ops/objective-cases.js';
 import { throughTape, vector } from './tape.js';
 
 type Lists<Names extends string> = Record<Names, number[]>;
@@ -161,6 +161,35 @@ describe('ppo', () => {
       expect(() => ppo({ ...inputs, ...more }, options)).toThrow(message);
     });
   });
+});
+
+it('ppo carries the entropy bonus through the head, and refuses an entropy that could not', async () => {
+  const logits = [1.2, -0.4, 0.3, 0.1, 0.9, -1];
+  const values = Float32Array.of(1, 0, 0, 0, 1, 0, 0, 0, 1);
+  const head = { name: 'head', value: device.tensor(values, [3, 3]) };
+  const run = (entropyGradient: boolean) =>
+    throughTape(
+      device,
+      { hidden: logits },
+      ({ hidden }) => {
+        const targets = device.tensor(Int32Array.of(0, 2));
+        const { logprobs, entropy } = headLogprobs(hidden, head, targets, { entropyGradient });
+        const zero = vector(device, [0, 0]);
+        const inputs = { logprobs, oldLogprobs: logprobs, advantages: zero, weights: vector(device, [1, 1]) };
+        return ppo({ ...inputs, entropy }, { entropyCoef: 0.5 });
+      },
+      { shapes: { hidden: [2, 3] } },
+    );
+  const entropyOf = (x: number[]) => {
+    const p = x.map((logit) => Math.exp(logit) / sum(x.map(Math.exp)));
+    return -sum(p.map((q) => q * Math.log(q)));
+  };
+  const bonus = (x: number[]) => -0.5 * (entropyOf(x.slice(0, 3)) + entropyOf(x.slice(3)));
+  const found = await run(true);
+  expect(found.loss).toBeCloseTo(bonus(logits), 5);
+  expect(maxDifference(found.gradients.hidden!, differentiate(bonus, logits))).toBeLessThan(1e-5);
+  await expect(run(false)).rejects.toThrow('ppo: the entropy carries no gradient');
+  head.value.dispose();
 });
 
 describe('verdictConstraint', () => {
