@@ -86,23 +86,12 @@ vu packed_units(const S* panel, int64_t unit, int64_t column, int64_t depth) {
   }
 }
 
-/// Transposes kLanes × kLanes units: exchanges off-diagonal blocks of halving size.
+/// Transposes kLanes × kLanes units.
 inline void transpose(vu (&rows)[kLanes]) {
-#pragma GCC unroll 4
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    vu low, high;
-    for (int j = 0; j < kLanes; j++) {
-      low[j] = static_cast<uint32_t>(j & half ? kLanes + j - half : j);
-      high[j] = static_cast<uint32_t>(j & half ? kLanes + j : j + half);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kLanes; i++) {
-      if (i & half) continue;
-      const vu a = rows[i], b = rows[i + half];
-      rows[i] = __builtin_shuffle(a, b, low);
-      rows[i + half] = __builtin_shuffle(a, b, high);
-    }
-  }
+  vf block[kLanes];
+  for (int i = 0; i < kLanes; i++) block[i] = reinterpret_cast<vf>(rows[i]);
+  transpose(block);
+  for (int i = 0; i < kLanes; i++) rows[i] = reinterpret_cast<vu>(block[i]);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,371 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Device } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
+import {
+  KEY,
+  mask,
+  type Numbers,
+  type Problem,
+  reference,
+  type Storage,
+  tolerance,
+} from './gemm-reference.js';
+import { isas, maxDifference, openTest, random } from './harness.js';
+import { exact, naive, stored } from './precision.js';
+
+const DTYPE = { f32: 0, bf16: 1 } as const;
+/** T, N, K, r: single elements, odd extents, more rows than one tile, more outputs than one panel, wide ranks. */
+const sizes = [
+  [1, 1, 1, 1],
+  [3, 5, 7, 2],
+  [8, 33, 64, 8],
+  [17, 70, 31, 16],
+  [30, 128, 96, 20],
+  [37, 65, 130, 40],
+] as const;
+
+function problemOf(
+  [T, N, K, r]: readonly [number, number, number, number],
+  rows: Storage,
+  weights: Storage,
+  dropout = 0,
+): Problem {
+  return {
+    T,
+    N,
+    K,
+    r,
+    x: stored(random(T * K, 1), rows),
+    w: stored(random(N * K, 2), weights),
+    bias: stored(random(N, 3), weights),
+    a: random(r * K, 4),
+    b: random(N * r, 5),
+    dy: stored(random(T * N, 6), rows),
+    scale: 0.75,
+    dropout,
+    rowIds: Int32Array.from({ length: T }, (_, t) => 100 + Math.floor(t / 5)),
+    positions: Int32Array.from({ length: T }, (_, t) => t % 5),
+  };
+}
+
+const scalarsOf = ({ scale, dropout }: Problem) => ({ scale, dropout, key0: KEY[0], key1: KEY[1] });
+
+/** The problem's tensors; `lora` false leaves the pair and its mask out. */
+function upload(device: Device, problem: Problem, rows: Storage, weights: Storage, packed: boolean) {
+  const { T, N, K, r } = problem;
+  const float = (values: Numbers, shape: readonly number[], dtype: Storage) =>
+    device.tensor(Float32Array.from(values), shape, dtype);
+  const w = float(problem.w, [N, K], weights);
+  return {
+    x: float(problem.x, [T, K], rows),
+    w: packed ? (device.op('pack_weight', { w }, { dtype: DTYPE[weights] }).y as Tensor) : w,
+    bias: problem.bias && float(problem.bias, [N], weights),
+    dy: float(problem.dy, [T, N], rows),
+    lora_a: float(problem.a, [r, K], 'f32'),
+    lora_b: float(problem.b, [N, r], 'f32'),
+    row_ids: device.tensor(Int32Array.from(problem.rowIds)),
+    positions: device.tensor(Int32Array.from(problem.positions)),
+  };
+}
+
+const floats = (tensor: Tensor | undefined) => (tensor as Tensor).readFloats();
+
+/** Every op of the family on one problem, gradients added to what `held` gives. */
+async function run(device: Device, problem: Problem, rows: Storage, weights: Storage, packed: boolean) {
+  const { N, K, r } = problem;
+  const { x, w, bias, dy, ...lora } = upload(device, problem, rows, weights, packed);
+  const scalars = scalarsOf(problem);
+  const { y, u } = device.op('linear', { x, w, bias, ...lora }, scalars, ['u']);
+  const { dx, v } = device.op('linear_dx', { dy, w, ...lora }, { ...scalars, accumulate: 0 }, ['v']);
+  const [da, db, dw, dbias] = [
+    device.zeros([r, K]),
+    device.zeros([N, r]),
+    device.zeros([N, K]),
+    device.zeros([N]),
+  ];
+  const { row_ids, positions } = lora;
+  device.op('lora_grads', { x, dy, u, v, da, db, row_ids, positions }, scalars);
+  device.op('linear_dw', { x, dy, dw, db: dbias });
+  const read: Record<string, Float32Array> = {};
+  for (const [name, tensor] of Object.entries({ y, u, dx, v, da, db, dw, dbias }))
+    read[name] = await floats(tensor);
+  return read;
+}
+
+it('has a reference whose gradients are those of finite differences', () => {
+  const problem = { ...problemOf([3, 4, 6, 2], 'f32', 'f32', 0.3), T: 3 };
+  const got = reference(problem, exact);
+  const loss = (changed: Problem) =>
+    reference(changed, exact).y.reduce((total, y, i) => total + y * problem.dy[i]!, 0);
+  for (const [name, gradient] of [
+    ['x', got.dx],
+    ['w', got.dw],
+    ['bias', got.dbias],
+    ['a', got.da],
+    ['b', got.db],
+  ] as const) {
+    const slopes = Array.from(problem[name]!, (_, i) => {
+      const [up, down] = [0.01, -0.01].map((step) => {
+        const values = Array.from(problem[name]!);
+        values[i]! += step;
+        return loss({ ...problem, [name]: values });
+      });
+      return (up! - down!) / 0.02;
+    });
+    expect(maxDifference(gradient, slopes)).toBeLessThan(1e-9);
+  }
+});
+
+describe.each(isas)('gemm on %s', (isa) => {
+  const device = openTest(isa, { threads: 2 });
+  const single = openTest(isa, { threads: 1 });
+  afterAll(() => {
+    device.dispose();
+    single.dispose();
+  });
+
+  describe.each([
+    ['f32', 'f32', true],
+    ['bf16', 'bf16', true],
+    ['f32', 'f32', false],
+    ['bf16', 'bf16', false],
+    ['bf16', 'f32', false],
+    ['bf16', 'f32', true],
+    ['f32', 'bf16', false],
+    ['f32', 'bf16', true],
+  ] as const)('%s rows, %s weights, packed: %s', (rows, weights, packed) => {
+    it.each(sizes)('%d rows, %d outputs, %d features, rank %d', async (...size) => {
+      for (const dropout of [0, 0.4]) {
+        const problem = problemOf(size, rows, weights, dropout);
+        const want = reference(problem, exact);
+        const low = reference(problem, naive(rows));
+        const got = await run(device, problem, rows, weights, packed);
+        for (const name of Object.keys(want) as (keyof typeof want)[]) {
+          const bound = tolerance(low[name], want[name], rows);
+          expect(maxDifference(got[name]!, want[name]), name).toBeLessThanOrEqual(bound);
+        }
+      }
+    });
+  });
+
+  it('works without bias, LoRA or mask, and adds to dx when asked', async () => {
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const problem = { ...problemOf([9, 40, 50, 1], dtype, dtype), bias: undefined, scale: 0 };
+      const { x, w, dy } = upload(device, problem, dtype, dtype, true);
+      const want = reference(problem, exact);
+      const low = reference(problem, naive(dtype));
+      const { y } = device.op('linear', { x, w });
+      expect(maxDifference(await floats(y), want.y)).toBeLessThanOrEqual(tolerance(low.y, want.y, dtype));
+      const held = stored(random(9 * 50, 8), dtype);
+      const dx = device.tensor(held, [9, 50], dtype);
+      device.op('linear_dx', { dy, w, dx }, { accumulate: 1 });
+      const total = want.dx.map((value, i) => value + held[i]!);
+      expect(maxDifference(await floats(dx), total)).toBeLessThanOrEqual(
+        2 * tolerance(low.dx, want.dx, dtype),
+      );
+    }
+  });
+
+  it('adds to the gradients that are passed, over many tokens', async () => {
+    const size = [1100, 33, 20, 17] as const;
+    const problem = problemOf(size, 'f32', 'f32', 0.1);
+    const { x, dy, row_ids, positions } = upload(device, problem, 'f32', 'f32', false);
+    const want = reference(problem, exact);
+    const low = reference(problem, naive('f32'));
+    const shapes = { da: [17, 20], db: [33, 17], dw: [33, 20], dbias: [33] } as const;
+    const held = Object.fromEntries(
+      Object.entries(shapes).map(([name, shape]) => {
+        const values = random(
+          shape.reduce((a: number, b) => a * b, 1),
+          9,
+        );
+        return [name, { values, tensor: device.tensor(values, shape) }];
+      }),
+    );
+    const u = device.tensor(Float32Array.from(want.u), [1100, 17]);
+    const v = device.tensor(Float32Array.from(want.v), [1100, 17]);
+    const { da, db, dw, dbias } = held;
+    const tensors = { da: da!.tensor, db: db!.tensor };
+    device.op('lora_grads', { x, dy, u, v, row_ids, positions, ...tensors }, scalarsOf(problem));
+    device.op('linear_dw', { x, dy, dw: dw!.tensor, db: dbias!.tensor });
+    for (const name of Object.keys(shapes) as (keyof typeof shapes)[]) {
+      const total = want[name].map((value, i) => value + held[name]!.values[i]!);
+      const bound = tolerance(low[name], want[name], 'f32');
+      expect(maxDifference(await floats(held[name]!.tensor), total), name).toBeLessThanOrEqual(bound);
+    }
+    // Each alone.
+    const only = device.zeros([33]);
+    device.op('linear_dw', { x, dy, db: only });
+    expect(maxDifference(await floats(only), want.dbias)).toBeLessThanOrEqual(
+      tolerance(low.dbias, want.dbias, 'f32'),
+    );
+  });
+
+  it.each([
+    ['f32', 77],
+    ['bf16', 77],
+    ['f32', 1024],
+    ['bf16', 2048],
+  ] as const)(
+    'gives a %s row of %d features the same bits in any batch and at any thread count',
+    async (dtype, K) => {
+      const problem = problemOf([45, 70, K, 6], dtype, dtype, 0.2);
+      const { N } = problem;
+      const rowsOf = async (on: Device, from: number, to: number) => {
+        const cut = (values: Numbers, width: number) =>
+          Array.prototype.slice.call(values, from * width, to * width);
+        const part: Problem = {
+          ...problem,
+          T: to - from,
+          x: cut(problem.x, K),
+          dy: cut(problem.dy, N),
+          rowIds: cut(problem.rowIds, 1),
+          positions: cut(problem.positions, 1),
+        };
+        const { y, u, dx, v } = await run(on, part, dtype, dtype, true);
+        return { y: y!, u: u!, dx: dx!, v: v! };
+      };
+      const whole = await rowsOf(device, 0, 45);
+      for (const [on, from, to] of [
+        [single, 0, 45],
+        [device, 0, 1],
+        [device, 44, 45],
+        [device, 3, 9],
+        [device, 7, 23],
+        [single, 11, 42],
+      ] as const) {
+        const part = await rowsOf(on, from, to);
+        for (const [name, width] of [
+          ['y', N],
+          ['u', 6],
+          ['dx', K],
+          ['v', 6],
+        ] as const) {
+          expect(part[name], `${name} ${from}..${to}`).toEqual(whole[name].slice(from * width, to * width));
+        }
+      }
+    },
+  );
+
+  it('gives packed and row-major weights the same bits', async () => {
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const problem = problemOf([19, 75, 45, 5], dtype, dtype, 0.1);
+      expect(await run(device, problem, dtype, dtype, true)).toEqual(
+        await run(device, problem, dtype, dtype, false),
+      );
+    }
+  });
+
+  it('gives gradients the same bits at any thread count', async () => {
+    const problem = problemOf([1300, 40, 35, 4], 'bf16', 'bf16', 0.1);
+    expect(await run(single, problem, 'bf16', 'bf16', true)).toEqual(
+      await run(device, problem, 'bf16', 'bf16', true),
+    );
+  });
+
+  it('packs and unpacks every element, in either dtype', async () => {
+    for (const [N, K] of [
+      [1, 1],
+      [31, 33],
+      [65, 50],
+      [96, 128],
+    ] as const) {
+      const values = random(N * K, 3);
+      for (const from of ['f32', 'bf16'] as const) {
+        for (const to of ['f32', 'bf16'] as const) {
+          for (const back of ['f32', 'bf16'] as const) {
+            const w = device.tensor(values, [N, K], from);
+            const packed = device.op('pack_weight', { w }, { dtype: DTYPE[to] }).y as Tensor;
+            const { y } = device.op('unpack_weight', { w: packed }, { dtype: DTYPE[back] });
+            expect(await floats(y)).toEqual(stored(stored(stored(values, from), to), back));
+          }
+          const plain = device.op(
+            'unpack_weight',
+            { w: device.tensor(values, [N, K], from) },
+            { dtype: DTYPE[to] },
+          );
+          expect(await floats(plain.y)).toEqual(stored(stored(values, from), to));
+        }
+      }
+    }
+  });
+
+  it('keeps a NaN within its own row and column', async () => {
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const problem = problemOf([20, 35, 9, 3], dtype, dtype);
+      const x = Float32Array.from(problem.x);
+      x[5 * 9] = Number.NaN; // the element after row 4's last, which shares a pair with nothing
+      const { y } = await run(device, { ...problem, x }, dtype, dtype, true);
+      const rows = Array.from({ length: 20 }, (_, t) => y!.slice(t * 35, t * 35 + 35).some(Number.isNaN));
+      expect(rows.flatMap((bad, t) => (bad ? [t] : []))).toEqual([5]);
+    }
+  });
+
+  it('masks each token by its own row and position, at the asked rate', async () => {
+    const problem = { ...problemOf([40, 1, 256, 1], 'f32', 'f32', 0.25), b: [0] };
+    const kept = mask(problem).filter((factor) => factor > 0).length / (40 * 256);
+    expect(kept).toBeGreaterThan(0.73);
+    expect(kept).toBeLessThan(0.77);
+    const ones = { ...problem, x: new Float32Array(40 * 256).fill(1), a: new Float32Array(256).fill(1) };
+    const { u } = await run(device, ones, 'f32', 'f32', true);
+    const want = reference(ones, exact).u;
+    expect(maxDifference(u!, want)).toBeLessThan(1e-3);
+  });
+
+  it('counts one launch for each op', async () => {
+    const problem = problemOf([20, 40, 64, 4], 'bf16', 'bf16', 0.1);
+    const { x, w, bias, dy, ...lora } = upload(device, problem, 'bf16', 'bf16', true);
+    const scalars = scalarsOf(problem);
+    await device.synchronize();
+    const before = device.stats().launches;
+    const { u } = device.op('linear', { x, w, bias, ...lora }, scalars, ['u']);
+    const { v } = device.op('linear_dx', { dy, w, ...lora }, scalars, ['v']);
+    const [da, db] = [device.tensor(problem.a as Float32Array, [4, 64]), device.tensor(random(160), [40, 4])];
+    const dw = device.tensor(problem.w as Float32Array, [40, 64]);
+    const { row_ids, positions } = lora;
+    device.op('lora_grads', { x, dy, u, v, da, db, row_ids, positions }, scalars);
+    device.op('linear_dw', { x, dy, dw });
+    await device.synchronize();
+    expect(device.stats().launches - before).toBe(4);
+  });
+
+  it('does nothing for no tokens', async () => {
+    for (const dtype of ['f32', 'bf16'] as const) {
+      const problem = problemOf([0, 6, 10, 2], dtype, dtype, 0.1);
+      const got = await run(device, problem, dtype, dtype, true);
+      const sizes = Object.fromEntries(Object.entries(got).map(([name, values]) => [name, values.length]));
+      expect(sizes).toEqual({ y: 0, u: 0, dx: 0, v: 0, da: 20, db: 12, dw: 60, dbias: 6 });
+      for (const values of Object.values(got)) expect(values.every((value) => value === 0)).toBe(true);
+    }
+  });
+
+  it.each([
+    [
+      'a lone lora_a',
+      { lora_b: undefined },
+      {},
+      'linear: lora_a and lora_b come together; only lora_a was given',
+    ],
+    ['a rate of 1', {}, { dropout: 1 }, 'linear: dropout must be at least 0 and below 1, got 1'],
+    ['a rate that is no number', {}, { dropout: Number.NaN }, 'must be at least 0 and below 1, got nan'],
+    ['a mask without positions', { positions: undefined }, { dropout: 0.5 }, 'needs row_ids and positions'],
+    ['u without the pair', { lora_a: undefined, lora_b: undefined }, {}, 'linear: u is the LoRA pair'],
+  ] as const)('refuses %s', async (_, tensors, scalars, message) => {
+    const broken = openTest(isa);
+    try {
+      const { dy: __, ...all } = upload(broken, problemOf([3, 4, 5, 2], 'f32', 'f32'), 'f32', 'f32', true);
+      const u = broken.empty([3, 2]);
+      const call = async () => {
+        broken.op(
+          'linear',
+          { ...all, ...tensors, u },
+          { scale: 1, dropout: 0, key0: 1, key1: 2, ...scalars },
+        );
+        await broken.synchronize();
+      };
+      await expect(call()).rejects.toThrow(message);
+    } finally {
+      broken.dispose();
+    }
+  });
+});
