@@ -1,0 +1,150 @@
+// `steptrain run` as a user starts it: the compiled program, a real run directory, a kill and a resume.
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openSafetensors } from '../../src/weights/safetensors.js';
+import { sharedPath } from '../shared.js';
+
+const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'steptrain-run-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs the program; `until` is called with standard error as it grows and may return a signal to send. */
+function steptrain(
+  args: readonly string[],
+  until?: (err: string) => NodeJS.Signals | undefined,
+): Promise<Ended> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let out = '';
+    let err = '';
+    let sent = false;
+    child.stdout.on('data', (chunk) => {
+      out += chunk;
+    });
+    child.stderr.on('data', (chunk) => {
+      err += chunk;
+      const signal = sent ? undefined : until?.(err);
+      if (signal) {
+        sent = true;
+        child.kill(signal);
+      }
+    });
+    child.on('error', reject);
+    child.on('close', (code) => resolve({ code, out, err }));
+  });
+}
+
+const FEW = [
+  '--set',
+  'data.arithmetic.samples=120',
+  '--set',
+  'sft.tokens_per_step=512',
+  '--set',
+  'sft.micro_batch_tokens=256',
+  '--set',
+  'sft.num_train_epochs=1',
+];
+
+const FIGURES = ['n', 'f1_macro', 'f1_pos', 'f1_neg', 'acc_pos', 'acc_neg', 'balanced_accuracy'];
+
+async function trained(run: string): Promise<Map<string, string>> {
+  const file = openSafetensors(join(run, 'adapter', 'adapter_model.safetensors'));
+  try {
+    return new Map(
+      [...file.tensors.keys()].map((name) => [name, Buffer.from(file.read(name)).toString('base64')]),
+    );
+  } finally {
+    file.close();
+  }
+}
+
+/** The lines of metrics.jsonl without what a clock decides. */
+async function metrics(run: string): Promise<Record<string, unknown>[]> {
+  const text = await readFile(join(run, 'metrics.jsonl'), 'utf8');
+  return text
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const { tokens_per_second: _, ...rest } = JSON.parse(line) as Record<string, unknown>;
+      return rest;
+    });
+}
+
+describe.skipIf(!existsSync(MAIN))('steptrain run (needs dist/: npm run build)', () => {
+  test('the built-in example trains, prints the table and writes eval.json', async () => {
+    const run = join(folder, 'example');
+    const { code, out, err } = await steptrain(['run', '--output', run, ...FEW]);
+    expect(err).toMatch(/Done after \d+ steps/);
+    expect(code).toBe(0);
+    expect(out).toMatch(/F1 macro/);
+    const report = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8')) as Record<string, never>;
+    expect(Object.keys(report).sort()).toEqual(['baselines', 'data', 'method', 'metrics']);
+    expect(Object.keys(report.metrics!)).toEqual(expect.arrayContaining(FIGURES));
+    for (const baseline of Object.values(report.baselines!)) {
+      expect(Object.keys(baseline as object)).toEqual(expect.arrayContaining(FIGURES));
+    }
+    expect(existsSync(join(run, 'adapter', 'adapter_config.json'))).toBe(true);
+    expect((await metrics(run)).length).toBeGreaterThan(0);
+  }, 120_000);
+
+  test('interrupted, killed and resumed, a run ends with the same bits', async () => {
+    const settings = [...FEW, '--set', 'sft.save_steps=2', '--set', 'run.logging_steps=1'];
+    const whole = join(folder, 'whole');
+    expect((await steptrain(['run', '--output', whole, ...settings])).code).toBe(0);
+
+    const broken = join(folder, 'broken');
+    const first = await steptrain(['run', '--output', broken, ...settings], (err) =>
+      /step [1-9]/.test(err) ? 'SIGINT' : undefined,
+    );
+    expect(first.code).toBe(130);
+    const killed = await steptrain(['run', '--resume', broken], (err) =>
+      /step \d/.test(err) ? 'SIGKILL' : undefined,
+    );
+    expect(killed.code === null || killed.code === 0).toBe(true);
+    const last = await steptrain(['run', '--resume', broken]);
+    expect(last.err).toMatch(/Done after/);
+    expect(await metrics(broken)).toEqual(await metrics(whole));
+    expect(await trained(broken)).toEqual(await trained(whole));
+  }, 240_000);
+
+  const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
+  test.skipIf(!prm800k)(
+    'real PRM800K with the real tokenizer (skipped where the shared data is absent)',
+    async () => {
+      const run = join(folder, 'prm800k');
+      const { code, out, err } = await steptrain([
+        'run',
+        'tiny_prm800k_sft',
+        '--output',
+        run,
+        '--set',
+        `data.train=${prm800k}`,
+        '--set',
+        'sft.max_steps=2',
+        '--set',
+        'eval.max_samples=20',
+      ]);
+      expect(err).toMatch(/Done after 2 steps/);
+      expect(code).toBe(0);
+      expect(out).toMatch(/F1 macro/);
+      const report = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8')) as { metrics: { n: number } };
+      expect(report.metrics.n).toBeGreaterThan(50);
+    },
+    240_000,
+  );
+});
