@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { isas, maxDifference, openTest, random } from './harness.js';
-import { differentiate, evaluate, mean, readGolden, sum } from './objective-cases.js';
+import { between, differentiate, evaluate, mean, readGolden, sum } from './objective-cases.js';
 
 interface GaeCase {
   rewards: number[];
@@ -27,7 +27,6 @@ const vectors = readGolden('vectors') as {
   prm_agg: Record<'p' | 'avg' | 'log_prod' | 'prod' | 'geo_mean' | 'sum_logit', number[]>;
 };
 
-const between = (min: number, max: number) => fc.double({ min, max, noNaN: true }).map(Math.fround);
 const ragged = fc.array(fc.array(fc.tuple(between(-2, 2), between(-2, 2)), { maxLength: 9 }), {
   maxLength: 9,
 });

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
 import type { Device } from '../../src/runtime/device.js';
 
 type Values = Float32Array | Int32Array | readonly number[];
@@ -49,3 +50,7 @@ export const sigmoid = (x: number): number => 1 / (1 + Math.exp(-x));
 export const logSigmoid = (x: number): number =>
   x < 0 ? x - Math.log1p(Math.exp(x)) : -Math.log1p(Math.exp(-x));
 export const clamp = (x: number, low: number, high: number): number => Math.min(Math.max(x, low), high);
+
+/** f32 numbers spread evenly over an interval (fc.double favours the tiny). */
+export const between = (min: number, max: number): fc.Arbitrary<number> =>
+  fc.integer({ min: 0, max: 1_000_000 }).map((k) => Math.fround(min + ((max - min) * k) / 1_000_000));

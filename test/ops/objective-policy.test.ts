@@ -2,7 +2,16 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import { isas, maxDifference, openTest } from './harness.js';
-import { clamp, differentiate, evaluate, mean, readGolden, rounded, sum } from './objective-cases.js';
+import {
+  between,
+  clamp,
+  differentiate,
+  evaluate,
+  mean,
+  readGolden,
+  rounded,
+  sum,
+} from './objective-cases.js';
 
 interface PpoCase {
   logprobs: number[];
@@ -128,7 +137,6 @@ function reference(rows: readonly Row[], s: Settings): number {
   );
 }
 
-const between = (min: number, max: number) => fc.double({ min, max, noNaN: true }).map(Math.fround);
 const row: fc.Arbitrary<Row> = fc.record({
   logprob: between(-3, 0),
   old: between(-3, 0),

@@ -1,7 +1,16 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { isas, maxDifference, openTest } from './harness.js';
-import { differentiate, evaluate, logSigmoid, mean, readGolden, sigmoid, sum } from './objective-cases.js';
+import {
+  between,
+  differentiate,
+  evaluate,
+  logSigmoid,
+  mean,
+  readGolden,
+  sigmoid,
+  sum,
+} from './objective-cases.js';
 
 interface DpoCase {
   policy_chosen: number[];
@@ -64,7 +73,6 @@ const vectors = readGolden('vectors') as {
   };
 };
 
-const between = (min: number, max: number) => fc.double({ min, max, noNaN: true }).map(Math.fround);
 const weight = fc.oneof(fc.constant(0), between(0.1, 1));
 
 /** Columns of an array of tuples. */

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { isas, maxDifference, openTest } from './harness.js';
 import {
+  between,
   differentiate,
   evaluate,
   logSigmoid,
@@ -22,8 +23,6 @@ const vectors = readGolden('vectors') as {
     combine: Record<'alpha' | 'total', number[]> & Record<'L_policy' | 'L_value' | 'c_v' | 'L_const', number>;
   };
 };
-
-const between = (min: number, max: number) => fc.double({ min, max, noNaN: true }).map(Math.fround);
 
 describe.each(isas)('verdict_constraint on %s', (isa) => {
   const device = openTest(isa);
