@@ -2,8 +2,8 @@
 // rows by block, by an online softmax over key tiles; both outputs are =. Scores and sums are f32; with
 // AVX512_BF16 and bf16 storage the operands of both products, p among them, are bf16, elsewhere f32. Lanes
 // are query rows, so a row's bits depend on its own keys alone: key tiles count from the sequence's token 0,
-// every sum runs over ascending keys, and a hidden key adds exactly 0, whether its tile is skipped or not. Every
-// row sees its own key at least.
+// every sum runs over ascending keys, and a hidden key adds exactly 0, whether its tile is skipped or not.
+// Every row sees its own key at least.
 #include <cmath>
 #include <numbers>
 
