@@ -15,7 +15,7 @@ namespace {
 template <typename C>
 void frozen(Stream& stream, const TensorView& x, const TensorView& w, const TensorView& dx,
             const Gradients& gradients) {
-  const int64_t R = x[0], H = w[1], V = w[0], width = ceil_div(H, kPanel) * kPanel;
+  const int64_t R = x[0], H = w[1], V = w[0], width = padded(H);
   const int64_t splits = ceil_div(V, kSplitTokens);
   const Blocks blocks(R, block_rows<C>(w), splits, stream.pool.threads());
   const int64_t most = blocks.most();

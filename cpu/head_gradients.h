@@ -23,7 +23,7 @@ struct Gradients {
       store(dz + v, exp(logp) * fma(minus_dh, logp + entropy_of, minus_dl));
     });
     if (const int64_t t = targets[row] - v0; t >= 0 && t < n) {
-      const float logp = logits[(t / kPanel * rows + r) * kPanel + t % kPanel] * inverse - lse[row];
+      const float logp = logit_at(logits, rows, r, t) * inverse - lse[row];
       const float p = std::exp(logp);
       dz[t] = from_float<C>(dl * (1 - p) - dh * p * (logp + entropy[row]));
     }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "cpu/gemm_panel.h"
+#include "cpu/head_turn.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -76,14 +77,18 @@ const C* token_panel(const TensorView& w, int64_t v0, C* room) {
 }
 
 /// Columns h0 … h0 + kPanel of tokens v0 … v0 + n (v0 a multiple of kPanel), zeros past H; `room` holds
-/// panel_stride<C>(n).
+/// panel_stride<C>(n) with n rounded up to kPanel.
 template <typename C>
 void column_panel(const TensorView& w, int64_t v0, int64_t n, int64_t h0, C* room) {
   const int64_t features = w[1];
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
     if constexpr (packed) {
-      turn_panel(w.as<const W>() + v0 / kPanel * panel_stride<W>(features), n, features, h0, room);
+      const W* from = w.as<const W>() + v0 / kPanel * panel_stride<W>(features);
+      if constexpr (std::is_same_v<W, C>) {
+        if (h0 + kPanel <= features) return turn_columns(from, n, features, h0, room);
+      }
+      turn_panel(from, n, features, h0, room);
     } else {
       pack_columns(w.as<const W>() + v0 * features + h0, features, std::min(kPanel, features - h0), n, room);
     }

@@ -33,6 +33,11 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// H in whole panels.
+constexpr int64_t padded(int64_t features) {
+  return ceil_div(features, kPanel) * kPanel;
+}
+
 inline void check_temperature(const char* op, double temperature) {
   if (temperature > 0 && std::isfinite(temperature)) return;
   throw Error("E_RANGE", format("%s: temperature must be positive and finite, got %g", op, temperature));
@@ -88,6 +93,11 @@ int64_t tile_logits(const TensorView& w, const C* x, int64_t rows, int64_t v0, i
     }
   }
   return panels;
+}
+
+/// Logit of row r for token v of the tile.
+inline float logit_at(const float* logits, int64_t rows, int64_t r, int64_t v) {
+  return logits[(v / kPanel * rows + r) * kPanel + v % kPanel];
 }
 
 /// body(offset in the row, pointer) for each vector of row r of a tile.
