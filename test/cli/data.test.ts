@@ -28,8 +28,8 @@ describe('steptrain data preview', () => {
     const verdict = lines.findIndex((line) => line.startsWith('  verdict 1'));
     expect(lines.slice(verdict + 1)).toEqual(
       lines[0]!.includes('correct')
-        ? ['     text +', '      ids 43', '  learned 1']
-        : ['     text -', '      ids 45', '  learned 1'],
+        ? ['     text 1', '      ids 49', '  learned 1']
+        : ['     text 0', '      ids 48', '  learned 1'],
     );
     expect(lines.filter((line) => /^ {2}(prompt|step 1) {2}\[\d+, \d+\)$/.test(line))).toHaveLength(3);
   });
