@@ -67,13 +67,17 @@ void Promised::settle(napi_env env, napi_value, void* context, void* data) {
     return;
   }
   auto& environment = *static_cast<Environment*>(context);
-  const Napi::HandleScope scope(environment.env);
-  if (--environment.pending == 0) napi_unref_threadsafe_function(env, environment.settle);
-  if (outcome->failure) {
-    outcome->deferred.Reject(environment.error_of(*outcome->failure));
-  } else {
-    outcome->deferred.Resolve(outcome->result.IsEmpty() ? environment.env.Undefined()
-                                                        : outcome->result.Value());
+  try {
+    const Napi::HandleScope scope(environment.env);
+    if (--environment.pending == 0) napi_unref_threadsafe_function(env, environment.settle);
+    if (outcome->failure) {
+      outcome->deferred.Reject(environment.error_of(*outcome->failure));
+    } else {
+      outcome->deferred.Resolve(outcome->result.IsEmpty() ? environment.env.Undefined()
+                                                          : outcome->result.Value());
+    }
+  } catch (const Napi::Error&) {
+    // The worker is being terminated: JavaScript can no longer run, and nobody waits for the promise.
   }
 }
 

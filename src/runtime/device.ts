@@ -103,7 +103,10 @@ export class Device {
       const given = tensors[i];
       let handle = 0;
       if (given === WANTED) handle = -1;
-      else if (given !== undefined) handle = given.handle;
+      else if (given !== undefined) {
+        if (given.device !== this) throw foreignTensor(op, i);
+        handle = given.handle;
+      }
       else if (i >= inputs && !op.outputs[i - inputs]?.optional) handle = -1;
       commands[COMMAND.tensors + i] = handle;
     }
@@ -319,4 +322,9 @@ function positiveInteger(variable: string): number | undefined {
     throw new StepTrainError('E_RANGE', `${variable} must be a whole number of at least 1, got '${text}'`);
   }
   return value;
+}
+
+function foreignTensor(op: OpSignature, index: number): StepTrainError {
+  const name = op.inputs[index] ?? op.outputs[index - op.inputs.length]?.name;
+  return new StepTrainError('E_HANDLE', `${op.name}: '${name}' is a tensor of another device: copy it over first`);
 }
