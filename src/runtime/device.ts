@@ -106,8 +106,7 @@ export class Device {
       else if (given !== undefined) {
         if (given.device !== this) throw foreignTensor(op, i);
         handle = given.handle;
-      }
-      else if (i >= inputs && !op.outputs[i - inputs]?.optional) handle = -1;
+      } else if (i >= inputs && !op.outputs[i - inputs]?.optional) handle = -1;
       commands[COMMAND.tensors + i] = handle;
     }
     for (let i = 0; i < op.scalars.length; i++) commands[COMMAND.scalars + i] = scalars[i] ?? 0;
@@ -326,5 +325,8 @@ function positiveInteger(variable: string): number | undefined {
 
 function foreignTensor(op: OpSignature, index: number): StepTrainError {
   const name = op.inputs[index] ?? op.outputs[index - op.inputs.length]?.name;
-  return new StepTrainError('E_HANDLE', `${op.name}: '${name}' is a tensor of another device: copy it over first`);
+  return new StepTrainError(
+    'E_HANDLE',
+    `${op.name}: '${name}' is a tensor of another device: copy it over first`,
+  );
 }
