@@ -18,7 +18,8 @@ export const evalCommand: CommandModule<unknown, EvalArguments> = {
 };
 
 async function showEvaluation(run: string, { json }: { readonly json: boolean }): Promise<void> {
-  const { readEvalReport, formatEvalTable } = await import('../eval/report.js');
+  const { formatEvalTable } = await import('../eval/report.js');
+  const { readEvalReport } = await import('../eval/report-file.js');
   const report = await readEvalReport(join(run, 'eval.json'));
   console.log(
     json

@@ -34,6 +34,14 @@ export interface VerdictMetrics {
   readonly f1_harmonic: number;
 }
 
+/** What is reported of one judge. */
+export interface VerdictFigures extends VerdictMetrics {
+  /** Steps whose verdict could not be read. */
+  readonly invalid?: number;
+  /** Area under the ROC curve of the probability of "correct"; absent where only one class was judged. */
+  readonly auc?: number;
+}
+
 export function verdictMetrics({ tp, fn, fp, tn }: Confusion): VerdictMetrics {
   const n = tp + fn + fp + tn;
   const accuracy = ratio(tp + tn, n);
@@ -85,14 +93,15 @@ export function countConfusion(
   return { confusion: { tp, fn, fp, tn }, invalid };
 }
 
-export interface Baselines {
+// A type, not an interface: a report adds baselines of other names to it.
+export type Baselines = {
   readonly always_positive: VerdictMetrics;
   readonly always_negative: VerdictMetrics;
   /** The class that is more frequent in training, always. */
   readonly majority: VerdictMetrics;
   /** A coin that says "correct" as often as the training labels do; metrics of its expected confusion. */
   readonly random: VerdictMetrics;
-}
+};
 
 /**
  * What a verdict that never reads the step scores on `positives` correct and `negatives` wrong steps.

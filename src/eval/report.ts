@@ -1,23 +1,30 @@
 // What an evaluation leaves: the object written to eval.json and the table printed at the end of a run.
-import Table from 'cli-table3';
-import { z } from 'zod';
-import { RunError } from '../run/error.js';
-import { readJson } from '../run/json-file.js';
-import type { Baselines, VerdictMetrics } from './metrics.js';
+import type { Intervals } from './bootstrap.js';
+import type { Calibration } from './calibration.js';
+import type { Baselines, VerdictFigures, VerdictMetrics } from './metrics.js';
+import type { ProcessBenchReport } from './solutions.js';
+import { boxedTable, plainTable, wrapped } from './table.js';
+import type { ThresholdSweep } from './thresholds.js';
 
-/** The content of eval.json. */
+/** The content of eval.json. Every figure is a fraction in [0, 1]. */
 export interface EvalReport {
   /** The training method, as in the configuration. */
   readonly method: string;
   /** Where the judged steps came from: source, files, counts. */
   readonly data: Readonly<Record<string, unknown>>;
-  readonly metrics: VerdictMetrics & {
-    /** Steps whose verdict could not be read. */
-    readonly invalid?: number;
-    /** Area under the ROC curve of the probability of "correct"; absent where only one class was judged. */
-    readonly auc?: number;
-  };
-  readonly baselines: Baselines;
+  readonly metrics: VerdictFigures;
+  /** Answers that never read the step, and models by name (`sft`, `before`) that were judged on the same steps. */
+  readonly baselines: Baselines & Readonly<Record<string, VerdictFigures>>;
+  /** How far the metrics would move with other problems. */
+  readonly intervals?: Intervals;
+  /** Whether a probability of "correct" is the share of correct steps; absent where no step was judged. */
+  readonly calibration?: Calibration;
+  /** What other thresholds on the probability would give. */
+  readonly threshold_sweep?: ThresholdSweep;
+  /** The place of the first wrong step; absent where no solution is labelled that far. */
+  readonly processbench?: ProcessBenchReport;
+  /** Sentences about what looks wrong. */
+  readonly warnings?: readonly string[];
 }
 
 const FIGURES = [
@@ -33,79 +40,89 @@ const FIGURES = [
   ['f1_harmonic', 'F1 harmonic'],
 ] as const satisfies readonly (readonly [keyof VerdictMetrics, string])[];
 
-const BASELINES = [
-  ['random', 'random'],
-  ['majority', 'majority'],
-  ['always_positive', 'all correct'],
-  ['always_negative', 'all wrong'],
-] as const satisfies readonly (readonly [keyof Baselines, string])[];
+const TITLES: Readonly<Record<keyof Baselines, string>> = {
+  random: 'random',
+  majority: 'majority',
+  always_positive: 'all correct',
+  always_negative: 'all wrong',
+};
 
-/** The model beside its baselines, in percent. `boxed` draws a frame for a terminal; otherwise plain columns. */
+interface Column {
+  readonly title: string;
+  readonly cell: (figure: (typeof FIGURES)[number][0] | 'auc') => string;
+}
+
+/**
+ * The model beside its baselines, in percent, and under the table what else is known, in lines that fit a terminal.
+ * `boxed` draws a frame for a terminal; otherwise plain columns. The constant answers, of which `majority` is one, leave
+ * their place to intervals and trained baselines.
+ */
 export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed: boolean }): string {
-  const { metrics, baselines } = report;
-  const columns = [metrics, ...BASELINES.map(([key]) => baselines[key])];
+  const { metrics } = report;
+  const columns = tableColumns(report);
   const rows = [
-    [`${metrics.n} steps, %`, report.method, ...BASELINES.map(([, title]) => title)],
-    ...FIGURES.map(([key, title]) => [title, ...columns.map((column) => (100 * column[key]).toFixed(1))]),
+    [`${metrics.n} steps, %`, ...columns.map(({ title }) => title)],
+    ...FIGURES.map(([key, title]) => [title, ...columns.map(({ cell }) => cell(key))]),
   ];
-  if (metrics.auc !== undefined)
-    rows.push(['AUC', (100 * metrics.auc).toFixed(1), ...BASELINES.map(() => '50.0')]);
+  if (metrics.auc !== undefined) rows.push(['AUC', ...columns.map(({ cell }) => cell('auc'))]);
   const table = boxed ? boxedTable(rows) : plainTable(rows);
-  return metrics.invalid ? `${table}\nverdicts that could not be read: ${metrics.invalid}` : table;
+  return [table, ...notes(report).map(wrapped)].join('\n');
 }
 
-function boxedTable([head, ...rows]: readonly string[][]): string {
-  const table = new Table({
-    head: head!,
-    colAligns: head!.map((_, i) => (i === 0 ? 'left' : 'right')),
-    style: { head: [], border: [], compact: true },
+function tableColumns({ method, metrics, baselines, intervals }: EvalReport): Column[] {
+  const figures = (title: string, of: VerdictFigures, auc = of.auc): Column => ({
+    title,
+    cell: (key) => percent(key === 'auc' ? auc : of[key]),
   });
-  table.push(...rows);
-  return table.toString();
+  const trivial = (names: readonly (keyof Baselines)[]) =>
+    names.map((name) => figures(TITLES[name], baselines[name], 0.5));
+  const trained = Object.entries(baselines).filter(([name]) => !(name in TITLES));
+  const columns = [figures(method, metrics)];
+  if (intervals) {
+    columns.push({
+      title: `${percent(intervals.confidence, 0)} % CI`,
+      cell: (key) => intervals.figures[key]?.map((end) => (end === 1 ? '100' : percent(end))).join('-') ?? '',
+    });
+  }
+  columns.push(...trained.map(([name, of]) => figures(name, of)));
+  return columns.length > 1
+    ? [...columns, ...trivial(['random', 'majority'])]
+    : [...columns, ...trivial(['random', 'majority', 'always_positive', 'always_negative'])];
 }
 
-function plainTable(rows: readonly string[][]): string {
-  const widths = rows[0]!.map((_, i) => Math.max(...rows.map((row) => row[i]!.length)));
-  return rows
-    .map((row) =>
-      row.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join('  '),
-    )
-    .join('\n');
+function notes(report: EvalReport): string[] {
+  const { metrics, intervals, calibration, threshold_sweep, processbench, warnings = [] } = report;
+  const lines: string[] = [];
+  if (metrics.invalid) lines.push(`verdicts that could not be read: ${metrics.invalid}`);
+  if (intervals)
+    lines.push(
+      `intervals: ${intervals.resamples} bootstrap samples of ${intervals.problems} problems (seed ${intervals.seed})`,
+    );
+  if (calibration)
+    lines.push(
+      `calibration: expected error ${percent(calibration.ece)}, Brier score ${calibration.brier.toFixed(3)}`,
+    );
+  if (threshold_sweep?.chosen) {
+    const { f1_macro, balanced_accuracy } = threshold_sweep.chosen;
+    lines.push(
+      `thresholds chosen on validation steps: ${f1_macro.threshold.toFixed(3)} for F1 macro (gives ` +
+        `${percent(f1_macro.metrics.f1_macro)} here), ${balanced_accuracy.threshold.toFixed(3)} for balanced accuracy ` +
+        `(gives ${percent(balanced_accuracy.metrics.balanced_accuracy)})`,
+    );
+  }
+  if (processbench) {
+    const { subsets, average_f1 } = processbench;
+    for (const [name, { n, err_acc, cor_acc, f1 }] of Object.entries(subsets))
+      lines.push(
+        `first wrong step, ${name}, ${n} solutions: F1 ${percent(f1)} (found ${percent(err_acc)}, faultless ` +
+          `solutions passed ${percent(cor_acc)})`,
+      );
+    if (Object.keys(subsets).length > 1)
+      lines.push(`first wrong step, average over subsets: F1 ${percent(average_f1)}`);
+  }
+  return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
 }
 
-const fraction = z.number().min(0).max(1);
-const verdicts = z.looseObject({
-  n: z.number().min(0),
-  accuracy: fraction,
-  acc_pos: fraction,
-  acc_neg: fraction,
-  balanced_accuracy: fraction,
-  f1_pos: fraction,
-  f1_neg: fraction,
-  f1_macro: fraction,
-  f1_micro: fraction,
-  f1_weighted: fraction,
-  f1_harmonic: fraction,
-});
-
-const reportSchema = z.strictObject({
-  method: z.string(),
-  data: z.record(z.string(), z.unknown()),
-  metrics: verdicts.extend({ invalid: z.number().min(0).exactOptional(), auc: fraction.exactOptional() }),
-  baselines: z.strictObject({
-    always_positive: verdicts,
-    always_negative: verdicts,
-    majority: verdicts,
-    random: verdicts,
-  }),
-});
-
-/** Reads eval.json. Throws one sentence where the file is missing or holds something else. */
-export async function readEvalReport(path: string): Promise<EvalReport> {
-  const parsed = reportSchema.safeParse(await readJson(path));
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  throw new RunError(
-    `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
-  );
+function percent(fraction: number | undefined, digits = 1): string {
+  return fraction === undefined ? '' : (100 * fraction).toFixed(digits);
 }

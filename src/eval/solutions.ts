@@ -1,4 +1,5 @@
 // Metrics of whole solutions: pass@k over samples and the place of the first wrong step.
+import type { StepLabel } from '../data/record.js';
 import { harmonicMean, ratio } from './metrics.js';
 
 /**
@@ -54,7 +55,58 @@ export function processBenchScore(
   return { err_acc: errAcc, cor_acc: corAcc, f1: harmonicMean(errAcc, corAcc) };
 }
 
-/** Index of the first step whose probability of being correct is below `threshold`, −1 where none is. */
-export function firstWrongStep(probabilities: readonly number[], threshold = 0.5): number {
-  return probabilities.findIndex((p) => p < threshold);
+/** A solution as ProcessBench sees it. */
+export interface FirstErrorCase {
+  readonly subset: string;
+  /** Index of the first wrong step, −1 for none. */
+  readonly label: number;
+  /** The same as judged; undefined where it could not be read. */
+  readonly prediction: number | undefined;
+}
+
+export interface ProcessBenchReport {
+  readonly subsets: Readonly<Record<string, ProcessBenchScore & { readonly n: number }>>;
+  /** Plain mean of the subsets' F1, as the benchmark is quoted. */
+  readonly average_f1: number;
+}
+
+/** Undefined without cases. */
+export function processBenchReport(cases: readonly FirstErrorCase[]): ProcessBenchReport | undefined {
+  if (cases.length === 0) return undefined;
+  const names = [...new Set(cases.map(({ subset }) => subset))];
+  const subsets = Object.fromEntries(
+    names.map((name) => {
+      const part = cases.filter(({ subset }) => subset === name);
+      const score = processBenchScore(
+        part.map(({ label }) => label),
+        part.map(({ prediction }) => prediction),
+      );
+      return [name, { n: part.length, ...score }];
+    }),
+  );
+  const sum = Object.values(subsets).reduce((total, { f1 }) => total + f1, 0);
+  return { subsets, average_f1: sum / names.length };
+}
+
+/**
+ * The place of the first wrong step among a solution's labels: an index, −1 where all are right, undefined where an
+ * unlabelled step leaves it open.
+ */
+export function firstWrongLabel(labels: readonly StepLabel[]): number | undefined {
+  const place = labels.findIndex((label) => label !== 1);
+  if (place < 0) return -1;
+  return labels[place] === 0 ? place : undefined;
+}
+
+/**
+ * The judged place of the first wrong step: the first step without the verdict "correct"; undefined where that verdict
+ * could not be read, or where all are "correct" but verdicts are missing (`expected` steps were to be judged).
+ */
+export function firstWrongVerdict(
+  verdicts: readonly { readonly step: number; readonly verdict: 0 | 1 | undefined }[],
+  expected: number,
+): number | undefined {
+  const first = verdicts.find(({ verdict }) => verdict !== 1);
+  if (first) return first.verdict === 0 ? first.step : undefined;
+  return verdicts.length < expected ? undefined : -1;
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { baselineMetrics, countConfusion, rocAuc, verdictMetrics } from '../../src/eval/metrics.js';
-import { firstWrongStep, passAtK, processBenchScore } from '../../src/eval/solutions.js';
+import { passAtK, processBenchScore } from '../../src/eval/solutions.js';
 
 const golden = JSON.parse(readFileSync(new URL('../golden/vectors.json', import.meta.url), 'utf8'));
 
@@ -178,11 +178,5 @@ describe('ProcessBench', () => {
     expect(processBenchScore([], [])).toEqual({ err_acc: 0, cor_acc: 0, f1: 0 });
     expect(processBenchScore([-1], [undefined])).toEqual({ err_acc: 0, cor_acc: 0, f1: 0 });
     expect(() => processBenchScore([1, 2], [1])).toThrow('found 1 for 2 labels');
-  });
-
-  it('predicts the first step below the threshold', () => {
-    expect(firstWrongStep([0.9, 0.5, 0.4, 0.1])).toBe(2);
-    expect(firstWrongStep([0.9, 0.5, 0.4, 0.1], 0.95)).toBe(0);
-    expect(firstWrongStep([0.9, 0.5])).toBe(-1);
   });
 });

@@ -1,0 +1,138 @@
+// How far a figure would move with other problems: the bootstrap (Efron 1979), resampling whole problems, since steps
+// of one problem are judged alike. Each resample is a Philox stream of its own: same seed, same figures, everywhere.
+import { PhiloxStream } from '../data/philox.js';
+import { countConfusion, type JudgedStep, type VerdictMetrics, verdictMetrics } from './metrics.js';
+import type { ScoredStep } from './thresholds.js';
+
+export interface BootstrapOptions {
+  readonly seed: number;
+  readonly resamples: number;
+}
+
+export const BOOTSTRAP: BootstrapOptions = { seed: 42, resamples: 1000 };
+
+/** The share of resamples that an interval covers. */
+export const CONFIDENCE = 0.95;
+
+/** A judged step and the problem it belongs to, by any name that all steps of the problem share. */
+export interface ProblemStep extends JudgedStep, ScoredStep {
+  readonly problem: string;
+}
+
+export type IntervalFigure = Exclude<keyof VerdictMetrics, 'n'> | 'auc';
+
+export interface Intervals extends BootstrapOptions {
+  readonly confidence: number;
+  readonly problems: number;
+  /** Lower and upper end by figure; the AUC only where both classes were judged. */
+  readonly figures: Readonly<Partial<Record<IntervalFigure, readonly [number, number]>>>;
+}
+
+/** Domain of the random stream that draws problems. */
+const DRAW = 0x626f6f74;
+
+/** Percentile intervals of every metric. Undefined with fewer than two problems: one says nothing about others. */
+export function bootstrapIntervals(
+  steps: readonly ProblemStep[],
+  { invalidAsWrong, ...bootstrap }: BootstrapOptions & { readonly invalidAsWrong: boolean },
+): Intervals | undefined {
+  const sample = new ProblemSample(steps, { invalidAsWrong });
+  if (sample.problems < 2) return undefined;
+  const values: Record<string, number[]> = {};
+  for (const weights of resampledProblems(sample.problems, bootstrap)) {
+    const { n: _, ...metrics } = sample.metrics(weights);
+    for (const [figure, value] of Object.entries({ ...metrics, auc: sample.auc(weights) })) {
+      values[figure] ??= [];
+      if (value !== undefined) values[figure].push(value);
+    }
+  }
+  const figures = Object.fromEntries(
+    Object.entries(values).flatMap(([figure, of]) =>
+      of.length === 0 ? [] : [[figure, percentileInterval(of)]],
+    ),
+  );
+  return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, figures };
+}
+
+/** For each resample, how often each of `problems` problems was drawn. The array is reused. */
+export function* resampledProblems(
+  problems: number,
+  { seed, resamples }: BootstrapOptions,
+): Generator<Uint32Array> {
+  const weights = new Uint32Array(problems);
+  for (let resample = 0; resample < resamples; resample++) {
+    const stream = new PhiloxStream(seed, DRAW, resample);
+    weights.fill(0);
+    for (let i = 0; i < problems; i++) weights[stream.below(problems)]!++;
+    yield weights;
+  }
+}
+
+/** The middle of `values` that holds CONFIDENCE of them; ends are interpolated between neighbours, as numpy does. */
+export function percentileInterval(values: readonly number[]): [number, number] {
+  const sorted = Float64Array.from(values).sort();
+  const at = (share: number) => {
+    const place = share * (sorted.length - 1);
+    const below = sorted[Math.floor(place)]!;
+    return below + (place % 1) * (sorted[Math.ceil(place)]! - below);
+  };
+  return [at((1 - CONFIDENCE) / 2), at((1 + CONFIDENCE) / 2)];
+}
+
+/** Judged steps gathered by problem, so that metrics of a resample need no pass over its steps. */
+export class ProblemSample {
+  readonly problems: number;
+  private readonly confusions: readonly { tp: number; fn: number; fp: number; tn: number }[];
+  /** In order of probability. */
+  private readonly ranked: readonly { label: 0 | 1; probability: number; problem: number }[];
+
+  constructor(steps: readonly ProblemStep[], options: { readonly invalidAsWrong: boolean }) {
+    const groups = byProblem(steps);
+    this.problems = groups.length;
+    this.confusions = groups.map((group) => countConfusion(group, options).confusion);
+    this.ranked = groups
+      .flatMap((group, problem) => group.map(({ label, probability }) => ({ label, probability, problem })))
+      .sort((a, b) => a.probability - b.probability);
+  }
+
+  /** Metrics with problem i counted `weights[i]` times. */
+  metrics(weights: Uint32Array): VerdictMetrics {
+    const sum = { tp: 0, fn: 0, fp: 0, tn: 0 };
+    this.confusions.forEach(({ tp, fn, fp, tn }, i) => {
+      const weight = weights[i]!;
+      sum.tp += weight * tp;
+      sum.fn += weight * fn;
+      sum.fp += weight * fp;
+      sum.tn += weight * tn;
+    });
+    return verdictMetrics(sum);
+  }
+
+  /** Area under the ROC curve with problem i counted `weights[i]` times; undefined where one class is absent. */
+  auc(weights: Uint32Array): number | undefined {
+    let [won, positives, negatives] = [0, 0, 0];
+    for (let i = 0; i < this.ranked.length; ) {
+      const { probability } = this.ranked[i]!;
+      let [tiedPositives, tiedNegatives] = [0, 0];
+      for (; i < this.ranked.length && this.ranked[i]!.probability === probability; i++) {
+        const { label, problem } = this.ranked[i]!;
+        if (label === 1) tiedPositives += weights[problem]!;
+        else tiedNegatives += weights[problem]!;
+      }
+      won += tiedPositives * (negatives + tiedNegatives / 2);
+      positives += tiedPositives;
+      negatives += tiedNegatives;
+    }
+    return positives === 0 || negatives === 0 ? undefined : won / (positives * negatives);
+  }
+}
+
+function byProblem<T extends { readonly problem: string }>(steps: readonly T[]): T[][] {
+  const groups = new Map<string, T[]>();
+  for (const step of steps) {
+    const group = groups.get(step.problem);
+    if (group) group.push(step);
+    else groups.set(step.problem, [step]);
+  }
+  return [...groups.values()];
+}

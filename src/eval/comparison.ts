@@ -1,0 +1,120 @@
+// Two judges on the same steps: what differs, and by how much it would differ on other problems.
+import { RunError } from '../run/error.js';
+import {
+  BOOTSTRAP,
+  type BootstrapOptions,
+  ProblemSample,
+  percentileInterval,
+  resampledProblems,
+} from './bootstrap.js';
+import { problemSteps, type VerdictRow } from './dump.js';
+import { verdictFigures } from './evaluate.js';
+import { type McNemar, mcnemar } from './mcnemar.js';
+import type { VerdictFigures } from './metrics.js';
+
+export const COMPARED = ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg'] as const;
+export type ComparedFigure = (typeof COMPARED)[number];
+
+export interface Comparison {
+  readonly steps: number;
+  readonly problems: number;
+  readonly a: VerdictFigures;
+  readonly b: VerdictFigures;
+  readonly mcnemar: McNemar;
+  readonly bootstrap: BootstrapOptions;
+  /** By figure; in the bootstrap both judges meet the same resampled problems. */
+  readonly differences: Readonly<Record<ComparedFigure, Difference>>;
+}
+
+export interface Difference {
+  /** B minus A. */
+  readonly difference: number;
+  /** Middle 95 % of the resamples. */
+  readonly interval: readonly [number, number];
+  /** Two-sided: twice the share of resamples on the other side of 0, none counted as one. */
+  readonly p: number;
+}
+
+/**
+ * Compares verdicts on the same steps; an unreadable verdict is wrong for its class. Deterministic for a seed.
+ *
+ * @throws RunError with one sentence where the steps differ
+ */
+export function compareVerdicts(
+  a: readonly VerdictRow[],
+  b: readonly VerdictRow[],
+  options: Partial<BootstrapOptions> = {},
+): Comparison {
+  refuseOtherSteps(a, b);
+  const bootstrap = { ...BOOTSTRAP, ...options };
+  const invalidAsWrong = true;
+  const [stepsA, stepsB] = [problemSteps(a), problemSteps(b)];
+  const [sampleA, sampleB] = [
+    new ProblemSample(stepsA, { invalidAsWrong }),
+    new ProblemSample(stepsB, { invalidAsWrong }),
+  ];
+  const [figuresA, figuresB] = [
+    verdictFigures(stepsA, { invalidAsWrong }),
+    verdictFigures(stepsB, { invalidAsWrong }),
+  ];
+  const resampled = COMPARED.map((): number[] => []);
+  for (const weights of resampledProblems(sampleA.problems, bootstrap)) {
+    const [metricsA, metricsB] = [sampleA.metrics(weights), sampleB.metrics(weights)];
+    COMPARED.forEach((figure, i) => {
+      resampled[i]!.push(metricsB[figure] - metricsA[figure]);
+    });
+  }
+  const difference = (figure: ComparedFigure): Difference => {
+    const values = resampled[COMPARED.indexOf(figure)]!;
+    return {
+      difference: figuresB[figure] - figuresA[figure],
+      interval: percentileInterval(values),
+      p: twoSided(values),
+    };
+  };
+  const right = ({ label, verdict }: VerdictRow) => label === verdict;
+  return {
+    steps: a.length,
+    problems: sampleA.problems,
+    a: figuresA,
+    b: figuresB,
+    mcnemar: mcnemar(
+      a.filter((row, i) => right(row) && !right(b[i]!)).length,
+      a.filter((row, i) => !right(row) && right(b[i]!)).length,
+    ),
+    bootstrap,
+    differences: {
+      f1_macro: difference('f1_macro'),
+      balanced_accuracy: difference('balanced_accuracy'),
+      acc_pos: difference('acc_pos'),
+      acc_neg: difference('acc_neg'),
+    },
+  };
+}
+
+function twoSided(differences: readonly number[]): number {
+  const notAbove = differences.filter((difference) => difference <= 0).length;
+  const notBelow = differences.filter((difference) => difference >= 0).length;
+  return Math.min(1, (2 * (Math.min(notAbove, notBelow) + 1)) / (differences.length + 1));
+}
+
+function refuseOtherSteps(a: readonly VerdictRow[], b: readonly VerdictRow[]): void {
+  const advice = 'only verdicts on the same steps can be compared: judge the same data with the same limits';
+  if (a.length !== b.length)
+    throw new RunError(`the first judged ${a.length} steps and the second ${b.length}; ${advice}`);
+  for (const [i, row] of a.entries()) {
+    const other = b[i]!;
+    const key = (['problem', 'solution', 'step', 'text', 'label'] as const).find(
+      (key) => row[key] !== other[key],
+    );
+    if (key === undefined) continue;
+    throw new RunError(
+      `line ${i + 1} has ${key} ${shown(row[key])} in the first and ${shown(other[key])} in the second; ${advice}`,
+    );
+  }
+}
+
+function shown(value: string | number): string {
+  const text = JSON.stringify(value);
+  return text.length <= 60 ? text : `${text.slice(0, 57)}…"`;
+}

@@ -1,0 +1,116 @@
+// From judged verdicts to a report: pure, whoever judged.
+import { basename } from 'node:path';
+import { normalizeProblem, type StepRecord } from '../data/record.js';
+import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep } from './bootstrap.js';
+import { calibration } from './calibration.js';
+import { failureSigns } from './failure-signs.js';
+import {
+  baselineMetrics,
+  countConfusion,
+  type JudgedStep,
+  rocAuc,
+  type VerdictFigures,
+  verdictMetrics,
+} from './metrics.js';
+import type { EvalReport } from './report.js';
+import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
+import { type ScoredStep, thresholdSweep } from './thresholds.js';
+import type { JudgedVerdict } from './verdicts.js';
+
+export interface EvaluationOptions {
+  /** The training method, as in the configuration. */
+  readonly method: string;
+  /** Where the steps came from; the counts of what was judged are added. */
+  readonly data: Readonly<Record<string, unknown>>;
+  /** The judged solutions: `records[solution]` belongs to a verdict. */
+  readonly records: readonly StepRecord[];
+  /** An unreadable verdict is wrong for its class, or left out. */
+  readonly invalidAsWrong: boolean;
+  /** Share of correct steps among those trained on, for the baselines that know only it. */
+  readonly positivePrior: number;
+  /** Verdicts on validation steps, on which thresholds are chosen. */
+  readonly validation?: readonly ScoredStep[] | undefined;
+  /** Models judged on the same steps, by name; `sft` is the one that the run started from. */
+  readonly baselines?: Readonly<Record<string, VerdictFigures>>;
+  /** Value losses of the run, in order. */
+  readonly valueLosses?: readonly number[] | undefined;
+  /** Sentences about the data, to be reported with the signs of failure. */
+  readonly warnings?: readonly string[];
+  readonly bootstrap?: Partial<BootstrapOptions>;
+}
+
+/** Everything that eval.json holds about verdicts on held-out steps. */
+export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
+  const { method, records, invalidAsWrong, positivePrior, validation, baselines = {} } = options;
+  const metrics = verdictFigures(judged, { invalidAsWrong });
+  const positives = judged.filter(({ label }) => label === 1).length;
+  const steps = judged.map(
+    ({ solution, label, verdict, probability }): ProblemStep => ({
+      problem: normalizeProblem(records[solution]!.problem),
+      label,
+      verdict,
+      probability,
+    }),
+  );
+  const optional = {
+    intervals: bootstrapIntervals(steps, { ...BOOTSTRAP, ...options.bootstrap, invalidAsWrong }),
+    calibration: calibration(judged),
+    threshold_sweep: judged.length > 0 ? thresholdSweep(judged, validation) : undefined,
+    processbench: processBenchReport(firstErrorCases(judged, records)),
+  };
+  const warnings = [
+    ...(options.warnings ?? []),
+    ...(judged.length > 0
+      ? failureSigns({ metrics, sft: baselines.sft, valueLosses: options.valueLosses })
+      : ['no step was judged']),
+  ];
+  return {
+    method,
+    data: { ...options.data, test_solutions: records.length, test_steps: judged.length },
+    metrics,
+    baselines: {
+      ...baselineMetrics({ positives, negatives: judged.length - positives, positivePrior }),
+      ...baselines,
+    },
+    ...defined(optional),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+}
+
+/** The figures of one judge, without what takes resampling. */
+export function verdictFigures(
+  judged: readonly (JudgedStep & ScoredStep)[],
+  options: { readonly invalidAsWrong: boolean },
+): VerdictFigures {
+  const { confusion, invalid } = countConfusion(judged, options);
+  const auc = rocAuc(
+    judged.map(({ probability }) => probability),
+    judged.map(({ label }) => label),
+  );
+  return { ...verdictMetrics(confusion), invalid, ...(auc === undefined ? {} : { auc }) };
+}
+
+/** Every solution whose labels tell where its first wrong step is. */
+function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly StepRecord[]): FirstErrorCase[] {
+  const verdicts = records.map((): JudgedVerdict[] => []);
+  for (const verdict of judged) verdicts[verdict.solution]!.push(verdict);
+  return records.flatMap(({ steps, provenance }, i): FirstErrorCase[] => {
+    const labels = steps.map((step) => step.label);
+    const label = firstWrongLabel(labels);
+    if (label === undefined) return [];
+    const labelled = labels.filter((each) => each !== null).length;
+    return [
+      { subset: subsetOf(provenance?.file), label, prediction: firstWrongVerdict(verdicts[i]!, labelled) },
+    ];
+  });
+}
+
+/** The part of a benchmark that a file holds, by the file's name: `math` of math.json.gz and math-00000-of-00001.parquet. */
+function subsetOf(file: string | undefined): string {
+  if (!file) return 'all';
+  return basename(file).replace(/(-\d+-of-\d+)?\.(jsonl?|ndjson|parquet)(\.gz)?$/, '');
+}
+
+function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as never;
+}

@@ -1,0 +1,61 @@
+// What a run that went wrong looks like, in sentences. The three signs are those of StepAMC (arXiv 2503.18432).
+import type { VerdictMetrics } from './metrics.js';
+
+export interface FailureEvidence {
+  readonly metrics: Pick<VerdictMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro'>;
+  /** The supervised model that the run started from, on the same steps. */
+  readonly sft?: Pick<VerdictMetrics, 'f1_macro'> | undefined;
+  /** Value losses in the order of training. */
+  readonly valueLosses?: readonly number[] | undefined;
+}
+
+/** Largest harmless distance between the recalls of the two classes. */
+const CLASS_GAP = 0.15;
+
+/** The value loss diverges where its median over the last fifth of the run is this many times that over the first. */
+const VALUE_LOSS_GROWTH = 2;
+
+/** Fewer losses show no trend. */
+const FEWEST_LOSSES = 10;
+
+/** A sentence for each sign that the evidence shows; none where all is well. */
+export function failureSigns({ metrics, sft, valueLosses = [] }: FailureEvidence): string[] {
+  const signs: string[] = [];
+  const { acc_pos, acc_neg, f1_macro } = metrics;
+  if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
+    const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
+    signs.push(
+      `Acc_pos ${percent(acc_pos)} and Acc_neg ${percent(acc_neg)} are more than ${percent(CLASS_GAP, 0)} points apart: the ` +
+        `verdicts lean to "${leaning}"; balance the classes, strengthen the constraint or move the threshold`,
+    );
+  }
+  if (sft && f1_macro < sft.f1_macro) {
+    signs.push(
+      `F1 macro ${percent(f1_macro)} is below the ${percent(sft.f1_macro)} of the SFT model it started from: reinforcement ` +
+        'learning made it worse; lower its learning rate or stop earlier',
+    );
+  }
+  if (!valueLosses.every(Number.isFinite)) {
+    signs.push('the value loss is not finite; lower the learning rate or clip the values');
+  } else if (valueLosses.length >= FEWEST_LOSSES) {
+    const fifth = Math.ceil(valueLosses.length / 5);
+    const [start, end] = [median(valueLosses.slice(0, fifth)), median(valueLosses.slice(-fifth))];
+    if (end > VALUE_LOSS_GROWTH * start) {
+      signs.push(
+        `the value loss diverges: ${start.toPrecision(3)} at the start of the run, ${end.toPrecision(3)} at its end; ` +
+          'lower the learning rate or clip the values',
+      );
+    }
+  }
+  return signs;
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+function percent(fraction: number, digits = 1): string {
+  return (100 * fraction).toFixed(digits);
+}

@@ -1,0 +1,83 @@
+// eval.json read back.
+import { z } from 'zod';
+import { RunError } from '../run/error.js';
+import { readJson } from '../run/json-file.js';
+import type { EvalReport } from './report.js';
+
+const fraction = z.number().min(0).max(1);
+const count = z.number().min(0);
+
+const metrics = z.looseObject({
+  n: count,
+  accuracy: fraction,
+  acc_pos: fraction,
+  acc_neg: fraction,
+  balanced_accuracy: fraction,
+  f1_pos: fraction,
+  f1_neg: fraction,
+  f1_macro: fraction,
+  f1_micro: fraction,
+  f1_weighted: fraction,
+  f1_harmonic: fraction,
+});
+const figures = metrics.extend({ invalid: count.exactOptional(), auc: fraction.exactOptional() });
+
+const intervals = z.strictObject({
+  confidence: fraction,
+  resamples: count,
+  problems: count,
+  seed: count,
+  figures: z.record(z.string(), z.tuple([fraction, fraction])),
+});
+
+const calibration = z.strictObject({
+  ece: fraction,
+  brier: fraction,
+  bins: z.array(
+    z.strictObject({
+      from: fraction,
+      to: fraction,
+      n: count,
+      probability: fraction,
+      positive_share: fraction,
+    }),
+  ),
+});
+
+const choice = z.strictObject({ threshold: fraction, validation: fraction, metrics });
+const thresholdSweep = z.strictObject({
+  table: z.array(z.strictObject({ threshold: fraction, metrics })),
+  chosen: z.strictObject({ f1_macro: choice, balanced_accuracy: choice }).exactOptional(),
+});
+
+const processbench = z.strictObject({
+  subsets: z.record(
+    z.string(),
+    z.strictObject({ n: count, err_acc: fraction, cor_acc: fraction, f1: fraction }),
+  ),
+  average_f1: fraction,
+});
+
+const reportSchema = z.strictObject({
+  method: z.string(),
+  data: z.record(z.string(), z.unknown()),
+  metrics: figures,
+  baselines: z
+    .object({ always_positive: metrics, always_negative: metrics, majority: metrics, random: metrics })
+    .catchall(figures),
+  intervals: intervals.exactOptional(),
+  calibration: calibration.exactOptional(),
+  threshold_sweep: thresholdSweep.exactOptional(),
+  processbench: processbench.exactOptional(),
+  warnings: z.array(z.string()).exactOptional(),
+});
+
+/** Reads eval.json. Throws one sentence where the file is missing or holds something else. */
+export async function readEvalReport(path: string): Promise<EvalReport> {
+  const parsed = reportSchema.safeParse(await readJson(path));
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new RunError(
+    `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
+  );
+}

@@ -1,0 +1,102 @@
+// Verdicts at other thresholds on the probability of "correct". A threshold is chosen on validation steps, never on the
+// steps that the result is reported of.
+import { type Confusion, type VerdictMetrics, verdictMetrics } from './metrics.js';
+
+/** A step's label and its probability of being correct. */
+export interface ScoredStep {
+  readonly label: 0 | 1;
+  readonly probability: number;
+}
+
+export interface ThresholdSweep {
+  /** The judged steps, called correct where the probability reaches the threshold. */
+  readonly table: readonly ThresholdRow[];
+  /** The best thresholds for two aims on the validation steps; absent without validation steps of both classes. */
+  readonly chosen?: {
+    readonly f1_macro: ChosenThreshold;
+    readonly balanced_accuracy: ChosenThreshold;
+  };
+}
+
+export interface ThresholdRow {
+  readonly threshold: number;
+  readonly metrics: VerdictMetrics;
+}
+
+export interface ChosenThreshold extends ThresholdRow {
+  /** The aim's value on the validation steps, where it is the largest possible; `metrics` are of the judged steps. */
+  readonly validation: number;
+}
+
+export type ThresholdAim = 'f1_macro' | 'balanced_accuracy';
+
+const TABLE = Array.from({ length: 19 }, (_, i) => (i + 1) / 20);
+
+/** Metrics at 0.05, 0.10, … 0.95, and at the thresholds that `validation` prefers. */
+export function thresholdSweep(
+  steps: readonly ScoredStep[],
+  validation: readonly ScoredStep[] = [],
+): ThresholdSweep {
+  const at = (threshold: number): ThresholdRow => ({
+    threshold,
+    metrics: verdictMetrics(confusionAt(steps, threshold)),
+  });
+  const table = TABLE.map(at);
+  const bothClasses = new Set(validation.map(({ label }) => label)).size === 2;
+  if (!bothClasses) return { table };
+  const choose = (aim: ThresholdAim): ChosenThreshold => {
+    const { threshold, value } = bestThreshold(validation, aim);
+    return { ...at(threshold), validation: value };
+  };
+  return { table, chosen: { f1_macro: choose('f1_macro'), balanced_accuracy: choose('balanced_accuracy') } };
+}
+
+/** The confusion of calling a step correct where its probability is at least `threshold`. */
+export function confusionAt(steps: Iterable<ScoredStep>, threshold: number): Confusion {
+  let [tp, fn, fp, tn] = [0, 0, 0, 0];
+  for (const { label, probability } of steps) {
+    if (probability >= threshold) label === 1 ? tp++ : fp++;
+    else label === 1 ? fn++ : tn++;
+  }
+  return { tp, fn, fp, tn };
+}
+
+/**
+ * The threshold in [0, 1] with the largest `aim`, of all that tell the steps apart differently: half-way between
+ * neighbouring probabilities, and beyond either end. Of equally good ones the one nearest to ½. O(n log n).
+ */
+export function bestThreshold(
+  steps: readonly ScoredStep[],
+  aim: ThresholdAim,
+): { readonly threshold: number; readonly value: number } {
+  const sorted = [...steps].sort((a, b) => a.probability - b.probability);
+  const positives = steps.filter(({ label }) => label === 1).length;
+  // Every step at or above the threshold counts as correct; it rises from below the smallest probability.
+  const confusion = { tp: positives, fn: 0, fp: steps.length - positives, tn: 0 };
+  let best = { threshold: (sorted[0]?.probability ?? 1) / 2, value: verdictMetrics(confusion)[aim] };
+  for (let i = 0; i < sorted.length; ) {
+    const { probability } = sorted[i]!;
+    for (; i < sorted.length && sorted[i]!.probability === probability; i++) {
+      if (sorted[i]!.label === 1) {
+        confusion.tp--;
+        confusion.fn++;
+      } else {
+        confusion.fp--;
+        confusion.tn++;
+      }
+    }
+    const next = sorted[i]?.probability ?? 1;
+    if (next <= probability) break; // nothing lies above a probability of 1
+    const threshold = halfway(probability, next);
+    const value = verdictMetrics(confusion)[aim];
+    const nearer = Math.abs(threshold - 0.5) < Math.abs(best.threshold - 0.5);
+    if (value > best.value || (value === best.value && nearer)) best = { threshold, value };
+  }
+  return best;
+}
+
+/** Above `low` and at most `high`, whatever the rounding. */
+function halfway(low: number, high: number): number {
+  const middle = low + (high - low) / 2;
+  return middle > low ? middle : high;
+}

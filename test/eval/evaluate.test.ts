@@ -1,0 +1,143 @@
+import { describe, expect, it } from 'vitest';
+import type { StepLabel, StepRecord } from '../../src/data/record.js';
+import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
+import { formatEvalTable } from '../../src/eval/report.js';
+import type { JudgedVerdict } from '../../src/eval/verdicts.js';
+
+function record(problem: string, labels: readonly StepLabel[], file?: string): StepRecord {
+  return {
+    problem,
+    steps: labels.map((label, i) => ({ text: `step ${i}`, label, kind: 'normal' })),
+    ...(file ? { provenance: { file } } : {}),
+  };
+}
+
+function judge(records: readonly StepRecord[], probability: (solution: number, step: number) => number) {
+  return records.flatMap(({ steps }, solution) =>
+    steps.flatMap(({ label }, step): JudgedVerdict[] => {
+      if (label === null) return [];
+      const p = probability(solution, step);
+      const verdict = p >= 0.5 ? 1 : 0;
+      return [
+        {
+          solution,
+          step,
+          label,
+          verdict,
+          probability: p,
+          logPositive: Math.log(p),
+          logNegative: Math.log(1 - p),
+        },
+      ];
+    }),
+  );
+}
+
+const records = [
+  record('a', [1, 1, 0, null], 'data/gsm8k.json.gz'),
+  record('a', [1, 1], 'data/gsm8k.json.gz'),
+  record('b', [0], 'data/math-00000-of-00002.parquet'),
+  record('c', [1, 1, 1], 'data/math-00001-of-00002.parquet'),
+  record('d', [null, 1], 'data/math-00001-of-00002.parquet'),
+];
+const options: EvaluationOptions = {
+  method: 'stepamc',
+  data: { source: 'processbench', train_steps: 7 },
+  records,
+  invalidAsWrong: true,
+  positivePrior: 0.75,
+  bootstrap: { resamples: 50 },
+};
+// Right everywhere but in the last step of solution 3.
+const judged = judge(records, (solution, step) =>
+  solution === 3 && step === 2 ? 0.25 : records[solution]!.steps[step]!.label === 1 ? 0.875 : 0.125,
+);
+
+describe('the evaluation of judged verdicts', () => {
+  const report = evaluateVerdicts(judged, options);
+
+  it('has the metrics, the baselines and what was judged', () => {
+    expect(report.metrics).toMatchObject({ n: 10, acc_pos: 7 / 8, acc_neg: 1, invalid: 0, auc: 1 });
+    expect(report.baselines.majority).toMatchObject({ n: 10, acc_pos: 1, acc_neg: 0 });
+    expect(report.baselines.random).toMatchObject({ acc_pos: 0.75, acc_neg: 0.25 });
+    expect(report.data).toEqual({
+      source: 'processbench',
+      train_steps: 7,
+      test_solutions: 5,
+      test_steps: 10,
+    });
+  });
+
+  it('finds the first wrong step of the solutions that are labelled so far, by file', () => {
+    expect(report.processbench).toEqual({
+      subsets: {
+        gsm8k: { n: 2, err_acc: 1, cor_acc: 1, f1: 1 },
+        math: { n: 2, err_acc: 1, cor_acc: 0, f1: 0 },
+      },
+      average_f1: 0.5,
+    });
+  });
+
+  it('counts a faultless solution with an unjudged step as missed', () => {
+    const cut = judged.filter(({ solution, step }) => !(solution === 1 && step === 1));
+    expect(evaluateVerdicts(cut, options).processbench?.subsets.gsm8k).toMatchObject({
+      err_acc: 1,
+      cor_acc: 0,
+    });
+  });
+
+  it('chooses thresholds only on given validation steps', () => {
+    expect(report.threshold_sweep?.chosen).toBeUndefined();
+    const validation = [
+      { label: 1, probability: 0.2 },
+      { label: 0, probability: 0.1 },
+    ] as const;
+    const { threshold_sweep } = evaluateVerdicts(judged, { ...options, validation });
+    expect(threshold_sweep?.chosen?.f1_macro.threshold).toBeCloseTo(0.15, 12);
+    expect(threshold_sweep?.chosen?.f1_macro.metrics).toMatchObject({ acc_pos: 1, acc_neg: 1 });
+  });
+
+  it('stands beside models that were judged on the same steps, and below SFT it warns', () => {
+    const sft = { ...report.metrics, f1_macro: 0.99 };
+    const beside = evaluateVerdicts(judged, { ...options, baselines: { before: report.metrics, sft } });
+    expect(Object.keys(beside.baselines)).toEqual([
+      'always_positive',
+      'always_negative',
+      'majority',
+      'random',
+      'before',
+      'sft',
+    ]);
+    expect(beside.warnings).toEqual([expect.stringContaining('is below the 99.0 of the SFT model')]);
+    const [head] = formatEvalTable(beside, { boxed: false }).split('\n');
+    expect(head!.split(/ {2,}/)).toEqual([
+      '10 steps, %',
+      'stepamc',
+      '95 % CI',
+      'before',
+      'sft',
+      'random',
+      'majority',
+    ]);
+    for (const boxed of [true, false]) {
+      for (const line of formatEvalTable(beside, { boxed }).split('\n'))
+        expect(line.length).toBeLessThanOrEqual(80);
+    }
+  });
+
+  it('reports the warnings that it is given with the signs of failure', () => {
+    const lost = judge(records, () => 0.9);
+    expect(evaluateVerdicts(lost, { ...options, warnings: ['first'] }).warnings).toEqual([
+      'first',
+      expect.stringContaining('Acc_pos 100.0 and Acc_neg 0.0'),
+    ]);
+    expect(report).not.toHaveProperty('warnings');
+  });
+
+  it('of nothing says so', () => {
+    const empty = evaluateVerdicts([], { ...options, records: [] });
+    expect(empty.metrics).toMatchObject({ n: 0, f1_macro: 0 });
+    expect(empty.warnings).toEqual(['no step was judged']);
+    expect(Object.keys(empty).sort()).toEqual(['baselines', 'data', 'method', 'metrics', 'warnings']);
+  });
+});

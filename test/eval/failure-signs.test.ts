@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest';
+import { failureSigns } from '../../src/eval/failure-signs.js';
+
+const fine = { acc_pos: 0.8, acc_neg: 0.75, f1_macro: 0.77 };
+const losses = (...values: readonly number[]) => ({ metrics: fine, valueLosses: values });
+const rising = Array.from({ length: 20 }, (_, i) => 0.1 + i * 0.05);
+
+describe('signs of failure', () => {
+  it('are none where all is well', () => {
+    expect(failureSigns({ metrics: fine })).toEqual([]);
+    expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.77 } })).toEqual([]);
+    expect(failureSigns(losses(...rising.toReversed()))).toEqual([]);
+  });
+
+  it('include recalls more than 15 points apart, either way', () => {
+    expect(failureSigns({ metrics: { ...fine, acc_pos: 0.6349, acc_neg: 0.8911 } })).toEqual([
+      'Acc_pos 63.5 and Acc_neg 89.1 are more than 15 points apart: the verdicts lean to "wrong"; balance the classes, ' +
+        'strengthen the constraint or move the threshold',
+    ]);
+    expect(failureSigns({ metrics: { ...fine, acc_pos: 0.9, acc_neg: 0.7 } })[0]).toContain(
+      'lean to "correct"',
+    );
+    expect(failureSigns({ metrics: { ...fine, acc_pos: 0.9, acc_neg: 0.76 } })).toEqual([]);
+  });
+
+  it('include an F1 below that of the supervised start', () => {
+    expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.8 } })).toEqual([
+      'F1 macro 77.0 is below the 80.0 of the SFT model it started from: reinforcement learning made it worse; lower its ' +
+        'learning rate or stop earlier',
+    ]);
+  });
+
+  it('include a value loss that grows', () => {
+    expect(failureSigns(losses(...rising))).toEqual([
+      'the value loss diverges: 0.175 at the start of the run, 0.975 at its end; lower the learning rate or clip the values',
+    ]);
+    expect(failureSigns(losses(...rising.slice(0, 9)))).toEqual([]);
+    expect(failureSigns(losses(0.1, Number.NaN))[0]).toContain('the value loss is not finite');
+  });
+
+  it('do not include single spikes of it', () => {
+    const spiky = rising.map((_, i) => (i === 18 ? 50 : 0.1));
+    expect(failureSigns(losses(...spiky))).toEqual([]);
+  });
+});
