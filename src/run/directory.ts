@@ -8,6 +8,7 @@ import { RunError } from './error.js';
 import { writeJson } from './json-file.js';
 import { LOCK, lockDirectory, tryLock, type Unlock } from './lock.js';
 import { type LogFile, openLogFile } from './log-file.js';
+import { withTensorBoard } from './tensorboard.js';
 
 const CONFIG = 'config.yaml';
 const LOGS = ['metrics.jsonl', 'samples.jsonl'] as const;
@@ -109,7 +110,8 @@ async function isEmpty(path: string): Promise<boolean> {
 }
 
 function open(path: string, unlock: Unlock): RunDirectory {
-  const [metrics, samples] = LOGS.map((name) => openLogFile(join(path, name))) as [LogFile, LogFile];
+  const metrics = withTensorBoard(openLogFile(join(path, 'metrics.jsonl')), join(path, 'tensorboard'));
+  const samples = openLogFile(join(path, 'samples.jsonl'));
   const logs = { 'metrics.jsonl': metrics, 'samples.jsonl': samples } satisfies Record<
     (typeof LOGS)[number],
     LogFile

@@ -1,0 +1,138 @@
+// metrics.jsonl for TensorBoard: every line becomes one event with a scalar per figure. metrics.jsonl stays the truth;
+// the event file is made again from it wherever the two might differ.
+import fs from 'node:fs';
+import { join } from 'node:path';
+import { systemReason } from '../weights/error.js';
+import { RunError } from './error.js';
+import type { LogFile } from './log-file.js';
+import { eventFrame, scalarWallTimes, type TfEvent } from './tfevents.js';
+
+const FILE_VERSION = 'brain.Event:2';
+const PREFIX = 'events.out.tfevents.';
+
+type Metrics = Readonly<Record<string, unknown>>;
+
+/**
+ * `metrics` with a copy of its figures as events in `folder`. Opened on an earlier run or cut back, it writes the event
+ * file anew, with the wall times of the lines that stay. Tags are the keys, after the line's `phase` where it has one:
+ * `ppo/value_loss`; nested figures are joined by slashes. A line without a step gives no scalars.
+ */
+export function withTensorBoard(
+  metrics: LogFile,
+  folder: string,
+  { now = Date.now }: { /** Milliseconds. */ readonly now?: () => number } = {},
+): LogFile {
+  const attempt = <T>(call: () => T): T => {
+    try {
+      return call();
+    } catch (error) {
+      throw new RunError(`cannot write the TensorBoard events in ${folder}: ${systemReason(error)}`, {
+        cause: error,
+      });
+    }
+  };
+  const seconds = () => now() / 1000;
+  let file: number | undefined;
+
+  const close = () => {
+    if (file !== undefined) fs.closeSync(file);
+    file = undefined;
+  };
+  const rewrite = () => {
+    close();
+    const old = eventFiles(folder);
+    if (metrics.length > 0) {
+      const wallTimes = old.length > 0 ? scalarWallTimes(fs.readFileSync(join(folder, old.at(-1)!))) : [];
+      const events = linesOf(metrics.path).map((line, i) => eventOf(line, wallTimes[i] ?? seconds()));
+      file = newFile(folder, { wallTime: seconds(), after: old.at(-1), events });
+    }
+    for (const name of old) fs.unlinkSync(join(folder, name));
+  };
+
+  if (metrics.length > 0 || eventFiles(folder).length > 0) attempt(rewrite);
+  return {
+    path: metrics.path,
+    get length() {
+      return metrics.length;
+    },
+    append(record) {
+      metrics.append(record);
+      attempt(() => {
+        file ??= newFile(folder, { wallTime: seconds(), after: undefined, events: [] });
+        fs.writeFileSync(file, eventFrame(eventOf(record, seconds())));
+      });
+    },
+    sync: () => metrics.sync(),
+    cutTo(length) {
+      if (length >= metrics.length) return;
+      metrics.cutTo(length);
+      attempt(rewrite);
+    },
+    close() {
+      metrics.close();
+      close();
+    },
+  };
+}
+
+/**
+ * Writes a file of events whose name sorts behind `after`: a TensorBoard that is watching goes on to the next file and
+ * would not notice a changed one; the session start tells it to forget what it has read. Returns it open for appending.
+ */
+function newFile(
+  folder: string,
+  options: {
+    readonly wallTime: number;
+    readonly after: string | undefined;
+    readonly events: readonly TfEvent[];
+  },
+): number {
+  const { wallTime, after, events } = options;
+  const opening = [
+    { wallTime, fileVersion: FILE_VERSION },
+    { wallTime, sessionStart: true },
+  ];
+  const [time = 0, number = -1] = after?.slice(PREFIX.length).split('.').map(Number) ?? [];
+  const name = [Math.max(Math.floor(wallTime), time), number + 1]
+    .map((part, i) => String(part).padStart(i === 0 ? 10 : 4, '0'))
+    .join('.');
+  const path = join(folder, PREFIX + name);
+  const unfinished = join(folder, '.unfinished');
+  fs.mkdirSync(folder, { recursive: true });
+  fs.writeFileSync(unfinished, Buffer.concat([...opening, ...events].map(eventFrame)));
+  fs.renameSync(unfinished, path);
+  return fs.openSync(path, 'a');
+}
+
+function eventFiles(folder: string): string[] {
+  if (!fs.existsSync(folder)) return [];
+  return fs
+    .readdirSync(folder)
+    .filter((name) => name.startsWith(PREFIX))
+    .sort();
+}
+
+function linesOf(path: string): Metrics[] {
+  const lines = fs.readFileSync(path, 'utf8').split('\n').slice(0, -1);
+  return lines.map((line, i) => {
+    try {
+      return JSON.parse(line) as Metrics;
+    } catch (error) {
+      throw new RunError(`${path}, line ${i + 1} is not JSON: ${(error as Error).message}`, { cause: error });
+    }
+  });
+}
+
+function eventOf({ step, phase, ...figures }: Metrics, wallTime: number): TfEvent {
+  const prefix = typeof phase === 'string' ? `${phase}/` : '';
+  const known = typeof step === 'number' && Number.isSafeInteger(step) && step >= 0;
+  return { wallTime, step: known ? step : 0, scalars: known ? scalarsOf(figures, prefix) : [] };
+}
+
+function scalarsOf(figures: Metrics, prefix: string): [string, number][] {
+  return Object.entries(figures).flatMap(([name, value]): [string, number][] => {
+    if (typeof value === 'number') return [[prefix + name, value]];
+    if (typeof value !== 'object' || value === null) return [];
+    return scalarsOf(value as Metrics, `${prefix}${name}/`);
+  });
+}
