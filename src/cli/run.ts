@@ -63,7 +63,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
     return;
   }
-  const resolved = resolveInputs(config, locate);
+  const resolved = await resolveInputs(config, locate);
   const run = await createRunDirectory(args.output ?? resolved.run.output_dir, {
     onExisting: args.output === undefined ? 'number' : 'refuse',
   });

@@ -71,11 +71,16 @@ export const data = section({
     ),
   train: text()
     .optional()
-    .describe('File or directory to train on (.jsonl, .json, either also .gz; .parquet).'),
+    .describe(
+      'What to train on: a file or directory (.jsonl, .json, either also .gz; .parquet), files by a pattern with `*`, ' +
+        'or a data set of the Hugging Face hub as `owner/name`, with `@revision` and `:split` or `:file` where wanted.',
+    ),
   validation: text()
     .optional()
-    .describe('File for evaluations during training. Default: a share of `train`.'),
-  test: text().optional().describe('File for the final evaluation. Default: a share of `train`.'),
+    .describe('Data for evaluations during training, named alike. Default: a share of `train`.'),
+  test: text()
+    .optional()
+    .describe('Data for the final evaluation, named alike. Default: a share of `train`.'),
   neutral: z
     .enum(['positive', 'negative', 'drop'])
     .default('positive')

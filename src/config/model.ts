@@ -35,16 +35,18 @@ export const model = section({
   base: z
     .union([text(), z.strictObject({ init }).describe('Start from random weights.')])
     .default('embedded')
-    .meta({ expects: '"embedded", a model directory, or init: with a shape' })
+    .meta({ expects: '"embedded", a model directory, a hub id, or init: with a shape' })
     .describe(
       'The model to start from: `embedded` (the small arithmetic model of the package), a Hugging Face model ' +
-        'directory, or `init:` with the shape of a freshly initialised model.',
+        'directory, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` with the shape of a freshly ' +
+        'initialised model.',
     ),
   tokenizer: text()
     .default('base')
     .describe(
-      'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`) or a directory ' +
-        'with tokenizer.json, looked for from the current directory and then beside `data.train` and upwards.',
+      'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`), a directory ' +
+        'with tokenizer.json, looked for from the current directory and then beside `data.train` and upwards, or that ' +
+        'of a model of the hub.',
     ),
   dtype: z
     .enum(['f32', 'bf16'])

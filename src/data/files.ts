@@ -1,6 +1,6 @@
-import { createReadStream, type Dirent } from 'node:fs';
+import { createReadStream } from 'node:fs';
 import { open, readdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
@@ -11,10 +11,12 @@ import { parquetRows } from './parquet-rows.js';
 const EXTENSIONS = ['.jsonl', '.jsonl.gz', '.json', '.json.gz', '.ndjson', '.ndjson.gz', '.parquet'];
 
 /**
- * The data files behind a path, in a fixed order: the file itself, or all data files of a directory and its
- * subdirectories sorted by name. Other files of a directory (licences, readmes) are passed over.
+ * The data files behind a path, in a fixed order: the file itself, the files whose name fits a pattern with `*`, or all
+ * data files of a directory and its subdirectories sorted by name. Other files of a directory (licences, readmes) are
+ * passed over.
  */
 export async function dataFiles(path: string): Promise<readonly string[]> {
+  if (basename(path).includes('*')) return matchingFiles(path);
   const info = await stat(path).catch((error: unknown) => {
     throw new DataError('file', missing(error), { file: path }, { cause: error });
   });
@@ -31,9 +33,10 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
     return [path];
   }
   const entries = await readdir(path, { recursive: true, withFileTypes: true });
+  // Files of the Hugging Face cache are links.
   const files = entries
-    .filter((entry) => entry.isFile() && !entry.name.startsWith('.') && isDataFile(entry.name))
-    .map((entry: Dirent) => join(entry.parentPath, entry.name))
+    .filter((entry) => !entry.isDirectory() && !entry.name.startsWith('.') && isDataFile(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name))
     .sort();
   if (files.length === 0) {
     throw new DataError('file', `the directory holds no data file; expected ${EXTENSIONS.join(', ')}`, {
@@ -41,6 +44,25 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
     });
   }
   return files;
+}
+
+/** Tells whether a file name fits a pattern, in which `*` stands for any text. */
+export function namePattern(pattern: string): { readonly test: (name: string) => boolean } {
+  const source = pattern.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
+  const expression = new RegExp(`^${source.join('.*')}$`, 's');
+  return { test: (name) => expression.test(name) };
+}
+
+async function matchingFiles(path: string): Promise<readonly string[]> {
+  const { test } = namePattern(basename(path));
+  const names = await readdir(dirname(path)).catch((error: unknown) => {
+    throw new DataError('file', missing(error), { file: dirname(path) }, { cause: error });
+  });
+  const files = names.filter((name) => test(name) && isDataFile(name)).sort();
+  if (files.length > 0) return files.map((name) => join(dirname(path), name));
+  throw new DataError('file', `no data file fits this pattern; expected ${EXTENSIONS.join(', ')}`, {
+    file: path,
+  });
 }
 
 /** Rows of one data file as a stream; the format follows from the name. */
@@ -70,7 +92,8 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
   }
 }
 
-function isDataFile(name: string): boolean {
+/** Whether the name is that of a format that can be read. */
+export function isDataFile(name: string): boolean {
   return EXTENSIONS.some((extension) => name.endsWith(extension));
 }
 

@@ -1,6 +1,6 @@
 // What a configuration names and a run reads: files, the tokenizer, and the records of each part of the data.
 import { existsSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
 import type { DataConfig, ModelConfig, RunConfig } from '../config/schema.js';
@@ -9,40 +9,78 @@ import { DataError } from '../data/data-error.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
 import { normalizeProblem, type StepRecord, type VerdictSample, verdictSamples } from '../data/record.js';
 import { PARTS, type Part, splitter, takeSamples } from '../data/split.js';
+import { HubError } from '../hub/error.js';
+import { type HubId, parseHubId } from '../hub/hub-id.js';
+import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
+import type { SnapshotOptions } from '../hub/snapshot.js';
 import { byteTokenizer } from '../tokenizer/byte.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 /**
- * The configuration with every path absolute, so that a run can be continued from another directory.
- * Throws ConfigError, with the place, for a path that leads nowhere.
+ * The configuration with every path absolute, so that a run can be continued from another directory. What is no path here
+ * and may be a hub id is fetched into the Hugging Face cache, and the path there takes its place.
+ *
+ * @throws ConfigError, with the place, for what leads nowhere; HubError where the hub cannot be used
  */
-export function resolveInputs<Config extends RunConfig>(
+export async function resolveInputs<Config extends RunConfig>(
   config: Config,
   locate: Locate,
-  cwd = process.cwd(),
-): Config {
-  const found = (key: readonly string[], path: string) => {
-    const absolute = resolve(cwd, path);
-    if (existsSync(absolute)) return absolute;
-    throw new ConfigError(
-      `${locate(key)}: ${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`,
-    );
+  { cwd = process.cwd(), ...hub }: SnapshotOptions & { readonly cwd?: string } = {},
+): Promise<Config> {
+  const found = async (
+    key: readonly string[],
+    path: string,
+    fetch: (id: HubId) => Promise<string>,
+  ): Promise<string> => {
+    const local = localPath(cwd, path);
+    if (local !== undefined) return local;
+    const here = `${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`;
+    const id = parseHubId(path);
+    if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
+    // A misspelt path is nobody's business: only what is clearly meant for the hub goes there.
+    const owner = id.repo.split('/', 1)[0] as string;
+    if (path === id.repo && existsSync(resolve(cwd, owner))) {
+      throw new ConfigError(
+        `${locate(key)}: ${here}; as ${owner} is a folder here, write ${path}@main if you mean the hub`,
+      );
+    }
+    return fetch(id).catch((error: unknown) => {
+      if (!(error instanceof HubError)) throw error;
+      if (error.kind === 'missing') throw new ConfigError(`${locate(key)}: ${here}, and ${error.message}`);
+      if (error.kind === 'refused') throw error;
+      throw new HubError(error.kind, `${key.join('.')} ${path}: ${error.message}`, { cause: error });
+    });
   };
   const data = { ...config.data };
-  for (const key of ['train', 'validation', 'test'] as const) {
-    if (data[key] !== undefined) data[key] = found(['data', key], data[key]);
+  for (const part of PARTS) {
+    if (data[part] === undefined) continue;
+    data[part] = await found(['data', part], data[part], (id) => resolveHubData(id, part, hub));
   }
   const model = { ...config.model };
-  if (typeof model.base === 'string' && model.base !== 'embedded')
-    model.base = found(['model', 'base'], model.base);
   if (model.tokenizer !== 'base' && model.tokenizer !== 'bytes') {
     const beside = data.train === undefined ? undefined : findUpwards(dirname(data.train), model.tokenizer);
-    const here = existsSync(resolve(cwd, model.tokenizer));
-    model.tokenizer = (here ? undefined : beside) ?? found(['model', 'tokenizer'], model.tokenizer);
+    const here = localPath(cwd, model.tokenizer);
+    model.tokenizer =
+      here ??
+      beside ??
+      (await found(['model', 'tokenizer'], model.tokenizer, (id) => resolveHubTokenizer(id, hub)));
+  }
+  if (typeof model.base === 'string' && model.base !== 'embedded') {
+    const tokenizer = model.tokenizer === 'base';
+    model.base = await found(['model', 'base'], model.base, (id) =>
+      resolveHubModel(id, { ...hub, tokenizer }),
+    );
   }
   const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };
   return { ...config, data, model, run };
+}
+
+/** The absolute path where something is there; of a pattern, where its folder is. */
+function localPath(cwd: string, path: string): string | undefined {
+  const absolute = resolve(cwd, path);
+  const isThere = existsSync(basename(absolute).includes('*') ? dirname(absolute) : absolute);
+  return isThere ? absolute : undefined;
 }
 
 /** The tokenizer that `section` names. `base` is the one beside the base model. */

@@ -14,7 +14,7 @@ export interface ProgressOptions {
   readonly total: number;
   /** Units done before this session, so that a resumed run does not count them into its rate. */
   readonly start?: number;
-  /** What is counted, in the singular. Default `step`. */
+  /** What is counted, in the singular; amounts of `byte` are shown as kB, MB and so on. Default `step`. */
   readonly unit?: string;
   /** Default: standard error, which leaves standard output to results. */
   readonly stream?: ProgressStream;
@@ -54,7 +54,7 @@ export function createProgress(options: ProgressOptions): Progress {
       const seconds = (time - began) / 1000;
       const rate = seconds > 0 ? (done - start) / seconds : 0;
       const parts = [
-        `${unit} ${done}/${total}`,
+        unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
         ...Object.entries(figures).map(([name, value]) => `${name} ${formatFigure(value)}`),
         ...(rate > 0 ? [formatRate(rate, unit)] : []),
         ...(rate > 0 && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
@@ -100,7 +100,15 @@ export function formatFigure(value: number | string): string {
   return String(Number(value.toPrecision(4)));
 }
 
+/** `12.3 MB`: powers of 1000, as disks and networks are sold. */
+export function formatBytes(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const power = Math.min(units.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, bytes)) / 3)));
+  return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
+}
+
 function formatRate(perSecond: number, unit: string): string {
+  if (unit === 'byte') return `${formatBytes(perSecond)}/s`;
   return perSecond >= 1
     ? `${formatFigure(Number(perSecond.toPrecision(3)))} ${unit}s/s`
     : `${(1 / perSecond).toPrecision(2)} s/${unit}`;

@@ -113,17 +113,26 @@ export function matchWeights(
   return found;
 }
 
-function openShards(directory: string, indexPath: string): CheckpointReader {
+/** The shards that an index names, sorted. Throws WeightsError for an index that is damaged. */
+export function shardNames(indexPath: string): readonly string[] {
+  return [...new Set(readIndex(indexPath).values())].sort();
+}
+
+/** Weight → shard. */
+function readIndex(indexPath: string): ReadonlyMap<string, string> {
   const index = new Fields(readJsonObject(indexPath), indexPath);
   const map = index.nested('weight_map') ?? index.fail('weight_map', 'an object');
   const names = Object.keys(map.object);
   if (names.length === 0) index.fail('weight_map', 'at least one weight');
-  const fileOf = new Map(names.map((name) => [name, shardName(map, name)]));
+  return new Map(names.map((name) => [name, shardName(map, name)]));
+}
 
+function openShards(directory: string, indexPath: string): CheckpointReader {
+  const fileOf = readIndex(indexPath);
   const shards: SafetensorsFile[] = [];
   try {
     const seen = new Map<string, string>();
-    for (const file of [...new Set(fileOf.values())].sort()) {
+    for (const file of shardNames(indexPath)) {
       const shard = openSafetensors(join(directory, file));
       shards.push(shard);
       for (const name of shard.tensors.keys()) {

@@ -130,20 +130,20 @@ describe('choosing some of many', () => {
 });
 
 describe('the paths of a configuration', () => {
-  it('become absolute', () => {
+  it('become absolute', async () => {
     write('a.jsonl', ['p']);
     mkdirSync(join(folder, 'base'));
-    const { data, model, run } = resolveInputs(
+    const { data, model, run } = await resolveInputs(
       config({ train: 'a.jsonl' }, { base: 'base' }),
       () => 'r',
-      folder,
+      { cwd: folder },
     );
     expect(data.train).toBe(join(folder, 'a.jsonl'));
     expect(model).toMatchObject({ base: join(folder, 'base'), tokenizer: 'base' });
     expect(run.output_dir).toBe(join(folder, 'runs/run'));
   });
 
-  it('find a tokenizer beside the data', () => {
+  it('find a tokenizer beside the data', async () => {
     mkdirSync(join(folder, 'data/prm'), { recursive: true });
     mkdirSync(join(folder, 'tokenizers/qwen'), { recursive: true });
     write('data/prm/a.jsonl', ['p']);
@@ -152,14 +152,15 @@ describe('the paths of a configuration', () => {
       { train: join(folder, 'data/prm/a.jsonl') },
       { base: { init }, tokenizer: 'tokenizers/qwen' },
     );
-    expect(resolveInputs(named, () => 'r', '/').model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
+    const { model } = await resolveInputs(named, () => 'r', { cwd: '/' });
+    expect(model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
   });
 
-  it('that lead nowhere are an error with the place', () => {
+  it('that lead nowhere are an error with the place', async () => {
     const { config: lost, locate } = parseRunConfig('method: sft\ndata:\n  train: no.jsonl\n', {
       name: 'r.yaml',
     });
-    expect(() => resolveInputs(lost, locate, folder)).toThrow(
+    await expect(resolveInputs(lost, locate, { cwd: folder })).rejects.toThrow(
       `r.yaml:3:10: data.train leads nowhere: there is no no.jsonl (looked for from ${folder})`,
     );
   });

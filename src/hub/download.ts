@@ -1,0 +1,137 @@
+// One file from the hub onto the disk: resumed where it was broken off, checked, and in its place only when it is whole.
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes } from '../run/progress.js';
+import { sizeOf, writing } from './cache.js';
+import { HubError } from './error.js';
+import type { RepositoryFile } from './repository.js';
+import { type HubRequest, hubFetch, SILENCE_MS, unreachable } from './request.js';
+
+export interface Download {
+  readonly request: HubRequest;
+  readonly url: string;
+  readonly file: RepositoryFile;
+  /** Where the whole file goes; beside it grows `target.incomplete`. */
+  readonly target: string;
+  /** Called with the bytes of the file that are there. */
+  readonly onProgress: (bytes: number) => void;
+  /** Milliseconds before the first retry; doubled for each one without a new byte. */
+  readonly patience: number;
+}
+
+/** Attempts in a row that bring nothing before a download gives up. */
+const ATTEMPTS = 5;
+
+/** Downloads `file` to `target`. Throws HubError; what has come stays for the next attempt. */
+export async function download(job: Download): Promise<void> {
+  const { file, target } = job;
+  const partial = `${target}.incomplete`;
+  await writing(partial, () => mkdir(dirname(partial), { recursive: true }));
+  const inherited = (await sizeOf(partial)) > 0;
+  await fetchAll(job, partial);
+  if (inherited && !(await isIntact(partial, file))) {
+    // What an earlier process left may be damaged; only bytes that came in one piece tell about the hub.
+    await rm(partial, { force: true });
+    await fetchAll(job, partial);
+  }
+  if (!(await isIntact(partial, file))) {
+    await rm(partial, { force: true });
+    throw new HubError(
+      'content',
+      `${file.path} of the ${job.request.what} came with another content than its checksum ${file.etag} says; ` +
+        'the download was removed, try again',
+    );
+  }
+  await writing(target, () => rename(partial, target));
+}
+
+async function fetchAll(job: Download, partial: string): Promise<void> {
+  const { file, request, patience } = job;
+  for (let futile = 0; ; ) {
+    const before = await sizeOf(partial);
+    if (before === file.size) return;
+    try {
+      await fetchRest(job, partial, before > file.size ? 0 : before);
+    } catch (error) {
+      if (!(error instanceof HubError) || error.kind !== 'network') throw error;
+      const now = await sizeOf(partial);
+      futile = now > before ? 0 : futile + 1;
+      if (futile === ATTEMPTS) {
+        throw new HubError(
+          'network',
+          `the download of ${file.path} of the ${request.what} stopped at ${formatBytes(now)} of ` +
+            `${formatBytes(file.size)}: ${error.message}; the same command goes on from there`,
+          { cause: error },
+        );
+      }
+      await sleep(patience * 2 ** futile);
+    }
+  }
+}
+
+/** Appends what follows the first `offset` bytes. */
+async function fetchRest(job: Download, partial: string, offset: number): Promise<void> {
+  const { request, url, file } = job;
+  const silence = new AbortController();
+  const timer = setTimeout(() => silence.abort(new DOMException('', 'TimeoutError')), SILENCE_MS);
+  try {
+    const response = await hubFetch(request, url, {
+      // A compressed answer could not be resumed.
+      headers: { 'accept-encoding': 'identity', ...(offset > 0 ? { range: `bytes=${offset}-` } : {}) },
+      signal: silence.signal,
+    });
+    const start = response.status === 206 ? offset : 0;
+    if (response.status === 206) checkRange(response, offset, file, request);
+    const out = await writing(partial, () => open(partial, start === 0 ? 'w' : 'r+'));
+    try {
+      let at = start;
+      if (response.status === 416) return;
+      for await (const chunk of response.body ?? []) {
+        timer.refresh();
+        const bytes = chunk as Uint8Array;
+        if (at + bytes.length > file.size) throw tooLong(request, file);
+        await writing(partial, () => out.write(bytes, 0, bytes.length, at));
+        at += bytes.length;
+        job.onProgress(at);
+      }
+      await writing(partial, () => out.sync());
+      if (at < file.size) throw new HubError('network', 'the connection was closed early');
+    } finally {
+      await out.close();
+    }
+  } catch (error) {
+    if (error instanceof HubError) throw error;
+    throw unreachable(new URL(url), error);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function checkRange({ headers }: Response, offset: number, file: RepositoryFile, request: HubRequest): void {
+  const range = headers.get('content-range') ?? '';
+  const [, start, total] = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(range) ?? [];
+  if (Number(start) === offset && (total === '*' || Number(total) === file.size)) return;
+  throw new HubError(
+    'content',
+    `the hub answers for ${file.path} of the ${request.what} with the range ${JSON.stringify(range)}; ` +
+      `expected bytes ${offset} to the end of ${file.size}`,
+  );
+}
+
+function tooLong(request: HubRequest, file: RepositoryFile): HubError {
+  return new HubError(
+    'content',
+    `${file.path} of the ${request.what} is longer than the ${file.size} bytes that the hub announced; try again`,
+  );
+}
+
+/** Compares with the SHA-256 of a large file, or with git's SHA-1 of a blob. */
+async function isIntact(path: string, { size, etag }: RepositoryFile): Promise<boolean> {
+  if ((await sizeOf(path)) !== size) return false;
+  const hash = etag.length === 64 ? createHash('sha256') : createHash('sha1').update(`blob ${size}\0`);
+  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
+  return hash.digest('hex') === etag;
+}

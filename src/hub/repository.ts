@@ -1,0 +1,77 @@
+// What the hub says about a repository: its commit and its files.
+import { isRow } from '../data/columns.js';
+import { HubError } from './error.js';
+import { type HubId, isCommit } from './hub-id.js';
+import { type HubRequest, hubFetch } from './request.js';
+import type { HubSettings } from './settings.js';
+
+export type RepositoryKind = 'model' | 'dataset';
+
+/** A file of a commit. */
+export interface RepositoryFile {
+  /** With `/` between folders. */
+  readonly path: string;
+  /** Bytes. */
+  readonly size: number;
+  /** Names the content: SHA-256 of a large file, else git's SHA-1 of a blob. */
+  readonly etag: string;
+}
+
+export interface RepositoryListing {
+  readonly commit: string;
+  readonly files: readonly RepositoryFile[];
+}
+
+/** Where a person finds a repository; also where its files are. */
+export function webPath(kind: RepositoryKind, repo: string): string {
+  return kind === 'model' ? repo : `datasets/${repo}`;
+}
+
+/** `data set a/b@v1`, for a sentence. */
+export function describe(kind: RepositoryKind, { repo, revision }: HubId): string {
+  return `${kind === 'model' ? 'model' : 'data set'} ${repo}${revision === 'main' ? '' : `@${revision}`}`;
+}
+
+/** Asks for the commit and the files of a revision. Throws HubError. */
+export async function listRepository(
+  settings: HubSettings,
+  kind: RepositoryKind,
+  id: HubId,
+): Promise<RepositoryListing> {
+  const { repo, revision } = id;
+  const request: HubRequest = { settings, what: describe(kind, id), page: webPath(kind, repo), revision };
+  const path = `api/${kind}s/${repo}/revision/${encodeURIComponent(revision)}?blobs=true`;
+  const response = await hubFetch(request, `${settings.endpoint}/${path}`);
+  let answer: unknown;
+  try {
+    answer = JSON.parse(await response.text());
+  } catch (error) {
+    throw nonsense(request, 'is not JSON', error);
+  }
+  if (!isRow(answer) || !isCommit(String(answer.sha)) || !Array.isArray(answer.siblings)) {
+    throw nonsense(request, "has no 'sha' and 'siblings'");
+  }
+  return { commit: String(answer.sha), files: answer.siblings.map((file) => fileOf(file, request)) };
+}
+
+function fileOf(value: unknown, request: HubRequest): RepositoryFile {
+  const { rfilename: path, size, blobId, lfs } = isRow(value) ? value : {};
+  const etag = isRow(lfs) ? lfs.sha256 : blobId;
+  const isHash = typeof etag === 'string' && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag);
+  if (typeof path !== 'string' || !isHash || !Number.isSafeInteger(size)) {
+    throw nonsense(request, 'lists a file without its name, size and checksum');
+  }
+  // A name becomes a path in the cache, so it must not lead out of it.
+  if (path.split(/[/\\]/).some((part) => part === '' || part === '.' || part === '..')) {
+    throw nonsense(request, `lists a file with the name ${JSON.stringify(path)}`);
+  }
+  return { path, size: size as number, etag };
+}
+
+function nonsense({ settings, what }: HubRequest, finding: string, cause?: unknown): HubError {
+  return new HubError(
+    'network',
+    `${settings.endpoint} answers for ${what} with something that ${finding}; check HF_ENDPOINT`,
+    { cause },
+  );
+}

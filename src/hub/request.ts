@@ -1,0 +1,104 @@
+// One request to the hub: the token, redirects, and what its refusals mean.
+import { HubError } from './error.js';
+import type { HubSettings } from './settings.js';
+
+/** What is asked for, in words for the sentence about a refusal. */
+export interface HubRequest {
+  readonly settings: HubSettings;
+  /** `model a/b` */
+  readonly what: string;
+  /** Below the endpoint: where a person reads about it. */
+  readonly page: string;
+  readonly revision: string;
+}
+
+/** Nothing for so long means that the connection is dead. */
+export const SILENCE_MS = 30_000;
+
+const MAX_REDIRECTS = 5;
+
+/**
+ * GET. Redirects are followed here, so that the token goes to the endpoint and nowhere else.
+ *
+ * @returns a response with a status below 300, or 416 where a range was asked for
+ * @throws HubError; of kind `network` where trying again may help
+ */
+export async function hubFetch(
+  request: HubRequest,
+  url: string,
+  {
+    headers = {},
+    signal,
+  }: { readonly headers?: Readonly<Record<string, string>>; readonly signal?: AbortSignal } = {},
+): Promise<Response> {
+  const { settings } = request;
+  const endpoint = new URL(settings.endpoint);
+  for (let at = new URL(url), redirects = 0; ; redirects++) {
+    const authorization =
+      at.origin === endpoint.origin && settings.token !== undefined
+        ? { authorization: `Bearer ${settings.token}` }
+        : {};
+    const response = await fetch(at, {
+      headers: { 'user-agent': 'steptrain', ...headers, ...authorization },
+      redirect: 'manual',
+      signal: signal ?? AbortSignal.timeout(SILENCE_MS),
+    }).catch((error: unknown) => {
+      throw unreachable(at, error);
+    });
+    if (response.ok || (response.status === 416 && 'range' in headers)) return response;
+    await response.body?.cancel();
+    const location = response.headers.get('location');
+    if (response.status < 300 || response.status >= 400 || location === null)
+      throw refusal(request, at, response);
+    if (redirects === MAX_REDIRECTS) {
+      throw new HubError('network', `${at.origin} redirects ${request.what} without end; check HF_ENDPOINT`);
+    }
+    at = new URL(location, at);
+  }
+}
+
+/** The sentence about a host that cannot be reached. */
+export function unreachable(url: URL, error: unknown): HubError {
+  const cause = (error as { cause?: { code?: unknown; message?: unknown } }).cause;
+  const isSilent = (error as Error).name === 'TimeoutError';
+  const reason = isSilent
+    ? `no answer for ${SILENCE_MS / 1000} s`
+    : String(cause?.code ?? cause?.message ?? (error as Error).message);
+  return new HubError(
+    'network',
+    `cannot reach ${url.origin} (${reason}); check the network and HF_ENDPOINT, or give a local path`,
+    { cause: error },
+  );
+}
+
+function refusal({ settings, what, page, revision }: HubRequest, url: URL, response: Response): HubError {
+  const { status, headers } = response;
+  const code = headers.get('x-error-code') ?? '';
+  const at = `${settings.endpoint}/${page}`;
+  const token = settings.token === undefined ? 'set HF_TOKEN' : 'use a token that may read it';
+  if (code === 'GatedRepo') {
+    return new HubError('refused', `the ${what} is gated: accept its terms at ${at} and ${token}`);
+  }
+  if (code === 'RevisionNotFound') {
+    return new HubError('missing', `the ${what} has no revision ${revision} (${at})`);
+  }
+  if (status === 403) {
+    return new HubError(
+      'refused',
+      `${settings.endpoint} does not let you read the ${what}; see ${at}, and ${token}`,
+    );
+  }
+  // The hub answers 401 for what does not exist too, so as not to tell which private repositories there are.
+  if (status === 401 || status === 404) {
+    return new HubError(
+      'missing',
+      `there is no ${what} on ${settings.endpoint}, or it is private; check the name${
+        status === 401 || settings.token === undefined ? `, or ${token}` : ''
+      }`,
+    );
+  }
+  return new HubError(
+    'network',
+    `${url.origin} answers ${status} ${response.statusText} for the ${what}; try again later, or give a local path`,
+  );
+}

@@ -1,0 +1,56 @@
+/** Hub ids become local paths: the files that are needed are put into the Hugging Face cache. */
+import { join } from 'node:path';
+import type { Part } from '../data/split.js';
+import { readModelConfig } from '../models/config.js';
+import { INDEX_FILE, shardNames } from '../weights/checkpoint.js';
+import { pathOf, selectDataFiles } from './data-files.js';
+import type { HubId } from './hub-id.js';
+import { modelConfigFiles, tokenizerFiles, weightFiles } from './model-files.js';
+import { describe } from './repository.js';
+import { fetchSnapshot, type SnapshotOptions } from './snapshot.js';
+
+/**
+ * The directory of a model: config.json, generation config, weights in safetensors and, if asked for, the tokenizer. The
+ * configuration is read before the weights are fetched, so that a model which is not supported costs no download.
+ *
+ * @throws HubError where it cannot be had; what `readModelConfig` throws
+ */
+export async function resolveHubModel(
+  id: HubId,
+  { tokenizer, ...options }: SnapshotOptions & { readonly tokenizer: boolean },
+): Promise<string> {
+  const what = describe('model', id);
+  const small = (paths: readonly string[]) => [
+    ...modelConfigFiles(paths, what),
+    ...(tokenizer ? tokenizerFiles(paths, what) : []),
+  ];
+  const { directory, commit, paths } = await fetchSnapshot('model', id, small, options);
+  readModelConfig(directory);
+  const shards = paths.includes(INDEX_FILE) ? shardNames(join(directory, INDEX_FILE)) : undefined;
+  const pinned = { ...id, revision: commit };
+  await fetchSnapshot('model', pinned, (all) => weightFiles(all, shards, what), options);
+  return directory;
+}
+
+/** The directory of a tokenizer's files. Throws HubError. */
+export async function resolveHubTokenizer(id: HubId, options: SnapshotOptions = {}): Promise<string> {
+  const what = describe('model', id);
+  return (await fetchSnapshot('model', id, (paths) => tokenizerFiles(paths, what), options)).directory;
+}
+
+/**
+ * The path of the data files that `id` means for a part of the data: a file, or a pattern with `*` for several.
+ *
+ * @throws HubError where they cannot be had, or where it is not clear which are meant
+ */
+export async function resolveHubData(id: HubId, part: Part, options: SnapshotOptions = {}): Promise<string> {
+  const what = describe('dataset', id);
+  const { selection } = id;
+  const choose = (paths: readonly string[]) => {
+    const chosen = selectDataFiles(paths, { part, what, ...(selection === undefined ? {} : { selection }) });
+    pathOf('', chosen, { all: paths, what });
+    return chosen;
+  };
+  const { directory, paths, all } = await fetchSnapshot('dataset', id, choose, options);
+  return pathOf(directory, paths, { all, what });
+}

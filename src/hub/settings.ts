@@ -1,0 +1,38 @@
+// Where the hub is and where its files are kept: the environment variables of huggingface_hub.
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+
+export interface HubSettings {
+  /** `HF_ENDPOINT`, without a slash at its end. Default https://huggingface.co */
+  readonly endpoint: string;
+  /** `HF_HUB_CACHE`, else `$HF_HOME/hub`. */
+  readonly cache: string;
+  /** `HF_HUB_OFFLINE`: use nothing but the cache. */
+  readonly offline: boolean;
+  /** `HF_TOKEN`, else what `hf auth login` wrote to `$HF_HOME/token`. Sent to the endpoint alone. */
+  readonly token: string | undefined;
+}
+
+export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
+  const userCache = env.XDG_CACHE_HOME || join(homedir(), '.cache');
+  const home = expanded(env.HF_HOME || join(userCache, 'huggingface'));
+  return {
+    endpoint: (env.HF_ENDPOINT || 'https://huggingface.co').replace(/\/+$/, ''),
+    cache: expanded(env.HF_HUB_CACHE || join(home, 'hub')),
+    offline: /^(1|true|yes|on)$/i.test(env.HF_HUB_OFFLINE ?? ''),
+    token: env.HF_TOKEN?.trim() || savedToken(join(home, 'token')),
+  };
+}
+
+function expanded(path: string): string {
+  return resolve(path.replace(/^~(?=$|\/)/, homedir()));
+}
+
+function savedToken(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8').trim() || undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,173 @@
+// The files of a commit that are wanted, in the cache: from there, or from the hub.
+import { mkdir, statfs } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { tryLock, type Unlock } from '../run/lock.js';
+import { createProgress, formatBytes, type ProgressStream } from '../run/progress.js';
+import { RepositoryCache, sizeOf, writing } from './cache.js';
+import { download } from './download.js';
+import { HubError } from './error.js';
+import { type HubId, isCommit } from './hub-id.js';
+import {
+  describe,
+  listRepository,
+  type RepositoryFile,
+  type RepositoryKind,
+  type RepositoryListing,
+  webPath,
+} from './repository.js';
+import { type HubSettings, hubSettings } from './settings.js';
+
+export interface SnapshotOptions {
+  /** Default: from the environment. */
+  readonly settings?: HubSettings;
+  /** Where progress is shown. Default standard error. */
+  readonly stream?: ProgressStream;
+  /** Milliseconds before a broken download is taken up again. Default 500. */
+  readonly patience?: number;
+}
+
+export interface Snapshot {
+  /** `…/snapshots/<commit>` */
+  readonly directory: string;
+  readonly commit: string;
+  /** The chosen files. */
+  readonly paths: readonly string[];
+  /** All files of the commit. */
+  readonly all: readonly string[];
+}
+
+/** Chooses files of a commit by their paths; throws HubError where what is needed is not among them. */
+export type ChooseFiles = (paths: readonly string[]) => readonly string[];
+
+/**
+ * Makes sure that the chosen files of a repository are in the cache. A revision that is a commit already known needs no
+ * network; otherwise the hub is asked what the revision stands for now, and where it cannot be reached, the cache tells what it
+ * was.
+ *
+ * @throws HubError
+ */
+export async function fetchSnapshot(
+  kind: RepositoryKind,
+  id: HubId,
+  choose: ChooseFiles,
+  options: SnapshotOptions = {},
+): Promise<Snapshot> {
+  const { settings = hubSettings(), stream = process.stderr } = options;
+  const cache = new RepositoryCache(settings.cache, kind, id.repo);
+  const known = await knownCommit(cache, id.revision);
+  const snapshot = ({ commit, all }: KnownCommit): Snapshot => ({
+    directory: cache.snapshot(commit),
+    commit,
+    paths: choose(all),
+    all,
+  });
+  const isWhole = ({ commit, paths }: Snapshot) => paths.every((path) => cache.has(commit, path));
+
+  if (known !== undefined && (settings.offline || isCommit(id.revision))) {
+    const cached = snapshot(known);
+    if (isWhole(cached)) return cached;
+  }
+  if (settings.offline) throw notCached(kind, id, settings);
+  let listing: RepositoryListing;
+  try {
+    listing = await listRepository(settings, kind, id);
+  } catch (error) {
+    if (!(error instanceof HubError) || error.kind !== 'network' || known === undefined) throw error;
+    const cached = snapshot(known);
+    if (!isWhole(cached)) throw error;
+    stream.write(
+      `${error.message.split(';')[0]}; using ${id.repo} at ${known.commit.slice(0, 8)} from the cache\n`,
+    );
+    return cached;
+  }
+  const current = snapshot({ commit: listing.commit, all: listing.files.map(({ path }) => path) });
+  const chosen = listing.files.filter(({ path }) => current.paths.includes(path));
+  if (!isWhole(current)) {
+    const unlock = await lock(cache, id, stream);
+    try {
+      await downloadFiles(kind, id, settings, cache, listing.commit, chosen, { stream, ...options });
+    } finally {
+      await unlock();
+    }
+  }
+  await cache.rememberPaths(listing.commit, listing.files);
+  await cache.rememberCommit(id.revision, listing.commit);
+  return current;
+}
+
+interface KnownCommit {
+  readonly commit: string;
+  readonly all: readonly string[];
+}
+
+async function knownCommit(cache: RepositoryCache, revision: string): Promise<KnownCommit | undefined> {
+  const commit = await cache.commitOf(revision);
+  const all = commit === undefined ? undefined : await cache.paths(commit);
+  return commit === undefined || all === undefined ? undefined : { commit, all };
+}
+
+async function downloadFiles(
+  kind: RepositoryKind,
+  id: HubId,
+  settings: HubSettings,
+  cache: RepositoryCache,
+  commit: string,
+  files: readonly RepositoryFile[],
+  { stream, patience = 500 }: { readonly stream: ProgressStream; readonly patience?: number },
+): Promise<void> {
+  const page = webPath(kind, id.repo);
+  const request = { settings, what: describe(kind, id), page, revision: id.revision };
+  const absent: RepositoryFile[] = [];
+  // Blobs are shared between commits, and another process may have been faster.
+  for (const file of files) if ((await sizeOf(cache.blob(file.etag))) !== file.size) absent.push(file);
+  const total = absent.reduce((sum, { size }) => sum + size, 0);
+  let start = 0;
+  for (const { etag, size } of absent) start += Math.min(size, await cache.partialSize(etag));
+  await requireSpace(cache.folder, total - start, request.what);
+  const progress = createProgress({ total, start, unit: 'byte', stream });
+  let before = 0;
+  try {
+    for (const file of absent) {
+      await download({
+        request,
+        url: `${settings.endpoint}/${page}/resolve/${commit}/${file.path.split('/').map(encodeURIComponent).join('/')}`,
+        file,
+        target: cache.blob(file.etag),
+        onProgress: (bytes) => progress.update(before + bytes, { [id.repo]: file.path }),
+        patience,
+      });
+      before += file.size;
+    }
+  } finally {
+    progress.finish();
+  }
+  for (const file of files) await cache.place(commit, file);
+}
+
+async function lock(cache: RepositoryCache, { repo }: HubId, stream: ProgressStream): Promise<Unlock> {
+  await writing(cache.lockFolder, () => mkdir(cache.lockFolder, { recursive: true }));
+  for (let told = false; ; told = true) {
+    const taken = await tryLock(cache.lockFolder);
+    if (typeof taken === 'function') return taken;
+    if (!told) stream.write(`process ${taken.owner} is downloading ${repo}; waiting for it\n`);
+    await sleep(200);
+  }
+}
+
+async function requireSpace(folder: string, needed: number, what: string): Promise<void> {
+  await writing(folder, () => mkdir(folder, { recursive: true }));
+  const { bavail, bsize } = await statfs(folder);
+  if (bavail * bsize >= needed) return;
+  throw new HubError(
+    'disk',
+    `the ${what} needs ${formatBytes(needed)}, and ${formatBytes(bavail * bsize)} are free on the disk of ${folder}; ` +
+      'free some, or name another place with HF_HOME',
+  );
+}
+
+function notCached(kind: RepositoryKind, id: HubId, { cache }: HubSettings): HubError {
+  return new HubError(
+    'offline',
+    `HF_HUB_OFFLINE is set and the ${describe(kind, id)} is not, or not whole, in ${cache}; unset it to download`,
+  );
+}

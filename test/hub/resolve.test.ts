@@ -1,0 +1,201 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { startRun } from '../../src/cli/run.js';
+import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { configuredRecords, configuredTokenizer, resolveInputs } from '../../src/run/inputs.js';
+import { runRecipe } from '../../src/train/recipe.js';
+import { openSafetensors } from '../../src/weights/safetensors.js';
+import { capture } from '../cli/capture.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { startHub, type TestHub, type TestRepository } from './server.js';
+
+const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)));
+const weights = read('test/golden/qwen2/model.safetensors');
+const small = {
+  'README.md': Buffer.from('# tiny'),
+  'config.json': read('test/golden/qwen2/config.json'),
+  'generation_config.json': read('test/golden/qwen2/generation_config.json'),
+  'tokenizer.json': read('assets/arithmetic-base/tokenizer.json'),
+  'tokenizer_config.json': read('assets/arithmetic-base/tokenizer_config.json'),
+};
+const model: TestRepository = {
+  kind: 'model',
+  name: 'golden/qwen2',
+  files: { ...small, 'model.safetensors': weights, 'pytorch_model.bin': Buffer.from('pickle') },
+};
+const index = {
+  metadata: {},
+  weight_map: Object.fromEntries(
+    [...weightNames()].map((name) => [name, 'model-00001-of-00001.safetensors']),
+  ),
+};
+const sharded: TestRepository = {
+  kind: 'model',
+  name: 'golden/sharded',
+  files: {
+    ...small,
+    'model.safetensors.index.json': Buffer.from(JSON.stringify(index)),
+    'model-00001-of-00001.safetensors': weights,
+    'model.fp16.safetensors': Buffer.from('variant'),
+  },
+};
+const data: TestRepository = {
+  kind: 'dataset',
+  name: 'trl-lib/tiny',
+  files: {
+    'README.md': Buffer.from('# data'),
+    'data/train-00000-of-00002.parquet': read('test/data/files/stepwise-snappy.parquet'),
+    'data/train-00001-of-00002.parquet': read('test/data/files/stepwise-gzip.parquet'),
+    'data/test-00000-of-00001.parquet': read('test/data/files/stepwise-brotli.parquet'),
+  },
+};
+
+function weightNames(): Iterable<string> {
+  const file = openSafetensors(fileURLToPath(new URL('../golden/qwen2/model.safetensors', import.meta.url)));
+  const names = [...file.tensors.keys()];
+  file.close();
+  return names;
+}
+
+let folder: string;
+let hub: TestHub;
+beforeEach(async () => {
+  folder = temporaryDirectory();
+  hub = await startHub([model, sharded, data]);
+  vi.stubEnv('HF_ENDPOINT', hub.endpoint);
+  vi.stubEnv('HF_HOME', join(folder, 'hf'));
+  vi.stubEnv('HF_HUB_CACHE', undefined);
+  vi.stubEnv('HF_HUB_OFFLINE', undefined);
+  vi.stubEnv('HF_TOKEN', undefined);
+  return () => vi.unstubAllEnvs();
+});
+
+const resolved = (sections: { data?: object; model?: object }) =>
+  resolveInputs(
+    completeRunConfig({ method: 'sft', data: { source: 'arithmetic' }, ...sections }),
+    () => 'r',
+    {
+      cwd: folder,
+      stream: { write: () => {} },
+    },
+  );
+const filesOf = (directory: string) => readdirSync(directory, { recursive: true }).map(String).sort();
+
+describe('a model of the hub', () => {
+  it('brings its configuration, weights and tokenizer, and nothing else', async () => {
+    const { model: section } = await resolved({ model: { base: 'golden/qwen2' } });
+    expect(relative(join(folder, 'hf/hub'), String(section.base))).toBe(
+      `models--golden--qwen2/snapshots/${hub.commit(model)}`,
+    );
+    expect(filesOf(String(section.base))).toEqual([
+      'config.json',
+      'generation_config.json',
+      'model.safetensors',
+      'tokenizer.json',
+      'tokenizer_config.json',
+    ]);
+    expect((await configuredTokenizer(section)).encode('7')).toEqual([55]);
+  });
+
+  it('in shards brings those of its index', async () => {
+    const { model: section } = await resolved({
+      model: { base: 'golden/sharded', tokenizer: 'golden/qwen2@main' },
+    });
+    expect(filesOf(String(section.base))).toEqual([
+      'config.json',
+      'generation_config.json',
+      'model-00001-of-00001.safetensors',
+      'model.safetensors.index.json',
+    ]);
+    expect(filesOf(section.tokenizer)).toEqual(['tokenizer.json', 'tokenizer_config.json']);
+  });
+
+  it('that is not supported costs no download of weights', async () => {
+    const files = { ...model.files, 'config.json': Buffer.from('{"model_type": "gpt2"}') };
+    const other = await startHub([{ ...model, files }]);
+    vi.stubEnv('HF_ENDPOINT', other.endpoint);
+    await expect(resolved({ model: { base: 'golden/qwen2' } })).rejects.toThrow(/gpt2/);
+    expect(other.requests.join()).not.toContain('model.safetensors');
+  });
+
+  it.each([
+    ['config.json', 'has no config.json'],
+    [
+      'model.safetensors',
+      'has no model.safetensors and no model.safetensors.index.json; weights in other formats are not read',
+    ],
+    ['tokenizer.json', 'has no tokenizer.json (found none); name a model that has one with model.tokenizer'],
+  ])('without %s is refused', async (absent, message) => {
+    const files = Object.fromEntries(Object.entries(model.files).filter(([path]) => path !== absent));
+    const other = await startHub([{ ...model, files }]);
+    vi.stubEnv('HF_ENDPOINT', other.endpoint);
+    await expect(resolved({ model: { base: 'golden/qwen2' } })).rejects.toThrow(message);
+  });
+});
+
+describe('data of the hub', () => {
+  it('is the split of its part', async () => {
+    const { data: section } = await resolved({
+      data: { train: 'trl-lib/tiny', test: 'trl-lib/tiny', validation: 'trl-lib/tiny@main:test' },
+    });
+    expect(section.train).toMatch(/\/data\/train-0000\*-of-00002\.parquet$/);
+    const { parts } = await configuredRecords(section);
+    expect([parts.train.length, parts.validation.length, parts.test.length]).toEqual([14, 7, 7]);
+  });
+
+  it('stands behind a local path', async () => {
+    const here = await resolveInputs(
+      completeRunConfig({ method: 'sft', data: { train: 'test/data/files', test: 'test/data' } }),
+      () => 'r',
+      { cwd: fileURLToPath(new URL('../..', import.meta.url)) },
+    );
+    expect(here.data.train).toMatch(/\/test\/data\/files$/);
+    expect(hub.requests).toEqual([]);
+  });
+
+  it('that does not exist is an error with the place, and so is a path below a folder that does', async () => {
+    const attempt = (train: string, cwd: string) => {
+      const { config, locate } = parseRunConfig(`method: sft\ndata: {train: ${train}}\n`, { name: 'r.yaml' });
+      return resolveInputs(config, locate, { cwd });
+    };
+    await expect(attempt('nobody/nothing', folder)).rejects.toThrow(
+      `r.yaml:2:15: data.train leads nowhere: there is no nobody/nothing (looked for from ${folder}), and there is no ` +
+        `data set nobody/nothing on ${hub.endpoint}, or it is private; check the name, or set HF_TOKEN`,
+    );
+    const root = fileURLToPath(new URL('../..', import.meta.url));
+    await expect(attempt('test/nothing', root)).rejects.toThrow(
+      'as test is a folder here, write test/nothing@main if you mean the hub',
+    );
+    expect(hub.requests).toHaveLength(1);
+    vi.stubEnv('HF_HUB_OFFLINE', '1');
+    await expect(attempt('trl-lib/tiny', folder)).rejects.toThrow(
+      /^data\.train trl-lib\/tiny: HF_HUB_OFFLINE is set and the data set trl-lib\/tiny is not, or not whole, in /,
+    );
+  });
+});
+
+it('steptrain run trains a model of the hub on data of the hub', async () => {
+  const settings = {
+    'model.base': 'golden/qwen2',
+    'data.source': 'auto',
+    'data.train': 'trl-lib/tiny',
+    'data.test': 'trl-lib/tiny:test',
+    'sft.num_train_epochs': 1,
+    'run.output_dir': join(folder, 'run'),
+    'run.device': 'cpu',
+  };
+  const set = Object.entries(settings).map(([key, value]) => `${key}=${value}`);
+  const run = () =>
+    capture(async () => {
+      await startRun({ set }, async () => runRecipe);
+      return 0;
+    });
+  const { stdout, stderr } = await run();
+  expect(stdout).toMatch(/F1 macro/);
+  expect(stderr).toMatch(/Done after 1 steps/);
+  await hub.close();
+  vi.stubEnv('HF_HUB_OFFLINE', '1');
+  expect((await run()).stdout).toBe(stdout);
+});
