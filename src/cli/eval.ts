@@ -1,29 +1,44 @@
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { UsageError } from './error.js';
+import { compareCommand } from './eval-compare.js';
+import { correctionCommand } from './eval-correction.js';
+import { printEvaluation } from './eval-output.js';
 
-interface EvalArguments {
-  readonly run: string;
+interface ShowArguments {
+  readonly run?: string;
   readonly json: boolean;
+  readonly details: boolean;
 }
 
-export const evalCommand: CommandModule<unknown, EvalArguments> = {
-  command: 'eval <run>',
+const showCommand: CommandModule<unknown, ShowArguments> = {
+  command: ['show [run]', '$0'],
   describe: 'Show how well a finished run judges held-out steps',
   builder: (argv) =>
     argv
-      .positional('run', { type: 'string', demandOption: true, describe: 'A run directory' })
+      .positional('run', {
+        type: 'string',
+        describe: 'A run directory, or what --output of correction wrote',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'Print the content of eval.json instead' })
-      .example('$0 eval runs/quickstart', 'the table of that run beside its baselines') as never,
-  handler: ({ run, json }) => showEvaluation(run, { json }),
+      .option('details', {
+        type: 'boolean',
+        default: false,
+        describe: 'Also show other thresholds and how reliable the probabilities are',
+      })
+      .example('$0 eval show runs/quickstart', 'the table of that run beside its baselines')
+      .example('$0 eval runs/quickstart', 'the same') as never,
+  handler: async ({ run, ...options }) => {
+    if (run === undefined)
+      throw new UsageError('name a run directory, or one of show, correction and compare');
+    const { readEvalReport } = await import('../eval/report-file.js');
+    await printEvaluation(await readEvalReport(join(run, 'eval.json')), options);
+  },
 };
 
-async function showEvaluation(run: string, { json }: { readonly json: boolean }): Promise<void> {
-  const { formatEvalTable } = await import('../eval/report.js');
-  const { readEvalReport } = await import('../eval/report-file.js');
-  const report = await readEvalReport(join(run, 'eval.json'));
-  console.log(
-    json
-      ? JSON.stringify(report, null, 2)
-      : formatEvalTable(report, { boxed: process.stdout.isTTY === true }),
-  );
-}
+export const evalCommand: CommandModule = {
+  command: 'eval',
+  describe: 'Judge held-out steps, show the result, compare two runs',
+  builder: (argv) => argv.command(showCommand).command(correctionCommand).command(compareCommand),
+  handler: () => {},
+};

@@ -3,6 +3,7 @@ import { RunError } from '../run/error.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
+  CONFIDENCE,
   ProblemSample,
   percentileInterval,
   resampledProblems,
@@ -11,6 +12,7 @@ import { problemSteps, type VerdictRow } from './dump.js';
 import { verdictFigures } from './evaluate.js';
 import { type McNemar, mcnemar } from './mcnemar.js';
 import type { VerdictFigures } from './metrics.js';
+import { boxedTable, plainTable, wrapped } from './table.js';
 
 export const COMPARED = ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg'] as const;
 export type ComparedFigure = (typeof COMPARED)[number];
@@ -117,4 +119,49 @@ function refuseOtherSteps(a: readonly VerdictRow[], b: readonly VerdictRow[]): v
 function shown(value: string | number): string {
   const text = JSON.stringify(value);
   return text.length <= 60 ? text : `${text.slice(0, 57)}…"`;
+}
+
+const TITLES: Readonly<Record<ComparedFigure, string>> = {
+  f1_macro: 'F1 macro',
+  balanced_accuracy: 'balanced accuracy',
+  acc_pos: 'Acc_pos',
+  acc_neg: 'Acc_neg',
+};
+
+/** A table of the differences in points, and the test on single verdicts below it. */
+export function formatComparison(comparison: Comparison, { boxed }: { readonly boxed: boolean }): string {
+  const { steps, problems, a, b, differences, bootstrap } = comparison;
+  const rows = [
+    [`${steps} steps, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
+    ...COMPARED.map((figure) => {
+      const { difference, interval, p } = differences[figure];
+      const ends = interval.map((end) => signed(end)).join(' to ');
+      return [TITLES[figure], percent(a[figure]), percent(b[figure]), signed(difference), ends, p.toFixed(3)];
+    }),
+  ];
+  const { only_a, only_b, exact_p, mid_p } = comparison.mcnemar;
+  return [
+    boxed ? boxedTable(rows) : plainTable(rows),
+    wrapped(
+      `intervals and p: ${bootstrap.resamples} paired bootstrap samples of ${problems} problems (seed ${bootstrap.seed})`,
+    ),
+    wrapped(
+      `McNemar on single verdicts: ${only_a} right only in A, ${only_b} only in B, exact p ${probability(exact_p)}, mid-p ` +
+        `${probability(mid_p)}; it takes steps of one problem as independent`,
+    ),
+  ].join('\n');
+}
+
+function percent(fraction: number): string {
+  return (100 * fraction).toFixed(1);
+}
+
+function signed(fraction: number): string {
+  const points = percent(Math.abs(fraction));
+  if (points === '0.0') return points;
+  return (fraction < 0 ? '−' : '+') + points;
+}
+
+function probability(p: number): string {
+  return p < 0.001 ? p.toExponential(1) : p.toFixed(3);
 }

@@ -114,11 +114,11 @@ function notes(report: EvalReport): string[] {
     const { subsets, average_f1 } = processbench;
     for (const [name, { n, err_acc, cor_acc, f1 }] of Object.entries(subsets))
       lines.push(
-        `first wrong step, ${name}, ${n} solutions: F1 ${percent(f1)} (found ${percent(err_acc)}, faultless ` +
-          `solutions passed ${percent(cor_acc)})`,
+        `ProcessBench F1, ${name}: ${percent(f1)} (${n} solutions; first wrong step found in ${percent(err_acc)}, none ` +
+          `seen in ${percent(cor_acc)} of the faultless)`,
       );
     if (Object.keys(subsets).length > 1)
-      lines.push(`first wrong step, average over subsets: F1 ${percent(average_f1)}`);
+      lines.push(`ProcessBench F1, average over subsets: ${percent(average_f1)}`);
   }
   return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
 }

@@ -67,6 +67,35 @@ export function openLogFile(path: string): LogFile {
   };
 }
 
+/** The objects of a log, in order. Throws RunError for a file that is missing and a line that is no JSON object. */
+export function readLog(path: string): Readonly<Record<string, unknown>>[] {
+  let content: string;
+  try {
+    content = fs.readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new RunError(`cannot read ${path}: ${systemReason(error)}`, { cause: error });
+  }
+  // A last line without its line break was cut off by a crash.
+  const lines = content.split('\n').slice(0, -1);
+  return lines.map((line, i) => {
+    let value: unknown;
+    try {
+      value = JSON.parse(line);
+    } catch (error) {
+      throw new RunError(`${path}, line ${i + 1} is not JSON: ${(error as Error).message}`, { cause: error });
+    }
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+    throw new RunError(`${path}, line ${i + 1} is no JSON object`);
+  });
+}
+
+/** The numbers under `key` of a log, in order; lines without it are passed over. */
+export function readFigure(path: string, key: string): number[] {
+  return readLog(path)
+    .map((line) => line[key])
+    .filter((value) => typeof value === 'number');
+}
+
 /** Bytes up to and including the last line break. */
 function wholeLines(file: number): number {
   const chunk = Buffer.alloc(64 * 1024);

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import { join } from 'node:path';
 import { systemReason } from '../weights/error.js';
 import { RunError } from './error.js';
-import type { LogFile } from './log-file.js';
+import { type LogFile, readLog } from './log-file.js';
 import { eventFrame, scalarWallTimes, type TfEvent } from './tfevents.js';
 
 const FILE_VERSION = 'brain.Event:2';
@@ -43,7 +43,7 @@ export function withTensorBoard(
     const old = eventFiles(folder);
     if (metrics.length > 0) {
       const wallTimes = old.length > 0 ? scalarWallTimes(fs.readFileSync(join(folder, old.at(-1)!))) : [];
-      const events = linesOf(metrics.path).map((line, i) => eventOf(line, wallTimes[i] ?? seconds()));
+      const events = readLog(metrics.path).map((line, i) => eventOf(line, wallTimes[i] ?? seconds()));
       file = newFile(folder, { wallTime: seconds(), after: old.at(-1), events });
     }
     for (const name of old) fs.unlinkSync(join(folder, name));
@@ -110,17 +110,6 @@ function eventFiles(folder: string): string[] {
     .readdirSync(folder)
     .filter((name) => name.startsWith(PREFIX))
     .sort();
-}
-
-function linesOf(path: string): Metrics[] {
-  const lines = fs.readFileSync(path, 'utf8').split('\n').slice(0, -1);
-  return lines.map((line, i) => {
-    try {
-      return JSON.parse(line) as Metrics;
-    } catch (error) {
-      throw new RunError(`${path}, line ${i + 1} is not JSON: ${(error as Error).message}`, { cause: error });
-    }
-  });
 }
 
 function eventOf({ step, phase, ...figures }: Metrics, wallTime: number): TfEvent {

@@ -18,19 +18,25 @@ describe('the command line', () => {
   it('lists its commands', async () => {
     const { code, stdout } = await cli('--help');
     expect(code).toBe(0);
-    for (const command of ['run [recipe]', 'data', 'eval <run>', 'info']) {
+    for (const command of ['run [recipe]', 'data', 'eval', 'info']) {
       expect(stdout).toContain(`steptrain ${command}`);
     }
   });
 
-  it.each([['run'], ['data', 'stats'], ['data', 'preview'], ['eval'], ['info']])(
-    'explains %s %s with an example',
-    async (...command) => {
-      const { code, stdout } = await cli(...command.filter(Boolean), '--help');
-      expect(code).toBe(0);
-      expect(stdout).toMatch(/Examples:\n +steptrain /);
-    },
-  );
+  it.each([
+    ['run'],
+    ['data', 'stats'],
+    ['data', 'preview'],
+    ['eval'],
+    ['eval', 'show'],
+    ['eval', 'correction'],
+    ['eval', 'compare'],
+    ['info'],
+  ])('explains %s %s with an example', async (...command) => {
+    const { code, stdout } = await cli(...command.filter(Boolean), '--help');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/Examples:\n +steptrain /);
+  });
 
   it.each([
     [[], 'name a command; steptrain --help lists them'],
@@ -39,6 +45,7 @@ describe('the command line', () => {
     [['run', '--set'], 'Not enough arguments following: set'],
     [['run', 'x', '--resume', 'y'], 'Arguments resume and recipe are mutually exclusive'],
     [['data'], 'name stats or preview'],
+    [['eval'], 'name a run directory, or one of show, correction and compare'],
     [
       ['data', 'preview', '--part', 'tset'],
       'Invalid values: Argument: part, Given: "tset", Choices: "train", "validation", "test"',

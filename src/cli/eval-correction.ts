@@ -1,0 +1,162 @@
+import type { CommandModule } from 'yargs';
+import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
+import type { CorrectionOptions, ModelChoice } from '../eval/correction-task.js';
+import { UsageError } from './error.js';
+import { printEvaluation } from './eval-output.js';
+
+interface CorrectionArguments {
+  readonly run?: string;
+  readonly model?: string;
+  readonly adapter?: string;
+  readonly tokenizer?: string;
+  readonly dtype?: 'f32' | 'bf16';
+  readonly data?: string;
+  readonly validation?: string;
+  readonly source?: SourceName | 'auto';
+  readonly template?: string;
+  readonly 'pos-word'?: string;
+  readonly 'neg-word'?: string;
+  readonly threshold?: string;
+  readonly 'max-samples'?: number;
+  readonly 'max-length'?: number;
+  readonly device: string;
+  readonly output?: string;
+  readonly json: boolean;
+  readonly details: boolean;
+}
+
+const text = { type: 'string', requiresArg: true } as const;
+const number = { type: 'number', requiresArg: true } as const;
+const model = { ...text, group: 'A model in place of a run:' } as const;
+const prompt = { group: 'How a step is put to the model [default: as the run has it]:' } as const;
+
+export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
+  command: 'correction [run]',
+  describe: 'Judge held-out steps with the model of a run, or with any model',
+  builder: (argv) =>
+    argv
+      .positional('run', {
+        type: 'string',
+        describe: 'A run directory: its model on its own test data, thresholds chosen on its validation data',
+      })
+      .option('model', { ...model, conflicts: 'run', describe: 'Model directory, or embedded' })
+      .option('adapter', { ...model, implies: 'model', describe: 'PEFT adapter directory' })
+      .option('tokenizer', {
+        ...model,
+        implies: 'model',
+        describe: 'bytes, or a directory [default: the model]',
+      })
+      .option('dtype', {
+        ...model,
+        implies: 'model',
+        choices: ['f32', 'bf16'] as const,
+        describe: 'Of weights and activations [default: f32]',
+      })
+      .option('data', { ...text, describe: 'File or directory to judge [default: the test part of the run]' })
+      .option('validation', {
+        ...text,
+        describe: 'File to choose thresholds on [default: the validation part of the run; none for a model]',
+      })
+      .option('source', {
+        ...text,
+        choices: ['auto', ...SOURCE_NAMES] as const,
+        describe: 'Layout of these files [default: auto]',
+      })
+      .option('max-samples', { ...number, describe: 'Judge only the first so many solutions' })
+      .option('template', {
+        ...text,
+        ...prompt,
+        describe: 'compact, chat, or a text with {problem} and {steps}',
+      })
+      .option('pos-word', { ...text, ...prompt, describe: 'The word for a right step' })
+      .option('neg-word', { ...text, ...prompt, describe: 'The word for a wrong step' })
+      .option('max-length', { ...number, ...prompt, describe: 'Longest sequence in tokens' })
+      .option('threshold', {
+        ...text,
+        ...prompt,
+        describe: 'greedy (the most likely token of all), or a probability between 0 and 1',
+      })
+      .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
+      .option('output', { ...text, describe: 'Directory for eval.json and verdicts.jsonl' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
+      .option('details', {
+        type: 'boolean',
+        default: false,
+        describe: 'Also show other thresholds and how reliable the probabilities are',
+      })
+      .example('$0 eval correction runs/mine', 'the run again, with thresholds and intervals')
+      .example('$0 eval correction runs/mine --data processbench/ --output pb', 'on another benchmark')
+      .example(
+        '$0 eval correction --model models/qwen --data steps.jsonl',
+        'a model without training',
+      ) as never,
+  handler: judge,
+};
+
+async function judge(args: CorrectionArguments): Promise<void> {
+  const options = checkedOptions(args);
+  const { evaluateCorrection, makeOutputDirectory, writeCorrection } = await import('../eval/correction.js');
+  const { taskOfModel, taskOfRun } = await import('../eval/correction-task.js');
+  const { createProgress } = await import('../run/progress.js');
+  const { openDevice } = await import('../runtime/device.js');
+  if (args.output !== undefined) await makeOutputDirectory(args.output);
+  const task =
+    args.run === undefined
+      ? await taskOfModel(modelOf(args), { ...options, data: dataOf(args) })
+      : await taskOfRun(args.run, options);
+  const device = openDevice(await deviceName(args.device));
+  const progress = createProgress({ total: task.test.length + task.validation.length, unit: 'solution' });
+  try {
+    const result = await evaluateCorrection(device, task, (done) => progress.update(done));
+    progress.finish();
+    if (args.output !== undefined) await writeCorrection(args.output, result, task.test);
+    await printEvaluation(result.report, args);
+  } finally {
+    progress.finish();
+    device.dispose();
+  }
+}
+
+function checkedOptions(args: CorrectionArguments): CorrectionOptions {
+  for (const name of ['max-samples', 'max-length'] as const) {
+    const value = args[name];
+    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
+      throw new UsageError(`--${name} expects a whole number of at least 1`);
+  }
+  return {
+    data: args.data,
+    validation: args.validation,
+    source: args.source,
+    maxSamples: args['max-samples'],
+    maxLength: args['max-length'],
+    threshold: thresholdOf(args.threshold),
+    template: args.template,
+    positiveWord: args['pos-word'],
+    negativeWord: args['neg-word'],
+  };
+}
+
+function thresholdOf(given: string | undefined): CorrectionOptions['threshold'] {
+  if (given === undefined || given === 'greedy') return given;
+  const threshold = Number(given);
+  if (threshold > 0 && threshold < 1) return threshold;
+  throw new UsageError(`--threshold expects greedy or a number between 0 and 1, found ${given}`);
+}
+
+function modelOf({ model, adapter, tokenizer, dtype }: CorrectionArguments): ModelChoice {
+  if (model !== undefined) return { model, adapter, tokenizer, dtype };
+  throw new UsageError('name a run directory, or a model with --model DIR --data FILE');
+}
+
+function dataOf({ data }: CorrectionArguments): string {
+  if (data !== undefined) return data;
+  throw new UsageError('--model needs --data FILE: the steps to judge');
+}
+
+async function deviceName(name: string): Promise<string> {
+  if (!/^(auto|cpu|cuda(:\d+)?)$/.test(name))
+    throw new UsageError(`--device expects auto, cpu, cuda or cuda:N, found ${name}`);
+  if (name !== 'auto') return name;
+  const { addon } = await import('../native/addon.js');
+  return addon().cudaDevices()?.length ? 'cuda:0' : 'cpu';
+}

@@ -1,0 +1,155 @@
+// Against scikit-learn, statsmodels and numpy on the same judged steps.
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  bootstrapIntervals,
+  type ProblemStep,
+  percentileInterval,
+  resampledProblems,
+} from '../../src/eval/bootstrap.js';
+import { calibration } from '../../src/eval/calibration.js';
+import { verdictFigures } from '../../src/eval/evaluate.js';
+import { mcnemar } from '../../src/eval/mcnemar.js';
+
+interface Reference {
+  readonly steps: readonly { problem: string; label: 0 | 1; a: number; b: number }[];
+  readonly a: Record<string, number> & { bins: { mean: number[]; share: number[] } };
+  readonly mcnemar: readonly { only_a: number; only_b: number; exact_p: number; mid_p: number }[];
+  readonly bootstrap: { readonly a: Record<string, [number, number]> };
+}
+
+const golden: Reference = JSON.parse(
+  readFileSync(new URL('../golden/evaluation.json', import.meta.url), 'utf8'),
+);
+
+const judged = golden.steps.map(
+  ({ problem, label, a }): ProblemStep => ({ problem, label, probability: a, verdict: a >= 0.5 ? 1 : 0 }),
+);
+
+describe('verdict figures', () => {
+  it('are those of scikit-learn', () => {
+    const found = verdictFigures(judged, { invalidAsWrong: true });
+    const names = ['accuracy', 'acc_pos', 'acc_neg', 'balanced_accuracy', 'auc'] as const;
+    for (const name of [...names, 'f1_pos', 'f1_neg', 'f1_macro', 'f1_micro', 'f1_weighted'] as const) {
+      expect(found[name], name).toBeCloseTo(golden.a[name]!, 12);
+    }
+  });
+});
+
+describe('calibration', () => {
+  it('is that of scikit-learn', () => {
+    const found = calibration(judged)!;
+    expect(found.brier).toBeCloseTo(golden.a.brier!, 12);
+    expect(found.ece).toBeCloseTo(golden.a.ece!, 12);
+    expect(found.bins).toHaveLength(golden.a.bins.mean.length);
+    found.bins.forEach(({ probability, positive_share }, i) => {
+      expect(probability).toBeCloseTo(golden.a.bins.mean[i]!, 12);
+      expect(positive_share).toBeCloseTo(golden.a.bins.share[i]!, 12);
+    });
+  });
+
+  it('counts every step once, whatever its probability', () => {
+    const step = fc.record({
+      label: fc.constantFrom(0 as const, 1 as const),
+      probability: fc.oneof(fc.double({ min: 0, max: 1, noNaN: true }), fc.constantFrom(0, 0.1, 0.3, 0.7, 1)),
+    });
+    fc.assert(
+      fc.property(fc.array(step, { minLength: 1 }), (steps) => {
+        const found = calibration(steps)!;
+        expect(found.bins.reduce((sum, { n }) => sum + n, 0)).toBe(steps.length);
+        for (const { from, to, probability } of found.bins) {
+          expect(probability).toBeGreaterThanOrEqual(from - 1e-9);
+          expect(probability).toBeLessThanOrEqual(to + 1e-9);
+        }
+        expect(found.ece).toBeLessThanOrEqual(1);
+      }),
+    );
+    expect(calibration([])).toBeUndefined();
+    expect(calibration([{ label: 1, probability: 1 }])).toMatchObject({
+      ece: 0,
+      brier: 0,
+      bins: [{ from: 0.9, to: 1 }],
+    });
+  });
+});
+
+describe("McNemar's test", () => {
+  it('has the p-values of statsmodels and scipy', () => {
+    for (const { only_a, only_b, exact_p, mid_p } of golden.mcnemar) {
+      const found = mcnemar(only_a, only_b);
+      expect(found).toMatchObject({ only_a, only_b });
+      expect(found.exact_p / exact_p).toBeCloseTo(1, 9);
+      expect(found.mid_p / mid_p).toBeCloseTo(1, 9);
+      expect(mcnemar(only_b, only_a)).toMatchObject({ exact_p: found.exact_p, mid_p: found.mid_p });
+    }
+  });
+
+  it('never gives more than 1, and less the more uneven the split', () => {
+    fc.assert(
+      fc.property(fc.nat(500), fc.nat(500), (a, b) => {
+        const { exact_p, mid_p } = mcnemar(a, b);
+        expect(exact_p).toBeLessThanOrEqual(1);
+        expect(mid_p).toBeLessThanOrEqual(exact_p);
+        expect(mid_p).toBeGreaterThan(0);
+        if (a > b && b > 0) expect(mcnemar(a + 1, b - 1).exact_p).toBeLessThan(exact_p);
+      }),
+    );
+    expect(() => mcnemar(-1, 0)).toThrow(RangeError);
+  });
+});
+
+describe('bootstrap intervals', () => {
+  const settings = { seed: 1, resamples: 8000, invalidAsWrong: true };
+
+  it('are those of a numpy bootstrap over the same problems', () => {
+    const found = bootstrapIntervals(judged, settings)!;
+    expect(found).toMatchObject({ problems: 60, resamples: 8000, seed: 1, confidence: 0.95 });
+    for (const [figure, ends] of Object.entries(golden.bootstrap.a)) {
+      found.figures[figure as 'auc']!.forEach((end, i) => {
+        expect(Math.abs(end - ends[i]!), figure).toBeLessThan(0.006);
+      });
+    }
+  });
+
+  it('depend on the seed alone', () => {
+    const few = { ...settings, resamples: 40 };
+    expect(bootstrapIntervals(judged, few)).toEqual(bootstrapIntervals(judged, few));
+    expect(bootstrapIntervals(judged, few)).not.toEqual(bootstrapIntervals(judged, { ...few, seed: 2 }));
+  });
+
+  it('draw as many problems as there are, all equally often', () => {
+    const drawn = [0, 0, 0, 0, 0];
+    for (const weights of resampledProblems(5, { seed: 3, resamples: 20_000 })) {
+      expect(weights.reduce((sum, weight) => sum + weight)).toBe(5);
+      weights.forEach((weight, i) => {
+        drawn[i]! += weight;
+      });
+    }
+    for (const count of drawn) expect(Math.abs(count - 20_000)).toBeLessThan(4 * Math.sqrt(20_000));
+  });
+
+  it('need two problems, and both classes for the AUC', () => {
+    const one = judged.map((step) => ({ ...step, problem: 'one' }));
+    expect(bootstrapIntervals(one, settings)).toBeUndefined();
+    const correct = judged.filter(({ label }) => label === 1);
+    const { figures } = bootstrapIntervals(correct, { ...settings, resamples: 20 })!;
+    expect(figures).not.toHaveProperty('auc');
+    expect(figures).toHaveProperty('acc_pos');
+  });
+
+  it('leave out unreadable verdicts where the metrics do', () => {
+    const invalid = judged.map((step, i) => (i % 2 === 0 ? step : { ...step, verdict: undefined }));
+    const all = bootstrapIntervals(invalid, { ...settings, resamples: 200 })!;
+    const read = bootstrapIntervals(invalid, { ...settings, resamples: 200, invalidAsWrong: false })!;
+    expect(read.figures.accuracy![0]).toBeGreaterThan(all.figures.accuracy![1]);
+  });
+
+  it('have the percentiles of numpy', () => {
+    // numpy.percentile([3, 1, 2, 10], [2.5, 97.5])
+    const [low, high] = percentileInterval([3, 1, 2, 10]);
+    expect(low).toBeCloseTo(1.075, 12);
+    expect(high).toBeCloseTo(9.475, 12);
+    expect(percentileInterval([4])).toEqual([4, 4]);
+  });
+});
