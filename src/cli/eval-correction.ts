@@ -99,12 +99,13 @@ async function judge(args: CorrectionArguments): Promise<void> {
   const { taskOfModel, taskOfRun } = await import('../eval/correction-task.js');
   const { createProgress } = await import('../run/progress.js');
   const { openDevice } = await import('../runtime/device.js');
-  if (args.output !== undefined) await makeOutputDirectory(args.output);
+  const deviceName = await chosenDevice(args.device);
   const task =
     args.run === undefined
       ? await taskOfModel(modelOf(args), { ...options, data: dataOf(args) })
       : await taskOfRun(args.run, options);
-  const device = openDevice(await deviceName(args.device));
+  if (args.output !== undefined) await makeOutputDirectory(args.output);
+  const device = openDevice(deviceName);
   const progress = createProgress({ total: task.test.length + task.validation.length, unit: 'solution' });
   try {
     const result = await evaluateCorrection(device, task, (done) => progress.update(done));
@@ -153,7 +154,7 @@ function dataOf({ data }: CorrectionArguments): string {
   throw new UsageError('--model needs --data FILE: the steps to judge');
 }
 
-async function deviceName(name: string): Promise<string> {
+async function chosenDevice(name: string): Promise<string> {
   if (!/^(auto|cpu|cuda(:\d+)?)$/.test(name))
     throw new UsageError(`--device expects auto, cpu, cuda or cuda:N, found ${name}`);
   if (name !== 'auto') return name;

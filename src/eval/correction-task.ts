@@ -1,19 +1,19 @@
 // What `steptrain eval correction` judges: the model and data of a run directory, or those that options name.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseRunConfig } from '../config/load.js';
-import type { DataConfig, PromptConfig } from '../config/schema.js';
+import type { Locate } from '../config/issues.js';
+import { completeRunConfig, parseRunConfig } from '../config/load.js';
+import type { DataConfig, PromptConfig, RunConfig } from '../config/schema.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
 import type { StepRecord } from '../data/record.js';
 import type { SourceName } from '../data/sources/source.js';
 import { problemOverlap } from '../data/split.js';
 import { StatisticsCounter } from '../data/statistics.js';
+import { readModelConfig } from '../models/config.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
-import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import { configuredRecords, configuredTokenizer, resolveInputs } from '../run/inputs.js';
 import { readFigure } from '../run/log-file.js';
-import { byteTokenizer } from '../tokenizer/byte.js';
-import { loadTokenizer } from '../tokenizer/load.js';
 import { baseDirectory } from '../train/trainee.js';
 import type { CorrectionTask, Judge } from './correction.js';
 import { readEvalReport } from './report-file.js';
@@ -44,18 +44,17 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const { config } = parseRunConfig(await readRunConfig(directory), { name: join(directory, 'config.yaml') });
   if (!('prompt' in config))
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
-  const { parts, reports } = await configuredRecords(config.data);
-  const read = (path: string) => readRecords(path, options.source, config.data);
-  const given = options.data === undefined ? undefined : await read(options.data);
-  const validation = options.validation === undefined ? undefined : await read(options.validation);
+  const own = await configuredRecords(config.data);
+  const given = await readGiven(config, options);
   const most = options.maxSamples ?? config.eval.max_samples;
-  const test = limited(given?.records ?? parts.test, most);
+  const test = limited(given.test?.records ?? own.parts.test, most);
   const trained = new StatisticsCounter();
-  for (const record of parts.train) trained.add(record);
+  for (const record of own.parts.train) trained.add(record);
   const { samples, positive } = trained.result();
-  const overlap = problemOverlap(parts.train, test).count;
-  const asTrained =
-    options.data === undefined && options.maxSamples === undefined && options.maxLength === undefined;
+  const overlap = problemOverlap(own.parts.train, test).count;
+  const asTrained = [options.data, options.maxSamples, options.maxLength].every(
+    (value) => value === undefined,
+  );
   return {
     method: config.method,
     judge: {
@@ -67,12 +66,12 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       threshold: options.threshold ?? config.eval.threshold,
     },
     test,
-    validation: limited(validation?.records ?? parts.validation, most),
+    validation: limited(given.validation?.records ?? own.parts.validation, most),
     positivePrior: samples > 0 ? positive / samples : 0.5,
     data: {
-      source: given ? (options.source ?? 'auto') : config.data.source,
-      ...countsOf([...reports, ...(validation ? [validation.report] : []), ...(given ? [given.report] : [])]),
-      train_solutions: parts.train.length,
+      source: given.test ? (options.source ?? 'auto') : config.data.source,
+      ...countsOf([...own.reports, given.validation?.report, given.test?.report]),
+      train_solutions: own.parts.train.length,
       train_steps: samples,
       train_positive_share: samples > 0 ? positive / samples : 0,
     },
@@ -94,33 +93,95 @@ export async function taskOfModel(
   { model, adapter, tokenizer, dtype }: ModelChoice,
   options: CorrectionOptions & { readonly data: string },
 ): Promise<CorrectionTask> {
-  const directory = baseDirectory(model);
-  const test = await readRecords(options.data, options.source);
-  const validation =
-    options.validation === undefined ? undefined : await readRecords(options.validation, options.source);
+  const config = completeRunConfig({
+    method: 'sft',
+    model: { base: model, tokenizer: tokenizer ?? 'base', dtype: dtype ?? 'f32' },
+    // Named for the check that there is something to train on; what is judged is read below.
+    data: { train: options.data },
+    prompt: promptOf(options),
+  });
+  const { test, validation, model: resolved } = await readGiven(config, options);
+  const directory = baseDirectory(resolved.base as string);
+  const { maxPositions } = readModelConfig(directory);
   const most = options.maxSamples ?? 'all';
   return {
     method: adapter === undefined ? 'model' : 'adapter',
     judge: {
       model: directory,
       adapter,
-      dtype: dtype ?? 'f32',
-      tokenizer: await tokenizerOf(model, tokenizer),
+      dtype: resolved.dtype,
+      tokenizer: await configuredTokenizer(resolved),
       prompt: promptOf(options),
-      maxLength: options.maxLength ?? 1024,
+      maxLength: options.maxLength ?? Math.min(config.data.max_length, maxPositions),
       threshold: options.threshold ?? 'greedy',
     },
-    test: limited(test.records, most),
+    test: limited(test?.records ?? [], most),
     validation: limited(validation?.records ?? [], most),
     positivePrior: undefined,
     data: {
       source: options.source ?? 'auto',
-      ...countsOf([...(validation ? [validation.report] : []), test.report]),
+      ...countsOf([validation?.report, test?.report]),
       model,
       ...(adapter === undefined ? {} : { adapter }),
     },
     invalidAsWrong: true,
   };
+}
+
+interface ReadFile {
+  readonly records: StepRecord[];
+  readonly report: LoadReport;
+}
+
+/** Finds what the options name, here or on the hub, and reads its rows as the configuration says. */
+async function readGiven(
+  config: RunConfig,
+  { data: test, validation, source = 'auto' }: CorrectionOptions,
+): Promise<{
+  readonly test: ReadFile | undefined;
+  readonly validation: ReadFile | undefined;
+  readonly model: RunConfig['model'];
+}> {
+  const { train: _, validation: _own, test: _ownTest, ...data } = config.data;
+  const found = await resolveInputs(
+    {
+      ...config,
+      data: {
+        ...data,
+        ...(test === undefined ? {} : { test }),
+        ...(validation === undefined ? {} : { validation }),
+      },
+    },
+    optionOf,
+  );
+  const read = async (path: string | undefined) =>
+    path === undefined ? undefined : readRecords(path, source, config.data);
+  return {
+    test: await read(found.data.test),
+    validation: await read(found.data.validation),
+    model: found.model,
+  };
+}
+
+const OPTIONS: Readonly<Record<string, string>> = {
+  'data.test': '--data',
+  'data.validation': '--validation',
+  'model.base': '--model',
+  'model.tokenizer': '--tokenizer',
+};
+
+const optionOf: Locate = (path) => OPTIONS[path.join('.')] ?? path.join('.');
+
+async function readRecords(
+  path: string,
+  source: SourceName | 'auto',
+  { prm800k, neutral, on_bad_row }: DataConfig,
+): Promise<ReadFile> {
+  const { records, report } = loadRecords(path, { ...prm800k, neutral, on_bad_row, source });
+  const all: StepRecord[] = [];
+  for await (const record of records) all.push(record);
+  if (all.length === 0) throw new RunError(`${path} gives no solution to judge`);
+  return { records: all, report };
 }
 
 /** Where a run left its model: an adapter on its base, or a whole model. */
@@ -146,31 +207,9 @@ function promptOf(
   };
 }
 
-async function readRecords(
-  path: string,
-  source: CorrectionOptions['source'] = 'auto',
-  configured?: Pick<DataConfig, 'neutral' | 'on_bad_row' | 'prm800k'>,
-): Promise<{ readonly records: StepRecord[]; readonly report: LoadReport }> {
-  const { neutral, on_bad_row } = configured ?? {};
-  const { records, report } = loadRecords(path, {
-    ...configured?.prm800k,
-    ...(neutral === undefined ? {} : { neutral }),
-    ...(on_bad_row === undefined ? {} : { on_bad_row }),
-    source,
-  });
-  const all: StepRecord[] = [];
-  for await (const record of records) all.push(record);
-  if (all.length === 0) throw new RunError(`${path} gives no solution to judge`);
-  return { records: all, report };
-}
-
-async function tokenizerOf(model: string, named: string | undefined) {
-  if (named === 'bytes' || (named === undefined && model === 'embedded')) return byteTokenizer();
-  return loadTokenizer(named ?? model);
-}
-
 /** What the report says about the files: nothing that was left out goes unmentioned. */
-function countsOf(reports: readonly LoadReport[]) {
+function countsOf(read: readonly (LoadReport | undefined)[]) {
+  const reports = read.filter((report) => report !== undefined);
   const skipped = new Map<string, number>();
   for (const report of reports) {
     for (const [reason, count] of report.skipped) skipped.set(reason, (skipped.get(reason) ?? 0) + count);

@@ -1,0 +1,232 @@
+// The eval commands on the embedded model and generated problems.
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { arithmeticRecords } from '../../src/data/arithmetic.js';
+import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { cli } from './capture.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = temporaryDirectory();
+});
+
+/** A file of generated solutions in the project's own layout. */
+function steps(name: string, options: { readonly first: number; readonly samples: number }): string {
+  const path = join(folder, name);
+  const records = arithmeticRecords({ seed: 1, error_rate: 0.4, ...options });
+  writeFileSync(path, [...records].map((record) => `${JSON.stringify(record)}\n`).join(''));
+  return path;
+}
+
+const correction = (...args: readonly string[]) => cli('eval', 'correction', '--device', 'cpu', ...args);
+const embedded = ['--model', 'embedded', '--pos-word', '1', '--neg-word', '0', '--template', 'compact'];
+const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8'));
+
+describe('steptrain eval correction with a model', () => {
+  it('judges a file, prints the report and writes it with every verdict', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 20 });
+    const output = join(folder, 'out/a');
+    const { code, stdout } = await correction(...embedded, '--data', data, '--output', output);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^80 steps, % +model +95 % CI +random +majority\n/);
+    expect(stdout).toContain('ProcessBench F1, test: ');
+    expect(stdout).not.toContain('chosen on validation');
+    const report = readJson(join(output, 'eval.json'));
+    expect(report.metrics.n).toBe(80);
+    expect(report.data).toMatchObject({
+      files: [data],
+      model: 'embedded',
+      test_solutions: 20,
+      test_steps: 80,
+    });
+    const rows = readFileSync(join(output, 'verdicts.jsonl'), 'utf8').trimEnd().split('\n');
+    expect(rows).toHaveLength(80);
+    const verdicts = rows.map((row) => JSON.parse(row));
+    const right = verdicts.filter(({ label, verdict }) => label === verdict).length;
+    expect(report.metrics.accuracy).toBe(right / 80);
+
+    expect((await cli('eval', output)).stdout).toBe(stdout);
+    expect((await cli('eval', 'show', output)).stdout).toBe(stdout);
+    expect(JSON.parse((await cli('eval', 'show', output, '--json')).stdout)).toEqual(report);
+    const { stdout: details } = await cli('eval', 'show', output, '--details');
+    expect(details).toMatch(/^threshold +Acc_pos.*\n0\.050 /m);
+    expect(details).toMatch(/^P\(correct\) +steps +mean +correct\n0\.\d to /m);
+  });
+
+  it('takes the verdict from the probability with a threshold', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 10 });
+    const run = async (threshold: string) => {
+      const { stdout } = await correction(...embedded, '--data', data, '--threshold', threshold, '--json');
+      return JSON.parse(stdout);
+    };
+    const [low, high] = [await run('0.001'), await run('0.999')];
+    expect(low.metrics.acc_pos).toBeGreaterThan(high.metrics.acc_pos);
+    expect(low.metrics.acc_neg).toBeLessThan(high.metrics.acc_neg);
+    expect(low.threshold_sweep.table).toEqual(high.threshold_sweep.table);
+  });
+
+  it('judges the first solutions only, and chooses thresholds on the validation file only', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 8 });
+    const validation = steps('validation.jsonl', { first: 100, samples: 8 });
+    const judge = async (...args: readonly string[]) =>
+      JSON.parse((await correction(...embedded, '--data', data, '--json', ...args)).stdout);
+    const few = await judge('--max-samples', '3', '--validation', validation);
+    expect(few.data).toMatchObject({ test_solutions: 3, files: [validation, data] });
+    expect(few.threshold_sweep.chosen.f1_macro.metrics.n).toBe(12);
+    const other = await judge('--validation', validation);
+    const chosen = (report: typeof few) => report.threshold_sweep.chosen;
+    const three = await judge('--max-samples', '8', '--validation', validation);
+    expect(chosen(three).f1_macro.threshold).toBe(chosen(other).f1_macro.threshold);
+    expect(chosen(other).f1_macro.validation).toBeGreaterThan(0.3);
+  });
+
+  it('names the steps that are too long for it', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 5 });
+    const { stdout } = await correction(...embedded, '--data', data, '--max-length', '30');
+    expect(stdout.replaceAll('\n  ', ' ')).toMatch(
+      /Warning: 1\d labelled steps lie beyond the longest sequence of 30 tokens and were not judged/,
+    );
+  });
+
+  it('leaves an evaluation that is there alone', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 2 });
+    writeFileSync(join(folder, 'eval.json'), 'mine');
+    const { code, stderr } = await correction(...embedded, '--data', data, '--output', folder);
+    expect(code).toBe(1);
+    expect(stderr).toBe(`${folder} already holds eval.json; choose another directory for --output`);
+    expect(readFileSync(join(folder, 'eval.json'), 'utf8')).toBe('mine');
+  });
+
+  it.each([
+    [[], 'name a run directory, or a model with --model DIR --data FILE'],
+    [['--model', 'embedded'], '--model needs --data FILE: the steps to judge'],
+    [['--adapter', 'x'], 'Implications failed: adapter -> model'],
+    [['run', '--model', 'embedded'], 'Arguments model and run are mutually exclusive'],
+    [['run', '--threshold', '1'], '--threshold expects greedy or a number between 0 and 1, found 1'],
+    [['run', '--threshold', 'often'], '--threshold expects greedy or a number between 0 and 1, found often'],
+    [['run', '--max-samples', '0'], '--max-samples expects a whole number of at least 1'],
+    [['run', '--max-length', 'x'], '--max-length expects a whole number of at least 1'],
+    [
+      ['--model', 'embedded', '--data', './nowhere.jsonl'],
+      `--data: data.test leads nowhere: there is no ./nowhere.jsonl (looked for from ${process.cwd()})`,
+    ],
+  ])('answers bad usage %j in one sentence and with code 2', async (args, sentence) => {
+    expect(await correction(...args)).toEqual({ code: 2, stdout: '', stderr: sentence });
+  });
+
+  it('refuses a device that is none', async () => {
+    const { code, stderr } = await cli(
+      'eval',
+      'correction',
+      '--model',
+      'embedded',
+      '--data',
+      'x',
+      '--device',
+      'tpu',
+    );
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: '--device expects auto, cpu, cuda or cuda:N, found tpu',
+    });
+  });
+});
+
+describe('steptrain eval compare', () => {
+  it('compares two outputs on the same steps and refuses others', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 12 });
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => join(folder, name)) as [string, string, string];
+    await correction(...embedded, '--data', data, '--output', a);
+    await correction(...embedded, '--data', data, '--threshold', '0.999', '--output', b);
+    await correction(...embedded, '--data', data, '--max-samples', '11', '--output', c);
+    const { code, stdout } = await cli('eval', 'compare', a, b);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^48 steps, % +A +B +B − A +95 % CI +p\nF1 macro /);
+    const json = JSON.parse((await cli('eval', 'compare', a, b, '--json')).stdout);
+    expect(json.a).toMatchObject({ acc_pos: readJson(join(a, 'eval.json')).metrics.acc_pos });
+    expect(json).toMatchObject({ steps: 48, problems: 12 });
+    expect(await cli('eval', 'compare', a, c)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr:
+        'the first judged 48 steps and the second 44; only verdicts on the same steps can be compared: judge the same ' +
+        'data with the same limits',
+    });
+  });
+});
+
+describe('steptrain eval correction with a run', () => {
+  async function trained(...set: readonly string[]): Promise<string> {
+    const run = join(folder, 'run');
+    const settings = [
+      'data.arithmetic.samples=150',
+      'sft.tokens_per_step=512',
+      'sft.micro_batch_tokens=512',
+      ...set,
+    ];
+    const { code, stderr } = await cli(
+      'run',
+      '--output',
+      run,
+      ...settings.flatMap((one) => ['--set', one]),
+      'quickstart',
+    );
+    expect(stderr).toMatch(/Done after/);
+    expect(code).toBe(0);
+    return run;
+  }
+
+  it('judges its test part to the figures of the run itself', async () => {
+    const run = await trained();
+    const output = join(folder, 'out');
+    const { code } = await correction(run, '--output', output);
+    expect(code).toBe(0);
+    const [own, again] = [readJson(join(run, 'eval.json')), readJson(join(output, 'eval.json'))];
+    expect(again.metrics).toEqual(own.metrics);
+    for (const name of Object.keys(own.baselines)) expect(again.baselines[name]).toEqual(own.baselines[name]);
+    expect(again.data).toMatchObject({ train_steps: own.data.train_steps, test_steps: own.data.test_steps });
+    expect(again.threshold_sweep.chosen.f1_macro.validation).toBeGreaterThan(0);
+    expect(again.intervals.seed).toBe(42);
+
+    // The problems of index 0 … 149 are those that it trained on, was validated and tested on.
+    const seen = steps('seen.jsonl', { first: 0, samples: 150 });
+    const { stdout } = await correction(run, '--data', seen, '--max-samples', '20');
+    expect(stdout).toMatch(/Warning: \d+ problems of the judged solutions are also trained on/);
+
+    const wrong = await correction(run, '--data', seen, '--source', 'prm800k');
+    expect(wrong.code).toBe(1);
+    expect(wrong.stderr).toMatch(/seen\.jsonl, line 1: .*\(read as prm800k\)/);
+
+    renameSync(join(run, 'adapter'), join(run, 'gone'));
+    const unfinished = await correction(run);
+    expect(unfinished.stderr).toBe(
+      `${run} holds neither adapter/ nor model/: its training has not ended; go on with: steptrain run --resume ${run}`,
+    );
+  }, 120_000);
+
+  it('needs a run that judges steps', async () => {
+    expect((await correction(folder)).stderr).toMatch(
+      /is not a run directory: config\.yaml in it cannot be read/,
+    );
+    mkdirSync(join(folder, 'pretrain'));
+    const recipe = readFileSync('recipes/pretrain_arithmetic.yaml', 'utf8');
+    writeFileSync(join(folder, 'pretrain/config.yaml'), recipe);
+    expect((await correction(join(folder, 'pretrain'))).stderr).toMatch(
+      /is a run of method pretrain, whose model judges no steps$/,
+    );
+  });
+});
+
+const processbench = sharedPath('data/processbench/gsm8k.json.gz');
+describe.skipIf(!processbench)('real data (skipped where the shared data is absent)', () => {
+  it('is judged from ProcessBench, with its F1', async () => {
+    const { code, stdout } = await correction(...embedded, '--data', processbench!, '--max-samples', '20');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/ProcessBench F1, gsm8k: \d+\.\d \(20 solutions/);
+    // 512 bytes is all that the embedded model reads.
+    expect(stdout).toMatch(/labelled steps lie beyond the longest sequence of 512/);
+    expect(existsSync(join(folder, 'eval.json'))).toBe(false);
+  });
+});
