@@ -1,4 +1,4 @@
-/** Parameters, frozen or trainable, and the flat buffers in which the trainable ones live for the optimizer. */
+/** Parameters, and the flat buffers in which those of an optimizer live. */
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -18,21 +18,18 @@ export interface ParameterSpec {
   readonly init: Float32Array;
 }
 
-/**
- * Trainable parameters in one f32 buffer, their gradients in another, so that the optimizer is one launch.
- * Owns everything it hands out.
- */
-export class TrainableParameters {
+/** Parameters in one flat f32 buffer, in the order given. Owns everything it hands out. */
+export class ParameterBuffer {
   readonly values: Tensor;
-  readonly grads: Tensor;
   readonly list: readonly Parameter[];
-  /** Where each parameter begins in the flat buffers; the last entry is their length. */
+  /** Where each parameter begins in the flat buffer; the last entry is its length. */
   readonly offsets: readonly number[];
   private readonly byName: ReadonlyMap<string, Parameter>;
 
   constructor(
     readonly device: Device,
     specs: readonly ParameterSpec[],
+    gradOf: (offset: number, shape: readonly number[]) => Tensor | undefined = () => undefined,
   ) {
     const offsets = [0];
     for (const { name, shape, init } of specs) {
@@ -43,17 +40,17 @@ export class TrainableParameters {
       offsets.push((offsets.at(-1) as number) + size);
     }
     this.offsets = offsets;
-    const total = offsets.at(-1) as number;
-    this.values = device.keep(device.empty([total]));
-    this.grads = device.keep(device.zeros([total]));
+    this.values = device.keep(device.empty([offsets.at(-1) as number]));
     this.list = specs.map(({ name, shape, init }, i) => {
-      const value = device.keep(this.values.view(offsets[i] as number, shape));
+      const offset = offsets[i] as number;
+      const value = device.keep(this.values.view(offset, shape));
       value.write(init);
-      return { name, value, grad: device.keep(this.grads.view(offsets[i] as number, shape)) };
+      const grad = gradOf(offset, shape);
+      return grad ? { name, value, grad } : { name, value };
     });
     this.byName = new Map(this.list.map((parameter) => [parameter.name, parameter]));
     if (this.byName.size !== specs.length) {
-      throw new StepTrainError('E_RANGE', 'two trainable parameters have the same name');
+      throw new StepTrainError('E_RANGE', 'two parameters have the same name');
     }
   }
 
@@ -65,16 +62,37 @@ export class TrainableParameters {
     return this.byName.get(name);
   }
 
-  zeroGrads(): void {
-    this.device.enqueue(this.device.signature('fill'), [this.grads], [0]);
-  }
-
   dispose(): void {
     for (const { value, grad } of this.list) {
       value.dispose();
       grad?.dispose();
     }
     this.values.dispose();
+  }
+}
+
+/** Parameters with their gradients in a second flat buffer, so that the optimizer is one launch. */
+export class TrainableParameters extends ParameterBuffer {
+  readonly grads: Tensor;
+
+  constructor(device: Device, specs: readonly ParameterSpec[]) {
+    const total = specs.reduce((sum, { init }) => sum + init.length, 0);
+    const grads = device.keep(device.zeros([total]));
+    try {
+      super(device, specs, (offset, shape) => device.keep(grads.view(offset, shape)));
+    } catch (error) {
+      grads.dispose();
+      throw error;
+    }
+    this.grads = grads;
+  }
+
+  zeroGrads(): void {
+    this.device.enqueue(this.device.signature('fill'), [this.grads], [0]);
+  }
+
+  override dispose(): void {
+    super.dispose();
     this.grads.dispose();
   }
 }

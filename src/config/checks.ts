@@ -1,5 +1,5 @@
 // What one key alone cannot tell: rules between keys. Each gives the path to point at and the rest of the sentence.
-import type { DataConfig, ModelConfig, RunConfig } from './schema.js';
+import type { DataConfig, ModelConfig, RunConfig, StepAmcRunConfig } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
@@ -11,24 +11,20 @@ export interface Conflict {
 /** Everything in a complete configuration that contradicts itself. */
 export function findConflicts(config: RunConfig): Conflict[] {
   const conflicts = [...modelConflicts(config.model), ...dataConflicts(config.data)];
-  const training = config.method === 'sft' ? config.sft : config.pretrain;
-  if (training.micro_batch_tokens < config.data.max_length) {
-    conflicts.push({
-      path: [config.method, 'micro_batch_tokens'],
-      message:
-        `${config.method}.micro_batch_tokens (${training.micro_batch_tokens}) holds no sequence of data.max_length ` +
-        `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
-    });
+  for (const [name, section] of trainingSections(config)) {
+    for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
+      const tokens = section[key];
+      if (typeof tokens !== 'number' || tokens >= config.data.max_length) continue;
+      conflicts.push({
+        path: [name, key],
+        message:
+          `${name}.${key} (${tokens}) holds no sequence of data.max_length ` +
+          `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
+      });
+    }
   }
-  if (training.tokens_per_step < config.data.max_length) {
-    conflicts.push({
-      path: [config.method, 'tokens_per_step'],
-      message:
-        `${config.method}.tokens_per_step (${training.tokens_per_step}) holds no sequence of data.max_length ` +
-        `(${config.data.max_length}) tokens; raise it or lower data.max_length`,
-    });
-  }
-  if (config.method === 'sft') conflicts.push(...promptConflicts(config.prompt));
+  if (config.method !== 'pretrain') conflicts.push(...promptConflicts(config.prompt));
+  if (config.method === 'stepamc') conflicts.push(...stepAmcConflicts(config));
   if (
     config.method === 'pretrain' &&
     config.pretrain.loss_on === 'answers' &&
@@ -37,6 +33,62 @@ export function findConflicts(config: RunConfig): Conflict[] {
     conflicts.push({
       path: ['pretrain', 'loss_on'],
       message: `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(config.data.source)}`,
+    });
+  }
+  return conflicts;
+}
+
+interface TrainingSection {
+  readonly micro_batch_tokens: number | 'auto';
+  readonly tokens_per_step?: number;
+}
+
+/** The sections that this configuration trains by. */
+function trainingSections(config: RunConfig): (readonly [string, TrainingSection])[] {
+  switch (config.method) {
+    case 'sft':
+      return [['sft', config.sft]];
+    case 'pretrain':
+      return [['pretrain', config.pretrain]];
+    case 'stepamc': {
+      const { sft, frn, ppo, dpo, baseline, ablation } = config;
+      return [
+        ['sft', sft],
+        ...(baseline === 'none' ? ([['ppo', ppo]] as const) : []),
+        ...(baseline === 'none' && !ablation.no_frn ? ([['frn', frn]] as const) : []),
+        ...(baseline === 'dpo' ? ([['dpo', dpo]] as const) : []),
+      ];
+    }
+  }
+}
+
+function stepAmcConflicts({ lora, model, constraint, baseline, ablation }: StepAmcRunConfig): Conflict[] {
+  const conflicts: Conflict[] = [];
+  if (lora === 'none') {
+    conflicts.push({
+      path: ['lora'],
+      message:
+        'method "stepamc" holds all its roles on one frozen base and needs lora: give it a section with r and lora_alpha',
+    });
+  }
+  if (typeof model.base !== 'string') {
+    conflicts.push({
+      path: ['model', 'base'],
+      message:
+        'method "stepamc" needs a trained base: name one, or pretrain one with method "pretrain" first',
+    });
+  }
+  const { lo, hi, init, mode } = constraint.alpha;
+  if (mode === 'learnable_clamped' && !(lo < init && init < hi)) {
+    conflicts.push({
+      path: ['constraint', 'alpha', 'init'],
+      message: `constraint.alpha.init (${init}) must lie between lo (${lo}) and hi (${hi})`,
+    });
+  }
+  if (baseline !== 'none' && (ablation.no_frn || ablation.no_scpn)) {
+    conflicts.push({
+      path: ['ablation'],
+      message: `ablation leaves out parts of StepAMC, and baseline "${baseline}" has none of them; choose one of the two`,
     });
   }
   return conflicts;

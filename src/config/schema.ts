@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { data, prompt } from './data.js';
 import { lora, model } from './model.js';
+import { ablation, baseline, constraint, dpo, frn, ppo } from './stepamc.js';
 import { answerEvaluation, pretrain, run, sft, verdictEvaluation } from './training.js';
 
 const methods = {
@@ -12,6 +13,22 @@ const methods = {
     data,
     prompt,
     sft,
+    run,
+    eval: verdictEvaluation,
+  }),
+  stepamc: z.strictObject({
+    method: z.literal('stepamc').describe('The training method.'),
+    model,
+    lora,
+    data,
+    prompt,
+    sft,
+    frn,
+    ppo,
+    constraint,
+    ablation,
+    baseline,
+    dpo,
     run,
     eval: verdictEvaluation,
   }),
@@ -28,10 +45,11 @@ const methods = {
 export type Method = keyof typeof methods;
 
 export type SftRunConfig = z.output<(typeof methods)['sft']>;
+export type StepAmcRunConfig = z.output<(typeof methods)['stepamc']>;
 export type PretrainRunConfig = z.output<(typeof methods)['pretrain']>;
 
 /** The merged and complete configuration of a run; `method` tells which sections it has. */
-export type RunConfig = SftRunConfig | PretrainRunConfig;
+export type RunConfig = SftRunConfig | StepAmcRunConfig | PretrainRunConfig;
 
 /** What a recipe may leave out. */
 export type RunConfigInput = { readonly [M in Method]: z.input<(typeof methods)[M]> }[Method];
@@ -40,6 +58,10 @@ export type ModelConfig = RunConfig['model'];
 export type LoraConfig = Exclude<SftRunConfig['lora'], 'none'>;
 export type DataConfig = RunConfig['data'];
 export type PromptConfig = SftRunConfig['prompt'];
+export type FrnConfig = StepAmcRunConfig['frn'];
+export type PpoConfig = StepAmcRunConfig['ppo'];
+export type ConstraintConfig = StepAmcRunConfig['constraint'];
+export type EvaluationConfig = SftRunConfig['eval'];
 /** The keys that every training method shares: schedule, batch, AdamW, evaluation and checkpoints. */
 export type OptimizationConfig = Omit<SftRunConfig['sft'], 'class_weight'>;
 

@@ -2,36 +2,30 @@
 import { z } from 'zod';
 import { count, countOrAll, countOrOff, fraction, positiveNumber, section, seed, text } from './fields.js';
 
-interface OptimizationDefaults {
+interface UpdateDefaults {
   readonly learning_rate: number;
-  readonly num_train_epochs: number;
-  readonly tokens_per_step: number;
   readonly micro_batch_tokens: number;
   readonly warmup_ratio: number;
   readonly lr_scheduler_type: 'constant' | 'linear' | 'cosine';
   readonly weight_decay: number;
 }
 
-/** The keys of the shared training loop: schedule, batch, AdamW, evaluation and checkpoints. */
-function optimization(defaults: OptimizationDefaults) {
+interface OptimizationDefaults extends UpdateDefaults {
+  readonly num_train_epochs: number;
+  readonly tokens_per_step: number;
+}
+
+/** The keys of every stage that trains: learning rate, AdamW, evaluation and checkpoints. */
+export function updates(defaults: UpdateDefaults) {
   return {
     learning_rate: positiveNumber().default(defaults.learning_rate).describe('Peak learning rate of AdamW.'),
-    num_train_epochs: positiveNumber()
-      .default(defaults.num_train_epochs)
-      .describe('Passes over the training rows.'),
-    max_steps: z
-      .int()
-      .min(-1)
-      .refine((steps) => steps !== 0)
-      .default(-1)
-      .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
-      .describe('Stop after so many optimizer steps, whatever the epochs say; -1 for no limit.'),
-    tokens_per_step: count()
-      .default(defaults.tokens_per_step)
-      .describe('Tokens per optimizer step, at most. More gives smoother gradients and fewer steps.'),
-    micro_batch_tokens: count()
+    micro_batch_tokens: z
+      .union([z.literal('auto'), count()])
       .default(defaults.micro_batch_tokens)
-      .describe('Tokens in memory at once, at most. Changes memory and speed, never the loss.'),
+      .describe(
+        'Tokens in memory at once, at most; `auto` takes what the free memory allows. Changes memory and speed, never ' +
+          'the loss.',
+      ),
     warmup_ratio: fraction()
       .default(defaults.warmup_ratio)
       .describe('Share of the steps over which the learning rate rises from 0 to its peak.'),
@@ -59,6 +53,33 @@ function optimization(defaults: OptimizationDefaults) {
       .default(100)
       .describe('Write a checkpoint every so many steps; 0 for only at the end.'),
     save_total_limit: count().default(2).describe('Keep so many of the newest checkpoints.'),
+    load_best_model_at_end: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Go on with the parameters of the evaluation with the highest macro F1 instead of the last ones; acts where ' +
+          'eval_steps is not 0.',
+      ),
+  };
+}
+
+/** The keys of a stage that goes through the data in batches of tokens. */
+export function optimization(defaults: OptimizationDefaults) {
+  return {
+    ...updates(defaults),
+    num_train_epochs: positiveNumber()
+      .default(defaults.num_train_epochs)
+      .describe('Passes over the training rows.'),
+    max_steps: z
+      .int()
+      .min(-1)
+      .refine((steps) => steps !== 0)
+      .default(-1)
+      .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
+      .describe('Stop after so many optimizer steps, whatever the epochs say; -1 for no limit.'),
+    tokens_per_step: count()
+      .default(defaults.tokens_per_step)
+      .describe('Tokens per optimizer step, at most. More gives smoother gradients and fewer steps.'),
   };
 }
 
@@ -113,6 +134,11 @@ export const run = section({
     .meta({ expects: '"auto", "cpu", "cuda" or "cuda:N"' })
     .describe('Where to compute: `auto` takes the first GPU and otherwise the processor.'),
   threads: countOrOff().default(0).describe('Processor threads; 0 for one per core.'),
+  max_skipped_steps: count()
+    .default(5)
+    .describe(
+      'A step whose loss or gradient is NaN or infinite is skipped; so many of them in a row stop the run.',
+    ),
   logging_steps: count().default(10).describe('Write metrics.jsonl and a progress line every so many steps.'),
   gradient_checkpointing: z
     .boolean()

@@ -1,6 +1,6 @@
 /** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
 import type { Decoder, Role } from '../models/decoder.js';
-import { groupByTokens } from '../train/batching.js';
+import { groupBySize } from '../train/batching.js';
 import { scoreRows } from '../train/forward.js';
 import type { VerdictSequence } from '../train/sequence.js';
 import type { JudgedStep } from './metrics.js';
@@ -33,7 +33,7 @@ export async function judgeVerdicts(
 ): Promise<JudgedVerdict[]> {
   const judged: JudgedVerdict[] = [];
   let solution = 0;
-  for (const group of groupByTokens(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+  for (const group of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
     if (signal?.aborted) break;
     const items = group.map((sequence) => ({
       sequence,

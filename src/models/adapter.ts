@@ -1,6 +1,12 @@
 /** LoRA adapters on a shared base: the low-rank pairs and the modules that are kept whole. */
-import { type Parameter, type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import {
+  type Parameter,
+  ParameterBuffer,
+  type ParameterSpec,
+  TrainableParameters,
+} from '../autograd/parameters.js';
 import { keyOfSeed, PhiloxStream, philox4x32 } from '../data/philox.js';
+import { StepTrainError } from '../native/errors.js';
 import type { LoraPair } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import {
@@ -102,6 +108,8 @@ export function createAdapter(
     readonly seed: number;
     /** First values of a weight that is kept whole; absent: drawn, as a new head is. */
     readonly wholeWeight?: (name: string) => Float32Array;
+    /** Heads that are trained in the same buffer and saved apart from the adapter. */
+    readonly heads?: readonly ParameterSpec[];
   },
 ): Adapter {
   const plan = loraPlan(config, decoderModules(model));
@@ -116,7 +124,24 @@ export function createAdapter(
       draw({ kind: 'normal', deviation: model.initializerRange }, shape, options.seed, specs.length);
     specs.push({ name, shape, init });
   }
+  specs.push(...(options.heads ?? []));
   return trainableAdapter(device, config, plan, specs, scoreHead(plan, model));
+}
+
+/** A frozen twin of a trainable adapter, with the values that it has now. Owned by the caller, buffer included. */
+export async function frozenTwin({ config, plan, trainable, head }: Adapter): Promise<{
+  readonly adapter: Adapter;
+  readonly parameters: ParameterBuffer;
+}> {
+  if (!trainable) throw new StepTrainError('E_RANGE', 'the adapter is frozen already');
+  const values = await trainable.values.readFloats();
+  const specs = trainable.list.map(({ name, value }, i): ParameterSpec => {
+    const offset = trainable.offsets[i] as number;
+    return { name, shape: value.shape, init: values.slice(offset, offset + value.size) };
+  });
+  const parameters = new ParameterBuffer(trainable.device, specs);
+  const byName = new Map(parameters.list.map((parameter) => [parameter.name, parameter]));
+  return { adapter: new Adapter(config, plan, byName, undefined, head), parameters };
 }
 
 /** As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. */

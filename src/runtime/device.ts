@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { type OpSignature, signatures } from '../native/signature.js';
@@ -42,7 +43,14 @@ export class Device {
   }
 
   info(): DeviceInfo {
-    return this.open.info();
+    const info = this.open.info();
+    if (info.name !== 'cpu') return info;
+    // Node knows the limits of a container; what is free for it is free for the processor's tensors.
+    return {
+      ...info,
+      memoryTotal: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+      memoryFree: process.availableMemory(),
+    };
   }
   stats(): DeviceStats {
     return this.open.stats();

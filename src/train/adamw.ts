@@ -10,6 +10,25 @@ export interface AdamWOptions {
   readonly weightDecay: number;
   /** Global norm to which larger gradients are scaled down; 0 for no clipping. */
   readonly maxGradNorm: number;
+  /** Factor on the learning rate of a parameter, such as a head that learns faster than the adapter. Default 1. */
+  readonly rateOf?: ((name: string) => number) | undefined;
+}
+
+/** The section keys that every method shares, as options of the optimizer. */
+export function adamSettings(section: {
+  readonly adam_beta1: number;
+  readonly adam_beta2: number;
+  readonly adam_epsilon: number;
+  readonly weight_decay: number;
+  readonly max_grad_norm: number;
+}): AdamWOptions {
+  return {
+    beta1: section.adam_beta1,
+    beta2: section.adam_beta2,
+    epsilon: section.adam_epsilon,
+    weightDecay: section.weight_decay,
+    maxGradNorm: section.max_grad_norm,
+  };
 }
 
 export interface OptimizerStep {
@@ -27,6 +46,7 @@ export class AdamW {
   readonly expAvgSq: Tensor;
   private readonly sizes: Tensor;
   private readonly weightDecay: Tensor;
+  private readonly rates: Tensor | undefined;
   private readonly device: Device;
 
   constructor(
@@ -40,6 +60,8 @@ export class AdamW {
     this.sizes = device.keep(device.tensor(Int32Array.from(list, ({ value }) => value.size)));
     const decay = new Float32Array(list.length).fill(options.weightDecay);
     this.weightDecay = device.keep(device.tensor(decay));
+    const { rateOf } = options;
+    if (rateOf) this.rates = device.keep(device.tensor(Float32Array.from(list, ({ name }) => rateOf(name))));
   }
 
   /** Applies the accumulated gradients. Queued; the result resolves when it has run. */
@@ -55,7 +77,7 @@ export class AdamW {
         this.expAvgSq,
         this.sizes,
         this.weightDecay,
-        undefined,
+        this.rates,
       ],
       [learningRate, beta1, beta2, epsilon, this.steps + 1, maxGradNorm, 1],
     ) as [Tensor];
@@ -67,6 +89,7 @@ export class AdamW {
   }
 
   dispose(): void {
-    for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay]) tensor.dispose();
+    for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay, this.rates])
+      tensor?.dispose();
   }
 }

@@ -17,18 +17,73 @@ export function epochOrder(n: number, seed: number, epoch: number): Int32Array {
   return order;
 }
 
-/** Consecutive items in groups of at most `budget` tokens; an item that alone exceeds it is a group of its own. */
-export function groupByTokens<T>(items: Iterable<T>, tokensOf: (item: T) => number, budget: number): T[][] {
+/** Consecutive items in groups of at most `budget` in size; an item that alone exceeds it is a group of its own. */
+export function groupBySize<T>(items: Iterable<T>, sizeOf: (item: T) => number, budget: number): T[][] {
   const groups: T[][] = [];
-  let tokens = Number.POSITIVE_INFINITY;
+  let total = Number.POSITIVE_INFINITY;
   for (const item of items) {
-    const size = tokensOf(item);
-    if (tokens + size > budget) {
+    const size = sizeOf(item);
+    if (total + size > budget) {
       groups.push([]);
-      tokens = 0;
+      total = 0;
     }
     groups.at(-1)?.push(item);
-    tokens += size;
+    total += size;
   }
   return groups;
+}
+
+export interface BatchSettings {
+  /** May end in a part of an epoch. */
+  readonly epochs: number;
+  /** Most batches; absent: as many as the epochs give. */
+  readonly maxBatches?: number | undefined;
+  /** Ends, whatever the epochs, with the batch that reaches so many tokens. */
+  readonly tokens?: number | undefined;
+  readonly seed: number;
+  /** Of one item: what fills a batch. */
+  readonly sizeOf: (item: number) => number;
+  readonly batchSize: number;
+  readonly tokensOf: (item: number) => number;
+}
+
+export interface BatchPlan {
+  readonly batches: readonly (readonly number[])[];
+  /** Epochs done after so many batches. */
+  epochAt(batch: number): number;
+}
+
+/** Which of `items` make up each batch. Epoch e is the same for every run with this seed, whatever came before. */
+export function planBatches(items: readonly number[], settings: BatchSettings): BatchPlan {
+  const { seed, sizeOf, batchSize, tokensOf } = settings;
+  const most = settings.maxBatches ?? Number.POSITIVE_INFINITY;
+  const wanted = settings.tokens ?? Number.POSITIVE_INFINITY;
+  const epochs = settings.tokens === undefined ? settings.epochs : Number.POSITIVE_INFINITY;
+  const batches: number[][] = [];
+  const ends: number[] = [];
+  let tokens = 0;
+  for (
+    let epoch = 0;
+    epoch < epochs && batches.length < most && tokens < wanted && items.length > 0;
+    epoch++
+  ) {
+    const order = Array.from(epochOrder(items.length, seed, epoch), (i) => items[i] as number);
+    const groups = groupBySize(order, sizeOf, batchSize);
+    const share = Math.min(1, epochs - epoch);
+    for (const group of groups.slice(0, Math.max(1, Math.round(share * groups.length)))) {
+      if (batches.length >= most || tokens >= wanted) break;
+      batches.push(group);
+      tokens += group.reduce((sum, item) => sum + tokensOf(item), 0);
+    }
+    // Counted as a whole epoch also where it was cut short, so that the figure never runs ahead.
+    ends.push((ends.at(-1) ?? 0) + groups.length);
+  }
+  return {
+    batches,
+    epochAt(batch) {
+      const epoch = ends.findIndex((end) => batch <= end);
+      const before = epoch > 0 ? (ends[epoch - 1] as number) : 0;
+      return epoch + (batch - before) / ((ends[epoch] as number) - before);
+    },
+  };
 }

@@ -1,62 +1,83 @@
-/** What a checkpoint of the training loop holds: f32 masters, optimizer moments, and where the loop stands. */
+/** What a checkpoint holds: the f32 masters of every role, the optimizer's moments, and where the run stands. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { TrainableParameters } from '../autograd/parameters.js';
+import type { ParameterBuffer } from '../autograd/parameters.js';
 import { readStoredF32 } from '../models/load.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { openSafetensors } from '../weights/safetensors.js';
+import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
 import type { AdamW } from './adamw.js';
 
-/** Where the loop stands; everything that decides the next step and is not a tensor. */
-export interface LoopState {
-  /** Optimizer steps taken, skipped ones included. */
+/** The parameters of a run by role, such as policy, reference and reward. */
+export type RoleParameters = Readonly<Record<string, ParameterBuffer>>;
+
+/** Where a run stands; everything that decides the next step and is not a tensor. */
+export interface RunState {
+  /** Index of the stage at work; the number of stages once all are done. */
+  readonly stage: number;
+  /** Steps done in it, skipped ones included. */
+  readonly stage_step: number;
+  /** Steps done in all stages. */
   readonly step: number;
-  /** Updates that changed the parameters. */
-  readonly updates: number;
   readonly skipped: number;
+  /** Tokens that passed forward and backward, in all stages. */
   readonly tokens: number;
+  /** An evaluation of this step is still to be made. */
+  readonly validation_due: boolean;
+  /** The best evaluation of the stage, whose parameters are in best.safetensors. */
+  readonly best?: { readonly stage_step: number; readonly value: number } | undefined;
+  /** Updates of each optimizer. */
+  readonly updates: Readonly<Record<string, number>>;
+  /** What the stage itself keeps. */
+  readonly own?: unknown;
   /** Bit-identical continuation needs the same kernels and the same cut of the batches. */
   readonly isa: string;
-  readonly plan: { readonly tokens_per_step: number; readonly micro_batch_tokens: number };
+  readonly plan: Readonly<Record<string, number>>;
 }
 
-export async function writeLoopCheckpoint(
-  folder: string,
-  parameters: TrainableParameters,
-  optimizer: AdamW,
-  state: LoopState,
-): Promise<void> {
+export interface CheckpointContent {
+  readonly roles: RoleParameters;
+  readonly optimizers: Readonly<Record<string, AdamW>>;
+  /** Values of the stage's parameters at its best evaluation. */
+  readonly best?: { readonly parameters: ParameterBuffer; readonly values: Float32Array } | undefined;
+  readonly state: RunState;
+}
+
+const STATE = 'state.json';
+const TRAINABLE = 'trainable.safetensors';
+const OPTIMIZER = 'optimizer.safetensors';
+const BEST = 'best.safetensors';
+
+export async function writeRunCheckpoint(folder: string, content: CheckpointContent): Promise<void> {
+  const { roles, optimizers, best, state } = content;
   const flat = async (tensor: Tensor) => (await tensor.readFloats()) as Float32Array<ArrayBuffer>;
-  const [values, expAvg, expAvgSq] = await Promise.all([
-    flat(parameters.values),
-    flat(optimizer.expAvg),
-    flat(optimizer.expAvgSq),
+  const trainable = Object.entries(roles).map(async ([role, parameters]) =>
+    sources(parameters, `${role}.`, await flat(parameters.values)),
+  );
+  await writeSafetensors(join(folder, TRAINABLE), (await Promise.all(trainable)).flat());
+  const moments = Object.entries(optimizers).map(async ([name, { parameters, expAvg, expAvgSq }]) => [
+    ...sources(parameters, `exp_avg.${name}.`, await flat(expAvg)),
+    ...sources(parameters, `exp_avg_sq.${name}.`, await flat(expAvgSq)),
   ]);
-  const sources = (prefix: string, data: Float32Array<ArrayBuffer>) =>
-    parameters.list.map(({ name, value }, i) => ({
-      name: `${prefix}${name}`,
-      dtype: 'F32' as const,
-      shape: value.shape,
-      data: () => new Uint8Array(data.buffer, 4 * (parameters.offsets[i] as number), 4 * value.size),
-    }));
-  await writeSafetensors(join(folder, 'trainable.safetensors'), sources('', values));
-  await writeSafetensors(join(folder, 'optimizer.safetensors'), [
-    ...sources('exp_avg.', expAvg),
-    ...sources('exp_avg_sq.', expAvgSq),
-  ]);
-  await writeFile(join(folder, 'state.json'), `${JSON.stringify(state, undefined, 2)}\n`);
+  await writeSafetensors(join(folder, OPTIMIZER), (await Promise.all(moments)).flat());
+  if (best) {
+    const values = best.values as Float32Array<ArrayBuffer>;
+    await writeSafetensors(join(folder, BEST), sources(best.parameters, '', values));
+  }
+  await writeFile(join(folder, STATE), `${JSON.stringify(state, undefined, 2)}\n`);
 }
 
-/** Restores parameters and moments; refuses a state that could not continue bit by bit. */
-export async function readLoopCheckpoint(
+export async function readRunState(folder: string): Promise<RunState> {
+  return JSON.parse(await readFile(join(folder, STATE), 'utf8')) as RunState;
+}
+
+/** Refuses a checkpoint that this run could not continue bit by bit. */
+export function checkContinuation(
   folder: string,
-  parameters: TrainableParameters,
-  optimizer: AdamW,
-  here: Pick<LoopState, 'isa' | 'plan'>,
-): Promise<LoopState> {
-  const state = JSON.parse(await readFile(join(folder, 'state.json'), 'utf8')) as LoopState;
+  state: RunState,
+  here: Pick<RunState, 'isa' | 'plan'>,
+): void {
   if (state.isa !== here.isa) {
     throw new StepTrainError(
       'E_RESUME',
@@ -71,29 +92,67 @@ export async function readLoopCheckpoint(
         `${JSON.stringify(here.plan)}; restore it or start a new run`,
     );
   }
-  fill(parameters, parameters.values, join(folder, 'trainable.safetensors'), '');
-  fill(parameters, optimizer.expAvg, join(folder, 'optimizer.safetensors'), 'exp_avg.');
-  fill(parameters, optimizer.expAvgSq, join(folder, 'optimizer.safetensors'), 'exp_avg_sq.');
-  optimizer.steps = state.updates;
-  return state;
 }
 
-function fill(parameters: TrainableParameters, target: Tensor, path: string, prefix: string): void {
+export function restoreRoles(folder: string, roles: RoleParameters): void {
+  reading(join(folder, TRAINABLE), (file, path) => {
+    for (const [role, parameters] of Object.entries(roles))
+      parameters.values.write(stored(file, path, parameters, `${role}.`));
+  });
+}
+
+export function restoreOptimizers(
+  folder: string,
+  optimizers: Readonly<Record<string, AdamW>>,
+  { updates }: RunState,
+): void {
+  reading(join(folder, OPTIMIZER), (file, path) => {
+    for (const [name, optimizer] of Object.entries(optimizers)) {
+      optimizer.expAvg.write(stored(file, path, optimizer.parameters, `exp_avg.${name}.`));
+      optimizer.expAvgSq.write(stored(file, path, optimizer.parameters, `exp_avg_sq.${name}.`));
+      optimizer.steps = updates[name] ?? 0;
+    }
+  });
+}
+
+export function readBest(folder: string, parameters: ParameterBuffer): Float32Array {
+  return reading(join(folder, BEST), (file, path) => stored(file, path, parameters, ''));
+}
+
+function sources({ list, offsets }: ParameterBuffer, prefix: string, data: Float32Array<ArrayBuffer>) {
+  return list.map(({ name, value }, i) => ({
+    name: `${prefix}${name}`,
+    dtype: 'F32' as const,
+    shape: value.shape,
+    data: () => new Uint8Array(data.buffer, data.byteOffset + 4 * (offsets[i] as number), 4 * value.size),
+  }));
+}
+
+function reading<T>(path: string, read: (file: SafetensorsFile, path: string) => T): T {
   const file = openSafetensors(path);
   try {
-    const values = new Float32Array(parameters.size);
-    parameters.list.forEach(({ name, value }, i) => {
-      const entry = file.tensors.get(prefix + name);
-      if (!entry || entry.shape.join() !== value.shape.join()) {
-        throw new StepTrainError(
-          'E_RESUME',
-          `${path}: expected ${prefix}${name} of shape [${value.shape.join(', ')}], found ${entry ? `[${entry.shape.join(', ')}]` : 'none'}; the model or the lora section changed since`,
-        );
-      }
-      values.set(readStoredF32(file, prefix + name), parameters.offsets[i]);
-    });
-    target.write(values);
+    return read(file, path);
   } finally {
     file.close();
   }
+}
+
+function stored(
+  file: SafetensorsFile,
+  path: string,
+  parameters: ParameterBuffer,
+  prefix: string,
+): Float32Array {
+  const values = new Float32Array(parameters.size);
+  parameters.list.forEach(({ name, value }, i) => {
+    const entry = file.tensors.get(prefix + name);
+    if (!entry || entry.shape.join() !== value.shape.join()) {
+      throw new StepTrainError(
+        'E_RESUME',
+        `${path}: expected ${prefix}${name} of shape [${value.shape.join(', ')}], found ${entry ? `[${entry.shape.join(', ')}]` : 'none'}; the model or the lora section changed since`,
+      );
+    }
+    values.set(readStoredF32(file, prefix + name), parameters.offsets[i]);
+  });
+  return values;
 }

@@ -1,45 +1,114 @@
-/** The forward of a group of sequences up to log-probabilities of chosen tokens: what every method starts from. */
-import { type RaggedBatch, raggedBatch } from '../models/batch.js';
+/** The forward of a group of sequences, and what is read off it: what every method starts from. */
+import { raggedBatch } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
-import { type HeadLogprobs, headLogprobs } from '../ops/head.js';
-import { gatherRows } from '../ops/memory.js';
+import { type LinearHead, scalarOutputs } from '../models/heads.js';
+import { type HeadLogprobs, headLogprobs, headSelect } from '../ops/head.js';
+import { gatherRows, reshape } from '../ops/memory.js';
 import type { Tensor } from '../runtime/tensor.js';
-import type { TrainingSequence } from './sequence.js';
+import type { AnswerRow, TrainingSequence } from './sequence.js';
 
-/** Rows of one sequence whose next token is asked for. */
-export interface ScoredRows {
-  readonly sequence: Pick<TrainingSequence, 'ids' | 'positions' | 'branch' | 'rowId'>;
-  readonly rows: readonly { readonly row: number; readonly token: number }[];
+export type ForwardSequence = Pick<TrainingSequence, 'ids' | 'positions' | 'branch' | 'rowId'>;
+
+/** Hidden states of a group of sequences. Rows are counted within their sequence. */
+export interface HiddenStates {
+  readonly decoder: Decoder;
+  readonly role: Role;
+  /** [T, hidden] */
+  readonly hidden: Tensor;
+  /** Row at which each sequence begins. */
+  readonly offsets: readonly number[];
 }
 
-/** Log-probabilities of each asked token, in order of sequences and rows. Only these rows reach the head. */
-export function scoreRows(decoder: Decoder, role: Role, items: readonly ScoredRows[]): HeadLogprobs {
-  const { device } = decoder;
-  const batch: RaggedBatch = raggedBatch(
-    device,
-    items.map(({ sequence }) => ({
-      ids: sequence.ids,
-      positions: sequence.positions,
-      rowId: sequence.rowId,
-      ...(sequence.branch ? { branch: sequence.branch } : {}),
+export function hiddenStates(
+  decoder: Decoder,
+  role: Role,
+  sequences: readonly ForwardSequence[],
+): HiddenStates {
+  const batch = raggedBatch(
+    decoder.device,
+    sequences.map(({ ids, positions, rowId, branch }) => ({
+      ids,
+      positions,
+      rowId,
+      ...(branch ? { branch } : {}),
     })),
     decoder.config,
   );
-  const rows: number[] = [];
-  const tokens: number[] = [];
-  items.forEach((item, i) => {
-    for (const { row, token } of item.rows) {
-      rows.push((batch.offsets[i] as number) + row);
-      tokens.push(token);
-    }
-  });
   try {
-    return device.scope(() => {
-      const hidden: Tensor = decoder.forward(batch, role);
-      const chosen = gatherRows(hidden, device.tensor(Int32Array.from(rows)));
-      return headLogprobs(chosen, decoder.head(role), device.tensor(Int32Array.from(tokens)));
-    });
+    return { decoder, role, hidden: decoder.forward(batch, role), offsets: batch.offsets };
   } finally {
     batch.dispose();
   }
+}
+
+/** Rows by sequence. */
+type Rows = readonly (readonly AnswerRow[])[];
+
+/** Log-probability, entropy and arg-max at each row, in order. Only these rows reach the head. */
+export function logprobsAt(
+  states: HiddenStates,
+  rows: Rows,
+  options: { readonly temperature?: number; readonly entropyGradient?: boolean } = {},
+): HeadLogprobs {
+  const { decoder, role, hidden } = states;
+  const { device } = decoder;
+  return device.scope(() => {
+    const chosen = gatherRows(hidden, rowTensor(states, rows));
+    return headLogprobs(chosen, decoder.head(role), tokenTensor(states, rows), options);
+  });
+}
+
+/** Logits of the rows' tokens alone, f32 [R]: enough where only differences within a row count. */
+export function logitsAt(states: HiddenStates, rows: Rows): Tensor {
+  const { decoder, role, hidden } = states;
+  const { device } = decoder;
+  return device.scope(() => {
+    const tokens = tokenTensor(states, rows);
+    const count = tokens.size;
+    const chosen = gatherRows(hidden, rowTensor(states, rows));
+    const logits = headSelect(chosen, decoder.head(role), tokens.reshape([count, 1]));
+    return reshape(logits, [count]);
+  });
+}
+
+/** Outputs of a scalar head at each row, f32 [R]. */
+export function scalarsAt(
+  states: HiddenStates,
+  head: LinearHead,
+  rows: readonly (readonly number[])[],
+): Tensor {
+  const { device } = states.decoder;
+  const at = rows.flatMap((list, i) => list.map((row) => (states.offsets[i] as number) + row));
+  return device.scope(() => scalarOutputs(states.hidden, head, device.tensor(Int32Array.from(at))));
+}
+
+/** Rows of one sequence whose next token is asked for. */
+export interface ScoredRows {
+  readonly sequence: ForwardSequence;
+  readonly rows: readonly AnswerRow[];
+}
+
+/** Log-probabilities of each asked token, in order of sequences and rows. */
+export function scoreRows(decoder: Decoder, role: Role, items: readonly ScoredRows[]): HeadLogprobs {
+  return decoder.device.scope(() => {
+    const states = hiddenStates(
+      decoder,
+      role,
+      items.map(({ sequence }) => sequence),
+    );
+    return logprobsAt(
+      states,
+      items.map(({ rows }) => rows),
+    );
+  });
+}
+
+function rowTensor({ decoder, offsets }: HiddenStates, rows: Rows): Tensor {
+  const at = rows.flatMap((list, i) => list.map(({ row }) => (offsets[i] as number) + row));
+  return decoder.device.tensor(Int32Array.from(at));
+}
+
+function tokenTensor({ decoder }: HiddenStates, rows: Rows): Tensor {
+  const tokens = rows.flatMap((list) => list.map(({ token }) => token));
+  return decoder.device.tensor(Int32Array.from(tokens));
 }

@@ -1,12 +1,69 @@
 /** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
+import type { PretrainRunConfig } from '../config/schema.js';
 import type { StepRecord } from '../data/record.js';
 import { solutionSegments } from '../data/solution.js';
+import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import type { RunResult } from '../run/result.js';
 import { segmentTokenizer } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { groupByTokens } from './batching.js';
+import { groupBySize } from './batching.js';
+import type { RunContext } from './context.js';
+import { runStages } from './engine.js';
 import { scoreRows } from './forward.js';
+import { settleMicroBatch } from './memory-plan.js';
 import { maskedSequence, type TrainingSequence } from './sequence.js';
-import type { Trainee } from './trainee.js';
+import { supervisedStage } from './supervised.js';
+import { createTrainee, type Trainee } from './trainee.js';
+
+export async function runPretrain(context: RunContext<PretrainRunConfig>): Promise<RunResult> {
+  const { config, device, run } = context;
+  const tokenizer = await configuredTokenizer(config.model);
+  const { parts } = await configuredRecords(config.data);
+  const learn = config.pretrain.loss_on === 'answers' ? 'results' : 'steps';
+  const sequencesOf = (records: readonly StepRecord[]) =>
+    pretrainSequences(records, tokenizer, learn, config.data.max_length);
+  const train = sequencesOf(parts.train);
+  const most = config.eval.max_samples;
+  const heldOut = sequencesOf(most === 'all' ? parts.validation : parts.validation.slice(0, most));
+  const trainee = await createTrainee(device, {
+    model: config.model,
+    lora: 'none',
+    tokenizer,
+    seed: config.run.seed,
+    gradientCheckpointing: config.run.gradient_checkpointing,
+  });
+  try {
+    const { decoder, role, parameters } = trainee;
+    const microBatchTokens = settleMicroBatch(config, config.pretrain, { device, decoder: decoder.config });
+    const validate = () => answerAccuracy(trainee, heldOut, microBatchTokens);
+    const stage = supervisedStage({
+      name: 'pretrain',
+      decoder,
+      role,
+      parameters,
+      sequences: train,
+      optimization: config.pretrain,
+      microBatchTokens,
+      best: 'token_accuracy',
+      seed: config.run.seed,
+      validate: async (stop) => {
+        const figures = await validate();
+        return stop.aborted ? undefined : figures;
+      },
+    });
+    const result = await runStages([stage], { model: parameters }, context.engine);
+    if (result.status === 'interrupted') return result;
+    await trainee.save((name) => run.file(name));
+    const figures = await validate();
+    run.metrics.append({ step: result.step, phase: 'test', ...figures });
+    console.error(
+      `held-out answers: ${(100 * figures.token_accuracy).toFixed(2)} % of tokens right, loss ${figures.validation_loss.toFixed(4)}`,
+    );
+    return result;
+  } finally {
+    trainee.dispose();
+  }
+}
 
 /** Whole solutions, each ended by the tokenizer's end token; see `solutionSegments` for what is learned. */
 export function pretrainSequences(
@@ -38,7 +95,7 @@ export async function answerAccuracy(
   let right = 0;
   let loss = 0;
   let count = 0;
-  for (const group of groupByTokens(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+  for (const group of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
     const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));
     const tokens = group.flatMap(({ targets }) => targets.map(({ token }) => token));
     if (tokens.length === 0) continue;

@@ -1,7 +1,7 @@
 export interface ScheduleOptions {
-  readonly learningRate: number;
-  readonly type: 'constant' | 'linear' | 'cosine';
-  readonly warmupRatio: number;
+  readonly learning_rate: number;
+  readonly lr_scheduler_type: 'constant' | 'linear' | 'cosine';
+  readonly warmup_ratio: number;
   readonly totalSteps: number;
 }
 
@@ -11,7 +11,12 @@ export interface ScheduleOptions {
  */
 export function learningRateAt(
   step: number,
-  { learningRate, type, warmupRatio, totalSteps }: ScheduleOptions,
+  {
+    learning_rate: learningRate,
+    lr_scheduler_type: type,
+    warmup_ratio: warmupRatio,
+    totalSteps,
+  }: ScheduleOptions,
 ): number {
   const warmup = Math.ceil(warmupRatio * totalSteps);
   if (step < warmup) return (learningRate * step) / Math.max(1, warmup);

@@ -32,6 +32,36 @@ export interface VerdictRows {
 
 export interface VerdictSequence extends TrainingSequence {
   readonly verdicts: readonly VerdictRows[];
+  /** What the sequence was made of, for those who put other answers at its branches. */
+  readonly solution: SolutionVerdicts;
+}
+
+/** A row and the token that it is asked about. */
+export interface AnswerRow {
+  readonly row: number;
+  readonly token: number;
+}
+
+/** One answer at one place of a branched sequence. */
+export interface BranchedAnswer {
+  /** For each token of the answer, the row that predicts it. */
+  readonly rows: readonly AnswerRow[];
+  /** The row of the answer's own last token (of the tail's, for an empty answer), where answers are read whole. */
+  readonly end: number;
+}
+
+export interface BranchedSequence {
+  readonly ids: readonly number[];
+  readonly positions: readonly number[];
+  readonly branch: readonly number[] | undefined;
+  /** By place and answer. */
+  readonly answers: readonly (readonly BranchedAnswer[])[];
+}
+
+export interface AnswerPlace {
+  /** Number of trunk tokens before the branches. */
+  readonly at: number;
+  readonly answers: readonly (readonly number[])[];
 }
 
 /** Language modelling: every token of the loss mask is predicted from the tokens before it. */
@@ -45,60 +75,89 @@ export function maskedSequence(sequence: TokenizedSequence, rowId: number): Trai
 }
 
 /**
- * All verdicts of a solution in one sequence: behind each judged step stands a branch that sees the trunk before it and
- * itself, and that nothing else sees. Equal to one sequence per verdict, with the shared steps computed once.
+ * A trunk with answers branching off it: each answer sees the trunk before its place, the tail and itself, and nothing
+ * else sees it. Equal to one sequence per answer, with the shared trunk computed once. An answer that is the beginning
+ * of another shares its branch.
  *
- * @param weigh weight of a verdict's tokens by its label
+ * @param whole feed each answer's last token too, for a head that reads the answer rather than predicts it
  */
-export function verdictSequence(
-  solution: SolutionVerdicts,
-  tokenizer: VerdictTokenizer,
-  rowId: number,
-  weigh: (label: 1 | 0) => number = () => 1,
-): VerdictSequence {
-  const { positiveIds, negativeIds } = tokenizer.template;
-  const { tailIds } = tokenizer;
-  const trunk = solution.trunk.ids;
+export function branchedSequence(
+  trunk: ArrayLike<number>,
+  places: readonly AnswerPlace[],
+  tailIds: readonly number[],
+  { whole = false }: { readonly whole?: boolean } = {},
+): BranchedSequence {
   const ids: number[] = [];
   const positions: number[] = [];
   const branch: number[] = [];
-  const targets: Target[] = [];
-  const verdicts: VerdictRows[] = [];
-  let at = 0;
   let branches = 0;
+  let at = 0;
+  let lastTrunk = -1;
   const push = (token: number, position: number, number: number) => {
     ids.push(token);
     positions.push(position);
     branch.push(number);
   };
-  // The tail and all but the last token of a word; returns the row that predicts each token of the word.
-  const pushBranch = (word: readonly number[]) => {
-    branches++;
-    const lastTrunk = ids.findLastIndex((_, i) => branch[i] === 0);
-    const fed = [...tailIds, ...word.slice(0, -1)];
-    const first = ids.length;
-    fed.forEach((token, i) => {
-      push(token, at + i, branches);
-    });
-    return word.map((token, i) => {
-      const index = tailIds.length + i - 1;
-      return { row: index < 0 ? lastTrunk : first + index, token };
-    });
-  };
-  for (const verdict of solution.verdicts) {
-    for (; at < verdict.at; at++) push(trunk[at] as number, at, 0);
-    const positive = pushBranch(positiveIds);
-    // Words of one token share their branch.
-    const negative =
-      positiveIds.length === 1 && negativeIds.length === 1
-        ? [{ row: (positive[0] as { row: number }).row, token: negativeIds[0] as number }]
-        : pushBranch(negativeIds);
-    verdicts.push({ step: verdict.step, label: verdict.label, positive, negative });
-    if (verdict.label !== null) {
-      const weight = weigh(verdict.label);
-      for (const { row, token } of verdict.label === 1 ? positive : negative)
+  const fedOf = (answer: readonly number[]) => [...tailIds, ...(whole ? answer : answer.slice(0, -1))];
+  const answers = places.map((place) => {
+    for (; at < place.at; at++) {
+      lastTrunk = ids.length;
+      push(trunk[at] as number, at, 0);
+    }
+    const made: { readonly fed: readonly number[]; readonly first: number }[] = [];
+    const firstOf = (fed: readonly number[]) => {
+      const shared = made.find((branched) => fed.every((token, i) => branched.fed[i] === token));
+      if (shared) return shared.first;
+      branches++;
+      const first = ids.length;
+      fed.forEach((token, i) => {
+        push(token, at + i, branches);
+      });
+      made.push({ fed, first });
+      return first;
+    };
+    const found: BranchedAnswer[] = [];
+    // The longest first, so that shorter ones find the branch that they begin.
+    const order = place.answers.map((_, i) => i);
+    order.sort((a, b) => (place.answers[b] as number[]).length - (place.answers[a] as number[]).length);
+    for (const i of order) {
+      const answer = place.answers[i] as readonly number[];
+      const fed = fedOf(answer);
+      const first = fed.length > 0 ? firstOf(fed) : 0;
+      const rowAt = (index: number) => (index < 0 ? lastTrunk : first + index);
+      found[i] = {
+        rows: answer.map((token, k) => ({ row: rowAt(tailIds.length + k - 1), token })),
+        end: rowAt(fed.length - 1),
+      };
+    }
+    return found;
+  });
+  return { ids, positions, branch: branches > 0 ? branch : undefined, answers };
+}
+
+/**
+ * All verdicts of a solution in one sequence, each word at its place.
+ *
+ * @param weigh weight of a verdict's tokens by its label
+ */
+export function verdictSequence(
+  solution: SolutionVerdicts,
+  tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
+  rowId: number,
+  weigh: (label: 1 | 0) => number = () => 1,
+): VerdictSequence {
+  const { positiveIds, negativeIds } = tokenizer.template;
+  const places = solution.verdicts.map(({ at }) => ({ at, answers: [positiveIds, negativeIds] }));
+  const { answers, ...sequence } = branchedSequence(solution.trunk.ids, places, tokenizer.tailIds);
+  const targets: Target[] = [];
+  const verdicts = solution.verdicts.map(({ step, label }, i): VerdictRows => {
+    const [positive, negative] = answers[i] as [BranchedAnswer, BranchedAnswer];
+    if (label !== null) {
+      const weight = weigh(label);
+      for (const { row, token } of (label === 1 ? positive : negative).rows)
         targets.push({ row, token, weight });
     }
-  }
-  return { ids, positions, branch: branches > 0 ? branch : undefined, targets, rowId, verdicts };
+    return { step, label, positive: positive.rows, negative: negative.rows };
+  });
+  return { ...sequence, targets, rowId, verdicts, solution };
 }

@@ -122,7 +122,7 @@ function initialWeights(config: DecoderConfig, seed: number): ParameterSpec[] {
   });
 }
 
-function loraConfig(section: LoraSection, base: string): LoraConfig {
+export function loraConfig(section: LoraSection, base: string): LoraConfig {
   return {
     r: section.r,
     loraAlpha: section.lora_alpha,

@@ -1,0 +1,13 @@
+import type { RunConfig } from '../config/schema.js';
+import type { RunDirectory } from '../run/directory.js';
+import type { Device } from '../runtime/device.js';
+import type { EngineOptions } from './engine.js';
+
+/** What a method gets to run with. */
+export interface RunContext<Config extends RunConfig> {
+  readonly config: Config;
+  readonly device: Device;
+  readonly run: RunDirectory;
+  readonly signal: AbortSignal;
+  readonly engine: EngineOptions;
+}

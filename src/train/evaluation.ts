@@ -1,0 +1,103 @@
+/** The evaluations of a verdict run: figures of the validation part while it trains, and the report at its end. */
+import type { SftRunConfig, StepAmcRunConfig } from '../config/schema.js';
+import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
+import { evaluateVerdicts, verdictFigures } from '../eval/evaluate.js';
+import type { VerdictFigures } from '../eval/metrics.js';
+import type { EvalReport } from '../eval/report.js';
+import { type JudgedVerdict, judgeVerdicts } from '../eval/verdicts.js';
+import type { Decoder, Role } from '../models/decoder.js';
+import type { RunDirectory } from '../run/directory.js';
+import { createProgress } from '../run/progress.js';
+import type { VerdictSequence } from './sequence.js';
+import type { VerdictData } from './verdict-data.js';
+
+export interface EvaluationContext {
+  readonly config: Pick<SftRunConfig | StepAmcRunConfig, 'method' | 'data' | 'eval'>;
+  readonly decoder: Decoder;
+  readonly data: VerdictData;
+  readonly run: RunDirectory;
+  readonly microBatchTokens: number;
+}
+
+/** Figures of the validation part; undefined where the signal stopped it. */
+export async function validationFigures(
+  context: EvaluationContext,
+  role: Role,
+  signal: AbortSignal,
+): Promise<Record<string, number> | undefined> {
+  const judged = await judge(context, role, context.data.sequences.validation, signal);
+  return judged && shortFigures(figuresOf(context, judged));
+}
+
+/** Judges `part` of the data; undefined where the signal stopped it. */
+async function judge(
+  { config, decoder, microBatchTokens }: EvaluationContext,
+  role: Role,
+  sequences: readonly VerdictSequence[],
+  signal: AbortSignal,
+  title?: string,
+): Promise<JudgedVerdict[] | undefined> {
+  const progress = title ? createProgress({ total: sequences.length, unit: `${title} solution` }) : undefined;
+  const judged = await judgeVerdicts(decoder, role, sequences, {
+    threshold: config.eval.threshold,
+    microBatchTokens,
+    signal,
+    ...(progress ? { onProgress: (done) => progress.update(done) } : {}),
+  });
+  progress?.finish();
+  return signal.aborted ? undefined : judged;
+}
+
+/**
+ * The report on the test part, with other models judged on the same steps beside it; writes verdicts.jsonl. Undefined
+ * where the signal stopped it.
+ *
+ * @param before other models by name
+ */
+export async function finalEvaluation(
+  context: EvaluationContext,
+  role: Role,
+  before: Readonly<Record<string, Role>>,
+  more: { readonly data: Readonly<Record<string, unknown>>; readonly valueLosses?: readonly number[] },
+  signal: AbortSignal,
+): Promise<EvalReport | undefined> {
+  const { config, data, run } = context;
+  const baselines: Record<string, VerdictFigures> = {};
+  for (const [name, other] of Object.entries(before)) {
+    const judged = await judge(context, other, data.sequences.test, signal, `evaluation of ${name}:`);
+    if (!judged) return undefined;
+    baselines[name] = figuresOf(context, judged);
+  }
+  const validation = await judge(context, role, data.sequences.validation, signal);
+  const judged = validation && (await judge(context, role, data.sequences.test, signal, 'evaluation:'));
+  if (!judged) return undefined;
+  await writeVerdictDump(run.file(VERDICT_DUMP), judged, data.records.test);
+  const { labels } = data;
+  return evaluateVerdicts(judged, {
+    method: config.method,
+    data: {
+      source: config.data.source,
+      files: data.reports.flatMap(({ files }) => files),
+      train_solutions: data.records.train.length,
+      train_steps: labels.n,
+      train_positive_share: labels.n > 0 ? labels.positive / labels.n : 0,
+      ...more.data,
+    },
+    records: data.records.test,
+    invalidAsWrong: config.eval.invalid_as_wrong,
+    positivePrior: labels.n > 0 ? labels.positive / labels.n : 0.5,
+    validation,
+    baselines,
+    valueLosses: more.valueLosses,
+  });
+}
+
+function figuresOf({ config }: EvaluationContext, judged: readonly JudgedVerdict[]): VerdictFigures {
+  return verdictFigures(judged, { invalidAsWrong: config.eval.invalid_as_wrong });
+}
+
+/** What a line of metrics.jsonl has of an evaluation. */
+export function shortFigures(figures: VerdictFigures): Record<string, number> {
+  const { f1_macro, acc_pos, acc_neg, balanced_accuracy, auc } = figures;
+  return { f1_macro, acc_pos, acc_neg, balanced_accuracy, ...(auc === undefined ? {} : { auc }) };
+}

@@ -1,0 +1,171 @@
+/** What a run will hold in memory, by role, from the shapes alone; and how many tokens fit beside it. */
+import type { LoraConfig as LoraSection, RunConfig } from '../config/schema.js';
+import type { DecoderConfig } from '../models/config.js';
+import { StepTrainError } from '../native/errors.js';
+import type { Device } from '../runtime/device.js';
+import { decoderModules, decoderWeights } from '../weights/decoder-modules.js';
+import { loraPlan } from '../weights/lora-plan.js';
+import { loraConfig } from './trainee.js';
+
+export interface MemoryItem {
+  readonly role: string;
+  readonly what: string;
+  readonly bytes: number;
+}
+
+export interface MemoryPlan {
+  /** Held throughout. */
+  readonly items: readonly MemoryItem[];
+  readonly fixedBytes: number;
+  /** Of forward and backward, for each token in memory at once. */
+  readonly bytesPerToken: number;
+}
+
+/** f32 value, gradient and two moments of AdamW. */
+const TRAINED_BYTES = 16;
+const FROZEN_ADAPTER_BYTES = 4;
+
+export function memoryPlan(config: RunConfig, decoder: DecoderConfig): MemoryPlan {
+  const weights = decoderWeights(decoder).reduce((sum, { shape }) => sum + product(shape), 0);
+  const bytes = config.model.dtype === 'bf16' ? 2 : 4;
+  const lora = config.method === 'pretrain' || config.lora === 'none' ? undefined : config.lora;
+  const items: MemoryItem[] = [];
+  if (!lora) {
+    items.push({
+      role: 'model',
+      what: `${millions(weights)} parameters with gradients and AdamW moments, f32`,
+      bytes: weights * TRAINED_BYTES,
+    });
+  } else {
+    items.push({
+      role: 'base',
+      what: `${millions(weights)} frozen parameters, ${config.model.dtype}, shared by all roles`,
+      bytes: weights * bytes,
+    });
+    const adapter = adapterSize(decoder, lora);
+    const trained = (role: string, head: number) =>
+      items.push({
+        role,
+        what: `${millions(adapter + head)} parameters with gradients and AdamW moments, f32`,
+        bytes: (adapter + head) * TRAINED_BYTES,
+      });
+    trained('policy', config.method === 'stepamc' ? decoder.hiddenSize + 1 : 0);
+    if (config.method === 'stepamc') {
+      items.push({
+        role: 'reference',
+        what: `${millions(adapter)} frozen adapter parameters, f32`,
+        bytes: adapter * FROZEN_ADAPTER_BYTES,
+      });
+      trained('reward', decoder.hiddenSize);
+    }
+  }
+  return {
+    items,
+    fixedBytes: items.reduce((sum, item) => sum + item.bytes, 0),
+    bytesPerToken: activationBytes(decoder, {
+      bytes,
+      rank: lora?.r ?? 0,
+      checkpointing: config.run.gradient_checkpointing,
+    }),
+  };
+}
+
+function adapterSize(decoder: DecoderConfig, lora: LoraSection): number {
+  const { modules, saved } = loraPlan(loraConfig(lora, ''), decoderModules(decoder));
+  const pairs = modules.reduce((sum, { aShape, bShape }) => sum + product(aShape) + product(bShape), 0);
+  return pairs + saved.reduce((sum, { shape }) => sum + product(shape), 0);
+}
+
+/**
+ * What the tape keeps of a token, layer by layer, and what the backward of one layer adds. Every token is counted as
+ * one that reaches the head, which is more than verdicts need.
+ */
+function activationBytes(
+  decoder: DecoderConfig,
+  { bytes, rank, checkpointing }: { bytes: number; rank: number; checkpointing: boolean },
+): number {
+  const { hiddenSize: h, intermediateSize: i, numLayers, headDim, numHeads, numKeyValueHeads } = decoder;
+  const [q, kv] = [headDim * numHeads, headDim * numKeyValueHeads];
+  // Two norms with their sums, q k v before and after the rotation, the mixed heads, gate, up and their product.
+  const layer = (4 * h + 3 * q + 4 * kv + 3 * i) * bytes + 4 * (7 * rank + numHeads + 2);
+  const backward = (3 * h + 2 * q + 2 * kv + 3 * i) * bytes;
+  const kept = checkpointing ? numLayers * 2 * h * bytes + layer : numLayers * layer;
+  const head = 3 * h * bytes + 4 * h;
+  return kept + backward + head;
+}
+
+/** Share of the free memory that a plan may use; the rest is for what allocation wastes and for the rest of the machine. */
+const USABLE = 0.85;
+
+/**
+ * The micro-batch of a stage in tokens: the section's own number, or with `auto` the largest that fits and is not more
+ * than an optimizer step has. Refuses a plan that does not fit, with the bytes that are missing.
+ */
+export function settleMicroBatch(
+  config: RunConfig,
+  section: { readonly micro_batch_tokens: number | 'auto'; readonly tokens_per_step?: number },
+  { device, decoder }: { readonly device: Device; readonly decoder: DecoderConfig },
+): number {
+  const { memoryFree } = device.info();
+  const plan = memoryPlan(config, decoder);
+  // Roles that are loaded already are no longer part of the free memory.
+  const available = USABLE * (memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes));
+  return fitMicroBatch(plan, available, config.data.max_length, section);
+}
+
+export function fitMicroBatch(
+  plan: MemoryPlan,
+  available: number,
+  longest: number,
+  section: { readonly micro_batch_tokens: number | 'auto'; readonly tokens_per_step?: number },
+): number {
+  const { micro_batch_tokens: asked, tokens_per_step: most = Number.POSITIVE_INFINITY } = section;
+  const fitting = Math.floor((available - plan.fixedBytes) / plan.bytesPerToken);
+  const least = asked === 'auto' ? longest : asked;
+  if (fitting < least) {
+    const missing = plan.fixedBytes + least * plan.bytesPerToken - available;
+    throw new StepTrainError(
+      'E_MEMORY',
+      `the run needs ${gibibytes(plan.fixedBytes + least * plan.bytesPerToken)} (${gibibytes(plan.fixedBytes)} for the ` +
+        `roles, ${gibibytes(least * plan.bytesPerToken)} for ${least} tokens at once) and ${gibibytes(available)} can be ` +
+        `used: ${gibibytes(missing)} are missing; set micro_batch_tokens: auto, run.gradient_checkpointing: true, ` +
+        'model.dtype: bf16, or shorten data.max_length',
+    );
+  }
+  return asked === 'auto' ? Math.max(longest, Math.min(fitting, most, LARGEST)) : asked;
+}
+
+/** More tokens at once make nothing faster. */
+const LARGEST = 1 << 16;
+
+/** The plan as lines for a person. */
+export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number | undefined): string[] {
+  const rows = plan.items.map(({ role, what, bytes }) => [role, gibibytes(bytes), what] as const);
+  const tokens = microBatchTokens ?? 0;
+  const all = [
+    ...rows,
+    [
+      'activations',
+      gibibytes(tokens * plan.bytesPerToken),
+      `at most, for ${tokens} tokens at once (${kibibytes(plan.bytesPerToken)} each)`,
+    ] as const,
+    ['total', gibibytes(plan.fixedBytes + tokens * plan.bytesPerToken), ''] as const,
+  ];
+  return all.map(([role, size, what]) => `  ${role.padEnd(12)}${size.padStart(10)}  ${what}`.trimEnd());
+}
+
+export function gibibytes(bytes: number): string {
+  return bytes < 1 << 30 ? `${(bytes / (1 << 20)).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
+}
+
+function kibibytes(bytes: number): string {
+  return `${(bytes / 1024).toFixed(0)} KiB`;
+}
+
+function millions(count: number): string {
+  return count < 1e9 ? `${(count / 1e6).toFixed(1)}M` : `${(count / 1e9).toFixed(2)}B`;
+}
+
+function product(shape: readonly number[]): number {
+  return shape.reduce((total, extent) => total * extent, 1);
+}

@@ -1,0 +1,155 @@
+/** Direct preference optimisation of the right verdict over the wrong one: a baseline on the same roles and pairs. */
+import { Tape } from '../../autograd/tape.js';
+import type { StepAmcRunConfig } from '../../config/schema.js';
+import { dpo } from '../../objectives/pairs.js';
+import { readStatistics } from '../../objectives/statistics.js';
+import { spanSum } from '../../ops/advantage.js';
+import type { Tensor } from '../../runtime/tensor.js';
+import { AdamW, adamSettings } from '../adamw.js';
+import { groupBySize, planBatches } from '../batching.js';
+import { type HiddenStates, hiddenStates, logprobsAt } from '../forward.js';
+import type { StepAmcRoles } from '../roles.js';
+import { learningRateAt } from '../schedule.js';
+import type { AnswerRow, VerdictSequence } from '../sequence.js';
+import type { Stage, StagePlan, StepOutcome } from '../stage.js';
+import { applyGradients } from '../update.js';
+
+export interface DpoStageOptions {
+  readonly roles: StepAmcRoles;
+  readonly settings: StepAmcRunConfig['dpo'];
+  readonly sequences: readonly VerdictSequence[];
+  readonly microBatchTokens: number;
+  readonly seed: number;
+  /** Train for so many tokens, whatever the epochs say. */
+  readonly tokens?: number | undefined;
+  readonly validate?: Stage['validate'];
+}
+
+export function dpoStage(options: DpoStageOptions): StagePlan {
+  const { roles, settings, sequences, microBatchTokens, seed } = options;
+  const length = (i: number) => (sequences[i] as VerdictSequence).ids.length;
+  const { batches, epochAt } = planBatches(
+    sequences.flatMap(({ targets }, i) => (targets.length > 0 ? [i] : [])),
+    {
+      epochs: settings.num_train_epochs,
+      maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
+      tokens: options.tokens,
+      seed,
+      sizeOf: length,
+      tokensOf: length,
+      batchSize: settings.tokens_per_step,
+    },
+  );
+  return {
+    name: 'dpo',
+    steps: batches.length,
+    schedule: { ...settings, best: settings.load_best_model_at_end ? 'f1_macro' : undefined },
+    plan: { 'dpo.tokens_per_step': settings.tokens_per_step, 'dpo.micro_batch_tokens': microBatchTokens },
+    open: () => {
+      const optimizer = new AdamW(roles.policyParameters, adamSettings(settings));
+      return {
+        optimizers: { dpo: optimizer },
+        trains: roles.policyParameters,
+        begin: () => roles.keepReference(),
+        async step(index): Promise<StepOutcome> {
+          const batch = (batches[index] as readonly number[]).map((i) => sequences[i] as VerdictSequence);
+          const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
+          const figures = await preferRight(options, batch);
+          const tokens = batch.reduce((sum, { ids }) => sum + ids.length, 0);
+          const update = await applyGradients(optimizer, learningRate, { loss: figures.loss });
+          const shown = { loss: figures.loss, accuracy: figures.preference_accuracy };
+          if (update.nonFinite !== undefined)
+            return { figures: {}, shown, tokens, nonFinite: update.nonFinite };
+          return {
+            figures: {
+              epoch: epochAt(index + 1),
+              ...figures,
+              grad_norm: update.gradNorm,
+              learning_rate: learningRate,
+            },
+            shown,
+            tokens,
+          };
+        },
+        validate: options.validate,
+        dispose: () => optimizer.dispose(),
+      };
+    },
+  };
+}
+
+async function preferRight(
+  { roles, settings, microBatchTokens }: DpoStageOptions,
+  batch: readonly VerdictSequence[],
+): Promise<{ loss: number; preference_accuracy: number; reward_margin: number }> {
+  const { decoder, policy, reference, policyParameters } = roles;
+  const { device } = decoder;
+  policyParameters.zeroGrads();
+  const count = (sequence: VerdictSequence) => sequence.verdicts.filter(({ label }) => label !== null).length;
+  const total = batch.reduce((sum, sequence) => sum + count(sequence), 0);
+  const figures = { loss: 0, preference_accuracy: 0, reward_margin: 0 };
+  for (const group of groupBySize(batch, ({ ids }) => ids.length, microBatchTokens)) {
+    const judged = group.map(({ verdicts }) => verdicts.filter(({ label }) => label !== null));
+    const side = (right: boolean) =>
+      judged.map((list) =>
+        list.map(({ label, positive, negative }) => ((label === 1) === right ? positive : negative)),
+      );
+    const [chosen, rejected] = [side(true), side(false)];
+    const pairs = judged.flat().length;
+    const states = device.scope(() => hiddenStates(decoder, reference, group), 'reference');
+    const refs = device.scope(
+      () => [answerLogprobs(states, chosen), answerLogprobs(states, rejected)] as const,
+    );
+    states.hidden.dispose();
+    const tape = new Tape(device);
+    const objective = device.scope(
+      () =>
+        tape.run(() => {
+          const own = hiddenStates(decoder, policy, group);
+          return dpo(
+            {
+              chosen: answerLogprobs(own, chosen),
+              rejected: answerLogprobs(own, rejected),
+              refChosen: refs[0],
+              refRejected: refs[1],
+              weights: device.tensor(new Float32Array(pairs).fill(1 / total)),
+            },
+            { beta: settings.beta, labelSmoothing: settings.label_smoothing },
+          );
+        }),
+      'policy',
+    );
+    tape.backward([[objective.loss, 1]]);
+    tape.dispose();
+    for (const tensor of refs) tensor.dispose();
+    const [[loss], { accuracy, margin }] = await Promise.all([
+      objective.loss.readFloats(),
+      readStatistics(objective.statistics),
+    ]);
+    objective.loss.dispose();
+    objective.statistics.values.dispose();
+    figures.loss += loss as number;
+    figures.preference_accuracy += (pairs / total) * accuracy;
+    figures.reward_margin += (pairs / total) * margin;
+  }
+  return figures;
+}
+
+/** Log-probability of each whole answer, f32 [answers]. */
+function answerLogprobs(
+  states: HiddenStates,
+  answers: readonly (readonly (readonly AnswerRow[])[])[],
+): Tensor {
+  const { device } = states.decoder;
+  const { logprobs } = logprobsAt(
+    states,
+    answers.map((list) => list.flat()),
+  );
+  const spans: number[] = [];
+  let at = 0;
+  for (const { length } of answers.flat()) {
+    spans.push(at, at + length);
+    at += length;
+  }
+  return spanSum(logprobs, device.tensor(Int32Array.from(spans), [spans.length / 2, 2]));
+}

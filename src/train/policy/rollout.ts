@@ -1,0 +1,270 @@
+/** A rollout batch: answers of the policy to the verdict asked after each step, scored and credited, on the host. */
+import type { PpoConfig } from '../../config/schema.js';
+import { keyOfSeed, philox4x32 } from '../../data/philox.js';
+import type { VerdictTemplate } from '../../data/verdict.js';
+import { headLogits } from '../../ops/head.js';
+import { gatherRows } from '../../ops/memory.js';
+import { groupBySize } from '../batching.js';
+import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../forward.js';
+import type { StepAmcRoles } from '../roles.js';
+import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../sequence.js';
+
+/** What was answered to one question. Arrays are by token of the answer. */
+export interface Answer {
+  readonly tokens: readonly number[];
+  /** Which word it is; undefined where it is neither. */
+  readonly verdict: 1 | 0 | undefined;
+  readonly oldLogprobs: readonly number[];
+  readonly refLogprobs: readonly number[];
+  readonly values: readonly number[];
+  /** Of the sampler, at the same temperature; equal to `oldLogprobs` but for rounding. */
+  readonly samplerLogprobs: readonly number[];
+}
+
+/** One question: a labelled step of a solution. */
+export interface Question {
+  /** Index of the solution in the training data, and of the place among its verdicts. */
+  readonly solution: number;
+  readonly place: number;
+  /** Index of the judged step within the solution. */
+  readonly step: number;
+  readonly label: 1 | 0;
+  /** One when sampled; both words when enumerated, the right one for a correct step first. */
+  readonly answers: readonly Answer[];
+}
+
+export interface RolloutOptions {
+  readonly roles: Pick<StepAmcRoles, 'decoder' | 'policy' | 'reference' | 'base' | 'valueHead'>;
+  readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
+  readonly tailIds: readonly number[];
+  readonly settings: Pick<PpoConfig, 'rollout' | 'temperature' | 'reference'>;
+  readonly microBatchTokens: number;
+  readonly seed: number;
+  readonly iteration: number;
+  readonly signal: AbortSignal;
+}
+
+/** Bytes of logits held at once while sampling. */
+const LOGIT_BYTES = 64 << 20;
+
+/** Domain of the keys of sampling. */
+const SAMPLING = 0x73616d70;
+
+/**
+ * Answers to every labelled step of the chosen solutions, with the policy's, the sampler's and the reference's
+ * log-probs and the values; undefined where the signal stopped it.
+ *
+ * @param chosen indices into `sequences`
+ */
+export async function rollOut(
+  sequences: readonly VerdictSequence[],
+  chosen: readonly number[],
+  options: RolloutOptions,
+): Promise<Question[] | undefined> {
+  const questions: Question[] = [];
+  const size = (i: number) => (sequences[i] as VerdictSequence).ids.length;
+  for (const group of groupBySize(chosen, size, options.microBatchTokens)) {
+    if (options.signal.aborted) return undefined;
+    const drawn = group.map((solution) => openQuestions(sequences, solution, options));
+    const states =
+      options.settings.rollout === 'sample'
+        ? await sampleAnswers(sequences, group, drawn, options)
+        : undefined;
+    questions.push(...(await scored(sequences, group, drawn, states, options)));
+  }
+  return questions;
+}
+
+interface Draft {
+  readonly place: number;
+  readonly step: number;
+  readonly label: 1 | 0;
+  readonly answers: { tokens: number[]; sampler: number[] }[];
+}
+
+function openQuestions(
+  sequences: readonly VerdictSequence[],
+  solution: number,
+  { template, settings }: RolloutOptions,
+): Draft[] {
+  const { verdicts } = sequences[solution] as VerdictSequence;
+  return verdicts.flatMap(({ label, step }, place) => {
+    if (label === null) return [];
+    const words = settings.rollout === 'enumerate' ? [template.positiveIds, template.negativeIds] : [[]];
+    return [{ place, step, label, answers: words.map((word) => ({ tokens: [...word], sampler: [] })) }];
+  });
+}
+
+/** The sequence that asks each question and holds its answers. */
+export function answeredSequence(
+  { solution, rowId }: VerdictSequence,
+  questions: readonly { readonly place: number; readonly answers: readonly (readonly number[])[] }[],
+  tailIds: readonly number[],
+): BranchedSequence & { readonly rowId: number } {
+  const places = questions.map(({ place, answers }) => ({
+    at: (solution.verdicts[place] as { at: number }).at,
+    answers,
+  }));
+  return { ...branchedSequence(solution.trunk.ids, places, tailIds), rowId };
+}
+
+/**
+ * Draws token after token until each answer is a word or can no longer become one. Where one token was enough for all,
+ * the forward that drew it is the one that scores it, and its states are returned.
+ */
+async function sampleAnswers(
+  sequences: readonly VerdictSequence[],
+  group: readonly number[],
+  drafts: readonly (readonly Draft[])[],
+  options: RolloutOptions,
+): Promise<HiddenStates | undefined> {
+  const { roles, template, tailIds, settings } = options;
+  const { decoder, policy } = roles;
+  const { device } = decoder;
+  const rowsAtOnce = Math.max(1, Math.floor(LOGIT_BYTES / (4 * decoder.config.vocabSize)));
+  let drawing: HiddenStates | undefined;
+  for (let round = 0; ; round++) {
+    const open = group.map((_, i) =>
+      (drafts[i] as Draft[]).filter(({ answers: [answer] }) => isOpen(answer?.tokens ?? [], template)),
+    );
+    if (open.every((list) => list.length === 0)) return drawing;
+    drawing?.hidden.dispose();
+    drawing = undefined;
+    // A place for the next token: a branch that ends with what was drawn so far.
+    const asked = group.map((solution, i) =>
+      answeredSequence(
+        sequences[solution] as VerdictSequence,
+        (open[i] as Draft[]).map(({ place, answers: [answer] }) => ({
+          place,
+          answers: [[...(answer?.tokens ?? []), 0]],
+        })),
+        tailIds,
+      ),
+    );
+    const questions = open.flatMap((list, i) =>
+      list.map((draft, j) => {
+        const rows = asked[i]?.answers[j]?.[0]?.rows;
+        return { draft, sequence: i, row: rows?.at(-1)?.row as number };
+      }),
+    );
+    const states = device.scope(() => hiddenStates(decoder, policy, asked), 'rollout');
+    for (let first = 0; first < questions.length; first += rowsAtOnce) {
+      const slice = questions.slice(first, first + rowsAtOnce);
+      const keys = Int32Array.from(
+        slice.flatMap(({ draft, sequence }) =>
+          samplingKey(options, sequences[group[sequence] as number] as VerdictSequence, draft),
+        ),
+      );
+      const outputs = device.scope(() => {
+        const rows = slice.map(({ sequence, row }) => (states.offsets[sequence] as number) + row);
+        const hidden = gatherRows(states.hidden, device.tensor(Int32Array.from(rows)));
+        const logits = headLogits(hidden, decoder.head(policy));
+        const { tokens, tempered_logprobs: logprobs } = device.op(
+          'sample',
+          { logits, keys: device.tensor(keys, [slice.length, 4]) },
+          { temperature: settings.temperature, top_k: 0, top_p: 1, min_p: 0 },
+          ['tempered_logprobs'],
+        );
+        return { tokens, logprobs };
+      });
+      const [tokens, logprobs] = await Promise.all([outputs.tokens!.read(), outputs.logprobs!.readFloats()]);
+      for (const tensor of Object.values(outputs)) tensor?.dispose();
+      slice.forEach(({ draft }, i) => {
+        draft.answers[0]?.tokens.push(tokens[i] as number);
+        draft.answers[0]?.sampler.push(logprobs[i] as number);
+      });
+    }
+    if (round === 0) drawing = states;
+    else states.hidden.dispose();
+  }
+}
+
+function isOpen(tokens: readonly number[], template: RolloutOptions['template']): boolean {
+  return [template.positiveIds, template.negativeIds].some(
+    (word) => tokens.length < word.length && tokens.every((token, i) => token === word[i]),
+  );
+}
+
+/** Depends on seed, iteration, solution, verdict and token alone, never on what else is in the batch. */
+function samplingKey(
+  { seed, iteration }: RolloutOptions,
+  { rowId }: VerdictSequence,
+  { place, answers: [answer] }: Draft,
+): number[] {
+  const [a, b] = philox4x32([iteration, rowId, place, SAMPLING], keyOfSeed(seed));
+  return [a, b, answer?.tokens.length ?? 0, 0];
+}
+
+/** The finished answers: old log-probs and values as training will see them, and the reference's log-probs. */
+async function scored(
+  sequences: readonly VerdictSequence[],
+  group: readonly number[],
+  drafts: readonly (readonly Draft[])[],
+  drawing: HiddenStates | undefined,
+  { roles, template, tailIds, settings }: RolloutOptions,
+): Promise<Question[]> {
+  const { decoder, policy, reference, base, valueHead } = roles;
+  const { device } = decoder;
+  const asked = group.map((solution, i) =>
+    answeredSequence(
+      sequences[solution] as VerdictSequence,
+      (drafts[i] as Draft[]).map(({ place, answers }) => ({
+        place,
+        answers: answers.map(({ tokens }) => tokens),
+      })),
+      tailIds,
+    ),
+  );
+  const rows = asked.map(({ answers }) => answers.flatMap((list) => list.flatMap((answer) => answer.rows)));
+  if (rows.every((list) => list.length === 0)) return []; // nothing was drawn either
+  const { temperature } = settings;
+  const own = device.scope(() => {
+    const states = drawing ?? hiddenStates(decoder, policy, asked);
+    const { logprobs } = logprobsAt(states, rows, { temperature });
+    const values = scalarsAt(
+      states,
+      valueHead,
+      rows.map((list) => list.map(({ row }) => row)),
+    );
+    return { logprobs, values };
+  }, 'rollout');
+  drawing?.hidden.dispose();
+  const against = settings.reference === 'base' ? base : reference;
+  const ref = device.scope(
+    () => logprobsAt(hiddenStates(decoder, against, asked), rows, { temperature }).logprobs,
+    'reference',
+  );
+  const [old, values, refs] = await Promise.all([
+    own.logprobs.readFloats(),
+    own.values.readFloats(),
+    ref.readFloats(),
+  ]);
+  for (const tensor of [own.logprobs, own.values, ref]) tensor.dispose();
+  let at = 0;
+  return group.flatMap((solution, i) =>
+    (drafts[i] as Draft[]).map(({ place, step, label, answers }) => ({
+      solution,
+      place,
+      step,
+      label,
+      answers: answers.map(({ tokens, sampler }) => {
+        const begin = at;
+        at += tokens.length;
+        return {
+          tokens,
+          verdict: wordOf(tokens, template),
+          oldLogprobs: Array.from(old.subarray(begin, at)),
+          refLogprobs: Array.from(refs.subarray(begin, at)),
+          values: Array.from(values.subarray(begin, at)),
+          samplerLogprobs: sampler,
+        };
+      }),
+    })),
+  );
+}
+
+function wordOf(tokens: readonly number[], template: RolloutOptions['template']): 1 | 0 | undefined {
+  const is = (word: readonly number[]) =>
+    word.length === tokens.length && word.every((id, i) => tokens[i] === id);
+  return is(template.positiveIds) ? 1 : is(template.negativeIds) ? 0 : undefined;
+}

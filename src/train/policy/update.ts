@@ -1,0 +1,273 @@
+/** Forward and backward of one mini-batch of credited answers. */
+import { Tape } from '../../autograd/tape.js';
+import type { ConstraintConfig, PpoConfig } from '../../config/schema.js';
+import type { VerdictTokenizer } from '../../data/verdict.js';
+import { ratio } from '../../eval/metrics.js';
+import { type PpoStatistic, ppo } from '../../objectives/ppo.js';
+import { type Objective, readStatistics } from '../../objectives/statistics.js';
+import { type ConstraintStatistic, verdictConstraint } from '../../objectives/verdict-constraint.js';
+import { spanSum } from '../../ops/advantage.js';
+import type { Device } from '../../runtime/device.js';
+import type { Tensor } from '../../runtime/tensor.js';
+import { groupBySize } from '../batching.js';
+import { type HiddenStates, hiddenStates, logitsAt, logprobsAt, scalarsAt } from '../forward.js';
+import type { StepAmcRoles } from '../roles.js';
+import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../sequence.js';
+import type { LossWeights, StepLosses } from './alpha.js';
+import type { CreditedAnswer, CreditedQuestion } from './credit.js';
+import { answeredSequence } from './rollout.js';
+
+export interface PolicyGradientOptions {
+  readonly roles: Pick<StepAmcRoles, 'decoder' | 'policy' | 'valueHead' | 'policyParameters'>;
+  readonly settings: PpoConfig;
+  readonly constraint: Pick<ConstraintConfig, 'form' | 'margin'>;
+  readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>;
+  readonly sequences: readonly VerdictSequence[];
+  readonly questions: readonly CreditedQuestion[];
+  readonly weights: LossWeights;
+  readonly microBatchTokens: number;
+}
+
+export interface PolicyGradients {
+  readonly losses: StepLosses;
+  readonly figures: Readonly<Record<string, number>>;
+  readonly tokens: number;
+}
+
+/** Means over the whole mini-batch, however it is cut into micro-batches. Gradients are added into the policy's. */
+export async function policyGradients(options: PolicyGradientOptions): Promise<PolicyGradients> {
+  const { roles, questions, microBatchTokens, weights } = options;
+  const { device } = roles.decoder;
+  roles.policyParameters.zeroGrads();
+  const items = sequencesOf(options);
+  const normaliser = normalisers(questions);
+  const parts: MicroBatchFigures[] = [];
+  for (const group of groupBySize(items, ({ sequence }) => sequence.ids.length, microBatchTokens)) {
+    const tape = new Tape(device);
+    const objectives = device.scope(
+      () => tape.run(() => microBatch(device, group, normaliser, options)),
+      'policy',
+    );
+    tape.backward([
+      // The value loss carries its own factor inside the objective, see `valueFactor`.
+      [objectives.policy.loss, weights.policy],
+      [objectives.constraint.loss, weights.constraint],
+    ]);
+    tape.dispose();
+    parts.push(await readFigures(objectives));
+    await device.synchronize();
+  }
+  return summarize(parts, options, items);
+}
+
+interface AnsweredItem {
+  readonly questions: readonly CreditedQuestion[];
+  readonly sequence: ReturnType<typeof answeredSequence>;
+}
+
+/** Each solution with the answers of its questions, and both words beside them for the constraint. */
+function sequencesOf({ questions, sequences, tokenizer }: PolicyGradientOptions): AnsweredItem[] {
+  const { template, tailIds } = tokenizer;
+  const bySolution = new Map<number, CreditedQuestion[]>();
+  for (const question of questions)
+    bySolution.set(question.solution, [...(bySolution.get(question.solution) ?? []), question]);
+  return [...bySolution].map(([solution, own]) => ({
+    questions: own,
+    sequence: answeredSequence(
+      sequences[solution] as VerdictSequence,
+      own.map(({ place, answers }) => ({
+        place,
+        answers: [
+          ...answers.map(({ tokens }) => tokens),
+          [...template.positiveIds],
+          [...template.negativeIds],
+        ],
+      })),
+      tailIds,
+    ),
+  }));
+}
+
+interface Normalisers {
+  /** Σ of shares over the tokens of all answers. */
+  readonly mass: number;
+  readonly positives: number;
+  readonly negatives: number;
+}
+
+function normalisers(questions: readonly CreditedQuestion[]): Normalisers {
+  const positives = questions.filter(({ label }) => label === 1).length;
+  const mass = questions
+    .flatMap(({ answers }) => answers)
+    .reduce((sum, { share, tokens }) => sum + share * tokens.length, 0);
+  return { mass, positives, negatives: questions.length - positives };
+}
+
+interface Objectives {
+  readonly policy: Objective<PpoStatistic>;
+  readonly constraint: Objective<ConstraintStatistic>;
+}
+
+function microBatch(
+  device: Device,
+  group: readonly AnsweredItem[],
+  normaliser: Normalisers,
+  { roles, settings, constraint, weights, tokenizer }: PolicyGradientOptions,
+): Objectives {
+  const states = hiddenStates(
+    roles.decoder,
+    roles.policy,
+    group.map(({ sequence }) => sequence),
+  );
+  const answers = group.flatMap(({ questions }) => questions.flatMap((question) => question.answers));
+  const rows = group.map(({ questions, sequence }) =>
+    questions.flatMap((question, q) => question.answers.flatMap((_, a) => answerRows(sequence, q, a))),
+  );
+  const { temperature, entropy_coef: entropyCoef } = settings;
+  const { logprobs, entropy } = logprobsAt(states, rows, {
+    temperature,
+    entropyGradient: entropyCoef !== 0,
+  });
+  const values = scalarsAt(
+    states,
+    roles.valueHead,
+    rows.map((list) => list.map(({ row }) => row)),
+  );
+  const upload = (of: (answer: CreditedAnswer) => readonly number[]) =>
+    device.tensor(Float32Array.from(answers.flatMap(of)));
+  const old = settings.old_logprobs === 'sampler' && settings.rollout === 'sample';
+  const policy = ppo(
+    {
+      logprobs,
+      oldLogprobs: upload(({ samplerLogprobs, oldLogprobs }) => (old ? samplerLogprobs : oldLogprobs)),
+      refLogprobs: upload(({ refLogprobs }) => refLogprobs),
+      advantages: upload(({ advantages }) => advantages),
+      weights: upload(({ share, tokens }) => tokens.map(() => share / normaliser.mass)),
+      entropy,
+      values,
+      oldValues: upload((answer) => answer.values),
+      returns: upload(({ returns }) => returns),
+    },
+    {
+      clipLow: settings.cliprange,
+      clipHigh: settings.cliprange,
+      klCoef: settings.kl_in === 'loss' ? settings.kl_coef : 0,
+      klEstimator: settings.kl_estimator,
+      entropyCoef,
+      valueCoef: settings.vf_coef * valueFactor(weights),
+      valueClip: settings.cliprange_value,
+    },
+  );
+  return { policy, constraint: constraintOf(device, states, group, normaliser, constraint, tokenizer) };
+}
+
+/** Rows of answer `a` to question `q`; negative `a` counts from the last. */
+function answerRows({ answers }: AnsweredItem['sequence'], q: number, a: number): readonly AnswerRow[] {
+  return (answers[q] as readonly BranchedAnswer[]).at(a)?.rows ?? [];
+}
+
+/** What the value loss is multiplied with inside an objective that is itself weighed by `policy`. */
+function valueFactor({ policy, value }: LossWeights): number {
+  return policy === 0 ? 0 : value / policy;
+}
+
+function constraintOf(
+  device: Device,
+  states: HiddenStates,
+  group: readonly AnsweredItem[],
+  { positives, negatives }: Normalisers,
+  { form, margin }: PolicyGradientOptions['constraint'],
+  { template }: PolicyGradientOptions['tokenizer'],
+): Objective<ConstraintStatistic> {
+  const word = (which: -2 | -1): Tensor => {
+    const rows = group.map(({ questions, sequence }) =>
+      questions.flatMap((_, q) => answerRows(sequence, q, which)),
+    );
+    const length = (which === -2 ? template.positiveIds : template.negativeIds).length;
+    // Words of one token that are compared with each other alone need no softmax over the vocabulary.
+    const single = template.positiveIds.length === 1 && template.negativeIds.length === 1;
+    if (single && form !== 'ce_full' && form !== 'mass') return logitsAt(states, rows);
+    const { logprobs } = logprobsAt(states, rows);
+    if (length === 1) return logprobs;
+    const count = logprobs.size / length;
+    const spans = Array.from({ length: count }, (_, i) => [i * length, (i + 1) * length]);
+    return spanSum(logprobs, device.tensor(Int32Array.from(spans.flat()), [count, 2]));
+  };
+  const labels = group.flatMap(({ questions }) => questions.map(({ label }) => label));
+  const total = positives + negatives;
+  const weightOf = (label: 1 | 0) =>
+    form === 'class_balanced' ? 1 / (label === 1 ? positives : negatives) : 1 / total;
+  return verdictConstraint(
+    {
+      positive: word(-2),
+      negative: word(-1),
+      labels: device.tensor(Int32Array.from(labels)),
+      weights: device.tensor(Float32Array.from(labels, weightOf)),
+    },
+    { form, margin },
+  );
+}
+
+interface MicroBatchFigures {
+  readonly policyLoss: number;
+  readonly constraintLoss: number;
+  readonly ppo: Readonly<Record<PpoStatistic, number>>;
+  readonly constraint: Readonly<Record<ConstraintStatistic, number>>;
+}
+
+async function readFigures({ policy, constraint }: Objectives): Promise<MicroBatchFigures> {
+  const [[policyLoss], [constraintLoss], ppoFigures, constraintFigures] = await Promise.all([
+    policy.loss.readFloats(),
+    constraint.loss.readFloats(),
+    readStatistics(policy.statistics),
+    readStatistics(constraint.statistics),
+  ]);
+  for (const { loss, statistics } of [policy, constraint]) {
+    loss.dispose();
+    statistics.values.dispose();
+  }
+  return {
+    policyLoss: policyLoss as number,
+    constraintLoss: constraintLoss as number,
+    ppo: ppoFigures,
+    constraint: constraintFigures,
+  };
+}
+
+function summarize(
+  parts: readonly MicroBatchFigures[],
+  { settings, weights }: PolicyGradientOptions,
+  items: readonly AnsweredItem[],
+): PolicyGradients {
+  const sum = (of: (part: MicroBatchFigures) => number) => parts.reduce((total, part) => total + of(part), 0);
+  const mean = (name: PpoStatistic) => sum((part) => part.ppo.weight * part.ppo[name]);
+  const byClass = (name: ConstraintStatistic, count: 'positives' | 'negatives') =>
+    ratio(
+      sum((part) => part.constraint[count] * part.constraint[name]),
+      sum((part) => part.constraint[count]),
+    );
+  const value = settings.vf_coef * mean('value_loss');
+  const policy = sum(({ policyLoss }) => policyLoss) - valueFactor(weights) * value;
+  const constraint = sum(({ constraintLoss }) => constraintLoss);
+  return {
+    losses: { policy, value, constraint },
+    figures: {
+      policy_loss: mean('policy_loss'),
+      value_loss: mean('value_loss'),
+      constraint_loss: constraint,
+      constraint_positive: byClass('positive_loss', 'positives'),
+      constraint_negative: byClass('negative_loss', 'negatives'),
+      acc_pos: byClass('acc_pos', 'positives'),
+      acc_neg: byClass('acc_neg', 'negatives'),
+      ratio_mean: mean('ratio_mean'),
+      ratio_max: Math.max(...parts.map((part) => part.ppo.ratio_max)),
+      clip_fraction: mean('clip_fraction'),
+      value_clip_fraction: mean('value_clip_fraction'),
+      kl_k1: mean('kl_k1'),
+      kl_k3: mean('kl_k3'),
+      old_kl_k3: mean('old_kl_k3'),
+      entropy: mean('entropy'),
+    },
+    tokens: items.reduce((total, { sequence }) => total + sequence.ids.length, 0),
+  };
+}

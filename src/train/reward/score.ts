@@ -1,0 +1,81 @@
+/** Scores of the reward network: of a step with a verdict appended, or of the step itself. */
+import type { FrnConfig } from '../../config/schema.js';
+import type { VerdictTokenizer } from '../../data/verdict.js';
+import { groupBySize } from '../batching.js';
+import { hiddenStates, scalarsAt } from '../forward.js';
+import type { StepAmcRoles } from '../roles.js';
+import { branchedSequence, type VerdictSequence } from '../sequence.js';
+
+export type PairMode = FrnConfig['pair_mode'];
+
+/** A solution as the reward network reads it. */
+export interface RewardSequence {
+  readonly ids: readonly number[];
+  readonly positions: readonly number[];
+  readonly branch: readonly number[] | undefined;
+  readonly rowId: number;
+  /** By verdict: the rows whose score counts for "right" and for "wrong"; in `step` mode one row for both. */
+  readonly positive: readonly number[];
+  readonly negative: readonly number[];
+}
+
+export function rewardSequence(
+  { solution, rowId }: VerdictSequence,
+  { template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
+  mode: PairMode,
+): RewardSequence {
+  const words = mode === 'label' ? [template.positiveIds, template.negativeIds] : [[]];
+  const places = solution.verdicts.map(({ at }) => ({ at, answers: words }));
+  const { answers, ...sequence } = branchedSequence(solution.trunk.ids, places, tailIds, { whole: true });
+  return {
+    ...sequence,
+    rowId,
+    positive: answers.map(([right]) => (right as { end: number }).end),
+    negative: answers.map((found) => (found.at(-1) as { end: number }).end),
+  };
+}
+
+/** What the network says of both verdicts on one step. In `step` mode a wrong verdict scores as minus a right one. */
+export interface VerdictScores {
+  readonly positive: number;
+  readonly negative: number;
+}
+
+/** Scores by sequence and verdict; undefined where the signal stopped it. */
+export async function scoreVerdicts(
+  roles: Pick<StepAmcRoles, 'decoder' | 'reward' | 'rewardHead'>,
+  sequences: readonly RewardSequence[],
+  options: { readonly mode: PairMode; readonly microBatchTokens: number; readonly signal: AbortSignal },
+): Promise<VerdictScores[][] | undefined> {
+  const { decoder, reward, rewardHead } = roles;
+  const { device } = decoder;
+  const scores: VerdictScores[][] = [];
+  for (const group of groupBySize(sequences, ({ ids }) => ids.length, options.microBatchTokens)) {
+    if (options.signal.aborted) return undefined;
+    const rows = group.map(({ positive, negative }) => [...positive, ...negative]);
+    if (rows.every((list) => list.length === 0)) {
+      scores.push(...group.map(() => []));
+      continue;
+    }
+    const found = device.scope(
+      () => scalarsAt(hiddenStates(decoder, reward, group), rewardHead, rows),
+      'reward network',
+    );
+    const values = await found.readFloats();
+    found.dispose();
+    let at = 0;
+    for (const { positive } of group) {
+      const n = positive.length;
+      const first = at;
+      scores.push(
+        positive.map((_, i) => {
+          const right = values[first + i] as number;
+          const other = values[first + n + i] as number;
+          return { positive: right, negative: options.mode === 'label' ? other : -other };
+        }),
+      );
+      at += 2 * n;
+    }
+  }
+  return scores;
+}

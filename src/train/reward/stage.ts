@@ -1,0 +1,196 @@
+/** Training the reward network by the pairwise loss (equation 14 of StepAMC, arXiv 2503.18432). */
+import { Tape } from '../../autograd/tape.js';
+import type { FrnConfig } from '../../config/schema.js';
+import type { DropoutSource } from '../../models/adapter.js';
+import { StepTrainError } from '../../native/errors.js';
+import { pairwise } from '../../objectives/pairs.js';
+import { AdamW, adamSettings } from '../adamw.js';
+import { type BatchPlan, groupBySize, planBatches } from '../batching.js';
+import { hiddenStates, scalarsAt } from '../forward.js';
+import type { StepAmcRoles } from '../roles.js';
+import { learningRateAt } from '../schedule.js';
+import type { Stage, StagePlan, StepOutcome } from '../stage.js';
+import { applyGradients } from '../update.js';
+import type { RewardPair, RewardUnit } from './pairs.js';
+
+type RewardRoles = Pick<
+  StepAmcRoles,
+  'decoder' | 'reward' | 'rewardHead' | 'rewardParameters' | 'startRewardFromPolicy'
+>;
+
+export interface RewardStageOptions {
+  readonly roles: RewardRoles;
+  readonly units: readonly RewardUnit[];
+  readonly settings: FrnConfig;
+  readonly microBatchTokens: number;
+  readonly seed: number;
+  /** Share of held-out pairs that are ordered rightly. */
+  readonly validate?: Stage['validate'];
+}
+
+/** Role number of the reward network's dropout masks. */
+const DROPOUT_ROLE = 1;
+
+export function rewardStage(options: RewardStageOptions): StagePlan {
+  const { roles, units, settings, microBatchTokens, seed } = options;
+  const { batches, epochAt } = planPairs(options);
+  return {
+    name: 'frn',
+    steps: batches.length,
+    schedule: { ...settings, best: settings.load_best_model_at_end ? 'pair_accuracy' : undefined },
+    plan: { 'frn.tokens_per_step': settings.tokens_per_step, 'frn.micro_batch_tokens': microBatchTokens },
+    open: () => {
+      const optimizer = rewardOptimizer(roles, settings);
+      return {
+        optimizers: { frn: optimizer },
+        trains: roles.rewardParameters,
+        async begin() {
+          if (settings.init === 'sft') await roles.startRewardFromPolicy();
+        },
+        async step(index): Promise<StepOutcome> {
+          const batch = (batches[index] as readonly number[]).map((i) => units[i] as RewardUnit);
+          const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
+          const { figures, tokens } = await comparePairs(roles, batch, {
+            settings,
+            microBatchTokens,
+            train: { dropout: { seed, step: index, role: DROPOUT_ROLE } },
+          });
+          const update = await applyGradients(optimizer, learningRate, { loss: figures.loss });
+          const shown = { loss: figures.loss, accuracy: figures.pair_accuracy };
+          if (update.nonFinite !== undefined)
+            return { figures: {}, shown, tokens, nonFinite: update.nonFinite };
+          return {
+            figures: {
+              epoch: epochAt(index + 1),
+              ...figures,
+              grad_norm: update.gradNorm,
+              learning_rate: learningRate,
+            },
+            shown,
+            tokens,
+          };
+        },
+        validate: options.validate,
+        dispose: () => optimizer.dispose(),
+      };
+    },
+  };
+}
+
+/** Tokens of all its forward-and-backward passes, for baselines that are to have as many. */
+export function rewardTokens(options: RewardStageOptions): number {
+  const { batches } = planPairs(options);
+  return batches.flat().reduce((sum, i) => sum + (options.units[i] as RewardUnit).tokens, 0);
+}
+
+function planPairs({ units, settings, seed }: RewardStageOptions): BatchPlan {
+  const usable = units.flatMap(({ pairs }, i) => (pairs.length > 0 ? [i] : []));
+  if (usable.length === 0) {
+    throw new StepTrainError(
+      'E_DATA',
+      settings.pair_mode === 'step'
+        ? 'frn.pair_mode "step" finds no problem with a right and a wrong step in the training data; use "label"'
+        : 'no training step has a label, so the reward network has nothing to compare',
+    );
+  }
+  const size = (i: number) => (units[i] as RewardUnit).tokens;
+  return planBatches(usable, {
+    epochs: settings.num_train_epochs,
+    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
+    seed,
+    sizeOf: size,
+    tokensOf: size,
+    batchSize: settings.tokens_per_step,
+  });
+}
+
+export function rewardOptimizer({ rewardParameters }: RewardRoles, settings: FrnConfig): AdamW {
+  return new AdamW(rewardParameters, {
+    ...adamSettings(settings),
+    rateOf: (name) => (name.includes('score') ? settings.head_rate : 1),
+  });
+}
+
+export interface PairFigures {
+  readonly loss: number;
+  /** Share of pairs whose chosen side scores higher. */
+  readonly pair_accuracy: number;
+  /** Mean of chosen − rejected, and of each. */
+  readonly reward_margin: number;
+  readonly reward_chosen: number;
+  readonly reward_rejected: number;
+}
+
+/** Forward of the pairs and, onto the gradients of the reward network, backward of their mean loss. */
+export async function comparePairs(
+  { decoder, reward, rewardHead, rewardParameters }: RewardRoles,
+  batch: readonly RewardUnit[],
+  options: {
+    readonly settings: Pick<FrnConfig, 'margin' | 'center_coef'>;
+    readonly microBatchTokens: number;
+    /** Absent: figures only. */
+    readonly train?: { readonly dropout?: DropoutSource | undefined } | undefined;
+  },
+): Promise<{ readonly figures: PairFigures; readonly tokens: number }> {
+  const { device } = decoder;
+  const { settings, train } = options;
+  const total = batch.reduce((sum, { pairs }) => sum + pairs.length, 0);
+  if (train) rewardParameters.zeroGrads();
+  const sums = { loss: 0, accuracy: 0, margin: 0, chosen: 0, rejected: 0 };
+  for (const group of groupBySize(batch, ({ tokens }) => tokens, options.microBatchTokens)) {
+    const sequences = group.flatMap((unit) => unit.sequences);
+    const firsts = group.map((_, i) =>
+      group.slice(0, i).reduce((sum, unit) => sum + unit.sequences.length, 0),
+    );
+    const count = group.reduce((sum, { pairs }) => sum + pairs.length, 0);
+    if (count === 0) continue;
+    const side = (of: (pair: RewardPair) => readonly [number, number]) =>
+      group.flatMap(({ pairs }, i) =>
+        pairs.map((pair) => {
+          const [sequence, row] = of(pair);
+          return [(firsts[i] as number) + sequence, row] as const;
+        }),
+      );
+    const compare = () => {
+      const states = hiddenStates(decoder, { ...reward, dropout: train?.dropout }, sequences);
+      const scores = (places: readonly (readonly [number, number])[]) => {
+        const rows = places.map(([sequence, row]) => (states.offsets[sequence] as number) + row);
+        return scalarsAt({ ...states, offsets: [0] }, rewardHead, [rows]);
+      };
+      return pairwise(
+        {
+          chosen: scores(side(({ chosen }) => chosen)),
+          rejected: scores(side(({ rejected }) => rejected)),
+          weights: device.tensor(new Float32Array(count).fill(1 / total)),
+        },
+        { margin: settings.margin, center: settings.center_coef },
+      );
+    };
+    const tape = train ? new Tape(device) : undefined;
+    const objective = device.scope(() => (tape ? tape.run(compare) : compare()), 'reward network');
+    tape?.backward([[objective.loss, 1]]);
+    tape?.dispose();
+    const [[loss], [accuracy, margin, chosen, rejected]] = (await Promise.all([
+      objective.loss.readFloats(),
+      objective.statistics.values.readFloats(),
+    ])) as unknown as [[number], [number, number, number, number]];
+    objective.loss.dispose();
+    objective.statistics.values.dispose();
+    const share = count / total;
+    sums.loss += loss;
+    sums.accuracy += share * accuracy;
+    sums.margin += share * margin;
+    sums.chosen += share * chosen;
+    sums.rejected += share * rejected;
+  }
+  return {
+    figures: {
+      loss: sums.loss,
+      pair_accuracy: sums.accuracy,
+      reward_margin: sums.margin,
+      reward_chosen: sums.chosen,
+      reward_rejected: sums.rejected,
+    },
+    tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
+  };
+}

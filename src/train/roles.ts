@@ -1,0 +1,150 @@
+/** The roles of StepAMC on one frozen base: each is an adapter, and for values and rewards a scalar head. */
+import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import type { LoraConfig as LoraSection, ModelConfig } from '../config/schema.js';
+import { type Adapter, createAdapter, draw, frozenTwin, withHead } from '../models/adapter.js';
+import type { Decoder, Role } from '../models/decoder.js';
+import { type LinearHead, roleHead } from '../models/heads.js';
+import { loadDecoder } from '../models/load.js';
+import { StepTrainError } from '../native/errors.js';
+import type { Device } from '../runtime/device.js';
+import { fromF32 } from '../weights/convert.js';
+import { writeSafetensors } from '../weights/safetensors-writer.js';
+import type { RoleParameters } from './checkpoint.js';
+import { baseDirectory, loraConfig } from './trainee.js';
+
+export interface StepAmcRoles {
+  readonly decoder: Decoder;
+  /** Trained; the value head lies on its trunk. Without dropout; the warm-up adds it. */
+  readonly policy: Role;
+  readonly valueHead: LinearHead;
+  /** The policy as the warm-up left it, once `keepReference` was called. */
+  readonly reference: Role;
+  /** The base with every adapter off. */
+  readonly base: Role;
+  /** Its scalar head is part of the adapter, in PEFT's form of a sequence classifier with one label. */
+  readonly reward: Role;
+  readonly rewardHead: LinearHead;
+  readonly policyParameters: TrainableParameters;
+  readonly rewardParameters: TrainableParameters;
+  /** What a checkpoint holds. */
+  readonly parameters: RoleParameters;
+  /** Copies the policy into the reference. */
+  keepReference(): Promise<void>;
+  /** Starts the reward adapter from the policy's. */
+  startRewardFromPolicy(): Promise<void>;
+  /** Writes adapter/, value_head.safetensors and, if asked, reward/. */
+  save(fileOf: (name: string) => string, what: { readonly reward: boolean }): Promise<void>;
+  dispose(): void;
+}
+
+export interface RolesOptions {
+  readonly model: ModelConfig;
+  readonly lora: LoraSection;
+  readonly seed: number;
+  readonly gradientCheckpointing: boolean;
+}
+
+/** Where in a parameter's name its head is told from the adapter. */
+export const VALUE_HEAD = 'value_head.';
+
+/** Random streams of the initialisations that are not the policy's. */
+const REWARD_SEED = 0x5eed;
+const VALUE_STREAM = 0x7a1e;
+
+export async function createStepAmcRoles(device: Device, options: RolesOptions): Promise<StepAmcRoles> {
+  const { model, lora, seed, gradientCheckpointing } = options;
+  if (typeof model.base !== 'string') {
+    throw new StepTrainError('E_CONFIG', 'stepamc needs a trained base: name one in model.base');
+  }
+  const directory = baseDirectory(model.base);
+  const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing });
+  const made: { dispose(): void }[] = [decoder];
+  try {
+    const { hiddenSize } = decoder.config;
+    const shape = [1, hiddenSize];
+    const deviation = decoder.config.initializerRange;
+    const heads: ParameterSpec[] = [
+      {
+        name: `${VALUE_HEAD}weight`,
+        shape,
+        init: draw({ kind: 'normal', deviation }, shape, seed, VALUE_STREAM),
+      },
+      { name: `${VALUE_HEAD}bias`, shape: [1], init: new Float32Array(1) },
+    ];
+    const config = loraConfig(lora, directory);
+    const policy = createAdapter(device, decoder.config, config, { seed, heads });
+    made.push(policy);
+    const scored = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
+    const reward = createAdapter(
+      device,
+      scored,
+      { ...config, modulesToSave: [...config.modulesToSave, 'score'], taskType: 'SEQ_CLS' },
+      { seed: (seed ^ REWARD_SEED) >>> 0 },
+    );
+    made.push(reward);
+    const { adapter: reference, parameters: referenceParameters } = await frozenTwin(policy);
+    made.push(referenceParameters);
+    return assemble(decoder, { policy, reward, reference, referenceParameters }, made);
+  } catch (error) {
+    for (const item of made.reverse()) item.dispose();
+    throw error;
+  }
+}
+
+function assemble(
+  decoder: Decoder,
+  adapters: {
+    readonly policy: Adapter;
+    readonly reward: Adapter;
+    readonly reference: Adapter;
+    readonly referenceParameters: ParameterBuffer;
+  },
+  made: readonly { dispose(): void }[],
+): StepAmcRoles {
+  const { policy, reward, reference, referenceParameters } = adapters;
+  const policyParameters = policy.trainable as TrainableParameters;
+  const rewardParameters = reward.trainable as TrainableParameters;
+  const named = (name: string) => {
+    const found = policyParameters.get(`${VALUE_HEAD}${name}`);
+    if (!found) throw new RangeError(`the policy has no ${VALUE_HEAD}${name}`);
+    return found;
+  };
+  return {
+    decoder,
+    policy: { adapter: policy },
+    valueHead: { weight: named('weight'), bias: named('bias'), reads: 'every' },
+    reference: { adapter: reference },
+    base: {},
+    reward: { adapter: reward },
+    rewardHead: roleHead(decoder, { adapter: reward }) as LinearHead,
+    policyParameters,
+    rewardParameters,
+    parameters: { policy: policyParameters, reference: referenceParameters, reward: rewardParameters },
+    async keepReference() {
+      referenceParameters.values.write(await policyParameters.values.readFloats());
+    },
+    async startRewardFromPolicy() {
+      const values = await policyParameters.values.readFloats();
+      policyParameters.list.forEach(({ name }, i) => {
+        const target = rewardParameters.get(name)?.value;
+        const offset = policyParameters.offsets[i] as number;
+        target?.write(values.slice(offset, offset + target.size));
+      });
+    },
+    async save(fileOf, what) {
+      await policy.save(fileOf('adapter'));
+      const head = policyParameters.list.filter(({ name }) => name.startsWith(VALUE_HEAD));
+      const sources = head.map(({ name, value }) => ({
+        name,
+        shape: value.shape,
+        dtype: 'F32' as const,
+        data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
+      }));
+      await writeSafetensors(fileOf('value_head.safetensors'), sources, { format: 'pt' });
+      if (what.reward) await reward.save(fileOf('reward'));
+    },
+    dispose() {
+      for (const item of made.toReversed()) item.dispose();
+    },
+  };
+}

@@ -1,0 +1,60 @@
+/** `method: sft`: supervised fine-tuning on the verdict after each step. */
+import type { TrainableParameters } from '../autograd/parameters.js';
+import type { SftRunConfig } from '../config/schema.js';
+import { configuredTokenizer } from '../run/inputs.js';
+import type { RunResult } from '../run/result.js';
+import type { RunContext } from './context.js';
+import { runStages } from './engine.js';
+import { finalEvaluation, shortFigures, validationFigures } from './evaluation.js';
+import { settleMicroBatch } from './memory-plan.js';
+import { reportData } from './notes.js';
+import { supervisedStage } from './supervised.js';
+import { createTrainee } from './trainee.js';
+import { verdictData } from './verdict-data.js';
+
+export async function runSft(context: RunContext<SftRunConfig>): Promise<RunResult> {
+  const { config, device, run, signal } = context;
+  const tokenizer = await configuredTokenizer(config.model);
+  const data = await verdictData(config, tokenizer);
+  reportData(config, data);
+  const trainee = await createTrainee(device, {
+    model: config.model,
+    lora: config.lora,
+    tokenizer,
+    seed: config.run.seed,
+    gradientCheckpointing: config.run.gradient_checkpointing,
+  });
+  try {
+    const { decoder, role } = trainee;
+    const parameters: TrainableParameters = trainee.parameters;
+    const microBatchTokens = settleMicroBatch(config, config.sft, { device, decoder: decoder.config });
+    const evaluation = { config, decoder, data, run, microBatchTokens };
+    const stage = supervisedStage({
+      name: 'sft',
+      decoder,
+      role,
+      parameters,
+      sequences: data.sequences.train,
+      optimization: config.sft,
+      microBatchTokens,
+      best: 'f1_macro',
+      seed: config.run.seed,
+      validate: (stop) => validationFigures(evaluation, role, stop),
+    });
+    const result = await runStages([stage], { policy: parameters }, context.engine);
+    if (result.status === 'interrupted') return result;
+    await trainee.save((name) => run.file(name));
+    const report = await finalEvaluation(
+      evaluation,
+      role,
+      {},
+      { data: { trained_tokens: result.tokens } },
+      signal,
+    );
+    if (!report) return { status: 'interrupted', step: result.step };
+    run.metrics.append({ step: result.step, phase: 'test', ...shortFigures(report.metrics) });
+    return { ...result, evaluation: report };
+  } finally {
+    trainee.dispose();
+  }
+}

@@ -1,0 +1,128 @@
+/** Learning the tokens of the loss mask: supervised fine-tuning and pre-training. */
+
+import type { TrainableParameters } from '../autograd/parameters.js';
+import { Tape } from '../autograd/tape.js';
+import type { OptimizationConfig } from '../config/schema.js';
+import type { Decoder, Role } from '../models/decoder.js';
+import { StepTrainError } from '../native/errors.js';
+import { nll } from '../objectives/nll.js';
+import type { Tensor } from '../runtime/tensor.js';
+import { AdamW, adamSettings } from './adamw.js';
+import { groupBySize, planBatches } from './batching.js';
+import { scoreRows } from './forward.js';
+import { learningRateAt } from './schedule.js';
+import type { TrainingSequence } from './sequence.js';
+import type { Stage, StagePlan, StepOutcome } from './stage.js';
+import { applyGradients } from './update.js';
+
+export interface SupervisedOptions {
+  readonly name: string;
+  readonly decoder: Decoder;
+  /** Without dropout; the stage adds it. */
+  readonly role: Role;
+  readonly parameters: TrainableParameters;
+  readonly sequences: readonly TrainingSequence[];
+  readonly optimization: OptimizationConfig;
+  /** Tokens in memory at once. */
+  readonly microBatchTokens: number;
+  /** The figure of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
+  readonly best?: string | undefined;
+  readonly seed: number;
+  /** Train for so many tokens, whatever the epochs say. */
+  readonly tokens?: number | undefined;
+  readonly validate?: Stage['validate'];
+}
+
+export function supervisedStage(options: SupervisedOptions): StagePlan {
+  const { name, sequences, optimization: settings, seed } = options;
+  const usable = sequences.flatMap((sequence, i) => (sequence.targets.length > 0 ? [i] : []));
+  if (usable.length === 0) {
+    throw new StepTrainError(
+      'E_DATA',
+      'no training sequence has a token to learn; check labels, data.max_length and the prompt',
+    );
+  }
+  const length = (i: number) => (sequences[i] as TrainingSequence).ids.length;
+  const { batches, epochAt } = planBatches(usable, {
+    epochs: settings.num_train_epochs,
+    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
+    tokens: options.tokens,
+    seed,
+    sizeOf: length,
+    tokensOf: length,
+    batchSize: settings.tokens_per_step,
+  });
+  return {
+    name,
+    steps: batches.length,
+    schedule: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
+    plan: {
+      [`${name}.tokens_per_step`]: settings.tokens_per_step,
+      [`${name}.micro_batch_tokens`]: options.microBatchTokens,
+    },
+    open: () => {
+      const optimizer = new AdamW(options.parameters, adamSettings(settings));
+      return {
+        optimizers: { [name]: optimizer },
+        trains: options.parameters,
+        begin: async () => {},
+        async step(index): Promise<StepOutcome> {
+          const batch = (batches[index] as readonly number[]).map((i) => sequences[i] as TrainingSequence);
+          const tokens = batch.reduce((sum, { ids }) => sum + ids.length, 0);
+          const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
+          const { loss, targets } = await accumulate(options, batch, { seed, step: index });
+          const update = await applyGradients(optimizer, learningRate, { loss });
+          if (update.nonFinite !== undefined)
+            return { figures: {}, shown: { loss }, tokens, nonFinite: update.nonFinite };
+          return {
+            figures: {
+              epoch: epochAt(index + 1),
+              loss,
+              grad_norm: update.gradNorm,
+              learning_rate: learningRate,
+              targets,
+            },
+            shown: { loss },
+            tokens,
+          };
+        },
+        validate: options.validate,
+        dispose: () => optimizer.dispose(),
+      };
+    },
+  };
+}
+
+/** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
+async function accumulate(
+  { decoder, role, parameters, microBatchTokens }: SupervisedOptions,
+  batch: readonly TrainingSequence[],
+  dropout: { readonly seed: number; readonly step: number },
+): Promise<{ readonly loss: number; readonly targets: number }> {
+  const { device } = decoder;
+  const all = batch.flatMap(({ targets }) => targets);
+  const total = all.reduce((sum, { weight }) => sum + weight, 0);
+  parameters.zeroGrads();
+  const losses: Tensor[] = [];
+  for (const group of groupBySize(batch, ({ ids }) => ids.length, microBatchTokens)) {
+    const weights = Float32Array.from(
+      group.flatMap(({ targets }) => targets.map(({ weight }) => weight / total)),
+    );
+    const tape = new Tape(device);
+    const loss = device.scope(() =>
+      tape.run(() => {
+        const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));
+        const { logprobs } = scoreRows(decoder, { ...role, dropout }, items);
+        return nll(logprobs, device.tensor(weights));
+      }),
+    );
+    tape.backward([[loss, 1]]);
+    tape.dispose();
+    losses.push(loss);
+    // One micro-batch at a time in the queue: memory is freed in its order, and the event loop gets its turn.
+    await device.synchronize();
+  }
+  const values = await Promise.all(losses.map((loss) => loss.readFloats()));
+  for (const loss of losses) loss.dispose();
+  return { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length };
+}

@@ -1,0 +1,39 @@
+import type { TrainableParameters } from '../autograd/parameters.js';
+import type { Tensor } from '../runtime/tensor.js';
+import type { AdamW } from './adamw.js';
+
+/** What became of accumulated gradients. */
+export type Update =
+  | { readonly gradNorm: number; readonly nonFinite?: undefined }
+  | { readonly nonFinite: string };
+
+/**
+ * Moves the parameters by their accumulated gradients, unless the loss or a gradient is not finite: then nothing
+ * changes, the gradients are dropped, and the first tensor that is not finite is named.
+ */
+export async function applyGradients(
+  optimizer: AdamW,
+  learningRate: number,
+  losses: Readonly<Record<string, number>>,
+): Promise<Update> {
+  const { parameters } = optimizer;
+  const loss = Object.entries(losses).find(([, value]) => !Number.isFinite(value));
+  if (!loss) {
+    const { gradNorm, nonFinite } = await optimizer.step(learningRate);
+    if (!nonFinite) return { gradNorm };
+  }
+  const gradient = await nonFiniteGradient(parameters);
+  parameters.zeroGrads();
+  const named = [loss && `${loss[0]} ${loss[1]}`, gradient && `the gradient of ${gradient}`];
+  return { nonFinite: named.filter((text) => text).join(' and ') };
+}
+
+async function nonFiniteGradient({ device, list }: TrainableParameters): Promise<string | undefined> {
+  for (const { name, grad } of list) {
+    const { stats } = device.op('finite', { x: grad });
+    const [, count] = await (stats as Tensor).readFloats();
+    stats?.dispose();
+    if (count !== 0) return name;
+  }
+  return undefined;
+}

@@ -1,0 +1,128 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, describe, expect, test } from 'vitest';
+import {
+  type CreditSettings,
+  credit,
+  type RewardSettings,
+  type RunningScores,
+  tokenRewards,
+  verdictReward,
+  withScores,
+} from '../../src/train/policy/credit.js';
+import type { Answer, Question } from '../../src/train/policy/rollout.js';
+import { openTest } from '../ops/harness.js';
+
+const device = openTest();
+afterAll(() => device.dispose());
+
+const { ppo } = JSON.parse(readFileSync(new URL('../golden/vectors.json', import.meta.url), 'utf8')) as {
+  ppo: {
+    values: number[];
+    advantages: number[];
+    returns: number[];
+    rewards: number[];
+    whitened_bessel: number[];
+  };
+};
+
+const REWARD: RewardSettings = { center: 'pair_mean', reward_clip: 10, invalid_reward: -1, wrong_reward: 0 };
+const NONE: RunningScores = { count: 0, mean: 0, squares: 0 };
+const CREDIT: CreditSettings = {
+  gamma: 1,
+  lam: 0.95,
+  reward_at: 'last',
+  kl_in: 'loss',
+  kl_coef: 0.1,
+  whiten_advantages: false,
+  rollout: 'sample',
+};
+
+const answer = (values: readonly number[], more: Partial<Answer> = {}): Answer => ({
+  tokens: values.map((_, i) => i),
+  verdict: 1,
+  oldLogprobs: values.map(() => -0.5),
+  refLogprobs: values.map(() => -0.7),
+  samplerLogprobs: [],
+  values,
+  ...more,
+});
+const question = (...answers: Answer[]): Question => ({ solution: 0, place: 0, step: 0, label: 1, answers });
+
+describe('the reward of a verdict', () => {
+  const scores = { positive: 3, negative: -1 };
+  test('is centred on the pair, so that both verdicts’ rewards add up to 0', () => {
+    const [right, wrong] = ([1, 0] as const).map((verdict) =>
+      verdictReward(verdict, 1, scores, REWARD, NONE),
+    );
+    expect([right, wrong]).toEqual([2, -2]);
+  });
+  test('is normalised by what was seen so far', () => {
+    const running = withScores(NONE, [1, 2, 3, 4]);
+    expect(running.mean).toBe(2.5);
+    const reward = verdictReward(1, 1, scores, { ...REWARD, center: 'running' }, running);
+    expect(reward).toBeCloseTo(0.5 / Math.sqrt(5 / 3), 12);
+  });
+  test('is clipped, is invalid_reward for neither word, and the label’s own without a network', () => {
+    expect(verdictReward(1, 1, { positive: 90, negative: 0 }, REWARD, NONE)).toBe(10);
+    expect(verdictReward(undefined, 1, scores, REWARD, NONE)).toBe(-1);
+    expect(([1, 0] as const).map((verdict) => verdictReward(verdict, 0, undefined, REWARD, NONE))).toEqual([
+      0, 1,
+    ]);
+  });
+});
+
+describe('rewards of tokens', () => {
+  test('stand at the last token, or at every one', () => {
+    expect(tokenRewards(answer([0, 0, 0]), 2, CREDIT)).toEqual([0, 0, 2]);
+    expect(tokenRewards(answer([0, 0, 0]), 2, { ...CREDIT, reward_at: 'every' })).toEqual([2, 2, 2]);
+  });
+  test('pay the KL penalty at each token where it is part of the reward', () => {
+    const found = tokenRewards(answer([0, 0]), 1, { ...CREDIT, kl_in: 'reward' });
+    expect(found).toEqual([expect.closeTo(-0.02, 12), expect.closeTo(0.98, 12)]);
+  });
+});
+
+describe('credit', () => {
+  // Golden rewards are reached through penalties: reward 0.82 at the end less lp − ref of 0.1, 0, 0.2, 0.2 at coef 0.1.
+  const golden = answer(ppo.values, {
+    oldLogprobs: [-0.4, -0.5, -0.3, -0.3],
+    refLogprobs: [-0.5, -0.5, -0.5, -0.5],
+  });
+  test('is GAE over the tokens of an answer, apart from its neighbours', async () => {
+    const settings = { ...CREDIT, kl_in: 'reward' } as const;
+    const [, found] = await credit(
+      device,
+      [question(answer([0.3])), question(golden)],
+      [[5], [0.82]],
+      settings,
+    );
+    const [own] = found!.answers;
+    for (const [i, expected] of ppo.rewards.entries()) expect(own!.rewards[i]).toBeCloseTo(expected, 9);
+    for (const [i, expected] of ppo.advantages.entries()) expect(own!.advantages[i]).toBeCloseTo(expected, 6);
+    for (const [i, expected] of ppo.returns.entries()) expect(own!.returns[i]).toBeCloseTo(expected, 6);
+  });
+
+  test('whitens over the whole batch and leaves the returns alone', async () => {
+    const settings = { ...CREDIT, kl_in: 'reward', whiten_advantages: true } as const;
+    const [found] = await credit(device, [question(golden)], [[0.82]], settings);
+    const [own] = found!.answers;
+    for (const [i, expected] of ppo.whitened_bessel.entries())
+      expect(own!.advantages[i]).toBeCloseTo(expected, 5);
+    for (const [i, expected] of ppo.returns.entries()) expect(own!.returns[i]).toBeCloseTo(expected, 6);
+  });
+
+  test('of enumerated answers is their distance from the expectation, weighed by their probability', async () => {
+    const [p, n] = [0.6, 0.2];
+    const both = question(
+      answer([0], { oldLogprobs: [Math.log(p)] }),
+      answer([0], { oldLogprobs: [Math.log(n)], verdict: 0 }),
+    );
+    const [found] = await credit(device, [both], [[1, -1]], { ...CREDIT, rollout: 'enumerate' });
+    const expected = (p * 1 + n * -1) / (p + n);
+    expect(found!.answers.map(({ share }) => share)).toEqual([expect.closeTo(p, 12), expect.closeTo(n, 12)]);
+    expect(found!.answers.map(({ advantages }) => advantages[0])).toEqual([
+      expect.closeTo(1 - expected, 6),
+      expect.closeTo(-1 - expected, 6),
+    ]);
+  });
+});

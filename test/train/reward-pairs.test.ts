@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import type { StepLabel } from '../../src/data/record.js';
+import { verdictTokenizer } from '../../src/data/verdict.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { rewardUnits } from '../../src/train/reward/pairs.js';
+import { rewardSequence } from '../../src/train/reward/score.js';
+import { verdictSequence } from '../../src/train/sequence.js';
+
+const tokenizer = verdictTokenizer({ template: 'compact' }, byteTokenizer());
+const made = (problem: string, ...steps: readonly (readonly [string, StepLabel])[]) => {
+  const record = { problem, steps: steps.map(([text, label]) => ({ text, label, kind: 'normal' as const })) };
+  return { problem, sequence: verdictSequence(tokenizer.solution(record), tokenizer, 0) };
+};
+
+function units(mode: 'label' | 'step', ...items: readonly ReturnType<typeof made>[]) {
+  const sequences = items.map(({ sequence }) => sequence);
+  const rewards = sequences.map((sequence) => rewardSequence(sequence, tokenizer, mode));
+  return rewardUnits(
+    sequences,
+    rewards,
+    items.map(({ problem }) => problem),
+    mode,
+  );
+}
+
+test('label: each labelled step compares its own verdict with the other one', () => {
+  const [unit] = units('label', made('p', ['a', 1], ['b', 0], ['c', null], ['d', 1]));
+  const [sequence] = unit!.sequences;
+  const { positive, negative } = sequence!;
+  expect(unit!.pairs).toEqual([
+    { chosen: [0, positive[0]], rejected: [0, negative[0]] },
+    { chosen: [0, negative[1]], rejected: [0, positive[1]] },
+    { chosen: [0, positive[2]], rejected: [0, negative[2]] },
+  ]);
+  // The two words stand at different rows, each at the word itself.
+  const word = (row: number | undefined) => String.fromCharCode(sequence!.ids[row!]!);
+  expect([word(positive[0]), word(negative[0])]).toEqual(['+', '-']);
+});
+
+test('step: a wrong step meets the right ones after the same steps, else the nearest of the problem', () => {
+  const found = units(
+    'step',
+    made('p', ['a', 1], ['b', 0]),
+    made('P ', ['a', 1], ['c', 1]),
+    made('q', ['x', 1], ['y', 1], ['z', 0]),
+    made('r', ['only right', 1]),
+  );
+  expect(found.map(({ pairs }) => pairs.length)).toEqual([1, 1, 0]);
+  const [p, q, r] = found;
+  // b after a, against c after a: in the other solution of the same problem.
+  expect(p!.pairs[0]!.rejected[0]).not.toBe(p!.pairs[0]!.chosen[0]);
+  // No right step follows x y, so y stands nearest to z.
+  const rows = q!.sequences[0]!.positive;
+  expect(q!.pairs).toEqual([{ chosen: [0, rows[1]], rejected: [0, rows[2]] }]);
+  expect(r!.sequences).toEqual([]);
+});
