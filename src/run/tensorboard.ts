@@ -26,6 +26,7 @@ export function withTensorBoard(
     try {
       return call();
     } catch (error) {
+      if (error instanceof RunError) throw error;
       throw new RunError(`cannot write the TensorBoard events in ${folder}: ${systemReason(error)}`, {
         cause: error,
       });
@@ -33,6 +34,8 @@ export function withTensorBoard(
   };
   const seconds = () => now() / 1000;
   let file: number | undefined;
+  // Rewritten once, when there is something to write, however often it is cut back before.
+  let stale = metrics.length > 0 || attempt(() => eventFiles(folder)).length > 0;
 
   const close = () => {
     if (file !== undefined) fs.closeSync(file);
@@ -46,19 +49,22 @@ export function withTensorBoard(
       const events = readLog(metrics.path).map((line, i) => eventOf(line, wallTimes[i] ?? seconds()));
       file = newFile(folder, { wallTime: seconds(), after: old.at(-1), events });
     }
-    for (const name of old) fs.unlinkSync(join(folder, name));
+    // A TensorBoard that is reading the last one must find it, empty, to go on to the next.
+    for (const name of old.slice(0, -1)) fs.unlinkSync(join(folder, name));
+    if (old.length > 0) fs.truncateSync(join(folder, old.at(-1)!));
+    stale = false;
   };
 
-  if (metrics.length > 0 || eventFiles(folder).length > 0) attempt(rewrite);
   return {
     path: metrics.path,
     get length() {
       return metrics.length;
     },
     append(record) {
+      if (stale) attempt(rewrite);
       metrics.append(record);
       attempt(() => {
-        file ??= newFile(folder, { wallTime: seconds(), after: undefined, events: [] });
+        file ??= newFile(folder, { wallTime: seconds(), after: eventFiles(folder).at(-1), events: [] });
         fs.writeFileSync(file, eventFrame(eventOf(record, seconds())));
       });
     },
@@ -66,11 +72,15 @@ export function withTensorBoard(
     cutTo(length) {
       if (length >= metrics.length) return;
       metrics.cutTo(length);
-      attempt(rewrite);
+      stale = true;
     },
     close() {
-      metrics.close();
-      close();
+      try {
+        if (stale) attempt(rewrite);
+      } finally {
+        metrics.close();
+        close();
+      }
     },
   };
 }

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
   bootstrapIntervals,
+  ProblemSample,
   type ProblemStep,
   percentileInterval,
   resampledProblems,
@@ -116,6 +117,27 @@ describe('bootstrap intervals', () => {
     const few = { ...settings, resamples: 40 };
     expect(bootstrapIntervals(judged, few)).toEqual(bootstrapIntervals(judged, few));
     expect(bootstrapIntervals(judged, few)).not.toEqual(bootstrapIntervals(judged, { ...few, seed: 2 }));
+  });
+
+  it('count a problem drawn twice as two, ties in the AUC too', () => {
+    const step = fc.record({
+      problem: fc.constantFrom('a', 'b', 'c'),
+      label: fc.constantFrom(0 as const, 1 as const),
+      verdict: fc.constantFrom(0 as const, 1 as const, undefined),
+      probability: fc.integer({ min: 0, max: 4 }).map((quarters) => quarters / 4),
+    });
+    fc.assert(
+      fc.property(fc.array(step), fc.array(fc.nat(3), { minLength: 3, maxLength: 3 }), (steps, times) => {
+        const names = [...new Set(steps.map(({ problem }) => problem))];
+        const repeated = steps.flatMap((one) => Array(times[names.indexOf(one.problem)]).fill(one));
+        const sample = new ProblemSample(steps, { invalidAsWrong: true });
+        const weights = Uint32Array.from(times.slice(0, names.length));
+        const { invalid: _, auc, ...metrics } = verdictFigures(repeated, { invalidAsWrong: true });
+        expect(sample.metrics(weights)).toEqual(metrics);
+        if (auc === undefined) expect(sample.auc(weights)).toBeUndefined();
+        else expect(sample.auc(weights)).toBeCloseTo(auc, 12);
+      }),
+    );
   });
 
   it('draw as many problems as there are, all equally often', () => {
