@@ -163,5 +163,6 @@ function signed(fraction: number): string {
 }
 
 function probability(p: number): string {
+  if (p === 0) return 'below 1e-300';
   return p < 0.001 ? p.toExponential(1) : p.toFixed(3);
 }
