@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
@@ -31,8 +30,8 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
   handler: async ({ run, ...options }) => {
     if (run === undefined)
       throw new UsageError('name a run directory, or one of show, correction and compare');
-    const { readEvalReport } = await import('../eval/report-file.js');
-    await printEvaluation(await readEvalReport(join(run, 'eval.json')), options);
+    const { readRunEvaluation } = await import('../eval/report-file.js');
+    await printEvaluation(await readRunEvaluation(run), options);
   },
 };
 

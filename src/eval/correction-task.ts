@@ -76,7 +76,6 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       train_positive_share: samples > 0 ? positive / samples : 0,
     },
     invalidAsWrong: config.eval.invalid_as_wrong,
-    bootstrap: { seed: config.run.seed },
     valueLosses: existsSync(join(directory, 'metrics.jsonl'))
       ? readFigure(join(directory, 'metrics.jsonl'), 'value_loss')
       : [],

@@ -32,10 +32,7 @@ export interface Judge {
 
 /** What is judged, and what the report is made with besides the verdicts. */
 export interface CorrectionTask
-  extends Pick<
-    EvaluationOptions,
-    'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings' | 'bootstrap'
-  > {
+  extends Pick<EvaluationOptions, 'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings'> {
   readonly judge: Judge;
   readonly test: readonly StepRecord[];
   /** For the choice of thresholds; may be empty. */

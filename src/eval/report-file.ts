@@ -1,4 +1,6 @@
 // eval.json read back.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { z } from 'zod';
 import { RunError } from '../run/error.js';
 import { readJson } from '../run/json-file.js';
@@ -80,4 +82,16 @@ export async function readEvalReport(path: string): Promise<EvalReport> {
   throw new RunError(
     `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
   );
+}
+
+/** The evaluation of a run. Throws one sentence also where the run has none yet. */
+export async function readRunEvaluation(directory: string): Promise<EvalReport> {
+  const path = join(directory, 'eval.json');
+  if (!existsSync(path) && existsSync(join(directory, 'config.yaml'))) {
+    throw new RunError(
+      `${directory} holds no eval.json: the run has not ended, or its method judges no steps; go on with: steptrain run ` +
+        `--resume ${directory}`,
+    );
+  }
+  return readEvalReport(path);
 }

@@ -1,0 +1,92 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { evaluateVerdicts } from '../../src/eval/evaluate.js';
+import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { readEvalReport, readRunEvaluation } from '../../src/eval/report-file.js';
+import { writeJson } from '../../src/run/json-file.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+let path: string;
+beforeEach(() => {
+  path = join(temporaryDirectory(), 'eval.json');
+});
+
+const records = ['a', 'b'].map((problem) => ({
+  problem,
+  steps: [1, 0].map((label) => ({ text: 'x', label: label as 0 | 1, kind: 'normal' as const })),
+}));
+const judged = records.flatMap((record, solution) =>
+  record.steps.map(({ label }, step) => ({
+    solution,
+    step,
+    label,
+    verdict: solution === 0 ? label : undefined,
+    probability: 0.1 + 0.2 * (solution + 2 * step),
+    logPositive: -1,
+    logNegative: -1,
+  })),
+);
+const metrics = verdictMetrics({ tp: 2, fn: 1, fp: 1, tn: 1 });
+const report = evaluateVerdicts(judged, {
+  method: 'stepamc',
+  data: { source: 'record', files: [] },
+  records,
+  invalidAsWrong: true,
+  positivePrior: 0.5,
+  validation: judged,
+  baselines: { sft: { ...metrics, auc: 0.5, invalid: 1 } },
+  warnings: ['a sentence'],
+});
+
+describe('eval.json', () => {
+  it('is read back as it was written, with everything that a report can have', async () => {
+    expect(Object.keys(report).sort()).toEqual([
+      'baselines',
+      'calibration',
+      'data',
+      'intervals',
+      'method',
+      'metrics',
+      'processbench',
+      'threshold_sweep',
+      'warnings',
+    ]);
+    await writeJson(path, report);
+    expect(await readEvalReport(path)).toEqual(report);
+  });
+
+  it('may have nothing but the figures', async () => {
+    const plain = {
+      method: 'sft',
+      data: {},
+      metrics,
+      baselines: baselineMetrics({ positives: 3, negatives: 2, positivePrior: 0.5 }),
+    };
+    await writeJson(path, plain);
+    expect(await readEvalReport(path)).toEqual(plain);
+  });
+
+  it.each([
+    [{ metrics: { ...metrics, f1_macro: 1.5 } }, 'metrics.f1_macro: '],
+    [{ baselines: { ...report.baselines, sft: { n: 4 } } }, 'baselines.sft.accuracy: '],
+    [{ baselines: {} }, 'baselines.always_positive: '],
+    [{ intervals: { ...report.intervals, figures: { f1_macro: [0.1] } } }, 'intervals.figures.f1_macro'],
+    [{ calibration: { ece: 0.1, brier: 0.1 } }, 'calibration.bins: '],
+    [{ threshold_sweep: { table: [{ threshold: 0.5 }] } }, 'threshold_sweep.table.0.metrics: '],
+    [{ processbench: { subsets: {} } }, 'processbench.average_f1: '],
+    [{ warnings: 'none' }, 'warnings: '],
+  ])('is refused with the place where it holds something else: %j', async (change, place) => {
+    await writeJson(path, { ...report, ...change });
+    await expect(readEvalReport(path)).rejects.toThrow(`${path} is not an evaluation of steptrain: ${place}`);
+  });
+
+  it('is missed in one sentence where the run has not come so far', async () => {
+    const directory = join(path, '..');
+    await expect(readRunEvaluation(directory)).rejects.toThrow(/^cannot read .*eval\.json: no such file/);
+    writeFileSync(join(directory, 'config.yaml'), 'method: sft');
+    await expect(readRunEvaluation(directory)).rejects.toThrow(
+      /holds no eval\.json: the run has not ended, or its method judges no steps; go on with: steptrain run --resume /,
+    );
+  });
+});
