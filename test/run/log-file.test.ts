@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { openLogFile } from '../../src/run/log-file.js';
+import { openLogFile, readFigure, readLog } from '../../src/run/log-file.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let path: string;
@@ -61,5 +61,31 @@ describe('a log of JSON lines', () => {
     const log = openLogFile('/dev/full');
     expect(() => log.append({ step: 1 })).toThrow(/^cannot write \/dev\/full: no space left on the disk/);
     expect(log.length).toBe(0);
+  });
+});
+
+describe('a log read back', () => {
+  it('gives its objects, without a last line that was cut off', () => {
+    const log = openLogFile(path);
+    log.append({ step: 1, value_loss: 0.5 });
+    log.append({ step: 2, loss: 3 });
+    log.append({ step: 3, value_loss: 0.25 });
+    log.close();
+    writeFileSync(path, '{"step": 4, "value_lo', { flag: 'a' });
+    expect(readLog(path)).toHaveLength(3);
+    expect(readFigure(path, 'value_loss')).toEqual([0.5, 0.25]);
+    expect(readFigure(path, 'reward')).toEqual([]);
+  });
+
+  it.each([
+    ['{"step":\n', /metrics\.jsonl, line 2 is not JSON: /],
+    ['[1]\n', /metrics\.jsonl, line 2 is no JSON object$/],
+  ])('refuses the line %j with its place', (line, sentence) => {
+    writeFileSync(path, `{"step":1}\n${line}`);
+    expect(() => readLog(path)).toThrow(sentence);
+  });
+
+  it('is refused where it is missing', () => {
+    expect(() => readLog(`${path}x`)).toThrow(/^cannot read .*metrics\.jsonlx: no such file or directory$/);
   });
 });
