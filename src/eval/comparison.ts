@@ -12,9 +12,10 @@ import { problemSteps, type VerdictRow } from './dump.js';
 import { verdictFigures } from './evaluate.js';
 import { type McNemar, mcnemar } from './mcnemar.js';
 import type { VerdictFigures } from './metrics.js';
+import { percent } from './percent.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 
-export const COMPARED = ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg'] as const;
+const COMPARED = ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg'] as const;
 export type ComparedFigure = (typeof COMPARED)[number];
 
 export interface Comparison {
@@ -51,14 +52,10 @@ export function compareVerdicts(
   const bootstrap = { ...BOOTSTRAP, ...options };
   const invalidAsWrong = true;
   const [stepsA, stepsB] = [problemSteps(a), problemSteps(b)];
-  const [sampleA, sampleB] = [
-    new ProblemSample(stepsA, { invalidAsWrong }),
-    new ProblemSample(stepsB, { invalidAsWrong }),
-  ];
-  const [figuresA, figuresB] = [
-    verdictFigures(stepsA, { invalidAsWrong }),
-    verdictFigures(stepsB, { invalidAsWrong }),
-  ];
+  const sampleA = new ProblemSample(stepsA, { invalidAsWrong });
+  const sampleB = new ProblemSample(stepsB, { invalidAsWrong });
+  const figuresA = verdictFigures(stepsA, { invalidAsWrong });
+  const figuresB = verdictFigures(stepsB, { invalidAsWrong });
   const resampled = COMPARED.map((): number[] => []);
   for (const weights of resampledProblems(sampleA.problems, bootstrap)) {
     const [metricsA, metricsB] = [sampleA.metrics(weights), sampleB.metrics(weights)];
@@ -150,10 +147,6 @@ export function formatComparison(comparison: Comparison, { boxed }: { readonly b
         `${probability(mid_p)}; it takes steps of one problem as independent`,
     ),
   ].join('\n');
-}
-
-function percent(fraction: number): string {
-  return (100 * fraction).toFixed(1);
 }
 
 function signed(fraction: number): string {

@@ -65,12 +65,8 @@ export async function evaluateCorrection(
     .filter(({ solution }) => solution >= validation.length)
     .map((verdict) => ({ ...verdict, solution: verdict.solution - validation.length }));
   const chosenOn = solutions.judged.filter(({ solution }) => solution < validation.length);
-  const tooLong =
-    solutions.tooLong > 0
-      ? [
-          `${solutions.tooLong} labelled steps lie beyond the longest sequence of ${judge.maxLength} tokens and were not judged`,
-        ]
-      : [];
+  const tooLong = solutions.tooLong.slice(validation.length).reduce((sum, steps) => sum + steps, 0);
+  const unjudged = `${tooLong} labelled steps lie beyond the longest sequence of ${judge.maxLength} tokens and were not judged`;
   const { earlier, positivePrior, ...options } = task;
   const report = evaluateVerdicts(judged, {
     ...options,
@@ -78,7 +74,7 @@ export async function evaluateCorrection(
     validation: chosenOn,
     positivePrior: positivePrior ?? positiveShare(chosenOn.length > 0 ? chosenOn : judged),
     baselines: trainedBaselines(earlier, judged.length),
-    warnings: [...(task.warnings ?? []), ...tooLong],
+    warnings: [...(task.warnings ?? []), ...(tooLong > 0 ? [unjudged] : [])],
   });
   return { report, judged };
 }
@@ -112,12 +108,16 @@ async function judgeSolutions(
   judge: Judge,
   records: readonly StepRecord[],
   onProgress: (done: number) => void,
-): Promise<{ readonly judged: JudgedVerdict[]; readonly tooLong: number }> {
+): Promise<{
+  readonly judged: JudgedVerdict[];
+  /** By solution. */
+  readonly tooLong: readonly number[];
+}> {
   const verdicts = verdictTokenizer(judge.prompt, judge.tokenizer);
-  let tooLong = 0;
+  const tooLong: number[] = [];
   const sequences = records.map((record, i) => {
     const solution = verdicts.solution(record, { maxLength: judge.maxLength });
-    tooLong += solution.tooLong;
+    tooLong.push(solution.tooLong);
     return verdictSequence(solution, verdicts, i);
   });
   const decoder = await loadDecoder(device, judge.model, { dtype: judge.dtype });

@@ -1,4 +1,6 @@
 // The long tables of an evaluation: thresholds and reliability.
+
+import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
 import { boxedTable, plainTable } from './table.js';
 
@@ -45,8 +47,4 @@ export function formatEvalDetails(
     );
   }
   return tables.join('\n\n');
-}
-
-function percent(fraction: number): string {
-  return (100 * fraction).toFixed(1);
 }

@@ -32,7 +32,7 @@ export interface VerdictRow {
 const ROWS_PER_WRITE = 500;
 
 /** The judged steps as rows; `records[solution]` is the solution that a verdict belongs to. */
-export function verdictRows(
+function verdictRows(
   judged: readonly JudgedVerdict[],
   records: readonly Pick<StepRecord, 'problem' | 'steps' | 'provenance'>[],
 ): VerdictRow[] {

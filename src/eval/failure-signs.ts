@@ -1,5 +1,6 @@
 // What a run that went wrong looks like, in sentences. The three signs are those of StepAMC (arXiv 2503.18432).
 import type { VerdictMetrics } from './metrics.js';
+import { percent } from './percent.js';
 
 export interface FailureEvidence {
   readonly metrics: Pick<VerdictMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro'>;
@@ -54,8 +55,4 @@ function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-}
-
-function percent(fraction: number, digits = 1): string {
-  return (100 * fraction).toFixed(digits);
 }

@@ -2,6 +2,7 @@
 import type { Intervals } from './bootstrap.js';
 import type { Calibration } from './calibration.js';
 import type { Baselines, VerdictFigures, VerdictMetrics } from './metrics.js';
+import { percent } from './percent.js';
 import type { ProcessBenchReport } from './solutions.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 import type { ThresholdSweep } from './thresholds.js';
@@ -72,7 +73,7 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
 function tableColumns({ method, metrics, baselines, intervals }: EvalReport): Column[] {
   const figures = (title: string, of: VerdictFigures, auc = of.auc): Column => ({
     title,
-    cell: (key) => percent(key === 'auc' ? auc : of[key]),
+    cell: (key) => (key !== 'auc' ? percent(of[key]) : auc === undefined ? '' : percent(auc)),
   });
   const trivial = (names: readonly (keyof Baselines)[]) =>
     names.map((name) => figures(TITLES[name], baselines[name], 0.5));
@@ -121,8 +122,4 @@ function notes(report: EvalReport): string[] {
       lines.push(`ProcessBench F1, average over subsets: ${percent(average_f1)}`);
   }
   return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
-}
-
-function percent(fraction: number | undefined, digits = 1): string {
-  return fraction === undefined ? '' : (100 * fraction).toFixed(digits);
 }
