@@ -37,7 +37,8 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       })
       .option('dry-run', {
         type: 'boolean',
-        describe: 'Check the recipe and print the complete configuration, then stop',
+        describe:
+          'Check the recipe; print the complete configuration, what the data holds and what the memory will, then stop',
       })
       .example('$0 run', 'train the built-in example (generated data, no download)')
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
@@ -60,7 +61,12 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
   const file = recipeFile(args);
   const { config, locate } = await loadRunConfig(file, args.set);
   if (args['dry-run']) {
+    const { describeRun } = await import('../train/dry-run.js');
+    const known = await resolveInputs(config, locate, { weights: false });
+    const described = await describeRun(known);
     console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
+    // As comments: what is printed is a recipe.
+    console.log(`\n${described.map((line) => `# ${line}`).join('\n')}`);
     return;
   }
   const resolved = await resolveInputs(config, locate);

@@ -11,13 +11,18 @@ import { fetchSnapshot, type SnapshotOptions } from './snapshot.js';
 
 /**
  * The directory of a model: config.json, generation config, weights in safetensors and, if asked for, the tokenizer. The
- * configuration is read before the weights are fetched, so that a model which is not supported costs no download.
+ * configuration is read before the weights are fetched, so that a model which is not supported costs no download;
+ * `weights: false` leaves it at that.
  *
  * @throws HubError where it cannot be had; what `readModelConfig` throws
  */
 export async function resolveHubModel(
   id: HubId,
-  { tokenizer, ...options }: SnapshotOptions & { readonly tokenizer: boolean },
+  {
+    tokenizer,
+    weights = true,
+    ...options
+  }: SnapshotOptions & { readonly tokenizer: boolean; readonly weights?: boolean },
 ): Promise<string> {
   const what = describe('model', id);
   const small = (paths: readonly string[]) => [
@@ -26,6 +31,7 @@ export async function resolveHubModel(
   ];
   const { directory, commit, paths } = await fetchSnapshot('model', id, small, options);
   readModelConfig(directory);
+  if (!weights) return directory;
   const shards = paths.includes(INDEX_FILE) ? shardNames(join(directory, INDEX_FILE)) : undefined;
   const pinned = { ...id, revision: commit };
   await fetchSnapshot('model', pinned, (all) => weightFiles(all, shards, what), options);

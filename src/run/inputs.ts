@@ -19,14 +19,19 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 /**
  * The configuration with every path absolute, so that a run can be continued from another directory. What is no path here
- * and may be a hub id is fetched into the Hugging Face cache, and the path there takes its place.
+ * and may be a hub id is fetched into the Hugging Face cache, and the path there takes its place. `weights: false` fetches
+ * of a model only what says how large it is.
  *
  * @throws ConfigError, with the place, for what leads nowhere; HubError where the hub cannot be used
  */
 export async function resolveInputs<Config extends RunConfig>(
   config: Config,
   locate: Locate,
-  { cwd = process.cwd(), ...hub }: SnapshotOptions & { readonly cwd?: string } = {},
+  {
+    cwd = process.cwd(),
+    weights = true,
+    ...hub
+  }: SnapshotOptions & { readonly cwd?: string; readonly weights?: boolean } = {},
 ): Promise<Config> {
   const found = async (
     key: readonly string[],
@@ -69,7 +74,7 @@ export async function resolveInputs<Config extends RunConfig>(
   if (typeof model.base === 'string' && model.base !== 'embedded') {
     const tokenizer = model.tokenizer === 'base';
     model.base = await found(['model', 'base'], model.base, (id) =>
-      resolveHubModel(id, { ...hub, tokenizer }),
+      resolveHubModel(id, { ...hub, tokenizer, weights }),
     );
   }
   const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };

@@ -106,13 +106,16 @@ export function settleMicroBatch(
   section: { readonly micro_batch_tokens: number | 'auto'; readonly tokens_per_step?: number },
   { device, decoder }: { readonly device: Device; readonly decoder: DecoderConfig },
 ): number {
-  const { memoryFree } = device.info();
   const plan = memoryPlan(config, decoder);
-  // Roles that are loaded already are no longer part of the free memory.
-  const available = USABLE * (memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes));
-  return fitMicroBatch(plan, available, config.data.max_length, section);
+  return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, section);
 }
 
+/** Bytes that a plan may use on `device`. Roles that are loaded already are no longer part of what is free. */
+export function availableMemory(plan: MemoryPlan, device: Device): number {
+  return USABLE * (device.info().memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes));
+}
+
+/** As `settleMicroBatch`, with `available` bytes for everything. `longest`: tokens of the longest sequence. */
 export function fitMicroBatch(
   plan: MemoryPlan,
   available: number,

@@ -48,5 +48,5 @@ export async function runRecipe(
 /** `auto` is the first GPU where the addon finds one. */
 export function deviceName(name: string): string {
   if (name !== 'auto') return name;
-  return addon().cudaDevices()?.[0] ?? 'cpu';
+  return addon().cudaDevices()?.length ? 'cuda:0' : 'cpu';
 }

@@ -1,8 +1,8 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
-import { readFile } from 'node:fs/promises';
 import type { StepAmcRunConfig } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
 import { configuredTokenizer } from '../run/inputs.js';
+import { readFigure } from '../run/log-file.js';
 import type { RunResult } from '../run/result.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
@@ -55,7 +55,7 @@ export async function runStepAmc(context: StepAmcContext): Promise<RunResult> {
       stages.length > 1 ? { sft: roles.reference } : {},
       {
         data: { trained_tokens: result.tokens, ...describeVariant(config) },
-        valueLosses: await loggedFigures(run.metrics.path, 'value_loss'),
+        valueLosses: await readFigure(run.metrics.path, 'value_loss'),
       },
       signal,
     );
@@ -229,13 +229,4 @@ function* rolloutSamples(
       })),
     };
   }
-}
-
-/** One figure of metrics.jsonl, in order. */
-async function loggedFigures(path: string, name: string): Promise<number[]> {
-  const lines = (await readFile(path, 'utf8')).split('\n').filter((line) => line !== '');
-  return lines.flatMap((line) => {
-    const value = (JSON.parse(line) as Record<string, unknown>)[name];
-    return typeof value === 'number' ? [value] : [];
-  });
 }

@@ -101,7 +101,7 @@ function wholeModel(decoder: Decoder, parameters: TrainableParameters, tokenizer
 
 type InitSection = Exclude<ModelConfig['base'], string>['init'];
 
-function freshConfig(init: InitSection, tokenizer: Tokenizer): DecoderConfig {
+export function freshConfig(init: InitSection, tokenizer: Tokenizer): DecoderConfig {
   const json = {
     ...Object.fromEntries(Object.entries(init).filter(([, value]) => value !== undefined)),
     num_key_value_heads: init.num_key_value_heads ?? init.num_attention_heads,

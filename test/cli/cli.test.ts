@@ -54,7 +54,7 @@ describe('the command line', () => {
     [['data', 'preview', '-n', 'x'], '--samples expects a whole number of at least 1'],
     [
       ['run', 'nope'],
-      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, quickstart, qwen2.5-0.5b_sft_prm800k, tiny_prm800k_sft',
+      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, quickstart, quickstart_sft, qwen2.5-0.5b_sft_prm800k, tiny_prm800k_sft',
     ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
@@ -99,12 +99,16 @@ describe('steptrain run --dry-run', () => {
     expect(code).toBe(0);
     const { config } = parseRunConfig(stdout, { name: 'out' });
     expect(config).toMatchObject({
-      method: 'sft',
+      method: 'stepamc',
       lora: { r: 3 },
       run: { seed: 7 },
       model: { base: 'embedded' },
     });
     expect(completeRunConfig(config)).toEqual(config);
+    // What the data holds, and the plan by role, as comments below it.
+    expect(stdout).toMatch(/^# {3}train +17\d\d\d solutions, \d+ correct and \d+ wrong steps$/m);
+    for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'total'])
+      expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });
 
   it('takes a recipe of the package by name, with or without folder and extension', async () => {

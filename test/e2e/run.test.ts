@@ -1,53 +1,17 @@
 // `steptrain run` as a user starts it: the compiled program, a real run directory, a kill and a resume.
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openSafetensors } from '../../src/weights/safetensors.js';
 import { sharedPath } from '../shared.js';
-
-const MAIN = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
+import { compiled, metrics, steptrain, tensors } from './program.js';
 
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'steptrain-run-'));
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
-
-interface Ended {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-/** Runs the program; `until` is called with standard error as it grows and may return a signal to send. */
-function steptrain(
-  args: readonly string[],
-  until?: (err: string) => NodeJS.Signals | undefined,
-): Promise<Ended> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
-    let out = '';
-    let err = '';
-    let sent = false;
-    child.stdout.on('data', (chunk) => {
-      out += chunk;
-    });
-    child.stderr.on('data', (chunk) => {
-      err += chunk;
-      const signal = sent ? undefined : until?.(err);
-      if (signal) {
-        sent = true;
-        child.kill(signal);
-      }
-    });
-    child.on('error', reject);
-    child.on('close', (code) => resolve({ code, out, err }));
-  });
-}
 
 const FEW = [
   '--set',
@@ -62,33 +26,19 @@ const FEW = [
 
 const FIGURES = ['n', 'f1_macro', 'f1_pos', 'f1_neg', 'acc_pos', 'acc_neg', 'balanced_accuracy'];
 
-async function trained(run: string): Promise<Map<string, string>> {
-  const file = openSafetensors(join(run, 'adapter', 'adapter_model.safetensors'));
-  try {
-    return new Map(
-      [...file.tensors.keys()].map((name) => [name, Buffer.from(file.read(name)).toString('base64')]),
-    );
-  } finally {
-    file.close();
-  }
-}
+const trained = (run: string) => tensors(join(run, 'adapter', 'adapter_model.safetensors'));
 
-/** The lines of metrics.jsonl without what a clock decides. */
-async function metrics(run: string): Promise<Record<string, unknown>[]> {
-  const text = await readFile(join(run, 'metrics.jsonl'), 'utf8');
-  return text
-    .trim()
-    .split('\n')
-    .map((line) => {
-      const { tokens_per_second: _, ...rest } = JSON.parse(line) as Record<string, unknown>;
-      return rest;
-    });
-}
-
-describe.skipIf(!existsSync(MAIN))('steptrain run (needs dist/: npm run build)', () => {
+describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
   test('the built-in example trains, prints the table and writes eval.json', async () => {
     const run = join(folder, 'example');
-    const { code, out, err } = await steptrain(['run', '--output', run, ...FEW]);
+    const { code, out, err } = await steptrain([
+      'run',
+      '--output',
+      run,
+      ...FEW,
+      '--set',
+      'ppo.max_iterations=2',
+    ]);
     expect(err).toMatch(/Done after \d+ steps/);
     expect(code).toBe(0);
     expect(out).toMatch(/F1 macro/);
@@ -105,10 +55,10 @@ describe.skipIf(!existsSync(MAIN))('steptrain run (needs dist/: npm run build)',
   test('interrupted, killed and resumed, a run ends with the same bits', async () => {
     const settings = [...FEW, '--set', 'sft.save_steps=2', '--set', 'run.logging_steps=1'];
     const whole = join(folder, 'whole');
-    expect((await steptrain(['run', '--output', whole, ...settings])).code).toBe(0);
+    expect((await steptrain(['run', 'quickstart_sft', '--output', whole, ...settings])).code).toBe(0);
 
     const broken = join(folder, 'broken');
-    const first = await steptrain(['run', '--output', broken, ...settings], (err) =>
+    const first = await steptrain(['run', 'quickstart_sft', '--output', broken, ...settings], (err) =>
       /step [1-9]/.test(err) ? 'SIGINT' : undefined,
     );
     expect(first.code).toBe(130);
@@ -119,7 +69,7 @@ describe.skipIf(!existsSync(MAIN))('steptrain run (needs dist/: npm run build)',
     const last = await steptrain(['run', '--resume', broken]);
     expect(last.err).toMatch(/Done after/);
     expect(await metrics(broken)).toEqual(await metrics(whole));
-    expect(await trained(broken)).toEqual(await trained(whole));
+    expect(trained(broken)).toEqual(trained(whole));
   }, 240_000);
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');

@@ -1,0 +1,65 @@
+/** `steptrain run --dry-run`: what a run would do, without loading a weight. */
+import type { RunConfig } from '../config/schema.js';
+import type { StepRecord } from '../data/record.js';
+import { PARTS } from '../data/split.js';
+import { type DecoderConfig, readModelConfig } from '../models/config.js';
+import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import { openDevice } from '../runtime/device.js';
+import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './memory-plan.js';
+import { deviceName } from './recipe.js';
+import { baseDirectory, freshConfig } from './trainee.js';
+
+/** Counts of the data and bytes by role, as lines; throws what the run itself would refuse. */
+export async function describeRun(config: RunConfig): Promise<string[]> {
+  const { parts } = await configuredRecords(config.data);
+  const lines = ['data:'];
+  for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
+  const device = openDevice(deviceName(config.run.device));
+  try {
+    const { name, memoryFree } = device.info();
+    const plan = memoryPlan(config, await modelShape(config));
+    const available = availableMemory(plan, device);
+    const sizes = trainingSections(config).map(([section, settings]) => ({
+      section,
+      tokens: fitMicroBatch(plan, available, config.data.max_length, settings),
+    }));
+    const largest = Math.max(...sizes.map(({ tokens }) => tokens));
+    const free = (memoryFree / 2 ** 30).toFixed(1);
+    lines.push(`memory on ${name} (${free} GiB free):`, ...formatMemoryPlan(plan, largest));
+    lines.push(
+      `micro-batches: ${sizes.map(({ section, tokens }) => `${section} ${tokens} tokens`).join(', ')}`,
+    );
+    return lines;
+  } finally {
+    device.dispose();
+  }
+}
+
+async function modelShape({ model }: RunConfig): Promise<DecoderConfig> {
+  if (typeof model.base === 'string') return readModelConfig(baseDirectory(model.base));
+  return freshConfig(model.base.init, await configuredTokenizer(model));
+}
+
+type Section = Parameters<typeof fitMicroBatch>[3];
+
+function trainingSections(config: RunConfig): (readonly [string, Section])[] {
+  switch (config.method) {
+    case 'sft':
+      return [['sft', config.sft]];
+    case 'pretrain':
+      return [['pretrain', config.pretrain]];
+    case 'stepamc':
+      return [
+        ['sft', config.sft],
+        ['frn', config.frn],
+        ['ppo', config.ppo],
+      ];
+  }
+}
+
+function countSteps(records: readonly StepRecord[]): string {
+  const labels = records.flatMap(({ steps }) => steps.map(({ label }) => label));
+  const of = (wanted: 1 | 0 | null) => labels.filter((label) => label === wanted).length;
+  const unlabelled = of(null) > 0 ? `, ${of(null)} without a label` : '';
+  return `${records.length} solutions, ${of(1)} correct and ${of(0)} wrong steps${unlabelled}`;
+}
