@@ -4,7 +4,7 @@ import { type StepRecord, verdictSamples } from '../data/record.js';
 import { solutionSegments } from '../data/solution.js';
 import type { Part } from '../data/split.js';
 import { verdictTokenizer } from '../data/verdict.js';
-import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import { configuredTokenizer, dividedRecords } from '../run/inputs.js';
 import {
   decodeSpan,
   type SegmentSpan,
@@ -26,19 +26,22 @@ export async function dataPreview(
   config: RunConfig,
   { part, samples: limit, width }: PreviewOptions,
 ): Promise<string> {
-  const { parts } = await configuredRecords(config.data);
   const tokenizer = await configuredTokenizer(config.model);
+  const samplesOf = sampler(config, tokenizer);
   const shown: string[] = [];
-  for (const { title, sequence } of samples(config, parts[part], tokenizer)) {
-    if (shown.length === limit) break;
-    const { length } = sequence.ids;
-    const learned = sequence.lossMask.reduce((sum, mask) => sum + mask, 0);
-    const tooLong =
-      length > config.data.max_length ? `, longer than data.max_length ${config.data.max_length}` : '';
-    const head = `${part} ${shown.length + 1}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
-    shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
+  for await (const { part: found, record } of dividedRecords(config.data)) {
+    if (found !== part) continue;
+    for (const { title, sequence } of samplesOf(record)) {
+      if (shown.length === limit) return shown.join('\n\n');
+      const { length } = sequence.ids;
+      const learned = sequence.lossMask.reduce((sum, mask) => sum + mask, 0);
+      const tooLong =
+        length > config.data.max_length ? `, longer than data.max_length ${config.data.max_length}` : '';
+      const head = `${part} ${shown.length + 1}: ${title}, ${length} tokens, ${learned} learned${tooLong}`;
+      shown.push([head, ...formatSequence(sequence, tokenizer, width)].join('\n'));
+    }
   }
-  return shown.join('\n\n');
+  return shown.length > 0 ? shown.join('\n\n') : `the ${part} part has nothing to show`;
 }
 
 interface PreviewSample {
@@ -46,27 +49,22 @@ interface PreviewSample {
   readonly sequence: TokenizedSequence;
 }
 
-function* samples(
-  config: RunConfig,
-  records: readonly StepRecord[],
-  tokenizer: Tokenizer,
-): Generator<PreviewSample> {
+function sampler(config: RunConfig, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample> {
   if (config.method === 'pretrain') {
     const tokenize = segmentTokenizer(tokenizer);
     const learn = config.pretrain.loss_on === 'answers' ? 'results' : 'steps';
-    for (const record of records) {
+    return (record) => {
       const segments = solutionSegments(record, { learn });
-      yield { title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) };
-    }
-    return;
+      return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
+    };
   }
   const verdicts = verdictTokenizer(config.prompt, tokenizer);
-  for (const record of records) {
+  return function* (record) {
     for (const sample of verdictSamples(record)) {
       const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'correct' : 'wrong'}`;
       yield { title, sequence: verdicts.sample(sample) };
     }
-  }
+  };
 }
 
 /** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */

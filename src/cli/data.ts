@@ -1,14 +1,20 @@
-import type { CommandModule } from 'yargs';
+import type { Argv, CommandModule } from 'yargs';
 import type { RunConfig } from '../config/schema.js';
 import type { Part } from '../data/split.js';
 import { UsageError } from './error.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
-const statsCommand: CommandModule<unknown, RecipeArguments> = {
+interface BadRowArguments {
+  readonly 'on-bad-row'?: 'error' | 'skip' | undefined;
+}
+
+type DataArguments = RecipeArguments & BadRowArguments;
+
+const statsCommand: CommandModule<unknown, DataArguments> = {
   command: 'stats [recipe]',
   describe: 'Count solutions, labels and tokens of each part, and what was left out',
   builder: (argv) =>
-    recipeOptions(argv).example(
+    badRowOption(recipeOptions(argv)).example(
       '$0 data stats my.yaml --set data.train=steps.jsonl',
       'before training on it',
     ) as never,
@@ -18,7 +24,7 @@ const statsCommand: CommandModule<unknown, RecipeArguments> = {
   },
 };
 
-interface PreviewArguments extends RecipeArguments {
+interface PreviewArguments extends DataArguments {
   readonly part: Part;
   readonly samples: number;
 }
@@ -27,7 +33,7 @@ const previewCommand: CommandModule<unknown, PreviewArguments> = {
   command: 'preview [recipe]',
   describe: 'Show samples as the model sees them: text, ids, step spans and loss mask',
   builder: (argv) =>
-    recipeOptions(argv)
+    badRowOption(recipeOptions(argv))
       .option('part', {
         choices: ['train', 'validation', 'test'] as const,
         default: 'train',
@@ -46,17 +52,71 @@ const previewCommand: CommandModule<unknown, PreviewArguments> = {
   },
 };
 
+interface ConvertArguments extends BadRowArguments {
+  readonly from: string;
+  readonly to: string;
+  readonly set?: readonly string[];
+}
+
+const convertCommand: CommandModule<unknown, ConvertArguments> = {
+  command: 'convert <from> <to>',
+  describe: 'Write step-labelled data of any known layout as records, one JSON line each',
+  builder: (argv) =>
+    badRowOption(argv)
+      .positional('from', {
+        type: 'string',
+        demandOption: true,
+        describe: 'File, directory, pattern or hub id, as in data.train',
+      })
+      .positional('to', { type: 'string', demandOption: true, describe: 'New .jsonl or .jsonl.gz file' })
+      .option('set', {
+        type: 'string',
+        array: true,
+        requiresArg: true,
+        describe: 'How it is read, as in --set data.neutral=negative; may be repeated',
+      })
+      .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub') as never,
+  handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
+    const { convertData } = await import('./data-convert.js');
+    const { describeReport } = await import('./data-stats.js');
+    const { parseRunConfig } = await import('../config/load.js');
+    const { resolveInputs } = await import('../run/inputs.js');
+    const settings = [...set, ...badRowSetting({ 'on-bad-row': onBadRow })];
+    const recipe = JSON.stringify({ method: 'sft', data: { train: from } });
+    const { config, locate } = parseRunConfig(recipe, { name: 'data convert', settings });
+    const { data } = await resolveInputs(config, locate);
+    const report = await convertData(data, to);
+    console.log([...describeReport(report), `wrote ${to}`].join('\n'));
+  },
+};
+
 export const dataCommand: CommandModule = {
   command: 'data',
-  describe: 'Look at the data of a recipe before training on it',
+  describe: 'Look at the data of a recipe before training on it, or convert data',
   builder: (argv) =>
-    argv.command(statsCommand).command(previewCommand).demandCommand(1, 'name stats or preview'),
+    argv
+      .command(statsCommand)
+      .command(previewCommand)
+      .command(convertCommand)
+      .demandCommand(1, 'name stats, preview or convert'),
   handler: () => {},
 };
 
-async function readConfig(args: RecipeArguments): Promise<RunConfig> {
+function badRowOption<T>(argv: Argv<T>): Argv<T & BadRowArguments> {
+  return argv.option('on-bad-row', {
+    choices: ['error', 'skip'] as const,
+    describe: 'A row that cannot be read stops, or is skipped and counted [default: data.on_bad_row]',
+  }) as unknown as Argv<T & BadRowArguments>;
+}
+
+function badRowSetting({ 'on-bad-row': choice }: BadRowArguments): readonly string[] {
+  return choice === undefined ? [] : [`data.on_bad_row=${choice}`];
+}
+
+async function readConfig(args: DataArguments): Promise<RunConfig> {
   const { loadRunConfig } = await import('../config/load.js');
   const { resolveInputs } = await import('../run/inputs.js');
-  const { config, locate } = await loadRunConfig(recipeFile(args), args.set);
+  const settings = [...(args.set ?? []), ...badRowSetting(args)];
+  const { config, locate } = await loadRunConfig(recipeFile(args), settings);
   return resolveInputs(config, locate);
 }

@@ -25,6 +25,12 @@ export function findConflicts(config: RunConfig): Conflict[] {
   }
   if (config.method !== 'pretrain') conflicts.push(...promptConflicts(config.prompt));
   if (config.method === 'stepamc') conflicts.push(...stepAmcConflicts(config));
+  if (config.method === 'pretrain' && config.data.balance !== 'none') {
+    conflicts.push({
+      path: ['data', 'balance'],
+      message: `data.balance ${JSON.stringify(config.data.balance)} balances verdicts, and method pretrain has none; remove it`,
+    });
+  }
   if (
     config.method === 'pretrain' &&
     config.pretrain.loss_on === 'answers' &&

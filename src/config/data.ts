@@ -1,5 +1,6 @@
 // Config sections `data` and `prompt`: what is learned from, and how it is put into words.
 import { z } from 'zod';
+import { BALANCES } from '../data/balance.js';
 import { SOURCE_NAMES } from '../data/sources/source.js';
 import { count, countOrAll, section, seed, text } from './fields.js';
 
@@ -112,6 +113,13 @@ export const data = section({
     .enum(['error', 'skip'])
     .default('error')
     .describe('A row that cannot be read stops the run, or is skipped, counted and reported.'),
+  balance: z
+    .enum(BALANCES)
+    .default('none')
+    .describe(
+      'Makes correct and wrong training steps equally many: `downsample` leaves out steps of the commoner class, ' +
+        '`upsample` repeats the rarer one.',
+    ),
   max_steps: countOrAll().default('all').describe('Judge only the first so many steps of a solution.'),
   prm800k,
   arithmetic,

@@ -43,64 +43,26 @@ export function splitter(options: SplitOptions): (sample: Pick<VerdictSample, 'p
   };
 }
 
-/** Divides samples in memory; order is kept within each part. */
-export function splitSamples(
-  samples: Iterable<VerdictSample>,
-  options: SplitOptions,
-): Readonly<Record<Part, readonly VerdictSample[]>> {
-  const partOf = splitter(options);
-  const parts: Record<Part, VerdictSample[]> = { train: [], validation: [], test: [] };
-  for (const sample of samples) parts[partOf(sample)].push(sample);
-  return parts;
-}
-
 /**
- * As many samples of the rarer class as of the commoner one, by leaving out samples of the commoner class; which ones
- * depends on the seed and on their own text. Order is kept.
+ * Numbers in [0, 1) that order solutions and their steps by chance: the first n of any set are a fair choice from it, the
+ * same ones for the same seed whatever else is in the data.
+ *
+ * @returns one number for each step, from the problem and the steps up to it; the last one stands for the whole solution
  */
-export function balanceClasses(samples: readonly VerdictSample[], seed: number): readonly VerdictSample[] {
-  const right = samples.filter((sample) => sample.label === 1);
-  const wrong = samples.filter((sample) => sample.label === 0);
-  const [rarer, commoner] = right.length < wrong.length ? [right, wrong] : [wrong, right];
-  const kept = new Set([...rarer, ...takeSamples(commoner, rarer.length, seed)]);
-  return samples.filter((sample) => kept.has(sample));
+export function sampleRanks(seed: number, problem: string, steps: readonly string[]): number[] {
+  const hash = createHash('sha256').update(`${seed}\0take\0${normalizeProblem(problem)}`);
+  return steps.map((step) => {
+    hash.update('\0').update(step);
+    return hash.copy().digest().readUIntBE(0, 6) / 2 ** 48;
+  });
 }
 
-/** At most `count` samples; which ones depends on the seed and on their own text. Order is kept. */
-export function takeSamples(
-  samples: readonly VerdictSample[],
-  count: number,
-  seed: number,
-): readonly VerdictSample[] {
-  if (samples.length <= count) return samples;
-  const ranked = samples
-    .map((sample, index) => ({ index, at: fraction(seed, ['take', sample.group, ...sample.steps]) }))
-    .sort((a, b) => a.at - b.at || a.index - b.index);
-  const kept = new Set(ranked.slice(0, count).map(({ index }) => index));
-  return samples.filter((_, index) => kept.has(index));
-}
-
-/** What two sets of problems share: a test problem that was trained on makes its score worthless. */
-export interface Overlap {
-  /** Distinct problems of the second set that are also in the first. */
-  readonly count: number;
-  /** Some of them, as the second set spells them. */
-  readonly examples: readonly string[];
-}
-
-/** Compares two sets by normalised problem text. */
-export function problemOverlap(
-  train: Iterable<{ readonly problem: string }>,
-  test: Iterable<{ readonly problem: string }>,
-): Overlap {
-  const known = new Set<string>();
-  for (const { problem } of train) known.add(normalizeProblem(problem));
-  const shared = new Map<string, string>();
-  for (const { problem } of test) {
-    const text = normalizeProblem(problem);
-    if (known.has(text) && !shared.has(text)) shared.set(text, problem);
-  }
-  return { count: shared.size, examples: [...shared.values()].slice(0, 5) };
+/** The indices of the `count` smallest ranks, in ascending order; equal ranks in their own order. */
+export function smallestRanks(ranks: readonly number[], count: number): number[] {
+  const order = ranks.map((_, index) => index);
+  if (order.length <= count) return order;
+  order.sort((a, b) => (ranks[a] as number) - (ranks[b] as number) || a - b);
+  return order.slice(0, count).sort((a, b) => a - b);
 }
 
 /** A hash of texts as a number in [0, 1) with 48 bits. */

@@ -1,8 +1,21 @@
-import { normalizeProblem, type StepRecord } from './record.js';
+import type { StepLabel } from './record.js';
 
-/** Figures about a set of records. */
+/** What is counted of a solution. */
+export interface CountedSolution {
+  /** Tells problems apart; see `problemKey`. */
+  readonly problem: number;
+  readonly labels: readonly StepLabel[];
+  /** As in {@link StepRecord.context_steps}. */
+  readonly context_steps?: number | undefined;
+  /** Tokens of the problem and the steps up to the last labelled one; absent where nothing is tokenised. */
+  readonly tokens?: number;
+  /** Labelled steps that lie beyond the longest sequence. */
+  readonly stepsCut?: number;
+}
+
+/** Figures about a set of solutions. */
 export interface DataStatistics {
-  readonly records: number;
+  readonly solutions: number;
   /** Distinct problems by normalised text. */
   readonly problems: number;
   /** Labelled steps, each one verdict sample. */
@@ -13,49 +26,89 @@ export interface DataStatistics {
   readonly unlabelled: number;
   /** Steps per solution; solutions cut out of another one (`context_steps`) are not counted again. */
   readonly stepsPerSolution: { readonly min: number; readonly mean: number; readonly max: number };
+  /** Absent where nothing is tokenised. */
+  readonly lengths?: LengthStatistics;
 }
 
-/** Gathers {@link DataStatistics} while records pass through. */
+/** Tokens of whole solutions, before anything is cut. */
+export interface LengthStatistics {
+  readonly tokens: number;
+  readonly median: number;
+  readonly p95: number;
+  readonly max: number;
+  /** Labelled steps beyond the longest sequence, and the solutions that lose some. */
+  readonly stepsCut: number;
+  readonly solutionsCut: number;
+}
+
+/** Gathers {@link DataStatistics} while solutions pass through; memory follows the distinct problems and lengths. */
 export class StatisticsCounter {
-  private readonly problems = new Set<string>();
-  private records = 0;
+  private readonly problems = new Set<number>();
+  private readonly lengths = new Map<number, number>();
+  private solutions = 0;
   private positive = 0;
   private negative = 0;
   private unlabelled = 0;
-  private solutions = 0;
+  private wholeSolutions = 0;
   private steps = 0;
   private min = Number.POSITIVE_INFINITY;
   private max = 0;
+  private stepsCut = 0;
+  private solutionsCut = 0;
 
-  add(record: StepRecord): void {
-    this.records++;
-    this.problems.add(normalizeProblem(record.problem));
-    const context = record.context_steps ?? 0;
-    for (const step of record.steps.slice(context)) {
-      if (step.label === 1) this.positive++;
-      else if (step.label === 0) this.negative++;
+  add({ problem, labels, context_steps: context = 0, tokens, stepsCut = 0 }: CountedSolution): void {
+    this.solutions++;
+    this.problems.add(problem);
+    for (const label of labels.slice(context)) {
+      if (label === 1) this.positive++;
+      else if (label === 0) this.negative++;
       else this.unlabelled++;
     }
+    if (tokens !== undefined) this.lengths.set(tokens, (this.lengths.get(tokens) ?? 0) + 1);
+    this.stepsCut += stepsCut;
+    if (stepsCut > 0) this.solutionsCut++;
     if (context > 0) return;
-    this.solutions++;
-    this.steps += record.steps.length;
-    this.min = Math.min(this.min, record.steps.length);
-    this.max = Math.max(this.max, record.steps.length);
+    this.wholeSolutions++;
+    this.steps += labels.length;
+    this.min = Math.min(this.min, labels.length);
+    this.max = Math.max(this.max, labels.length);
   }
 
   result(): DataStatistics {
+    const whole = this.wholeSolutions;
     return {
-      records: this.records,
+      solutions: this.solutions,
       problems: this.problems.size,
       samples: this.positive + this.negative,
       positive: this.positive,
       negative: this.negative,
       unlabelled: this.unlabelled,
       stepsPerSolution: {
-        min: this.solutions === 0 ? 0 : this.min,
-        mean: this.solutions === 0 ? 0 : this.steps / this.solutions,
+        min: whole === 0 ? 0 : this.min,
+        mean: whole === 0 ? 0 : this.steps / whole,
         max: this.max,
       },
+      ...(this.lengths.size === 0 ? {} : { lengths: this.lengthStatistics() }),
+    };
+  }
+
+  private lengthStatistics(): LengthStatistics {
+    const sorted = [...this.lengths].sort((a, b) => a[0] - b[0]);
+    const quantile = (share: number): number => {
+      let left = Math.ceil(share * this.solutions);
+      for (const [length, count] of sorted) {
+        left -= count;
+        if (left <= 0) return length;
+      }
+      return 0;
+    };
+    return {
+      tokens: sorted.reduce((sum, [length, count]) => sum + length * count, 0),
+      median: quantile(0.5),
+      p95: quantile(0.95),
+      max: sorted.at(-1)?.[0] ?? 0,
+      stepsCut: this.stepsCut,
+      solutionsCut: this.solutionsCut,
     };
   }
 }

@@ -117,14 +117,15 @@ export interface VerdictTokenizer {
   /** Tokens between the last step and the verdict. */
   readonly tailIds: readonly number[];
   sample(sample: VerdictSample): TokenizedSequence;
-  /**
-   * @param steps `labelled` (default) gives places only after labelled steps, `all` after every step
-   * @param maxLength limit for a verdict's whole sequence, the longer word included; the trunk ends with the last place
-   */
-  solution(
-    record: Pick<StepRecord, 'problem' | 'steps'>,
-    options?: { readonly steps?: 'labelled' | 'all'; readonly maxLength?: number },
-  ): SolutionVerdicts;
+  /** A whole solution, and the places in it; see {@link placeVerdicts}. */
+  solution(record: Pick<StepRecord, 'problem' | 'steps'>, options?: PlaceOptions): SolutionVerdicts;
+}
+
+export interface PlaceOptions {
+  /** `labelled` (default) gives places only after labelled steps, `all` after every step. */
+  readonly steps?: 'labelled' | 'all';
+  /** Limit for a verdict's whole sequence, the longer word included; the trunk ends with the last place. */
+  readonly maxLength?: number;
 }
 
 export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Tokenizer): VerdictTokenizer {
@@ -132,27 +133,44 @@ export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Token
   const tokenize = segmentTokenizer(tokenizer);
   const sequenceOptions: SequenceOptions = { specialTokens: template.specialTokens };
   const tailIds = template.tail === '' ? [] : tokenizer.encode(template.tail, { continuation: true });
-  const verdictLength = tailIds.length + Math.max(template.positiveIds.length, template.negativeIds.length);
   return {
     template,
     tailIds,
     sample: (sample) => tokenize(verdictSegments(sample, template), sequenceOptions),
-    solution: (
-      { problem, steps },
-      { steps: which = 'labelled', maxLength = Number.POSITIVE_INFINITY } = {},
-    ) => {
+    solution: ({ problem, steps }, placing) => {
       const texts = steps.map((step) => step.text);
       const whole = tokenize(trunkSegments(problem, texts, template), sequenceOptions);
-      const wanted = whole.steps
-        .map(({ step, end }): VerdictPlace => ({ step, at: end, label: steps[step]?.label ?? null }))
-        .filter(({ label }) => which === 'all' || label !== null);
-      const verdicts = wanted.filter(({ at }) => at + verdictLength <= maxLength);
-      return {
-        trunk: upTo(whole, verdicts.at(-1)?.at ?? 0),
-        verdicts,
-        tooLong: wanted.length - verdicts.length,
-      };
+      return placeVerdicts(
+        whole,
+        steps.map(({ label }) => label),
+        { template, tailIds },
+        placing,
+      );
     },
+  };
+}
+
+/**
+ * The places of the verdicts in a tokenised solution.
+ *
+ * @param whole problem and steps; may end before the last step where that has no label
+ * @param labels of each step of the solution
+ */
+export function placeVerdicts(
+  whole: TokenizedSequence,
+  labels: readonly StepLabel[],
+  { template, tailIds }: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
+  { steps = 'labelled', maxLength = Number.POSITIVE_INFINITY }: PlaceOptions = {},
+): SolutionVerdicts {
+  const verdictLength = tailIds.length + Math.max(template.positiveIds.length, template.negativeIds.length);
+  const wanted = whole.steps
+    .map(({ step, end }): VerdictPlace => ({ step, at: end, label: labels[step] ?? null }))
+    .filter(({ label }) => steps === 'all' || label !== null);
+  const verdicts = wanted.filter(({ at }) => at + verdictLength <= maxLength);
+  return {
+    trunk: upTo(whole, verdicts.at(-1)?.at ?? 0),
+    verdicts,
+    tooLong: wanted.length - verdicts.length,
   };
 }
 

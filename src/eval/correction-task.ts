@@ -5,10 +5,9 @@ import type { Locate } from '../config/issues.js';
 import { completeRunConfig, parseRunConfig } from '../config/load.js';
 import type { DataConfig, PromptConfig, RunConfig } from '../config/schema.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
+import { problemKey, problemOverlap } from '../data/overlap.js';
 import type { StepRecord } from '../data/record.js';
 import type { SourceName } from '../data/sources/source.js';
-import { problemOverlap } from '../data/split.js';
-import { StatisticsCounter } from '../data/statistics.js';
 import { readModelConfig } from '../models/config.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
@@ -48,10 +47,11 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const given = await readGiven(config, options);
   const most = options.maxSamples ?? config.eval.max_samples;
   const test = limited(given.test?.records ?? own.parts.test, most);
-  const trained = new StatisticsCounter();
-  for (const record of own.parts.train) trained.add(record);
-  const { samples, positive } = trained.result();
-  const overlap = problemOverlap(own.parts.train, test).count;
+  const labels = own.parts.train.flatMap(({ steps }) => steps.map(({ label }) => label));
+  const samples = labels.filter((label) => label !== null).length;
+  const positive = labels.filter((label) => label === 1).length;
+  const keys = (records: readonly StepRecord[]) => records.map(({ problem }) => problemKey(problem));
+  const { same: overlap } = problemOverlap(keys(own.parts.train), keys(test));
   const asTrained = [options.data, options.maxSamples, options.maxLength].every(
     (value) => value === undefined,
   );

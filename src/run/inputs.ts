@@ -5,10 +5,11 @@ import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
 import type { DataConfig, ModelConfig, RunConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
+import { chooseToTrain } from '../data/balance.js';
 import { DataError } from '../data/data-error.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
-import { normalizeProblem, type StepRecord, type VerdictSample, verdictSamples } from '../data/record.js';
-import { PARTS, type Part, splitter, takeSamples } from '../data/split.js';
+import { type StepRecord, verdictSamples } from '../data/record.js';
+import { PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
 import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
@@ -105,16 +106,18 @@ export interface ConfiguredRecords {
 }
 
 /**
- * Reads or generates the records that `data` names and divides them. A file of its own for validation or test takes
- * that share out of the split of the training file. Throws DataError where a file is unusable or training gets nothing.
+ * Reads or generates the records that `data` names and divides them, as a stream. A file of its own for validation or test
+ * takes that share out of the split of the training file. `reports` gets one report per file that the configuration names,
+ * complete once the stream has ended. Throws DataError where a file is unusable.
  */
-export async function configuredRecords(data: DataConfig): Promise<ConfiguredRecords> {
-  const parts: Record<Part, StepRecord[]> = { train: [], validation: [], test: [] };
-  const reports: LoadReport[] = [];
-  const read = async function* (path: string) {
-    const { records, report } = loadRecords(path, loadOptions(data));
+export async function* dividedRecords(
+  data: DataConfig,
+  reports: LoadReport[] = [],
+): AsyncGenerator<{ readonly part: Part; readonly record: StepRecord }> {
+  const read = (path: string) => {
+    const { records, report } = readRecords(data, path);
     reports.push(report);
-    yield* records;
+    return records;
   };
   const [train, validation, test] = data.split;
   const shares = [
@@ -127,40 +130,60 @@ export async function configuredRecords(data: DataConfig): Promise<ConfiguredRec
     data.source === 'arithmetic'
       ? arithmeticRecords({ ...data.arithmetic, seed: data.seed })
       : read(data.train ?? '');
-  for await (const record of divided) {
-    for (const [part, share] of divide(record, data, partOf)) parts[part].push(share);
+  for await (const whole of divided) {
+    for (const [part, share] of divide(whole, data, partOf)) {
+      for (const record of firstSteps(share, data.max_steps)) yield { part, record };
+    }
   }
   for (const part of ['validation', 'test'] as const) {
     const path = data[part];
     if (path === undefined) continue;
-    for await (const record of read(path)) parts[part].push(record);
+    for await (const whole of read(path)) {
+      for (const record of firstSteps(whole, data.max_steps)) yield { part, record };
+    }
   }
-  for (const part of PARTS) parts[part] = parts[part].flatMap((record) => firstSteps(record, data.max_steps));
-  const wanted = data.max_samples === 'all' ? parts.train.length : data.max_samples;
-  parts.train = chooseRecords(parts.train, wanted, data.seed);
-  if (parts.train.length === 0) {
-    throw new DataError('file', `${data.train ?? 'the generator'} gives no solution for training`);
-  }
+}
+
+/**
+ * The same in memory, the training part as it is trained on: at most `max_samples` solutions, classes balanced. Throws
+ * DataError also where training gets nothing.
+ */
+export async function configuredRecords(data: DataConfig): Promise<ConfiguredRecords> {
+  const parts: Record<Part, StepRecord[]> = { train: [], validation: [], test: [] };
+  const reports: LoadReport[] = [];
+  for await (const { part, record } of dividedRecords(data, reports)) parts[part].push(record);
+  if (data.max_samples !== 'all' || data.balance !== 'none') parts.train = chosenRecords(parts.train, data);
+  if (parts.train.length === 0) throw nothingToTrainOn(data);
   return { parts, reports };
 }
 
-/** `count` of `records`, the same ones for the same seed whatever else is in the data, in their order. */
-export function chooseRecords(records: readonly StepRecord[], count: number, seed: number): StepRecord[] {
-  const solutions = records.map(
-    ({ problem, steps }): VerdictSample => ({
-      problem,
-      steps: steps.map((step) => step.text),
-      label: 1,
-      group: normalizeProblem(problem),
-    }),
-  );
-  const kept = new Set(takeSamples(solutions, count, seed));
-  return records.filter((_, i) => kept.has(solutions[i]!));
+export function nothingToTrainOn({ train }: DataConfig): DataError {
+  return new DataError('file', `${train ?? 'the generator'} gives no solution for training`);
 }
 
-function loadOptions({ source, neutral, on_bad_row, prm800k }: DataConfig) {
+function chosenRecords(
+  records: readonly StepRecord[],
+  { max_samples, balance, seed }: DataConfig,
+): StepRecord[] {
+  const ranked = records.map(({ problem, steps }) => ({
+    labels: steps.map(({ label }) => label),
+    ranks: sampleRanks(
+      seed,
+      problem,
+      steps.map(({ text }) => text),
+    ),
+  }));
+  return chooseToTrain(ranked, { max_samples, balance }).map(({ index, labels }) => {
+    const record = records[index] as StepRecord;
+    return { ...record, steps: record.steps.map((step, i) => ({ ...step, label: labels[i] ?? null })) };
+  });
+}
+
+/** The records of one path, read as `data` says. */
+export function readRecords(data: DataConfig, path: string): ReturnType<typeof loadRecords> {
+  const { source, neutral, on_bad_row, prm800k } = data;
   if (source === 'arithmetic') throw new RangeError('generated problems are not read from a file');
-  return { ...prm800k, source, neutral, on_bad_row };
+  return loadRecords(path, { ...prm800k, source, neutral, on_bad_row });
 }
 
 type PartOf = ReturnType<typeof splitter>;

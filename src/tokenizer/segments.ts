@@ -43,7 +43,7 @@ export interface TokenizedSequence {
 }
 
 export interface SegmentTokenizerOptions {
-  /** Texts kept with their tokens, in characters; repeated prompts and steps are then tokenised once. Default 16 Mi. */
+  /** Texts kept with their tokens, in characters; repeated prompts and steps are then tokenised once. Default 2 Mi. */
   readonly cacheCharacters?: number;
 }
 
@@ -65,7 +65,7 @@ export function segmentTokenizer(
   tokenizer: Tokenizer,
   options: SegmentTokenizerOptions = {},
 ): (segments: readonly Segment[], options?: SequenceOptions) => TokenizedSequence {
-  const cache = new EncodingCache(options.cacheCharacters ?? 16 * 2 ** 20);
+  const cache = new EncodingCache(options.cacheCharacters ?? 2 * 2 ** 20);
   const encode = (text: string, isFirst: boolean): readonly number[] =>
     cache.get(isFirst ? `\0${text}` : text, () =>
       tokenizer.encode(text, isFirst ? { addSpecialTokens: false } : { continuation: true }),

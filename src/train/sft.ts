@@ -15,8 +15,9 @@ import { verdictData } from './verdict-data.js';
 export async function runSft(context: RunContext<SftRunConfig>): Promise<RunResult> {
   const { config, device, run, signal } = context;
   const tokenizer = await configuredTokenizer(config.model);
-  const data = await verdictData(config, tokenizer);
-  reportData(config, data);
+  const data = await verdictData(config, tokenizer, signal);
+  if (!data) return { status: 'interrupted', step: 0 };
+  reportData(data);
   const trainee = await createTrainee(device, {
     model: config.model,
     lora: config.lora,
@@ -56,5 +57,6 @@ export async function runSft(context: RunContext<SftRunConfig>): Promise<RunResu
     return { ...result, evaluation: report };
   } finally {
     trainee.dispose();
+    data.close();
   }
 }

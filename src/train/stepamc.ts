@@ -34,8 +34,9 @@ export async function runStepAmc(context: StepAmcContext): Promise<RunResult> {
     );
   }
   const tokenizer = await configuredTokenizer(config.model);
-  const data = await verdictData(config, tokenizer);
-  reportData(config, data);
+  const data = await verdictData(config, tokenizer, signal);
+  if (!data) return { status: 'interrupted', step: 0 };
+  reportData(data);
   const roles = await createStepAmcRoles(device, {
     model: config.model,
     lora: config.lora,
@@ -64,6 +65,7 @@ export async function runStepAmc(context: StepAmcContext): Promise<RunResult> {
     return { ...result, evaluation: report };
   } finally {
     roles.dispose();
+    data.close();
   }
 }
 

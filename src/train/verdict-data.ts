@@ -1,10 +1,20 @@
-/** The data of verdict training: records of each part as token sequences, and what happened on the way. */
-import type { SftRunConfig, StepAmcRunConfig } from '../config/schema.js';
+/** The data of verdict training: solutions of each part as token sequences, and what is known of them beforehand. */
+import type { SftRunConfig } from '../config/schema.js';
+import { chooseToTrain } from '../data/balance.js';
 import type { LoadReport } from '../data/load.js';
-import type { StepRecord } from '../data/record.js';
+import type { StepLabel, StepRecord } from '../data/record.js';
 import type { Part } from '../data/split.js';
-import { type VerdictTokenizer, verdictTokenizer } from '../data/verdict.js';
-import { configuredRecords } from '../run/inputs.js';
+import { type SummarizedSolution, summarizeTrainingData, type TrainingDataSummary } from '../data/summary.js';
+import type { TokenStore } from '../data/token-store.js';
+import {
+  placeVerdicts,
+  type SolutionVerdicts,
+  type VerdictTokenizer,
+  verdictTokenizer,
+} from '../data/verdict.js';
+import { nothingToTrainOn } from '../run/inputs.js';
+import { cachedTokenStore } from '../run/token-cache.js';
+import { readReports, tokenizeInWorker } from '../run/tokenize.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { type VerdictSequence, verdictSequence } from './sequence.js';
 
@@ -15,50 +25,223 @@ export interface LabelCounts {
 }
 
 export interface VerdictData {
-  /** Sequence i of a part is of record i. Validation and test are cut to `eval.max_samples`. */
+  /**
+   * Sequence i of a part is of record i. Validation and test are cut to `eval.max_samples`. Both are read from the disk
+   * when they are looked at, so keep the index rather than the object.
+   */
   readonly sequences: Readonly<Record<Part, readonly VerdictSequence[]>>;
   readonly records: Readonly<Record<Part, readonly StepRecord[]>>;
   readonly tokenizer: VerdictTokenizer;
   /** Of the training part. */
   readonly labels: LabelCounts;
-  /** Labelled steps beyond data.max_length, over all parts. */
-  readonly tooLong: number;
+  readonly summary: TrainingDataSummary;
   readonly reports: readonly LoadReport[];
+  /** Closes the files behind sequences and records. */
+  close(): void;
 }
 
+export type VerdictDataConfig = Pick<SftRunConfig, 'data' | 'model' | 'prompt' | 'sft' | 'eval'>;
+
+/** Sequences that stay in memory once they were looked at. */
+const RECENT = 512;
+
+/**
+ * Reads, divides and tokenises the data that a configuration names, or takes the tokens from the cache of an earlier run.
+ * Undefined where the signal stopped it.
+ *
+ * @throws DataError where data cannot be used or training gets nothing
+ */
 export async function verdictData(
-  config: Pick<SftRunConfig | StepAmcRunConfig, 'data' | 'prompt' | 'sft' | 'eval'>,
+  config: VerdictDataConfig,
   tokenizer: Tokenizer,
-): Promise<VerdictData> {
-  const { parts, reports } = await configuredRecords(config.data);
-  const verdicts = verdictTokenizer(config.prompt, tokenizer);
-  const labels = countLabels(parts.train);
+  signal: AbortSignal,
+): Promise<VerdictData | undefined> {
+  const { data, model, prompt } = config;
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  const store = await cachedTokenStore({ data, model, template: verdicts.template }, (directory) =>
+    tokenizeInWorker({ data, model, prompt, directory }, signal),
+  );
+  if (store === undefined) return undefined;
+  try {
+    return fromStore(config, store, verdicts);
+  } catch (error) {
+    store.close();
+    throw error;
+  }
+}
+
+function fromStore(
+  config: Pick<SftRunConfig, 'data' | 'sft' | 'eval'>,
+  store: TokenStore,
+  tokenizer: VerdictTokenizer,
+): VerdictData {
+  const chosen = chooseSolutions(config, store);
+  if (chosen.train.length === 0) throw nothingToTrainOn(config.data);
+  const labels = countLabels(chosen.train);
   const weigh =
     config.sft.class_weight === 'balanced'
       ? (label: 1 | 0) => labels.n / (2 * (label === 1 ? labels.positive : labels.negative))
       : () => 1;
-  const { max_samples: most } = config.eval;
-  const limited = (records: readonly StepRecord[]) => (most === 'all' ? records : records.slice(0, most));
-  const records = { train: parts.train, validation: limited(parts.validation), test: limited(parts.test) };
-  let tooLong = 0;
-  const sequencesOf = (list: readonly StepRecord[]) =>
-    list.map((record, i) => {
-      const solution = verdicts.solution(record, { maxLength: config.data.max_length });
-      tooLong += solution.tooLong;
-      return verdictSequence(solution, verdicts, i, weigh);
-    });
-  const sequences = {
-    train: sequencesOf(records.train),
-    validation: sequencesOf(records.validation),
-    test: sequencesOf(records.test),
+  const maxLength = config.data.max_length;
+  const solutionOf = ({ index, labels }: ChosenSolution) =>
+    placeVerdicts(wholeSolution(store, index), labels, tokenizer, { maxLength });
+  const each = <T>(make: (solution: ChosenSolution, i: number) => T): Record<Part, T[]> => ({
+    train: chosen.train.map(make),
+    validation: chosen.validation.map(make),
+    test: chosen.test.map(make),
+  });
+  const recent = new Recent<StoredSequence, VerdictSequence>(RECENT);
+  const sequences = each(
+    (solution, i) =>
+      new StoredSequence(i, (self) =>
+        recent.get(self, () => verdictSequence(solutionOf(solution), tokenizer, i, weigh)),
+      ),
+  );
+  const summarized = each((solution) => summarizedSolution(store, solution, tokenizer, maxLength));
+  return {
+    sequences,
+    records: each(({ index }) => new StoredRecord(() => store.record(index))),
+    tokenizer,
+    labels,
+    summary: summarizeTrainingData(summarized),
+    reports: readReports(store.notes),
+    close: () => store.close(),
   };
-  return { sequences, records, tokenizer: verdicts, labels, tooLong, reports };
 }
 
-function countLabels(records: readonly StepRecord[]): LabelCounts {
-  const labels = records
-    .flatMap(({ steps }) => steps.map(({ label }) => label))
-    .filter((label) => label !== null);
-  const positive = labels.filter((label) => label === 1).length;
-  return { n: labels.length, positive, negative: labels.length - positive };
+/** An index into the store, and the labels that count here. */
+interface ChosenSolution {
+  readonly index: number;
+  readonly labels: readonly StepLabel[];
+}
+
+function chooseSolutions(
+  { data, eval: { max_samples } }: Pick<SftRunConfig, 'data' | 'eval'>,
+  store: TokenStore,
+): Record<Part, ChosenSolution[]> {
+  const parts: Record<Part, number[]> = { train: [], validation: [], test: [] };
+  for (let index = 0; index < store.length; index++) parts[store.part(index)].push(index);
+  const heldOut = (part: 'validation' | 'test') =>
+    (max_samples === 'all' ? parts[part] : parts[part].slice(0, max_samples)).map((index) => ({
+      index,
+      labels: store.labels(index),
+    }));
+  const ranked = parts.train.map((index) => ({ labels: store.labels(index), ranks: store.stepRanks(index) }));
+  const train = chooseToTrain(ranked, data).map(({ index, labels }) => ({
+    index: parts.train[index] as number,
+    labels,
+  }));
+  return { train, validation: heldOut('validation'), test: heldOut('test') };
+}
+
+/** The tokens of a stored solution with its spans; nothing in it is learned. */
+function wholeSolution(store: TokenStore, index: number): SolutionVerdicts['trunk'] {
+  const ids = store.ids(index);
+  const promptEnd = store.promptEnd(index);
+  const ends = store.stepEnds(index);
+  const steps = ends.map((end, step) => ({ step, start: ends[step - 1] ?? promptEnd, end, label: null }));
+  return {
+    ids,
+    lossMask: new Uint8Array(ids.length),
+    spans: [
+      { role: 'prompt', start: 0, end: promptEnd },
+      ...steps.map(({ step, start, end }) => ({ role: 'step', step, start, end }) as const),
+    ],
+    steps,
+  };
+}
+
+function summarizedSolution(
+  store: TokenStore,
+  { index, labels }: ChosenSolution,
+  { template, tailIds }: VerdictTokenizer,
+  maxLength: number,
+): SummarizedSolution {
+  const ends = store.stepEnds(index);
+  const verdict = tailIds.length + Math.max(template.positiveIds.length, template.negativeIds.length);
+  const isCut = (label: StepLabel, step: number) => label !== null && (ends[step] ?? 0) + verdict > maxLength;
+  return {
+    key: store.key(index),
+    labels,
+    context_steps: store.contextSteps(index),
+    tokens: store.size(index),
+    stepsCut: labels.filter(isCut).length,
+    text: () => store.record(index).problem,
+  };
+}
+
+function countLabels(solutions: readonly ChosenSolution[]): LabelCounts {
+  let positive = 0;
+  let negative = 0;
+  for (const { labels } of solutions) {
+    for (const label of labels) {
+      if (label === 1) positive++;
+      else if (label === 0) negative++;
+    }
+  }
+  return { n: positive + negative, positive, negative };
+}
+
+/** A sequence whose tokens are read when they are asked for. */
+class StoredSequence implements VerdictSequence {
+  constructor(
+    readonly rowId: number,
+    private readonly read: (self: StoredSequence) => VerdictSequence,
+  ) {}
+
+  get ids() {
+    return this.read(this).ids;
+  }
+
+  get positions() {
+    return this.read(this).positions;
+  }
+
+  get branch() {
+    return this.read(this).branch;
+  }
+
+  get targets() {
+    return this.read(this).targets;
+  }
+
+  get verdicts() {
+    return this.read(this).verdicts;
+  }
+
+  get solution() {
+    return this.read(this).solution;
+  }
+}
+
+/** A record whose text is read when it is asked for. */
+class StoredRecord implements StepRecord {
+  constructor(private readonly read: () => StepRecord) {}
+
+  get problem() {
+    return this.read().problem;
+  }
+
+  get steps() {
+    return this.read().steps;
+  }
+}
+
+/** The values that were asked for last. */
+class Recent<Key, Value> {
+  private readonly values = new Map<Key, Value>();
+
+  constructor(private readonly limit: number) {}
+
+  get(key: Key, make: () => Value): Value {
+    const known = this.values.get(key);
+    if (known !== undefined) return known;
+    const made = make();
+    this.values.set(key, made);
+    for (const oldest of this.values.keys()) {
+      if (this.values.size <= this.limit) break;
+      this.values.delete(oldest);
+    }
+    return made;
+  }
 }

@@ -44,7 +44,7 @@ describe('the command line', () => {
     [['run', '--bogus'], 'Unknown argument: bogus'],
     [['run', '--set'], 'Not enough arguments following: set'],
     [['run', 'x', '--resume', 'y'], 'Arguments resume and recipe are mutually exclusive'],
-    [['data'], 'name stats or preview'],
+    [['data'], 'name stats, preview or convert'],
     [['eval'], 'name a run directory, or one of show, correction and compare'],
     [
       ['data', 'preview', '--part', 'tset'],

@@ -1,12 +1,14 @@
-import { writeFileSync } from 'node:fs';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { formatSequence } from '../../src/cli/data-preview.js';
 import { dataStats } from '../../src/cli/data-stats.js';
 import { completeRunConfig } from '../../src/config/load.js';
+import type { StepRecord } from '../../src/data/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
+import { load } from '../data/collect.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './capture.js';
@@ -73,6 +75,68 @@ describe('steptrain data preview', () => {
   });
 });
 
+describe('steptrain data convert', () => {
+  const row = JSON.stringify({ prompt: 'P?', completions: ['a', 'b'], labels: [true, false] });
+
+  it('writes records that read back the same, zipped or not', async () => {
+    const folder = temporaryDirectory();
+    const from = join(folder, 'rows.jsonl');
+    writeFileSync(from, `${row}\n${row}\n`);
+    const { records } = await load(from);
+    for (const name of ['out.jsonl', 'out.jsonl.gz']) {
+      const to = join(folder, name);
+      const { code, stdout } = await cli('data', 'convert', from, to);
+      expect(code).toBe(0);
+      expect(stdout).toBe(`${from}: 2 rows, 2 solutions\nwrote ${to}`);
+      const back = (await load(to, { source: 'record' })).records;
+      const content = ({ problem, steps }: StepRecord) => ({ problem, steps });
+      expect(back.map(content)).toEqual(records.map(content));
+    }
+  });
+
+  it('stops at a bad row and leaves nothing, or skips and counts it', async () => {
+    const folder = temporaryDirectory();
+    const from = join(folder, 'rows.jsonl');
+    const to = join(folder, 'out.jsonl.gz');
+    writeFileSync(from, `${row}\n{"prompt": "P"}\n${row}\n`);
+    const stopped = await cli('data', 'convert', from, to);
+    expect(stopped.code).toBe(1);
+    expect(stopped.stderr).toContain(`${from}, line 2: column 'completions' is missing; expected a list`);
+    expect(readdirSync(folder)).toEqual(['rows.jsonl']);
+    const { code, stdout } = await cli('data', 'convert', from, to, '--on-bad-row', 'skip');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /3 rows, 2 solutions\n {2}rows left out: missing_column 1\n {2}first bad row: .*line 2/,
+    );
+    expect((await load(to)).records).toHaveLength(2);
+  });
+
+  it('takes the options of data, and never writes over a file', async () => {
+    const folder = temporaryDirectory();
+    const to = join(folder, 'out.jsonl');
+    const rating = { completions: [{ text: 'a', rating: 0 }], human_completion: null, chosen_completion: 0 };
+    const from = join(folder, 'rows.json');
+    writeFileSync(from, JSON.stringify([{ question: { problem: 'P' }, label: { steps: [rating] } }]));
+    await cli('data', 'convert', from, to, '--set', 'data.neutral=negative');
+    expect((await load(to)).records[0]?.steps[0]?.label).toBe(0);
+    expect((await cli('data', 'convert', from, to)).stderr).toBe(
+      `${to} exists already; choose another name, or remove it first`,
+    );
+    expect((await cli('data', 'convert', from, join(folder, 'out.json'))).stderr).toMatch(
+      /^the output is JSON lines: expected a name that ends in \.jsonl or \.jsonl\.gz, found /,
+    );
+  });
+
+  const raw = sharedPath('data/prm800k/raw-format-sample.jsonl');
+  it.skipIf(!raw)('keeps every record of the official layout', async () => {
+    const to = join(temporaryDirectory(), 'out.jsonl');
+    await cli('data', 'convert', raw!, to);
+    const without = ({ provenance: _, ...record }: StepRecord) => record;
+    const [converted, original] = [await load(to), await load(raw!)];
+    expect(converted.records.map(without)).toEqual(original.records.map(without));
+  });
+});
+
 describe('steptrain data stats', () => {
   it('counts what a recipe would train on', async () => {
     const folder = temporaryDirectory();
@@ -87,9 +151,9 @@ describe('steptrain data stats', () => {
       data: { train, test, split: [1, 0, 0], max_length: 64 },
       sft: { micro_batch_tokens: 64 },
     });
-    const { parts, overlap } = await dataStats(config);
-    expect(parts.train.counts).toMatchObject({
-      records: 2,
+    const { parts, overlap } = (await dataStats(config)).summary;
+    expect(parts.train).toMatchObject({
+      solutions: 2,
       problems: 2,
       samples: 4,
       positive: 3,
@@ -97,9 +161,16 @@ describe('steptrain data stats', () => {
       unlabelled: 1,
     });
     // Problem, line break, then 4 characters a step up to the last labelled one: 14 and 6.
-    expect(parts.train.lengths).toEqual({ tokens: 20, median: 14, longest: 14, stepsTooLong: 0 });
-    expect(parts.test.lengths?.stepsTooLong).toBe(1);
-    expect(overlap).toBe(1);
+    expect(parts.train.lengths).toEqual({
+      tokens: 20,
+      median: 6,
+      p95: 14,
+      max: 14,
+      stepsCut: 0,
+      solutionsCut: 0,
+    });
+    expect(parts.test.lengths?.stepsCut).toBe(1);
+    expect(overlap.test.same).toBe(1);
     const { stdout } = await cli(
       'data',
       'stats',
@@ -107,7 +178,7 @@ describe('steptrain data stats', () => {
       ...['source=auto', `train=${train}`, `test=${test}`].flatMap((value) => ['--set', `data.${value}`]),
     );
     expect(stdout).toMatch(/^labelled steps +\d+ +\d+ +2$/m);
-    expect(stdout).toContain('Warning: 1 problems of the test part are also trained on.');
+    expect(stdout).toContain('Warning: 1 test problems are also trained on, such as "p"');
   });
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');

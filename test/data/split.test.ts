@@ -1,14 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { problemKey, problemOverlap } from '../../src/data/overlap.js';
 import { normalizeProblem, type VerdictSample, verdictSamples } from '../../src/data/record.js';
-import {
-  balanceClasses,
-  PARTS,
-  problemOverlap,
-  splitSamples,
-  splitter,
-  takeSamples,
-} from '../../src/data/split.js';
+import { PARTS, type Part, sampleRanks, smallestRanks, splitter } from '../../src/data/split.js';
 import { sharedPath } from '../shared.js';
 import { load } from './collect.js';
 
@@ -18,6 +12,14 @@ const sample = (problem: string, label: 1 | 0 = 1, steps: string[] = ['s']): Ver
   label,
   group: normalizeProblem(problem),
 });
+
+/** Divides samples; order is kept within each part. */
+function splitSamples(samples: Iterable<VerdictSample>, options: Parameters<typeof splitter>[0]) {
+  const partOf = splitter(options);
+  const parts: Record<Part, VerdictSample[]> = { train: [], validation: [], test: [] };
+  for (const sample of samples) parts[partOf(sample)].push(sample);
+  return parts;
+}
 
 describe('the split', () => {
   it('gives every sample to one part, all samples of a problem to the same, however it is spelled', () => {
@@ -77,57 +79,54 @@ describe('the split', () => {
   });
 });
 
-describe('balanceClasses', () => {
-  it('leaves equally many of both classes, in order, the same ones whatever surrounds them', () => {
-    const samples = Array.from({ length: 400 }, (_, i) => sample(`Problem ${i}`, i % 4 === 0 ? 0 : 1));
-    const balanced = balanceClasses(samples, 1);
-    expect(balanced.filter((entry) => entry.label === 0)).toHaveLength(100);
-    expect(balanced).toHaveLength(200);
-    expect([...balanced].sort((a, b) => samples.indexOf(a) - samples.indexOf(b))).toEqual(balanced);
-    expect(balanceClasses(samples, 1)).toEqual(balanced);
-    expect(balanceClasses(samples, 2)).not.toEqual(balanced);
-    const reversed = balanceClasses([...samples].reverse(), 1);
-    expect(new Set(reversed)).toEqual(new Set(balanced));
-  });
-});
+describe('choosing some of many', () => {
+  const ranksOf = (problems: readonly string[], seed: number) =>
+    problems.map((problem) => sampleRanks(seed, problem, ['a']).at(-1)!);
+  const ten = Array.from({ length: 10 }, (_, i) => `Problem ${i}`);
 
-describe('takeSamples', () => {
-  it('takes as many as asked, in order, more with a higher number and others with another seed', () => {
-    const samples = Array.from({ length: 100 }, (_, i) => sample(`Problem ${i}`));
-    const ten = takeSamples(samples, 10, 1);
-    expect(ten).toHaveLength(10);
-    expect(samples.filter((entry) => ten.includes(entry))).toEqual(ten);
-    expect(takeSamples(samples, 20, 1)).toEqual(expect.arrayContaining([...ten]));
-    expect(takeSamples(samples, 10, 2)).not.toEqual(ten);
-    expect(takeSamples(samples, 1000, 1)).toBe(samples);
+  it('is fair, ordered and repeatable', () => {
+    const counts = new Map<number, number>();
+    for (let seed = 0; seed < 2000; seed++) {
+      const chosen = smallestRanks(ranksOf(ten, seed), 3);
+      expect(chosen).toEqual([...chosen].sort((a, b) => a - b));
+      expect(new Set(chosen).size).toBe(3);
+      for (const i of chosen) counts.set(i, (counts.get(i) ?? 0) + 1);
+    }
+    for (let i = 0; i < 10; i++) expect(Math.abs(counts.get(i)! - 600)).toBeLessThan(100);
+    expect(smallestRanks(ranksOf(ten, 1), 99)).toEqual([...ten.keys()]);
   });
-});
 
-describe('problemOverlap', () => {
-  it('counts distinct problems of the test set that were trained on', () => {
-    const train = ['What is $1+1$?', 'Other'].map((problem) => ({ problem }));
-    const test = ['what is  $1+1$? ', 'What is $1+1$?', 'New'].map((problem) => ({ problem }));
-    expect(problemOverlap(train, test)).toEqual({ count: 1, examples: ['what is  $1+1$? '] });
-    expect(problemOverlap(train, [])).toEqual({ count: 0, examples: [] });
+  it('takes more with a higher number, and the same whatever else is there', () => {
+    const problems = Array.from({ length: 100 }, (_, i) => `Problem ${i}`);
+    const chosen = (list: readonly string[], count: number, seed = 1) =>
+      smallestRanks(ranksOf(list, seed), count).map((i) => list[i]);
+    expect(chosen(problems, 20)).toEqual(expect.arrayContaining(chosen(problems, 10)));
+    expect(chosen(problems, 10, 2)).not.toEqual(chosen(problems, 10));
+    expect(new Set(chosen([...problems].reverse(), 10))).toEqual(new Set(chosen(problems, 10)));
+    expect(chosen(chosen(problems, 50) as string[], 10)).toEqual(chosen(problems, 10));
+  });
+
+  it('ranks a step by the problem, however it is spelled, and the steps up to it', () => {
+    const ranks = sampleRanks(7, 'A problem', ['x', 'y', 'z']);
+    expect(sampleRanks(7, ' a  PROBLEM', ['x', 'y'])).toEqual(ranks.slice(0, 2));
+    expect(new Set([...ranks, ...sampleRanks(7, 'A problem', ['y', 'x'])]).size).toBe(5);
+    for (const rank of ranks) expect(rank >= 0 && rank < 1).toBe(true);
   });
 });
 
 const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
 const math500 = sharedPath('data/math/math500.jsonl');
-describe.skipIf(prm800k === undefined || math500 === undefined)(
-  'on PRM800K (needs the shared data)',
-  async () => {
+describe.skipIf(prm800k === undefined || math500 === undefined)('on PRM800K (needs the shared data)', () => {
+  it('splits by problem without an overlap between the parts', async () => {
     const { records } = await load(prm800k ?? '');
-
-    it('splits by problem without an overlap between the parts', () => {
-      const parts = splitSamples(
-        records.flatMap((record) => [...verdictSamples(record)]),
-        { seed: 0 },
-      );
-      expect(parts.train.length / 10_801).toBeGreaterThan(0.65);
-      expect(problemOverlap(parts.train, parts.test).count).toBe(0);
-      expect(problemOverlap(parts.train, parts.validation).count).toBe(0);
-      expect(problemOverlap(parts.train, parts.train).count).toBeGreaterThan(100);
-    });
-  },
-);
+    const parts = splitSamples(
+      records.flatMap((record) => [...verdictSamples(record)]),
+      { seed: 0 },
+    );
+    expect(parts.train.length / 10_801).toBeGreaterThan(0.65);
+    const keys = (part: readonly VerdictSample[]) => part.map(({ problem }) => problemKey(problem));
+    expect(problemOverlap(keys(parts.train), keys(parts.test)).same).toBe(0);
+    expect(problemOverlap(keys(parts.train), keys(parts.validation)).same).toBe(0);
+    expect(problemOverlap(keys(parts.train), keys(parts.train)).same).toBeGreaterThan(100);
+  });
+});

@@ -1,21 +1,18 @@
 import { describe, expect, it } from 'vitest';
-import type { Step, StepRecord } from '../../src/data/record.js';
+import type { StepLabel } from '../../src/data/record.js';
 import { StatisticsCounter } from '../../src/data/statistics.js';
-
-const steps = (...labels: Step['label'][]): Step[] =>
-  labels.map((label) => ({ text: 's', label, kind: 'normal' }));
 
 describe('StatisticsCounter', () => {
   it('counts solutions, problems, labels, and steps per solution', () => {
     const counter = new StatisticsCounter();
-    const records: StepRecord[] = [
-      { problem: 'P', steps: steps(1, 0) },
-      { problem: ' p ', steps: steps(1, null, 1, 1) },
-      { problem: 'Q', steps: steps(1, 0, null) },
+    const solutions: [number, StepLabel[]][] = [
+      [1, [1, 0]],
+      [1, [1, null, 1, 1]],
+      [2, [1, 0, null]],
     ];
-    for (const record of records) counter.add(record);
+    for (const [problem, labels] of solutions) counter.add({ problem, labels });
     expect(counter.result()).toEqual({
-      records: 3,
+      solutions: 3,
       problems: 2,
       samples: 7,
       positive: 5,
@@ -27,8 +24,8 @@ describe('StatisticsCounter', () => {
 
   it('does not count steps again that only lead up to another', () => {
     const counter = new StatisticsCounter();
-    counter.add({ problem: 'P', steps: steps(1, 1) });
-    counter.add({ problem: 'P', steps: steps(null, 0), context_steps: 1 });
+    counter.add({ problem: 1, labels: [1, 1] });
+    counter.add({ problem: 1, labels: [null, 0], context_steps: 1 });
     expect(counter.result()).toMatchObject({
       samples: 3,
       unlabelled: 0,
@@ -36,7 +33,24 @@ describe('StatisticsCounter', () => {
     });
   });
 
+  it('gives quantiles of the lengths and what they cut', () => {
+    const counter = new StatisticsCounter();
+    for (let tokens = 100; tokens >= 1; tokens--) {
+      counter.add({ problem: tokens, labels: [1, 1], tokens, stepsCut: tokens > 98 ? 2 : 0 });
+    }
+    expect(counter.result().lengths).toEqual({
+      tokens: 5050,
+      median: 50,
+      p95: 95,
+      max: 100,
+      stepsCut: 4,
+      solutionsCut: 2,
+    });
+  });
+
   it('has zeros for nothing', () => {
-    expect(new StatisticsCounter().result().stepsPerSolution).toEqual({ min: 0, mean: 0, max: 0 });
+    const { stepsPerSolution, lengths } = new StatisticsCounter().result();
+    expect(stepsPerSolution).toEqual({ min: 0, mean: 0, max: 0 });
+    expect(lengths).toBeUndefined();
   });
 });

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { arithmeticRecords } from '../../src/data/arithmetic.js';
 import { type StepRecord, verdictSamples } from '../../src/data/record.js';
 import { solutionSegments } from '../../src/data/solution.js';
@@ -12,6 +12,7 @@ import {
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
 import { sharedPath } from '../shared.js';
 import { load } from './collect.js';
 
@@ -169,10 +170,15 @@ describe('solutionSegments', () => {
 
 describe.skipIf(qwen === undefined || prm800k === undefined)(
   'with Qwen2.5 on PRM800K (needs the shared data)',
-  async () => {
-    const tokenizer = await loadTokenizer(qwen ?? '');
-    const verdicts = verdictTokenizer({}, tokenizer);
-    const { records } = await load(prm800k ?? '');
+  () => {
+    let tokenizer: Tokenizer;
+    let verdicts: VerdictTokenizer;
+    let records: readonly StepRecord[];
+    beforeAll(async () => {
+      tokenizer = await loadTokenizer(qwen ?? '');
+      verdicts = verdictTokenizer({}, tokenizer);
+      records = (await load(prm800k ?? '')).records;
+    });
 
     it('has the text that the chat template gives for the whole request', () => {
       const solution = records[0]!;

@@ -3,12 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
 import { type StepRecord, verdictSamples } from '../../src/data/record.js';
-import {
-  chooseRecords,
-  configuredRecords,
-  configuredTokenizer,
-  resolveInputs,
-} from '../../src/run/inputs.js';
+import { configuredRecords, configuredTokenizer, resolveInputs } from '../../src/run/inputs.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -106,26 +101,6 @@ describe('the records of a configuration', () => {
     expect(await count({}, { phase: 2 }).catch((error: Error) => error.message)).toMatch(
       /gives no solution for training/,
     );
-  });
-});
-
-describe('choosing some of many', () => {
-  const record = (problem: string): StepRecord => ({
-    problem,
-    steps: [{ text: 'a', label: 1, kind: 'normal' }],
-  });
-  const ten = names(10).map(record);
-
-  it('is fair, ordered and repeatable', () => {
-    const counts = new Map<string, number>();
-    for (let seed = 0; seed < 2000; seed++) {
-      const chosen = chooseRecords(ten, 3, seed).map(({ problem }) => problem);
-      expect(chosen).toEqual([...chosen].sort());
-      expect(new Set(chosen).size).toBe(3);
-      for (const problem of chosen) counts.set(problem, (counts.get(problem) ?? 0) + 1);
-    }
-    for (const { problem } of ten) expect(Math.abs(counts.get(problem)! - 600)).toBeLessThan(100);
-    expect(chooseRecords(ten, 99, 1)).toEqual(ten);
   });
 });
 

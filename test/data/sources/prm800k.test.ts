@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { LoadOptions } from '../../../src/data/load.js';
+import { problemKey } from '../../../src/data/overlap.js';
 import { type StepRecord, verdictSamples } from '../../../src/data/record.js';
 import { StatisticsCounter } from '../../../src/data/statistics.js';
 import { sharedPath } from '../../shared.js';
@@ -52,9 +53,11 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
     expect(labels).toHaveLength(10_801);
     expect(labels.filter((label) => label === 0)).toHaveLength(1566);
     const counter = new StatisticsCounter();
-    for (const record of records) counter.add(record);
+    for (const { problem, steps } of records) {
+      counter.add({ problem: problemKey(problem).hash, labels: steps.map(({ label }) => label) });
+    }
     expect(counter.result()).toMatchObject({
-      records: 1818,
+      solutions: 1818,
       problems: 216,
       samples: 10_801,
       positive: 9235,

@@ -1,0 +1,40 @@
+// `steptrain data convert`: any layout that can be read, as records.
+import { existsSync } from 'node:fs';
+import { Readable } from 'node:stream';
+import { createGzip } from 'node:zlib';
+import type { DataConfig } from '../config/schema.js';
+import type { LoadReport } from '../data/load.js';
+import type { StepRecord } from '../data/record.js';
+import { readRecords } from '../run/inputs.js';
+import { writeFileAtomically } from '../weights/atomic-file.js';
+import { UsageError } from './error.js';
+
+/**
+ * Writes the records of `data.train` to a new file, one a line, as a stream; gzipped where its name ends in .gz. The file
+ * is there only once it is whole.
+ *
+ * @throws UsageError for a name that cannot be written to; DataError as reading does
+ */
+export async function convertData(data: DataConfig, output: string): Promise<LoadReport> {
+  if (!/\.(jsonl|ndjson)(\.gz)?$/.test(output)) {
+    throw new UsageError(
+      `the output is JSON lines: expected a name that ends in .jsonl or .jsonl.gz, found ${output}`,
+    );
+  }
+  if (existsSync(output))
+    throw new UsageError(`${output} exists already; choose another name, or remove it first`);
+  const { records, report } = readRecords(data, data.train ?? '');
+  const text = Readable.from(lines(records), { objectMode: false });
+  await writeFileAtomically(output, output.endsWith('.gz') ? zipped(text) : text);
+  return report;
+}
+
+async function* lines(records: AsyncIterable<StepRecord>): AsyncGenerator<Buffer> {
+  for await (const record of records) yield Buffer.from(`${JSON.stringify(record)}\n`);
+}
+
+function zipped(text: Readable): AsyncIterable<Uint8Array> {
+  const gzip = createGzip();
+  text.on('error', (error) => gzip.destroy(error));
+  return text.pipe(gzip);
+}

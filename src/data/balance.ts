@@ -1,0 +1,96 @@
+import { DataError } from './data-error.js';
+import type { StepLabel } from './record.js';
+import { smallestRanks } from './split.js';
+
+/** `none`: as the data is; `downsample`: fewer of the commoner class; `upsample`: the rarer class several times. */
+export const BALANCES = ['none', 'downsample', 'upsample'] as const;
+export type Balance = (typeof BALANCES)[number];
+
+/** The labels of a solution's steps, with the ranks by which steps are chosen (see `sampleRanks`). */
+export interface RankedLabels {
+  readonly labels: readonly StepLabel[];
+  readonly ranks: readonly number[];
+}
+
+/** A solution to train on: an index into the given ones, and the labels that it has here. */
+export interface BalancedSolution {
+  readonly index: number;
+  readonly labels: readonly StepLabel[];
+}
+
+/** The solutions that `max_samples` and `balance` leave for training: indices into the given ones, with their labels. */
+export function chooseToTrain(
+  solutions: readonly RankedLabels[],
+  { max_samples, balance }: { readonly max_samples: number | 'all'; readonly balance: Balance },
+): readonly BalancedSolution[] {
+  const ranks = solutions.map((solution) => solution.ranks.at(-1) ?? 0);
+  const kept = smallestRanks(ranks, max_samples === 'all' ? ranks.length : max_samples);
+  const balanced = balanceClasses(
+    kept.map((index) => solutions[index] as RankedLabels),
+    balance,
+  );
+  return balanced.map(({ index, labels }) => ({ index: kept[index] as number, labels }));
+}
+
+/**
+ * Makes both classes equally frequent. Steps that are not chosen lose their label and stay as context; a solution without any
+ * label left goes. Under `upsample` a solution appears again with only its labels of the rarer class, as often as it takes.
+ *
+ * @throws DataError where there is only one class
+ */
+export function balanceClasses(
+  solutions: readonly RankedLabels[],
+  balance: Balance,
+): readonly BalancedSolution[] {
+  const whole = solutions.map(({ labels }, index) => ({ index, labels }));
+  if (balance === 'none') return whole;
+  const right = places(solutions, 1);
+  const wrong = places(solutions, 0);
+  const [rarer, commoner] = right.length < wrong.length ? [right, wrong] : [wrong, right];
+  if (rarer.length === 0) {
+    throw new DataError(
+      'option',
+      `data.balance is ${balance}, and all ${commoner.length} training steps are of one class; set it to none`,
+    );
+  }
+  if (balance === 'downsample') return keep(whole, [...rarer, ...first(commoner, rarer.length)]);
+  const times = Math.floor(commoner.length / rarer.length);
+  const copies = Array.from({ length: times - 1 }, () => keep(whole, rarer));
+  const rest = keep(whole, first(rarer, commoner.length - times * rarer.length));
+  return [...whole, ...copies.flat(), ...rest];
+}
+
+interface Place {
+  readonly solution: number;
+  readonly step: number;
+  readonly rank: number;
+}
+
+function places(solutions: readonly RankedLabels[], label: 1 | 0): Place[] {
+  return solutions.flatMap(({ labels, ranks }, solution) =>
+    labels.flatMap((found, step) =>
+      found === label ? [{ solution, step, rank: ranks[step] as number }] : [],
+    ),
+  );
+}
+
+function first(all: readonly Place[], count: number): Place[] {
+  const ranks = all.map(({ rank }) => rank);
+  return smallestRanks(ranks, count).map((i) => all[i] as Place);
+}
+
+/** The solutions with only the labels at `kept`. */
+function keep(solutions: readonly BalancedSolution[], kept: readonly Place[]): BalancedSolution[] {
+  const steps = new Map<number, Set<number>>();
+  for (const { solution, step } of kept) {
+    const known = steps.get(solution);
+    if (known === undefined) steps.set(solution, new Set([step]));
+    else known.add(step);
+  }
+  return solutions.flatMap(({ index, labels }) => {
+    const mine = steps.get(index);
+    return mine === undefined
+      ? []
+      : [{ index, labels: labels.map((label, i) => (mine.has(i) ? label : null)) }];
+  });
+}

@@ -1,0 +1,109 @@
+// Test problems that are also trained on, or nearly: their score says little.
+import { createHash } from 'node:crypto';
+import { normalizeProblem } from './record.js';
+
+/** What is kept of a problem to find it again. */
+export interface ProblemKey {
+  /** Of the normalised text, 48 bits. */
+  readonly hash: number;
+  /** The smallest hashes of its runs of five words, ascending; empty for shorter texts. */
+  readonly sketch: Uint32Array;
+}
+
+/** What two sets of problems share. */
+export interface Overlap {
+  /** Distinct problems of the second set that are also in the first. */
+  readonly same: number;
+  /** Further ones of which a problem in the first set shares half of the wording or more. */
+  readonly near: number;
+  /** Indices into the second set: some that are the same, then some that are near. */
+  readonly examples: readonly number[];
+}
+
+const RUN_WORDS = 5;
+
+/** The smallest hashes of a set are a fair sample of it, so they tell how much two sets share (Broder, 1997). */
+export const SKETCH_SIZE = 16;
+
+/** Share of common word runs from which two problems are near. */
+const NEAR = 0.5;
+
+/** Candidates that are compared in full, those with the most common hashes first. */
+const COMPARED = 5;
+
+const EXAMPLES = 3;
+
+export function problemKey(problem: string): ProblemKey {
+  const text = normalizeProblem(problem);
+  const hash = createHash('sha256').update(text).digest().readUIntBE(0, 6);
+  const words = text.match(/[\p{L}\p{N}]+/gu) ?? [];
+  const runs = new Set<number>();
+  for (let i = 0; i + RUN_WORDS <= words.length; i++)
+    runs.add(textHash(words.slice(i, i + RUN_WORDS).join(' ')));
+  return { hash, sketch: Uint32Array.from(runs).sort().slice(0, SKETCH_SIZE) };
+}
+
+/** Compares two sets of problems, each of which may hold a problem several times. */
+export function problemOverlap(train: Iterable<ProblemKey>, test: Iterable<ProblemKey>): Overlap {
+  const known = new Map<number, ProblemKey>();
+  for (const key of train) known.set(key.hash, key);
+  const withRun = new Map<number, ProblemKey[]>();
+  for (const key of known.values()) {
+    for (const run of key.sketch) {
+      const keys = withRun.get(run);
+      if (keys === undefined) withRun.set(run, [key]);
+      else keys.push(key);
+    }
+  }
+  const seen = new Set<number>();
+  const same: number[] = [];
+  const near: number[] = [];
+  let index = 0;
+  for (const key of test) {
+    if (!seen.has(key.hash)) {
+      if (known.has(key.hash)) same.push(index);
+      else if (isNearAny(key, withRun)) near.push(index);
+    }
+    seen.add(key.hash);
+    index++;
+  }
+  return {
+    same: same.length,
+    near: near.length,
+    examples: [...same.slice(0, EXAMPLES), ...near.slice(0, EXAMPLES)],
+  };
+}
+
+function isNearAny({ sketch }: ProblemKey, withRun: ReadonlyMap<number, readonly ProblemKey[]>): boolean {
+  const common = new Map<ProblemKey, number>();
+  for (const run of sketch) {
+    for (const key of withRun.get(run) ?? []) common.set(key, (common.get(key) ?? 0) + 1);
+  }
+  return [...common]
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, COMPARED)
+    .some(([key]) => resemblance(sketch, key.sketch) >= NEAR);
+}
+
+/** Estimates |a ∩ b| / |a ∪ b| of the sets behind two sketches: the share of the union's smallest hashes in both. */
+function resemblance(a: Uint32Array, b: Uint32Array): number {
+  let [i, j, taken, both] = [0, 0, 0, 0];
+  while (taken < SKETCH_SIZE && (i < a.length || j < b.length)) {
+    const left = a[i] ?? Number.POSITIVE_INFINITY;
+    const right = b[j] ?? Number.POSITIVE_INFINITY;
+    if (left === right) both++;
+    if (left <= right) i++;
+    if (right <= left) j++;
+    taken++;
+  }
+  return taken === 0 ? 0 : both / taken;
+}
+
+/** FNV-1a over UTF-16 code units, with a final mix so that the smallest hashes are a fair choice. */
+function textHash(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}

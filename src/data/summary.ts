@@ -1,0 +1,138 @@
+// What a run is about to train on and be judged on: counted and shown before anything is trained.
+import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
+import { PARTS, type Part } from './split.js';
+import { type CountedSolution, type DataStatistics, StatisticsCounter } from './statistics.js';
+
+/** A solution of a part as it is trained on: after the choice, the balance and the limits of `data`. */
+export interface SummarizedSolution extends Omit<CountedSolution, 'problem'> {
+  readonly key: ProblemKey;
+  /** The problem's text; asked for only where it is shown. */
+  readonly text: () => string;
+}
+
+export interface TrainingDataSummary {
+  readonly parts: Readonly<Record<Part, DataStatistics>>;
+  /** Problems of the held-out parts that are also trained on. */
+  readonly overlap: Readonly<Record<'validation' | 'test', Overlap>>;
+  /** Sentences about what may spoil the training or its evaluation. */
+  readonly warnings: readonly string[];
+}
+
+/** A class rarer than this deserves a word. */
+const RARE = 0.1;
+
+const SHOWN_CHARACTERS = 80;
+
+/**
+ * Counts the parts of the data: class balance, lengths and what they cut, and problems that are held out and trained on at
+ * once (the same text by `normalizeProblem`, or near by common runs of words).
+ */
+export function summarizeTrainingData(
+  parts: Readonly<Record<Part, Iterable<SummarizedSolution>>>,
+): TrainingDataSummary {
+  const statistics = {} as Record<Part, DataStatistics>;
+  const keys = {} as Record<Part, ProblemKey[]>;
+  const examples = {} as Record<Part, (index: number) => string>;
+  for (const part of PARTS) {
+    const counter = new StatisticsCounter();
+    const texts: (() => string)[] = [];
+    keys[part] = [];
+    for (const solution of parts[part]) {
+      counter.add({ ...solution, problem: solution.key.hash });
+      keys[part].push(solution.key);
+      if (part !== 'train') texts.push(solution.text);
+    }
+    statistics[part] = counter.result();
+    examples[part] = (index) => texts[index]?.() ?? '';
+  }
+  const overlap = {
+    validation: problemOverlap(keys.train, keys.validation),
+    test: problemOverlap(keys.train, keys.test),
+  };
+  const warnings = [
+    ...classWarnings(statistics.train),
+    ...cutWarnings(statistics),
+    ...(['validation', 'test'] as const).flatMap((part) =>
+      overlapWarning(part, overlap[part], examples[part]),
+    ),
+  ];
+  return { parts: statistics, overlap, warnings };
+}
+
+/** A table of the parts, then the warnings, a line each. */
+export function formatTrainingDataSummary({ parts, warnings }: TrainingDataSummary): readonly string[] {
+  const columns = PARTS.map((part) => parts[part]);
+  const rows: string[][] = [
+    ['', ...PARTS],
+    ['solutions', ...columns.map(({ solutions }) => String(solutions))],
+    ['problems', ...columns.map(({ problems }) => String(problems))],
+    ['labelled steps', ...columns.map(({ samples }) => String(samples))],
+    ['correct', ...columns.map(({ positive, samples }) => share(positive, samples))],
+    ['wrong', ...columns.map(({ negative, samples }) => share(negative, samples))],
+    ['steps without a label', ...columns.map(({ unlabelled }) => String(unlabelled))],
+    [
+      'steps per solution',
+      ...columns.map(({ stepsPerSolution: { mean, max } }) => `${mean.toFixed(1)}, ≤ ${max}`),
+    ],
+  ];
+  if (columns.some(({ lengths }) => lengths)) {
+    const row = (title: string, pick: (lengths: NonNullable<DataStatistics['lengths']>) => string | number) =>
+      rows.push([title, ...columns.map(({ lengths }) => (lengths ? String(pick(lengths)) : ''))]);
+    row('tokens', ({ tokens }) => tokens);
+    row('tokens per solution', ({ median, p95, max }) => `${median}, ${p95}, ${max}`);
+    row('steps beyond max_length', ({ stepsCut }) => stepsCut);
+  }
+  const titles = Math.max(...rows.map(([title]) => title?.length ?? 0));
+  const cells = Math.max(...rows.flatMap(([, ...texts]) => texts.map((text) => text.length)));
+  return [
+    ...rows.map(([title = '', ...texts]) =>
+      [title.padEnd(titles), ...texts.map((text) => text.padStart(cells + 2))].join(''),
+    ),
+    ...(columns.some(({ lengths }) => lengths)
+      ? ['(tokens per solution: median, 95th percentile, longest)']
+      : []),
+    ...warnings.map((warning) => `Warning: ${warning}`),
+  ];
+}
+
+function classWarnings({ samples, positive, negative }: DataStatistics): string[] {
+  if (samples === 0) return [];
+  const [name, count] = negative <= positive ? ['wrong', negative] : ['correct', positive];
+  if (count === 0) return [`no training step is ${name}: a verdict cannot be learned from one class`];
+  if (count / samples >= RARE) return [];
+  return [
+    `only ${share(count, samples)} of the training steps are ${name}; class_weight or data.balance weigh them up`,
+  ];
+}
+
+function cutWarnings(parts: Readonly<Record<Part, DataStatistics>>): string[] {
+  return PARTS.flatMap((part) => {
+    const { lengths, samples } = parts[part];
+    if (lengths === undefined || lengths.stepsCut === 0) return [];
+    return [
+      `${share(lengths.stepsCut, samples)} of the ${part} steps, in ${lengths.solutionsCut} solutions, lie beyond ` +
+        `data.max_length and get no verdict; the longest solution needs ${lengths.max} tokens and the verdict`,
+    ];
+  });
+}
+
+function overlapWarning(
+  part: 'validation' | 'test',
+  { same, near, examples }: Overlap,
+  textOf: (index: number) => string,
+): string[] {
+  if (same + near === 0) return [];
+  const found = [
+    ...(same > 0 ? [`${same} ${part} problems are also trained on`] : []),
+    ...(near > 0
+      ? [`${near} ${same > 0 ? 'more' : `${part} problems`} share half of their wording with one that is`]
+      : []),
+  ];
+  const text = textOf(examples[0] ?? 0).replace(/\s+/g, ' ');
+  const shown = text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
+  return [`${found.join(', and ')}, such as ${JSON.stringify(shown)}`];
+}
+
+function share(count: number, whole: number): string {
+  return whole === 0 ? String(count) : `${count} (${((100 * count) / whole).toFixed(1)} %)`;
+}

@@ -1,0 +1,309 @@
+// Tokenised solutions on the disk: texts and tokens are read when they are asked for, only an index stays in memory
+// (56 bytes a solution and 24 bytes a step), so that the number of rows does not decide how much memory a run needs.
+import { createHash } from 'node:crypto';
+import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
+import { type FileHandle, open, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { systemReason } from '../weights/error.js';
+import { DataError } from './data-error.js';
+import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
+import type { StepLabel, StepRecord } from './record.js';
+import { PARTS, type Part } from './split.js';
+
+/** A solution as it is written. */
+export interface StoredSolution {
+  readonly part: Part;
+  readonly record: StepRecord;
+  readonly key: ProblemKey;
+  /** See `sampleRanks`. */
+  readonly stepRanks: readonly number[];
+  /** Problem and steps up to the last labelled one. */
+  readonly ids: Int32Array;
+  /** Tokens before the first step. */
+  readonly promptEnd: number;
+  /** Tokens up to the end of each step that `ids` holds. */
+  readonly stepEnds: readonly number[];
+}
+
+/** Columns of the tables, all f64. */
+const SOLUTION = ['idsEnd', 'stepsEnd', 'recordEnd', 'problem', 'part', 'context', 'promptEnd'] as const;
+const STEP = ['end', 'label', 'rank'] as const;
+const PROBLEM = 2 + SKETCH_SIZE;
+
+const FILES = ['tokens.bin', 'solutions.bin', 'steps.bin', 'problems.bin', 'records.jsonl'] as const;
+type File = (typeof FILES)[number];
+
+/** Written last; lists the other files with their checksums. */
+const CONTENTS = 'contents.json';
+
+const BUFFER_BYTES = 1 << 20;
+
+/** Writes a store into an empty directory. */
+export class TokenStoreWriter {
+  private readonly problems = new Map<number, number>();
+  private ids = 0;
+  private steps = 0;
+  private recordBytes = 0;
+
+  private constructor(
+    private readonly directory: string,
+    private readonly files: Readonly<Record<File, AppendedFile>>,
+  ) {}
+
+  static async create(directory: string): Promise<TokenStoreWriter> {
+    const files = {} as Record<File, AppendedFile>;
+    for (const name of FILES) files[name] = await AppendedFile.create(join(directory, name));
+    return new TokenStoreWriter(directory, files);
+  }
+
+  async add(solution: StoredSolution): Promise<void> {
+    const { record, ids, stepEnds, stepRanks } = solution;
+    const { files } = this;
+    const line = Buffer.from(`${JSON.stringify(record)}\n`);
+    this.ids += ids.length;
+    this.steps += record.steps.length;
+    this.recordBytes += line.length;
+    await files['tokens.bin'].append(bytesOf(ids));
+    await files['records.jsonl'].append(line);
+    const steps = record.steps.flatMap(({ label }, i) => [stepEnds[i] ?? -1, label ?? -1, stepRanks[i] ?? 0]);
+    await files['steps.bin'].append(bytesOf(Float64Array.from(steps)));
+    const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {
+      idsEnd: this.ids,
+      stepsEnd: this.steps,
+      recordEnd: this.recordBytes,
+      problem: await this.problemIndex(solution.key),
+      part: PARTS.indexOf(solution.part),
+      context: record.context_steps ?? 0,
+      promptEnd: solution.promptEnd,
+    };
+    await files['solutions.bin'].append(bytesOf(Float64Array.from(SOLUTION, (column) => row[column])));
+  }
+
+  /** Completes the store. `notes` is any JSON value to be read back with it. */
+  async finish(notes: unknown): Promise<void> {
+    const sums: Record<string, string> = {};
+    for (const name of FILES) sums[name] = await this.files[name].close();
+    const contents = await AppendedFile.create(join(this.directory, CONTENTS));
+    await contents.append(Buffer.from(JSON.stringify({ sums, notes })));
+    await contents.close();
+  }
+
+  /** Closes the files of a store that is given up. */
+  async abandon(): Promise<void> {
+    for (const name of FILES) await this.files[name].abandon();
+  }
+
+  private async problemIndex({ hash, sketch }: ProblemKey): Promise<number> {
+    const known = this.problems.get(hash);
+    if (known !== undefined) return known;
+    const row = new Float64Array(PROBLEM);
+    row[0] = hash;
+    row[1] = sketch.length;
+    row.set(sketch, 2);
+    await this.files['problems.bin'].append(bytesOf(row));
+    this.problems.set(hash, this.problems.size);
+    return this.problems.size - 1;
+  }
+}
+
+/** A store that is read. Solutions are counted from 0 over all parts, in the order of the data. */
+export class TokenStore {
+  /** Number of solutions. */
+  readonly length: number;
+  private readonly keys: readonly ProblemKey[];
+
+  private constructor(
+    /** What was given to `finish`. */
+    readonly notes: unknown,
+    private readonly solutions: Float64Array,
+    private readonly steps: Float64Array,
+    problems: Float64Array,
+    private readonly tokens: number,
+    private readonly records: number,
+  ) {
+    this.length = solutions.length / SOLUTION.length;
+    this.keys = Array.from({ length: problems.length / PROBLEM }, (_, i) => {
+      const row = problems.subarray(i * PROBLEM, (i + 1) * PROBLEM);
+      return { hash: row[0] as number, sketch: Uint32Array.from(row.subarray(2, 2 + (row[1] as number))) };
+    });
+  }
+
+  /** Opens a directory; undefined where it holds no store, or one that is not whole. */
+  static async open(directory: string): Promise<TokenStore | undefined> {
+    const contents = await readContents(directory);
+    if (contents === undefined) return undefined;
+    for (const name of FILES) {
+      if ((await checksum(join(directory, name))) !== contents.sums[name]) return undefined;
+    }
+    const table = (name: File) => floatsOf(readFileSync(join(directory, name)));
+    const tokens = openSync(join(directory, 'tokens.bin'), 'r');
+    const records = openSync(join(directory, 'records.jsonl'), 'r');
+    return new TokenStore(
+      contents.notes,
+      table('solutions.bin'),
+      table('steps.bin'),
+      table('problems.bin'),
+      tokens,
+      records,
+    );
+  }
+
+  close(): void {
+    closeSync(this.tokens);
+    closeSync(this.records);
+  }
+
+  part(index: number): Part {
+    return PARTS[this.column(index, 'part')] as Part;
+  }
+
+  key(index: number): ProblemKey {
+    return this.keys[this.column(index, 'problem')] as ProblemKey;
+  }
+
+  contextSteps(index: number): number {
+    return this.column(index, 'context');
+  }
+
+  promptEnd(index: number): number {
+    return this.column(index, 'promptEnd');
+  }
+
+  labels(index: number): StepLabel[] {
+    return this.stepColumn(index, 'label').map((label) => (label === 1 ? 1 : label === 0 ? 0 : null));
+  }
+
+  stepRanks(index: number): number[] {
+    return this.stepColumn(index, 'rank');
+  }
+
+  /** Token ends of the steps up to the last labelled one. */
+  stepEnds(index: number): number[] {
+    return this.stepColumn(index, 'end').filter((end) => end >= 0);
+  }
+
+  /** Tokens of the problem and the steps up to the last labelled one. */
+  size(index: number): number {
+    return this.column(index, 'idsEnd') - this.before(index, 'idsEnd');
+  }
+
+  /** Reads those tokens. */
+  ids(index: number): Int32Array {
+    const ids = new Int32Array(this.size(index));
+    readFully(this.tokens, bytesOf(ids), 4 * this.before(index, 'idsEnd'));
+    return ids;
+  }
+
+  /** Reads the solution's text. */
+  record(index: number): StepRecord {
+    const start = this.before(index, 'recordEnd');
+    const line = Buffer.alloc(this.column(index, 'recordEnd') - start);
+    readFully(this.records, line, start);
+    return JSON.parse(line.toString('utf8')) as StepRecord;
+  }
+
+  private column(index: number, name: (typeof SOLUTION)[number]): number {
+    return this.solutions[index * SOLUTION.length + SOLUTION.indexOf(name)] as number;
+  }
+
+  private before(index: number, name: 'idsEnd' | 'stepsEnd' | 'recordEnd'): number {
+    return index === 0 ? 0 : this.column(index - 1, name);
+  }
+
+  private stepColumn(index: number, name: (typeof STEP)[number]): number[] {
+    const start = this.before(index, 'stepsEnd');
+    const count = this.column(index, 'stepsEnd') - start;
+    const at = STEP.indexOf(name);
+    return Array.from({ length: count }, (_, i) => this.steps[(start + i) * STEP.length + at] as number);
+  }
+}
+
+/** A file that only grows, through a buffer; knows its checksum at the end. */
+class AppendedFile {
+  private readonly hash = createHash('sha256');
+  private pending: Uint8Array[] = [];
+  private size = 0;
+
+  private constructor(
+    private readonly path: string,
+    private readonly file: FileHandle,
+  ) {}
+
+  static async create(path: string): Promise<AppendedFile> {
+    return new AppendedFile(path, await open(path, 'wx'));
+  }
+
+  async append(bytes: Uint8Array): Promise<void> {
+    this.pending.push(bytes);
+    this.size += bytes.length;
+    if (this.size >= BUFFER_BYTES) await this.flush();
+  }
+
+  async close(): Promise<string> {
+    await this.flush();
+    await this.file.close();
+    return this.hash.digest('hex');
+  }
+
+  async abandon(): Promise<void> {
+    await this.file.close();
+  }
+
+  private async flush(): Promise<void> {
+    const bytes = Buffer.concat(this.pending);
+    this.pending = [];
+    this.size = 0;
+    this.hash.update(bytes);
+    try {
+      for (let at = 0; at < bytes.length; ) at += (await this.file.write(bytes, at)).bytesWritten;
+    } catch (error) {
+      throw new DataError(
+        'file',
+        `cannot be written: ${systemReason(error)}`,
+        { file: this.path },
+        { cause: error },
+      );
+    }
+  }
+}
+
+interface Contents {
+  readonly sums: Readonly<Record<string, string>>;
+  readonly notes: unknown;
+}
+
+async function readContents(directory: string): Promise<Contents | undefined> {
+  try {
+    return JSON.parse(await readFile(join(directory, CONTENTS), 'utf8')) as Contents;
+  } catch {
+    return undefined;
+  }
+}
+
+async function checksum(path: string): Promise<string | undefined> {
+  const hash = createHash('sha256');
+  try {
+    for await (const chunk of createReadStream(path, { highWaterMark: BUFFER_BYTES }))
+      hash.update(chunk as Buffer);
+  } catch {
+    return undefined;
+  }
+  return hash.digest('hex');
+}
+
+function readFully(file: number, bytes: Uint8Array, position: number): void {
+  for (let at = 0; at < bytes.length; ) {
+    const read = readSync(file, bytes, at, bytes.length - at, position + at);
+    if (read === 0)
+      throw new DataError('file', 'the store of tokenised solutions was cut short while it was read');
+    at += read;
+  }
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Int32Array | Float64Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
+}
+
+function floatsOf({ buffer, byteOffset, byteLength }: Buffer): Float64Array {
+  return new Float64Array(buffer.slice(byteOffset, byteOffset + byteLength));
+}

@@ -1,0 +1,137 @@
+// Tokenised data is kept for the next run that asks for the same: same texts, tokenizer, prompt and code.
+import { createHash, randomBytes } from 'node:crypto';
+import { createReadStream, readdirSync, readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { DataConfig, ModelConfig } from '../config/schema.js';
+import { dataFiles } from '../data/files.js';
+import { TokenStore } from '../data/token-store.js';
+import type { VerdictTemplate } from '../data/verdict.js';
+import { systemReason } from '../weights/error.js';
+
+/** Entries that nobody has opened for so long go. */
+const KEPT_MS = 30 * 24 * 3600 * 1000;
+
+/** What decides the content of a store. */
+export interface TokenSource {
+  readonly data: DataConfig;
+  readonly model: Pick<ModelConfig, 'base' | 'tokenizer'>;
+  readonly template: VerdictTemplate;
+}
+
+/** `STEPTRAIN_CACHE`, else `$XDG_CACHE_HOME/steptrain`, else `~/.cache/steptrain`. */
+export function cacheDirectory(env: NodeJS.ProcessEnv = process.env): string {
+  return env.STEPTRAIN_CACHE || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'steptrain');
+}
+
+/**
+ * Opens the store of `source`, or has `write` make it in an empty directory. An entry that is damaged is made again. Where the
+ * cache cannot be written, the store goes to the temporary directory and is not kept.
+ *
+ * @param write gives false where it was stopped; then there is no store
+ */
+export async function cachedTokenStore(
+  source: TokenSource,
+  write: (directory: string) => Promise<boolean>,
+): Promise<TokenStore | undefined> {
+  const folder = join(cacheDirectory(), 'tokens');
+  const entry = join(folder, await contentKey(source));
+  const known = await TokenStore.open(entry);
+  if (known !== undefined) {
+    const now = new Date();
+    await utimes(entry, now, now).catch(() => {});
+    return known;
+  }
+  const place = await workingDirectory(folder);
+  try {
+    if (!(await write(place.path))) return undefined;
+    if (!place.isKept) return await TokenStore.open(place.path);
+    await rm(entry, { recursive: true, force: true });
+    // Another process may have made the same entry meanwhile.
+    await rename(place.path, entry).catch(() => {});
+    await removeOld(folder);
+    return await TokenStore.open(entry);
+  } finally {
+    await rm(place.path, { recursive: true, force: true });
+  }
+}
+
+async function workingDirectory(
+  folder: string,
+): Promise<{ readonly path: string; readonly isKept: boolean }> {
+  const path = join(folder, `tmp-${process.pid}-${randomBytes(6).toString('hex')}`);
+  try {
+    await mkdir(path, { recursive: true });
+    return { path, isKept: true };
+  } catch (error) {
+    console.error(
+      `the cache ${folder} cannot be written (${systemReason(error)}); tokenised data is not kept for the next run ` +
+        '(STEPTRAIN_CACHE names another place)',
+    );
+    return { path: await mkdtemp(join(tmpdir(), 'steptrain-tokens-')), isKept: false };
+  }
+}
+
+async function removeOld(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) {
+    const path = join(folder, name);
+    const info = await stat(path).catch(() => undefined);
+    if (info !== undefined && Date.now() - info.mtimeMs > KEPT_MS) {
+      await rm(path, { recursive: true, force: true });
+    }
+  }
+}
+
+/** A hash of everything that the tokens follow from. Limits and choices that act afterwards are left out. */
+async function contentKey({ data, model, template }: TokenSource): Promise<string> {
+  const { max_length: _, max_samples: __, balance: ___, ...settings } = data;
+  const hash = createHash('sha256');
+  const put = (part: unknown) => hash.update(`${JSON.stringify(part)}\0`);
+  put(codeHash());
+  put(settings);
+  put(template);
+  for (const path of [data.train, data.validation, data.test]) {
+    for (const file of path === undefined ? [] : await dataFiles(path)) put([file, await fileHash(file)]);
+  }
+  const tokenizer = model.tokenizer === 'base' ? model.base : model.tokenizer;
+  put(typeof tokenizer === 'string' ? await tokenizerHash(tokenizer) : tokenizer);
+  return hash.digest('hex').slice(0, 40);
+}
+
+async function fileHash(path: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+/** `embedded` and `bytes` are part of the code; a directory counts by the files that a tokenizer may read. */
+async function tokenizerHash(directory: string): Promise<string> {
+  const names = (await readdir(directory, { recursive: true }).catch(() => []))
+    .filter((name) => /(token.*\.json(\.gz)?|\.jinja)$/.test(name))
+    .sort();
+  const hash = createHash('sha256').update(
+    directory === 'bytes' || directory === 'embedded' ? directory : '',
+  );
+  for (const name of names) hash.update(`${name}\0`).update(await readFile(join(directory, name)));
+  return hash.digest('hex');
+}
+
+let code: string | undefined;
+
+/** Of the modules that read, divide and tokenise, and of the tokenizer library's version. */
+function codeHash(): string {
+  if (code !== undefined) return code;
+  const hash = createHash('sha256');
+  for (const room of ['../data', '../tokenizer', '.']) {
+    const folder = fileURLToPath(new URL(room, import.meta.url));
+    const names = readdirSync(folder, { recursive: true }).map(String);
+    for (const name of names.filter((name) => /\.[jt]s$/.test(name) && !name.endsWith('.d.ts')).sort()) {
+      hash.update(`${name}\0`).update(readFileSync(join(folder, name)));
+    }
+  }
+  const library = new URL('../../package.json', import.meta.url);
+  code = hash.update(readFileSync(library)).digest('hex');
+  return code;
+}

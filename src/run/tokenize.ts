@@ -1,0 +1,114 @@
+// Tokenises the data of a run into a store, in a thread of its own so that the program stays responsive.
+import { existsSync } from 'node:fs';
+import { Worker } from 'node:worker_threads';
+import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
+import { DataError } from '../data/data-error.js';
+import type { LoadReport } from '../data/load.js';
+import { problemKey } from '../data/overlap.js';
+import { sampleRanks } from '../data/split.js';
+import { TokenStoreWriter } from '../data/token-store.js';
+import { verdictTokenizer } from '../data/verdict.js';
+import { configuredTokenizer, dividedRecords } from './inputs.js';
+
+export interface TokenizeJob {
+  readonly data: DataConfig;
+  readonly model: ModelConfig;
+  readonly prompt: PromptConfig;
+  /** Empty; the store is written into it. */
+  readonly directory: string;
+}
+
+/** What the thread says. */
+export type TokenizeMessage =
+  | { readonly solutions: number }
+  | { readonly done: true }
+  | { readonly failure: { readonly kind: DataError['kind']; readonly message: string } };
+
+const TELL_EVERY = 1000;
+
+/** A line for a person who waits longer than this. */
+const NOTE_MS = 5000;
+
+/**
+ * Tokenises in a worker. Gives false where the signal stopped it.
+ *
+ * @throws DataError as `dividedRecords` does
+ */
+export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): Promise<boolean> {
+  const entry = new URL('./tokenize-worker.js', import.meta.url);
+  if (!existsSync(entry)) {
+    // Sources that run without being compiled, as in the tests, have no file that a thread could load.
+    await tokenizeData(job, () => {});
+    return true;
+  }
+  // What the program was started with, such as code to evaluate, is not for this thread.
+  const worker = new Worker(entry, { workerData: job, execArgv: [] });
+  const stop = () => void worker.terminate();
+  signal.addEventListener('abort', stop);
+  let notedAt = performance.now();
+  try {
+    return await new Promise<boolean>((resolve, reject) => {
+      worker.on('message', (message: TokenizeMessage) => {
+        if ('done' in message) resolve(true);
+        else if ('failure' in message) reject(new DataError(message.failure.kind, message.failure.message));
+        else if (performance.now() - notedAt > NOTE_MS) {
+          notedAt = performance.now();
+          console.error(`tokenised ${message.solutions} solutions`);
+        }
+      });
+      worker.on('error', reject);
+      worker.on('exit', () => resolve(false));
+    });
+  } finally {
+    signal.removeEventListener('abort', stop);
+    await worker.terminate();
+  }
+}
+
+/** Tokenises here and now. */
+export async function tokenizeData(
+  { data, model, prompt, directory }: TokenizeJob,
+  onProgress: (solutions: number) => void,
+): Promise<void> {
+  const verdicts = verdictTokenizer(prompt, await configuredTokenizer(model));
+  const store = await TokenStoreWriter.create(directory);
+  const reports: LoadReport[] = [];
+  let solutions = 0;
+  try {
+    for await (const { part, record } of dividedRecords(data, reports)) {
+      const { trunk } = verdicts.solution(record);
+      const texts = record.steps.map(({ text }) => text);
+      await store.add({
+        part,
+        record,
+        key: problemKey(record.problem),
+        stepRanks: sampleRanks(data.seed, record.problem, texts),
+        ids: trunk.ids,
+        promptEnd: trunk.steps[0]?.start ?? trunk.ids.length,
+        stepEnds: trunk.steps.map(({ end }) => end),
+      });
+      if (++solutions % TELL_EVERY === 0) onProgress(solutions);
+    }
+  } catch (error) {
+    await store.abandon();
+    throw error;
+  }
+  await store.finish(reports.map(writtenReport));
+}
+
+/** A report as JSON holds it. */
+function writtenReport({ skipped, unlabelled, firstBadRow, ...counts }: LoadReport) {
+  return { ...counts, firstBadRow, skipped: [...skipped], unlabelled: [...unlabelled] };
+}
+
+/** The reports that `tokenizeData` left in a store. */
+export function readReports(notes: unknown): readonly LoadReport[] {
+  return (notes as ReturnType<typeof writtenReport>[]).map(
+    ({ skipped, unlabelled, firstBadRow, ...counts }) => ({
+      ...counts,
+      firstBadRow,
+      skipped: new Map(skipped),
+      unlabelled: new Map(unlabelled),
+    }),
+  );
+}

@@ -1,0 +1,61 @@
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import { problemKey, problemOverlap } from '../../src/data/overlap.js';
+import { normalizeProblem } from '../../src/data/record.js';
+import { sharedPath } from '../shared.js';
+
+const overlap = (train: readonly string[], test: readonly string[]) =>
+  problemOverlap(train.map(problemKey), test.map(problemKey));
+
+describe('problemOverlap', () => {
+  it('counts distinct problems of the test set that were trained on', () => {
+    const train = ['What is $1+1$?', 'Other'];
+    const test = ['New', 'what is  $1+1$? ', 'What is $1+1$?'];
+    expect(overlap(train, test)).toEqual({ same: 1, near: 0, examples: [1] });
+    expect(overlap(train, [])).toEqual({ same: 0, near: 0, examples: [] });
+    expect(overlap([], test)).toEqual({ same: 0, near: 0, examples: [] });
+  });
+
+  it('finds problems that are worded nearly alike', () => {
+    const base =
+      'What is the smallest positive integer n such that all the roots of z are nth roots of unity?';
+    const test = [
+      base.replace('smallest', 'largest'),
+      'How many positive integers less than one hundred are divisible by three but not by five, and why?',
+      base.split(' ').reverse().join(' '),
+      'What is n?',
+    ];
+    expect(overlap([base, 'What is m?'], test)).toEqual({ same: 0, near: 1, examples: [0] });
+  });
+
+  const train = sharedPath('data/math/train.jsonl.gz');
+  const math500 = sharedPath('data/math/math500.jsonl');
+  it.skipIf(!train || !math500)('agrees with all pairs compared in full on MATH', () => {
+    const problems = (bytes: Buffer) =>
+      bytes
+        .toString()
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { problem: string }).problem);
+    const [known, asked] = [problems(gunzipSync(readFileSync(train!))), problems(readFileSync(math500!))];
+    const runs = (problem: string) => {
+      const words = normalizeProblem(problem).match(/[\p{L}\p{N}]+/gu) ?? [];
+      return new Set(words.slice(4).map((_, i) => words.slice(i, i + 5).join(' ')));
+    };
+    const sets = known.map(runs);
+    const exact = asked.filter((problem) => {
+      const mine = runs(problem);
+      return sets.some((other) => {
+        let both = 0;
+        for (const run of mine) if (other.has(run)) both++;
+        return both > 0 && both / (mine.size + other.size - both) >= 0.5;
+      });
+    }).length;
+    const { same, near } = overlap(known, asked);
+    expect(same).toBe(0);
+    expect(exact).toBeGreaterThan(15);
+    // An estimate from 16 hashes.
+    expect(Math.abs(near - exact)).toBeLessThan(0.4 * exact);
+  });
+});

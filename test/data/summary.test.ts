@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { problemKey } from '../../src/data/overlap.js';
+import type { StepLabel } from '../../src/data/record.js';
+import {
+  formatTrainingDataSummary,
+  type SummarizedSolution,
+  summarizeTrainingData,
+} from '../../src/data/summary.js';
+
+const solution = (problem: string, labels: StepLabel[], more: Partial<SummarizedSolution> = {}) => ({
+  key: problemKey(problem),
+  labels,
+  text: () => problem,
+  ...more,
+});
+
+describe('the summary of the data', () => {
+  it('shows the parts side by side', () => {
+    const summary = summarizeTrainingData({
+      train: [
+        solution('P', [1, 1, 0, null], { tokens: 40 }),
+        solution('Q', [1, 0], { tokens: 20, context_steps: 0 }),
+        solution('Q', [null, 0], { tokens: 21, context_steps: 1 }),
+      ],
+      validation: [],
+      test: [solution('R', [1], { tokens: 5 })],
+    });
+    expect(summary.warnings).toEqual([]);
+    const table = formatTrainingDataSummary(summary).map((line) => line.split(/ {2,}/));
+    expect(table.find(([title]) => title === 'wrong')).toEqual(['wrong', '3 (50.0 %)', '0', '0 (0.0 %)']);
+    expect(table.find(([title]) => title === 'steps without a label')?.[1]).toBe('1');
+    expect(table.find(([title]) => title === 'tokens per solution')?.[1]).toBe('21, 40, 40');
+  });
+
+  it('warns of rare classes, cut steps and held-out problems that are trained on', () => {
+    const long = 'How many ways are there to put five balls in two boxes if the boxes are alike?';
+    const summary = summarizeTrainingData({
+      train: [
+        ...Array.from({ length: 19 }, (_, i) => solution(`Problem ${i}`, [1], { tokens: 10 })),
+        solution(long, [0], { tokens: 900, stepsCut: 1 }),
+      ],
+      validation: [solution('New', [1], { tokens: 1 })],
+      test: [
+        solution(' problem  3', [1], { tokens: 1 }),
+        solution(long.replace('alike', 'different'), [0], { tokens: 1 }),
+        solution('Other', [1], { tokens: 1 }),
+      ],
+    });
+    expect(summary.warnings).toEqual([
+      'only 1 (5.0 %) of the training steps are wrong; class_weight or data.balance weigh them up',
+      '1 (5.0 %) of the train steps, in 1 solutions, lie beyond data.max_length and get no verdict; the longest ' +
+        'solution needs 900 tokens and the verdict',
+      '1 test problems are also trained on, and 1 more share half of their wording with one that is, such as " problem 3"',
+    ]);
+    expect(summary.overlap.test).toMatchObject({ same: 1, near: 1 });
+    expect(formatTrainingDataSummary(summary).filter((line) => line.startsWith('Warning: '))).toHaveLength(3);
+  });
+
+  it('says where there is nothing to tell apart', () => {
+    const one = summarizeTrainingData({ train: [solution('P', [1, 1])], validation: [], test: [] });
+    expect(one.warnings).toEqual(['no training step is wrong: a verdict cannot be learned from one class']);
+  });
+});

@@ -1,0 +1,121 @@
+import { appendFileSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { problemKey } from '../../src/data/overlap.js';
+import type { StepRecord } from '../../src/data/record.js';
+import { type StoredSolution, TokenStore, TokenStoreWriter } from '../../src/data/token-store.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+let directory: string;
+beforeEach(() => {
+  directory = temporaryDirectory();
+});
+
+function solution(
+  problem: string,
+  labels: readonly (1 | 0 | null)[],
+  ids: readonly number[],
+): StoredSolution {
+  const record: StepRecord = {
+    problem,
+    steps: labels.map((label, i) => ({ text: `step ${i} é`, label, kind: 'normal' })),
+    ...(labels.length > 2 ? { context_steps: 1 } : {}),
+  };
+  return {
+    part: (['train', 'validation', 'test'] as const)[labels.length % 3]!,
+    record,
+    key: problemKey(problem),
+    stepRanks: labels.map((_, i) => i / 7),
+    ids: Int32Array.from(ids),
+    promptEnd: Math.min(1, ids.length),
+    stepEnds: labels.slice(0, labels.findLastIndex((label) => label !== null) + 1).map((_, i) => i + 2),
+  };
+}
+
+async function write(solutions: readonly StoredSolution[], notes: unknown = null): Promise<void> {
+  const writer = await TokenStoreWriter.create(directory);
+  for (const one of solutions) await writer.add(one);
+  await writer.finish(notes);
+}
+
+const ten = Array.from({ length: 10 }, (_, i) =>
+  solution(
+    `Problem ${i % 4} has more than five words in it`,
+    [1, 0, null].slice(0, 1 + (i % 3)) as (1 | 0 | null)[],
+    [i, 2 ** 31 - 1, 7],
+  ),
+);
+
+describe('a token store', () => {
+  it('gives back what was written, in any order', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(
+          fc.tuple(
+            fc.string(),
+            fc.array(fc.constantFrom<1 | 0 | null>(1, 0, null), { minLength: 1, maxLength: 5 }),
+            fc.array(fc.nat(2 ** 31 - 1)),
+          ),
+        ),
+        async (rows) => {
+          rmSync(directory, { recursive: true });
+          directory = temporaryDirectory();
+          const solutions = rows.map(([problem, labels, ids]) => solution(problem, labels, ids));
+          await write(solutions, { rows: rows.length });
+          const store = (await TokenStore.open(directory))!;
+          expect(store.notes).toEqual({ rows: rows.length });
+          expect(store.length).toBe(rows.length);
+          for (const [i, one] of [...solutions.entries()].reverse()) {
+            expect(store.part(i)).toBe(one.part);
+            expect(store.key(i)).toEqual(one.key);
+            expect(store.record(i)).toEqual(one.record);
+            expect(store.labels(i)).toEqual(one.record.steps.map(({ label }) => label));
+            expect(store.contextSteps(i)).toBe(one.record.context_steps ?? 0);
+            expect(store.stepRanks(i)).toEqual(one.stepRanks);
+            expect(store.stepEnds(i)).toEqual(one.stepEnds);
+            expect(store.promptEnd(i)).toBe(one.promptEnd);
+            expect(store.size(i)).toBe(one.ids.length);
+            expect(store.ids(i)).toEqual(one.ids);
+          }
+          store.close();
+        },
+      ),
+      { numRuns: 30 },
+    );
+  });
+
+  it('is not opened where anything in it was changed or is missing', async () => {
+    const names = [
+      'tokens.bin',
+      'solutions.bin',
+      'steps.bin',
+      'problems.bin',
+      'records.jsonl',
+      'contents.json',
+    ];
+    await write(ten);
+    const opened = await TokenStore.open(directory);
+    expect(opened?.length).toBe(10);
+    opened?.close();
+    for (const name of names) {
+      const path = join(directory, name);
+      const whole = readFileSync(path);
+      const flipped = Buffer.from(whole);
+      flipped[flipped.length >> 1]! ^= 1;
+      const damages = [
+        () => truncateSync(path, whole.length - 1),
+        () => rmSync(path),
+        ...(name === 'contents.json'
+          ? []
+          : [() => appendFileSync(path, 'x'), () => writeFileSync(path, flipped)]),
+      ];
+      for (const damage of damages) {
+        damage();
+        expect(await TokenStore.open(directory), `${name}: ${damage}`).toBeUndefined();
+        writeFileSync(path, whole);
+      }
+    }
+    expect(await TokenStore.open(join(directory, 'nothing'))).toBeUndefined();
+  });
+});

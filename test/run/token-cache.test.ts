@@ -1,0 +1,137 @@
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { completeRunConfig } from '../../src/config/load.js';
+import { verdictTemplate } from '../../src/data/verdict.js';
+import { configuredTokenizer } from '../../src/run/inputs.js';
+import { cacheDirectory, cachedTokenStore } from '../../src/run/token-cache.js';
+import { readReports, tokenizeData } from '../../src/run/tokenize.js';
+import { capture } from '../cli/capture.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+let folder: string;
+let train: string;
+let made: number;
+beforeEach(() => {
+  folder = temporaryDirectory();
+  train = join(folder, 'train.jsonl');
+  made = 0;
+  writeFileSync(train, row('P') + row('Q'));
+  vi.stubEnv('STEPTRAIN_CACHE', join(folder, 'cache'));
+  return () => vi.unstubAllEnvs();
+});
+
+const row = (problem: string) =>
+  `${JSON.stringify({ prompt: problem, completions: ['a', 'b'], labels: [true, false] })}\n`;
+
+/** Opens the store of a configuration and tells how many solutions it has. */
+async function open(data: object = {}, prompt: object = {}): Promise<number> {
+  const config = completeRunConfig({ method: 'sft', data: { train, ...data }, prompt });
+  if (config.method !== 'sft') throw new Error('not reached');
+  const template = verdictTemplate(config.prompt, await configuredTokenizer(config.model));
+  const store = await cachedTokenStore(
+    { data: config.data, model: config.model, template },
+    async (directory) => {
+      made++;
+      await tokenizeData(
+        { data: config.data, model: config.model, prompt: config.prompt, directory },
+        () => {},
+      );
+      return true;
+    },
+  );
+  store?.close();
+  return store?.length ?? 0;
+}
+
+const entries = () => readdirSync(join(folder, 'cache/tokens'));
+
+describe('the cache of tokens', () => {
+  it('makes an entry once', async () => {
+    expect([await open(), await open(), made]).toEqual([2, 2, 1]);
+    expect(entries()).toHaveLength(1);
+  });
+
+  it('makes another where texts, reading, split or prompt change, and none where later limits do', async () => {
+    await open();
+    await open({ max_length: 64, max_samples: 1, balance: 'downsample' });
+    expect(made).toBe(1);
+    await open({ seed: 1 });
+    await open({ on_bad_row: 'skip' });
+    await open({ max_steps: 1 });
+    await open({}, { pos_word: 'yes', neg_word: 'no' });
+    expect(made).toBe(5);
+    // Same length, same time, other text.
+    const { mtime } = { mtime: new Date(1e12) };
+    utimesSync(train, mtime, mtime);
+    await open();
+    expect(made).toBe(5);
+    writeFileSync(train, row('P') + row('R'));
+    utimesSync(train, mtime, mtime);
+    await open();
+    expect(made).toBe(6);
+  });
+
+  it('makes a damaged entry again', async () => {
+    await open();
+    const tokens = join(folder, 'cache/tokens', entries()[0]!, 'tokens.bin');
+    const whole = readFileSync(tokens);
+    appendFileSync(tokens, 'x');
+    expect(await open()).toBe(2);
+    expect(made).toBe(2);
+    expect(readFileSync(tokens)).toEqual(whole);
+    expect(entries()).toHaveLength(1);
+  });
+
+  it('keeps nothing of what failed or was stopped', async () => {
+    appendFileSync(train, '{"prompt": "P"}\n');
+    await expect(open()).rejects.toThrow(`${train}, line 3: column 'completions' is missing`);
+    expect(entries()).toEqual([]);
+  });
+
+  it('lets two processes make the same entry', async () => {
+    expect(await Promise.all([open(), open()])).toEqual([2, 2]);
+    expect(entries()).toHaveLength(1);
+  });
+
+  it('forgets what nobody has used for a month', async () => {
+    await open();
+    const old = new Date(Date.now() - 31 * 24 * 3600 * 1000);
+    utimesSync(join(folder, 'cache/tokens', entries()[0]!), old, old);
+    await open({ seed: 1 });
+    expect(entries()).toHaveLength(1);
+    await open();
+    expect(made).toBe(3);
+  });
+
+  it('that cannot be written is said, and does without', async () => {
+    mkdirSync(join(folder, 'cache'));
+    writeFileSync(join(folder, 'cache/tokens'), '');
+    const { stderr } = await capture(async () => {
+      expect(await open()).toBe(2);
+      return 0;
+    });
+    expect(stderr).toMatch(
+      /^the cache .* cannot be written \(.*\); tokenised data is not kept for the next run/,
+    );
+  });
+
+  it('lies where users look for caches', () => {
+    expect(cacheDirectory({ STEPTRAIN_CACHE: '/c' })).toBe('/c');
+    expect(cacheDirectory({ XDG_CACHE_HOME: '/x' })).toBe('/x/steptrain');
+    expect(cacheDirectory({})).toMatch(/\/\.cache\/steptrain$/);
+  });
+});
+
+it('reports survive in a store', () => {
+  const report = {
+    files: ['a'],
+    rows: 3,
+    records: 2,
+    skipped: new Map([['invalid_json', 1]]),
+    unlabelled: new Map(),
+    firstBadRow: 'a, line 3: x',
+  };
+  const written = JSON.parse(JSON.stringify([{ ...report, skipped: [['invalid_json', 1]], unlabelled: [] }]));
+  expect(readReports(written)).toEqual([report]);
+});

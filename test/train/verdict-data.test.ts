@@ -1,0 +1,214 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { completeRunConfig } from '../../src/config/load.js';
+import type { SftRunConfig } from '../../src/config/schema.js';
+import { PARTS } from '../../src/data/split.js';
+import { verdictTokenizer } from '../../src/data/verdict.js';
+import { configuredRecords, configuredTokenizer } from '../../src/run/inputs.js';
+import { verdictSequence } from '../../src/train/sequence.js';
+import { type VerdictData, verdictData } from '../../src/train/verdict-data.js';
+import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = temporaryDirectory();
+  vi.stubEnv('STEPTRAIN_CACHE', join(folder, 'cache'));
+  return () => vi.unstubAllEnvs();
+});
+
+const never = new AbortController().signal;
+
+function configOf(sections: object): SftRunConfig {
+  return completeRunConfig({ method: 'sft', ...sections }) as SftRunConfig;
+}
+
+const arithmetic = { source: 'arithmetic', arithmetic: { samples: 300, error_rate: 0.2 } };
+
+async function dataOf(sections: object): Promise<VerdictData> {
+  const config = configOf(sections);
+  const data = await verdictData(config, await configuredTokenizer(config.model), never);
+  return data!;
+}
+
+/** What the sequences must be, made in memory without store and cache. */
+async function reference(sections: object) {
+  const config = configOf(sections);
+  const { parts } = await configuredRecords(config.data);
+  const verdicts = verdictTokenizer(config.prompt, await configuredTokenizer(config.model));
+  const labels = parts.train.flatMap(({ steps }) =>
+    steps.flatMap(({ label }) => (label === null ? [] : [label])),
+  );
+  const positive = labels.filter((label) => label === 1).length;
+  const share = { 1: positive / labels.length, 0: 1 - positive / labels.length };
+  const weigh = (label: 1 | 0) => (config.sft.class_weight === 'balanced' ? 1 / (2 * share[label]) : 1);
+  const sequences = PARTS.map((part) =>
+    parts[part].map((record, i) =>
+      verdictSequence(verdicts.solution(record, { maxLength: config.data.max_length }), verdicts, i, weigh),
+    ),
+  );
+  return { parts, sequences, labels: { n: labels.length, positive, negative: labels.length - positive } };
+}
+
+const cases: readonly (readonly [string, object])[] = [
+  ['as it is', { data: arithmetic }],
+  ['with few of it, and long solutions cut', { data: { ...arithmetic, max_samples: 50, max_length: 34 } }],
+  ['with the classes weighed', { data: arithmetic, sft: { class_weight: 'balanced' } }],
+  ['with the commoner class made rarer', { data: { ...arithmetic, balance: 'downsample' } }],
+  ['with the rarer class repeated', { data: { ...arithmetic, balance: 'upsample', max_steps: 3 } }],
+  ['split by sample', { data: { ...arithmetic, split_unit: 'sample' } }],
+];
+
+describe('the data of verdict training', () => {
+  it.each(cases)('%s is that of records tokenised in memory', async (_, sections) => {
+    const expected = await reference(sections);
+    for (let time = 0; time < 2; time++) {
+      const data = await dataOf(sections);
+      expect(data.labels).toEqual(expected.labels);
+      for (const [p, part] of PARTS.entries()) {
+        expect(data.sequences[part]).toHaveLength(expected.sequences[p]!.length);
+        for (const [i, sequence] of data.sequences[part].entries()) {
+          const { ids, positions, branch, verdicts, solution, rowId, targets } = sequence;
+          const wanted = expected.sequences[p]![i]!;
+          expect({ ids, positions, branch, verdicts, rowId }).toEqual({
+            ids: wanted.ids,
+            positions: wanted.positions,
+            branch: wanted.branch,
+            verdicts: wanted.verdicts,
+            rowId: wanted.rowId,
+          });
+          expect(solution).toEqual(wanted.solution);
+          expect(targets.map(({ row, token }) => [row, token])).toEqual(
+            wanted.targets.map(({ row, token }) => [row, token]),
+          );
+          targets.forEach(({ weight }, t) => {
+            expect(weight).toBeCloseTo(wanted.targets[t]!.weight, 10);
+          });
+          expect(data.records[part][i]!.problem).toBe(expected.parts[part][i]!.problem);
+          expect(data.records[part][i]!.steps.map(({ text }) => text)).toEqual(
+            expected.parts[part][i]!.steps.map(({ text }) => text),
+          );
+        }
+        expect(data.summary.parts[part].solutions).toBe(expected.sequences[p]!.length);
+      }
+      data.close();
+    }
+  });
+
+  it('held out can be fewer', async () => {
+    const data = await dataOf({ data: arithmetic, eval: { max_samples: 5 } });
+    expect([data.sequences.validation.length, data.records.test.length]).toEqual([5, 5]);
+    expect(data.summary.parts.test.solutions).toBe(5);
+    data.close();
+  });
+
+  it('that leaves nothing to train on is an error', async () => {
+    writeFileSync(join(folder, 'empty.jsonl'), '');
+    await expect(dataOf({ data: { train: join(folder, 'empty.jsonl') } })).rejects.toThrow(
+      'empty.jsonl gives no solution for training',
+    );
+  });
+
+  const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
+  const qwen = sharedPath('data/tokenizers/qwen2_5');
+  it.skipIf(!prm800k || !qwen)('of PRM800K with the Qwen2.5 tokenizer is the same too', async () => {
+    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
+    const sections = {
+      model: { base: { init }, tokenizer: qwen },
+      data: { train: prm800k, max_length: 400 },
+    };
+    const expected = await reference(sections);
+    const data = await dataOf(sections);
+    data.sequences.train.forEach(({ ids, solution }, i) => {
+      expect(ids).toEqual(expected.sequences[0]![i]!.ids);
+      expect(solution).toEqual(expected.sequences[0]![i]!.solution);
+    });
+    expect(data.summary.parts.train.lengths!.stepsCut).toBe(
+      expected.sequences[0]!.reduce((sum, { solution }) => sum + solution.tooLong, 0),
+    );
+    data.close();
+  });
+});
+
+// The worker and the memory of a process can only be seen in the compiled program.
+const compiled = fileURLToPath(new URL('../../dist/train/verdict-data.js', import.meta.url));
+describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: npm run build)', () => {
+  /** Runs `measure` in a process of its own, with a function that opens the data of `train`. */
+  function inProcess<T>(train: string, measure: string): T {
+    const from = (name: string) => JSON.stringify(compiled.replace('train/verdict-data', name));
+    const source = `
+      import { completeRunConfig } from ${from('config/load')};
+      import { configuredTokenizer } from ${from('run/inputs')};
+      import { verdictData } from ${from('train/verdict-data')};
+      const config = completeRunConfig({ method: 'sft', data: { train: ${JSON.stringify(train)} } });
+      const tokenizer = await configuredTokenizer(config.model);
+      const open = (signal = new AbortController().signal) => verdictData(config, tokenizer, signal);
+      const measure = ${measure};
+      console.log(JSON.stringify(await measure(open)));`;
+    const args = ['--expose-gc', '--input-type=module', '-e', source];
+    const { stdout, stderr, status } = spawnSync(process.execPath, args, { encoding: 'utf8' });
+    expect(status, stderr).toBe(0);
+    return JSON.parse(stdout) as T;
+  }
+
+  const rows = (count: number, steps = 4): string => {
+    const path = join(folder, `${count}.jsonl`);
+    const texts = Array.from({ length: count }, (_, i) =>
+      JSON.stringify({
+        prompt: `Problem ${i} ${'x'.repeat(300)}`,
+        completions: Array.from({ length: steps }, (__, j) => `step ${j} of ${i} ${'y'.repeat(100)}`),
+        labels: Array.from({ length: steps }, (__, j) => (i + j) % 3 > 0),
+      }),
+    );
+    writeFileSync(path, `${texts.join('\n')}\n`);
+    return path;
+  };
+
+  it('a failure in the worker comes back as one sentence', () => {
+    const path = join(folder, 'bad.jsonl');
+    writeFileSync(path, '{"prompt": "P", "completions": ["a"], "labels": [1]}\n{"prompt": "P"}\n');
+    const failed = inProcess(path, `(open) => open().catch(({ name, message }) => [name, message])`);
+    expect(failed).toEqual([
+      'DataError',
+      expect.stringMatching(/bad\.jsonl, line 2: column 'completions' is missing; expected a list/),
+    ]);
+  });
+
+  it('a signal ends the worker, and leaves nothing', () => {
+    const stopped = inProcess(
+      rows(20_000),
+      `async (open) => {
+        const stop = new AbortController();
+        setTimeout(() => stop.abort(), 300);
+        return (await open(stop.signal)) === undefined;
+      }`,
+    );
+    expect(stopped).toBe(true);
+    expect(readdirSync(join(folder, 'cache/tokens'))).toEqual([]);
+  });
+
+  it('memory does not grow with the texts: only an index of some hundred bytes a row stays', () => {
+    interface Measured {
+      readonly tokens: number;
+      readonly held: number;
+    }
+    const measure = `async (open) => {
+      const data = await open();
+      let tokens = 0;
+      for (const { ids } of data.sequences.train) tokens += ids.length;
+      for (const { problem } of data.records.train) tokens += problem.length;
+      gc();
+      const { heapUsed, arrayBuffers } = process.memoryUsage();
+      data.close();
+      return { tokens, held: heapUsed + arrayBuffers };
+    }`;
+    const few = inProcess<Measured>(rows(4_000), measure);
+    const many = inProcess<Measured>(rows(16_000), measure);
+    expect(many.tokens / few.tokens).toBeGreaterThan(3.5);
+    // A solution of 780 tokens takes about 25 kB as a sequence in memory, 300 MB for those that come in addition.
+    expect((many.held - few.held) / 12_000).toBeLessThan(1_500);
+  });
+});
