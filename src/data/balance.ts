@@ -18,15 +18,23 @@ export interface BalancedSolution {
   readonly labels: readonly StepLabel[];
 }
 
-/** The solutions that `max_samples` and `balance` leave for training: indices into the given ones, with their labels. */
+/**
+ * The solutions that `max_samples` and `balance` leave for training: indices into the given ones, with their labels.
+ *
+ * @param ranksOf the ranks of a solution's steps, see `sampleRanks`; asked for only where something is chosen
+ */
 export function chooseToTrain(
-  solutions: readonly RankedLabels[],
+  labels: readonly (readonly StepLabel[])[],
+  ranksOf: (index: number) => readonly number[],
   { max_samples, balance }: { readonly max_samples: number | 'all'; readonly balance: Balance },
 ): readonly BalancedSolution[] {
-  const ranks = solutions.map((solution) => solution.ranks.at(-1) ?? 0);
+  if (max_samples === 'all' && balance === 'none')
+    return labels.map((own, index) => ({ index, labels: own }));
+  const ranked = labels.map((own, index): RankedLabels => ({ labels: own, ranks: ranksOf(index) }));
+  const ranks = ranked.map((solution) => solution.ranks.at(-1) ?? 0);
   const kept = smallestRanks(ranks, max_samples === 'all' ? ranks.length : max_samples);
   const balanced = balanceClasses(
-    kept.map((index) => solutions[index] as RankedLabels),
+    kept.map((index) => ranked[index] as RankedLabels),
     balance,
   );
   return balanced.map(({ index, labels }) => ({ index: kept[index] as number, labels }));

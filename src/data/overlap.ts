@@ -6,7 +6,7 @@ import { normalizeProblem } from './record.js';
 export interface ProblemKey {
   /** Of the normalised text, 48 bits. */
   readonly hash: number;
-  /** The smallest hashes of its runs of five words, ascending; empty for shorter texts. */
+  /** The smallest hashes of its runs of five words, ascending; empty for a text with few words. */
   readonly sketch: Uint32Array;
 }
 
@@ -21,6 +21,9 @@ export interface Overlap {
 }
 
 const RUN_WORDS = 5;
+
+/** Texts with fewer words that hold letters are not compared by wording: one word more or less says too little. */
+const LEAST_WORDS = 8;
 
 /** The smallest hashes of a set are a fair sample of it, so they tell how much two sets share (Broder, 1997). */
 export const SKETCH_SIZE = 16;
@@ -38,6 +41,8 @@ export function problemKey(problem: string): ProblemKey {
   const hash = createHash('sha256').update(text).digest().readUIntBE(0, 6);
   const words = text.match(/[\p{L}\p{N}]+/gu) ?? [];
   const runs = new Set<number>();
+  if (words.filter((word) => /\p{L}/u.test(word)).length < LEAST_WORDS)
+    return { hash, sketch: new Uint32Array() };
   for (let i = 0; i + RUN_WORDS <= words.length; i++)
     runs.add(textHash(words.slice(i, i + RUN_WORDS).join(' ')));
   return { hash, sketch: Uint32Array.from(runs).sort().slice(0, SKETCH_SIZE) };

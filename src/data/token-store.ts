@@ -1,5 +1,5 @@
 // Tokenised solutions on the disk: texts and tokens are read when they are asked for, only an index stays in memory
-// (56 bytes a solution and 24 bytes a step), so that the number of rows does not decide how much memory a run needs.
+// (56 bytes a solution and 16 bytes a step), so that the number of rows does not decide how much memory a run needs.
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
@@ -15,8 +15,6 @@ export interface StoredSolution {
   readonly part: Part;
   readonly record: StepRecord;
   readonly key: ProblemKey;
-  /** See `sampleRanks`. */
-  readonly stepRanks: readonly number[];
   /** Problem and steps up to the last labelled one. */
   readonly ids: Int32Array;
   /** Tokens before the first step. */
@@ -27,7 +25,7 @@ export interface StoredSolution {
 
 /** Columns of the tables, all f64. */
 const SOLUTION = ['idsEnd', 'stepsEnd', 'recordEnd', 'problem', 'part', 'context', 'promptEnd'] as const;
-const STEP = ['end', 'label', 'rank'] as const;
+const STEP = ['end', 'label'] as const;
 const PROBLEM = 2 + SKETCH_SIZE;
 
 const FILES = ['tokens.bin', 'solutions.bin', 'steps.bin', 'problems.bin', 'records.jsonl'] as const;
@@ -57,7 +55,7 @@ export class TokenStoreWriter {
   }
 
   async add(solution: StoredSolution): Promise<void> {
-    const { record, ids, stepEnds, stepRanks } = solution;
+    const { record, ids, stepEnds } = solution;
     const { files } = this;
     const line = Buffer.from(`${JSON.stringify(record)}\n`);
     this.ids += ids.length;
@@ -65,7 +63,7 @@ export class TokenStoreWriter {
     this.recordBytes += line.length;
     await files['tokens.bin'].append(bytesOf(ids));
     await files['records.jsonl'].append(line);
-    const steps = record.steps.flatMap(({ label }, i) => [stepEnds[i] ?? -1, label ?? -1, stepRanks[i] ?? 0]);
+    const steps = record.steps.flatMap(({ label }, i) => [stepEnds[i] ?? -1, label ?? -1]);
     await files['steps.bin'].append(bytesOf(Float64Array.from(steps)));
     const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {
       idsEnd: this.ids,
@@ -171,10 +169,6 @@ export class TokenStore {
 
   labels(index: number): StepLabel[] {
     return this.stepColumn(index, 'label').map((label) => (label === 1 ? 1 : label === 0 ? 0 : null));
-  }
-
-  stepRanks(index: number): number[] {
-    return this.stepColumn(index, 'rank');
   }
 
   /** Token ends of the steps up to the last labelled one. */

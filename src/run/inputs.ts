@@ -161,22 +161,25 @@ export function nothingToTrainOn({ train }: DataConfig): DataError {
   return new DataError('file', `${train ?? 'the generator'} gives no solution for training`);
 }
 
-function chosenRecords(
-  records: readonly StepRecord[],
-  { max_samples, balance, seed }: DataConfig,
-): StepRecord[] {
-  const ranked = records.map(({ problem, steps }) => ({
-    labels: steps.map(({ label }) => label),
-    ranks: sampleRanks(
-      seed,
-      problem,
-      steps.map(({ text }) => text),
-    ),
-  }));
-  return chooseToTrain(ranked, { max_samples, balance }).map(({ index, labels }) => {
-    const record = records[index] as StepRecord;
-    return { ...record, steps: record.steps.map((step, i) => ({ ...step, label: labels[i] ?? null })) };
+function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {
+  const labels = records.map(({ steps }) => steps.map(({ label }) => label));
+  const ranksOf = (index: number) => recordRanks(records[index] as StepRecord, data.seed);
+  return chooseToTrain(labels, ranksOf, data).map((chosen) => {
+    const record = records[chosen.index] as StepRecord;
+    return {
+      ...record,
+      steps: record.steps.map((step, i) => ({ ...step, label: chosen.labels[i] ?? null })),
+    };
   });
+}
+
+/** The numbers by which a solution and its steps are chosen; see `sampleRanks`. */
+export function recordRanks({ problem, steps }: StepRecord, seed: number): number[] {
+  return sampleRanks(
+    seed,
+    problem,
+    steps.map(({ text }) => text),
+  );
 }
 
 /** The records of one path, read as `data` says. */

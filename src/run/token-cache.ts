@@ -6,6 +6,7 @@ import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DataConfig, ModelConfig } from '../config/schema.js';
+import { DataError } from '../data/data-error.js';
 import { dataFiles } from '../data/files.js';
 import { TokenStore } from '../data/token-store.js';
 import type { VerdictTemplate } from '../data/verdict.js';
@@ -47,15 +48,36 @@ export async function cachedTokenStore(
   const place = await workingDirectory(folder);
   try {
     if (!(await write(place.path))) return undefined;
-    if (!place.isKept) return await TokenStore.open(place.path);
-    await rm(entry, { recursive: true, force: true });
-    // Another process may have made the same entry meanwhile.
-    await rename(place.path, entry).catch(() => {});
-    await removeOld(folder);
-    return await TokenStore.open(entry);
+    // Files that are open stay readable, wherever their folder goes.
+    const made = await TokenStore.open(place.path);
+    if (made === undefined) {
+      throw new DataError('file', 'what was just written cannot be read back; check the disk', {
+        file: place.path,
+      });
+    }
+    if (place.isKept) {
+      await keep(place.path, entry);
+      await removeOld(folder);
+    }
+    return made;
   } finally {
     await rm(place.path, { recursive: true, force: true });
   }
+}
+
+/** Gives a finished store its name, unless another process has made the same one meanwhile. */
+async function keep(path: string, entry: string): Promise<void> {
+  const move = () =>
+    rename(path, entry).then(
+      () => true,
+      () => false,
+    );
+  if (await move()) return;
+  const other = await TokenStore.open(entry);
+  other?.close();
+  if (other !== undefined) return;
+  await rm(entry, { recursive: true, force: true });
+  await move();
 }
 
 async function workingDirectory(

@@ -5,7 +5,6 @@ import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js'
 import { DataError } from '../data/data-error.js';
 import type { LoadReport } from '../data/load.js';
 import { problemKey } from '../data/overlap.js';
-import { sampleRanks } from '../data/split.js';
 import { TokenStoreWriter } from '../data/token-store.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { configuredTokenizer, dividedRecords } from './inputs.js';
@@ -77,12 +76,10 @@ export async function tokenizeData(
   try {
     for await (const { part, record } of dividedRecords(data, reports)) {
       const { trunk } = verdicts.solution(record);
-      const texts = record.steps.map(({ text }) => text);
       await store.add({
         part,
         record,
         key: problemKey(record.problem),
-        stepRanks: sampleRanks(data.seed, record.problem, texts),
         ids: trunk.ids,
         promptEnd: trunk.steps[0]?.start ?? trunk.ids.length,
         stepEnds: trunk.steps.map(({ end }) => end),

@@ -12,7 +12,7 @@ import {
   type VerdictTokenizer,
   verdictTokenizer,
 } from '../data/verdict.js';
-import { nothingToTrainOn } from '../run/inputs.js';
+import { nothingToTrainOn, recordRanks } from '../run/inputs.js';
 import { cachedTokenStore } from '../run/token-cache.js';
 import { readReports, tokenizeInWorker } from '../run/tokenize.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -126,11 +126,12 @@ function chooseSolutions(
       index,
       labels: store.labels(index),
     }));
-  const ranked = parts.train.map((index) => ({ labels: store.labels(index), ranks: store.stepRanks(index) }));
-  const train = chooseToTrain(ranked, data).map(({ index, labels }) => ({
-    index: parts.train[index] as number,
-    labels,
-  }));
+  const ranksOf = (i: number) => recordRanks(store.record(parts.train[i] as number), data.seed);
+  const train = chooseToTrain(
+    parts.train.map((index) => store.labels(index)),
+    ranksOf,
+    data,
+  ).map(({ index, labels }) => ({ index: parts.train[index] as number, labels }));
   return { train, validation: heldOut('validation'), test: heldOut('test') };
 }
 

@@ -27,6 +27,10 @@ describe('problemOverlap', () => {
       'What is n?',
     ];
     expect(overlap([base, 'What is m?'], test)).toEqual({ same: 0, near: 1, examples: [0] });
+    expect(overlap(['0;+2;-1;+1;-2;+3;-4;+5'], ['0;+2;-1;+1;-2;+3;-4;+6'])).toMatchObject({
+      same: 0,
+      near: 0,
+    });
   });
 
   const train = sharedPath('data/math/train.jsonl.gz');

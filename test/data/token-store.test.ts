@@ -26,7 +26,6 @@ function solution(
     part: (['train', 'validation', 'test'] as const)[labels.length % 3]!,
     record,
     key: problemKey(problem),
-    stepRanks: labels.map((_, i) => i / 7),
     ids: Int32Array.from(ids),
     promptEnd: Math.min(1, ids.length),
     stepEnds: labels.slice(0, labels.findLastIndex((label) => label !== null) + 1).map((_, i) => i + 2),
@@ -72,7 +71,6 @@ describe('a token store', () => {
             expect(store.record(i)).toEqual(one.record);
             expect(store.labels(i)).toEqual(one.record.steps.map(({ label }) => label));
             expect(store.contextSteps(i)).toBe(one.record.context_steps ?? 0);
-            expect(store.stepRanks(i)).toEqual(one.stepRanks);
             expect(store.stepEnds(i)).toEqual(one.stepEnds);
             expect(store.promptEnd(i)).toBe(one.promptEnd);
             expect(store.size(i)).toBe(one.ids.length);
