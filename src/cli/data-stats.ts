@@ -4,6 +4,7 @@ import type { LoadReport } from '../data/load.js';
 import { problemKey } from '../data/overlap.js';
 import type { StepRecord } from '../data/record.js';
 import {
+  formatLoadReport,
   formatTrainingDataSummary,
   type SummarizedSolution,
   summarizeTrainingData,
@@ -39,22 +40,8 @@ export async function dataStats(config: RunConfig): Promise<DataStats> {
 export function formatDataStats({ summary, reports }: DataStats): string {
   return [
     ...formatTrainingDataSummary(summary),
-    ...reports.flatMap((report) => ['', ...describeReport(report)]),
+    ...reports.flatMap((report) => ['', ...formatLoadReport(report)]),
   ].join('\n');
-}
-
-export function describeReport(report: LoadReport): string[] {
-  const { files, rows, records, skipped, unlabelled, firstBadRow } = report;
-  const lines = [`${files.join(', ')}: ${rows} rows, ${records} solutions`];
-  for (const [title, reasons] of [
-    ['rows left out', skipped],
-    ['steps left without a label', unlabelled],
-  ] as const) {
-    if (reasons.size > 0)
-      lines.push(`  ${title}: ${[...reasons].map(([reason, n]) => `${reason} ${n}`).join(', ')}`);
-  }
-  if (firstBadRow !== undefined) lines.push(`  first bad row: ${firstBadRow}`);
-  return lines;
 }
 
 function counted({ problem, steps, context_steps }: StepRecord): SummarizedSolution {

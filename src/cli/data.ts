@@ -78,7 +78,7 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub') as never,
   handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
     const { convertData } = await import('./data-convert.js');
-    const { describeReport } = await import('./data-stats.js');
+    const { formatLoadReport } = await import('../data/summary.js');
     const { parseRunConfig } = await import('../config/load.js');
     const { resolveInputs } = await import('../run/inputs.js');
     const settings = [...set, ...badRowSetting({ 'on-bad-row': onBadRow })];
@@ -86,7 +86,7 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
     const { config, locate } = parseRunConfig(recipe, { name: 'data convert', settings });
     const { data } = await resolveInputs(config, locate);
     const report = await convertData(data, to);
-    console.log([...describeReport(report), `wrote ${to}`].join('\n'));
+    console.log([...formatLoadReport(report), `wrote ${to}`].join('\n'));
   },
 };
 

@@ -1,4 +1,5 @@
 // What a run is about to train on and be judged on: counted and shown before anything is trained.
+import type { LoadReport } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 import { type CountedSolution, type DataStatistics, StatisticsCounter } from './statistics.js';
@@ -95,6 +96,21 @@ export function formatTrainingDataSummary({ parts, warnings }: TrainingDataSumma
   ];
 }
 
+/** What was read, and what was left out and why, a line each. */
+export function formatLoadReport(report: LoadReport): readonly string[] {
+  const { files, rows, records, skipped, unlabelled, firstBadRow } = report;
+  const lines = [`${files.join(', ')}: ${rows} rows, ${records} solutions`];
+  for (const [title, reasons] of [
+    ['rows left out', skipped],
+    ['steps left without a label', unlabelled],
+  ] as const) {
+    if (reasons.size > 0)
+      lines.push(`  ${title}: ${[...reasons].map(([reason, n]) => `${reason} ${n}`).join(', ')}`);
+  }
+  if (firstBadRow !== undefined) lines.push(`  first bad row: ${firstBadRow}`);
+  return lines;
+}
+
 function classWarnings({ samples, positive, negative }: DataStatistics): string[] {
   if (samples === 0) return [];
   const [name, count] = negative <= positive ? ['wrong', negative] : ['correct', positive];
@@ -122,10 +138,11 @@ function overlapWarning(
   textOf: (index: number) => string,
 ): string[] {
   if (same + near === 0) return [];
+  const who = `${part} problems`;
   const found = [
-    ...(same > 0 ? [`${same} ${part} problems are also trained on`] : []),
+    ...(same > 0 ? [`${same} ${who} are also trained on`] : []),
     ...(near > 0
-      ? [`${near} ${same > 0 ? 'more' : `${part} problems`} share half of their wording with one that is`]
+      ? [`${near} ${same > 0 ? 'more' : who} share half of their wording with a training problem`]
       : []),
   ];
   const text = textOf(examples[0] ?? 0).replace(/\s+/g, ' ');

@@ -11,6 +11,7 @@ import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { scoreRows } from './forward.js';
 import { settleMicroBatch } from './memory-plan.js';
+import { reportFiles } from './notes.js';
 import { maskedSequence, type TrainingSequence } from './sequence.js';
 import { supervisedStage } from './supervised.js';
 import { createTrainee, type Trainee } from './trainee.js';
@@ -18,7 +19,8 @@ import { createTrainee, type Trainee } from './trainee.js';
 export async function runPretrain(context: RunContext<PretrainRunConfig>): Promise<RunResult> {
   const { config, device, run } = context;
   const tokenizer = await configuredTokenizer(config.model);
-  const { parts } = await configuredRecords(config.data);
+  const { parts, reports } = await configuredRecords(config.data);
+  reportFiles(reports);
   const learn = config.pretrain.loss_on === 'answers' ? 'results' : 'steps';
   const sequencesOf = (records: readonly StepRecord[]) =>
     pretrainSequences(records, tokenizer, learn, config.data.max_length);
