@@ -189,7 +189,7 @@ it('steptrain run trains a model of the hub on data of the hub', async () => {
   const set = Object.entries(settings).map(([key, value]) => `${key}=${value}`);
   const run = () =>
     capture(async () => {
-      await startRun({ set }, async () => runRecipe);
+      await startRun({ recipe: 'quickstart_sft', set }, async () => runRecipe);
       return 0;
     });
   const { stdout, stderr } = await run();
