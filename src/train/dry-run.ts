@@ -3,6 +3,7 @@ import type { RunConfig } from '../config/schema.js';
 import type { StepRecord } from '../data/record.js';
 import { PARTS } from '../data/split.js';
 import { type DecoderConfig, readModelConfig } from '../models/config.js';
+import { StepTrainError } from '../native/errors.js';
 import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
 import { openDevice } from '../runtime/device.js';
 import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './memory-plan.js';
@@ -19,16 +20,26 @@ export async function describeRun(config: RunConfig): Promise<string[]> {
     const { name, memoryFree } = device.info();
     const plan = memoryPlan(config, await modelShape(config));
     const available = availableMemory(plan, device);
-    const sizes = trainingSections(config).map(([section, settings]) => ({
-      section,
-      tokens: fitMicroBatch(plan, available, config.data.max_length, settings),
-    }));
-    const largest = Math.max(...sizes.map(({ tokens }) => tokens));
     const free = (memoryFree / 2 ** 30).toFixed(1);
-    lines.push(`memory on ${name} (${free} GiB free):`, ...formatMemoryPlan(plan, largest));
-    lines.push(
-      `micro-batches: ${sizes.map(({ section, tokens }) => `${section} ${tokens} tokens`).join(', ')}`,
-    );
+    lines.push(`memory on ${name} (${free} GiB free):`);
+    const sizes: (readonly [string, number])[] = [];
+    let refusal = '';
+    for (const [section, settings] of trainingSections(config)) {
+      try {
+        sizes.push([section, fitMicroBatch(plan, available, config.data.max_length, settings)]);
+      } catch (error) {
+        // Told and not thrown: the plan for a server is often read on another machine.
+        if (!(error instanceof StepTrainError)) throw error;
+        sizes.push([section, config.data.max_length]);
+        refusal = error.message;
+      }
+    }
+    lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens))));
+    if (refusal) lines.push(`it does not fit here: ${refusal}`);
+    else
+      lines.push(
+        `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
+      );
     return lines;
   } finally {
     device.dispose();
