@@ -42,8 +42,8 @@ export interface VerdictData {
 
 export type VerdictDataConfig = Pick<SftRunConfig, 'data' | 'model' | 'prompt' | 'sft' | 'eval'>;
 
-/** Sequences that stay in memory once they were looked at. */
-const RECENT = 512;
+/** Tokens of sequences that stay in memory once they were looked at: about 150 MB. Small data is read only once. */
+const RECENT_TOKENS = 4e6;
 
 /**
  * Reads, divides and tokenises the data that a configuration names, or takes the tokens from the cache of an earlier run.
@@ -90,7 +90,7 @@ function fromStore(
     validation: chosen.validation.map(make),
     test: chosen.test.map(make),
   });
-  const recent = new Recent<StoredSequence, VerdictSequence>(RECENT);
+  const recent = new RecentSequences(RECENT_TOKENS);
   const sequences = each(
     (solution, i) =>
       new StoredSequence(i, (self) =>
@@ -228,21 +228,24 @@ class StoredRecord implements StepRecord {
   }
 }
 
-/** The values that were asked for last. */
-class Recent<Key, Value> {
-  private readonly values = new Map<Key, Value>();
+/** The sequences that were made last, up to so many tokens. */
+class RecentSequences {
+  private readonly made = new Map<StoredSequence, VerdictSequence>();
+  private tokens = 0;
 
   constructor(private readonly limit: number) {}
 
-  get(key: Key, make: () => Value): Value {
-    const known = this.values.get(key);
+  get(key: StoredSequence, make: () => VerdictSequence): VerdictSequence {
+    const known = this.made.get(key);
     if (known !== undefined) return known;
-    const made = make();
-    this.values.set(key, made);
-    for (const oldest of this.values.keys()) {
-      if (this.values.size <= this.limit) break;
-      this.values.delete(oldest);
+    const sequence = make();
+    this.made.set(key, sequence);
+    this.tokens += sequence.ids.length;
+    for (const [oldest, { ids }] of this.made) {
+      if (this.tokens <= this.limit) break;
+      this.made.delete(oldest);
+      this.tokens -= ids.length;
     }
-    return made;
+    return sequence;
   }
 }
