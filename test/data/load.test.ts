@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -66,6 +66,26 @@ describe('loadRecords', () => {
       ['a.jsonl.gz', 'b/two.jsonl', 'c.json'].map((name) => join(directory, name)),
     );
     expect(records.map((record) => record.problem)).toEqual(['P?', 'P?', 'Q']);
+  });
+
+  it('reads files that are links, and files by a pattern', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'data-'));
+    mkdirSync(join(directory, 'blobs'));
+    mkdirSync(join(directory, 'a+b'));
+    for (const name of ['train-00000-of-00002', 'train-00001-of-00002', 'test', 'trainxjsonl']) {
+      writeFileSync(join(directory, 'blobs', name), line);
+      symlinkSync(`../blobs/${name}`, join(directory, 'a+b', `${name}.jsonl`));
+    }
+    const names = async (path: string) =>
+      (await load(join(directory, path))).report.files.map((file) => file.slice(directory.length + 1));
+    expect(await names('a+b')).toHaveLength(4);
+    expect(await names('a+b/train-*-of-00002.jsonl')).toEqual([
+      'a+b/train-00000-of-00002.jsonl',
+      'a+b/train-00001-of-00002.jsonl',
+    ]);
+    expect(await names('a+b/*.jsonl')).toHaveLength(4);
+    await expect(names('a+b/dev*.jsonl')).rejects.toThrow(/dev\*\.jsonl: no data file fits this pattern/);
+    await expect(names('nowhere/*.jsonl')).rejects.toThrow(/nowhere: there is no such file or directory/);
   });
 
   it('reads parquet with the usual compressions, several row groups and lists in columns', async () => {
