@@ -1,0 +1,176 @@
+// The engine alone, with stages of one number each: what it logs, skips, keeps, saves and takes up again.
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { TrainableParameters } from '../../src/autograd/parameters.js';
+import { createRunDirectory, openRunDirectory, type RunDirectory } from '../../src/run/directory.js';
+import { AdamW } from '../../src/train/adamw.js';
+import { runStages } from '../../src/train/engine.js';
+import type { StagePlan } from '../../src/train/stage.js';
+import { applyGradients } from '../../src/train/update.js';
+import { openTest } from '../ops/harness.js';
+
+const device = openTest();
+afterAll(() => device.dispose());
+
+const ADAM = { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0, maxGradNorm: 0 };
+
+let folder: string;
+let run: RunDirectory;
+let parameters: TrainableParameters;
+const open = () => new TrainableParameters(device, [{ name: 'x', shape: [1], init: new Float32Array(1) }]);
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'steptrain-engine-'));
+  run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
+  await run.writeConfig('method: sft\n');
+  parameters = open();
+});
+afterEach(async () => {
+  await run.close();
+  parameters.dispose();
+  await rm(folder, { recursive: true, force: true });
+});
+
+interface Behaviour {
+  readonly name?: string;
+  readonly steps?: number;
+  /** Gradient of step i. */
+  readonly gradient?: (step: number) => number;
+  readonly loss?: (step: number) => number;
+  readonly eval_steps?: number;
+  /** The figure that decides which parameters are best, from x. */
+  readonly score?: (x: number) => number;
+  readonly save_steps?: number;
+  readonly onStep?: (step: number) => void;
+  readonly begin?: () => void;
+}
+
+/** A stage that moves x by AdamW against a given gradient. */
+function stage(behaviour: Behaviour = {}): StagePlan {
+  const { name = 'sft', steps = 6, gradient = () => 1, loss = () => 0, score } = behaviour;
+  return {
+    name,
+    steps,
+    schedule: {
+      eval_steps: behaviour.eval_steps ?? 0,
+      save_steps: behaviour.save_steps ?? 0,
+      save_total_limit: 10,
+      best: score ? 'score' : undefined,
+    },
+    plan: { [`${name}.tokens`]: 1 },
+    open() {
+      const optimizer = new AdamW(parameters, ADAM);
+      return {
+        optimizers: { [name]: optimizer },
+        trains: parameters,
+        begin: async () => behaviour.begin?.(),
+        async step(index) {
+          behaviour.onStep?.(index);
+          parameters.grads.write(new Float32Array([gradient(index)]));
+          const update = await applyGradients(optimizer, 0.1, { loss: loss(index) });
+          if (update.nonFinite !== undefined)
+            return { figures: {}, shown: {}, tokens: 1, nonFinite: update.nonFinite };
+          return { figures: { loss: loss(index) }, shown: {}, tokens: 1 };
+        },
+        validate: async (signal) => {
+          const [x] = await parameters.values.readFloats();
+          return signal.aborted ? undefined : { score: score?.(x as number) ?? 0 };
+        },
+        dispose: () => optimizer.dispose(),
+      };
+    },
+  };
+}
+
+const go = (stages: readonly StagePlan[], more: { resume?: boolean; signal?: AbortSignal } = {}) =>
+  runStages(
+    stages,
+    { policy: parameters },
+    {
+      device,
+      run,
+      signal: more.signal ?? new AbortController().signal,
+      resume: more.resume ?? false,
+      loggingSteps: 1,
+      maxSkipped: 3,
+    },
+  );
+const x = async () => (await parameters.values.readFloats())[0] as number;
+const lines = async () =>
+  (await readFile(run.metrics.path, 'utf8'))
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, number | string>);
+
+describe('steps that are not finite', () => {
+  test('change nothing, are counted, and training goes on', async () => {
+    const result = await go([stage({ gradient: (i) => (i === 2 ? Number.NaN : 1) })]);
+    expect(result).toMatchObject({ status: 'finished', step: 6 });
+    expect(await x()).toBeCloseTo(-0.5, 5); // five steps of 0.1
+    const logged = await lines();
+    expect(logged.map(({ step }) => step)).toEqual([1, 2, 4, 5, 6]);
+    expect(logged.at(-1)?.skipped).toBe(1);
+  });
+
+  test('a loss alone is enough', async () => {
+    await go([stage({ loss: (i) => (i < 2 ? Number.POSITIVE_INFINITY : 0) })]);
+    expect(await x()).toBeCloseTo(-0.4, 5);
+  });
+
+  test('in a row stop the run, with the name of the tensor and the last good checkpoint', async () => {
+    const broken = stage({ gradient: (i) => (i >= 3 ? Number.NaN : 1), save_steps: 2, steps: 9 });
+    await expect(go([broken])).rejects.toThrow(
+      /3 steps in a row were not finite, last in the gradient of x; the checkpoint of step 4 is good/,
+    );
+    expect(await x()).toBeCloseTo(-0.3, 5);
+  });
+});
+
+describe('the best evaluation', () => {
+  test('is what the stage ends with and the next one starts from', async () => {
+    let start = Number.NaN;
+    const score = (at: number) => -Math.abs(at + 0.2); // best after two steps
+    const second = stage({ name: 'ppo', steps: 1, begin: () => void x().then((value) => (start = value)) });
+    await go([stage({ eval_steps: 1, score }), second]);
+    expect(start).toBeCloseTo(-0.2, 5);
+  });
+
+  test('does not depend on where the run was stopped', async () => {
+    const score = (at: number) => -Math.abs(at + 0.2);
+    const plan = (stopAt?: AbortController) => [
+      stage({ eval_steps: 1, score, onStep: (i) => i === 4 && stopAt?.abort() }),
+    ];
+    const stop = new AbortController();
+    const first = await go(plan(stop), { signal: stop.signal });
+    expect(first).toMatchObject({ status: 'interrupted', step: 5 });
+    await run.close();
+    parameters.dispose();
+    parameters = open();
+    run = await openRunDirectory(join(folder, 'run'));
+    const second = await go(plan(), { resume: true });
+    expect(second).toMatchObject({ status: 'finished', step: 6 });
+    expect(await x()).toBeCloseTo(-0.2, 5);
+    const scores = (await lines()).filter((line) => 'score' in line);
+    // The evaluation that the stop prevented was made after the resume, once.
+    expect(scores.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+});
+
+test('a checkpoint stands at the end of each stage, and old ones beyond the limit go', async () => {
+  await go([stage({ steps: 2 }), stage({ name: 'ppo', steps: 3, save_steps: 1 })]);
+  expect((await readdir(join(run.path, 'checkpoints'))).sort()).toEqual([
+    'step-2',
+    'step-3',
+    'step-4',
+    'step-5',
+  ]);
+});
+
+test('another cut of the batches or another instruction set is refused on resume', async () => {
+  await go([stage({ steps: 2 })]);
+  const other = { ...stage({ steps: 2 }), plan: { 'sft.tokens': 2 } };
+  await expect(go([other], { resume: true })).rejects.toThrow(
+    /written with batches of .*"sft.tokens":1.* now says .*"sft.tokens":2.*restore it or start a new run/,
+  );
+});
