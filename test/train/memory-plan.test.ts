@@ -1,0 +1,90 @@
+// The plan against what the allocator counts.
+import { afterAll, describe, expect, test } from 'vitest';
+import { completeRunConfig } from '../../src/config/load.js';
+import type { SftRunConfig } from '../../src/config/schema.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
+import { maskedSequence } from '../../src/train/sequence.js';
+import { supervisedStage } from '../../src/train/supervised.js';
+import { createTrainee } from '../../src/train/trainee.js';
+import { openTest } from '../ops/harness.js';
+
+const device = openTest();
+afterAll(() => device.dispose());
+
+const config = (more: object) =>
+  completeRunConfig({
+    method: 'sft',
+    model: { dtype: 'f32' },
+    lora: { r: 8, lora_alpha: 16, lora_dropout: 0 },
+    data: { source: 'arithmetic' },
+    ...more,
+  }) as SftRunConfig;
+
+describe.each([
+  ['f32', {}],
+  ['bf16', { model: { dtype: 'bf16' } }],
+  ['f32 with recomputation', { run: { gradient_checkpointing: true } }],
+])('%s', (_, more) => {
+  test('foresees the peak: never less than it is, and not much more', async () => {
+    const settings = config(more);
+    if (settings.lora === 'none') throw new Error('lora expected');
+    const before = device.stats().liveBytes;
+    const trainee = await createTrainee(device, {
+      model: settings.model,
+      lora: settings.lora,
+      tokenizer: byteTokenizer(),
+      seed: 1,
+      gradientCheckpointing: settings.run.gradient_checkpointing,
+    });
+    const plan = memoryPlan(settings, trainee.decoder.config);
+    const ids = Array.from({ length: 256 }, (_, t) => 40 + (t % 50));
+    const sequences = Array.from({ length: 16 }, (_, i) =>
+      maskedSequence(
+        { ids: Int32Array.from(ids), lossMask: new Uint8Array(256).fill(1), spans: [], steps: [] },
+        i,
+      ),
+    );
+    const stage = supervisedStage({
+      name: 'sft',
+      decoder: trainee.decoder,
+      role: trainee.role,
+      parameters: trainee.parameters,
+      sequences,
+      optimization: { ...settings.sft, tokens_per_step: 4096, max_steps: 1 },
+      microBatchTokens: 4096,
+      seed: 1,
+    }).open();
+    await device.synchronize();
+    const held = device.stats().liveBytes - before;
+    device.resetPeak();
+    await stage.step(0, new AbortController().signal);
+    const peak = device.stats().peakBytes - device.stats().liveBytes;
+    stage.dispose();
+    trainee.dispose();
+    expect(held / plan.fixedBytes).toBeGreaterThan(0.9);
+    expect(held / plan.fixedBytes).toBeLessThan(1.1);
+    const ratio = (plan.bytesPerToken * 4096) / peak;
+    expect(ratio).toBeGreaterThan(1);
+    expect(ratio).toBeLessThan(1.5);
+  });
+});
+
+describe('a micro-batch', () => {
+  const plan = { items: [], fixedBytes: 1000, bytesPerToken: 10 };
+  test('as large as fits, as an optimizer step, and never smaller than a sequence', () => {
+    const section = { micro_batch_tokens: 'auto', tokens_per_step: 500 } as const;
+    expect(fitMicroBatch(plan, 3000, 50, section)).toBe(200);
+    expect(fitMicroBatch(plan, 30_000, 50, section)).toBe(500);
+  });
+  test('that does not fit is refused with the bytes that are missing', () => {
+    const mib = 1 << 20;
+    const large = { items: [], fixedBytes: 100 * mib, bytesPerToken: mib };
+    expect(() => fitMicroBatch(large, 128 * mib, 64, { micro_batch_tokens: 'auto' })).toThrow(
+      /needs 164\.0 MiB \(100\.0 MiB for the roles, 64\.0 MiB for 64 tokens at once\) and 128\.0 MiB can be used: 36\.0 MiB are missing/,
+    );
+    expect(() => fitMicroBatch(large, 128 * mib, 8, { micro_batch_tokens: 29 })).toThrow(
+      /1\.0 MiB are missing/,
+    );
+  });
+});
