@@ -55,7 +55,7 @@ export interface StepCase extends Case {
 export interface RuntimeCase {
   readonly suite: 'runtime';
   readonly name: string;
-  readonly measure: 'queue' | 'event loop' | 'ragged';
+  readonly measure: 'queue' | 'event loop' | 'ragged' | 'verdicts';
   /** Steps of training, or batches of ops. */
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
@@ -95,6 +95,7 @@ export function runtimeCases(): readonly RuntimeCase[] {
     { ...queue, name: 'queue an op of ten arguments', env: {} },
     { ...queue, name: 'the same, STEPTRAIN_STACKS=1', env: { STEPTRAIN_STACKS: '1' } },
     { suite: 'runtime', name: 'event loop while training', measure: 'event loop', count: 5, env: {} },
+    { suite: 'runtime', name: 'verdicts of a solution', measure: 'verdicts', count: 3, env: {} },
     { suite: 'runtime', name: '10,000 ragged steps', measure: 'ragged', count: 10_000, env: {} },
   ];
 }

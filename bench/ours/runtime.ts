@@ -2,6 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Device } from '#src/runtime/device.js';
 import type { Tensor } from '#src/runtime/tensor.js';
+import { branchedSequence } from '#src/train/sequence.js';
 import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
@@ -18,6 +19,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Figures
       return eventLoopDelay(device, item.count);
     case 'ragged':
       return raggedMemory(device, item.count);
+    case 'verdicts':
+      return verdictBranches(device, item.count);
   }
 }
 
@@ -64,6 +67,52 @@ async function eventLoopDelay(device: Device, steps: number): Promise<Figures> {
     'p50 ms': late(histogram.percentile(50)),
     'p99 ms': late(histogram.percentile(99)),
     'max ms': late(histogram.max),
+  };
+}
+
+/** A problem of 60 tokens, eight steps of 40, and after each step a verdict with two tokens before it. */
+const VERDICTS = { problem: 60, steps: 8, step: 40, tail: 2 };
+
+/** A training step on all verdicts of a solution: as branches of one sequence, and as a sequence each. */
+async function verdictBranches(device: Device, steps: number): Promise<Figures> {
+  const trainee = await randomTrainee(device, QWEN_0_5B, 'bf16', 16);
+  const { problem, steps: count, step, tail } = VERDICTS;
+  const trunk = tokenIds(problem + count * step, QWEN_0_5B.vocab_size, 1);
+  const tailIds = tokenIds(tail, QWEN_0_5B.vocab_size, 2);
+  const ends = Array.from({ length: count }, (_, j) => problem + (j + 1) * step);
+  const places = ends.map((at) => ({ at, answers: [[10], [12]] }));
+  const { answers, ...sequence } = branchedSequence(trunk, places, tailIds);
+  const together = [
+    { sequence: { ...sequence, rowId: 0 }, rows: answers.flatMap(([right]) => right?.rows ?? []) },
+  ];
+  const apart = ends.map((at, rowId) => {
+    const ids = [...trunk.slice(0, at), ...tailIds];
+    const positions = ids.map((_, i) => i);
+    return {
+      sequence: { ids, positions, branch: undefined, rowId },
+      rows: [{ row: ids.length - 1, token: 10 }],
+    };
+  });
+  const time = async (items: typeof apart | typeof together) => {
+    await trainee.step(items);
+    const samples: number[] = [];
+    for (let i = 0; i < steps; i++) {
+      const began = performance.now();
+      await trainee.step(items);
+      samples.push(performance.now() - began);
+    }
+    return median(samples);
+  };
+  const tokens = (items: typeof apart | typeof together) =>
+    items.reduce((sum, item) => sum + item.sequence.ids.length, 0);
+  const [shared, separate] = [await time(together), await time(apart)];
+  trainee.dispose();
+  return {
+    'tokens, one pass': tokens(together),
+    'tokens, a sequence each': tokens(apart),
+    'ms, one pass': shared,
+    'ms, a sequence each': separate,
+    'times faster': separate / shared,
   };
 }
 
