@@ -8,12 +8,11 @@ import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { AdamW, adamSettings } from './adamw.js';
+import { type BatchGradients, batchedStage } from './batched-stage.js';
 import { groupBySize, planBatches } from './batching.js';
 import { scoreRows } from './forward.js';
-import { learningRateAt } from './schedule.js';
 import type { TrainingSequence } from './sequence.js';
-import type { Stage, StagePlan, StepOutcome } from './stage.js';
-import { applyGradients } from './update.js';
+import type { Stage, StagePlan } from './stage.js';
 
 export interface SupervisedOptions {
   readonly name: string;
@@ -34,7 +33,7 @@ export interface SupervisedOptions {
 }
 
 export function supervisedStage(options: SupervisedOptions): StagePlan {
-  const { name, sequences, optimization: settings, seed } = options;
+  const { sequences, optimization: settings, seed } = options;
   const usable = sequences.flatMap((sequence, i) => (sequence.targets.length > 0 ? [i] : []));
   if (usable.length === 0) {
     throw new StepTrainError(
@@ -43,7 +42,7 @@ export function supervisedStage(options: SupervisedOptions): StagePlan {
     );
   }
   const length = (i: number) => (sequences[i] as TrainingSequence).ids.length;
-  const { batches, epochAt } = planBatches(usable, {
+  const batches = planBatches(usable, {
     epochs: settings.num_train_epochs,
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
     tokens: options.tokens,
@@ -52,45 +51,18 @@ export function supervisedStage(options: SupervisedOptions): StagePlan {
     tokensOf: length,
     batchSize: settings.tokens_per_step,
   });
-  return {
-    name,
-    steps: batches.length,
-    schedule: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
-    plan: {
-      [`${name}.tokens_per_step`]: settings.tokens_per_step,
-      [`${name}.micro_batch_tokens`]: options.microBatchTokens,
-    },
-    open: () => {
-      const optimizer = new AdamW(options.parameters, adamSettings(settings));
-      return {
-        optimizers: { [name]: optimizer },
-        trains: options.parameters,
-        begin: async () => {},
-        async step(index): Promise<StepOutcome> {
-          const batch = (batches[index] as readonly number[]).map((i) => sequences[i] as TrainingSequence);
-          const tokens = batch.reduce((sum, { ids }) => sum + ids.length, 0);
-          const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
-          const { loss, targets } = await accumulate(options, batch, { seed, step: index });
-          const update = await applyGradients(optimizer, learningRate, { loss });
-          if (update.nonFinite !== undefined)
-            return { figures: {}, shown: { loss }, tokens, nonFinite: update.nonFinite };
-          return {
-            figures: {
-              epoch: epochAt(index + 1),
-              loss,
-              grad_norm: update.gradNorm,
-              learning_rate: learningRate,
-              targets,
-            },
-            shown: { loss },
-            tokens,
-          };
-        },
-        validate: options.validate,
-        dispose: () => optimizer.dispose(),
-      };
-    },
-  };
+  return batchedStage({
+    ...options,
+    batches,
+    settings,
+    optimizer: () => new AdamW(options.parameters, adamSettings(settings)),
+    gradients: (batch, step) =>
+      accumulate(
+        options,
+        batch.map((i) => sequences[i] as TrainingSequence),
+        { seed, step },
+      ),
+  });
 }
 
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
@@ -98,7 +70,7 @@ async function accumulate(
   { decoder, role, parameters, microBatchTokens }: SupervisedOptions,
   batch: readonly TrainingSequence[],
   dropout: { readonly seed: number; readonly step: number },
-): Promise<{ readonly loss: number; readonly targets: number }> {
+): Promise<BatchGradients> {
   const { device } = decoder;
   const all = batch.flatMap(({ targets }) => targets);
   const total = all.reduce((sum, { weight }) => sum + weight, 0);
@@ -124,5 +96,8 @@ async function accumulate(
   }
   const values = await Promise.all(losses.map((loss) => loss.readFloats()));
   for (const loss of losses) loss.dispose();
-  return { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length };
+  return {
+    figures: { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length },
+    tokens: batch.reduce((sum, { ids }) => sum + ids.length, 0),
+  };
 }

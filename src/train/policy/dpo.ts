@@ -6,13 +6,12 @@ import { readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { AdamW, adamSettings } from '../adamw.js';
+import { batchedStage } from '../batched-stage.js';
 import { groupBySize, planBatches } from '../batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../forward.js';
 import type { StepAmcRoles } from '../roles.js';
-import { learningRateAt } from '../schedule.js';
 import type { AnswerRow, VerdictSequence } from '../sequence.js';
-import type { Stage, StagePlan, StepOutcome } from '../stage.js';
-import { applyGradients } from '../update.js';
+import type { Stage, StagePlan } from '../stage.js';
 
 export interface DpoStageOptions {
   readonly roles: StepAmcRoles;
@@ -28,7 +27,7 @@ export interface DpoStageOptions {
 export function dpoStage(options: DpoStageOptions): StagePlan {
   const { roles, settings, sequences, microBatchTokens, seed } = options;
   const length = (i: number) => (sequences[i] as VerdictSequence).ids.length;
-  const { batches, epochAt } = planBatches(
+  const batches = planBatches(
     sequences.flatMap(({ targets }, i) => (targets.length > 0 ? [i] : [])),
     {
       epochs: settings.num_train_epochs,
@@ -40,42 +39,26 @@ export function dpoStage(options: DpoStageOptions): StagePlan {
       batchSize: settings.tokens_per_step,
     },
   );
-  return {
+  return batchedStage({
     name: 'dpo',
-    steps: batches.length,
-    schedule: { ...settings, best: settings.load_best_model_at_end ? 'f1_macro' : undefined },
-    plan: { 'dpo.tokens_per_step': settings.tokens_per_step, 'dpo.micro_batch_tokens': microBatchTokens },
-    open: () => {
-      const optimizer = new AdamW(roles.policyParameters, adamSettings(settings));
+    batches,
+    settings,
+    microBatchTokens,
+    parameters: roles.policyParameters,
+    optimizer: () => new AdamW(roles.policyParameters, adamSettings(settings)),
+    best: 'f1_macro',
+    begin: () => roles.keepReference(),
+    validate: options.validate,
+    async gradients(chosen) {
+      const batch = chosen.map((i) => sequences[i] as VerdictSequence);
+      const figures = await preferRight(options, batch);
       return {
-        optimizers: { dpo: optimizer },
-        trains: roles.policyParameters,
-        begin: () => roles.keepReference(),
-        async step(index): Promise<StepOutcome> {
-          const batch = (batches[index] as readonly number[]).map((i) => sequences[i] as VerdictSequence);
-          const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
-          const figures = await preferRight(options, batch);
-          const tokens = batch.reduce((sum, { ids }) => sum + ids.length, 0);
-          const update = await applyGradients(optimizer, learningRate, { loss: figures.loss });
-          const shown = { loss: figures.loss, accuracy: figures.preference_accuracy };
-          if (update.nonFinite !== undefined)
-            return { figures: {}, shown, tokens, nonFinite: update.nonFinite };
-          return {
-            figures: {
-              epoch: epochAt(index + 1),
-              ...figures,
-              grad_norm: update.gradNorm,
-              learning_rate: learningRate,
-            },
-            shown,
-            tokens,
-          };
-        },
-        validate: options.validate,
-        dispose: () => optimizer.dispose(),
+        figures,
+        shown: { accuracy: figures.preference_accuracy },
+        tokens: batch.reduce((sum, { ids }) => sum + ids.length, 0),
       };
     },
-  };
+  });
 }
 
 async function preferRight(

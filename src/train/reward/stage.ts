@@ -5,12 +5,11 @@ import type { DropoutSource } from '../../models/adapter.js';
 import { StepTrainError } from '../../native/errors.js';
 import { pairwise } from '../../objectives/pairs.js';
 import { AdamW, adamSettings } from '../adamw.js';
+import { batchedStage } from '../batched-stage.js';
 import { type BatchPlan, groupBySize, planBatches } from '../batching.js';
 import { hiddenStates, scalarsAt } from '../forward.js';
 import type { StepAmcRoles } from '../roles.js';
-import { learningRateAt } from '../schedule.js';
-import type { Stage, StagePlan, StepOutcome } from '../stage.js';
-import { applyGradients } from '../update.js';
+import type { Stage, StagePlan } from '../stage.js';
 import type { RewardPair, RewardUnit } from './pairs.js';
 
 type RewardRoles = Pick<
@@ -33,48 +32,27 @@ const DROPOUT_ROLE = 1;
 
 export function rewardStage(options: RewardStageOptions): StagePlan {
   const { roles, units, settings, microBatchTokens, seed } = options;
-  const { batches, epochAt } = planPairs(options);
-  return {
+  return batchedStage({
     name: 'frn',
-    steps: batches.length,
-    schedule: { ...settings, best: settings.load_best_model_at_end ? 'pair_accuracy' : undefined },
-    plan: { 'frn.tokens_per_step': settings.tokens_per_step, 'frn.micro_batch_tokens': microBatchTokens },
-    open: () => {
-      const optimizer = rewardOptimizer(roles, settings);
-      return {
-        optimizers: { frn: optimizer },
-        trains: roles.rewardParameters,
-        async begin() {
-          if (settings.init === 'sft') await roles.startRewardFromPolicy();
-        },
-        async step(index): Promise<StepOutcome> {
-          const batch = (batches[index] as readonly number[]).map((i) => units[i] as RewardUnit);
-          const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
-          const { figures, tokens } = await comparePairs(roles, batch, {
-            settings,
-            microBatchTokens,
-            train: { dropout: { seed, step: index, role: DROPOUT_ROLE } },
-          });
-          const update = await applyGradients(optimizer, learningRate, { loss: figures.loss });
-          const shown = { loss: figures.loss, accuracy: figures.pair_accuracy };
-          if (update.nonFinite !== undefined)
-            return { figures: {}, shown, tokens, nonFinite: update.nonFinite };
-          return {
-            figures: {
-              epoch: epochAt(index + 1),
-              ...figures,
-              grad_norm: update.gradNorm,
-              learning_rate: learningRate,
-            },
-            shown,
-            tokens,
-          };
-        },
-        validate: options.validate,
-        dispose: () => optimizer.dispose(),
-      };
+    batches: planPairs(options),
+    settings,
+    microBatchTokens,
+    parameters: roles.rewardParameters,
+    optimizer: () => rewardOptimizer(roles, settings),
+    best: 'pair_accuracy',
+    begin: async () => {
+      if (settings.init === 'sft') await roles.startRewardFromPolicy();
     },
-  };
+    validate: options.validate,
+    async gradients(batch, step) {
+      const { figures, tokens } = await comparePairs(
+        roles,
+        batch.map((i) => units[i] as RewardUnit),
+        { settings, microBatchTokens, train: { dropout: { seed, step, role: DROPOUT_ROLE } } },
+      );
+      return { figures, shown: { accuracy: figures.pair_accuracy }, tokens };
+    },
+  });
 }
 
 /** Tokens of all its forward-and-backward passes, for baselines that are to have as many. */
@@ -111,7 +89,7 @@ export function rewardOptimizer({ rewardParameters }: RewardRoles, settings: Frn
   });
 }
 
-export interface PairFigures {
+export type PairFigures = {
   readonly loss: number;
   /** Share of pairs whose chosen side scores higher. */
   readonly pair_accuracy: number;
@@ -119,7 +97,7 @@ export interface PairFigures {
   readonly reward_margin: number;
   readonly reward_chosen: number;
   readonly reward_rejected: number;
-}
+};
 
 /** Forward of the pairs and, onto the gradients of the reward network, backward of their mean loss. */
 export async function comparePairs(
