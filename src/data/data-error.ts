@@ -43,7 +43,7 @@ export class BadRow extends Error {
 }
 
 /** `data.jsonl, line 12` or `data.parquet, row 7`. */
-export function describePosition(position: FilePosition): string {
+function describePosition(position: FilePosition): string {
   if (position.line !== undefined) return `${position.file}, line ${position.line}`;
   if (position.row !== undefined) return `${position.file}, row ${position.row}`;
   return position.file;

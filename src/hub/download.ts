@@ -79,8 +79,8 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
   const timer = setTimeout(() => silence.abort(new DOMException('', 'TimeoutError')), SILENCE_MS);
   try {
     const response = await hubFetch(request, url, {
-      // A compressed answer could not be resumed.
-      headers: { 'accept-encoding': 'identity', ...(offset > 0 ? { range: `bytes=${offset}-` } : {}) },
+      // A compressed answer could not be resumed; with a range, fetch asks for none by itself.
+      headers: offset > 0 ? { range: `bytes=${offset}-` } : { 'accept-encoding': 'identity' },
       signal: silence.signal,
     });
     const start = response.status === 206 ? offset : 0;
