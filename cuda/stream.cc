@@ -20,16 +20,6 @@ Scratch Scratch::within(void* block, int64_t bytes) {
   return Scratch(Kind::fixed, block, bytes);
 }
 
-Scratch::Scratch(Scratch&& other) noexcept
-    : kind_(other.kind_),
-      stream_(other.stream_),
-      block_(std::exchange(other.block_, nullptr)),
-      outgrown_(std::move(other.outgrown_)),
-      block_bytes_(std::exchange(other.block_bytes_, 0)),
-      used_(other.used_),
-      held_(other.held_),
-      peak_(other.peak_) {}
-
 Scratch::~Scratch() {
   if (kind_ != Kind::owning) return;
   for (char* block : outgrown_) cudaFreeAsync(block, stream_);

@@ -23,8 +23,9 @@ class Scratch {
   static Scratch measuring();
   /// Hands out what lies in `block`; its owner frees it.
   static Scratch within(void* block, int64_t bytes);
-  Scratch(Scratch&& other) noexcept;
   ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
 
   /// 256-byte aligned, uninitialised.
   template <typename T>
