@@ -4,10 +4,10 @@ import type { Tensor } from '../../src/runtime/tensor.js';
 import {
   KEY,
   type Numbers,
-  naiveError,
   type Problem,
   reference,
   type Storage,
+  tolerance,
 } from '../ops/gemm-reference.js';
 import { maxDifference, random } from '../ops/harness.js';
 import { exact, naive, stored } from '../ops/precision.js';
@@ -97,7 +97,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
         const low = reference(problem, naive(rows));
         const got = await run(gpu, problem, rows, weights);
         for (const name of Object.keys(want) as (keyof typeof want)[]) {
-          const bound = naiveError(low[name], want[name], rows);
+          const bound = tolerance(low[name], want[name], rows);
           expect(maxDifference(got[name]!, want[name]), name).toBeLessThanOrEqual(bound);
         }
       }

@@ -91,7 +91,7 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
   });
 
   it.each([
-    [[4, 3], 'adamw: sizes sum to 7, expected 6 (op 8)'],
+    [[4, 3], 'adamw: sizes sum to 7, expected the 6 parameters (op 8)'],
     [[9, -3], 'adamw: sizes[1] is -3, below 0 (op 8)'],
   ])('poisons the queue where sizes are %j', async (sizes, message) => {
     const device = openDevice('cuda:0');

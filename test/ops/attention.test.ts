@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { isas, maxDifference, openTest, random } from './harness.js';
+import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 type Storage = 'f32' | 'bf16';
@@ -286,7 +286,7 @@ describe.each(isas)('attention on %s', (isa) => {
       one.dispose();
     });
 
-    it('gives the same bits at any thread count', async () => {
+    it.skipIf(onGpu(isa))('gives the same bits at any thread count', async () => {
       const c: Case = { lengths: [200, 300, 1], heads: 4, kvHeads: 2, size: 16, causal: true, window: 170 };
       const values = valuesOf(c, dtype);
       const all = await run(device, c, values, dtype);

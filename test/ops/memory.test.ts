@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, openTest, random } from './harness.js';
+import { isas, onGpu, openTest, random } from './harness.js';
 import { roundBf16 } from './precision.js';
 
 /** Value of IEEE half bits, by its definition. */
@@ -153,7 +153,8 @@ describe.each(isas)('memory on %s', (isa) => {
     const before = device.stats().launches;
     for (const call of calls) call();
     await device.synchronize();
-    expect(device.stats().launches - before).toBe(calls.length);
+    // The GPU's scatter clears, links and sums.
+    expect(device.stats().launches - before).toBe(calls.length + (onGpu(isa) ? 2 : 0));
   });
 
   it.each([

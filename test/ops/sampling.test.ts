@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { philox4x32 } from '../../src/data/philox.js';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, maxDifference, openTest, random } from './harness.js';
+import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
 
 interface Settings {
   temperature: number;
@@ -48,7 +48,7 @@ async function draw(
     sampling: await read('sampling_logprobs'),
     tempered: await read('tempered_logprobs'),
   };
-  expect(device.stats().launches - before).toBe(1);
+  expect(device.stats().launches - before).toBe(device.info().name !== 'cpu' && rows.length === 0 ? 0 : 1);
   for (const tensor of [...Object.values(given), ...Object.values(found)]) tensor.dispose();
   return drawn;
 }
@@ -205,10 +205,12 @@ describe.each(isas)('sampling on %s', (isa) => {
               .op('head_logprobs', { x, w, targets: drawn.tokens }, { temperature: at })
               .logprobs!.read(),
           );
-        expect(Array.from(await drawn.logprobs!.read())).toEqual(await head(1));
-        expect(Array.from(await drawn.tempered_logprobs!.read())).toEqual(await head(temperature));
-        if (top_p === 1)
-          expect(Array.from(await drawn.sampling_logprobs!.read())).toEqual(await head(temperature));
+        // On a GPU the two sum in different orders.
+        const same = async (name: string, want: readonly number[]) =>
+          expect(maxDifference(await drawn[name]!.read(), want)).toBeLessThanOrEqual(onGpu(isa) ? 2e-6 : 0);
+        await same('logprobs', await head(1));
+        await same('tempered_logprobs', await head(temperature));
+        if (top_p === 1) await same('sampling_logprobs', await head(temperature));
       }
     },
   );
