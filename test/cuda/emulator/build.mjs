@@ -52,10 +52,12 @@ const common = [
   '-ffp-contract=off',
   '-Wall',
   '-Wextra',
+  '-Wno-psabi',
 ];
 const includes = [here, root, addonApi, apiHeaders].map((folder) => `-I${folder}`);
 const defines = [
   '-DSTEPTRAIN_CUDA',
+  '-DSTEPTRAIN_SM90',
   '-DNAPI_VERSION=8',
   '-DNAPI_CPP_EXCEPTIONS',
   '-DBUILDING_NODE_EXTENSION',

@@ -70,6 +70,18 @@ void start_copy(void* to, const void* from, bool inside);
 void commit_copies();
 void wait_for_copies(int pending);
 
+/// mbarriers, by their address in shared memory; forgotten at the end of a block. A copy by TMA happens at the
+/// first wait for its barrier, a product of a warpgroup at the wait for its group, so that a missing wait shows.
+void barrier_init(void* barrier, uint32_t arrivals);
+void barrier_arrive(void* barrier, uint32_t expected_bytes);
+void barrier_wait(void* barrier, uint32_t parity);
+void start_box(void* barrier, uint32_t bytes, std::function<void()> copy);
+void start_product(std::function<void()> product);
+void close_group();
+void wait_for_groups(int pending);
+/// Where dynamic shared memory lies, for descriptors.
+char* shared_base();
+
 /// Stops the process with a sentence: the kernel did what CUDA forbids.
 [[noreturn]] void forbid(const char* what);
 
@@ -86,6 +98,7 @@ inline void __syncthreads() {
   emulator::block_barrier();
 }
 inline void __threadfence_system() {}
+inline void __threadfence() {}
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
@@ -113,6 +126,16 @@ inline int atomicCAS(int* at, int expected, int value) {
   const int old = *at;
   if (old == expected) *at = value;
   return old;
+}
+inline uint32_t atomicAdd(uint32_t* at, uint32_t value) {
+  const uint32_t old = *at;
+  *at += value;
+  return old;
+}
+inline uint32_t __float_as_uint(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
 }
 inline float __uint_as_float(uint32_t bits) {
   float value;

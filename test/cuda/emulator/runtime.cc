@@ -4,9 +4,11 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cuda.h"
 #include "emulator.h"
 
 namespace emulator {
@@ -44,6 +46,11 @@ cudaError_t fail(cudaError_t error) {
 int device_count() {
   const char* text = std::getenv("STEPTRAIN_EMULATED_GPUS");
   return text ? std::atoi(text) : 1;
+}
+
+bool emulates_hopper() {
+  const char* text = std::getenv("STEPTRAIN_EMULATED_CAPABILITY");
+  return text && std::string_view(text) == "90";
 }
 
 void drain(Stream* stream) {
@@ -120,7 +127,12 @@ cudaError_t cudaSetDevice(int index) {
   return index < device_count() ? cudaSuccess : fail(cudaErrorInvalidValue);
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
-  *value = which == cudaDevAttrMultiProcessorCount ? 3 : which == cudaDevAttrComputeCapabilityMajor ? 8 : 0;
+  // An sm_80 with the shared memory of sm_86 and sm_89, or an sm_90.
+  const bool hopper = emulates_hopper();
+  *value = which == cudaDevAttrMultiProcessorCount            ? 3
+           : which == cudaDevAttrComputeCapabilityMajor       ? (hopper ? 9 : 8)
+           : which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (hopper ? 227 : 99) << 10
+                                                              : 0;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -175,6 +187,11 @@ cudaError_t cudaHostGetDevicePointer(void** mapped, void* data, unsigned) {
 }
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
   std::memset(data, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  const std::lock_guard guard(lock);
+  push(stream, [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
@@ -266,5 +283,26 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
   return capturing ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* data,
+                                const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
+                                const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  // What the driver checks of a matrix of 16-bit elements in rows of 128 swizzled bytes.
+  const bool fits = rank == 2 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[0] % 16 == 0 &&
+                    strides[0] == 2 * extents[0] && extents[0] > 0 && extents[1] > 0 && box[0] * 2 <= 128 &&
+                    box[1] <= 256 && steps[0] == 1 && steps[1] == 1;
+  if (!fits) return CUDA_ERROR_INVALID_VALUE;
+  *map = {static_cast<const uint16_t*>(data), static_cast<int64_t>(extents[1]), static_cast<int64_t>(extents[0]),
+          box[1], box[0], {}};
+  return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  const bool known = std::string_view(name) == "cuTensorMapEncodeTiled";
+  *found = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }

@@ -1,15 +1,43 @@
 // Kernels: the fibers of a block, and what they do together.
-#include <ucontext.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "emulator.h"
 
 Index threadIdx, blockIdx, blockDim, gridDim;
+
+#if !defined(__x86_64__)
+#error "the emulator switches fibers on x86-64 alone"
+#endif
+
+/// Leaves the running fiber, whose stack pointer goes to *save, for the one whose stack pointer is `to`. By hand,
+/// since swapcontext asks the kernel for signal masks each time.
+extern "C" void emulator_switch(void** save, void* to);
+asm(R"(
+.text
+.type emulator_switch, @function
+emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
 
 namespace emulator {
 namespace {
@@ -25,22 +53,33 @@ struct Copy {
 
 struct Fiber {
   enum class State { ready, at_barrier, in_warp, done };
-  ucontext_t context;
+  void* stack_pointer = nullptr;
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   State state = State::done;
   int exchanges = 0;  // so far; its parity names the buffer
   const char* what = "";
   std::vector<Copy> open;
   std::deque<std::vector<Copy>> groups;
+  std::vector<std::function<void()>> products;  // of the open group
+  std::deque<std::vector<std::function<void()>>> product_groups;
+};
+
+/// An mbarrier.
+struct Phases {
+  uint32_t arrivals = 0, arrived = 0;
+  int64_t pending_bytes = 0;
+  uint32_t ended = 0;  // phases so far
+  std::vector<std::pair<uint32_t, std::function<void()>>> copies;
 };
 
 struct Warp {
   Exchange buffers[2];
 };
 
+std::map<void*, Phases> barriers;
 std::deque<Fiber> fibers;
 std::vector<Warp> warps;
-ucontext_t scheduler;
+void* scheduler = nullptr;  // its stack pointer
 const std::function<void()>* body;
 alignas(1024) char shared[kSharedBytes];
 
@@ -52,21 +91,21 @@ void yield(Fiber::State state) {
   Fiber& self = running();
   const unsigned index = threadIdx.x;
   self.state = state;
-  swapcontext(&self.context, &scheduler);
+  emulator_switch(&self.stack_pointer, scheduler);
   threadIdx.x = index;
 }
 
 void fiber_main() {
   (*body)();
   running().state = Fiber::State::done;
-  swapcontext(&running().context, &scheduler);
+  emulator_switch(&running().stack_pointer, scheduler);
 }
 
 void resume(unsigned index) {
   Fiber& fiber = fibers[index];
   fiber.state = Fiber::State::ready;
   threadIdx.x = index;
-  swapcontext(&scheduler, &fiber.context);
+  emulator_switch(&scheduler, fiber.stack_pointer);
 }
 
 /// Lets go of the warps whose every lane has come to the same operation.
@@ -99,18 +138,23 @@ bool release_barrier(unsigned threads) {
 }
 
 void begin(Fiber& fiber) {
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, fiber_main, 0);
+  // What emulator_switch takes from the stack: six registers, then where to go on; there, as at any function's
+  // start, the stack pointer lies 8 bytes past a multiple of 16.
+  auto* top = reinterpret_cast<uintptr_t*>((reinterpret_cast<uintptr_t>(fiber.stack.get()) + kStackBytes) / 16 * 16);
+  *--top = 0;
+  *--top = reinterpret_cast<uintptr_t>(&fiber_main);
+  for (int i = 0; i < 6; i++) *--top = 0;
+  fiber.stack_pointer = top;
   fiber.state = Fiber::State::ready;
   fiber.exchanges = 0;
   fiber.open.clear();
   fiber.groups.clear();
+  fiber.products.clear();
+  fiber.product_groups.clear();
 }
 
 void run_block(unsigned threads) {
+  barriers.clear();
   for (unsigned i = 0; i < threads; i++) begin(fibers[i]);
   for (bool ascending = true;; ascending = !ascending) {
     bool ran = false;
@@ -151,6 +195,74 @@ void run_kernel(const cudaLaunchConfig_t& config, const std::function<void()>& k
     std::memset(shared, 0xff, config.dynamicSmemBytes);
     run_block(threads);
   }
+}
+
+namespace {
+
+Phases& phases_of(void* barrier) {
+  const auto found = barriers.find(barrier);
+  if (found == barriers.end()) forbid("an mbarrier that was not initialised");
+  return found->second;
+}
+
+void end_phase_if_complete(Phases& phases) {
+  if (phases.arrived < phases.arrivals || phases.pending_bytes != 0) return;
+  phases.arrived = 0;
+  phases.ended++;
+}
+
+}  // namespace
+
+void barrier_init(void* barrier, uint32_t arrivals) {
+  barriers[barrier] = {arrivals, 0, 0, 0, {}};
+}
+
+void barrier_arrive(void* barrier, uint32_t expected_bytes) {
+  Phases& phases = phases_of(barrier);
+  if (phases.arrived == phases.arrivals) forbid("one arrival too many at an mbarrier");
+  phases.pending_bytes += expected_bytes;
+  phases.arrived++;
+  end_phase_if_complete(phases);
+}
+
+void barrier_wait(void* barrier, uint32_t parity) {
+  for (int polls = 0;; polls++) {
+    Phases& phases = phases_of(barrier);
+    // Of an even number of ended phases, the one before has parity 1.
+    if ((phases.ended + 1) % 2 == parity) return;
+    for (const auto& [bytes, copy] : std::exchange(phases.copies, {})) {
+      copy();
+      phases.pending_bytes -= bytes;
+    }
+    end_phase_if_complete(phases);
+    if (polls > 100'000) forbid("an mbarrier that nobody completes");
+    yield(Fiber::State::ready);
+  }
+}
+
+void start_box(void* barrier, uint32_t bytes, std::function<void()> copy) {
+  phases_of(barrier).copies.emplace_back(bytes, std::move(copy));
+}
+
+void start_product(std::function<void()> product) {
+  running().products.push_back(std::move(product));
+}
+
+void close_group() {
+  Fiber& self = running();
+  self.product_groups.push_back(std::exchange(self.products, {}));
+}
+
+void wait_for_groups(int pending) {
+  auto& groups = running().product_groups;
+  while (groups.size() > static_cast<size_t>(pending)) {
+    for (const auto& product : groups.front()) product();
+    groups.pop_front();
+  }
+}
+
+char* shared_base() {
+  return shared;
 }
 
 void* dynamic_shared() {

@@ -1,0 +1,99 @@
+// The emulator's twin of cuda/sm90_instructions.cuh, after the PTX ISA's description of each instruction.
+#pragma once
+
+#include <cuda.h>
+
+#include "cuda/instructions.cuh"
+
+namespace steptrain::cuda {
+
+using Barrier = uint64_t;
+
+inline void barrier_init(Barrier* barrier, uint32_t arrivals) {
+  emulator::barrier_init(barrier, arrivals);
+}
+inline void publish_barriers() {}
+inline void barrier_arrive(Barrier* barrier) {
+  emulator::barrier_arrive(barrier, 0);
+}
+inline void barrier_expect(Barrier* barrier, uint32_t bytes) {
+  emulator::barrier_arrive(barrier, bytes);
+}
+inline void barrier_wait(Barrier* barrier, uint32_t parity) {
+  emulator::barrier_wait(barrier, parity);
+}
+
+/// The 128-byte swizzle: bits 4 to 6 of an address in shared memory are permuted by bits 7 to 9.
+inline int64_t swizzled(int64_t address) {
+  return address ^ (address >> 7 & 7) << 4;
+}
+
+inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row, int32_t column, Barrier* barrier) {
+  const int64_t base = static_cast<char*>(to) - emulator::shared_base();
+  if (base % 1024 != 0) emulator::forbid("a box that is not 1024-byte aligned");
+  emulator::start_box(barrier, matrix->box_rows * matrix->box_columns * 2, [=, map = *matrix] {
+    for (int64_t r = 0; r < map.box_rows; r++) {
+      for (int64_t c = 0; c < map.box_columns; c++) {
+        const int64_t from_row = row + r, from_column = column + c;
+        const bool inside = from_row >= 0 && from_row < map.rows && from_column >= 0 && from_column < map.columns;
+        const uint16_t element = inside ? map.data[from_row * map.columns + from_column] : 0;
+        std::memcpy(emulator::shared_base() + swizzled(base + r * 128 + c * 2), &element, 2);
+      }
+    }
+  });
+}
+
+inline uint64_t box_descriptor(const void* tile, uint32_t across) {
+  const auto address = static_cast<uint64_t>(static_cast<const char*>(tile) - emulator::shared_base());
+  return (address >> 4 & 0x3fff) | uint64_t{across >> 4 & 0x3fff} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+}
+
+inline void open_group() {}
+inline void close_group() {
+  emulator::close_group();
+}
+template <int pending>
+void wait_for_groups() {
+  emulator::wait_for_groups(pending);
+}
+template <int n>
+void pin(float (&)[n]) {}
+
+/// Element (outer, depth) of the factor that a descriptor names: the canonical layouts of the PTX ISA for bf16 with
+/// the 128-byte swizzle.
+inline float factor_element(uint64_t descriptor, bool across, int outer, int depth) {
+  const int64_t start = static_cast<int64_t>(descriptor & 0x3fff) * 16;
+  const int64_t leading = static_cast<int64_t>(descriptor >> 16 & 0x3fff) * 16,
+                stride = static_cast<int64_t>(descriptor >> 32 & 0x3fff) * 16;
+  if (descriptor >> 62 != 1) emulator::forbid("a descriptor without the 128-byte swizzle");
+  const int64_t at = across ? outer / 64 * leading + outer % 64 * 2 + depth / 8 * stride + depth % 8 * 128
+                            : outer / 8 * stride + outer % 8 * 128 + depth * 2;
+  uint16_t bits;
+  std::memcpy(&bits, emulator::shared_base() + swizzled(start + at), 2);
+  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+}
+
+template <bool kAcrossA, bool kAcrossB, int kSums>
+void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32 % 4);
+  float* const sums = d;
+  emulator::start_product([=] {
+    for (int half = 0; half < 2; half++) {
+      float x[16];
+      for (int k = 0; k < 16; k++) x[k] = factor_element(a, kAcrossA, 16 * warp + lane / 4 + 8 * half, k);
+      for (int j = 0; j < kSums / 4; j++)
+        for (int e = 0; e < 2; e++)
+          for (int k = 0; k < 16; k++) {
+            float& sum = sums[4 * j + 2 * half + e];
+            sum = std::fma(x[k], factor_element(b, kAcrossB, 8 * j + lane % 4 * 2 + e, k), sum);
+          }
+    }
+  });
+}
+
+template <int registers>
+void shrink_registers() {}
+template <int registers>
+void grow_registers() {}
+
+}  // namespace steptrain::cuda
