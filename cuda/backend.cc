@@ -63,22 +63,37 @@ struct Session {
     OwnedStream(const OwnedStream&) = delete;
     OwnedStream& operator=(const OwnedStream&) = delete;
   };
+  /// Stream::ticket.
+  struct Ticket {
+    uint32_t* data = nullptr;
+    Ticket() {
+      void* memory = nullptr;
+      check(cudaMalloc(&memory, sizeof *data), "opening the GPU");
+      data = static_cast<uint32_t*>(memory);
+      check(cudaMemset(memory, 0, sizeof *data), "opening the GPU");
+      check(cudaDeviceSynchronize(), "opening the GPU");
+    }
+    ~Ticket() { cudaFree(data); }
+    Ticket(const Ticket&) = delete;
+    Ticket& operator=(const Ticket&) = delete;
+  };
   OwnedStream compute;
   Faults faults;
   Staging staging{compute.stream};
   Scratch scratch{compute.stream};
   PreparedKernels prepared;
+  Ticket ticket;
 };
 
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(int index)
-      : index_(index),
-        name_("cuda:" + std::to_string(index)),
-        model_(model(index)),
-        multiprocessors_(attribute(cudaDevAttrMultiProcessorCount, index)) {
+      : index_(index), name_("cuda:" + std::to_string(index)), model_(model(index)) {
     const int major = attribute(cudaDevAttrComputeCapabilityMajor, index);
-    isa_ = "sm_" + std::to_string(10 * major + attribute(cudaDevAttrComputeCapabilityMinor, index));
+    hardware_ = {attribute(cudaDevAttrMultiProcessorCount, index),
+                 10 * major + attribute(cudaDevAttrComputeCapabilityMinor, index),
+                 attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)};
+    isa_ = "sm_" + std::to_string(hardware_.compute_capability);
     if (major < kOldestMajor)
       throw Error("E_UNSUPPORTED", "device '" + name_ + "' (" + model_ + ") is " + isa_ +
                                        ", but kernels need sm_" + std::to_string(10 * kOldestMajor) +
@@ -94,7 +109,12 @@ class CudaBackend final : public Backend {
     size_t free = 0, total = 0;
     use();
     check(cudaMemGetInfo(&free, &total), "asking for free memory");
-    return {name_, model_, isa_, multiprocessors_, static_cast<int64_t>(total), static_cast<int64_t>(free)};
+    return {name_,
+            model_,
+            isa_,
+            hardware_.multiprocessors,
+            static_cast<int64_t>(total),
+            static_cast<int64_t>(free)};
   }
   void* acquire(int64_t bytes) override {
     use();
@@ -123,7 +143,8 @@ class CudaBackend final : public Backend {
   }
   void run(int op, const Args& args) override {
     number_++;
-    Stream stream{session_->compute.stream, session_->scratch, session_->prepared, multiprocessors_};
+    Stream stream{session_->compute.stream, session_->scratch, session_->prepared, hardware_,
+                  session_->ticket.data};
     stream.faults = session_->faults.reporter(op, number_);
     kernels().at(op)(stream, args);
     session_->scratch.reset();
@@ -143,7 +164,8 @@ class CudaBackend final : public Backend {
   void replay(Graph& graph) override {
     Session& s = *session_;
     if (!graph.compiled)
-      graph.compiled = compile(graph, kernels(), s.faults, s.prepared, multiprocessors_, s.compute.stream);
+      graph.compiled =
+          compile(graph, kernels(), s.faults, s.prepared, hardware_, s.ticket.data, s.compute.stream);
     // The captured ops took numbers when they were queued.
     if (!graph.records.empty()) number_ = std::max(number_, graph.records.back().number);
     number_++;
@@ -165,7 +187,7 @@ class CudaBackend final : public Backend {
 
   int index_;
   std::string name_, model_;
-  int multiprocessors_;
+  Hardware hardware_;
   std::string isa_;
   std::unique_ptr<Session> session_;
   int64_t number_ = 0;  // of the op that runs, as the host counts: ops, uploads, reads and replays

@@ -47,7 +47,8 @@ CompiledGraph::~CompiledGraph() {
 }
 
 std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& table, const Faults& faults,
-                                       PreparedKernels& prepared, int multiprocessors, cudaStream_t stream) {
+                                       PreparedKernels& prepared, const Hardware& hardware, uint32_t* ticket,
+                                       cudaStream_t stream) {
   const auto queue_all = [&](Stream& onto) {
     for (const Record& record : graph.records) {
       onto.faults = faults.reporter(record.op, record.number);
@@ -59,7 +60,7 @@ std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& ta
   compiled->stream = stream;
 
   Scratch needed = Scratch::measuring();
-  Stream dry{nullptr, needed, prepared, multiprocessors, true};
+  Stream dry{nullptr, needed, prepared, hardware, ticket, true};
   queue_all(dry);
   compiled->launches = dry.launches;
   compiled->workspace_bytes = needed.peak();
@@ -69,7 +70,7 @@ std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& ta
 
   Capture capture;
   Scratch own = Scratch::within(compiled->workspace, needed.peak());
-  Stream captured{capture.stream(), own, prepared, multiprocessors};
+  Stream captured{capture.stream(), own, prepared, hardware, ticket};
   queue_all(captured);
   compiled->executable = capture.finish();
   return compiled;

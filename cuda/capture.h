@@ -26,6 +26,7 @@ struct CompiledGraph {
 /// Compiles the records for replay on `stream`. Runs the ops' host functions twice, first to load the kernels
 /// and measure the workspace, which a capture may do neither of, and no kernel. Throws what an op refuses.
 std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& table, const Faults& faults,
-                                       PreparedKernels& prepared, int multiprocessors, cudaStream_t stream);
+                                       PreparedKernels& prepared, const Hardware& hardware, uint32_t* ticket,
+                                       cudaStream_t stream);
 
 }  // namespace steptrain::cuda

@@ -13,6 +13,16 @@ enum class FaultKind : int32_t {
   outside,   // tensor[position] is value, outside 0..limit-1
   negative,  // tensor[position] is value, below 0
   sum,       // the tensor's elements sum to value, expected limit
+  // Borders of ranges:
+  start,     // tensor[0] is value, expected 0
+  descends,  // tensor[position] is value, below the limit before it
+  end,       // the tensor's last element, at position, is value, expected limit
+  span,      // tensor[position] is value..other, expected an ascending pair in 0..limit
+  // Values:
+  binary,       // tensor[position] is value, expected 0 or 1
+  probability,  // tensor[position] is the float whose bits `other` holds, expected 0 to 1
+  logit,        // tensor[position, value] is NaN (other 0) or +infinity (1)
+  no_token,     // every element of row position is -infinity
 };
 
 struct Fault {
@@ -20,7 +30,7 @@ struct Fault {
   int32_t op;      // index into ops()
   int32_t tensor;  // of the op's inputs
   int64_t number;  // of the op
-  int64_t position, value, limit;
+  int64_t position, value, limit, other;
 };
 
 /// What a kernel needs to leave a report; passed by value.
@@ -52,7 +62,7 @@ class Faults {
 #ifdef __CUDACC__
 
 __device__ inline void report(const FaultReporter& to, FaultKind kind, int tensor, int64_t position,
-                              int64_t value, int64_t limit) {
+                              int64_t value, int64_t limit, int64_t other = 0) {
   if (atomicCAS(to.claimed, 0, 1) != 0) return;
   volatile Fault* fault = to.fault;
   fault->op = to.op;
@@ -61,6 +71,7 @@ __device__ inline void report(const FaultReporter& to, FaultKind kind, int tenso
   fault->position = position;
   fault->value = value;
   fault->limit = limit;
+  fault->other = other;
   fault->kind = kind;
   __threadfence_system();
 }
@@ -72,6 +83,30 @@ __device__ inline bool index_holds(const FaultReporter& to, int tensor, int64_t 
   if (value >= 0 && value < limit) return true;
   report(to, FaultKind::outside, tensor, position, value, limit);
   return false;
+}
+
+/// Range `index` of `count`, whose borders are `offsets` [count + 1], the op's input `tensor`: from 0 to
+/// `total` without a gap. False where it may not be used; who breaks the rule is reported once per launch at
+/// least.
+__device__ inline bool range_holds(const FaultReporter& to, int tensor, const int32_t* offsets, int64_t index,
+                                   int64_t count, int64_t total, int64_t& begin, int64_t& end) {
+  begin = offsets[index], end = offsets[index + 1];
+  if (index == 0 && begin != 0) {
+    report(to, FaultKind::start, tensor, 0, begin, 0);
+  } else if (end < begin) {
+    report(to, FaultKind::descends, tensor, index + 1, end, begin);
+  } else if (index + 1 == count && end != total) {
+    report(to, FaultKind::end, tensor, count, end, total);
+  } else {
+    return begin >= 0 && end <= total;
+  }
+  return false;
+}
+/// The same of borders of no range.
+__device__ inline void no_range_holds(const FaultReporter& to, int tensor, const int32_t* offsets,
+                                      int64_t total) {
+  if (offsets[0] != 0) return report(to, FaultKind::start, tensor, 0, offsets[0], 0);
+  if (total != 0) report(to, FaultKind::end, tensor, 0, 0, total);
 }
 
 #endif

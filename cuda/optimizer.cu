@@ -190,8 +190,8 @@ void adamw(Stream& stream, const Args& args) {
       wide,
   };
   stream.launch(update_kernel,
-                std::min<int64_t>(grains, int64_t{kBlocksPerProcessor} * stream.multiprocessors), kThreads, 0,
-                u);
+                std::min<int64_t>(grains, int64_t{kBlocksPerProcessor} * stream.hardware.multiprocessors),
+                kThreads, 0, u);
 }
 
 }  // namespace

@@ -61,6 +61,12 @@ void Scratch::reset() {
   used_ = held_ = 0;
 }
 
+void Scratch::rewind(const Mark& mark) {
+  if (block_ != mark.block) return;  // it grew meanwhile: reset() finds one block for all
+  used_ = mark.used;
+  held_ = mark.held;
+}
+
 void Stream::prepare(const void* kernel, int64_t blocks, int64_t shared) {
   constexpr int64_t kWithoutAsking = 48 << 10;
   constexpr int64_t kMostBlocks = 0x7fffffff;
@@ -84,6 +90,13 @@ void Stream::copy(void* to, const void* from, int64_t bytes) {
   if (measuring) return;
   check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
         "copying on the GPU");
+}
+
+void Stream::zero(void* data, int64_t bytes) {
+  if (bytes == 0) return;
+  launches++;
+  if (measuring) return;
+  check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream), "clearing memory on the GPU");
 }
 
 }  // namespace steptrain::cuda

@@ -33,6 +33,13 @@ class Scratch {
     return static_cast<T*>(take_bytes((count * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256));
   }
   void reset();
+  /// What was taken since `mark` may be handed out again: its users run before those of what is taken next.
+  struct Mark {
+    char* block;
+    int64_t used, held;
+  };
+  Mark mark() const { return {block_, used_, held_}; }
+  void rewind(const Mark& mark);
   int64_t peak() const { return peak_; }
 
  private:
@@ -54,11 +61,20 @@ class Scratch {
 /// Kernels that are loaded and allowed the dynamic shared memory that they ask for, by their largest request.
 using PreparedKernels = std::unordered_map<const void*, int64_t>;
 
+/// What launches depend on.
+struct Hardware {
+  int multiprocessors = 1;
+  int compute_capability = 80;   // 10 · major + minor
+  int64_t shared_per_block = 0;  // bytes of dynamic shared memory that a block may ask for
+};
+
 struct Stream {
   cudaStream_t stream;
   Scratch& scratch;
   PreparedKernels& prepared;
-  int multiprocessors;
+  const Hardware& hardware;
+  /// A counter in device memory, 0 between kernels: see last_block in cuda/reduce.cuh.
+  uint32_t* ticket;
   /// A dry run: kernels are loaded and counted, not launched.
   bool measuring = false;
   FaultReporter faults{};
@@ -81,6 +97,8 @@ struct Stream {
   }
   /// Queues a copy within the device's memory; counts as a launch.
   void copy(void* to, const void* from, int64_t bytes);
+  /// Queues the writing of zeros; counts as a launch.
+  void zero(void* data, int64_t bytes);
 
  private:
   void prepare(const void* kernel, int64_t blocks, int64_t shared);
