@@ -1,21 +1,17 @@
 // Moving and combining tensors of any shape. All outputs are `=` but axpy, which is `+=`. Arithmetic is f32,
 // rounded once on the store: the bits are those of the CPU. One launch each; a thread takes eight
-// neighbouring elements.
+// neighbouring elements. Rows by index: cuda/memory_rows.cu.
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 #include "cuda/convert.h"
+#include "cuda/elementwise.cuh"
 #include "cuda/families.h"
-#include "cuda/storage.cuh"
+#include "cuda/reduce.cuh"
 
 namespace steptrain::cuda {
 namespace {
-
-constexpr int kThreads = 256;
-
-int64_t blocks_for(int64_t n) {
-  return (n + kThreads * kEight - 1) / (kThreads * kEight);
-}
 
 /// y[i] = body(x[i], y[i]) on i < n; y is read only where the body says so.
 template <typename X, typename Y, typename F>
@@ -46,18 +42,9 @@ struct MultiplyAdd {
   __device__ float operator()(float x, float y) const { return fmaf(factor, x, y); }
 };
 
-template <typename T>
-__global__ void add_kernel(const T* x, const T* y, T* z, int64_t n, bool wide) {
-  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kEight;
-  if (at >= n) return;
-  const int count = in_group(at, n);
-  float a[kEight], b[kEight];
-  load8(x + at, count, wide, a);
-  load8(y + at, count, wide, b);
-#pragma unroll
-  for (int i = 0; i < kEight; i++) a[i] = a[i] + b[i];
-  store8(z + at, count, wide, a);
-}
+struct Add {
+  __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[0] + in[1]; }
+};
 
 template <typename T>
 __global__ void fill_kernel(T* x, int64_t n, T value) {
@@ -67,6 +54,69 @@ __global__ void fill_kernel(T* x, int64_t n, T value) {
     const int64_t at = block + i * kThreads + threadIdx.x;
     if (at < n) x[at] = value;
   }
+}
+
+__device__ inline float half_to_float(uint32_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16, rest = (half & 0x7fffu) << 13;
+  if (rest < 1u << 23) {  // zero, subnormal
+    const float value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  // The exponent's bias goes from 15 to 127; of infinity and NaN to all ones.
+  return __uint_as_float((rest + ((rest >= 0x7c00u << 13 ? 224u : 112u) << 23)) | sign);
+}
+
+template <typename T>
+__global__ void decode_kernel(const uint8_t* bytes, T* y, int64_t n) {
+  const int64_t block = int64_t{blockIdx.x} * kThreads * kEight;
+#pragma unroll
+  for (int i = 0; i < kEight; i++) {
+    const int64_t at = block + i * kThreads + threadIdx.x;
+    if (at < n)
+      y[at] = from_float<T>(half_to_float(bytes[2 * at] | static_cast<uint32_t>(bytes[2 * at + 1]) << 8));
+  }
+}
+
+constexpr int64_t kSpan = 65'536;  // elements of one partial result of `finite`
+
+struct Seen {
+  double bad;
+  float largest;
+};
+
+/// stats: largest finite |x|, number of others. A block takes a span, the last adds up in index order.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    finite_kernel(const T* x, int64_t n, Seen* partial, float* stats, uint32_t* ticket, bool wide) {
+  const int64_t begin = int64_t{blockIdx.x} * kSpan, end = begin + kSpan < n ? begin + kSpan : n;
+  float largest = 0, bad = 0;
+  for (int64_t at = begin + int64_t{threadIdx.x} * kEight; at < end; at += int64_t{kThreads} * kEight) {
+    const int count = in_group(at, end);
+    float v[kEight];
+    load8(x + at, count, wide, v);
+#pragma unroll
+    for (int i = 0; i < kEight; i++) {
+      const float size = fabsf(v[i]);
+      const bool finite = size < INFINITY;
+      if (finite && size > largest) largest = size;
+      if (!finite) bad += 1;
+    }
+  }
+  const double bad_of_block = block_sum(static_cast<double>(bad));
+  largest = block_max(largest);
+  if (threadIdx.x == 0) partial[blockIdx.x] = {bad_of_block, largest};
+  if (!last_block(ticket)) return;
+  double total = 0;
+  largest = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += kThreads) {
+    total += partial[i].bad;
+    if (partial[i].largest > largest) largest = partial[i].largest;
+  }
+  total = block_sum(total);
+  largest = block_max(largest);
+  if (threadIdx.x != 0) return;
+  stats[0] = largest;
+  stats[1] = static_cast<float>(total);
 }
 
 void copy(Stream& stream, const Args& args) {
@@ -107,8 +157,8 @@ void add(Stream& stream, const Args& args) {
   const auto [x, y, z] = args.tensors<3>();
   by_storage(x.dtype, [&](auto t) {
     using T = decltype(t);
-    stream.launch(add_kernel<T>, blocks_for(x.numel()), kThreads, 0, x.as<T>(), y.as<T>(), z.as<T>(),
-                  x.numel(), all_wide({x, y, z}));
+    elementwise(stream, Operands<T, 2, 1>{{x.as<T>(), y.as<T>()}, {z.as<T>()}}, x.numel(),
+                all_wide({x, y, z}), Add{});
   });
 }
 
@@ -133,6 +183,30 @@ void axpy(Stream& stream, const Args& args) {
   });
 }
 
+void decode_f16(Stream& stream, const Args& args) {
+  const auto [x, y] = args.tensors<2>();
+  const int64_t n = y.numel();
+  if (x.numel() != 2 * n)
+    throw Error("E_SHAPE", format("decode_f16: x has %lld bytes, but %lld x %lld halves need %lld",
+                                  static_cast<long long>(x.numel()), static_cast<long long>(y[0]),
+                                  static_cast<long long>(y[1]), static_cast<long long>(2 * n)));
+  by_storage(y.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.launch(decode_kernel<T>, blocks_for(n), kThreads, 0, x.as<uint8_t>(), y.as<T>(), n);
+  });
+}
+
+void finite(Stream& stream, const Args& args) {
+  const auto [x, stats] = args.tensors<2>();
+  const int64_t n = x.numel(), blocks = std::max<int64_t>(1, (n + kSpan - 1) / kSpan);
+  Seen* const partial = stream.scratch.take<Seen>(blocks);
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.launch(finite_kernel<T>, blocks, kThreads, 0, x.as<T>(), n, partial, stats.as<float>(),
+                  stream.ticket, all_wide({x}));
+  });
+}
+
 }  // namespace
 
 void convert(Stream& stream, const TensorView& x, const TensorView& y) {
@@ -154,6 +228,8 @@ void register_memory(KernelTable& table) {
   table.set("add", add);
   table.set("scale", scale);
   table.set("axpy", axpy);
+  table.set("decode_f16", decode_f16);
+  table.set("finite", finite);
 }
 
 }  // namespace steptrain::cuda

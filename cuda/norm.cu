@@ -5,49 +5,24 @@
 // once. One block per row in a forward, and in a backward without dweight: one launch. With dweight a block
 // takes kChunk rows and sums their dweight, and a second launch adds the chunks in index order. A row's bits
 // depend on that row alone. Outputs may be written in place of the inputs of the same shape.
-#include <algorithm>
-
 #include "cuda/families.h"
-#include "cuda/reduce.cuh"
-#include "cuda/storage.cuh"
+#include "cuda/norm.cuh"
 
 namespace steptrain::cuda {
 namespace {
-
-constexpr int kChunk = 16;         // rows whose dweight is one partial sum
-constexpr int kMostThreads = 512;  // per row
-constexpr int kColumns = 128;      // per block that adds the partial sums
-
-/// A multiple of the warp; decided by the row's size alone, since it decides the order of sums.
-int threads_for(int64_t size) {
-  const int64_t groups = (size + kEight - 1) / kEight;
-  return static_cast<int>(std::clamp<int64_t>((groups + kWarp - 1) / kWarp * kWarp, kWarp, kMostThreads));
-}
-
-/// The elements h of a row of `size` that the running thread takes: body(h, count) for groups of eight.
-template <typename F>
-__device__ void each_group(int size, F body) {
-  for (int h = static_cast<int>(threadIdx.x) * kEight; h < size; h += static_cast<int>(blockDim.x) * kEight)
-    body(h, in_group(h, size));
-}
 
 template <typename T, typename W>
 __global__ void __launch_bounds__(kMostThreads)
     rmsnorm_kernel(const T* x, const W* weight, const T* residual, T* y, T* sum, float* rstd, int size,
                    float eps, bool wide) {
   const int64_t row = int64_t{blockIdx.x} * size;
-  const auto load_sum = [&](int h, int count, float(&v)[kEight]) {
-    load8(x + row + h, count, wide, v);
-    if (!residual) return;
-    float r[kEight];
-    load8(residual + row + h, count, wide, r);
-#pragma unroll
-    for (int i = 0; i < kEight; i++) v[i] = stored<T>(v[i] + r[i]);
+  const auto load = [&](int h, int count, float(&v)[kEight]) {
+    load_sum(x + row + h, residual ? residual + row + h : nullptr, count, wide, v);
   };
   float squares = 0;
   each_group(size, [&](int h, int count) {
     float v[kEight];
-    load_sum(h, count, v);
+    load(h, count, v);
     if (sum) store8(sum + row + h, count, wide, v);
 #pragma unroll
     for (int i = 0; i < kEight; i++) squares = fmaf(v[i], v[i], squares);
@@ -61,7 +36,7 @@ __global__ void __launch_bounds__(kMostThreads)
     if (sum) {
       load8(sum + row + h, count, wide, v);
     } else {
-      load_sum(h, count, v);
+      load(h, count, v);
     }
     load8(weight + h, count, wide, w);
 #pragma unroll
@@ -97,31 +72,17 @@ __global__ void __launch_bounds__(kMostThreads)
       load8(sum + row + h, count, wide, s);
       load8(weight + h, count, wide, w);
       if (dsum) load8(dsum + row + h, count, wide, passed);
-      if (partial) {
-        float held[kEight] = {};
-        float* dw = partial + int64_t{blockIdx.x} * size + h;
-        if (t > first) load8(dw, count, wide, held);
 #pragma unroll
-        for (int i = 0; i < kEight; i++) held[i] = fmaf(d[i], s[i] * scale, held[i]);
-        store8(dw, count, wide, held);
-      }
+      for (int i = 0; i < kEight; i++) s[i] = s[i] * scale;
+      if (partial) add_product(partial + int64_t{blockIdx.x} * size + h, count, wide, t == first, d, s);
 #pragma unroll
       for (int i = 0; i < kEight; i++) {
-        const float out = (d[i] * w[i] - s[i] * scale * mean) * scale;
+        const float out = (d[i] * w[i] - s[i] * mean) * scale;
         d[i] = dsum ? out + passed[i] : out;
       }
       store8(dx + row + h, count, wide, d);
     });
   }
-}
-
-/// dweight[h] += Σ partial[chunk][h], in index order.
-__global__ void add_partials_kernel(float* dweight, const float* partial, int64_t chunks, int size) {
-  const int h = static_cast<int>(blockIdx.x) * kColumns + static_cast<int>(threadIdx.x);
-  if (h >= size) return;
-  float total = dweight[h];
-  for (int64_t chunk = 0; chunk < chunks; chunk++) total += partial[chunk * size + h];
-  dweight[h] = total;
 }
 
 void rmsnorm(Stream& stream, const Args& args) {
@@ -154,9 +115,7 @@ void rmsnorm_backward(Stream& stream, const Args& args) {
                     wide);
     });
   });
-  if (dweight && rows > 0)
-    stream.launch(add_partials_kernel, (size + kColumns - 1) / kColumns, kColumns, 0, dweight.as<float>(),
-                  partial, chunks, size);
+  if (dweight) add_partials(stream, dweight, partial, chunks);
 }
 
 }  // namespace

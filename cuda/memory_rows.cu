@@ -1,0 +1,56 @@
+// Rows by index: gather_rows y[r] = x[rows[r]]; scatter_rows y[rows[r]] = Σ x[r] in order of r, rows that
+// nobody names are 0. Both outputs are `=`. One launch; the scatter three (cuda/chains.cuh).
+#include "cuda/chains.cuh"
+#include "cuda/families.h"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kRowsInput = 1;
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(const T* x, const int32_t* rows, T* y, int64_t n, int64_t limit, int64_t width,
+                  FaultReporter faults, bool wide) {
+  const int64_t groups = (width + kEight - 1) / kEight;
+  const int64_t task = int64_t{blockIdx.x} * kThreads + threadIdx.x, r = task / groups;
+  if (r >= n) return;
+  const int64_t row = rows[r];
+  if (!index_holds(faults, kRowsInput, r, row, limit)) return;
+  const int64_t h = task % groups * kEight;
+  const int count = in_group(h, width);
+  float v[kEight];
+  load8(x + row * width + h, count, wide, v);
+  store8(y + r * width + h, count, wide, v);
+}
+
+void gather_rows(Stream& stream, const Args& args) {
+  const auto [x, rows, y] = args.tensors<3>();
+  const int64_t width = x[1], tasks = rows[0] * ((width + kEight - 1) / kEight);
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.launch(gather_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, x.as<T>(),
+                  rows.as<int32_t>(), y.as<T>(), rows[0], x[0], width, stream.faults,
+                  all_wide({x, y}, width));
+  });
+}
+
+void scatter_rows(Stream& stream, const Args& args) {
+  const auto [x, rows, y] = args.tensors<3>();
+  const int64_t width = x[1];
+  stream.zero(y.data, y.bytes());
+  by_storage(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    sum_chains<false>(stream, rows, kRowsInput, y[0], PlainRows<T>{x.as<T>(), width, all_wide({x}, width)},
+                      y.as<T>(), width, all_wide({y}, width));
+  });
+}
+
+}  // namespace
+
+void register_memory_rows(KernelTable& table) {
+  table.set("gather_rows", gather_rows);
+  table.set("scatter_rows", scatter_rows);
+}
+
+}  // namespace steptrain::cuda
