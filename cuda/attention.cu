@@ -1,0 +1,150 @@
+// Attention over ragged sequences, o = softmax(scale·q·kᵀ, visible keys)·v with lse, and its gradient, all =.
+// Chooses the kernel: bf16 on tensor cores (cuda/attention_bf16.cu, cuda/attention_backward_bf16.cu), f32,
+// odd head sizes and odd addresses on the ordinary cores (cuda/attention_portable.cu). Keys come in tiles of
+// fixed size from the sequence's own token 0 and sums run in their order, so a row's bits depend on its own
+// sequence alone. Nothing of T × T is held. Launches: forward 2 (plan, kernel), backward 4 (plan, delta, dq,
+// dk and dv; 5 where D is above 128).
+#include "cuda/attention.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "cuda/families.h"
+#include "cuda/reduce.cuh"
+#include "cuda/storage.cuh"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kDeltaThreads = 128;
+
+/// One warp: ends[s] = Σ tiles of the sequences up to s; all 0, so that no tile is found, where cu_seqlens
+/// does not hold.
+__global__ void __launch_bounds__(kWarp)
+    attention_plan_kernel(const int32_t* cu_seqlens, int32_t sequences, int64_t tokens, int rows,
+                          int32_t* ends, int cu_input, FaultReporter faults) {
+  const int lane = static_cast<int>(threadIdx.x);
+  if (sequences == 0) {
+    if (lane == 0) no_range_holds(faults, cu_input, cu_seqlens, tokens);
+    return;
+  }
+  int32_t before = 0;
+  bool holds = true;
+  for (int32_t first = 0; first < sequences; first += kWarp) {
+    const int32_t s = first + lane;
+    int64_t begin = 0, end = 0;
+    if (s < sequences && !range_holds(faults, cu_input, cu_seqlens, s, sequences, tokens, begin, end)) {
+      holds = false;
+      begin = end = 0;
+    }
+    int32_t tiles = static_cast<int32_t>((end - begin + rows - 1) / rows);
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      const int32_t lower = __shfl_up_sync(0xffffffffu, tiles, distance);
+      if (lane >= distance) tiles += lower;
+    }
+    if (s < sequences) ends[s] = before + tiles;
+    before += __shfl_sync(0xffffffffu, tiles, kWarp - 1);
+  }
+  if (__all_sync(0xffffffffu, holds)) return;
+  for (int32_t s = lane; s < sequences; s += kWarp) ends[s] = 0;
+}
+
+/// delta[h][t] = Σ_d do·o; a warp takes a (token, head), lanes eight neighbours at a time.
+template <typename T>
+__global__ void __launch_bounds__(kDeltaThreads)
+    attention_delta_kernel(const T* dout, const T* o, float* delta, int64_t tokens, int32_t heads,
+                           int32_t size, bool wide) {
+  const int64_t row = int64_t{blockIdx.x} * (kDeltaThreads / kWarp) + threadIdx.x / kWarp;
+  if (row >= tokens * heads) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  float sum = 0;
+  for (int d = lane * kEight; d < size; d += kWarp * kEight) {
+    float a[kEight], b[kEight];
+    const int count = in_group(d, size);
+    load8(dout + row * size + d, count, wide, a);
+    load8(o + row * size + d, count, wide, b);
+#pragma unroll
+    for (int i = 0; i < kEight; i++) sum = fmaf(a[i], b[i], sum);
+  }
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  if (lane == 0) delta[row % heads * tokens + row / heads] = sum;
+}
+
+bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tensors) {
+  return q.dtype == DType::bf16 && q[2] <= 256 && all_wide(tensors, q[2]);
+}
+
+void attention(Stream& stream, const Args& args) {
+  const auto [q, k, v, cu_seqlens, branch, o, lse] = args.tensors<7>();
+  const bool tensor_cores = on_tensor_cores(q, {q, k, v, o});
+  const Attention problem = plan_attention(stream, "attention", q, k, v, cu_seqlens, 3, branch, args,
+                                           tensor_cores ? forward_bf16_rows(q[2]) : kPortableRows);
+  const AttentionTensors tensors{q.data,  k.data, v.data,  nullptr, nullptr,
+                                 nullptr, o.data, nullptr, nullptr, nullptr};
+  if (tensor_cores) return attention_forward_bf16(stream, problem, tensors, lse.as<float>());
+  attention_forward_portable(stream, problem, tensors, lse.as<float>(), q.dtype);
+}
+
+void attention_backward(Stream& stream, const Args& args) {
+  const auto [dout, q, k, v, o, lse, cu_seqlens, branch, dq, dk, dv] = args.tensors<11>();
+  const bool tensor_cores = on_tensor_cores(q, {dout, q, k, v, o, dq, dk, dv});
+  const Attention problem = plan_attention(stream, "attention_backward", q, k, v, cu_seqlens, 6, branch, args,
+                                           tensor_cores ? kBackwardRows : kPortableRows);
+  if (dout.dtype != q.dtype || o.dtype != q.dtype)
+    throw Error("E_DTYPE", format("attention_backward: q is %s, so do and o must be, got %s and %s",
+                                  name_of(q.dtype), name_of(dout.dtype), name_of(o.dtype)));
+  float* const delta = stream.scratch.take<float>(q[0] * q[1]);
+  by_storage(q.dtype, [&](auto t) {
+    using T = decltype(t);
+    constexpr int kRows = kDeltaThreads / kWarp;
+    stream.launch(attention_delta_kernel<T>, (q[0] * q[1] + kRows - 1) / kRows, kDeltaThreads, 0,
+                  dout.as<T>(), o.as<T>(), delta, q[0], q[1], q[2], all_wide({dout, o}, q[2]));
+  });
+  const AttentionTensors tensors{q.data, k.data,  v.data,  dout.data, lse.as<float>(),
+                                 delta,  nullptr, dq.data, dk.data,   dv.data};
+  if (tensor_cores) return attention_backward_bf16(stream, problem, tensors);
+  attention_backward_portable(stream, problem, tensors, q.dtype);
+}
+
+}  // namespace
+
+Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,
+                         const TensorView& v, const TensorView& cu_seqlens, int cu_input,
+                         const TensorView& branch, const Args& args, int rows) {
+  if (k.dtype != q.dtype || v.dtype != q.dtype)
+    throw Error("E_DTYPE", format("%s: q is %s, so k and v must be, got %s and %s", op, name_of(q.dtype),
+                                  name_of(k.dtype), name_of(v.dtype)));
+  const int64_t group = k[1] > 0 ? q[1] / k[1] : 0;
+  if (q[1] != k[1] * group)
+    throw Error("E_SHAPE", format("%s: %lld query heads cannot share %lld KV heads evenly", op,
+                                  static_cast<long long>(q[1]), static_cast<long long>(k[1])));
+  if (cu_seqlens[0] < 1)
+    throw Error("E_SHAPE", format("%s: cu_seqlens is empty, expected at least one 0", op));
+  Attention p{};
+  p.tokens = q[0];
+  p.heads = static_cast<int32_t>(q[1]);
+  p.kv_heads = static_cast<int32_t>(k[1]);
+  p.group = static_cast<int32_t>(group);
+  p.size = static_cast<int32_t>(q[2]);
+  p.sequences = static_cast<int32_t>(cu_seqlens[0] - 1);
+  p.cu_seqlens = cu_seqlens.as<int32_t>();
+  p.branch = branch.as<int32_t>();
+  p.causal = args.i(0) != 0;
+  p.window = static_cast<int32_t>(std::clamp<int64_t>(args.i(1), 0, INT32_MAX));
+  p.scale = args.f(2);
+  int32_t* const ends = stream.scratch.take<int32_t>(p.sequences);
+  stream.launch(attention_plan_kernel, 1, kWarp, 0, p.cu_seqlens, p.sequences, p.tokens, rows, ends, cu_input,
+                stream.faults);
+  p.tile_ends = ends;
+  p.most_tiles = p.tokens == 0 ? 0 : p.tokens / rows + std::min<int64_t>(p.sequences, p.tokens);
+  return p;
+}
+
+void register_attention(KernelTable& table) {
+  table.set("attention", attention);
+  table.set("attention_backward", attention_backward);
+}
+
+}  // namespace steptrain::cuda

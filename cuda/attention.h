@@ -1,0 +1,129 @@
+// What attention and its backward share: the problem, how its query (or key) tiles are found, who sees whom,
+// and the kernels' host functions. T tokens, Hq query and Hk key heads of D elements.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/stream.h"
+
+namespace steptrain::cuda {
+
+constexpr float kMasked = -1e30f;  // a score (log2 units) that weighs exactly 0
+constexpr float kFloor = -1e20f;   // the maximum of no scores: above kMasked, below any score
+constexpr float kUnseen = 1e30f;   // lse (log2 units) of rows that are not there: every p is 0
+constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+/// Extents and settings of one call, for kernels.
+struct Attention {
+  int64_t tokens;
+  int32_t heads, kv_heads, group, size, sequences;
+  const int32_t* cu_seqlens;
+  const int32_t* branch;  // or null
+  bool causal;
+  int32_t window;  // 0: none
+  float scale;
+  const int32_t* tile_ends;  // [sequences]: tiles of the sequences up to and with each; 0 of a bad cu_seqlens
+  int64_t most_tiles;        // at least as many as there are
+};
+
+/// The tensors of both directions; absent ones are null.
+struct AttentionTensors {
+  const void *q, *k, *v, *dout;
+  const float *lse, *delta;  // [Hq,T]; delta = Σ_d do·o
+  void *o, *dq, *dk, *dv;
+};
+
+/// Checks the arguments (E_DTYPE, E_SHAPE; cu_seqlens, the op's input `cu_input`, on the device) and finds
+/// the tiles of `rows` tokens, which count from each sequence's own token 0. One launch.
+Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,
+                         const TensorView& v, const TensorView& cu_seqlens, int cu_input,
+                         const TensorView& branch, const Args& args, int rows);
+
+/// Tensor cores: bf16, D a multiple of 8 up to 256, addresses multiples of 16 bytes. Rows of `rows` tokens:
+/// what plan_attention must be given.
+int forward_bf16_rows(int64_t size);
+void attention_forward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                            float* lse);
+constexpr int kBackwardRows = 64;
+void attention_backward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+
+/// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
+constexpr int kPortableRows = 32;
+void attention_forward_portable(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                                float* lse, DType dtype);
+void attention_backward_portable(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                                 DType dtype);
+
+#ifdef __CUDACC__
+
+/// One tile of one sequence.
+struct AttentionTile {
+  bool there = false;
+  int64_t begin = 0;   // the sequence's first token
+  int32_t length = 0;  // of the sequence
+  int32_t start = 0;   // the tile's first token, counted from the sequence's
+};
+
+/// Tile `index` of `rows` tokens. Later tiles of a sequence first: they see the most keys.
+__device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int rows) {
+  AttentionTile tile;
+  int32_t low = 0, high = p.sequences;  // the first sequence that ends behind `index`
+  while (low < high) {
+    const int32_t middle = (low + high) / 2;
+    if (p.tile_ends[middle] > index) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  if (low == p.sequences) return tile;
+  tile.there = true;
+  tile.begin = p.cu_seqlens[low];
+  tile.length = static_cast<int32_t>(p.cu_seqlens[low + 1] - tile.begin);
+  tile.start = static_cast<int32_t>(p.tile_ends[low] - 1 - index) * rows;
+  return tile;
+}
+
+/// Keys that a query may see: first ≤ key ≤ last, and of them those whose branch is 0 or its own.
+struct Sight {
+  int32_t first, last, branch;
+};
+__device__ inline Sight sight_of(const Attention& p, const AttentionTile& tile, int32_t query) {
+  if (query >= tile.length) return {0, -1, 0};
+  return {p.window > 0 && query >= p.window ? query - p.window + 1 : 0, p.causal ? query : tile.length - 1,
+          p.branch ? p.branch[tile.begin + query] : 0};
+}
+__device__ inline bool sees(const Attention& p, const AttentionTile& tile, const Sight& sight, int32_t key) {
+  if (key < sight.first || key > sight.last) return false;
+  if (!p.branch) return true;
+  const int32_t branch = p.branch[tile.begin + key];
+  return branch == 0 || branch == sight.branch;
+}
+/// Whether each of `rows` queries from `query`, all of them there, sees each of the keys [from, to).
+__device__ inline bool sees_all(const Attention& p, const AttentionTile& tile, int32_t query, int32_t rows,
+                                int32_t from, int32_t to) {
+  const int32_t last = query + rows - 1;
+  return !p.branch && to <= tile.length && last < tile.length && (!p.causal || to - 1 <= query) &&
+         (p.window == 0 || from > last - p.window);
+}
+/// The first and one past the last key that any of `rows` queries from `query` may see.
+__device__ inline int32_t first_key(const Attention& p, int32_t query) {
+  return p.window > 0 && query >= p.window ? query - p.window + 1 : 0;
+}
+__device__ inline int32_t end_key(const Attention& p, const AttentionTile& tile, int32_t query,
+                                  int32_t rows) {
+  return p.causal && query + rows < tile.length ? query + rows : tile.length;
+}
+/// The first and one past the last query that may see any of `keys` keys from `key`.
+__device__ inline int32_t first_query(const Attention& p, int32_t key) {
+  return p.causal ? key : 0;
+}
+__device__ inline int32_t end_query(const Attention& p, const AttentionTile& tile, int32_t key,
+                                    int32_t keys) {
+  const int64_t end = int64_t{key} + keys - 1 + p.window;
+  return p.window > 0 && end < tile.length ? static_cast<int32_t>(end) : tile.length;
+}
+
+#endif
+
+}  // namespace steptrain::cuda
