@@ -14,18 +14,30 @@ endif()
 find_package(CUDAToolkit 12.0 REQUIRED)
 message(STATUS "steptrain: building with CUDA ${CUDAToolkit_VERSION} for ${STEPTRAIN_CUDA_ARCHS}")
 
-add_library(cuda_kernels OBJECT
-  cuda/backend.cc cuda/capture.cc cuda/check.cc cuda/families.cc cuda/faults.cc cuda/staging.cc cuda/stream.cc
-  cuda/gemm.cu cuda/gemm_bf16.cu cuda/gemm_f32.cu cuda/memory.cu cuda/norm.cu cuda/optimizer.cu)
-set_target_properties(cuda_kernels PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
-                      CUDA_EXTENSIONS OFF CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
-target_include_directories(cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
-# As on the CPU, contraction is written out where it is wanted, so that elementwise results agree between devices.
-target_compile_options(cuda_kernels PRIVATE
-  $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
-target_link_libraries(cuda_kernels PRIVATE CUDA::cudart_static)
+# Options that every kernel library shares.
+function(add_kernels name)
+  add_library(${name} OBJECT ${ARGN})
+  set_target_properties(${name} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF
+                        CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  # As on the CPU, contraction is written out where it is wanted, so that elementwise results agree between devices.
+  target_compile_options(${name} PRIVATE
+    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
+  target_link_libraries(${name} PRIVATE CUDA::cudart_static)
+  target_sources(steptrain PRIVATE $<TARGET_OBJECTS:${name}>)
+endfunction()
 
-target_sources(steptrain PRIVATE $<TARGET_OBJECTS:cuda_kernels>)
+file(GLOB SM90_SOURCES CONFIGURE_DEPENDS cuda/sm90_*.cu)
+file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS cuda/*.cc cuda/*.cu)
+list(REMOVE_ITEM CUDA_SOURCES ${SM90_SOURCES})
+add_kernels(cuda_kernels ${CUDA_SOURCES})
+if("90a" IN_LIST STEPTRAIN_CUDA_ARCHS)
+  # What only Hopper has; chosen at run time.
+  add_kernels(cuda_kernels_sm90 ${SM90_SOURCES})
+  set_target_properties(cuda_kernels_sm90 PROPERTIES CUDA_ARCHITECTURES 90a-real)
+  target_compile_definitions(cuda_kernels PRIVATE STEPTRAIN_SM90)
+endif()
+
 target_compile_definitions(steptrain PRIVATE STEPTRAIN_CUDA)
 target_link_libraries(steptrain PRIVATE CUDA::cudart_static)
 set_target_properties(steptrain PROPERTIES LINKER_LANGUAGE CXX CUDA_ARCHITECTURES OFF)

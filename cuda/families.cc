@@ -17,9 +17,22 @@ const KernelTable& kernels() {
   static const KernelTable table = [] {
     KernelTable t;
     register_gemm(t);
+    register_attention(t);
     register_norm(t);
+    register_norm_layer(t);
+    register_rope(t);
+    register_mlp(t);
+    register_embedding(t);
+    register_head(t);
+    register_head_select(t);
+    register_advantage(t);
+    register_objective(t);
+    register_objective_policy(t);
+    register_objective_preference(t);
     register_optimizer(t);
+    register_sampling(t);
     register_memory(t);
+    register_memory_rows(t);
     return t;
   }();
   return table;

@@ -20,9 +20,22 @@ class KernelTable {
 };
 
 void register_gemm(KernelTable& table);
+void register_attention(KernelTable& table);
 void register_norm(KernelTable& table);
+void register_norm_layer(KernelTable& table);
+void register_rope(KernelTable& table);
+void register_mlp(KernelTable& table);
+void register_embedding(KernelTable& table);
+void register_head(KernelTable& table);
+void register_head_select(KernelTable& table);
+void register_advantage(KernelTable& table);
+void register_objective(KernelTable& table);
+void register_objective_policy(KernelTable& table);
+void register_objective_preference(KernelTable& table);
 void register_optimizer(KernelTable& table);
+void register_sampling(KernelTable& table);
 void register_memory(KernelTable& table);
+void register_memory_rows(KernelTable& table);
 
 const KernelTable& kernels();
 

@@ -55,14 +55,6 @@ void drop(Product& p, Dropped what, const Dropout& dropout) {
   p.dropped = dropout.rate > 0 ? what : Dropped::nothing;
 }
 
-void multiply(Stream& stream, DType activations, Layout layout, const Product& p) {
-  if (activations == DType::bf16) {
-    multiply_bf16(stream, layout, p);
-  } else {
-    multiply_f32(stream, layout, p);
-  }
-}
-
 /// The f32 tensor [T, r] that a LoRA pair needs in between: the output where wanted, else workspace.
 TensorView between(Stream& stream, const TensorView& output, int64_t tokens, int64_t rank) {
   if (output) return output;

@@ -53,7 +53,14 @@ struct Product {
 
 /// Tensor cores: factors are rounded to bf16, accumulated in f32.
 void multiply_bf16(Stream& stream, Layout layout, Product product);
+/// The same on sm_90, of bf16 factors whose addresses and rows are whole multiples of 16 bytes; no dropout on
+/// a or b.
+void multiply_sm90(Stream& stream, Layout layout, const Product& product);
 /// f32 throughout.
 void multiply_f32(Stream& stream, Layout layout, const Product& product);
+/// The one or the other, as the activations are stored.
+inline void multiply(Stream& stream, DType activations, Layout layout, const Product& product) {
+  activations == DType::bf16 ? multiply_bf16(stream, layout, product) : multiply_f32(stream, layout, product);
+}
 
 }  // namespace steptrain::cuda

@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
   const auto a_stage = [](int stage) { return reinterpret_cast<char*>(shared) + stage * kStageBytes<Tile>; };
   const auto b_stage = [&](int stage) { return a_stage(stage) + Tile::kRows * kDepth * 2; };
 
-  const TilePlace place = tile_place(p, Tile::kRows, Tile::kColumns);
+  const TilePlace place = tile_place(p, blockIdx.x, Tile::kRows, Tile::kColumns);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   constexpr int kWarpsAcross = Tile::kColumns / Tile::kWarpColumns;
   const int warp_row = warp / kWarpsAcross * Tile::kWarpRows,
@@ -263,7 +263,14 @@ void multiply_bf16(Stream& stream, Layout layout, Product p) {
   if (p.rows == 0 || p.columns == 0) return;
   p.a = as_bf16(stream, p.a);
   p.b = as_bf16(stream, p.b);
-  if (tile_count(p, Large::kRows, Large::kColumns) >= stream.multiprocessors) {
+#ifdef STEPTRAIN_SM90
+  if (stream.hardware.compute_capability == 90 && aligned(p.extra_a) && aligned(p.extra_b)) {
+    p.extra_a = as_bf16(stream, p.extra_a);
+    p.extra_b = as_bf16(stream, p.extra_b);
+    return multiply_sm90(stream, layout, p);
+  }
+#endif
+  if (tile_count(p, Large::kRows, Large::kColumns) >= stream.hardware.multiprocessors) {
     launch<Large, true>(stream, layout, p);
   } else {
     launch<Small, true>(stream, layout, p);

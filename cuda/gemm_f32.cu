@@ -50,7 +50,7 @@ template <Layout kLayout>
 __global__ void __launch_bounds__(kThreads) gemm_f32_kernel(const __grid_constant__ Product p) {
   alignas(16) __shared__ float a_tile[2][kDepth][kStride];
   alignas(16) __shared__ float b_tile[2][kDepth][kStride];
-  const TilePlace place = tile_place(p, kTile, kTile);
+  const TilePlace place = tile_place(p, blockIdx.x, kTile, kTile);
   const int row = static_cast<int>(threadIdx.x) / kAcross * kRows;
   const int column = static_cast<int>(threadIdx.x) % kAcross * kColumns;
   Slice<a_along_depth(kLayout)> a_slice;

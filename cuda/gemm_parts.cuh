@@ -58,15 +58,15 @@ __device__ inline void fetch_dropped(const Factor& f, const Dropout& d, int64_t 
 struct TilePlace {
   int64_t row, column;  // of the tile's first element
 };
-__device__ inline TilePlace tile_place(const Product& p, int tile_rows, int tile_columns) {
+__device__ inline TilePlace tile_place(const Product& p, int64_t index, int tile_rows, int tile_columns) {
   constexpr int64_t kBand = 8;
   const int64_t down = (p.rows + tile_rows - 1) / tile_rows,
                 across = (p.columns + tile_columns - 1) / tile_columns;
-  const int64_t band = blockIdx.x / (kBand * across), within = blockIdx.x % (kBand * across);
+  const int64_t band = index / (kBand * across), within = index % (kBand * across);
   const int64_t height = down - band * kBand < kBand ? down - band * kBand : kBand;
   return {(band * kBand + within % height) * tile_rows, within / height * tile_columns};
 }
-inline int64_t tile_count(const Product& p, int tile_rows, int tile_columns) {
+__host__ __device__ inline int64_t tile_count(const Product& p, int tile_rows, int tile_columns) {
   return (p.rows + tile_rows - 1) / tile_rows * ((p.columns + tile_columns - 1) / tile_columns);
 }
 

@@ -1,0 +1,17 @@
+// Matrices as the tensor memory accelerator of sm_90 wants them described.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace steptrain::cuda {
+
+constexpr int kBoxColumns = 64;  // of bf16: the 128 bytes of one swizzled row
+
+/// A row-major bf16 matrix, 16-byte aligned, columns a multiple of 8, read in boxes of `box_rows` ×
+/// kBoxColumns that land in shared memory with the 128-byte swizzle. The driver's function is looked up when
+/// first needed (nothing links libcuda). Throws Error(E_DEVICE).
+CUtensorMap describe_matrix(const void* data, int64_t rows, int64_t columns, int box_rows);
+
+}  // namespace steptrain::cuda
