@@ -76,7 +76,18 @@ const DTYPES: readonly FloatType[] = ['f32', 'bf16'];
 const { hidden_size: HIDDEN, intermediate_size: MLP, vocab_size: VOCABULARY } = QWEN_0_5B;
 const KV = 128;
 
-export function groupsOf(suite: Exclude<Suite, 'runtime'>): readonly Group[] {
+type Shape = readonly [m: number, k: number, n: number];
+const CPU_SHAPES: readonly Shape[] = [
+  [1024, 1024, 1024],
+  [2048, 2048, 2048],
+  [512, HIDDEN, HIDDEN],
+  [512, HIDDEN, KV],
+  [512, HIDDEN, MLP],
+  [512, MLP, HIDDEN],
+];
+
+export function groupsOf(suite: Exclude<Suite, 'runtime'>, onGpu = false): readonly Group[] {
+  if (onGpu) return gpuGroupsOf(suite);
   switch (suite) {
     case 'gemm':
       return DTYPES.flatMap((dtype) => [gemmGroup(dtype, 'linear'), gemmGroup(dtype, 'linear_dx')]);
@@ -85,7 +96,7 @@ export function groupsOf(suite: Exclude<Suite, 'runtime'>): readonly Group[] {
     case 'head':
       return DTYPES.flatMap((dtype) => [headGroup(dtype, 'forward'), headGroup(dtype, 'both')]);
     case 'step':
-      return (['bf16', 'f32'] as const).map(stepGroup);
+      return (['bf16', 'f32'] as const).map((dtype) => stepGroup(dtype));
   }
 }
 
@@ -100,15 +111,53 @@ export function runtimeCases(): readonly RuntimeCase[] {
   ];
 }
 
-function gemmGroup(dtype: FloatType, op: GemmCase['op']): Group {
-  const shapes: readonly (readonly [m: number, k: number, n: number])[] = [
-    [1024, 1024, 1024],
-    [2048, 2048, 2048],
-    [512, HIDDEN, HIDDEN],
-    [512, HIDDEN, KV],
-    [512, HIDDEN, MLP],
-    [512, MLP, HIDDEN],
-  ];
+/** bf16 alone, at sizes that fill a GPU. */
+function gpuGroupsOf(suite: Exclude<Suite, 'runtime'>): readonly Group[] {
+  switch (suite) {
+    case 'gemm':
+      return (['linear', 'linear_dx'] as const).map((op) => gemmGroup('bf16', op, GPU_SHAPES, ['plain']));
+    case 'attention':
+      return [64, 128].flatMap((headDim) =>
+        (['forward', 'backward'] as const).map((direction) =>
+          attentionGroup('bf16', direction, headDim, 16, 16, [1024, 2048, 4096, 16_384], ['flash', 'cuDNN']),
+        ),
+      );
+    case 'head':
+      return (['forward', 'both'] as const).map((direction) => headGroup('bf16', direction, 4096));
+    case 'step':
+      return [
+        stepGroup(
+          'bf16',
+          Array.from({ length: 8 }, () => 1024),
+        ),
+      ];
+  }
+}
+
+/** Hidden and MLP sizes of the 0.5B, 1.5B and 7B shapes of Qwen2.5, at three numbers of tokens. */
+const GPU_SHAPES: readonly Shape[] = [
+  [8192, 8192, 8192],
+  ...[512, 4096, 16_384].flatMap((tokens) =>
+    (
+      [
+        [896, 4864],
+        [1536, 8960],
+        [3584, 18_944],
+      ] as const
+    ).flatMap(([hidden, mlp]): Shape[] => [
+      [tokens, hidden, hidden],
+      [tokens, hidden, mlp],
+      [tokens, mlp, hidden],
+    ]),
+  ),
+];
+
+function gemmGroup(
+  dtype: FloatType,
+  op: GemmCase['op'],
+  shapes: readonly Shape[] = CPU_SHAPES,
+  settings: readonly string[] = ['plain', 'oneDNN packed'],
+): Group {
   const cases = shapes.map(([m, k, n]): GemmCase => {
     const shape = m === k && k === n ? `${m}³` : `${m} × ${k} → ${n}`;
     return { suite: 'gemm', name: shape, dtype, flops: 2 * m * k * n, op, m, k, n };
@@ -116,14 +165,21 @@ function gemmGroup(dtype: FloatType, op: GemmCase['op']): Group {
   return {
     title: `${op === 'linear' ? 'linear' : 'gradient of the input'}, ${dtype}`,
     cases,
-    settings: ['plain', 'oneDNN packed'],
+    settings,
   };
 }
 
-function attentionGroup(dtype: FloatType, direction: AttentionCase['direction']): Group {
-  const headDim = 64;
-  const heads = HIDDEN / headDim;
-  const cases = [[256, 256], [1024], [2048]].map((lengths): AttentionCase => {
+function attentionGroup(
+  dtype: FloatType,
+  direction: AttentionCase['direction'],
+  headDim = 64,
+  heads = HIDDEN / headDim,
+  kvHeads = KV / headDim,
+  batches: readonly (number | readonly number[])[] = [[256, 256], 1024, 2048],
+  settings: readonly string[] = ['enable_gqa', 'repeated keys'],
+): Group {
+  const cases = batches.map((batch): AttentionCase => {
+    const lengths = typeof batch === 'number' ? [batch] : batch;
     const pairs = lengths.reduce((sum, length) => sum + (length * (length + 1)) / 2, 0);
     // Two products forward; five backward, the scores recomputed.
     const flops = (direction === 'forward' ? 4 : 10) * heads * headDim * pairs;
@@ -136,19 +192,18 @@ function attentionGroup(dtype: FloatType, direction: AttentionCase['direction'])
       direction,
       lengths,
       heads,
-      kvHeads: KV / headDim,
+      kvHeads,
       headDim,
     };
   });
   return {
-    title: `attention ${direction}, ${dtype}, 14 heads on 2, size 64`,
+    title: `attention ${direction}, ${dtype}, ${heads} heads on ${kvHeads}, size ${headDim}`,
     cases,
-    settings: ['enable_gqa', 'repeated keys'],
+    settings,
   };
 }
 
-function headGroup(dtype: FloatType, direction: HeadCase['direction']): Group {
-  const rows = 512;
+function headGroup(dtype: FloatType, direction: HeadCase['direction'], rows = 512): Group {
   const flops = (direction === 'forward' ? 2 : 4) * rows * HIDDEN * VOCABULARY;
   const name = `${rows} × ${HIDDEN} → ${VOCABULARY}`;
   return {
@@ -158,9 +213,8 @@ function headGroup(dtype: FloatType, direction: HeadCase['direction']): Group {
   };
 }
 
-function stepGroup(dtype: FloatType): Group {
-  const lengths = [256, 256];
-  const name = 'Qwen2.5-0.5B shape, 2 × 256 tokens, r = 16';
+function stepGroup(dtype: FloatType, lengths: readonly number[] = [256, 256]): Group {
+  const name = `Qwen2.5-0.5B shape, ${lengths.length} × ${lengths[0]} tokens, r = 16`;
   return {
     title: `LoRA training step, ${dtype}`,
     cases: [{ suite: 'step', name, dtype, flops: 0, config: QWEN_0_5B, lengths, rank: 16 }],

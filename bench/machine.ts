@@ -15,11 +15,11 @@ export interface Machine {
 }
 
 export function describeMachine(rival: Rival | undefined): Machine {
-  const device = openDevice();
-  const { isa, threads } = device.info();
+  const device = openDevice(process.env.STEPTRAIN_BENCH_DEVICE);
+  const { name, description, isa, threads } = device.info();
   device.dispose();
   return {
-    processor: cpus()[0]?.model.trim() ?? 'unknown',
+    processor: name === 'cpu' ? (cpus()[0]?.model.trim() ?? 'unknown') : description,
     cores: availableParallelism(),
     isa,
     threads,

@@ -20,6 +20,7 @@ const args = await yargs(process.argv.slice(2))
   )
   .option('pairs', { type: 'number', default: 7, describe: 'Interleaved trials of each side' })
   .option('seconds', { type: 'number', default: 1, describe: 'Least time of one trial of one case' })
+  .option('device', { type: 'string', default: 'cpu', describe: 'cpu, cuda or cuda:N' })
   .option('json', { type: 'string', describe: 'Where the figures go [default: bench/results/…]' })
   .check(({ pairs, seconds }) => {
     if (!Number.isInteger(pairs) || pairs < 1)
@@ -30,6 +31,9 @@ const args = await yargs(process.argv.slice(2))
   .strict()
   .parse();
 
+// Both sides' trials read it (trial.ts, peers/trial.py).
+process.env.STEPTRAIN_BENCH_DEVICE = args.device === 'cuda' ? 'cuda:0' : args.device;
+const onGpu = args.device !== 'cpu';
 const chosen = args.suite as readonly Suite[] | undefined;
 const suites = chosen?.length ? SUITES.filter((suite) => chosen.includes(suite)) : SUITES;
 const found = findRival();
@@ -52,7 +56,7 @@ for (const suite of suites) {
     runtime = results;
     continue;
   }
-  for (const group of groupsOf(suite)) {
+  for (const group of groupsOf(suite, onGpu)) {
     const results = await measureGroup(group, rival, args, progress);
     clear();
     console.log(`\n${rivalTable(group.title, results)}`);

@@ -24,7 +24,7 @@ export type TrialReply =
   | { readonly samples: readonly number[]; readonly peakBytes: number; readonly figures?: Figures }
   | { readonly error: string };
 
-const device = openDevice();
+const device = openDevice(process.env.STEPTRAIN_BENCH_DEVICE);
 for await (const line of createInterface({ input: process.stdin })) {
   const { item, seconds } = JSON.parse(line) as TrialRequest;
   process.stdout.write(`${JSON.stringify(await reply(device, item, seconds))}\n`);
@@ -59,8 +59,9 @@ function measure(
   }
 }
 
-/** Most memory that the process ever held, as the kernel counts it. */
+/** Most memory that the process ever held, as the kernel counts it; on a GPU, that its tensors held there. */
 function peakBytes(): number {
+  if (device.info().name !== 'cpu') return device.stats().peakBytes;
   const status = readFileSync('/proc/self/status', 'utf8');
   return Number(/^VmHWM:\s+(\d+) kB/m.exec(status)?.[1] ?? 0) * 1024;
 }

@@ -1,9 +1,14 @@
-"""scaled_dot_product_attention, causal, grouped key heads natively or repeated."""
+"""scaled_dot_product_attention, causal, grouped key heads natively or repeated; on a GPU by a named backend."""
+
+import contextlib
 
 import torch
 import torch.nn.functional as F
 from gemm import DTYPES
 from stopwatch import stopwatch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cuDNN": SDPBackend.CUDNN_ATTENTION}
 
 
 def bench(item, setting, seconds):
@@ -20,8 +25,9 @@ def bench(item, setting, seconds):
     group = heads // kv_heads
 
     def forward():
-        if setting == "enable_gqa":
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        if setting != "repeated keys":
+            with sdpa_kernel(BACKENDS[setting]) if setting in BACKENDS else contextlib.nullcontext():
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=heads != kv_heads)
         wide = [t.repeat_interleave(group, dim=1) for t in (k, v)]
         return F.scaled_dot_product_attention(q, *wide, is_causal=True)
 

@@ -28,7 +28,7 @@ def bench(item, setting, seconds):
     ids = torch.randint(config.vocab_size, (len(lengths), lengths[0]))
 
     def run(_):
-        autocast = torch.autocast("cpu", torch.bfloat16) if setting == "autocast" else contextlib.nullcontext()
+        autocast = torch.autocast(torch.get_default_device().type, torch.bfloat16) if setting == "autocast" else contextlib.nullcontext()
         with autocast:
             loss = model(input_ids=ids, labels=ids).loss
         loss.backward()

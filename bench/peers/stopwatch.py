@@ -3,6 +3,8 @@
 import math
 import time
 
+import torch
+
 BATCH_SECONDS = 0.02
 MOST_PER_BATCH = 256
 FEWEST_SAMPLES = 2
@@ -20,6 +22,8 @@ def stopwatch(seconds, run_once):
         for _ in range(count):
             run_once(run)
             run += 1
+        if torch.get_default_device().type == "cuda":
+            torch.cuda.synchronize()
         return time.perf_counter() - began
 
     batch(1)

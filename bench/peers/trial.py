@@ -12,6 +12,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 
 def peak_bytes():
+    if os.environ.get("STEPTRAIN_BENCH_DEVICE", "cpu") != "cpu":
+        import torch
+
+        return torch.cuda.max_memory_allocated()
     with open("/proc/self/status") as status:
         for line in status:
             if line.startswith("VmHWM:"):
@@ -24,6 +28,7 @@ def answer(request):
         import torch
 
         torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_default_device(os.environ.get("STEPTRAIN_BENCH_DEVICE", "cpu"))
         torch.manual_seed(1)
         item = request["item"]
         samples = importlib.import_module(item["suite"]).bench(item, request["setting"], request["seconds"])
