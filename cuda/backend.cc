@@ -7,10 +7,12 @@
 #include <atomic>
 
 #include "core/error.h"
+#include "core/ops.h"
 #include "cuda/capture.h"
 #include "cuda/check.h"
 #include "cuda/families.h"
 #include "cuda/staging.h"
+#include "cuda/trace.h"
 
 namespace steptrain::cuda {
 namespace {
@@ -146,7 +148,10 @@ class CudaBackend final : public Backend {
     Stream stream{session_->compute.stream, session_->scratch, session_->prepared, hardware_,
                   session_->ticket.data};
     stream.faults = session_->faults.reporter(op, number_);
-    kernels().at(op)(stream, args);
+    {
+      const TraceRange range(ops()[static_cast<size_t>(op)].name.c_str());
+      kernels().at(op)(stream, args);
+    }
     session_->scratch.reset();
     ops_++;
     launches_ += stream.launches;
@@ -169,6 +174,7 @@ class CudaBackend final : public Backend {
     // The captured ops took numbers when they were queued.
     if (!graph.records.empty()) number_ = std::max(number_, graph.records.back().number);
     number_++;
+    const TraceRange range("replay");
     const auto& compiled = *static_cast<const CompiledGraph*>(graph.compiled.get());
     check(cudaGraphLaunch(compiled.executable, s.compute.stream), "replaying a graph");
     ops_ += static_cast<int64_t>(graph.records.size());

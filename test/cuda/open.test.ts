@@ -41,3 +41,29 @@ test.skipIf(gpus.length === 0)('a GPU that is not there is refused by its number
       `the last is cuda:${gpus.length - 1}`,
   );
 });
+
+test.skipIf(gpus.length === 0)('memory that is not there is refused, and the device goes on', async () => {
+  const device = openDevice('cuda:0');
+  let refused: StepTrainError | undefined;
+  try {
+    device.empty([2 ** 41]);
+  } catch (error) {
+    refused = error as StepTrainError;
+  }
+  expect(refused?.code).toBe('E_MEMORY');
+  const { y } = device.op('scale', { x: device.tensor(Float32Array.of(1, 2)) }, { factor: 3 });
+  expect(Array.from(await y!.read())).toEqual([3, 6]);
+  device.dispose();
+});
+
+test.skipIf(gpus.length < 2)('two GPUs work side by side', async () => {
+  const devices = [openDevice('cuda:0'), openDevice('cuda:1')];
+  const outputs = devices.map((device, i) => {
+    const x = device.tensor(Float32Array.of(1, 2, 3));
+    return device.op('scale', { x }, { factor: i + 2 }).y!;
+  });
+  expect(Array.from(await outputs[0]!.read())).toEqual([2, 4, 6]);
+  expect(Array.from(await outputs[1]!.read())).toEqual([3, 6, 9]);
+  expect(devices.map((device) => device.info().name)).toEqual(['cuda:0', 'cuda:1']);
+  for (const device of devices) device.dispose();
+});
