@@ -10,4 +10,6 @@ export interface RunContext<Config extends RunConfig> {
   readonly run: RunDirectory;
   readonly signal: AbortSignal;
   readonly engine: EngineOptions;
+  /** What cut the batches before the run was stopped; empty for a new run. */
+  readonly savedPlan: Readonly<Record<string, number>>;
 }

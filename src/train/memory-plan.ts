@@ -97,17 +97,28 @@ function activationBytes(
 /** Share of the free memory that a plan may use; the rest is for what allocation wastes and for the rest of the machine. */
 const USABLE = 0.85;
 
+export interface MicroBatchContext {
+  readonly device: Device;
+  readonly decoder: DecoderConfig;
+  /** The plan of the checkpoint that a run goes on from. */
+  readonly saved: Readonly<Record<string, number>>;
+}
+
 /**
- * The micro-batch of a stage in tokens: the section's own number, or with `auto` the largest that fits and is not more
- * than an optimizer step has. Refuses a plan that does not fit, with the bytes that are missing.
+ * The micro-batch of section `name` in tokens: the section's own number, or with `auto` the largest that fits and is not
+ * more than an optimizer step has. A run that goes on keeps the number it began with, since another cut would round
+ * differently. Refuses a plan that does not fit, with the bytes that are missing.
  */
 export function settleMicroBatch(
   config: RunConfig,
+  name: string,
   section: { readonly micro_batch_tokens: number | 'auto'; readonly tokens_per_step?: number },
-  { device, decoder }: { readonly device: Device; readonly decoder: DecoderConfig },
+  { device, decoder, saved }: MicroBatchContext,
 ): number {
   const plan = memoryPlan(config, decoder);
-  return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, section);
+  const begun = section.micro_batch_tokens === 'auto' ? saved[`${name}.micro_batch_tokens`] : undefined;
+  const wanted = begun === undefined ? section : { ...section, micro_batch_tokens: begun };
+  return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, wanted);
 }
 
 /** Bytes that a plan may use on `device`. Roles that are loaded already are no longer part of what is free. */

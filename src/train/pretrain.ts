@@ -36,7 +36,11 @@ export async function runPretrain(context: RunContext<PretrainRunConfig>): Promi
   });
   try {
     const { decoder, role, parameters } = trainee;
-    const microBatchTokens = settleMicroBatch(config, config.pretrain, { device, decoder: decoder.config });
+    const microBatchTokens = settleMicroBatch(config, 'pretrain', config.pretrain, {
+      device,
+      decoder: decoder.config,
+      saved: context.savedPlan,
+    });
     const validate = () => answerAccuracy(trainee, heldOut, microBatchTokens);
     const stage = supervisedStage({
       name: 'pretrain',

@@ -4,6 +4,7 @@ import { addon } from '../native/addon.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../run/result.js';
 import { openDevice } from '../runtime/device.js';
+import { readRunState } from './checkpoint.js';
 import type { RunContext } from './context.js';
 import { runPretrain } from './pretrain.js';
 import { runSft } from './sft.js';
@@ -17,11 +18,14 @@ export async function runRecipe(
 ): Promise<RunResult> {
   const { threads } = config.run;
   const device = openDevice(deviceName(config.run.device), threads > 0 ? { threads } : {});
+  const checkpoint = options.resume ? await run.latestCheckpoint() : undefined;
+  const savedPlan = checkpoint ? (await readRunState(checkpoint.path)).plan : {};
   const context = <Config extends RunConfig>(own: Config): RunContext<Config> => ({
     config: own,
     device,
     run,
     signal,
+    savedPlan,
     engine: {
       device,
       run,

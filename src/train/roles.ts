@@ -5,7 +5,6 @@ import { type Adapter, createAdapter, draw, frozenTwin, withHead } from '../mode
 import type { Decoder, Role } from '../models/decoder.js';
 import { type LinearHead, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
-import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { fromF32 } from '../weights/convert.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
@@ -53,9 +52,8 @@ const VALUE_STREAM = 0x7a1e;
 
 export async function createStepAmcRoles(device: Device, options: RolesOptions): Promise<StepAmcRoles> {
   const { model, lora, seed, gradientCheckpointing } = options;
-  if (typeof model.base !== 'string') {
-    throw new StepTrainError('E_CONFIG', 'stepamc needs a trained base: name one in model.base');
-  }
+  // Refused with the configuration, see config/checks.ts.
+  if (typeof model.base !== 'string') throw new RangeError('roles share a trained base');
   const directory = baseDirectory(model.base);
   const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing });
   const made: { dispose(): void }[] = [decoder];

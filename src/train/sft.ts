@@ -28,7 +28,11 @@ export async function runSft(context: RunContext<SftRunConfig>): Promise<RunResu
   try {
     const { decoder, role } = trainee;
     const parameters: TrainableParameters = trainee.parameters;
-    const microBatchTokens = settleMicroBatch(config, config.sft, { device, decoder: decoder.config });
+    const microBatchTokens = settleMicroBatch(config, 'sft', config.sft, {
+      device,
+      decoder: decoder.config,
+      saved: context.savedPlan,
+    });
     const evaluation = { config, decoder, data, run, microBatchTokens };
     const stage = supervisedStage({
       name: 'sft',

@@ -1,6 +1,5 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
 import type { StepAmcRunConfig } from '../config/schema.js';
-import { StepTrainError } from '../native/errors.js';
 import { configuredTokenizer } from '../run/inputs.js';
 import { readFigure } from '../run/log-file.js';
 import type { RunResult } from '../run/result.js';
@@ -27,12 +26,8 @@ const CONTINUED_SEED = 0xc047;
 
 export async function runStepAmc(context: StepAmcContext): Promise<RunResult> {
   const { config, device, run, signal } = context;
-  if (config.lora === 'none') {
-    throw new StepTrainError(
-      'E_CONFIG',
-      'stepamc holds all roles on one frozen base and needs lora: give it a section with r and lora_alpha',
-    );
-  }
+  // Refused with the configuration, see config/checks.ts.
+  if (config.lora === 'none') throw new RangeError('stepamc needs lora');
   const tokenizer = await configuredTokenizer(config.model);
   const data = await verdictData(config, tokenizer, signal);
   if (!data) return { status: 'interrupted', step: 0 };
@@ -56,7 +51,7 @@ export async function runStepAmc(context: StepAmcContext): Promise<RunResult> {
       stages.length > 1 ? { sft: roles.reference } : {},
       {
         data: { trained_tokens: result.tokens, ...describeVariant(config) },
-        valueLosses: await readFigure(run.metrics.path, 'value_loss'),
+        valueLosses: readFigure(run.metrics.path, 'value_loss'),
       },
       signal,
     );
@@ -74,8 +69,12 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
   const { config } = context;
   const { seed } = config.run;
   const { decoder, policy, policyParameters } = roles;
-  const tokensFor = (section: { readonly micro_batch_tokens: number | 'auto' }) =>
-    settleMicroBatch(config, section, { device: context.device, decoder: decoder.config });
+  const tokensFor = (name: 'sft' | 'frn' | 'ppo' | 'dpo') =>
+    settleMicroBatch(config, name, config[name], {
+      device: context.device,
+      decoder: decoder.config,
+      saved: context.savedPlan,
+    });
   const evaluation = evaluationContext(context, roles, data);
   const validate = (stop: AbortSignal) => validationFigures(evaluation, policy, stop);
   const warmUp = {
@@ -84,7 +83,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
     parameters: policyParameters,
     sequences: data.sequences.train,
     optimization: config.sft,
-    microBatchTokens: tokensFor(config.sft),
+    microBatchTokens: tokensFor('sft'),
     best: 'f1_macro',
     validate,
   };
@@ -96,7 +95,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
     roles,
     units: reward.units(data.sequences.train.map((_, i) => i)),
     settings: config.frn,
-    microBatchTokens: tokensFor(config.frn),
+    microBatchTokens: tokensFor('frn'),
     seed,
   };
   const policyOptions: PolicyStageOptions = {
@@ -106,7 +105,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
     sequences: data.sequences.train,
     rewardSequences: reward.sequences,
     unitsAmong: reward.units,
-    microBatchTokens: tokensFor(config.ppo),
+    microBatchTokens: tokensFor('ppo'),
     seed,
     validate,
     onRollout: (questions, iteration) => {
@@ -135,7 +134,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
           roles,
           settings: config.dpo,
           sequences: data.sequences.train,
-          microBatchTokens: tokensFor(config.dpo),
+          microBatchTokens: tokensFor('dpo'),
           seed: seed ^ CONTINUED_SEED,
           tokens: budget(),
           validate,
@@ -194,11 +193,15 @@ function rewardData(
 }
 
 function evaluationContext(
-  { config, device, run }: StepAmcContext,
+  { config, device, run, savedPlan }: StepAmcContext,
   { decoder }: StepAmcRoles,
   data: VerdictData,
 ): EvaluationContext {
-  const microBatchTokens = settleMicroBatch(config, config.sft, { device, decoder: decoder.config });
+  const microBatchTokens = settleMicroBatch(config, 'sft', config.sft, {
+    device,
+    decoder: decoder.config,
+    saved: savedPlan,
+  });
   return { config, decoder, data, run, microBatchTokens };
 }
 

@@ -28,7 +28,7 @@ const SMALL = set({
   'frn.num_train_epochs': 1,
   'frn.max_steps': 6,
   'frn.tokens_per_step': 1024,
-  'frn.micro_batch_tokens': 512,
+  'frn.micro_batch_tokens': 'auto',
   'frn.eval_steps': 3,
   'frn.save_steps': 2,
   'frn.update': 'joint',

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { completeRunConfig } from '../../src/config/load.js';
 import type { SftRunConfig } from '../../src/config/schema.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
+import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/memory-plan.js';
 import { maskedSequence } from '../../src/train/sequence.js';
 import { supervisedStage } from '../../src/train/supervised.js';
 import { createTrainee } from '../../src/train/trainee.js';
@@ -76,6 +76,22 @@ describe('a micro-batch', () => {
     const section = { micro_batch_tokens: 'auto', tokens_per_step: 500 } as const;
     expect(fitMicroBatch(plan, 3000, 50, section)).toBe(200);
     expect(fitMicroBatch(plan, 30_000, 50, section)).toBe(500);
+  });
+  test('chosen at the start is kept when the run goes on, whatever is free then', async () => {
+    const settings = config({ sft: { micro_batch_tokens: 'auto' } });
+    const { decoder, dispose } = await createTrainee(device, {
+      model: settings.model,
+      lora: 'none',
+      tokenizer: byteTokenizer(),
+      seed: 1,
+      gradientCheckpointing: false,
+    });
+    const shape = { device, decoder: decoder.config };
+    const fresh = settleMicroBatch(settings, 'sft', settings.sft, { ...shape, saved: {} });
+    expect(fresh).toBe(settings.sft.tokens_per_step);
+    const saved = { 'sft.micro_batch_tokens': 1234 };
+    expect(settleMicroBatch(settings, 'sft', settings.sft, { ...shape, saved })).toBe(1234);
+    dispose();
   });
   test('that does not fit is refused with the bytes that are missing', () => {
     const mib = 1 << 20;
