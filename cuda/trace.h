@@ -1,5 +1,5 @@
-// Names ops for profilers (Nsight Systems) where the CUDA toolkit that built this has NVTX, which is headers alone and
-// costs a branch where no profiler listens.
+// Names ops for profilers (Nsight Systems) where the CUDA toolkit that built this has NVTX, which is headers
+// alone and costs a branch where no profiler listens.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -13,8 +13,12 @@ namespace steptrain::cuda {
 class TraceRange {
  public:
 #ifdef STEPTRAIN_NVTX
-  explicit TraceRange(const char* name) { nvtxRangePushA(name); }
-  ~TraceRange() { nvtxRangePop(); }
+  explicit TraceRange(const char* name) {
+    nvtxRangePushA(name);
+  }
+  ~TraceRange() {
+    nvtxRangePop();
+  }
 #else
   explicit TraceRange(const char*) {}
 #endif
