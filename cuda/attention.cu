@@ -79,10 +79,20 @@ bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tens
 void attention(Stream& stream, const Args& args) {
   const auto [q, k, v, cu_seqlens, branch, o, lse] = args.tensors<7>();
   const bool tensor_cores = on_tensor_cores(q, {q, k, v, o});
+#ifdef STEPTRAIN_SM90
+  const bool hopper = tensor_cores && stream.hardware.compute_capability == 90 && (q[2] == 64 || q[2] == 128);
+#else
+  constexpr bool hopper = false;
+#endif
   const Attention problem = plan_attention(stream, "attention", q, k, v, cu_seqlens, 3, branch, args,
-                                           tensor_cores ? forward_bf16_rows(q[2]) : kPortableRows);
+                                           hopper         ? kHopperRows
+                                           : tensor_cores ? forward_bf16_rows(q[2])
+                                                          : kPortableRows);
   const AttentionTensors tensors{q.data,  k.data, v.data,  nullptr, nullptr,
                                  nullptr, o.data, nullptr, nullptr, nullptr};
+#ifdef STEPTRAIN_SM90
+  if (hopper) return attention_forward_sm90(stream, problem, tensors, lse.as<float>());
+#endif
   if (tensor_cores) return attention_forward_bf16(stream, problem, tensors, lse.as<float>());
   attention_forward_portable(stream, problem, tensors, lse.as<float>(), q.dtype);
 }

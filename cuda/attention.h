@@ -47,6 +47,11 @@ void attention_forward_bf16(Stream& stream, const Attention& problem, const Atte
 constexpr int kBackwardRows = 64;
 void attention_backward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
 
+/// The forward on sm_90, D of 64 or 128.
+constexpr int kHopperRows = 128;
+void attention_forward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                            float* lse);
+
 /// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
 constexpr int kPortableRows = 32;
 void attention_forward_portable(Stream& stream, const Attention& problem, const AttentionTensors& tensors,

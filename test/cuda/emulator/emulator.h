@@ -55,6 +55,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
 /// Of the running block.
 void* dynamic_shared();
 void block_barrier();
+/// Of `threads` threads that name the same barrier.
+void group_barrier(int id, int threads);
 
 constexpr int kLanes = 32;
 constexpr int kMostBytes = 40;

@@ -1,4 +1,5 @@
 // Kernels: the fibers of a block, and what they do together.
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -76,7 +77,12 @@ struct Warp {
   Exchange buffers[2];
 };
 
+struct NamedBarrier {
+  int arrived = 0, rounds = 0;
+};
+
 std::map<void*, Phases> barriers;
+std::array<NamedBarrier, 16> named_barriers;
 std::deque<Fiber> fibers;
 std::vector<Warp> warps;
 void* scheduler = nullptr;  // its stack pointer
@@ -155,6 +161,7 @@ void begin(Fiber& fiber) {
 
 void run_block(unsigned threads) {
   barriers.clear();
+  named_barriers.fill({});
   for (unsigned i = 0; i < threads; i++) begin(fibers[i]);
   for (bool ascending = true;; ascending = !ascending) {
     bool ran = false;
@@ -164,7 +171,9 @@ void run_block(unsigned threads) {
       resume(i);
       ran = true;
     }
-    if (ran || release_warps(threads) || release_barrier(threads)) continue;
+    // Warps go on whoever else polls an mbarrier meanwhile.
+    const bool released = release_warps(threads);
+    if (ran || released || release_barrier(threads)) continue;
     for (unsigned i = 0; i < threads; i++) {
       if (fibers[i].state != Fiber::State::done) forbid("threads that wait for others that never come");
     }
@@ -271,6 +280,20 @@ void* dynamic_shared() {
 
 void block_barrier() {
   yield(Fiber::State::at_barrier);
+}
+
+void group_barrier(int id, int threads) {
+  NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
+  const int round = barrier.rounds;
+  if (++barrier.arrived == threads) {
+    barrier.arrived = 0;
+    barrier.rounds++;
+    return;
+  }
+  for (int polls = 0; barrier.rounds == round; polls++) {
+    if (polls > 100'000) forbid("a named barrier to which not all come");
+    yield(Fiber::State::ready);
+  }
 }
 
 const Exchange& exchange(const char* what, const void* bytes, int size) {

@@ -91,6 +91,39 @@ void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
   });
 }
 
+template <int kSums>
+void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
+  struct Fragment {
+    uint32_t a[4];
+  } mine = {{a[0], a[1], a[2], a[3]}};
+  const auto& all = emulator::exchange("wgmma, a in registers", &mine, sizeof mine);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  struct Rows {
+    float x[2][16];
+  } rows;
+  for (int half = 0; half < 2; half++)
+    for (int k = 0; k < 16; k++) {
+      // As multiply_add's a: register 2·(k ≥ 8) + (row ≥ 8), neighbours in one.
+      const auto from = emulator::lane_value<Fragment>(all, lane / 4 * 4 + k % 8 / 2);
+      rows.x[half][k] = half_of(from.a[k / 8 * 2 + half], k % 2);
+    }
+  float* const sums = d;
+  emulator::start_product([=] {
+    for (int half = 0; half < 2; half++)
+      for (int j = 0; j < kSums / 4; j++)
+        for (int e = 0; e < 2; e++)
+          for (int k = 0; k < 16; k++) {
+            float& sum = sums[4 * j + 2 * half + e];
+            sum = std::fma(rows.x[half][k], factor_element(b, true, 8 * j + lane % 4 * 2 + e, k), sum);
+          }
+  });
+}
+
+inline void publish_writes() {}
+inline void group_barrier(int id) {
+  emulator::group_barrier(id, 128);
+}
+
 template <int registers>
 void shrink_registers() {}
 template <int registers>
