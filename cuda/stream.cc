@@ -68,7 +68,7 @@ void Scratch::rewind(const Mark& mark) {
 }
 
 void Stream::prepare(const void* kernel, int64_t blocks, int64_t shared) {
-  constexpr int64_t kWithoutAsking = 48 << 10;
+  constexpr int64_t kWithoutAsking = 48 << 10;  // static and dynamic together
   constexpr int64_t kMostBlocks = 0x7fffffff;
   if (blocks > kMostBlocks)
     throw Error("E_SHAPE", format("a kernel would need %lld blocks, more than CUDA's 2147483647",
@@ -78,7 +78,7 @@ void Stream::prepare(const void* kernel, int64_t blocks, int64_t shared) {
   // Loads the kernel now, since loading may wait for the GPU, which a capture must not.
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
-  if (shared > kWithoutAsking)
+  if (shared + static_cast<int64_t>(attributes.sharedSizeBytes) > kWithoutAsking)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
           "asking for shared memory");
   prepared[kernel] = shared;

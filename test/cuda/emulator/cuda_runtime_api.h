@@ -60,7 +60,9 @@ constexpr unsigned cudaStreamNonBlocking = 1, cudaEventBlockingSync = 1, cudaEve
 struct cudaDeviceProp {
   char name[256];
 };
-struct cudaFuncAttributes {};
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes;
+};
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   size_t dynamicSmemBytes;

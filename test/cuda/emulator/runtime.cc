@@ -279,7 +279,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   for (const Work& work : executable->work) push(stream, work);
   return cudaSuccess;
 }
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void*) {
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  attributes->sharedSizeBytes = 0;
   return capturing ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
