@@ -1,4 +1,4 @@
-/** `npm run bench -- [suite …] [--pairs 7] [--seconds 1] [--json FILE]`. See README.md. */
+/** `npm run bench -- [suite …] [--pairs 7] [--seconds 1] [--dtype bf16] [--json FILE]`. See README.md. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -21,6 +21,10 @@ const args = await yargs(process.argv.slice(2))
   .option('pairs', { type: 'number', default: 7, describe: 'Interleaved trials of each side' })
   .option('seconds', { type: 'number', default: 1, describe: 'Least time of one trial of one case' })
   .option('device', { type: 'string', default: 'cpu', describe: 'cpu, cuda or cuda:N' })
+  .option('dtype', {
+    choices: ['f32', 'bf16'] as const,
+    describe: 'Only the cases of this type; both by default',
+  })
   .option('json', { type: 'string', describe: 'Where the figures go [default: bench/results/…]' })
   .check(({ pairs, seconds }) => {
     if (!Number.isInteger(pairs) || pairs < 1)
@@ -56,7 +60,7 @@ for (const suite of suites) {
     runtime = results;
     continue;
   }
-  for (const group of groupsOf(suite, onGpu)) {
+  for (const group of groupsOf(suite, onGpu).filter(({ title }) => title.includes(args.dtype ?? ''))) {
     const results = await measureGroup(group, rival, args, progress);
     clear();
     console.log(`\n${rivalTable(group.title, results)}`);

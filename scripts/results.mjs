@@ -14,7 +14,14 @@ const VARIANTS = {
   'StepAMC without FRN': ['ablation.no_frn=true'],
   StepAMC: [],
 };
-const FIGURES = ['f1_macro', 'acc_pos', 'acc_neg', 'auc'];
+const FIGURES = {
+  'F1 macro': ({ metrics }) => metrics.f1_macro,
+  Acc_pos: ({ metrics }) => metrics.acc_pos,
+  Acc_neg: ({ metrics }) => metrics.acc_neg,
+  AUC: ({ metrics }) => metrics.auc,
+  'F1 macro at the threshold chosen on validation': ({ threshold_sweep: sweep }) =>
+    sweep.chosen.f1_macro.metrics.f1_macro,
+};
 const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
 
 const [recipe, ...rest] = process.argv.slice(2);
@@ -61,15 +68,14 @@ const deviation = (values) =>
   Math.sqrt(
     values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / Math.max(1, values.length - 1),
   );
-console.log(
-  `| method | trained tokens | F1 macro | Acc_pos | Acc_neg | AUC |\n| --- | --- | --- | --- | --- | --- |`,
-);
+const titles = ['method', 'trained tokens', ...Object.keys(FIGURES)];
+console.log(`| ${titles.join(' | ')} |\n|${' --- |'.repeat(titles.length)}`);
 for (const name of only) {
   const reports = seeds.map((seed) =>
     JSON.parse(readFileSync(join(folderOf(name, seed), 'eval.json'), 'utf8')),
   );
-  const cells = FIGURES.map((figure) => {
-    const values = reports.map(({ metrics }) => 100 * metrics[figure]);
+  const cells = Object.values(FIGURES).map((figure) => {
+    const values = reports.map((report) => 100 * figure(report));
     return `${mean(values).toFixed(1)} ± ${deviation(values).toFixed(1)}`;
   });
   const tokens = mean(reports.map(({ data }) => data.trained_tokens));
