@@ -107,6 +107,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
     unitsAmong: reward.units,
     microBatchTokens: tokensFor('ppo'),
     seed,
+    maxSkipped: config.run.max_skipped_steps,
     validate,
     onRollout: (questions, iteration) => {
       for (const sample of rolloutSamples(questions, data, iteration)) context.run.samples.append(sample);

@@ -2,6 +2,7 @@
 import type { TrainableParameters } from '../../autograd/parameters.js';
 import type { StepAmcRunConfig } from '../../config/schema.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
+import { StepTrainError } from '../../native/errors.js';
 import { AdamW, adamSettings } from '../adamw.js';
 import { epochOrder, planBatches } from '../batching.js';
 import type { RewardUnit } from '../reward/pairs.js';
@@ -29,6 +30,8 @@ export interface PolicyStageOptions {
   readonly unitsAmong: (solutions: readonly number[]) => readonly RewardUnit[];
   readonly microBatchTokens: number;
   readonly seed: number;
+  /** Steps in a row that may be not finite before the run stops. */
+  readonly maxSkipped: number;
   readonly validate?: Stage['validate'];
   /** Called once for each rollout batch, after its first step. */
   readonly onRollout?: (questions: readonly CreditedQuestion[], iteration: number) => void;
@@ -105,6 +108,8 @@ class PolicyStage implements Stage {
   private readonly alpha: AlphaBalance;
   private running: RunningScores = { count: 0, mean: 0, squares: 0 };
   private rollout: RolloutBatch | undefined;
+  /** Steps in a row of a jointly trained reward network that were not finite. */
+  private rewardSkips = 0;
 
   constructor(
     private readonly options: PolicyStageOptions,
@@ -259,8 +264,17 @@ class PolicyStage implements Stage {
     });
     const rate = learningRateAt(iteration, { ...config.frn, totalSteps: this.iterations.batches.length });
     const update = await applyGradients(optimizer, rate, { frn_loss: figures.loss });
-    if (update.nonFinite !== undefined) return {};
-    return { frn_loss: figures.loss, frn_pair_accuracy: figures.pair_accuracy };
+    if (update.nonFinite !== undefined) {
+      this.rewardSkips++;
+      if (this.rewardSkips < this.options.maxSkipped) return { frn_skipped: this.rewardSkips };
+      throw new StepTrainError(
+        'E_NONFINITE',
+        `${this.rewardSkips} steps in a row of the reward network were not finite, last in ${update.nonFinite}; lower ` +
+          'frn.learning_rate, or set frn.update: frozen and resume',
+      );
+    }
+    this.rewardSkips = 0;
+    return { frn_loss: figures.loss, frn_pair_accuracy: figures.pair_accuracy, frn_skipped: 0 };
   }
 
   /** The solutions of mini-batch `within` of an iteration; each pass over the rollout deals them anew. */
@@ -276,7 +290,8 @@ class PolicyStage implements Stage {
   }
 
   state(): unknown {
-    return { alpha: this.alpha.save(), running: this.running, rollout: this.rollout };
+    const { running, rollout, rewardSkips } = this;
+    return { alpha: this.alpha.save(), running, rollout, rewardSkips };
   }
 
   restore(state: unknown): void {
@@ -284,10 +299,12 @@ class PolicyStage implements Stage {
       readonly alpha: unknown;
       readonly running: RunningScores;
       readonly rollout?: RolloutBatch;
+      readonly rewardSkips: number;
     };
     this.alpha.restore(saved.alpha);
     this.running = saved.running;
     this.rollout = saved.rollout;
+    this.rewardSkips = saved.rewardSkips;
   }
 
   dispose(): void {
