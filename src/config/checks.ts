@@ -44,13 +44,13 @@ export function findConflicts(config: RunConfig): Conflict[] {
   return conflicts;
 }
 
-interface TrainingSection {
+export interface TrainingSection {
   readonly micro_batch_tokens: number | 'auto';
   readonly tokens_per_step?: number;
 }
 
 /** The sections that this configuration trains by. */
-function trainingSections(config: RunConfig): (readonly [string, TrainingSection])[] {
+export function trainingSections(config: RunConfig): (readonly [string, TrainingSection])[] {
   switch (config.method) {
     case 'sft':
       return [['sft', config.sft]];

@@ -1,4 +1,5 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
+import { trainingSections } from '../config/checks.js';
 import type { RunConfig } from '../config/schema.js';
 import type { StepRecord } from '../data/record.js';
 import { PARTS } from '../data/split.js';
@@ -49,23 +50,6 @@ export async function describeRun(config: RunConfig): Promise<string[]> {
 async function modelShape({ model }: RunConfig): Promise<DecoderConfig> {
   if (typeof model.base === 'string') return readModelConfig(baseDirectory(model.base));
   return freshConfig(model.base.init, await configuredTokenizer(model));
-}
-
-type Section = Parameters<typeof fitMicroBatch>[3];
-
-function trainingSections(config: RunConfig): (readonly [string, Section])[] {
-  switch (config.method) {
-    case 'sft':
-      return [['sft', config.sft]];
-    case 'pretrain':
-      return [['pretrain', config.pretrain]];
-    case 'stepamc':
-      return [
-        ['sft', config.sft],
-        ['frn', config.frn],
-        ['ppo', config.ppo],
-      ];
-  }
 }
 
 function countSteps(records: readonly StepRecord[]): string {
