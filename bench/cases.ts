@@ -2,26 +2,31 @@
  * What is measured. A case is plain data: the same object goes to our trial (trial.ts) and, as JSON, to the rival's
  * (peers/trial.py).
  */
-import { QWEN_0_5B } from './models.js';
-
-export const SUITES = ['gemm', 'attention', 'head', 'step', 'runtime'] as const;
+export const SUITES = ['gemm', 'attention', 'head', 'ops', 'step', 'runtime'] as const;
 export type Suite = (typeof SUITES)[number];
 export type FloatType = 'f32' | 'bf16';
 
 interface Case {
   readonly name: string;
   readonly dtype: FloatType;
-  /** Floating-point operations of one run; 0 where the rate is in tokens. */
+  /** Floating-point operations of one run. */
   readonly flops: number;
+  /** Bytes that one run must at least read and write. */
+  readonly bytes: number;
 }
 
-/** y [m, n] = x [m, k] · Wᵀ, or the input's gradient dx [m, k] = dy [m, n] · W. */
+/**
+ * y [m, n] = x [m, k] · Wᵀ, its input's gradient dx [m, k] = dy [m, n] · W, or both with the gradients of a LoRA pair
+ * where there is one.
+ */
 export interface GemmCase extends Case {
   readonly suite: 'gemm';
-  readonly op: 'linear' | 'linear_dx';
+  readonly op: 'linear' | 'linear_dx' | 'both';
   readonly m: number;
   readonly k: number;
   readonly n: number;
+  /** Of the LoRA pair on top of the frozen weight; 0: none. */
+  readonly rank: number;
 }
 
 /** Causal attention with grouped key heads over sequences of these lengths. */
@@ -43,6 +48,35 @@ export interface HeadCase extends Case {
   readonly vocabulary: number;
 }
 
+/** Ops whose time is the memory that they move. */
+export const MEMORY_OPS = [
+  'copy',
+  'rmsnorm',
+  'rmsnorm_backward',
+  'rope',
+  'swiglu',
+  'swiglu_backward',
+  'embedding',
+  'embedding_backward',
+  'adamw',
+  'gae',
+  'whiten',
+  'ppo',
+  'verdict_constraint',
+  'pairwise',
+  'dpo',
+  'sample',
+] as const;
+export type MemoryOp = (typeof MEMORY_OPS)[number];
+
+/** One of them on [rows, width]; objectives, advantages and the optimizer on rows alone. */
+export interface OpCase extends Case {
+  readonly suite: 'ops';
+  readonly op: MemoryOp;
+  readonly rows: number;
+  readonly width: number;
+}
+
 /** Forward, backward and AdamW of LoRA on all seven projections; every token but the first of a sequence is a target. */
 export interface StepCase extends Case {
   readonly suite: 'step';
@@ -61,7 +95,7 @@ export interface RuntimeCase {
   readonly env: Readonly<Record<string, string>>;
 }
 
-export type RivalCase = GemmCase | AttentionCase | HeadCase | StepCase;
+export type RivalCase = GemmCase | AttentionCase | HeadCase | OpCase | StepCase;
 export type BenchCase = RivalCase | RuntimeCase;
 
 /** Cases whose trials share a process. */
@@ -72,158 +106,156 @@ export interface Group {
   readonly settings: readonly string[];
 }
 
-const DTYPES: readonly FloatType[] = ['f32', 'bf16'];
-const { hidden_size: HIDDEN, intermediate_size: MLP, vocab_size: VOCABULARY } = QWEN_0_5B;
-const KV = 128;
+const SIZE: Record<FloatType, number> = { f32: 4, bf16: 2 };
+export const HEAD_DIM_OF_OPS = 64;
 
-type Shape = readonly [m: number, k: number, n: number];
-const CPU_SHAPES: readonly Shape[] = [
-  [1024, 1024, 1024],
-  [2048, 2048, 2048],
-  [512, HIDDEN, HIDDEN],
-  [512, HIDDEN, KV],
-  [512, HIDDEN, MLP],
-  [512, MLP, HIDDEN],
-];
-
-export function groupsOf(suite: Exclude<Suite, 'runtime'>, onGpu = false): readonly Group[] {
-  if (onGpu) return gpuGroupsOf(suite);
-  switch (suite) {
-    case 'gemm':
-      return DTYPES.flatMap((dtype) => [gemmGroup(dtype, 'linear'), gemmGroup(dtype, 'linear_dx')]);
-    case 'attention':
-      return DTYPES.flatMap((dtype) => [attentionGroup(dtype, 'forward'), attentionGroup(dtype, 'backward')]);
-    case 'head':
-      return DTYPES.flatMap((dtype) => [headGroup(dtype, 'forward'), headGroup(dtype, 'both')]);
-    case 'step':
-      return (['bf16', 'f32'] as const).map((dtype) => stepGroup(dtype));
-  }
-}
-
-export function runtimeCases(): readonly RuntimeCase[] {
-  const queue = { suite: 'runtime', measure: 'queue', count: 200 } as const;
-  return [
-    { ...queue, name: 'queue an op of ten arguments', env: {} },
-    { ...queue, name: 'the same, STEPTRAIN_STACKS=1', env: { STEPTRAIN_STACKS: '1' } },
-    { suite: 'runtime', name: 'event loop while training', measure: 'event loop', count: 5, env: {} },
-    { suite: 'runtime', name: 'verdicts of a solution', measure: 'verdicts', count: 3, env: {} },
-    { suite: 'runtime', name: '10,000 ragged steps', measure: 'ragged', count: 10_000, env: {} },
-  ];
-}
-
-/** bf16 alone, at sizes that fill a GPU. */
-function gpuGroupsOf(suite: Exclude<Suite, 'runtime'>): readonly Group[] {
-  switch (suite) {
-    case 'gemm':
-      return (['linear', 'linear_dx'] as const).map((op) => gemmGroup('bf16', op, GPU_SHAPES, ['plain']));
-    case 'attention':
-      return [64, 128].flatMap((headDim) =>
-        (['forward', 'backward'] as const).map((direction) =>
-          attentionGroup('bf16', direction, headDim, 16, 16, [1024, 2048, 4096, 16_384], ['flash', 'cuDNN']),
-        ),
-      );
-    case 'head':
-      return (['forward', 'both'] as const).map((direction) => headGroup('bf16', direction, 4096));
-    case 'step':
-      return [
-        stepGroup(
-          'bf16',
-          Array.from({ length: 8 }, () => 1024),
-        ),
-      ];
-  }
-}
-
-/** Hidden and MLP sizes of the 0.5B, 1.5B and 7B shapes of Qwen2.5, at three numbers of tokens. */
-const GPU_SHAPES: readonly Shape[] = [
-  [8192, 8192, 8192],
-  ...[512, 4096, 16_384].flatMap((tokens) =>
-    (
-      [
-        [896, 4864],
-        [1536, 8960],
-        [3584, 18_944],
-      ] as const
-    ).flatMap(([hidden, mlp]): Shape[] => [
-      [tokens, hidden, hidden],
-      [tokens, hidden, mlp],
-      [tokens, mlp, hidden],
-    ]),
-  ),
-];
-
-function gemmGroup(
+export function gemmCase(
   dtype: FloatType,
   op: GemmCase['op'],
-  shapes: readonly Shape[] = CPU_SHAPES,
-  settings: readonly string[] = ['plain', 'oneDNN packed'],
-): Group {
-  const cases = shapes.map(([m, k, n]): GemmCase => {
-    const shape = m === k && k === n ? `${m}³` : `${m} × ${k} → ${n}`;
-    return { suite: 'gemm', name: shape, dtype, flops: 2 * m * k * n, op, m, k, n };
-  });
+  [m, k, n]: readonly [m: number, k: number, n: number],
+  rank = 0,
+): GemmCase {
+  const shape = m === k && k === n ? `${m}³` : `${m} × ${k} → ${n}`;
+  const products = op === 'both' ? 2 : 1;
   return {
-    title: `${op === 'linear' ? 'linear' : 'gradient of the input'}, ${dtype}`,
-    cases,
-    settings,
+    suite: 'gemm',
+    name: rank > 0 ? `${shape}, LoRA r = ${rank}` : shape,
+    dtype,
+    // The pair's two products forward, four more backward.
+    flops: products * 2 * m * k * n + (rank > 0 ? (op === 'both' ? 6 : 2) * m * rank * (k + n) : 0),
+    bytes: products * (m * k + k * n + m * n) * SIZE[dtype],
+    op,
+    m,
+    k,
+    n,
+    rank,
   };
 }
 
-function attentionGroup(
+export function attentionCase(
   dtype: FloatType,
   direction: AttentionCase['direction'],
-  headDim = 64,
-  heads = HIDDEN / headDim,
-  kvHeads = KV / headDim,
-  batches: readonly (number | readonly number[])[] = [[256, 256], 1024, 2048],
-  settings: readonly string[] = ['enable_gqa', 'repeated keys'],
-): Group {
-  const cases = batches.map((batch): AttentionCase => {
-    const lengths = typeof batch === 'number' ? [batch] : batch;
-    const pairs = lengths.reduce((sum, length) => sum + (length * (length + 1)) / 2, 0);
+  lengths: readonly number[],
+  heads: number,
+  kvHeads: number,
+  headDim: number,
+): AttentionCase {
+  const tokens = sum(lengths);
+  // Of q, k, v, o; backward those, their gradients, and k and v are of kvHeads heads.
+  const rows = (direction === 'forward' ? 2 : 4) * heads + (direction === 'forward' ? 2 : 4) * kvHeads;
+  return {
+    suite: 'attention',
+    name: `${lengths.length} × ${lengths[0]}`,
+    dtype,
     // Two products forward; five backward, the scores recomputed.
-    const flops = (direction === 'forward' ? 4 : 10) * heads * headDim * pairs;
-    const name = `${lengths.length} × ${lengths[0]}`;
-    return {
-      suite: 'attention',
-      name,
-      dtype,
-      flops,
-      direction,
-      lengths,
-      heads,
-      kvHeads,
-      headDim,
-    };
-  });
-  return {
-    title: `attention ${direction}, ${dtype}, ${heads} heads on ${kvHeads}, size ${headDim}`,
-    cases,
-    settings,
+    flops: (direction === 'forward' ? 4 : 10) * heads * headDim * visiblePairs(lengths),
+    bytes: rows * tokens * headDim * SIZE[dtype],
+    direction,
+    lengths,
+    heads,
+    kvHeads,
+    headDim,
   };
 }
 
-function headGroup(dtype: FloatType, direction: HeadCase['direction'], rows = 512): Group {
-  const flops = (direction === 'forward' ? 2 : 4) * rows * HIDDEN * VOCABULARY;
-  const name = `${rows} × ${HIDDEN} → ${VOCABULARY}`;
+export function headCase(
+  dtype: FloatType,
+  direction: HeadCase['direction'],
+  rows: number,
+  hidden: number,
+  vocabulary: number,
+): HeadCase {
+  const passes = direction === 'forward' ? 1 : 2;
   return {
-    title: `head log-probabilities, ${direction === 'forward' ? 'forward' : 'forward and backward'}, ${dtype}`,
-    cases: [{ suite: 'head', name, dtype, flops, direction, rows, hidden: HIDDEN, vocabulary: VOCABULARY }],
-    settings: ['all logits', 'chunks of 128 rows'],
+    suite: 'head',
+    name: `${rows} × ${hidden} → ${vocabulary}`,
+    dtype,
+    flops: passes * 2 * rows * hidden * vocabulary,
+    bytes: passes * (rows + vocabulary) * hidden * SIZE[dtype],
+    direction,
+    rows,
+    hidden,
+    vocabulary,
   };
 }
 
-function stepGroup(dtype: FloatType, lengths: readonly number[] = [256, 256]): Group {
-  const name = `Qwen2.5-0.5B shape, ${lengths.length} × ${lengths[0]} tokens, r = 16`;
+/** Elements moved per row of `width`, and bytes moved per row besides. */
+const TRAFFIC: Record<MemoryOp, { readonly elements: number; readonly bytes: (width: number) => number }> = {
+  copy: { elements: 2, bytes: () => 0 },
+  rmsnorm: { elements: 4, bytes: () => 4 }, // x, residual; y, sum; rstd
+  rmsnorm_backward: { elements: 4, bytes: () => 4 }, // dy, sum, dsum; dx
+  rope: { elements: 2, bytes: () => 4 + 4 * HEAD_DIM_OF_OPS },
+  swiglu: { elements: 3, bytes: () => 0 },
+  swiglu_backward: { elements: 5, bytes: () => 0 },
+  embedding: { elements: 2, bytes: () => 4 },
+  embedding_backward: { elements: 1, bytes: (width) => 4 + 8 * width }, // dweight in f32, read and written
+  adamw: { elements: 0, bytes: () => 32 }, // the gradient twice, both moments and the weight read and written
+  gae: { elements: 0, bytes: () => 16 },
+  whiten: { elements: 0, bytes: () => 12 },
+  ppo: { elements: 0, bytes: () => 40 },
+  verdict_constraint: { elements: 0, bytes: () => 20 },
+  pairwise: { elements: 0, bytes: () => 16 },
+  dpo: { elements: 0, bytes: () => 24 },
+  sample: { elements: 0, bytes: (width) => 4 * width },
+};
+
+export function opCase(dtype: FloatType, op: MemoryOp, rows: number, width: number): OpCase {
+  const { elements, bytes } = TRAFFIC[op];
   return {
-    title: `LoRA training step, ${dtype}`,
-    cases: [{ suite: 'step', name, dtype, flops: 0, config: QWEN_0_5B, lengths, rank: 16 }],
-    // f32 has one way; under bf16 the adapters may stay f32 (PEFT's default), follow, or run under autocast.
-    settings: dtype === 'f32' ? ['plain'] : ['plain', 'adapters in bf16', 'autocast'],
+    suite: 'ops',
+    name: width > 1 ? `${op}, ${rows} × ${width}` : `${op}, ${rows}`,
+    dtype,
+    flops: 0,
+    bytes: rows * (elements * width * SIZE[dtype] + bytes(width)),
+    op,
+    rows,
+    width,
+  };
+}
+
+interface DecoderShape {
+  readonly hidden_size: number;
+  readonly intermediate_size: number;
+  readonly num_attention_heads: number;
+  readonly num_hidden_layers: number;
+  readonly num_key_value_heads: number;
+  readonly vocab_size: number;
+}
+
+export function stepCase(
+  dtype: FloatType,
+  who: string,
+  config: DecoderShape,
+  lengths: readonly number[],
+  rank: number,
+): StepCase {
+  const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers } = config;
+  const kv = config.num_key_value_heads * (hidden / config.num_attention_heads);
+  const weights = layers * (2 * hidden * (hidden + kv) + 3 * hidden * mlp) + hidden * config.vocab_size;
+  // Each weight works once forward and once backward, none has a gradient; 14 = 4 + 10 for attention.
+  const flops = 4 * weights * sum(lengths) + 14 * layers * hidden * visiblePairs(lengths);
+  return {
+    suite: 'step',
+    name: `${who} shape, ${lengths.length} × ${lengths[0]} tokens, r = ${rank}`,
+    dtype,
+    flops,
+    bytes: 2 * weights * SIZE[dtype],
+    config: { ...config },
+    lengths,
+    rank,
   };
 }
 
 /** Tokens that a case processes in one run. */
 export function tokensOf(item: StepCase): number {
-  return item.lengths.reduce((sum, length) => sum + length, 0);
+  return sum(item.lengths);
+}
+
+/** Pairs of a query and a key that it sees, causally. */
+function visiblePairs(lengths: readonly number[]): number {
+  return sum(lengths.map((length) => (length * (length + 1)) / 2));
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }

@@ -3,10 +3,12 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import yargs from 'yargs';
-import { groupsOf, SUITES, type Suite } from './cases.js';
+import { SUITES, type Suite } from './cases.js';
+import { groupsOf } from './groups.js';
+import { measureLimits } from './limits.js';
 import { describeMachine, machineLine, resultName } from './machine.js';
 import { measureGroup } from './pairs.js';
-import { rivalTable, runtimeTable } from './report.js';
+import { limitsLine, rivalTable, runtimeTable } from './report.js';
 import { findRival } from './rival.js';
 import { measureRuntime } from './runtime.js';
 
@@ -14,7 +16,7 @@ const RESULTS = fileURLToPath(new URL('../../../bench/results', import.meta.url)
 
 const args = await yargs(process.argv.slice(2))
   .scriptName('npm run bench --')
-  .usage('$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, attention, head, step, runtime.')
+  .usage('$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, attention, head, ops, step, runtime.')
   .command('$0 [suite..]', false, (argv) =>
     argv.positional('suite', { choices: SUITES, array: true, describe: 'What to measure; all by default' }),
   )
@@ -50,25 +52,31 @@ const clear = () => progress('');
 
 console.log(machineLine(machine));
 if (typeof found === 'string') console.log(found);
+const ofType = ({ title }: { readonly title: string }) => title.includes(args.dtype ?? '');
+const timed = suites.flatMap((suite) => (suite === 'runtime' ? [] : groupsOf(suite, onGpu).filter(ofType)));
+const measure = (group: (typeof timed)[number]) => measureGroup(group, rival, args, progress);
+const limits = timed.length > 0 ? await measureLimits(onGpu, measure) : undefined;
+clear();
+if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];
+for (const group of timed) {
+  const results = await measure(group);
+  clear();
+  console.log(`\n${rivalTable(group.title, results, limits as NonNullable<typeof limits>)}`);
+  groups.push({ title: group.title, results });
+}
 let runtime: object | undefined;
-for (const suite of suites) {
-  if (suite === 'runtime') {
-    const results = await measureRuntime(args.pairs, progress);
-    clear();
-    console.log(`\n${runtimeTable(results)}`);
-    runtime = results;
-    continue;
-  }
-  for (const group of groupsOf(suite, onGpu).filter(({ title }) => title.includes(args.dtype ?? ''))) {
-    const results = await measureGroup(group, rival, args, progress);
-    clear();
-    console.log(`\n${rivalTable(group.title, results)}`);
-    groups.push({ title: group.title, results });
-  }
+if (suites.includes('runtime')) {
+  const results = await measureRuntime(args.pairs, progress);
+  clear();
+  console.log(`\n${runtimeTable(results)}`);
+  runtime = results;
 }
 const path = args.json ?? join(RESULTS, resultName(machine));
 mkdirSync(dirname(path), { recursive: true });
 const { pairs, seconds } = args;
-writeFileSync(path, `${JSON.stringify({ machine, pairs, seconds, groups, runtime }, undefined, 1)}\n`);
+writeFileSync(
+  path,
+  `${JSON.stringify({ machine, pairs, seconds, limits, groups, runtime }, undefined, 1)}\n`,
+);
 console.log(`\nfigures in ${path}`);

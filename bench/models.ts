@@ -20,3 +20,13 @@ export const QWEN_0_5B = {
   use_sliding_window: false,
   vocab_size: 151_936,
 } as const;
+
+/** `config.json` of Qwen2.5-1.5B, likewise. */
+export const QWEN_1_5B = {
+  ...QWEN_0_5B,
+  hidden_size: 1536,
+  intermediate_size: 8960,
+  max_window_layers: 21,
+  num_attention_heads: 12,
+  num_hidden_layers: 28,
+} as const;

@@ -1,36 +1,36 @@
 /** Tables for the terminal. Times are medians over the trials with their range; a ratio is rival / ours of the medians. */
 import Table from 'cli-table3';
-import { tokensOf } from './cases.js';
+import { type RivalCase, tokensOf } from './cases.js';
+import { type Limits, shareOfLimit } from './limits.js';
 import type { CaseResult, Measured } from './pairs.js';
 import type { RuntimeResult } from './runtime.js';
 import type { Spread } from './statistics.js';
 
 const STYLE = { head: [], border: [], compact: true };
 
-export function rivalTable(title: string, results: readonly CaseResult[]): string {
-  const isStep = results[0]?.item.suite === 'step';
-  const peaks = isStep ? ['peak GiB', 'peak ours/rival'] : [];
-  const head = [title, 'ms, median (range)', isStep ? 'tokens/s' : 'GFLOP/s', 'rival/ours', ...peaks];
-  const table = new Table({ head, style: STYLE });
+/** A column of the table: a cell for one contestant's figures, beside ours where it is the rival's. */
+interface Column {
+  readonly head: string;
+  cell(
+    item: RivalCase,
+    measured: Measured,
+    base: Measured | undefined,
+    results: readonly CaseResult[],
+  ): string;
+}
+
+export function rivalTable(title: string, results: readonly CaseResult[], limits: Limits): string {
+  const columns = columnsFor(results, limits);
+  const table = new Table({ head: [title, ...columns.map(({ head }) => head)], style: STYLE });
   const notes: string[] = [];
   for (const { item, ours, rival } of results) {
     const row = (who: string, measured: Measured | string, base?: Measured) => {
-      const label = who === '' ? item.name : `  rival: ${who}`;
-      if (typeof measured === 'string') {
-        notes.push(`${item.name}, ${who || 'ours'}: ${measured}`);
-        table.push([label, '–', '–', '–', ...peaks.map(() => '–')]);
-        return;
-      }
-      const work = item.suite === 'step' ? tokensOf(item) : item.flops / 1e9;
-      const peak = measured.peakBytes.median;
+      if (typeof measured === 'string') notes.push(`${item.name}, ${who || 'ours'}: ${measured}`);
       table.push([
-        label,
-        milliseconds(measured.spread),
-        (work / measured.spread.median).toFixed(0),
-        base ? `${(measured.spread.median / base.spread.median).toFixed(2)}×` : '',
-        ...(isStep
-          ? [(peak / 2 ** 30).toFixed(2), base ? `${(base.peakBytes.median / peak).toFixed(2)}×` : '']
-          : []),
+        who === '' ? item.name : `  rival: ${who}`,
+        ...columns.map(({ cell }) =>
+          typeof measured === 'string' ? '–' : cell(item, measured, base, results),
+        ),
       ]);
     };
     row('', ours);
@@ -41,6 +41,66 @@ export function rivalTable(title: string, results: readonly CaseResult[]): strin
   return [table.toString(), ...notes].join('\n');
 }
 
+function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Column[] {
+  const suite = results[0]?.item.suite;
+  const columns: Column[] = [
+    { head: 'ms, median (range)', cell: (_, { spread }) => milliseconds(spread) },
+    {
+      head: suite === 'step' ? 'tokens/s' : suite === 'ops' ? 'GB/s' : 'GFLOP/s',
+      cell: (item, { spread }) => (work(item) / spread.median).toFixed(0),
+    },
+    {
+      // Of a training step: what is called MFU, against the measured peak instead of the printed one.
+      head: 'of limit',
+      cell: (item, { spread }) => percent(shareOfLimit(item, spread.median, limits)),
+    },
+    { head: 'rival/ours', cell: (_, { spread }, base) => times(spread.median, base?.spread.median) },
+  ];
+  if (results.some(({ item }) => item.suite === 'gemm' && item.rank > 0)) {
+    columns.push({
+      head: 'LoRA adds',
+      cell: (item, { spread }, base) => (base ? '' : added(item, spread, results)),
+    });
+  }
+  if (suite === 'step') {
+    columns.push(
+      { head: 'peak GiB', cell: (_, { peakBytes }) => (peakBytes.median / 2 ** 30).toFixed(2) },
+      {
+        head: 'peak ours/rival',
+        cell: (_, { peakBytes }, base) => (base ? times(base.peakBytes.median, peakBytes.median) : ''),
+      },
+    );
+  }
+  return columns;
+}
+
+/** In the unit of the rate's column. */
+function work(item: RivalCase): number {
+  if (item.suite === 'step') return tokensOf(item);
+  return (item.suite === 'ops' ? item.bytes : item.flops) / 1e9;
+}
+
+/** What the pair costs on top of the same layer without one. */
+function added(item: RivalCase, spread: Spread, results: readonly CaseResult[]): string {
+  if (item.suite !== 'gemm' || item.rank === 0) return '';
+  const plain = results.find(
+    ({ item: other }) =>
+      other.suite === 'gemm' &&
+      other.rank === 0 &&
+      other.m === item.m &&
+      other.k === item.k &&
+      other.n === item.n,
+  )?.ours;
+  return plain && typeof plain !== 'string' ? percent(spread.median / plain.spread.median - 1) : '';
+}
+
+export function limitsLine({ flops, bytes }: Limits): string {
+  const products = Object.entries(flops).map(
+    ([dtype, rate]) => `${(rate / 1e9).toFixed(0)} GFLOP/s in ${dtype}`,
+  );
+  return `limits measured here: ${[...products, `${(bytes / 1e9).toFixed(0)} GB/s copied`].join(', ')}`;
+}
+
 export function runtimeTable(results: readonly RuntimeResult[]): string {
   const table = new Table({ head: ['runtime', 'figure', 'median (range)'], style: STYLE });
   const notes: string[] = [];
@@ -49,6 +109,14 @@ export function runtimeTable(results: readonly RuntimeResult[]): string {
     for (const [figure, values] of Object.entries(figures)) table.push([name, figure, range(values)]);
   }
   return [table.toString(), ...notes].join('\n');
+}
+
+function times(numerator: number, denominator: number | undefined): string {
+  return denominator === undefined ? '' : `${(numerator / denominator).toFixed(2)}×`;
+}
+
+function percent(share: number | undefined): string {
+  return share === undefined ? '–' : `${(100 * share).toFixed(0)} %`;
 }
 
 function milliseconds({ min, median, max }: Spread): string {

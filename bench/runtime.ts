@@ -1,4 +1,4 @@
-import { runtimeCases } from './cases.js';
+import { runtimeCases } from './groups.js';
 import { type Spread, spread } from './statistics.js';
 import { ourTrial } from './trial-process.js';
 

@@ -1,25 +1,50 @@
 import { packWeight } from '#src/ops/gemm.js';
-import type { Device } from '#src/runtime/device.js';
+import { type Device, WANTED } from '#src/runtime/device.js';
+import type { Tensor } from '#src/runtime/tensor.js';
 import type { GemmCase } from '../cases.js';
 import { randomTensor } from './random.js';
 import { copiesFor, stopwatch } from './stopwatch.js';
 
+const SCALE = 2; // lora_alpha / r
+
 /** Frozen weights are packed when a model is loaded, so packing is outside the time. */
 export async function benchGemm(device: Device, item: GemmCase, seconds: number): Promise<number[]> {
-  const { m, k, n, dtype, op } = item;
-  const bytes = (m * k + n * k + m * n) * (dtype === 'f32' ? 4 : 2);
-  const sets = Array.from({ length: copiesFor(bytes) }, (_, seed) => ({
-    x: randomTensor(device, [m, op === 'linear' ? k : n], dtype, { seed: seed + 1 }),
+  const { m, k, n, dtype, op, rank } = item;
+  const sets = Array.from({ length: copiesFor(item.bytes) }, (_, seed) => ({
+    x: randomTensor(device, [m, k], dtype, { seed: seed + 1 }),
+    dy: op === 'linear' ? undefined : randomTensor(device, [m, n], dtype, { seed: seed + 51 }),
     w: device.scope(() => packWeight(randomTensor(device, [n, k], dtype, { seed: seed + 101 }), dtype)),
   }));
-  const signature = device.signature(op);
+  const pair = rank > 0 ? pairOf(device, item) : undefined;
+  const linear = device.signature('linear');
+  const linearDx = device.signature('linear_dx');
+  const loraGrads = device.signature('lora_grads');
+  const lora = [pair?.a, pair?.b, undefined, undefined];
+  const kept = pair && op === 'both' ? WANTED : undefined;
+  const scalars = pair ? [SCALE] : [];
   const samples = await stopwatch(device, seconds, (run) => {
-    const { x, w } = sets[run % sets.length] as (typeof sets)[number];
-    device.enqueue(signature, [x, w])[0]?.dispose();
+    const { x, dy, w } = sets[run % sets.length] as (typeof sets)[number];
+    const made: (Tensor | undefined)[] = [];
+    if (op !== 'linear_dx')
+      made.push(...device.enqueue(linear, [x, w, undefined, ...lora, undefined, kept], scalars));
+    if (op !== 'linear') made.push(...device.enqueue(linearDx, [dy, w, ...lora, undefined, kept], scalars));
+    if (pair && op === 'both') {
+      const [, u, , v] = made;
+      device.enqueue(loraGrads, [x, dy, u, v, pair.da, pair.db], scalars);
+    }
+    for (const tensor of made) tensor?.dispose();
   });
-  for (const { x, w } of sets) {
-    x.dispose();
-    w.dispose();
-  }
+  for (const set of sets) for (const tensor of Object.values(set)) tensor?.dispose();
+  for (const tensor of Object.values(pair ?? {})) tensor.dispose();
   return samples;
+}
+
+/** f32 as adapters are trained, with their gradients. */
+function pairOf(device: Device, { k, n, rank }: GemmCase) {
+  return {
+    a: randomTensor(device, [rank, k], 'f32', { seed: 7 }),
+    b: randomTensor(device, [n, rank], 'f32', { seed: 8 }),
+    da: device.zeros([rank, k]),
+    db: device.zeros([n, rank]),
+  };
 }
