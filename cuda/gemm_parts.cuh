@@ -1,5 +1,13 @@
-// What the two GEMM kernels share: reading factors of any dtype, size and alignment, dropout, the raster of
-// tiles, and writing the result.
+// What the GEMM kernels share: reading factors of any dtype, size and alignment, dropout, the raster of
+// tiles, and epilogues: what becomes of a tile's sums. A kernel is a mainloop (cuda/gemm_bf16.cuh,
+// cuda/gemm_f32.cuh, cuda/sm90_gemm.cuh) with an epilogue, a type like Store below:
+//   kColumns  columns of an item, the work that a block takes at a time: one tile of rows by as many tiles of
+//             columns, one after the other; 0: a single tile
+//   kExtra    whether products may have extra depth
+//   Item<Sums>  made with the epilogue and the product when a thread starts on an item; add(sums) takes what
+//             the thread holds of each tile's sums, in order; end() follows the last
+// Sums are kRows rows by kPairs pairs of neighbouring columns, of which the first is even: at(i, pair, 0 or
+// 1) lies in row(i) and column(pair) or the next. Those beyond the product are 0.
 #pragma once
 
 #include "core/philox.h"
@@ -109,10 +117,74 @@ __device__ inline void finish(const Product& p, bool paired, int64_t row, int64_
     if (both) out[1] = second;
   }
 }
+
 /// Whether every pair of neighbouring columns may be written at once.
 __device__ inline bool writes_pairs(const Product& p) {
   const uintptr_t pair = p.out_dtype == DType::bf16 ? 4 : 8;
   return p.columns % 2 == 0 && reinterpret_cast<uintptr_t>(p.out) % pair == 0;
+}
+
+/// What a thread holds of a tile's sums as tensor cores leave them: rows 8 apart, and pairs 8 columns apart.
+template <int kTheRows, int kThePairs>
+struct TensorSums {
+  static constexpr int kRows = kTheRows, kPairs = kThePairs;
+  float v[kRows * kPairs * 2];
+  TilePlace tile;
+  int first_row, first_column;  // within the tile
+  __device__ float& at(int i, int pair, int e) { return v[(i / 2 * kPairs + pair) * 4 + i % 2 * 2 + e]; }
+  /// The accumulator of one multiply_add, of the i-th two rows.
+  __device__ float (&block(int i, int pair))[4] {
+    return *reinterpret_cast<float(*)[4]>(v + (i * kPairs + pair) * 4);
+  }
+  __device__ int64_t row(int i) const { return tile.row + (first_row + 8 * i); }
+  __device__ int64_t column(int pair) const { return tile.column + (first_column + 8 * pair); }
+};
+
+/// body(first, second, row, column) for all pairs.
+template <typename Sums, typename F>
+__device__ inline void each_pair(Sums& sums, F body) {
+#pragma unroll
+  for (int i = 0; i < Sums::kRows; i += 2)
+#pragma unroll
+    for (int pair = 0; pair < Sums::kPairs; pair++)
+#pragma unroll
+      for (int half = 0; half < 2; half++)
+        body(sums.at(i + half, pair, 0), sums.at(i + half, pair, 1), sums.row(i + half), sums.column(pair));
+}
+
+/// Makes of the extra product's sums what the frozen product adds to.
+template <typename Sums>
+__device__ inline void scale_extra(const Product& p, Sums& sums) {
+  each_pair(sums, [&](float& first, float& second, int64_t row, int64_t column) {
+    float factor[4] = {1, 1, 1, 1};
+    if (p.dropped == Dropped::extra && row < p.rows) dropout_factors(p.dropout, row, column / 4 * 4, factor);
+    first *= p.extra_scale * (column % 4 == 0 ? factor[0] : factor[2]);
+    second *= p.extra_scale * (column % 4 == 0 ? factor[1] : factor[3]);
+  });
+}
+
+/// The epilogue of plain products: scale, bias, accumulation, and out.
+struct Store {
+  static constexpr int64_t kColumns = 0;
+  static constexpr bool kExtra = true;
+  template <typename Sums>
+  struct Item {
+    const Product& p;
+    bool paired;
+    __device__ Item(const Store&, const Product& p) : p(p), paired(writes_pairs(p)) {}
+    __device__ void add(Sums& sums) {
+      each_pair(sums, [&](float first, float second, int64_t row, int64_t column) {
+        finish(p, paired, row, column, first, second);
+      });
+    }
+    __device__ void end() {}
+  };
+};
+
+/// Columns of an item, of tiles of that many columns.
+template <typename Epilogue>
+constexpr int64_t item_columns(int tile_columns) {
+  return Epilogue::kColumns > tile_columns ? Epilogue::kColumns : tile_columns;
 }
 
 }  // namespace steptrain::cuda

@@ -18,6 +18,12 @@ __device__ inline uint32_t round_to_bf16_pair(float first, float second) {
   return pair;
 }
 
+/// The block's dynamic shared memory, 16-byte aligned.
+__device__ inline char* dynamic_shared() {
+  extern __shared__ uint4 shared[];
+  return reinterpret_cast<char*>(shared);
+}
+
 __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }

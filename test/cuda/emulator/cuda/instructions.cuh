@@ -20,6 +20,10 @@ inline uint32_t round_to_bf16_pair(float first, float second) {
   return round_to_bf16(first) | static_cast<uint32_t>(round_to_bf16(second)) << 16;
 }
 
+inline char* dynamic_shared() {
+  return static_cast<char*>(emulator::dynamic_shared());
+}
+
 inline void copy_async(void* to_shared, const void* from, bool inside) {
   emulator::start_copy(to_shared, from, inside);
 }

@@ -1,0 +1,218 @@
+// The mainloop of the bf16 product (cuda/gemm.h) on Hopper: a persistent grid of blocks of three warpgroups.
+// One thread of the first copies tiles by TMA into a ring in shared memory; the other two multiply them by
+// wgmma, 64 rows each of a tile of 128 × kColumns, 64 of the depth at a time, sums in registers. The next
+// tile's copies run during a tile's epilogue.
+//   kColumns 256  48 KiB a stage, 4 stages; where that makes tiles for every multiprocessor
+//   kColumns 128  32 KiB a stage, 6 stages
+// The extra depth comes first, like any other, with tensor maps of its own; then scale and mask apply to the
+// sums and the frozen product joins them. An element is summed over the depth in ascending steps of 16: its
+// bits depend neither on its place in a tile nor on the size of the product. Beyond the factors TMA delivers
+// zeros.
+#pragma once
+
+#include "cuda/gemm_parts.cuh"
+#include "cuda/sm90_instructions.cuh"
+#include "cuda/tensor_map.h"
+
+namespace steptrain::cuda {
+namespace hopper {
+
+constexpr int kRows = 128;
+constexpr int kDepth = kBoxColumns;  // of a stage
+constexpr int kStep = 16;            // depth of one wgmma
+constexpr int kConsumers = 2;        // warpgroups, 64 rows each
+constexpr int kGroup = 128;          // threads of a warpgroup
+constexpr int kThreads = kGroup * (1 + kConsumers);
+constexpr int kBoxBytes = 64 * kDepth * 2;  // of 64 rows along the depth, or 64 columns across it
+
+template <int kColumns>
+struct Ring {
+  static constexpr int kStages = kColumns == 256 ? 4 : 6;
+  static constexpr int kBytesA = kRows * kDepth * 2, kBytesB = kColumns * kDepth * 2;
+  static constexpr int kStageBytes = kBytesA + kBytesB;
+  static constexpr int kShared = kStages * kStageBytes + 1024;  // and what it takes to align them
+};
+
+/// The factors of the frozen product and of the extra pair.
+struct Maps {
+  CUtensorMap a, b, extra_a, extra_b;
+};
+
+/// A place in the ring. Its barriers' phases alternate each time round.
+template <int kStages>
+struct Place {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ void advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+/// Copies one factor's tile: rows along the depth in one box, else a box for each 64 columns.
+template <bool kAlongDepth, int kOuter>
+__device__ void copy_factor(char* to, const CUtensorMap* factor, int32_t outer, int32_t depth,
+                            Barrier* barrier) {
+  if constexpr (kAlongDepth) {
+    copy_box(to, factor, outer, depth, barrier);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kOuter / 64; i++)
+      copy_box(to + i * kBoxBytes, factor, depth, outer + 64 * i, barrier);
+  }
+}
+
+template <Layout kLayout, int kColumns, typename Epilogue>
+__global__ void __launch_bounds__(kThreads, 1)
+    sm90_gemm_kernel(const __grid_constant__ Product p, const __grid_constant__ Maps maps,
+                     const __grid_constant__ Epilogue epilogue) {
+  using R = Ring<kColumns>;
+  using Sums = TensorSums<2, kColumns / 8>;
+  constexpr bool kAlongA = a_along_depth(kLayout), kAlongB = b_along_depth(kLayout);
+  constexpr int64_t kItem = item_columns<Epilogue>(kColumns);
+  __shared__ Barrier full[R::kStages], empty[R::kStages];
+  char* const ring =
+      reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(dynamic_shared()) + 1023) / 1024 * 1024);
+  const auto a_tile = [&](int stage) { return ring + stage * R::kStageBytes; };
+  const auto b_tile = [&](int stage) { return a_tile(stage) + R::kBytesA; };
+
+  const int group = static_cast<int>(threadIdx.x) / kGroup, lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < R::kStages; stage++) {
+      barrier_init(&full[stage], 1);
+      barrier_init(&empty[stage], kConsumers * kGroup / 32);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+
+  const int64_t items = tile_count(p, kRows, kItem);
+  const int extras = Epilogue::kExtra ? static_cast<int>((p.extra_depth + kDepth - 1) / kDepth) : 0;
+  const int rounds = extras + static_cast<int>((p.depth + kDepth - 1) / kDepth);
+  Place<R::kStages> place;
+  /// body(tile) for the tiles of an item.
+  const auto each_tile = [&](int64_t index, auto body) {
+    TilePlace tile = tile_place(p, index, kRows, kItem);
+    if constexpr (kItem == kColumns) {
+      body(tile);
+    } else {
+      const int64_t end = tile.column + kItem < p.columns ? tile.column + kItem : p.columns;
+      for (; tile.column < end; tile.column += kColumns) body(tile);
+    }
+  };
+
+  if (group == 0) {
+    shrink_registers<40>();
+    if (threadIdx.x != 0) return;
+    for (int64_t index = blockIdx.x; index < items; index += gridDim.x) {
+      each_tile(index, [&](const TilePlace& tile) {
+        for (int round = 0; round < rounds; round++, place.advance()) {
+          // The first time round stages are empty: the phase before the first counts as ended.
+          barrier_wait(&empty[place.stage], place.parity ^ 1);
+          Barrier* const barrier = &full[place.stage];
+          barrier_expect(barrier, R::kStageBytes);
+          const bool extra = round < extras;
+          const int32_t depth = (extra ? round : round - extras) * kDepth;
+          copy_factor<kAlongA, kRows>(a_tile(place.stage), extra ? &maps.extra_a : &maps.a,
+                                      static_cast<int32_t>(tile.row), depth, barrier);
+          copy_factor<kAlongB, kColumns>(b_tile(place.stage), extra ? &maps.extra_b : &maps.b,
+                                         static_cast<int32_t>(tile.column), depth, barrier);
+        }
+      });
+    }
+    return;
+  }
+
+  grow_registers<232>();
+  const int warp_row = (group - 1) * 64 + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
+  const auto a_factor = [&] {
+    return box_descriptor(a_tile(place.stage) + (group - 1) * kBoxBytes, kAlongA ? 16 : kBoxBytes);
+  };
+  const auto b_factor = [&] { return box_descriptor(b_tile(place.stage), kAlongB ? 16 : kBoxBytes); };
+  // In units of 16 bytes; the address is the descriptor's lowest field.
+  constexpr int kStepA = kStep * (kAlongA ? 2 : 128) / 16, kStepB = kStep * (kAlongB ? 2 : 128) / 16;
+  const auto release = [&](int stage) {
+    if (lane == 0) barrier_arrive(&empty[stage]);
+  };
+
+  for (int64_t index = blockIdx.x; index < items; index += gridDim.x) {
+    typename Epilogue::template Item<Sums> item(epilogue, p);
+    each_tile(index, [&](const TilePlace& tile) {
+      Sums sums{};
+      sums.tile = tile;
+      sums.first_row = warp_row;
+      sums.first_column = lane % 4 * 2;
+
+      for (int round = 0; round < extras; round++, place.advance()) {
+        barrier_wait(&full[place.stage], place.parity);
+        const int steps = static_cast<int>((p.extra_depth - int64_t{round} * kDepth + kStep - 1) / kStep);
+        open_group();
+#pragma unroll 1
+        for (int k = 0; k < steps && k < kDepth / kStep; k++)
+          multiply_group<!kAlongA, !kAlongB>(sums.v, a_factor() + k * kStepA, b_factor() + k * kStepB);
+        close_group();
+        wait_for_groups<0>();
+        release(place.stage);
+      }
+      if (extras > 0) {
+        pin(sums.v);
+        scale_extra(p, sums);
+        pin(sums.v);
+      }
+
+      int before = -1;  // the stage whose products may be under way
+      for (int round = extras; round < rounds; round++, place.advance()) {
+        barrier_wait(&full[place.stage], place.parity);
+        const uint64_t a = a_factor(), b = b_factor();
+        open_group();
+#pragma unroll
+        for (int k = 0; k < kDepth / kStep; k++)
+          multiply_group<!kAlongA, !kAlongB>(sums.v, a + k * kStepA, b + k * kStepB);
+        close_group();
+        wait_for_groups<1>();
+        if (before >= 0) release(before);
+        before = place.stage;
+      }
+      wait_for_groups<0>();
+      pin(sums.v);
+      if (before >= 0) release(before);
+      item.add(sums);
+    });
+    item.end();
+  }
+}
+
+template <Layout kLayout, int kColumns, typename Epilogue>
+void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
+  // Boxes of rows along the depth, else of 64 of the depth.
+  const auto describe = [](const Factor& f, bool along_depth, int outer) {
+    return describe_matrix(f.data, f.rows, f.columns, along_depth ? outer : kDepth);
+  };
+  Maps maps{};
+  if (p.depth > 0) {
+    maps.a = describe(p.a, a_along_depth(kLayout), kRows);
+    maps.b = describe(p.b, b_along_depth(kLayout), kColumns);
+  }
+  if (p.extra_depth > 0) {
+    maps.extra_a = describe(p.extra_a, a_along_depth(kLayout), kRows);
+    maps.extra_b = describe(p.extra_b, b_along_depth(kLayout), kColumns);
+  }
+  const int64_t items = tile_count(p, kRows, item_columns<Epilogue>(kColumns));
+  stream.launch(sm90_gemm_kernel<kLayout, kColumns, Epilogue>,
+                items < stream.hardware.multiprocessors ? items : stream.hardware.multiprocessors, kThreads,
+                Ring<kColumns>::kShared, p, maps, epilogue);
+}
+
+/// The wider tile where that makes one for every multiprocessor.
+template <Layout kLayout, typename Epilogue>
+void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
+  if (tile_count(p, kRows, 256) >= stream.hardware.multiprocessors) {
+    launch<kLayout, 256>(stream, p, epilogue);
+  } else {
+    launch<kLayout, 128>(stream, p, epilogue);
+  }
+}
+
+}  // namespace hopper
+}  // namespace steptrain::cuda
