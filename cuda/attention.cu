@@ -1,9 +1,9 @@
 // Attention over ragged sequences, o = softmax(scale·q·kᵀ, visible keys)·v with lse, and its gradient, all =.
-// Chooses the kernel: bf16 on tensor cores (cuda/attention_bf16.cu, cuda/attention_backward_bf16.cu), f32,
-// odd head sizes and odd addresses on the ordinary cores (cuda/attention_portable.cu). Keys come in tiles of
-// fixed size from the sequence's own token 0 and sums run in their order, so a row's bits depend on its own
-// sequence alone. Nothing of T × T is held. Launches: forward 2 (plan, kernel), backward 4 (plan, delta, dq,
-// dk and dv; 5 where D is above 128).
+// Chooses the kernel: bf16 on tensor cores (cuda/attention_bf16.cu, cuda/attention_backward_bf16_*.cu),
+// f32, odd head sizes and odd addresses on the ordinary cores (cuda/attention_portable.cu). Keys come in
+// tiles of fixed size from the sequence's own token 0 and sums run in their order, so a row's bits depend on
+// its own sequence alone. Nothing of T × T is held. Launches: forward 2 (plan, kernel), backward 4 (plan,
+// delta, dq, dk and dv).
 #include "cuda/attention.h"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tens
 
 void attention(Stream& stream, const Args& args) {
   const auto [q, k, v, cu_seqlens, branch, o, lse] = args.tensors<7>();
-  const bool tensor_cores = on_tensor_cores(q, {q, k, v, o});
+  const bool tensor_cores = on_tensor_cores(q, {q, k, v, o}) && args.f(2) > 0;
 #ifdef STEPTRAIN_SM90
   const bool hopper = tensor_cores && stream.hardware.compute_capability == 90 && (q[2] == 64 || q[2] == 128);
 #else
@@ -114,7 +114,10 @@ void attention_backward(Stream& stream, const Args& args) {
   });
   const AttentionTensors tensors{q.data, k.data,  v.data,  dout.data, lse.as<float>(),
                                  delta,  nullptr, dq.data, dk.data,   dv.data};
-  if (tensor_cores) return attention_backward_bf16(stream, problem, tensors);
+  if (tensor_cores) {
+    attention_queries_bf16(stream, problem, tensors);
+    return attention_keys_bf16(stream, problem, tensors);
+  }
   attention_backward_portable(stream, problem, tensors, q.dtype);
 }
 

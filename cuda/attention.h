@@ -3,14 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "cuda/stream.h"
 
 namespace steptrain::cuda {
 
-constexpr float kMasked = -1e30f;  // a score (log2 units) that weighs exactly 0
-constexpr float kFloor = -1e20f;   // the maximum of no scores: above kMasked, below any score
-constexpr float kUnseen = 1e30f;   // lse (log2 units) of rows that are not there: every p is 0
+constexpr float kMasked = -std::numeric_limits<float>::infinity();  // a score that weighs exactly 0
+constexpr float kFloor = -1e20f;  // the maximum of no scores: below any, and finite
+constexpr float kUnseen = 1e30f;  // lse (log2 units) of rows that are not there: every p is 0
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 /// Extents and settings of one call, for kernels.
@@ -39,13 +40,20 @@ Attention plan_attention(Stream& stream, const char* op, const TensorView& q, co
                          const TensorView& v, const TensorView& cu_seqlens, int cu_input,
                          const TensorView& branch, const Args& args, int rows);
 
-/// Tensor cores: bf16, D a multiple of 8 up to 256, addresses multiples of 16 bytes. Rows of `rows` tokens:
+/// Tensor cores: bf16, D a multiple of 8 up to 256, addresses multiples of 16 bytes; the forward: scale above
+/// 0, since it takes the maximum before it scales. Rows of `rows` tokens:
 /// what plan_attention must be given.
 int forward_bf16_rows(int64_t size);
 void attention_forward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             float* lse);
+
+/// The backward has a kernel for each output side, which makes the probabilities again from lse, so that it
+/// is deterministic without atomics or turns:
+///   p = exp(scale·q·k - lse)   ds = p·(do·v - delta)   queries: dq = scale·ds·k   keys: dk = scale·dsᵀ·q,
+///   dv = pᵀ·do, over the heads of the group in order
 constexpr int kBackwardRows = 64;
-void attention_backward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+void attention_queries_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
 
 /// The forward on sm_90, D of 64 or 128.
 constexpr int kHopperRows = 128;
@@ -69,8 +77,9 @@ struct AttentionTile {
   int32_t start = 0;   // the tile's first token, counted from the sequence's
 };
 
-/// Tile `index` of `rows` tokens. Later tiles of a sequence first: they see the most keys.
-__device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int rows) {
+/// Tile `index` of `rows` tokens. Later tiles of a sequence first, since causal queries there see the most
+/// keys; `of_keys`: earlier ones first, since those are seen by the most queries.
+__device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int rows, bool of_keys = false) {
   AttentionTile tile;
   int32_t low = 0, high = p.sequences;  // the first sequence that ends behind `index`
   while (low < high) {
@@ -85,7 +94,9 @@ __device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int
   tile.there = true;
   tile.begin = p.cu_seqlens[low];
   tile.length = static_cast<int32_t>(p.cu_seqlens[low + 1] - tile.begin);
-  tile.start = static_cast<int32_t>(p.tile_ends[low] - 1 - index) * rows;
+  const int64_t before =
+      of_keys ? index - (low > 0 ? p.tile_ends[low - 1] : 0) : p.tile_ends[low] - 1 - index;
+  tile.start = static_cast<int32_t>(before) * rows;
   return tile;
 }
 

@@ -1,7 +1,8 @@
 // Attention forward on tensor cores (mma.sync, cp.async), after FlashAttention-2 (Dao 2023): a block takes
 // kRows queries of one head, four warps a quarter each, and walks over tiles of kKeys keys with an online
-// softmax in log2 units. The next keys are fetched while values are weighed, the next values while keys are
-// scored. Scores, sums and o in f32; p is rounded to bf16 for p·v. A hidden key weighs exactly 0.
+// softmax: the maximum of the scores as they are, then scale, shift and log2 e in one fmaf. The next keys are
+// fetched while values are weighed, the next values while keys are scored. Scores, sums and o in f32; p is
+// rounded to bf16 for p·v. A hidden key weighs exactly 0.
 #include <type_traits>
 
 #include "cuda/attention_tile.cuh"
@@ -69,9 +70,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
     wait_for_copies<1>();
     __syncthreads();  // the keys have arrived for all threads
     float scores[kDown][kKeys / 8][4];
-#pragma unroll
-    for (int i = 0; i < kDown; i++)
-      multiply_heads<Queries, Keys, kKeys, kSize>(scores[i], q_tile, warp_row + 16 * i, k_tile, lane);
+    multiply_heads<Queries, Keys, kDown, kKeys, kSize>(scores, q_tile, warp_row, k_tile, 0, lane);
     __syncthreads();  // all are done with the keys
     fetch(k_tile, k, key + kKeys);
 
@@ -87,14 +86,13 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 #pragma unroll
           for (int e = 0; e < 2; e++) {
             float& score = scores[i][j][2 * half + e];
-            score *= scale;
             if (!all && !sees(p, tile, sight, key + 8 * j + lane % 4 * 2 + e)) score = kMasked;
             most = fmaxf(most, score);
           }
         // A row lies in four lanes.
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        const float decay = exp2f(maximum[i][half] - most);
+        const float decay = exp2_approximate((maximum[i][half] - most) * scale), shift = most * scale;
         maximum[i][half] = most;
         float total = sum[i][half] * decay;
 #pragma unroll
@@ -102,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 #pragma unroll
           for (int e = 0; e < 2; e++) {
             float& score = scores[i][j][2 * half + e];
-            score = exp2f(score - most);
+            score = exp2_approximate(fmaf(score, scale, -shift));
             total += score;
           }
         sum[i][half] = total;
@@ -116,8 +114,8 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 
     wait_for_copies<1>();
     __syncthreads();  // the values have arrived for all threads
-#pragma unroll
-    for (int i = 0; i < kDown; i++) multiply_rows<Keys, kKeys, kSize>(out[i], scores[i], v_tile, lane);
+    multiply_rows<Keys, kDown, kKeys, kSize>(
+        out, v_tile, 0, lane, [&](uint32_t(&a)[4], int i, int depth) { round_to_a(a, scores[i], depth); });
     __syncthreads();  // all are done with the values
     fetch(v_tile, v, key + kKeys);
   }
@@ -132,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
       total += __shfl_xor_sync(0xffffffffu, total, 2);
       const int32_t query = tile.start + warp_row + 16 * i + lane / 4 + 8 * half;
       if (lane % 4 == 0 && query < tile.length)
-        lse[head * p.tokens + tile.begin + query] = maximum[i][half] * kLn2 + logf(total);
+        lse[head * p.tokens + tile.begin + query] = maximum[i][half] * p.scale + logf(total);
       const float inverse = 1.0f / total;
 #pragma unroll
       for (int j = 0; j < kSize / 8; j++) {

@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ float outputs[];
   const unsigned kv_heads = static_cast<unsigned>(p.kv_heads);
   const int32_t kv_head = static_cast<int32_t>(blockIdx.x % kv_heads);
-  const AttentionTile tile = find_tile(p, blockIdx.x / kv_heads, kRows);
+  const AttentionTile tile = find_tile(p, blockIdx.x / kv_heads, kRows, true);
   if (!tile.there) return;
   const int row = static_cast<int>(threadIdx.x) / kShare, share = static_cast<int>(threadIdx.x) % kShare;
   const int32_t key = tile.start + row;

@@ -20,34 +20,43 @@ struct HeadTile {
     return tile + (row * kChunks + permuted) * 16;
   }
 
-  /// Starts the copy of tokens start … start + kRows of a sequence, of one head of `heads`; zeros beyond the
-  /// sequence and beyond the head's `size`. All kThreads threads of the block take part.
+  /// body(row, chunk, element) for this thread's share of the tile, with the place of the chunk in a tensor
+  /// [T, heads, size]: tokens from `start` of a sequence, of one head. All kThreads threads take part. A
+  /// thread walks down the rows, so that its addresses differ by constants.
+  template <int kThreads, typename Body>
+  __device__ static void share(const AttentionTile& sequence, int32_t start, int32_t head, int32_t heads,
+                               int32_t size, Body body) {
+    constexpr int kAcross = kChunks % 8 == 0 ? kChunks : 4, kDown = kThreads / kAcross;
+    static_assert(kThreads % kAcross == 0 && kRows % kDown == 0);
+    const int row = static_cast<int>(threadIdx.x) / kAcross, chunk = static_cast<int>(threadIdx.x) % kAcross;
+    int64_t element = ((sequence.begin + start + row) * heads + head) * size + chunk * kEight;
+#pragma unroll
+    for (int down = 0; down < kRows; down += kDown) {
+#pragma unroll
+      for (int across = 0; across < kChunks; across += kAcross)
+        body(row + down, chunk + across, element + across * kEight);
+      element += int64_t{kDown} * heads * size;
+    }
+  }
+
+  /// Starts the copy into `tile`; zeros beyond the sequence and beyond the head's `size`.
   template <int kThreads>
   __device__ static void copy(char* tile, const bf16* from, const AttentionTile& sequence, int32_t start,
                               int32_t head, int32_t heads, int32_t size) {
-    static_assert(kRows * kChunks % kThreads == 0);
-#pragma unroll
-    for (int i = 0; i < kRows * kChunks / kThreads; i++) {
-      const int index = i * kThreads + static_cast<int>(threadIdx.x);
-      const int row = index / kChunks, chunk = index % kChunks;
+    share<kThreads>(sequence, start, head, heads, size, [&](int row, int chunk, int64_t element) {
       const bool inside = start + row < sequence.length && chunk * kEight < size;
-      const int64_t element = ((sequence.begin + start + row) * heads + head) * size + chunk * kEight;
       copy_async(at(tile, row, chunk), from + (inside ? element : 0), inside);
-    }
+    });
   }
 
   /// The opposite: writes what lies in `tile`.
   template <int kThreads>
   __device__ static void write(char* tile, bf16* to, const AttentionTile& sequence, int32_t start,
                                int32_t head, int32_t heads, int32_t size) {
-#pragma unroll
-    for (int i = 0; i < kRows * kChunks / kThreads; i++) {
-      const int index = i * kThreads + static_cast<int>(threadIdx.x);
-      const int row = index / kChunks, chunk = index % kChunks;
-      if (start + row >= sequence.length || chunk * kEight >= size) continue;
-      const int64_t element = ((sequence.begin + start + row) * heads + head) * size + chunk * kEight;
+    share<kThreads>(sequence, start, head, heads, size, [&](int row, int chunk, int64_t element) {
+      if (start + row >= sequence.length || chunk * kEight >= size) return;
       *reinterpret_cast<uint4*>(to + element) = *reinterpret_cast<const uint4*>(at(tile, row, chunk));
-    }
+    });
   }
 
   /// Rows as the outer extent, the head as depth: a[16,16] from (row, k), and two b[16,8], of rows `row` and
@@ -72,46 +81,65 @@ struct HeadTile {
   }
 };
 
-/// sums[16, kColumns] = a · bᵀ: 16 rows of tile a from `row`, all rows of tile b, over the head.
-template <typename A, typename B, int kColumns, int kSize>
-__device__ void multiply_heads(float (&sums)[kColumns / 8][4], char* a_tile, int row, char* b_tile,
-                               int lane) {
+/// sums[16·kDown, kColumns] = a · bᵀ over the head: rows of tile a from `row`, of tile b from `column`.
+template <typename A, typename B, int kDown, int kColumns, int kSize>
+__device__ void multiply_heads(float (&sums)[kDown][kColumns / 8][4], char* a_tile, int row, char* b_tile,
+                               int column, int lane) {
 #pragma unroll
-  for (int j = 0; j < kColumns / 8; j++)
+  for (int i = 0; i < kDown; i++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) sums[j][i] = 0;
-#pragma unroll kSize <= 64 ? kSize / 16 : 2
+    for (int j = 0; j < kColumns / 8; j++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) sums[i][j][e] = 0;
+#pragma unroll 2
   for (int k = 0; k < kSize; k += 16) {
-    uint32_t a[4];
-    A::load_a(a, a_tile, row, k, lane);
+    uint32_t a[kDown][4];
+#pragma unroll
+    for (int i = 0; i < kDown; i++) A::load_a(a[i], a_tile, row + 16 * i, k, lane);
 #pragma unroll
     for (int j = 0; j < kColumns / 16; j++) {
       uint32_t b[4];
-      B::load_b(b, b_tile, 16 * j, k, lane);
-      multiply_add(sums[2 * j], a, b[0], b[1]);
-      multiply_add(sums[2 * j + 1], a, b[2], b[3]);
+      B::load_b(b, b_tile, column + 16 * j, k, lane);
+#pragma unroll
+      for (int i = 0; i < kDown; i++) {
+        multiply_add(sums[i][2 * j], a[i], b[0], b[1]);
+        multiply_add(sums[i][2 * j + 1], a[i], b[2], b[3]);
+      }
     }
   }
 }
 
-/// out[16, kSize] += weights[16, kDepth] · tile[kDepth, kSize], the weights rounded to bf16.
-template <typename Tile, int kDepth, int kSize>
-__device__ void multiply_rows(float (&out)[kSize / 8][4], const float (&weights)[kDepth / 8][4], char* tile,
-                              int lane) {
+/// out[16·kDown, kColumns] += weights[16·kDown, kDepth] · tile: kDepth rows of it, columns from `column`.
+/// load(a, i, k) gives the weights' a[16,16] of slice i from depth k.
+template <typename Tile, int kDown, int kDepth, int kColumns, typename Load>
+__device__ void multiply_rows(float (&out)[kDown][kColumns / 8][4], char* tile, int column, int lane,
+                              Load load) {
 #pragma unroll
-  for (int k = 0; k < kDepth / 16; k++) {
-    const uint32_t a[4] = {round_to_bf16_pair(weights[2 * k][0], weights[2 * k][1]),
-                           round_to_bf16_pair(weights[2 * k][2], weights[2 * k][3]),
-                           round_to_bf16_pair(weights[2 * k + 1][0], weights[2 * k + 1][1]),
-                           round_to_bf16_pair(weights[2 * k + 1][2], weights[2 * k + 1][3])};
+  for (int k = 0; k < kDepth; k += 16) {
+    uint32_t a[kDown][4];
 #pragma unroll
-    for (int j = 0; j < kSize / 16; j++) {
+    for (int i = 0; i < kDown; i++) load(a[i], i, k);
+#pragma unroll
+    for (int j = 0; j < kColumns / 16; j++) {
       uint32_t b[4];
-      Tile::load_b_by_row(b, tile, 16 * k, 16 * j, lane);
-      multiply_add(out[2 * j], a, b[0], b[1]);
-      multiply_add(out[2 * j + 1], a, b[2], b[3]);
+      Tile::load_b_by_row(b, tile, k, column + 16 * j, lane);
+#pragma unroll
+      for (int i = 0; i < kDown; i++) {
+        multiply_add(out[i][2 * j], a[i], b[0], b[1]);
+        multiply_add(out[i][2 * j + 1], a[i], b[2], b[3]);
+      }
     }
   }
+}
+
+/// a[16,16] from column k of what multiply_add summed, rounded.
+template <int kColumns>
+__device__ void round_to_a(uint32_t (&a)[4], const float (&d)[kColumns][4], int k) {
+  const float(&left)[4] = d[k / 8], (&right)[4] = d[k / 8 + 1];
+  a[0] = round_to_bf16_pair(left[0], left[1]);
+  a[1] = round_to_bf16_pair(left[2], left[3]);
+  a[2] = round_to_bf16_pair(right[0], right[1]);
+  a[3] = round_to_bf16_pair(right[2], right[3]);
 }
 
 /// body(std::integral_constant of the padded head size) for a head of `size`.

@@ -1,10 +1,29 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
-import { results } from './both.js';
+import { stored } from '../ops/precision.js';
+import { type Call, type Given, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
-const cuSeqlens = (lengths: readonly number[]) =>
+interface Settings {
+  readonly causal?: number;
+  readonly window?: number;
+  readonly branched?: boolean;
+  readonly scale?: number;
+  readonly lengths?: readonly number[];
+  readonly heads?: number;
+  readonly kvHeads?: number;
+}
+
+type Name = 'q' | 'k' | 'v' | 'do';
+type Values = Readonly<Record<Name, Float32Array>>;
+type Read = Record<string, number[]>;
+
+/** Lengths that no tile divides, an empty sequence among them. */
+const ragged = [300, 0, 141, 5];
+const outputs = ['o', 'lse', 'dq', 'dk', 'dv'] as const;
+
+const offsets = (lengths: readonly number[]) =>
   Int32Array.from([0, ...lengths.map((_, s) => lengths.slice(0, s + 1).reduce((a, b) => a + b))]);
 
 /** Sequences longer than the tiles of the tensor-core kernels, in bf16. */
@@ -20,56 +39,142 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     cpu.dispose();
   });
 
-  const lengths = [300, 0, 141, 5];
-  const tokens = 446;
-  const callOf = (
-    size: number,
-    more: { causal?: number; window?: number; branched?: boolean },
-    v?: Float32Array,
-  ) => {
-    const given = (heads: number, seed: number) => ({
-      values: random(tokens * heads * size, seed),
-      shape: [tokens, heads, size],
-      dtype: 'bf16' as const,
-    });
-    return {
-      op: 'attention',
-      tensors: {
-        q: given(2, 1),
-        k: given(1, 2),
-        v: v ? { ...given(1, 3), values: v } : given(1, 3),
-        cu_seqlens: { values: cuSeqlens(lengths), shape: [lengths.length + 1] },
-        branch: more.branched
-          ? {
-              values: Int32Array.from({ length: tokens }, (_, t) => (t % 300 < 90 ? 0 : 1 + (t % 3))),
-              shape: [tokens],
-            }
-          : undefined,
-      },
-      scalars: { causal: more.causal ?? 1, window: more.window ?? 0, scale: size ** -0.5 },
-    };
+  const shapeOf = (name: Name, size: number, { lengths = ragged, heads = 2, kvHeads = 1 }: Settings) => [
+    lengths.reduce((a, b) => a + b),
+    name === 'k' || name === 'v' ? kvHeads : heads,
+    size,
+  ];
+  const valuesOf = (size: number, settings: Settings): Values => {
+    const of = (name: Name, seed: number) =>
+      stored(
+        random(
+          shapeOf(name, size, settings).reduce((a, b) => a * b),
+          seed,
+        ),
+        'bf16',
+      );
+    return { q: of('q', 1), k: of('k', 2), v: of('v', 3), do: of('do', 4) };
   };
 
+  /** Forward and backward in one storage. */
+  async function both(
+    device: Device,
+    size: number,
+    settings: Settings,
+    values: Values,
+    dtype: 'bf16' | 'f32' = 'bf16',
+  ): Promise<Read> {
+    const { lengths = ragged, causal = 1, window = 0, scale = size ** -0.5 } = settings;
+    const given = (name: Name): Given => ({
+      values: values[name],
+      shape: shapeOf(name, size, settings),
+      dtype,
+    });
+    const [tokens, heads] = given('q').shape as [number, number];
+    const scalars = { causal, window, scale };
+    const where = {
+      cu_seqlens: { values: offsets(lengths), shape: [lengths.length + 1] },
+      branch: settings.branched
+        ? {
+            values: Int32Array.from({ length: tokens }, (_, t) => (t % 300 < 90 ? 0 : 1 + (t % 3))),
+            shape: [tokens],
+          }
+        : undefined,
+    };
+    const forward: Call = {
+      op: 'attention',
+      tensors: { q: given('q'), k: given('k'), v: given('v'), ...where },
+      scalars,
+    };
+    const first = await results(device, forward);
+    const backward: Call = {
+      op: 'attention_backward',
+      tensors: {
+        ...forward.tensors,
+        do: given('do'),
+        o: { values: Float32Array.from(first.o!), shape: given('q').shape, dtype },
+        lse: { values: Float32Array.from(first.lse!), shape: [heads, tokens] },
+      },
+      scalars,
+    };
+    return { ...first, ...(await results(device, backward)) };
+  }
+
+  /** Within twice the error of bf16 on the CPU, and a rounding of the largest value for p and ds in bf16. */
+  async function agrees(size: number, settings: Settings) {
+    const values = valuesOf(size, settings);
+    const got = await both(gpu, size, settings, values);
+    const want = await both(cpu, size, settings, values, 'f32');
+    const low = await both(cpu, size, settings, values);
+    for (const name of outputs) {
+      const largest = want[name]!.reduce((a, x) => Math.max(a, Math.abs(x)), 0);
+      const tolerance = 2 * maxDifference(low[name]!, want[name]!) + largest * 2 ** -8;
+      expect(maxDifference(got[name]!, want[name]!), name).toBeLessThanOrEqual(tolerance);
+    }
+  }
+
   it.each([
+    [32, {}],
+    [32, { causal: 0, window: 100 }],
     [64, {}],
     [64, { causal: 0 }],
     [64, { window: 150 }],
+    [64, { causal: 0, window: 70 }],
     [64, { branched: true }],
+    [64, { lengths: [129, 1, 1, 64, 127], heads: 6, kvHeads: 2 }],
+    [96, {}],
+    [96, { causal: 0, branched: true }],
     [128, {}],
+    [128, { causal: 0 }],
     [128, { window: 70, branched: true }],
-  ] as const)('heads of %i, %j: agrees with the CPU', async (size, more) => {
-    const call = callOf(size, more);
-    const [got, want] = [await results(gpu, call), await results(cpu, call)];
-    expect(maxDifference(got.o!, want.o!)).toBeLessThan(2 ** -7);
-    expect(maxDifference(got.lse!, want.lse!)).toBeLessThan(2 ** -10);
+    [128, { lengths: [1, 257, 1], heads: 3, kvHeads: 3 }],
+    [128, { lengths: [128, 64, 130], heads: 4, kvHeads: 2, causal: 0 }],
+    [256, { lengths: [70, 1, 33] }],
+    [256, { lengths: [70, 1, 33], causal: 0, window: 20 }],
+    [64, { lengths: [70, 130], scale: -0.1 }],
+    [64, { lengths: [70, 130], scale: 0 }],
+  ] as const)('heads of %i, %j: agrees with the CPU', (size, settings) => agrees(size, settings));
+
+  it.each([64, 128, 256])('heads of %i: what is not finite stays in its own sequence', async (size) => {
+    const lengths = [141, 67, 5];
+    const clean = valuesOf(size, { lengths });
+    const values = { ...clean };
+    for (const name of ['q', 'k', 'v', 'do'] as const) {
+      const [, heads] = shapeOf(name, size, { lengths }) as [number, number];
+      (values as Record<Name, Float32Array>)[name] = clean[name]
+        .slice()
+        .fill(Number.NaN, 141 * heads * size, 208 * heads * size);
+    }
+    const want = await both(gpu, size, { lengths }, clean);
+    const got = await both(gpu, size, { lengths }, values);
+    for (const [name, heads] of [
+      ['o', 2],
+      ['dq', 2],
+      ['dk', 1],
+      ['dv', 1],
+    ] as const) {
+      const [from, to] = [141 * heads * size, 208 * heads * size];
+      expect(got[name]!.slice(0, from), name).toEqual(want[name]!.slice(0, from));
+      expect(got[name]!.slice(to), name).toEqual(want[name]!.slice(to));
+      expect(got[name]!.slice(from, to).every(Number.isNaN), name).toBe(true);
+    }
   });
 
-  it.each([64, 128])('heads of %i: a NaN stays in its own sequence', async (size) => {
-    const v = random(tokens * size, 3);
-    v.fill(Number.NaN, 300 * size, 301 * size);
-    const { o } = await results(gpu, callOf(size, {}, v));
-    expect(o!.slice(0, 300 * 2 * size).every(Number.isFinite)).toBe(true);
-    expect(o!.slice(441 * 2 * size).every(Number.isFinite)).toBe(true);
-    expect(o!.slice(300 * 2 * size, 441 * 2 * size).every(Number.isNaN)).toBe(true);
+  it.each([64, 128])('heads of %i: bits depend on a sequence alone', async (size) => {
+    const all = { lengths: [141, 67], heads: 4, kvHeads: 2 };
+    const values = valuesOf(size, all);
+    const alone = { ...all, lengths: [67] };
+    const cut = (name: Name) => values[name].slice(141 * shapeOf(name, size, all)[1]! * size);
+    const [got, want] = [
+      await both(gpu, size, alone, { q: cut('q'), k: cut('k'), v: cut('v'), do: cut('do') }),
+      await both(gpu, size, all, values),
+    ];
+    for (const [name, heads] of [
+      ['o', 4],
+      ['dq', 4],
+      ['dk', 2],
+      ['dv', 2],
+    ] as const)
+      expect(got[name], name).toEqual(want[name]!.slice(141 * heads * size));
   });
 });

@@ -24,6 +24,11 @@ inline char* dynamic_shared() {
   return static_cast<char*>(emulator::dynamic_shared());
 }
 
+inline float exp2_approximate(float x) {
+  const float y = std::exp2(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+
 inline void copy_async(void* to_shared, const void* from, bool inside) {
   emulator::start_copy(to_shared, from, inside);
 }
