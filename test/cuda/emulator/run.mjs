@@ -1,0 +1,53 @@
+// Tests the CUDA kernels without a GPU: builds the emulator's addon (build.mjs) and runs on it what would run on cuda:0,
+// once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families that Hopper has its own of.
+//   npm run test:emulated                  both; arguments go on to vitest
+//   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone
+import { spawnSync } from 'node:child_process';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = resolve(dirname(fileURLToPath(import.meta.url)), '../../..');
+const PORTABLE = ['test/cuda', 'test/ops', 'test/models/golden.test.ts'];
+const HOPPER = [
+  'test/cuda',
+  'test/ops/gemm',
+  'test/ops/attention',
+  'test/ops/head',
+  'test/models/golden.test.ts',
+];
+
+function run(command, args, env = {}) {
+  return (
+    spawnSync(command, args, { cwd: root, stdio: 'inherit', env: { ...process.env, ...env } }).status ?? 1
+  );
+}
+
+const built = run(process.execPath, [join(root, 'test/cuda/emulator/build.mjs')]);
+if (built !== 0) process.exit(built);
+let status = 0;
+for (const [capability, files] of [
+  ['80', PORTABLE],
+  ['90', HOPPER],
+]) {
+  if ((process.env.STEPTRAIN_EMULATED_CAPABILITY ?? capability) !== capability) continue;
+  console.log(`kernels of sm_${capability}, emulated`);
+  const ended = run(
+    process.execPath,
+    [
+      join(root, 'node_modules/vitest/vitest.mjs'),
+      'run',
+      ...files,
+      '-t',
+      'cuda',
+      '--maxWorkers=2',
+      '--testTimeout=600000',
+      '--reporter=default',
+      '--reporter=json',
+      `--outputFile.json=build/tests-emulated-${capability}.json`,
+      ...process.argv.slice(2),
+    ],
+    { STEPTRAIN_PREBUILD: join(root, 'build/emulated'), STEPTRAIN_EMULATED_CAPABILITY: capability },
+  );
+  status ||= ended;
+}
+process.exit(status);
