@@ -3,7 +3,7 @@ import type { RunConfig } from '../config/schema.js';
 import { addon } from '../native/addon.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../run/result.js';
-import { openDevice } from '../runtime/device.js';
+import { type Device, openDevice } from '../runtime/device.js';
 import { readRunState } from './checkpoint.js';
 import type { RunContext } from './context.js';
 import { runPretrain } from './pretrain.js';
@@ -18,6 +18,7 @@ export async function runRecipe(
 ): Promise<RunResult> {
   const { threads } = config.run;
   const device = openDevice(deviceName(config.run.device), threads > 0 ? { threads } : {});
+  warnOfUnverified(device);
   const checkpoint = options.resume ? await run.latestCheckpoint() : undefined;
   const savedPlan = checkpoint ? (await readRunState(checkpoint.path)).plan : {};
   const context = <Config extends RunConfig>(own: Config): RunContext<Config> => ({
@@ -53,4 +54,14 @@ export async function runRecipe(
 export function deviceName(name: string): string {
   if (name !== 'auto') return name;
   return addon().cudaDevices()?.length ? 'cuda:0' : 'cpu';
+}
+
+/** To go once docs/lab-notes.md lists nothing that no GPU has seen. */
+function warnOfUnverified(device: Device): void {
+  const { name, description } = device.info();
+  if (name === 'cpu') return;
+  console.error(
+    `${name} (${description}): the CUDA kernels have been tested on an emulator only; scripts/gpu-check.sh tests them on ` +
+      'this GPU, --set run.device=cpu does without them',
+  );
 }
