@@ -66,25 +66,25 @@ struct Session {
     OwnedStream& operator=(const OwnedStream&) = delete;
   };
   /// Stream::ticket.
-  struct Ticket {
+  struct Tickets {
     uint32_t* data = nullptr;
-    Ticket() {
+    Tickets() {
       void* memory = nullptr;
-      check(cudaMalloc(&memory, sizeof *data), "opening the GPU");
+      check(cudaMalloc(&memory, kTickets * sizeof *data), "opening the GPU");
       data = static_cast<uint32_t*>(memory);
-      check(cudaMemset(memory, 0, sizeof *data), "opening the GPU");
+      check(cudaMemset(memory, 0, kTickets * sizeof *data), "opening the GPU");
       check(cudaDeviceSynchronize(), "opening the GPU");
     }
-    ~Ticket() { cudaFree(data); }
-    Ticket(const Ticket&) = delete;
-    Ticket& operator=(const Ticket&) = delete;
+    ~Tickets() { cudaFree(data); }
+    Tickets(const Tickets&) = delete;
+    Tickets& operator=(const Tickets&) = delete;
   };
   OwnedStream compute;
   Faults faults;
   Staging staging{compute.stream};
   Scratch scratch{compute.stream};
   PreparedKernels prepared;
-  Ticket ticket;
+  Tickets tickets;
 };
 
 class CudaBackend final : public Backend {
@@ -146,7 +146,7 @@ class CudaBackend final : public Backend {
   void run(int op, const Args& args) override {
     number_++;
     Stream stream{session_->compute.stream, session_->scratch, session_->prepared, hardware_,
-                  session_->ticket.data};
+                  session_->tickets.data};
     stream.faults = session_->faults.reporter(op, number_);
     {
       const TraceRange range(ops()[static_cast<size_t>(op)].name.c_str());
@@ -170,7 +170,7 @@ class CudaBackend final : public Backend {
     Session& s = *session_;
     if (!graph.compiled)
       graph.compiled =
-          compile(graph, kernels(), s.faults, s.prepared, hardware_, s.ticket.data, s.compute.stream);
+          compile(graph, kernels(), s.faults, s.prepared, hardware_, s.tickets.data, s.compute.stream);
     // The captured ops took numbers when they were queued.
     if (!graph.records.empty()) number_ = std::max(number_, graph.records.back().number);
     number_++;

@@ -4,13 +4,14 @@
 //   linear_dx   v = scale·dy·B, dx (+)= dy·W + mask·(v·A)
 //   lora_grads  da += vᵀ·drop(x), db += scale·dyᵀ·u
 //   linear_dw   dw += dyᵀ·x, db += column sums of dy
-// y, u, v and dx are = (dx += where asked), weight gradients +=, summed over tokens in order. Launches: one
-// per product, one for each f32 factor of an aligned bf16 product, one for a bias gradient. A packed weight
+// y, u, v and dx are = (dx += where asked), weight gradients +=. Launches: one per product, but one for both
+// of lora_grads, one for each f32 weight of an aligned bf16 product, one for a bias gradient. A packed weight
 // lies row-major here; pack_weight and unpack_weight convert or copy, y =.
 #include "core/error.h"
 #include "cuda/convert.h"
 #include "cuda/families.h"
 #include "cuda/gemm.h"
+#include "cuda/gemm_skinny.h"
 #include "cuda/storage.cuh"
 
 namespace steptrain::cuda {
@@ -55,14 +56,59 @@ void drop(Product& p, Dropped what, const Dropout& dropout) {
   p.dropped = dropout.rate > 0 ? what : Dropped::nothing;
 }
 
-/// The f32 tensor [T, r] that a LoRA pair needs in between: the output where wanted, else workspace.
-TensorView between(Stream& stream, const TensorView& output, int64_t tokens, int64_t rank) {
-  if (output) return output;
-  TensorView t;
-  t.data = stream.scratch.take<float>(tokens * rank);
-  t.shape = {tokens, rank};
-  t.rank = 2;
-  return t;
+/// A LoRA pair on its way through linear or linear_dx: low = scale · drop(rows)·first, [T, r], is extra depth
+/// of `p`, where `second` is its other factor.
+struct LowRank {
+  TensorView rows, first, second;
+  TensorView out;  // where low is kept, may be absent
+  float scale = 1;
+  Dropout dropout;
+};
+
+/// Ranks that the kernels of cuda/gemm_skinny.h take.
+NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Product& p) {
+  NarrowFactor f;
+  f.b = factor(pair.first), f.columns = rank;
+  f.out = pair.out.as<float>();
+  // The product that follows reads them in bf16, where it can read them wide.
+  const Factor second = factor(pair.second);
+  if (rank % kEight == 0 && second.columns % kEight == 0) {
+    const int64_t tokens = pair.rows[0];
+    f.rounded = stream.scratch.take<bf16>(tokens * rank);
+    f.other = pair.second.as<float>();
+    f.count = pair.second.numel();
+    f.other_rounded = stream.scratch.take<bf16>(f.count);
+    p.extra_a = {f.rounded, DType::bf16, tokens, rank};
+    p.extra_b = {f.other_rounded, DType::bf16, second.rows, second.columns};
+  } else {
+    if (!f.out) f.out = stream.scratch.take<float>(pair.rows[0] * rank);
+    p.extra_a = {f.out, DType::f32, pair.rows[0], rank};
+    p.extra_b = second;
+  }
+  return f;
+}
+
+void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p) {
+  const int64_t tokens = pair.rows[0], rank = layout == Layout::forward ? pair.first[0] : pair.first[1];
+  p.extra_depth = rank;
+  if (pair.rows.dtype == DType::bf16 && rank <= kMostNarrow) {
+    Narrow narrow;
+    narrow.x = factor(pair.rows);
+    narrow.of[0] = narrow_factor(stream, pair, rank, p);
+    narrow.scale = pair.scale;
+    narrow.dropped = pair.dropout.rate > 0, narrow.dropout = pair.dropout;
+    return multiply_narrow(stream, layout, narrow);
+  }
+  Product low;
+  low.rows = tokens, low.columns = rank, low.depth = pair.rows[1];
+  low.a = factor(pair.rows), low.b = factor(pair.first);
+  low.scale = pair.scale;
+  drop(low, Dropped::a, pair.dropout);
+  float* const out = pair.out ? pair.out.as<float>() : stream.scratch.take<float>(tokens * rank);
+  set_output(low, out, DType::f32, false);
+  multiply(stream, pair.rows.dtype, layout, low);
+  p.extra_a = {out, DType::f32, tokens, rank};
+  p.extra_b = factor(pair.second);
 }
 
 void linear(Stream& stream, const Args& args) {
@@ -77,15 +123,7 @@ void linear(Stream& stream, const Args& args) {
   p.bias = bias.data, p.bias_dtype = bias.dtype;
   set_output(p, y.data, y.dtype, false);
   if (lora_a) {
-    const TensorView u = between(stream, u_out, x[0], lora_a[0]);
-    Product down;
-    down.rows = x[0], down.columns = lora_a[0], down.depth = x[1];
-    down.a = factor(x), down.b = factor(lora_a);
-    drop(down, Dropped::a, dropout);
-    set_output(down, u.data, DType::f32, false);
-    multiply(stream, x.dtype, Layout::forward, down);
-
-    p.extra_depth = lora_a[0], p.extra_a = factor(u), p.extra_b = factor(lora_b);
+    fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
     p.extra_scale = args.f(0);
   }
   multiply(stream, x.dtype, Layout::forward, p);
@@ -102,15 +140,7 @@ void linear_dx(Stream& stream, const Args& args) {
   p.a = factor(dy), p.b = factor(w);
   set_output(p, dx.data, dx.dtype, args.i(4) != 0);
   if (lora_a) {
-    const TensorView v = between(stream, v_out, dy[0], lora_a[0]);
-    Product up;
-    up.rows = dy[0], up.columns = lora_b[1], up.depth = dy[1];
-    up.a = factor(dy), up.b = factor(lora_b);
-    up.scale = args.f(0);
-    set_output(up, v.data, DType::f32, false);
-    multiply(stream, dy.dtype, Layout::input, up);
-
-    p.extra_depth = lora_a[0], p.extra_a = factor(v), p.extra_b = factor(lora_a);
+    fold_in(stream, Layout::input, {dy, lora_b, lora_a, v_out, args.f(0), {}}, p);
     drop(p, Dropped::extra, dropout);
   }
   multiply(stream, dy.dtype, Layout::input, p);
@@ -119,6 +149,17 @@ void linear_dx(Stream& stream, const Args& args) {
 void lora_grads(Stream& stream, const Args& args) {
   const auto [x, dy, u, v, da, db, row_ids, positions] = args.tensors<8>();
   const Dropout dropout = dropout_of("lora_grads", args, x[0], true, true, row_ids, positions);
+  if (x.dtype == DType::bf16 && dy.dtype == DType::bf16 && u[1] <= kMostNarrow) {
+    NarrowGradient a;
+    a.narrow = factor(v), a.wide = factor(x);
+    a.dropped = dropout.rate > 0, a.dropout = dropout;
+    a.out = da.as<float>(), a.narrow_stride = x[1], a.wide_stride = 1;
+    NarrowGradient b;
+    b.narrow = factor(u), b.wide = factor(dy);
+    b.scale = args.f(0);
+    b.out = db.as<float>(), b.narrow_stride = 1, b.wide_stride = u[1];
+    return add_narrow_gradients(stream, a, b);
+  }
   Product a;
   a.rows = v[1], a.columns = x[1], a.depth = x[0];
   a.a = factor(v), a.b = factor(x);

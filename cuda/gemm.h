@@ -18,6 +18,11 @@ struct Factor {
   int64_t rows = 0, columns = 0;
 };
 
+/// Whether cp.async and TMA can read it: of bf16, addresses and rows of whole 16 bytes.
+inline bool readable_async(const Factor& f) {
+  return f.dtype == DType::bf16 && f.columns % 8 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
+}
+
 /// How factors lie: a is [m][k] or [k][m], b is [n][k] or [k][n]; the extra pair like them.
 enum class Layout : uint8_t {
   forward,  // a [m][k], b [n][k]: x·Wᵀ

@@ -10,14 +10,13 @@
 // product. Outside of the factors tiles hold zeros, which leave sums as they are.
 #pragma once
 
-#include "cuda/gemm_parts.cuh"
+#include "cuda/gemm_factor.cuh"
 
 namespace steptrain::cuda {
 namespace portable {
 
 constexpr int kDepth = 32;
 constexpr int kStages = 4;
-constexpr int kStep = 16;  // depth of one multiply_add
 
 struct Large {
   static constexpr int kRows = 128, kColumns = 128, kWarpRows = 64, kWarpColumns = 32, kMinBlocks = 2;
@@ -31,92 +30,11 @@ constexpr int kThreads = 32 * (Tile::kRows / Tile::kWarpRows) * (Tile::kColumns 
 template <typename Tile>
 constexpr int kStageBytes = (Tile::kRows + Tile::kColumns) * kDepth * 2;
 
-/// A tile of one factor in shared memory, in chunks of eight elements: rows along the depth [outer][kDepth],
-/// or rows along the outer extent [kDepth][outer]. Chunks of a row are permuted by the row, so that the eight
-/// rows that load_matrices reads at a time lie in different banks.
-template <int kOuter, bool kAlongDepth, int kBlockThreads>
-struct FactorTile {
-  static constexpr int kChunks = (kAlongDepth ? kDepth : kOuter) / kEight;  // per row
-  static constexpr int kPerThread = kOuter * kDepth / kEight / kBlockThreads;
-  static_assert(kPerThread * kBlockThreads * kEight == kOuter * kDepth);
-
-  __device__ static char* at(char* tile, int row, int chunk) {
-    // Rows of 64 bytes: two of them share the banks of one line.
-    const int permuted = chunk ^ (kChunks == 4 ? row >> 1 & 3 : row & 7);
-    return tile + (row * kChunks + permuted) * 16;
-  }
-
-  /// body(i, row, chunk) for the chunks of a tile that the running thread fills.
-  template <typename F>
-  __device__ static void each_chunk(F body) {
-#pragma unroll
-    for (int i = 0; i < kPerThread; i++) {
-      const int at = i * kBlockThreads + static_cast<int>(threadIdx.x);
-      body(i, at / kChunks, at % kChunks);
-    }
-  }
-
-  __device__ static void copy(char* tile, const Factor& f, int64_t outer, int64_t depth) {
-    const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
-    each_chunk([&](int, int row, int chunk) {
-      const int64_t r = row0 + row, c = column0 + chunk * kEight;
-      const bool inside = r < f.rows && c < f.columns;
-      copy_async(at(tile, row, chunk), static_cast<const bf16*>(f.data) + (inside ? r * f.columns + c : 0),
-                 inside);
-    });
-  }
-
-  /// The same through registers.
-  struct Held {
-    uint4 chunk[kPerThread];
-  };
-  __device__ static Held load(const Factor& f, const Dropout* dropout, int64_t outer, int64_t depth) {
-    const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
-    Held held;
-    each_chunk([&](int i, int row, int chunk) {
-      float v[kEight];
-      if (dropout) {
-        fetch_dropped(f, *dropout, row0 + row, column0 + chunk * kEight, v);
-      } else {
-        fetch(f, row0 + row, column0 + chunk * kEight, v);
-      }
-      held.chunk[i] = make_uint4(round_to_bf16_pair(v[0], v[1]), round_to_bf16_pair(v[2], v[3]),
-                                 round_to_bf16_pair(v[4], v[5]), round_to_bf16_pair(v[6], v[7]));
-    });
-    return held;
-  }
-  __device__ static void store(char* tile, const Held& held) {
-    each_chunk(
-        [&](int i, int row, int chunk) { *reinterpret_cast<uint4*>(at(tile, row, chunk)) = held.chunk[i]; });
-  }
-};
-
-/// a[16,16] of rows from `outer` and depth from `k`, as multiply_add wants it.
-template <typename FactorTile, bool kAlongDepth>
-__device__ void load_a(uint32_t (&a)[4], char* tile, int outer, int k, int lane) {
-  if constexpr (kAlongDepth) {
-    load_matrices(a, FactorTile::at(tile, outer + lane % 16, k / kEight + lane / 16));
-  } else {
-    load_matrices_transposed(
-        a, FactorTile::at(tile, k + lane % 8 + lane / 16 * 8, outer / kEight + lane / 8 % 2));
-  }
-}
-
-/// Two b[16,8], of columns from `outer` and from `outer` + 8: {b0, b1} of the first, of the second.
-template <typename FactorTile, bool kAlongDepth>
-__device__ void load_b(uint32_t (&b)[4], char* tile, int outer, int k, int lane) {
-  if constexpr (kAlongDepth) {
-    load_matrices(b, FactorTile::at(tile, outer + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
-  } else {
-    load_matrices_transposed(b, FactorTile::at(tile, k + lane % 16, outer / kEight + lane / 16));
-  }
-}
-
 /// The sums of one tile after another of a block of threads.
 template <Layout kLayout, typename Tile, bool kAsync>
 class Mainloop {
-  using A = FactorTile<Tile::kRows, a_along_depth(kLayout), kThreads<Tile>>;
-  using B = FactorTile<Tile::kColumns, b_along_depth(kLayout), kThreads<Tile>>;
+  using A = FactorTile<Tile::kRows, kDepth, a_along_depth(kLayout), kThreads<Tile>>;
+  using B = FactorTile<Tile::kColumns, kDepth, b_along_depth(kLayout), kThreads<Tile>>;
   static constexpr int kDown = Tile::kWarpRows / 16, kAcross = Tile::kWarpColumns / 8;
 
  public:

@@ -42,14 +42,14 @@ __device__ T block_max(T value) {
   return most;
 }
 
-/// Whether the running block is the last of the grid to come here: what the others wrote before is there.
-/// `ticket` is Stream::ticket.
-__device__ inline bool last_block(uint32_t* ticket) {
+/// Whether the running block is the last of `blocks` to come here: what the others wrote before is there.
+/// `ticket` is one of Stream::ticket.
+__device__ inline bool last_block(uint32_t* ticket, uint32_t blocks = gridDim.x) {
   __shared__ bool last;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(ticket, 1u) + 1 == gridDim.x;
+    last = atomicAdd(ticket, 1u) + 1 == blocks;
     if (last) *ticket = 0;
   }
   __syncthreads();

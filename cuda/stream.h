@@ -68,12 +68,14 @@ struct Hardware {
   int64_t shared_per_block = 0;  // bytes of dynamic shared memory that a block may ask for
 };
 
+constexpr int kTickets = 512;
+
 struct Stream {
   cudaStream_t stream;
   Scratch& scratch;
   PreparedKernels& prepared;
   const Hardware& hardware;
-  /// A counter in device memory, 0 between kernels: see last_block in cuda/reduce.cuh.
+  /// kTickets counters in device memory, 0 between kernels: see last_block in cuda/reduce.cuh.
   uint32_t* ticket;
   /// A dry run: kernels are loaded and counted, not launched.
   bool measuring = false;

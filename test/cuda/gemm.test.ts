@@ -132,6 +132,80 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     expect(await rowsOf(37, 45)).toEqual(all.slice(37 * N, 45 * N));
   });
 
+  describe('of a LoRA pair', () => {
+    it.each([
+      [700, 72, 136, 12],
+      [400, 264, 40, 64],
+      [300, 17, 35, 30],
+      [40, 24, 32, 72],
+    ])('sums %d tokens, %d outputs, %d features, rank %d', async (...size) => {
+      for (const dropout of [0, 0.4]) {
+        const problem = problemOf(size, 'bf16', 'bf16', dropout);
+        const [want, low] = [reference(problem, exact), reference(problem, naive('bf16'))];
+        const [got, again] = [
+          await run(gpu, problem, 'bf16', 'bf16'),
+          await run(gpu, problem, 'bf16', 'bf16'),
+        ];
+        for (const name of Object.keys(want) as (keyof typeof want)[]) {
+          const bound = tolerance(low[name], want[name], 'bf16');
+          expect(maxDifference(got[name]!, want[name]), name).toBeLessThanOrEqual(bound);
+        }
+        expect(again).toEqual(got);
+      }
+    });
+
+    it('gives a row of u and v the same bits in any batch', async () => {
+      const all = problemOf([300, 136, 200, 24], 'bf16', 'bf16', 0.2);
+      const [from, to] = [133, 150];
+      const rows = (values: Numbers, width: number) => Array.from(values).slice(from * width, to * width);
+      const few: Problem = {
+        ...all,
+        T: to - from,
+        x: rows(all.x, all.K),
+        dy: rows(all.dy, all.N),
+        rowIds: rows(all.rowIds, 1),
+        positions: rows(all.positions, 1),
+      };
+      const [of, alone] = [await run(gpu, all, 'bf16', 'bf16'), await run(gpu, few, 'bf16', 'bf16')];
+      for (const [name, width] of [
+        ['u', all.r],
+        ['v', all.r],
+        ['y', all.N],
+        ['dx', all.K],
+      ] as const)
+        expect(rows(of[name]!, width), name).toEqual(Array.from(alone[name]!));
+    });
+
+    it('costs one launch more than the frozen product, and its gradients one', async () => {
+      const tensor = (rows: number, columns: number, dtype: Storage) =>
+        gpu.tensor(random(rows * columns), [rows, columns], dtype);
+      const [x, w, lora_a, lora_b] = [
+        tensor(8, 32, 'bf16'),
+        tensor(40, 32, 'bf16'),
+        tensor(8, 32, 'f32'),
+        tensor(40, 8, 'f32'),
+      ];
+      const count = async (body: () => Record<string, Tensor | undefined>) => {
+        await gpu.synchronize();
+        const before = gpu.stats().launches;
+        const made = body();
+        await gpu.synchronize();
+        return [gpu.stats().launches - before, made] as const;
+      };
+      const scalars = { scale: 1, dropout: 0, key0: 0, key1: 0 };
+      const [forward, { y, u }] = await count(() =>
+        gpu.op('linear', { x, w, lora_a, lora_b }, scalars, ['u']),
+      );
+      const [backward, { v }] = await count(() =>
+        gpu.op('linear_dx', { dy: y!, w, lora_a, lora_b }, { ...scalars, accumulate: 0 }, ['v']),
+      );
+      const [gradients] = await count(() =>
+        gpu.op('lora_grads', { x, dy: y!, u: u!, v: v!, da: lora_a, db: lora_b }, scalars),
+      );
+      expect([forward, backward, gradients]).toEqual([2, 2, 1]);
+    });
+  });
+
   it('adds to what gradients hold and, where asked, to dx', async () => {
     const problem = problemOf([9, 16, 24, 4], 'f32', 'f32', 0);
     const [zero, held] = [
