@@ -76,14 +76,19 @@ bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tens
   return q.dtype == DType::bf16 && q[2] <= 256 && all_wide(tensors, q[2]);
 }
 
+/// Of what the tensor cores take.
+bool on_hopper([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t size) {
+#ifdef STEPTRAIN_SM90
+  return stream.hardware.compute_capability == 90 && (size == 64 || size == 128);
+#else
+  return false;
+#endif
+}
+
 void attention(Stream& stream, const Args& args) {
   const auto [q, k, v, cu_seqlens, branch, o, lse] = args.tensors<7>();
   const bool tensor_cores = on_tensor_cores(q, {q, k, v, o}) && args.f(2) > 0;
-#ifdef STEPTRAIN_SM90
-  const bool hopper = tensor_cores && stream.hardware.compute_capability == 90 && (q[2] == 64 || q[2] == 128);
-#else
-  constexpr bool hopper = false;
-#endif
+  const bool hopper = tensor_cores && on_hopper(stream, q[2]);
   const Attention problem = plan_attention(stream, "attention", q, k, v, cu_seqlens, 3, branch, args,
                                            hopper         ? kHopperRows
                                            : tensor_cores ? forward_bf16_rows(q[2])
@@ -100,8 +105,11 @@ void attention(Stream& stream, const Args& args) {
 void attention_backward(Stream& stream, const Args& args) {
   const auto [dout, q, k, v, o, lse, cu_seqlens, branch, dq, dk, dv] = args.tensors<11>();
   const bool tensor_cores = on_tensor_cores(q, {dout, q, k, v, o, dq, dk, dv});
+  const bool hopper = tensor_cores && on_hopper(stream, q[2]);
   const Attention problem = plan_attention(stream, "attention_backward", q, k, v, cu_seqlens, 6, branch, args,
-                                           tensor_cores ? kBackwardRows : kPortableRows);
+                                           hopper         ? kHopperRows
+                                           : tensor_cores ? kBackwardRows
+                                                          : kPortableRows);
   if (dout.dtype != q.dtype || o.dtype != q.dtype)
     throw Error("E_DTYPE", format("attention_backward: q is %s, so do and o must be, got %s and %s",
                                   name_of(q.dtype), name_of(dout.dtype), name_of(o.dtype)));
@@ -114,6 +122,12 @@ void attention_backward(Stream& stream, const Args& args) {
   });
   const AttentionTensors tensors{q.data, k.data,  v.data,  dout.data, lse.as<float>(),
                                  delta,  nullptr, dq.data, dk.data,   dv.data};
+#ifdef STEPTRAIN_SM90
+  if (hopper) {
+    attention_queries_sm90(stream, problem, tensors);
+    return attention_keys_sm90(stream, problem, tensors);
+  }
+#endif
   if (tensor_cores) {
     attention_queries_bf16(stream, problem, tensors);
     return attention_keys_bf16(stream, problem, tensors);

@@ -55,10 +55,12 @@ constexpr int kBackwardRows = 64;
 void attention_queries_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
 void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
 
-/// The forward on sm_90, D of 64 or 128.
+/// The same on sm_90, D of 64 or 128; kHopperRows for both directions.
 constexpr int kHopperRows = 128;
 void attention_forward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             float* lse);
+void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
 
 /// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
 constexpr int kPortableRows = 32;
@@ -114,6 +116,19 @@ __device__ inline bool sees(const Attention& p, const AttentionTile& tile, const
   if (!p.branch) return true;
   const int32_t branch = p.branch[tile.begin + key];
   return branch == 0 || branch == sight.branch;
+}
+/// The same from the other side: queries that may see a key, first ≤ query ≤ last, and of them those of its
+/// branch unless that is 0.
+__device__ inline Sight sight_on(const Attention& p, const AttentionTile& tile, int32_t key) {
+  if (key >= tile.length) return {0, -1, 0};
+  return {p.causal ? key : 0,
+          p.window > 0 && tile.length - key > p.window ? key + p.window - 1 : tile.length - 1,
+          p.branch ? p.branch[tile.begin + key] : 0};
+}
+__device__ inline bool seen_by(const Attention& p, const AttentionTile& tile, const Sight& sight,
+                               int32_t query) {
+  if (query < sight.first || query > sight.last) return false;
+  return sight.branch == 0 || sight.branch == p.branch[tile.begin + query];
 }
 /// Whether each of `rows` queries from `query`, all of them there, sees each of the keys [from, to).
 __device__ inline bool sees_all(const Attention& p, const AttentionTile& tile, int32_t query, int32_t rows,

@@ -85,12 +85,29 @@ __device__ inline void pin(float (&d)[n]) {
   for (int i = 0; i < n; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/// d[64, 128] += a[64,16]·b[128,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
+/// d[64, 64] += a[64,16]·b[64,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
 /// rows each, as multiply_add's d in every eight columns. kAcrossA, kAcrossB: a tile's rows are the depth.
-template <bool kAcrossA, bool kAcrossB>
+/// kFresh: = instead of +=, whatever d holds.
+template <bool kAcrossA, bool kAcrossB, bool kFresh = false>
+__device__ inline void multiply_group(float (&d)[32], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %36, 0;\n"  // p: add to d
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, p, 1, 1, %34, %35;\n}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+        "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}), "n"(int{!kFresh}));
+}
+/// The same, of [64, 128].
+template <bool kAcrossA, bool kAcrossB, bool kFresh = false>
 __device__ inline void multiply_group(float (&d)[64], uint64_t a, uint64_t b) {
   asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %68, 0;\n"  // p: add to d
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
       "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
@@ -106,7 +123,7 @@ __device__ inline void multiply_group(float (&d)[64], uint64_t a, uint64_t b) {
         "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
         "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
         "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}));
+      : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}), "n"(int{!kFresh}));
 }
 
 /// d[64, 256] += a[64,16]·b[256,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16

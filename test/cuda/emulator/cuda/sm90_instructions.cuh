@@ -73,7 +73,7 @@ inline float factor_element(uint64_t descriptor, bool across, int outer, int dep
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 
-template <bool kAcrossA, bool kAcrossB, int kSums>
+template <bool kAcrossA, bool kAcrossB, bool kFresh = false, int kSums>
 void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32 % 4);
   float* const sums = d;
@@ -85,6 +85,7 @@ void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
         for (int e = 0; e < 2; e++)
           for (int k = 0; k < 16; k++) {
             float& sum = sums[4 * j + 2 * half + e];
+            if (kFresh && k == 0) sum = 0;
             sum = std::fma(x[k], factor_element(b, kAcrossB, 8 * j + lane % 4 * 2 + e, k), sum);
           }
     }
