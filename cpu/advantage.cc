@@ -92,12 +92,14 @@ void whiten(Stream& stream, const Args& args) {
   };
   stream.pool.region([&](Worker& worker) {
     for (int64_t c; (c = worker.next(0)) < chunks;) {
-      sums[c] = 0;
-      counts[c] = 0;
+      double total = 0;  // not in sums[c]: neighbouring chunks are other threads' and share its cache line
+      int64_t kept = 0;
       rows(c, [&](int64_t i) {
-        sums[c] += in[i];
-        counts[c]++;
+        total += in[i];
+        kept++;
       });
+      sums[c] = total;
+      counts[c] = kept;
     }
     worker.barrier();
     double sum = 0, count = 0;
@@ -107,8 +109,9 @@ void whiten(Stream& stream, const Args& args) {
     }
     const double mean = count > 0 ? sum / count : 0;
     for (int64_t c; (c = worker.next(1)) < chunks;) {
-      squares[c] = 0;
-      rows(c, [&](int64_t i) { squares[c] += (in[i] - mean) * (in[i] - mean); });
+      double total = 0;
+      rows(c, [&](int64_t i) { total += (in[i] - mean) * (in[i] - mean); });
+      squares[c] = total;
     }
     worker.barrier();
     double square = 0;
