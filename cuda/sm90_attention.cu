@@ -1,27 +1,20 @@
-// Attention forward on Hopper, for heads of 64 and 128 elements: a block takes 128 queries of one head. One
-// thread of the first warpgroup copies tiles of 128 keys and values by TMA, two of each in turn; the other
-// two warpgroups take 64 queries each: scores by wgmma from shared memory, an online softmax in log2 units,
-// and o += p·v by wgmma with p, rounded to bf16, in registers. One group's softmax runs while the other
-// multiplies. The tensors are matrices [T, heads·D] to TMA, so a tile at a sequence's end holds tokens of the
-// next one: as keys they are hidden, as values overwritten with zeros, since 0 times what is not finite is
-// not 0.
-#include "cuda/attention.h"
-#include "cuda/sm90_instructions.cuh"
-#include "cuda/storage.cuh"
-#include "cuda/tensor_map.h"
+// Attention forward on Hopper, for heads of 64 and 128 elements, after FlashAttention-3 (Shah et al. 2024): a
+// block takes 128 queries of one head, 64 for each of two consumers, and walks over tiles of 128 keys. Scores
+// by wgmma from shared memory, an online softmax as in cuda/attention_bf16.cu, and o += p·v by wgmma with p,
+// rounded to bf16, in registers. A consumer starts the next tile's scores before the product of p and v, so
+// that the softmax between them runs beside that product; and the consumers start their products in turns, so
+// that one's softmax runs beside the other's. Keys of the next sequence are hidden; its values are
+// overwritten with zeros, since 0 times what is not finite is not 0.
+#include "cuda/sm90_attention.cuh"
 
 namespace steptrain::cuda {
 namespace {
 
+using namespace hopper;
+
 constexpr int kRows = kHopperRows;
 constexpr int kKeys = 128;
-constexpr int kStages = 2;
-constexpr int kGroup = 128;  // threads of a warpgroup
-constexpr int kConsumers = 2;
-constexpr int kThreads = kGroup * (1 + kConsumers);
-constexpr int kBoxBytes = kKeys * kBoxColumns * 2;  // of 128 tokens, 64 elements of the head
-constexpr int kStep = 16;                           // depth of one wgmma
-static_assert(kRows == kKeys);
+constexpr int kScores = kKeys / 2;  // that a thread holds: of two rows, a quarter of the columns
 
 struct Maps {
   CUtensorMap q, k, v;
@@ -29,9 +22,56 @@ struct Maps {
 
 template <int kSize>
 struct Layout {
-  static constexpr int kBoxes = kSize / kBoxColumns;
-  static constexpr int kTileBytes = kBoxes * kBoxBytes;
-  static constexpr int kShared = (1 + 2 * kStages) * kTileBytes + 1024;  // and what it takes to align them
+  static constexpr int kStages = kSize == 64 ? 4 : 2;
+  using Queries = BoxTile<kRows, kSize>;
+  using Keys = BoxTile<kKeys, kSize>;
+  static constexpr int kShared = Queries::kBytes + 2 * kStages * Keys::kBytes + 1024;
+};
+
+/// The running softmax of a thread's two rows: the maximum of the scores as they are and the sum of the
+/// weights.
+struct Softmax {
+  float maximum[2] = {kFloor, kFloor}, sum[2] = {0, 0};
+
+  /// Scores become weights. What was summed before them must be multiplied by `decay`.
+  __device__ void weigh(float (&scores)[kScores], float scale, float (&decay)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float most = maximum[half];
+#pragma unroll
+      for (int i = 2 * half; i < kScores; i += 4) most = fmaxf(most, fmaxf(scores[i], scores[i + 1]));
+      // A row lies in four lanes.
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+      const float shift = most * scale;
+      decay[half] = exp2_approximate((maximum[half] - most) * scale);
+      maximum[half] = most;
+      float total = sum[half] * decay[half];
+#pragma unroll
+      for (int i = 2 * half; i < kScores; i += 4)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          scores[i + e] = exp2_approximate(fmaf(scores[i + e], scale, -shift));
+          total += scores[i + e];
+        }
+      sum[half] = total;
+    }
+  }
+};
+
+/// The two consumers' turns at starting products: 1, 2, 1, 2, … as often each. Whoever's turn it is has been
+/// passed it by the other, but for the first; the last is not passed on.
+struct Turns {
+  int group, left;
+  bool first;
+  __device__ void take() {
+    if (group == 2 || !first) wait_at_barrier(kConsumers + group);
+    first = false;
+  }
+  __device__ void pass() {
+    if (group == 1 || left > 1) arrive_at_barrier(kConsumers + 3 - group);
+    left--;
+  }
 };
 
 template <int kSize>
@@ -39,11 +79,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps, bf16* o,
                           float* lse) {
   using L = Layout<kSize>;
+  using Queries = typename L::Queries;
+  using Keys = typename L::Keys;
+  constexpr int kStages = L::kStages;
   __shared__ Barrier q_full, k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
-  extern __shared__ uint4 shared[];
-  char* const q_tile = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(shared) + 1023) / 1024 * 1024);
-  const auto k_tile = [&](int stage) { return q_tile + (1 + stage) * L::kTileBytes; };
-  const auto v_tile = [&](int stage) { return q_tile + (1 + kStages + stage) * L::kTileBytes; };
+  char* const q_tile = aligned_shared();
+  const auto k_tile = [&](int stage) { return q_tile + Queries::kBytes + stage * Keys::kBytes; };
+  const auto v_tile = [&](int stage) { return k_tile(kStages + stage); };
 
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
                 kv_head = head / p.group;
@@ -54,8 +96,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int stage = 0; stage < kStages; stage++) {
       barrier_init(&k_full[stage], 1);
       barrier_init(&v_full[stage], 1);
-      barrier_init(&k_empty[stage], kConsumers * kGroup / 32);
-      barrier_init(&v_empty[stage], kConsumers * kGroup / 32);
+      barrier_init(&k_empty[stage], kConsumerWarps);
+      barrier_init(&v_empty[stage], kConsumerWarps);
     }
     publish_barriers();
   }
@@ -63,139 +105,110 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   const int32_t begin = first_key(p, tile.start) / kKeys * kKeys, end = end_key(p, tile, tile.start, kRows);
   const int group = static_cast<int>(threadIdx.x) / kGroup, lane = static_cast<int>(threadIdx.x) % 32;
-  int stage = 0;
-  uint32_t parity = 0;
-  const auto advance = [&] {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  };
+  RingPlace<kStages> place;
 
   if (group == 0) {
     shrink_registers<24>();
     if (threadIdx.x != 0) return;
-    const auto fetch = [&](char* to, const CUtensorMap* from, int32_t token, int32_t of_head, Barrier* full) {
-      barrier_expect(full, L::kTileBytes);
-      for (int i = 0; i < L::kBoxes; i++)
-        copy_box(to + i * kBoxBytes, from, static_cast<int32_t>(tile.begin) + token,
-                 of_head * kSize + i * kBoxColumns, full);
+    const auto fetch = [&](char* to, const CUtensorMap* from, int32_t key, Barrier* full) {
+      barrier_expect(full, Keys::kBytes);
+      Keys::fetch(to, from, tile.begin + key, kv_head, full);
     };
-    fetch(q_tile, &maps.q, tile.start, head, &q_full);
-    for (int32_t key = begin; key < end; key += kKeys, advance()) {
+    barrier_expect(&q_full, Queries::kBytes);
+    Queries::fetch(q_tile, &maps.q, tile.begin + tile.start, head, &q_full);
+    for (int32_t key = begin; key < end; key += kKeys, place.advance()) {
       // The first time round stages are empty: the phase before the first counts as ended.
-      barrier_wait(&k_empty[stage], parity ^ 1);
-      fetch(k_tile(stage), &maps.k, key, kv_head, &k_full[stage]);
-      barrier_wait(&v_empty[stage], parity ^ 1);
-      fetch(v_tile(stage), &maps.v, key, kv_head, &v_full[stage]);
+      barrier_wait(&k_empty[place.stage], place.parity ^ 1);
+      fetch(k_tile(place.stage), &maps.k, key, &k_full[place.stage]);
+      barrier_wait(&v_empty[place.stage], place.parity ^ 1);
+      fetch(v_tile(place.stage), &maps.v, key, &v_full[place.stage]);
     }
     return;
   }
 
   grow_registers<240>();
-  const int in_group = static_cast<int>(threadIdx.x) % kGroup;
-  const int32_t first = tile.start + (group - 1) * 64;  // of the group's queries
-  const int32_t query = first + in_group / 32 * 16 + lane / 4;
+  const int row = (group - 1) * kGroupRows;
+  const int32_t first = tile.start + row;  // of the consumer's queries
+  const int32_t query = first + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
   const Sight sight[2] = {sight_of(p, tile, query), sight_of(p, tile, query + 8)};
+  const float scale = p.scale * kLog2e;
   const auto release = [&](Barrier* barrier) {
     if (lane == 0) barrier_arrive(barrier);
   };
-  float out[kSize / 2] = {};
-  float maximum[2] = {kFloor, kFloor}, sum[2] = {0, 0};
-  const float scale = p.scale * kLog2e;
-  barrier_wait(&q_full, 0);
-  for (int32_t key = begin; key < end; key += kKeys, advance()) {
-    float scores[kKeys / 2] = {};
-    barrier_wait(&k_full[stage], parity);
-    open_group();
+  const auto hide = [&](float(&scores)[kScores], int32_t key) {
+    if (sees_all(p, tile, first, kGroupRows, key, key + kKeys)) return;
 #pragma unroll
-    for (int k = 0; k < kSize; k += kStep) {
-      const int box = k / kBoxColumns * kBoxBytes, chunk = k % kBoxColumns * 2 / 16;
-      multiply_group<false, false>(scores, box_descriptor(q_tile + box + (group - 1) * 64 * 128, 16) + chunk,
-                                   box_descriptor(k_tile(stage) + box, 16) + chunk);
+    for (int i = 0; i < kScores; i++) {
+      if (!sees(p, tile, sight[i / 2 % 2], key + i / 4 * 8 + lane % 4 * 2 + i % 2)) scores[i] = kMasked;
     }
-    close_group();
+  };
+  float out[kSize / 2] = {};
+  Softmax softmax;
+  Held<kScores> held;
+  Turns turns{group, (end - begin + kKeys - 1) / kKeys, true};
+  float decay[2];
+
+  barrier_wait(&q_full, 0);
+  barrier_wait(&k_full[0], 0);
+  {
+    float scores[kScores];
+    turns.take();
+    score<Queries, Keys, kSize>(scores, q_tile, row, k_tile(0));
+    turns.pass();
     wait_for_groups<0>();
     pin(scores);
-    release(&k_empty[stage]);
-
-    const bool all = sees_all(p, tile, first, 64, key, key + kKeys);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float most = maximum[half];
-#pragma unroll
-      for (int j = 0; j < kKeys / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float& score = scores[4 * j + 2 * half + e];
-          score *= scale;
-          if (!all && !sees(p, tile, sight[half], key + 8 * j + lane % 4 * 2 + e)) score = kMasked;
-          most = fmaxf(most, score);
-        }
-      // A row lies in four lanes.
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-      const float decay = exp2f(maximum[half] - most);
-      maximum[half] = most;
-      float total = sum[half] * decay;
-#pragma unroll
-      for (int j = 0; j < kKeys / 8; j++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float& score = scores[4 * j + 2 * half + e];
-          score = exp2f(score - most);
-          total += score;
-        }
-      sum[half] = total;
-#pragma unroll
-      for (int j = 0; j < kSize / 8; j++) {
-        out[4 * j + 2 * half] *= decay;
-        out[4 * j + 2 * half + 1] *= decay;
-      }
-    }
-    uint32_t weights[kKeys / kStep][4];
-#pragma unroll
-    for (int k = 0; k < kKeys / kStep; k++)
-#pragma unroll
-      for (int i = 0; i < 4; i++)
-        weights[k][i] = round_to_bf16_pair(scores[8 * k + 2 * i], scores[8 * k + 2 * i + 1]);
-
-    barrier_wait(&v_full[stage], parity);
-    if (key + kKeys > tile.length) {
-      // Both groups write the same zeros.
-      for (int i = in_group; i < (key + kKeys - tile.length) * L::kBoxes * 8; i += kGroup) {
-        const int row = tile.length - key + i / (L::kBoxes * 8), chunk = i % (L::kBoxes * 8);
-        *reinterpret_cast<uint4*>(v_tile(stage) + chunk / 8 * kBoxBytes + row * 128 + chunk % 8 * 16) =
-            make_uint4(0, 0, 0, 0);
-      }
-      publish_writes();
-      group_barrier(group);
-    }
-    pin(out);
-    open_group();
-#pragma unroll
-    for (int k = 0; k < kKeys / kStep; k++)
-      multiply_held(out, weights[k], box_descriptor(v_tile(stage), kBoxBytes) + k * kStep * 128 / 16);
-    close_group();
+    release(&k_empty[0]);
+    hide(scores, begin);
+    softmax.weigh(scores, scale, decay);  // nothing was summed before
+    held.round(scores);
+  }
+  for (int32_t key = begin + kKeys; key < end; key += kKeys) {
+    const RingPlace<kStages> before = place;  // of the values that `held` weighs
+    place.advance();
+    float scores[kScores];
+    barrier_wait(&k_full[place.stage], place.parity);
+    barrier_wait(&v_full[before.stage], before.parity);
+    turns.take();
+    score<Queries, Keys, kSize>(scores, q_tile, row, k_tile(place.stage));
+    weigh<Keys>(out, held, v_tile(before.stage));
+    turns.pass();
+    wait_for_groups<1>();  // for the scores
+    pin(scores);
+    release(&k_empty[place.stage]);
+    hide(scores, key);
+    softmax.weigh(scores, scale, decay);
     wait_for_groups<0>();
     pin(out);
-    release(&v_empty[stage]);
+    release(&v_empty[before.stage]);
+#pragma unroll
+    for (int i = 0; i < kSize / 2; i++) out[i] *= decay[i / 2 % 2];
+    held.round(scores);
   }
 
+  // Only the last tile can reach beyond the sequence.
+  barrier_wait(&v_full[place.stage], place.parity);
+  const int32_t last = (end - 1) / kKeys * kKeys;
+  if (last + kKeys > tile.length) {
+    Keys::clear(v_tile(place.stage), tile.length - last);
+    publish_writes();
+    group_barrier(group);
+  }
+  weigh<Keys>(out, held, v_tile(place.stage));
+  wait_for_groups<0>();
+  pin(out);
+
+  float inverse[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    float total = sum[half];
+    float total = softmax.sum[half];
     total += __shfl_xor_sync(0xffffffffu, total, 1);
     total += __shfl_xor_sync(0xffffffffu, total, 2);
-    const int32_t row = query + 8 * half;
-    if (row >= tile.length) continue;
-    if (lane % 4 == 0) lse[head * p.tokens + tile.begin + row] = maximum[half] * kLn2 + logf(total);
-    const float inverse = 1.0f / total;
-    bf16* const to = o + ((tile.begin + row) * p.heads + head) * kSize + lane % 4 * 2;
-#pragma unroll
-    for (int j = 0; j < kSize / 8; j++)
-      *reinterpret_cast<uint32_t*>(to + 8 * j) =
-          round_to_bf16_pair(out[4 * j + 2 * half] * inverse, out[4 * j + 2 * half + 1] * inverse);
+    inverse[half] = 1.0f / total;
+    const int32_t own = query + 8 * half;
+    if (lane % 4 == 0 && own < tile.length)
+      lse[head * p.tokens + tile.begin + own] = softmax.maximum[half] * p.scale + logf(total);
   }
+  Queries::write(q_tile, row, out, inverse, o, tile, first, head, p.heads);
 }
 
 template <int kSize>

@@ -74,18 +74,20 @@ struct BoxTile {
       *reinterpret_cast<uint4*>(at(tile, first + i / kChunks, i % kChunks)) = make_uint4(0, 0, 0, 0);
   }
 
-  /// Rounds a consumer's sums, times `factor`, and writes them to the tokens from `start` of one head:
-  /// through the 64 rows of `tile` from `row`, which that consumer alone has read.
-  __device__ static void write(char* tile, int row, const float (&sums)[kSize / 2], float factor, bf16* to,
-                               const AttentionTile& sequence, int32_t start, int32_t head, int32_t heads) {
+  /// Rounds a consumer's sums, times the factor of a thread's upper and lower rows, and writes them to the
+  /// tokens from `start` of one head: through the 64 rows of `tile` from `row`, which that consumer alone has
+  /// read.
+  __device__ static void write(char* tile, int row, const float (&sums)[kSize / 2], const float (&factor)[2],
+                               bf16* to, const AttentionTile& sequence, int32_t start, int32_t head,
+                               int32_t heads) {
     const int thread = static_cast<int>(threadIdx.x) % kGroup, lane = thread % 32;
     const int own = row + thread / 32 * 16 + lane / 4;
 #pragma unroll
     for (int j = 0; j < kChunks; j++)
 #pragma unroll
       for (int half = 0; half < 2; half++)
-        *reinterpret_cast<uint32_t*>(at(tile, own + 8 * half, j) + lane % 4 * 4) =
-            round_to_bf16_pair(sums[4 * j + 2 * half] * factor, sums[4 * j + 2 * half + 1] * factor);
+        *reinterpret_cast<uint32_t*>(at(tile, own + 8 * half, j) + lane % 4 * 4) = round_to_bf16_pair(
+            sums[4 * j + 2 * half] * factor[half], sums[4 * j + 2 * half + 1] * factor[half]);
     group_barrier(static_cast<int>(threadIdx.x) / kGroup);
     constexpr int kDown = kGroup / kChunks;  // rows at a time
 #pragma unroll

@@ -165,8 +165,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (lane == 0) barrier_arrive(&empty[stage]);
   });
   const int32_t first = tile.start + row;
-  Own::write(k_tile, row, dk, p.scale, static_cast<bf16*>(t.dk), tile, first, kv_head, p.kv_heads);
-  Own::write(v_tile, row, dv, 1, static_cast<bf16*>(t.dv), tile, first, kv_head, p.kv_heads);
+  Own::write(k_tile, row, dk, {p.scale, p.scale}, static_cast<bf16*>(t.dk), tile, first, kv_head, p.kv_heads);
+  Own::write(v_tile, row, dv, {1, 1}, static_cast<bf16*>(t.dv), tile, first, kv_head, p.kv_heads);
 }
 
 template <int kSize>

@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   wait_for_groups<0>();
   pin(dq);
-  Own::write(q_tile, row, dq, p.scale, static_cast<bf16*>(t.dq), tile, first, head, p.heads);
+  Own::write(q_tile, row, dq, {p.scale, p.scale}, static_cast<bf16*>(t.dq), tile, first, head, p.heads);
 }
 
 template <int kSize>

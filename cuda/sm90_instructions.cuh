@@ -211,6 +211,13 @@ __device__ inline void publish_writes() {
 __device__ inline void group_barrier(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
+/// Waits for all 256 threads of two warpgroups, or arrives for those of the other that wait; `id` as there.
+__device__ inline void wait_at_barrier(int id) {
+  asm volatile("bar.sync %0, 256;" ::"r"(id) : "memory");
+}
+__device__ inline void arrive_at_barrier(int id) {
+  asm volatile("bar.arrive %0, 256;" ::"r"(id) : "memory");
+}
 
 /// Hands registers back to the multiprocessor, or takes more, for the running warpgroup.
 template <int registers>

@@ -57,6 +57,8 @@ void* dynamic_shared();
 void block_barrier();
 /// Of `threads` threads that name the same barrier.
 void group_barrier(int id, int threads);
+/// Counts there without waiting.
+void arrive_at_barrier(int id, int threads);
 
 constexpr int kLanes = 32;
 constexpr int kMostBytes = 40;

@@ -282,14 +282,17 @@ void block_barrier() {
   yield(Fiber::State::at_barrier);
 }
 
+void arrive_at_barrier(int id, int threads) {
+  NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
+  if (++barrier.arrived < threads) return;
+  barrier.arrived = 0;
+  barrier.rounds++;
+}
+
 void group_barrier(int id, int threads) {
   NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
   const int round = barrier.rounds;
-  if (++barrier.arrived == threads) {
-    barrier.arrived = 0;
-    barrier.rounds++;
-    return;
-  }
+  arrive_at_barrier(id, threads);
   for (int polls = 0; barrier.rounds == round; polls++) {
     if (polls > 100'000) forbid("a named barrier to which not all come");
     yield(Fiber::State::ready);

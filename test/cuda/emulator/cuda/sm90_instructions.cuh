@@ -124,6 +124,12 @@ inline void publish_writes() {}
 inline void group_barrier(int id) {
   emulator::group_barrier(id, 128);
 }
+inline void wait_at_barrier(int id) {
+  emulator::group_barrier(id, 256);
+}
+inline void arrive_at_barrier(int id) {
+  emulator::arrive_at_barrier(id, 256);
+}
 
 template <int registers>
 void shrink_registers() {}
