@@ -3,7 +3,7 @@
 // f32, odd head sizes and odd addresses on the ordinary cores (cuda/attention_portable.cu). Keys come in
 // tiles of fixed size from the sequence's own token 0 and sums run in their order, so a row's bits depend on
 // its own sequence alone. Nothing of T × T is held. Launches: forward 2 (plan, kernel), backward 4 (plan,
-// delta, dq, dk and dv).
+// delta, dq, dk and dv; 5 where blocks divide a group's heads).
 #include "cuda/attention.h"
 
 #include <algorithm>
@@ -72,6 +72,36 @@ __global__ void __launch_bounds__(kDeltaThreads)
   if (lane == 0) delta[row % heads * tokens + row / heads] = sum;
 }
 
+/// out = Σ parts[i], in order, eight elements a thread; dk's first, then dv's.
+__global__ void __launch_bounds__(kDeltaThreads)
+    attention_parts_kernel(const __grid_constant__ GroupParts parts, bf16* dk, bf16* dv, int64_t elements) {
+  int64_t at = (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) * kEight;
+  if (at >= 2 * elements) return;
+  const bool of_values = at >= elements;
+  if (of_values) at -= elements;
+  const float* const from = (of_values ? parts.dv : parts.dk) + at;
+  float sum[kEight];
+  load8(from, kEight, true, sum);
+  for (int part = 1; part < parts.parts; part++) {
+    float more[kEight];
+    load8(from + part * elements, kEight, true, more);
+#pragma unroll
+    for (int i = 0; i < kEight; i++) sum[i] += more[i];
+  }
+  store8((of_values ? dv : dk) + at, kEight, true, sum);
+}
+
+/// About eight blocks for each tile of keys. By the heads alone, so that bits do not depend on the batch.
+GroupParts divide_group(Stream& stream, const Attention& p) {
+  constexpr int32_t kBlocks = 8;
+  if (p.group <= 1 || p.kv_heads >= kBlocks) return {1, p.group, nullptr, nullptr};
+  const int32_t wanted = std::min(p.group, kBlocks / p.kv_heads), heads = (p.group + wanted - 1) / wanted,
+                parts = (p.group + heads - 1) / heads;
+  if (parts == 1) return {1, p.group, nullptr, nullptr};
+  const int64_t elements = p.tokens * p.kv_heads * p.size * parts;
+  return {parts, heads, stream.scratch.take<float>(elements), stream.scratch.take<float>(elements)};
+}
+
 bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tensors) {
   return q.dtype == DType::bf16 && q[2] <= 256 && all_wide(tensors, q[2]);
 }
@@ -122,17 +152,22 @@ void attention_backward(Stream& stream, const Args& args) {
   });
   const AttentionTensors tensors{q.data, k.data,  v.data,  dout.data, lse.as<float>(),
                                  delta,  nullptr, dq.data, dk.data,   dv.data};
+  if (!tensor_cores) return attention_backward_portable(stream, problem, tensors, q.dtype);
+  const GroupParts parts = divide_group(stream, problem);
 #ifdef STEPTRAIN_SM90
   if (hopper) {
     attention_queries_sm90(stream, problem, tensors);
-    return attention_keys_sm90(stream, problem, tensors);
+    attention_keys_sm90(stream, problem, tensors, parts);
   }
 #endif
-  if (tensor_cores) {
+  if (!hopper) {
     attention_queries_bf16(stream, problem, tensors);
-    return attention_keys_bf16(stream, problem, tensors);
+    attention_keys_bf16(stream, problem, tensors, parts);
   }
-  attention_backward_portable(stream, problem, tensors, q.dtype);
+  if (!parts.dk) return;
+  const int64_t elements = k.numel(), groups = 2 * elements / kEight;
+  stream.launch(attention_parts_kernel, (groups + kDeltaThreads - 1) / kDeltaThreads, kDeltaThreads, 0, parts,
+                dk.as<bf16>(), dv.as<bf16>(), elements);
 }
 
 }  // namespace

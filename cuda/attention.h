@@ -34,6 +34,14 @@ struct AttentionTensors {
   void *o, *dq, *dk, *dv;
 };
 
+/// How blocks of keys divide the heads of a group between them, since one block for all of them leaves most
+/// of a GPU idle where KV heads are few. With more parts than one each leaves its sums here, and they are
+/// added in order.
+struct GroupParts {
+  int32_t parts, heads;  // heads of a part; the last may have fewer
+  float *dk, *dv;        // [parts][T,Hk,D], or null: one part writes the outputs itself
+};
+
 /// Checks the arguments (E_DTYPE, E_SHAPE; cu_seqlens, the op's input `cu_input`, on the device) and finds
 /// the tiles of `rows` tokens, which count from each sequence's own token 0. One launch.
 Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,
@@ -53,14 +61,16 @@ void attention_forward_bf16(Stream& stream, const Attention& problem, const Atte
 ///   dv = pᵀ·do, over the heads of the group in order
 constexpr int kBackwardRows = 64;
 void attention_queries_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
-void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                         const GroupParts& parts);
 
 /// The same on sm_90, D of 64 or 128; kHopperRows for both directions.
 constexpr int kHopperRows = 128;
 void attention_forward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             float* lse);
 void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
-void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                         const GroupParts& parts);
 
 /// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
 constexpr int kPortableRows = 32;
@@ -100,6 +110,24 @@ __device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int
       of_keys ? index - (low > 0 ? p.tile_ends[low - 1] : 0) : p.tile_ends[low] - 1 - index;
   tile.start = static_cast<int32_t>(before) * rows;
   return tile;
+}
+
+/// What a block of keys sums over: heads begin ≤ head < end of the group of one KV head.
+struct HeadRange {
+  int32_t kv_head, part, begin, end;
+};
+__device__ inline HeadRange find_heads(const Attention& p, const GroupParts& parts, unsigned index) {
+  const int32_t column = static_cast<int32_t>(index), kv_head = column / parts.parts,
+                part = column % parts.parts, begin = kv_head * p.group + part * parts.heads,
+                limit = (kv_head + 1) * p.group;
+  return {kv_head, part, begin, begin + parts.heads < limit ? begin + parts.heads : limit};
+}
+/// Two neighbouring elements of a part's sums.
+__device__ inline void put_part(float* sums, const Attention& p, const AttentionTile& tile,
+                                const HeadRange& heads, int32_t key, int column, float first, float second) {
+  if (key >= tile.length || column >= p.size) return;
+  const int64_t row = (heads.part * p.tokens + tile.begin + key) * p.kv_heads + heads.kv_head;
+  *reinterpret_cast<float2*>(sums + row * p.size + column) = make_float2(first, second);
 }
 
 /// Keys that a query may see: first ≤ key ≤ last, and of them those whose branch is 0 or its own.

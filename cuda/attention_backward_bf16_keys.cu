@@ -1,9 +1,9 @@
 // dk = scale·dsᵀ·q and dv = pᵀ·do on tensor cores (see attention.h): a block takes kRows keys of one KV head
-// and walks over the queries of every head of the group, in order, tiles of kQueries, two in turn where there
-// is room. Four warps share the work twice over: first each scores a part of [keys, queries] and leaves p and
-// ds, rounded, in shared memory; then each sums a part of [keys, head] over all queries of the tile. So no
-// warp holds more than a quarter of dk and dv, and keys and queries are read from shared memory for 32 rows
-// at a time where registers allow.
+// and walks over the queries of the group's heads, or of a part of them, in order, tiles of kQueries, two in
+// turn where there is room. Four warps share the work twice over: first each scores a part of [keys, queries]
+// and leaves p and ds, rounded, in shared memory; then each sums a part of [keys, head] over all queries of
+// the tile. So no warp holds more than a quarter of dk and dv, and keys and queries are read from shared
+// memory for 32 rows at a time where registers allow.
 #include "cuda/attention_backward.cuh"
 
 namespace steptrain::cuda {
@@ -32,7 +32,8 @@ struct Backward {
 
 template <int kSize>
 __global__ void __launch_bounds__(kThreads, 2)
-    attention_keys_kernel(const __grid_constant__ Attention p, const __grid_constant__ AttentionTensors t) {
+    attention_keys_kernel(const __grid_constant__ Attention p, const __grid_constant__ AttentionTensors t,
+                          const __grid_constant__ GroupParts parts) {
   using B = Backward<kSize>;
   using Own = typename B::Own;
   using Other = typename B::Other;
@@ -50,8 +51,9 @@ __global__ void __launch_bounds__(kThreads, 2)
     return reinterpret_cast<float*>(k_tile + B::kTileBytes) + 2 * stage * kQueries;
   };
 
-  const unsigned kv_heads = static_cast<unsigned>(p.kv_heads), index = blockIdx.x / kv_heads;
-  const int32_t kv_head = static_cast<int32_t>(blockIdx.x % kv_heads);
+  const unsigned columns = static_cast<unsigned>(p.kv_heads * parts.parts), index = blockIdx.x / columns;
+  const HeadRange heads = find_heads(p, parts, blockIdx.x % columns);
+  const int32_t kv_head = heads.kv_head;
   AttentionTile tile = find_tile(p, index / kParts, kBackwardRows, true);
   tile.start += static_cast<int32_t>(index % kParts) * B::kRows;
   if (!tile.there || tile.start >= tile.length) return;
@@ -68,7 +70,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                                p.size);
   const float scale = p.scale * kLog2e;
   float dk[kSumDown][B::kSumColumns / 8][4] = {}, dv[kSumDown][B::kSumColumns / 8][4] = {};
-  for (int32_t head = kv_head * p.group; head < (kv_head + 1) * p.group; head++) {
+  for (int32_t head = heads.begin; head < heads.end; head++) {
     pipeline<B::kStages>(
         begin, end, kQueries,
         [&](int32_t query, int stage) {
@@ -134,11 +136,23 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int i = 0; i < kSumDown; i++)
 #pragma unroll
     for (int j = 0; j < B::kSumColumns / 8; j++) {
+      const int row = sum_row + 16 * i, column = sum_column + 8 * j;
 #pragma unroll
       for (int e = 0; e < 4; e++) dk[i][j][e] *= p.scale;
-      Own::put(k_tile, sum_row + 16 * i, sum_column + 8 * j, dk[i][j], lane);
-      Own::put(v_tile, sum_row + 16 * i, sum_column + 8 * j, dv[i][j], lane);
+      if (parts.dk) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+          const int32_t key = tile.start + row + lane / 4 + 8 * half;
+          const int at = column + lane % 4 * 2;
+          put_part(parts.dk, p, tile, heads, key, at, dk[i][j][2 * half], dk[i][j][2 * half + 1]);
+          put_part(parts.dv, p, tile, heads, key, at, dv[i][j][2 * half], dv[i][j][2 * half + 1]);
+        }
+      } else {
+        Own::put(k_tile, row, column, dk[i][j], lane);
+        Own::put(v_tile, row, column, dv[i][j], lane);
+      }
     }
+  if (parts.dk) return;
   __syncthreads();
   Own::template write<kThreads>(k_tile, static_cast<bf16*>(t.dk), tile, tile.start, kv_head, p.kv_heads,
                                 p.size);
@@ -148,12 +162,13 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 }  // namespace
 
-void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors) {
+void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                         const GroupParts& parts) {
   by_head_size(problem.size, [&](auto padded) {
     using B = Backward<padded()>;
     stream.launch(attention_keys_kernel<padded()>,
-                  problem.most_tiles * problem.kv_heads * (kBackwardRows / B::kRows), kThreads, B::kShared,
-                  problem, tensors);
+                  problem.most_tiles * problem.kv_heads * parts.parts * (kBackwardRows / B::kRows), kThreads,
+                  B::kShared, problem, tensors, parts);
   });
 }
 

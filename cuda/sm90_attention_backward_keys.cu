@@ -1,10 +1,10 @@
 // dk = scale·dsᵀ·q and dv = pᵀ·do on Hopper (see attention.h), for heads of 64 and 128 elements: a block
-// takes 128 keys of one KV head and walks over the queries of every head of the group, in order. sᵀ = k·qᵀ
-// and dpᵀ = v·doᵀ by wgmma from shared memory, so that pᵀ and dsᵀ, rounded to bf16, come out in registers as
-// wgmma takes them for dv += pᵀ·do and dk += dsᵀ·q; one consumer's arithmetic runs beside the other's
-// products. A query is a column then: its lse and delta come through shared memory, by
-// the second warp. Queries of the next sequence, and their do, are overwritten with zeros, since 0 times what
-// is not finite is not 0.
+// takes 128 keys of one KV head and walks over the queries of the group's heads, or of a part of them, in
+// order. sᵀ = k·qᵀ and dpᵀ = v·doᵀ by wgmma from shared memory, so that pᵀ and dsᵀ, rounded to bf16, come out
+// in registers as wgmma takes them for dv += pᵀ·do and dk += dsᵀ·q; one consumer's arithmetic runs beside the
+// other's products. A query is a column then: its lse and delta come through shared memory, by the second
+// warp. Queries of the next sequence, and their do, are overwritten with zeros, since 0 times what is not
+// finite is not 0.
 #include "cuda/sm90_attention.cuh"
 
 namespace steptrain::cuda {
@@ -31,7 +31,8 @@ struct Layout {
 template <int kSize>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_keys_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
-                               const __grid_constant__ AttentionTensors t) {
+                               const __grid_constant__ AttentionTensors t,
+                               const __grid_constant__ GroupParts parts) {
   using L = Layout<kSize>;
   using Own = typename L::Own;
   using Other = typename L::Other;
@@ -45,9 +46,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     return reinterpret_cast<float*>(k_tile + L::kTileBytes) + 2 * stage * kQueries;
   };
 
-  const unsigned kv_heads = static_cast<unsigned>(p.kv_heads);
-  const int32_t kv_head = static_cast<int32_t>(blockIdx.x % kv_heads);
-  const AttentionTile tile = find_tile(p, blockIdx.x / kv_heads, kRows, true);
+  const unsigned columns = static_cast<unsigned>(p.kv_heads * parts.parts);
+  const HeadRange heads = find_heads(p, parts, blockIdx.x % columns);
+  const int32_t kv_head = heads.kv_head;
+  const AttentionTile tile = find_tile(p, blockIdx.x / columns, kRows, true);
   if (!tile.there) return;
   if (threadIdx.x == 0) {
     barrier_init(&own_full, 1);
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   RingPlace<kStages> place;
   /// body(head, query) for every tile, in order, at its place in the ring.
   const auto walk = [&](auto body) {
-    for (int32_t head = kv_head * p.group; head < (kv_head + 1) * p.group; head++)
+    for (int32_t head = heads.begin; head < heads.end; head++)
       for (int32_t query = begin; query < end; query += kQueries, place.advance()) body(head, query);
   };
 
@@ -164,13 +166,23 @@ __global__ void __launch_bounds__(kThreads, 1)
     pin(dk);
     if (lane == 0) barrier_arrive(&empty[stage]);
   });
+  if (parts.dk) {
+#pragma unroll
+    for (int i = 0; i < kSize / 2; i += 2) {
+      const int32_t at = key + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + lane % 4 * 2;
+      put_part(parts.dk, p, tile, heads, at, column, dk[i] * p.scale, dk[i + 1] * p.scale);
+      put_part(parts.dv, p, tile, heads, at, column, dv[i], dv[i + 1]);
+    }
+    return;
+  }
   const int32_t first = tile.start + row;
   Own::write(k_tile, row, dk, {p.scale, p.scale}, static_cast<bf16*>(t.dk), tile, first, kv_head, p.kv_heads);
   Own::write(v_tile, row, dv, {1, 1}, static_cast<bf16*>(t.dv), tile, first, kv_head, p.kv_heads);
 }
 
 template <int kSize>
-void launch(Stream& stream, const Attention& p, const AttentionTensors& t) {
+void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const GroupParts& parts) {
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
@@ -178,15 +190,16 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t) {
   };
   const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
                   describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};
-  stream.launch(sm90_attention_keys_kernel<kSize>, p.most_tiles * p.kv_heads, kThreads, L::kShared, p, maps,
-                t);
+  stream.launch(sm90_attention_keys_kernel<kSize>, p.most_tiles * p.kv_heads * parts.parts, kThreads,
+                L::kShared, p, maps, t, parts);
 }
 
 }  // namespace
 
-void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors) {
-  if (problem.size == 64) return launch<64>(stream, problem, tensors);
-  launch<128>(stream, problem, tensors);
+void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                         const GroupParts& parts) {
+  if (problem.size == 64) return launch<64>(stream, problem, tensors, parts);
+  launch<128>(stream, problem, tensors, parts);
 }
 
 }  // namespace steptrain::cuda

@@ -122,6 +122,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     [64, { causal: 0, window: 70 }],
     [64, { branched: true }],
     [64, { lengths: [129, 1, 1, 64, 127], heads: 6, kvHeads: 2 }],
+    [64, { lengths: [70, 1], heads: 16, kvHeads: 8 }],
     [96, {}],
     [96, { causal: 0, branched: true }],
     [128, {}],
