@@ -56,6 +56,17 @@ struct Product {
   bool accumulate = false;
 };
 
+/// How the factors of a bf16 product reach shared memory.
+enum class Loading : uint8_t {
+  registers,  // of any dtype, size and address
+  copies,     // by cp.async: bf16, addresses and rows of whole 16 bytes
+  boxes,      // by TMA on sm_90: the same
+};
+/// The best that p allows once its factors are rounded.
+Loading loading_of(const Stream& stream, const Product& p);
+/// Rounds f32 factors into workspace where `loading` reads bf16 alone.
+void round_factors(Stream& stream, Loading loading, Product& p);
+
 /// Tensor cores: factors are rounded to bf16, accumulated in f32.
 void multiply_bf16(Stream& stream, Layout layout, Product product);
 /// The same on sm_90, of bf16 factors whose addresses and rows are whole multiples of 16 bytes; no dropout on

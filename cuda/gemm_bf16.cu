@@ -38,18 +38,34 @@ Factor as_bf16(Stream& stream, const Factor& f) {
 
 }  // namespace
 
-void multiply_bf16(Stream& stream, Layout layout, Product p) {
+Loading loading_of(const Stream& stream, const Product& p) {
   const bool plain = p.dropped == Dropped::nothing || p.dropped == Dropped::extra;
-  if (!plain || !aligned(p.a) || !aligned(p.b)) return launch<Small, false>(stream, layout, p);
-  if (p.rows == 0 || p.columns == 0) return;
+  if (!plain || !aligned(p.a) || !aligned(p.b)) return Loading::registers;
+#ifdef STEPTRAIN_SM90
+  if (stream.hardware.compute_capability == 90 && aligned(p.extra_a) && aligned(p.extra_b))
+    return Loading::boxes;
+#else
+  (void)stream;
+#endif
+  return Loading::copies;
+}
+
+void round_factors(Stream& stream, Loading loading, Product& p) {
+  if (loading == Loading::registers) return;
   p.a = as_bf16(stream, p.a);
   p.b = as_bf16(stream, p.b);
+  if (loading == Loading::copies) return;  // the extra depth goes through registers
+  p.extra_a = as_bf16(stream, p.extra_a);
+  p.extra_b = as_bf16(stream, p.extra_b);
+}
+
+void multiply_bf16(Stream& stream, Layout layout, Product p) {
+  if (p.rows == 0 || p.columns == 0) return;
+  const Loading loading = loading_of(stream, p);
+  round_factors(stream, loading, p);
+  if (loading == Loading::registers) return launch<Small, false>(stream, layout, p);
 #ifdef STEPTRAIN_SM90
-  if (stream.hardware.compute_capability == 90 && aligned(p.extra_a) && aligned(p.extra_b)) {
-    p.extra_a = as_bf16(stream, p.extra_a);
-    p.extra_b = as_bf16(stream, p.extra_b);
-    return multiply_sm90(stream, layout, p);
-  }
+  if (loading == Loading::boxes) return multiply_sm90(stream, layout, p);
 #endif
   if (tile_count(p, Large::kRows, Large::kColumns) >= stream.hardware.multiprocessors) {
     launch<Large, true>(stream, layout, p);

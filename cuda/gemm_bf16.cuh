@@ -38,7 +38,7 @@ class Mainloop {
   static constexpr int kDown = Tile::kWarpRows / 16, kAcross = Tile::kWarpColumns / 8;
 
  public:
-  using Sums = TensorSums<2 * kDown, kAcross>;
+  using Sums = TensorSums<2 * kDown, kAcross, Tile::kColumns / Tile::kWarpColumns>;
 
   __device__ Mainloop(const Product& p, char* ring)
       : p_(p),
@@ -158,6 +158,11 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
   const int64_t end = place.column + kColumns < p.columns ? place.column + kColumns : p.columns;
   loop.fill(place);
   for (bool more = true; more;) {
+    if constexpr (kAsync) {
+      // Or addresses are computed before the loop and spilled.
+      forget(place.row);
+      forget(place.column);
+    }
     auto sums = loop.zero(place);
     if constexpr (Epilogue::kExtra) loop.add_extra(place, sums);
     loop.add(place, sums);
@@ -168,9 +173,8 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
       __syncthreads();
       loop.fill(place);
     }
-    item.add(sums);
+    item.add(sums, !more);
   }
-  item.end();
 }
 
 /// A launch for each item of the product.

@@ -50,12 +50,15 @@ struct Slice {
 
 /// What a thread holds of a tile's sums: neighbouring rows and columns.
 struct Sums {
-  static constexpr int kRows = ordinary::kRows, kPairs = kColumns / 2;
+  static constexpr int kRows = ordinary::kRows, kPairs = kColumns / 2, kStride = 2, kLanes = kAcross,
+                       kParts = 1;
   float v[kRows][kColumns];
-  int64_t first_row, first_column;
+  TilePlace tile;
+  int first_row, first_column;  // within the tile
   __device__ float& at(int i, int pair, int e) { return v[i][2 * pair + e]; }
-  __device__ int64_t row(int i) const { return first_row + i; }
-  __device__ int64_t column(int pair) const { return first_column + 2 * pair; }
+  __device__ int64_t row(int i) const { return tile.row + (first_row + i); }
+  __device__ int64_t column(int pair) const { return tile.column + (first_column + kStride * pair); }
+  __device__ int part() const { return 0; }
 };
 
 template <Layout kLayout>
@@ -65,8 +68,9 @@ class Mainloop {
 
   __device__ static Sums zero(TilePlace place) {
     Sums sums{};
-    sums.first_row = place.row + row();
-    sums.first_column = place.column + column();
+    sums.tile = place;
+    sums.first_row = row();
+    sums.first_column = column();
     return sums;
   }
 
@@ -166,11 +170,10 @@ __global__ void __launch_bounds__(kThreads)
       sums = loop.zero(place);
       loop.add(place, sums);
     }
-    item.add(sums);
     place.column += kTile;
     more = kItem > kTile && place.column < end;
+    item.add(sums, !more);
   }
-  item.end();
 }
 
 template <Layout kLayout, typename Epilogue>

@@ -90,6 +90,14 @@ __device__ inline float finished(const Product& p, int64_t at, int64_t column, f
   return p.accumulate ? sum + element(p.out, p.out_dtype, at) : sum;
 }
 
+/// p[0], p[1] = first, second, at once.
+__device__ inline void store_pair(float* p, float first, float second) {
+  *reinterpret_cast<float2*>(p) = make_float2(first, second);
+}
+__device__ inline void store_pair(bf16* p, float first, float second) {
+  *reinterpret_cast<uint32_t*>(p) = round_to_bf16_pair(first, second);
+}
+
 /// Writes the outputs of neighbouring columns, of which the first is even. paired: both lie within p and may
 /// be written at once.
 __device__ inline void finish(const Product& p, bool paired, int64_t row, int64_t column, float first,
@@ -101,18 +109,12 @@ __device__ inline void finish(const Product& p, bool paired, int64_t row, int64_
   if (both) second = finished(p, at + 1, column + 1, second);
   if (p.out_dtype == DType::bf16) {
     bf16* out = static_cast<bf16*>(p.out) + at;
-    if (paired) {
-      *reinterpret_cast<uint32_t*>(out) = round_to_bf16_pair(first, second);
-      return;
-    }
+    if (paired) return store_pair(out, first, second);
     out[0] = from_float<bf16>(first);
     if (both) out[1] = from_float<bf16>(second);
   } else {
     float* out = static_cast<float*>(p.out) + at;
-    if (paired) {
-      *reinterpret_cast<float2*>(out) = make_float2(first, second);
-      return;
-    }
+    if (paired) return store_pair(out, first, second);
     out[0] = first;
     if (both) out[1] = second;
   }
@@ -125,9 +127,9 @@ __device__ inline bool writes_pairs(const Product& p) {
 }
 
 /// What a thread holds of a tile's sums as tensor cores leave them: rows 8 apart, and pairs 8 columns apart.
-template <int kTheRows, int kThePairs>
+template <int kTheRows, int kThePairs, int kTheParts>
 struct TensorSums {
-  static constexpr int kRows = kTheRows, kPairs = kThePairs;
+  static constexpr int kRows = kTheRows, kPairs = kThePairs, kStride = 8, kLanes = 4, kParts = kTheParts;
   float v[kRows * kPairs * 2];
   TilePlace tile;
   int first_row, first_column;  // within the tile
@@ -137,7 +139,8 @@ struct TensorSums {
     return *reinterpret_cast<float(*)[4]>(v + (i * kPairs + pair) * 4);
   }
   __device__ int64_t row(int i) const { return tile.row + (first_row + 8 * i); }
-  __device__ int64_t column(int pair) const { return tile.column + (first_column + 8 * pair); }
+  __device__ int64_t column(int pair) const { return tile.column + (first_column + kStride * pair); }
+  __device__ int part() const { return first_column / (kStride * kPairs); }
 };
 
 /// body(first, second, row, column) for all pairs.
@@ -172,12 +175,11 @@ struct Store {
     const Product& p;
     bool paired;
     __device__ Item(const Store&, const Product& p) : p(p), paired(writes_pairs(p)) {}
-    __device__ void add(Sums& sums) {
+    __device__ void add(Sums& sums, bool) {
       each_pair(sums, [&](float first, float second, int64_t row, int64_t column) {
         finish(p, paired, row, column, first, second);
       });
     }
-    __device__ void end() {}
   };
 };
 

@@ -1,210 +1,125 @@
 // The language-model head: of softmax(x·Wᵀ / temperature) with x [R, H] and W [V, H] the log-prob of each
 // row's target, the entropy (nats), the log-sum-exp, the arg-max and, where asked, the expectation
-// e = Σ_v p_v·W_v / temperature; and the gradient. [R, V] is never held: rows go in groups of kGroupRows and
-// the vocabulary in spans, whose logits one product makes (cuda/gemm.h) and one kernel folds into each row's
-// online softmax, or turns into weights for the next product:
-//   forward      logits, fold; with e a second pass: logits, p, e += p·W
-//   backward     logits, dz, dx += dz·W and, for a trainable head, dw += dzᵀ·x
-// Outputs are `=` but dw, which is `+=`; sums are f32; with bf16 rows p and dz are rounded to bf16. Spans
-// have one size and go in order, so that a row's bits depend on that row alone. head_logits writes all logits
-// of few rows.
+// e = Σ_v p_v·W_v / temperature; and the gradient. Logits never reach memory: the epilogue of their product
+// (cuda/head.cuh) folds kFoldRows rows by Fold::kColumns tokens at a time into a part of each row's softmax,
+// which a second kernel merges, or turns a span of them into weights for the next product:
+//   forward      parts, merge; with e, in spans: p, e += p·W
+//   backward     in spans: dz, dx += dz·W and, for a trainable head, dw += dzᵀ·x
+// Outputs are `=` but dw, which is `+=`; sums are f32; with bf16 rows p and dz are rounded to bf16. Parts and
+// spans have one size and go in order, so that a row's bits depend on that row alone. head_logits writes all
+// logits of few rows.
 #include "cuda/head.h"
 
 #include <algorithm>
 
 #include "cuda/convert.h"
 #include "cuda/families.h"
-#include "cuda/gemm.h"
+#include "cuda/head.cuh"
 #include "cuda/reduce.cuh"
-#include "cuda/storage.cuh"
 
 namespace steptrain::cuda {
 namespace {
 
-constexpr int64_t kGroupRows = 2048;
-constexpr int kThreads = 256;
-constexpr float kNever = -1e30f;
+constexpr int64_t kFoldRows = 8192;  // whose parts are held at a time
+constexpr int64_t kSpanRows = 2048;  // whose weights are held at a time
+constexpr int kMergeRows = 8;        // per block, a warp each
 
-/// Tokens of a span.
+/// Tokens of a span: its weights stay in the cache of a large GPU.
 int64_t span_tokens(DType dtype) {
   return dtype == DType::bf16 ? 8192 : 2048;
 }
 
-/// The online softmax of one row over the logits seen so far.
-struct RowState {
-  float shift;    // subtracted from every scaled logit: their maximum
-  float mass;     // Σ exp(z - shift)
-  float moment;   // Σ exp(z - shift)·(z - shift)
-  float largest;  // greatest unscaled logit
-  float target;   // unscaled logit of the target, once seen
-  int32_t argmax;
-};
-
 struct HeadOutputs {
-  float *logprobs, *entropy, *lse;
+  float *logprobs, *entropy, *lse;  // [rows]
   int32_t* argmax;
 };
 
-/// The greatest of the block's values and the smallest index that has it.
-struct Peak {
-  float value;
-  int32_t index;
-};
-__device__ Peak block_peak(Peak own) {
-  __shared__ Peak found[kMostWarps];
-  const auto better = [](const Peak& a, const Peak& b) {
-    return a.value > b.value || (a.value == b.value && a.index < b.index);
-  };
-#pragma unroll
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    const Peak other{__shfl_xor_sync(0xffffffffu, own.value, distance),
-                     __shfl_xor_sync(0xffffffffu, own.index, distance)};
-    if (better(other, own)) own = other;
-  }
-  __syncthreads();
-  if (threadIdx.x % kWarp == 0) found[threadIdx.x / kWarp] = own;
-  __syncthreads();
-  own = found[0];
-  for (int warp = 1; warp < static_cast<int>(blockDim.x) / kWarp; warp++)
-    if (better(found[warp], own)) own = found[warp];
-  return own;
-}
-
-/// A block folds one row of logits[rows, n], of tokens from `first`, into its state; the last span writes the
-/// outputs.
-__global__ void __launch_bounds__(kThreads)
-    head_fold_kernel(const float* logits, RowState* states, const int32_t* targets, HeadOutputs out,
-                     int64_t first, int64_t n, int64_t vocabulary, float inverse, FaultReporter faults) {
+/// Merges each row's parts: lane l of its warp those of l, l + 32, … in order, then the lanes by distance.
+__global__ void __launch_bounds__(kMergeRows* kWarp)
+    head_merge_kernel(Fold fold, HeadOutputs out, int64_t row0, int64_t rows, int64_t vocabulary,
+                      float inverse, FaultReporter faults) {
   constexpr int kTargets = 2;
-  const int64_t row = blockIdx.x;
-  const float* const z = logits + row * n;
-  Peak peak{-INFINITY, INT32_MAX};
-  for (int64_t v = threadIdx.x; v < n; v += kThreads)
-    if (z[v] > peak.value) peak = {z[v], static_cast<int32_t>(first + v)};
-  peak = block_peak(peak);
-  const float shift = fmaxf(peak.value * inverse, kNever);
-  float mass = 0, moment = 0;
-  for (int64_t v = threadIdx.x; v < n; v += kThreads) {
-    const float distance = fmaf(z[v], inverse, -shift);
-    const float p = expf(distance);
-    mass += p;
-    moment = p > 0 ? fmaf(p, distance, moment) : moment + p;  // p may be 0 of -infinity
+  const int64_t row = int64_t{blockIdx.x} * kMergeRows + threadIdx.x / kWarp;
+  if (row >= rows) return;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  SoftmaxPart all = kNoTokens;
+  for (int64_t i = lane; i < fold.parts_per_row; i += kWarp)
+    all = merged(all, fold.parts[row * fold.parts_per_row + i], fold.scale);
+#pragma unroll
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const SoftmaxPart other{__shfl_xor_sync(0xffffffffu, all.largest, distance),
+                            __shfl_xor_sync(0xffffffffu, all.argmax, distance),
+                            __shfl_xor_sync(0xffffffffu, all.mass, distance),
+                            __shfl_xor_sync(0xffffffffu, all.moment, distance)};
+    all = merged(all, other, fold.scale);
   }
-  mass = block_sum(mass);
-  moment = block_sum(moment);
-  if (threadIdx.x != 0) return;
+  if (lane != 0 || !index_holds(faults, kTargets, row0 + row, fold.targets[row], vocabulary)) return;
 
-  RowState state = first > 0 ? states[row] : RowState{kNever, 0, 0, -INFINITY, 0, 0};
-  const float to = fmaxf(state.shift, shift);
-  const auto rebase = [to](float from, float& held, float& moment_held) {
-    const float factor = expf(from - to);
-    moment_held = held > 0 ? factor * (moment_held + (from - to) * held) : moment_held;
-    held *= factor;
-  };
-  rebase(state.shift, state.mass, state.moment);
-  rebase(shift, mass, moment);
-  state.shift = to;
-  state.mass += mass;
-  state.moment += moment;
-  if (peak.value > state.largest) {
-    state.largest = peak.value;
-    state.argmax = peak.index;
-  }
-  const int64_t target = targets[row];
-  if (target >= first && target < first + n) state.target = z[target - first];
-  if (first + n < vocabulary) {
-    states[row] = state;
-    return;
-  }
-  if (!index_holds(faults, kTargets, row, target, vocabulary)) return;
-  const float log_sum = logf(state.mass);
-  out.logprobs[row] = state.target * inverse - state.shift - log_sum;
-  out.entropy[row] = log_sum - state.moment / state.mass;
-  out.lse[row] = state.shift + log_sum;
-  out.argmax[row] = state.argmax;
+  const float log_mass = logf(all.mass), shift = shift_of(all.largest, fold.scale);
+  // By how much the shift was rounded: log Σ exp((z - largest)/temperature) wants none of it.
+  const float rounded = fmaf(all.largest, fold.scale, -shift) * kLn2;
+  const float log_sum = log_mass - rounded;
+  out.logprobs[row] = fmaf(fold.target_logits[row] - all.largest, inverse, -log_sum);
+  out.entropy[row] = fmaf(-kLn2, all.moment / all.mass, log_mass);
+  out.lse[row] = fmaf(all.largest, inverse, log_sum);
+  out.argmax[row] = all.argmax < vocabulary ? all.argmax : 0;  // no maximum among NaN
 }
 
-/// What a span's logits are turned into, of one row.
-struct Probability {
-  const float* lse;
-  float inverse;
-  __device__ float operator()(int64_t row, int64_t, float z) const {
-    return expf(fmaf(z, inverse, -lse[row]));
-  }
-};
-/// dz_v = (dlogprob·([v = target] - p_v) - dentropy·p_v·(log p_v + H)) / temperature.
-struct LogitGradient {
-  const float *dlogprobs, *dentropy, *lse, *entropy;
-  const int32_t* targets;
-  float inverse;
-  __device__ float operator()(int64_t row, int64_t token, float z) const {
-    const float dl = dlogprobs[row] * inverse, dh = dentropy ? dentropy[row] * inverse : 0.0f;
-    const float logp = fmaf(z, inverse, -lse[row]), p = expf(logp);
-    const float direct = token == targets[row] ? dl * (1.0f - p) : -dl * p;
-    // Of an impossible token log p is -infinity, its share 0.
-    return dh == 0 || p == 0 ? direct : direct - dh * p * (logp + entropy[row]);
-  }
-};
-
-/// to[row][v] = body(row, first + v, logits[row][v]); `to` may be the logits. One block per row.
-template <typename T, typename F>
-__global__ void __launch_bounds__(kThreads)
-    head_map_kernel(const float* logits, T* to, int64_t first, int64_t n, F body) {
-  const int64_t row = blockIdx.x;
-  for (int64_t v = threadIdx.x; v < n; v += kThreads)
-    to[row * n + v] = from_float<T>(body(row, first + v, logits[row * n + v]));
-}
-
-/// Rows [row, row + rows) of x and spans of W as factors.
-class Spans {
+/// The products of an op of the head.
+class Head {
  public:
-  Spans(Stream& stream, const TensorView& x, const TensorView& w)
-      : stream_(stream),
-        x_(x),
-        w_(w),
-        tokens_(std::min(w[0], span_tokens(x.dtype))),
-        logits_(stream.scratch.take<float>(std::min(x[0], kGroupRows) * tokens_)) {
-    if (x.dtype == DType::bf16)
-      weights_ = stream.scratch.take<bf16>(std::min(x[0], kGroupRows) * tokens_);
-    else
-      weights_ = logits_;
+  Head(Stream& stream, const TensorView& x, const TensorView& w)
+      : stream_(stream), x_(x), w_(w), bf16_(x.dtype == DType::bf16) {
+    if (bf16_) loading_ = loading_of(stream, logits(0, x[0], 0, w[0]));
   }
 
-  /// body(first token, tokens) for each span, in order.
+  /// body(first token, tokens) for each span of at most `most` tokens, in order; what it takes of the
+  /// workspace is given back.
   template <typename F>
-  void each(F body) const {
-    for (int64_t first = 0; first < w_[0]; first += tokens_) {
+  void each_span(int64_t most, F body) const {
+    for (int64_t first = 0; first < w_[0]; first += most) {
       const Scratch::Mark mark = stream_.scratch.mark();
-      body(first, std::min(tokens_, w_[0] - first));
+      body(first, std::min(most, w_[0] - first));
       stream_.scratch.rewind(mark);
     }
   }
 
-  Factor rows(int64_t row, int64_t count) const {
-    return {x_.as<char>() + row * x_[1] * size_of(x_.dtype), x_.dtype, count, x_[1]};
-  }
-  Factor weight(int64_t first, int64_t n) const {
-    return {w_.as<char>() + first * w_[1] * size_of(w_.dtype), w_.dtype, n, w_[1]};
-  }
-  /// Of `count` rows, unscaled.
-  const float* logits(int64_t row, int64_t count, int64_t first, int64_t n) const {
-    Product p;
-    p.rows = count, p.columns = n, p.depth = x_[1];
-    p.a = rows(row, count), p.b = weight(first, n);
-    p.out = logits_;
-    multiply(stream_, x_.dtype, Layout::forward, p);
-    return logits_;
-  }
-  /// The logits mapped to `weights`, in the arithmetic of x, as a factor [count, n].
-  template <typename F>
-  Factor map(int64_t count, int64_t first, int64_t n, const F& body) const {
-    by_storage(x_.dtype, [&](auto t) {
-      using T = decltype(t);
-      stream_.launch(head_map_kernel<T, F>, count, kThreads, 0, logits_, static_cast<T*>(weights_), first, n,
-                     body);
+  /// The softmax of rows [row, row + count).
+  void fold(int64_t row, int64_t count, const int32_t* targets, const HeadOutputs& out, float inverse) const {
+    const int64_t parts = bf16_ ? fold_parts(loading_) : 1;
+    Fold fold{};
+    fold.parts_per_row = (w_[0] + Fold::kColumns - 1) / Fold::kColumns * parts;
+    fold.parts = stream_.scratch.take<SoftmaxPart>(count * fold.parts_per_row);
+    fold.target_logits = stream_.scratch.take<float>(count);
+    fold.targets = targets;
+    fold.scale = inverse * kLog2e;
+    // In one launch; weights that must be rounded into workspace first, a span at a time.
+    const bool rounds = bf16_ && w_.dtype == DType::f32 && loading_ != Loading::registers;
+    each_span(rounds ? span_tokens(x_.dtype) : std::max<int64_t>(w_[0], 1), [&](int64_t first, int64_t n) {
+      fold.first_token = static_cast<int32_t>(first);
+      fold.first_part = first / Fold::kColumns * parts;
+      const Product p = logits(row, count, first, n);
+      bf16_ ? run_bf16(p, fold) : head_product_f32(stream_, p, fold);
     });
-    return {weights_, x_.dtype, count, n};
+    stream_.launch(head_merge_kernel, (count + kMergeRows - 1) / kMergeRows, kMergeRows * kWarp, 0, fold, out,
+                   row, count, w_[0], inverse, stream_.faults);
   }
+
+  /// For the weights of a span, in workspace.
+  void* room() const {
+    const int64_t count = std::min(x_[0], kSpanRows) * std::min(w_[0], span_tokens(x_.dtype));
+    return stream_.scratch.take<char>(count * size_of(x_.dtype));
+  }
+
+  /// What `value` makes of the logits of a span, in the arithmetic of x: a factor [count, n] in `room`.
+  template <typename Value>
+  Factor map(int64_t row, int64_t count, int64_t first, int64_t n, const Value& value, void* room) const {
+    Product p = logits(row, count, first, n);
+    p.out = room, p.out_dtype = x_.dtype;
+    bf16_ ? run_bf16(p, Map<bf16, Value>{value}) : head_product_f32(stream_, p, Map<float, Value>{value});
+    return {room, x_.dtype, count, n};
+  }
+
   /// out[count, H] (=|+=) scale · weights·W.
   void sum_tokens(const Factor& weights, int64_t first, int64_t n, float scale, float* out) const {
     Product p;
@@ -216,39 +131,66 @@ class Spans {
     multiply(stream_, x_.dtype, Layout::input, p);
   }
 
+  /// out[n, H] += weightsᵀ·x.
+  void sum_rows(const Factor& weights, int64_t row, float* out) const {
+    Product p;
+    p.rows = weights.columns, p.columns = x_[1], p.depth = weights.rows;
+    p.a = weights, p.b = rows(row, weights.rows);
+    p.out = out;
+    p.accumulate = true;
+    multiply(stream_, x_.dtype, Layout::weight, p);
+  }
+
  private:
+  Factor rows(int64_t row, int64_t count) const {
+    return {x_.as<char>() + row * x_[1] * size_of(x_.dtype), x_.dtype, count, x_[1]};
+  }
+  Factor weight(int64_t first, int64_t n) const {
+    return {w_.as<char>() + first * w_[1] * size_of(w_.dtype), w_.dtype, n, w_[1]};
+  }
+  Product logits(int64_t row, int64_t count, int64_t first, int64_t n) const {
+    Product p;
+    p.rows = count, p.columns = n, p.depth = x_[1];
+    p.a = rows(row, count), p.b = weight(first, n);
+    return p;
+  }
+  template <typename Epilogue>
+  void run_bf16(Product p, const Epilogue& epilogue) const {
+    round_factors(stream_, loading_, p);
+    head_product_bf16(stream_, loading_, p, epilogue);
+  }
+
   Stream& stream_;
   const TensorView &x_, &w_;
-  int64_t tokens_;
-  float* logits_;
-  void* weights_;
+  bool bf16_;
+  Loading loading_ = Loading::registers;
 };
 
-/// body(row, count) for groups of rows.
+/// body(row, count) for groups of `most` rows.
 template <typename F>
-void each_group(int64_t rows, F body) {
-  for (int64_t row = 0; row < rows; row += kGroupRows) body(row, std::min(kGroupRows, rows - row));
+void each_group(int64_t rows, int64_t most, F body) {
+  for (int64_t row = 0; row < rows; row += most) body(row, std::min(most, rows - row));
 }
 
 void head_logprobs(Stream& stream, const Args& args) {
   const auto [x, w, targets, logprobs, entropy, lse, argmax, expectation] = args.tensors<8>();
   check_temperature("head_logprobs", args.d(0));
   const float inverse = 1 / args.f(0);
-  const Spans spans(stream, x, w);
-  RowState* const states = stream.scratch.take<RowState>(std::min(x[0], kGroupRows));
-  each_group(x[0], [&](int64_t row, int64_t count) {
-    const HeadOutputs out{logprobs.as<float>() + row, entropy.as<float>() + row, lse.as<float>() + row,
-                          argmax.as<int32_t>() + row};
-    spans.each([&](int64_t first, int64_t n) {
-      const float* logits = spans.logits(row, count, first, n);
-      stream.launch(head_fold_kernel, count, kThreads, 0, logits, states, targets.as<int32_t>() + row, out,
-                    first, n, w[0], inverse, stream.faults);
-    });
-    if (!expectation) return;
-    spans.each([&](int64_t first, int64_t n) {
-      spans.logits(row, count, first, n);
-      spans.sum_tokens(spans.map(count, first, n, Probability{out.lse, inverse}), first, n, inverse,
-                       expectation.as<float>() + row * x[1]);
+  const Head head(stream, x, w);
+  each_group(x[0], kFoldRows, [&](int64_t row, int64_t count) {
+    const Scratch::Mark mark = stream.scratch.mark();
+    head.fold(row, count, targets.as<int32_t>() + row,
+              {logprobs.as<float>() + row, entropy.as<float>() + row, lse.as<float>() + row,
+               argmax.as<int32_t>() + row},
+              inverse);
+    stream.scratch.rewind(mark);
+  });
+  if (!expectation) return;
+  void* const room = head.room();
+  each_group(x[0], kSpanRows, [&](int64_t row, int64_t count) {
+    head.each_span(span_tokens(x.dtype), [&](int64_t first, int64_t n) {
+      const Factor p = head.map(row, count, first, n, Probability{lse.as<float>() + row, inverse}, room);
+      head.sum_tokens(p, first, n, inverse, expectation.as<float>() + row * x[1]);
     });
   });
 }
@@ -256,29 +198,28 @@ void head_logprobs(Stream& stream, const Args& args) {
 void head_logprobs_backward(Stream& stream, const Args& args) {
   const auto [dlogprobs, dentropy, x, w, targets, lse, entropy, dw, dx] = args.tensors<9>();
   check_temperature("head_logprobs_backward", args.d(0));
-  const Spans spans(stream, x, w);
+  const Head head(stream, x, w);
+  void* const room = head.room();
   const int64_t size = x[1];
   float* const sums =
-      dx.dtype == DType::f32 ? nullptr : stream.scratch.take<float>(std::min(x[0], kGroupRows) * size);
-  each_group(x[0], [&](int64_t row, int64_t count) {
-    const LogitGradient gradient{dlogprobs.as<float>() + row, dentropy ? dentropy.as<float>() + row : nullptr,
-                                 lse.as<float>() + row,       entropy.as<float>() + row,
-                                 targets.as<int32_t>() + row, 1 / args.f(0)};
+      dx.dtype == DType::f32 ? nullptr : stream.scratch.take<float>(std::min(x[0], kSpanRows) * size);
+  each_group(x[0], kSpanRows, [&](int64_t row, int64_t count) {
+    LogitGradient gradient{};
+    gradient.dlogprobs = dlogprobs.as<float>() + row;
+    gradient.dentropy = dentropy ? dentropy.as<float>() + row : nullptr;
+    gradient.lse = lse.as<float>() + row;
+    gradient.entropy = entropy.as<float>() + row;
+    gradient.targets = targets.as<int32_t>() + row;
+    gradient.inverse = 1 / args.f(0);
     TensorView to = dx;
     to.data = dx.as<char>() + row * size * size_of(dx.dtype);
     to.shape[0] = count;
     float* const sum = sums ? sums : to.as<float>();
-    spans.each([&](int64_t first, int64_t n) {
-      spans.logits(row, count, first, n);
-      const Factor dz = spans.map(count, first, n, gradient);
-      spans.sum_tokens(dz, first, n, 1, sum);
-      if (!dw) return;
-      Product p;
-      p.rows = n, p.columns = size, p.depth = count;
-      p.a = dz, p.b = spans.rows(row, count);
-      p.out = dw.as<float>() + first * size;
-      p.accumulate = true;
-      multiply(stream, x.dtype, Layout::weight, p);
+    head.each_span(span_tokens(x.dtype), [&](int64_t first, int64_t n) {
+      gradient.first_token = static_cast<int32_t>(first);
+      const Factor dz = head.map(row, count, first, n, gradient, room);
+      head.sum_tokens(dz, first, n, 1, sum);
+      if (dw) head.sum_rows(dz, row, dw.as<float>() + first * size);
     });
     if (!sums) return;
     TensorView from = to;

@@ -31,6 +31,11 @@ __device__ inline float exp2_approximate(float x) {
   return y;
 }
 
+/// Keeps the compiler from knowing the value, and so from moving what depends on it to before this place.
+__device__ inline void forget(int64_t& value) {
+  asm volatile("" : "+l"(value));
+}
+
 __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     sm90_gemm_kernel(const __grid_constant__ Product p, const __grid_constant__ Maps maps,
                      const __grid_constant__ Epilogue epilogue) {
   using R = Ring<kColumns>;
-  using Sums = TensorSums<2, kColumns / 8>;
+  using Sums = TensorSums<2, kColumns / 8, 1>;
   constexpr bool kAlongA = a_along_depth(kLayout), kAlongB = b_along_depth(kLayout);
   constexpr int64_t kItem = item_columns<Epilogue>(kColumns);
   __shared__ Barrier full[R::kStages], empty[R::kStages];
@@ -91,14 +91,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int extras = Epilogue::kExtra ? static_cast<int>((p.extra_depth + kDepth - 1) / kDepth) : 0;
   const int rounds = extras + static_cast<int>((p.depth + kDepth - 1) / kDepth);
   Place<R::kStages> place;
-  /// body(tile) for the tiles of an item.
+  /// body(tile, last) for the tiles of an item.
   const auto each_tile = [&](int64_t index, auto body) {
     TilePlace tile = tile_place(p, index, kRows, kItem);
     if constexpr (kItem == kColumns) {
-      body(tile);
+      body(tile, true);
     } else {
       const int64_t end = tile.column + kItem < p.columns ? tile.column + kItem : p.columns;
-      for (; tile.column < end; tile.column += kColumns) body(tile);
+      for (; tile.column < end; tile.column += kColumns) body(tile, tile.column + kColumns >= end);
     }
   };
 
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     shrink_registers<40>();
     if (threadIdx.x != 0) return;
     for (int64_t index = blockIdx.x; index < items; index += gridDim.x) {
-      each_tile(index, [&](const TilePlace& tile) {
+      each_tile(index, [&](const TilePlace& tile, bool) {
         for (int round = 0; round < rounds; round++, place.advance()) {
           // The first time round stages are empty: the phase before the first counts as ended.
           barrier_wait(&empty[place.stage], place.parity ^ 1);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   for (int64_t index = blockIdx.x; index < items; index += gridDim.x) {
     typename Epilogue::template Item<Sums> item(epilogue, p);
-    each_tile(index, [&](const TilePlace& tile) {
+    each_tile(index, [&](const TilePlace& tile, bool last) {
       Sums sums{};
       sums.tile = tile;
       sums.first_row = warp_row;
@@ -177,9 +177,8 @@ __global__ void __launch_bounds__(kThreads, 1)
       wait_for_groups<0>();
       pin(sums.v);
       if (before >= 0) release(before);
-      item.add(sums);
+      item.add(sums, last);
     });
-    item.end();
   }
 }
 

@@ -29,6 +29,8 @@ inline float exp2_approximate(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
+inline void forget(int64_t&) {}
+
 inline void copy_async(void* to_shared, const void* from, bool inside) {
   emulator::start_copy(to_shared, from, inside);
 }
