@@ -1,11 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
-import { results } from './both.js';
+import { stored } from '../ops/precision.js';
+import { type Call, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
-/** More rows than the head takes at a time. */
-describe.skipIf(gpus.length === 0)(`the head over groups of rows on cuda:0${skipped}`, () => {
+type Storage = 'f32' | 'bf16';
+const OUTPUTS = ['logprobs', 'entropy', 'lse'] as const;
+
+describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
   let gpu: Device;
   let cpu: Device;
   beforeAll(() => {
@@ -16,42 +19,124 @@ describe.skipIf(gpus.length === 0)(`the head over groups of rows on cuda:0${skip
     gpu.dispose();
     cpu.dispose();
   });
-  const [rows, size, vocabulary] = [2050, 8, 40];
-  const targets = {
-    values: Int32Array.from({ length: rows }, (_, r) => (r * 7) % vocabulary),
-    shape: [rows],
-  };
 
-  it.each(['f32', 'bf16'] as const)('agrees with the CPU, in %s', async (dtype) => {
-    const x = { values: random(rows * size, 1), shape: [rows, size], dtype };
-    const w = { values: random(vocabulary * size, 2), shape: [vocabulary, size], dtype };
-    const scalars = { temperature: 0.8 };
-    const bound = dtype === 'bf16' ? 2 ** -7 : 2 ** -18;
-    const forward = { op: 'head_logprobs', tensors: { x, w, targets }, scalars, wanted: ['expectation'] };
-    const [got, want] = [await results(gpu, forward), await results(cpu, forward)];
-    expect(got.argmax).toEqual(want.argmax);
-    for (const name of ['logprobs', 'entropy', 'lse', 'expectation'])
-      expect(maxDifference(got[name]!, want[name]!), name).toBeLessThan(bound);
+  const bound = (rows: Storage) => (rows === 'bf16' ? 2 ** -7 : 2 ** -18);
 
-    const floats = (values: readonly number[]) => ({ values: Float32Array.from(values), shape: [rows] });
-    const backward = {
+  function forward(x: Float32Array, w: Float32Array, size: number, rows: Storage, weights: Storage): Call {
+    const count = x.length / size;
+    const vocabulary = w.length / size;
+    return {
+      op: 'head_logprobs',
+      tensors: {
+        x: { values: x, shape: [count, size], dtype: rows },
+        w: { values: w, shape: [vocabulary, size], dtype: weights },
+        targets: {
+          values: Int32Array.from({ length: count }, (_, r) => (r * 7919 + vocabulary - 1) % vocabulary),
+          shape: [count],
+        },
+      },
+      scalars: { temperature: 0.8 },
+      wanted: ['expectation'],
+    };
+  }
+
+  function backward(call: Call, { lse, entropy }: Record<string, number[]>): Call {
+    const { x, w, targets } = call.tensors;
+    const rows = x!.shape[0]!;
+    const floats = (values: ArrayLike<number>) => ({ values: Float32Array.from(values), shape: [rows] });
+    return {
       op: 'head_logprobs_backward',
       tensors: {
-        dlogprobs: { values: random(rows, 3), shape: [rows] },
-        dentropy: { values: random(rows, 4), shape: [rows] },
+        dlogprobs: floats(random(rows, 3)),
+        dentropy: floats(random(rows, 4)),
         x,
         w,
         targets,
-        lse: floats(want.lse!),
-        entropy: floats(want.entropy!),
-        dw: { values: random(vocabulary * size, 5), shape: [vocabulary, size] },
+        lse: floats(lse!),
+        entropy: floats(entropy!),
+        dw: { values: random(w!.values.length, 5), shape: w!.shape },
       },
-      scalars,
+      scalars: { temperature: 0.8 },
       written: ['dw'],
     };
-    const [gradient, expected] = [await results(gpu, backward), await results(cpu, backward)];
-    expect(maxDifference(gradient.dx!, expected.dx!)).toBeLessThan(2 * bound);
+  }
+
+  // More rows than are folded and spanned at a time; then several items of the vocabulary and spans, of rows that
+  // cp.async and TMA read and of more than one tile, with a last tile and item that are not full.
+  it.each([
+    [8200, 8, 20, 'f32', 'f32'],
+    [8200, 8, 20, 'bf16', 'bf16'],
+    [70, 24, 4200, 'f32', 'f32'],
+    [130, 24, 8300, 'bf16', 'bf16'],
+    [130, 16, 8300, 'bf16', 'f32'],
+  ] as const)('agrees with the CPU: %d rows, %d features, %d tokens, %s, weights %s', async (...given) => {
+    const [count, size, vocabulary, rows, weights] = given;
+    const call = forward(random(count * size, 1), random(vocabulary * size, 2), size, rows, weights);
+    const [got, want] = [await results(gpu, call), await results(cpu, call)];
+    expect(got.argmax).toEqual(want.argmax);
+    for (const name of [...OUTPUTS, 'expectation'])
+      expect(maxDifference(got[name]!, want[name]!), name).toBeLessThan(bound(rows));
+
+    const [gradient, expected] = [
+      await results(gpu, backward(call, want)),
+      await results(cpu, backward(call, want)),
+    ];
+    expect(maxDifference(gradient.dx!, expected.dx!)).toBeLessThan(2 * bound(rows));
     // dw adds up over all rows.
-    expect(maxDifference(gradient.dw!, expected.dw!)).toBeLessThan(64 * bound);
+    expect(maxDifference(gradient.dw!, expected.dw!)).toBeLessThan((count / 32) * bound(rows));
+  });
+
+  it.each(['f32', 'bf16'] as const)('gives a row the same bits in any batch, in %s', async (dtype) => {
+    const [count, size, vocabulary] = [140, 16, 2200];
+    const x = random(count * size, 1);
+    const w = random(vocabulary * size, 2);
+    const rows = async (begin: number, end: number) => {
+      const call = forward(x.slice(begin * size, end * size), w, size, dtype, dtype);
+      const targets = { values: new Int32Array(end - begin).fill(7), shape: [end - begin] };
+      return results(gpu, { ...call, tensors: { ...call.tensors, targets } });
+    };
+    const all = await rows(0, count);
+    for (const [begin, end] of [
+      [0, 1],
+      [60, 69],
+      [130, 140],
+    ] as const) {
+      const part = await rows(begin, end);
+      for (const name of [...OUTPUTS, 'argmax'])
+        expect(part[name], name).toEqual(all[name]!.slice(begin, end));
+      expect(part.expectation).toEqual(all.expectation!.slice(begin * size, end * size));
+    }
+  });
+
+  it.each(['f32', 'bf16'] as const)('gives impossible tokens no share, in %s', async (dtype) => {
+    const [count, size, vocabulary] = [5, 8, 4100];
+    const x = random(count * size, 1).map((v) => v + 1.5);
+    const w = random(vocabulary * size, 2);
+    // All tokens of the first item, and all after the second but the last, which is a target.
+    for (const [begin, end] of [
+      [0, 2048],
+      [4096, 4099],
+    ] as const)
+      w.fill(Number.NEGATIVE_INFINITY, begin * size, end * size);
+    const call = { ...forward(x, w, size, dtype, dtype), wanted: [] };
+    const got = await results(gpu, call);
+    const read = stored(x, dtype);
+    const weights = stored(w, dtype);
+    for (let r = 0; r < count; r++) {
+      const z = Array.from({ length: vocabulary }, (_, v) =>
+        weights
+          .slice(v * size, (v + 1) * size)
+          .reduce((sum, weight, h) => sum + (weight * read[r * size + h]!) / 0.8, 0),
+      );
+      const largest = Math.max(...z);
+      const lse = largest + Math.log(z.reduce((sum, v) => sum + Math.exp(v - largest), 0));
+      const entropy = z.reduce((sum, v) => sum + (v > -Infinity ? Math.exp(v - lse) * (lse - v) : 0), 0);
+      const target = z[(r * 7919 + vocabulary - 1) % vocabulary]!;
+      expect(got.argmax![r]).toBe(z.indexOf(largest));
+      expect(Math.abs(got.lse![r]! - lse)).toBeLessThan(2 ** -18);
+      expect(Math.abs(got.entropy![r]! - entropy)).toBeLessThan(2 ** -18);
+      if (target === -Infinity) expect(got.logprobs![r]).toBe(-Infinity);
+      else expect(Math.abs(got.logprobs![r]! - (target - lse))).toBeLessThan(2 ** -18);
+    }
   });
 });
