@@ -14,6 +14,16 @@ endif()
 find_package(CUDAToolkit 12.0 REQUIRED)
 message(STATUS "steptrain: building with CUDA ${CUDAToolkit_VERSION} for ${STEPTRAIN_CUDA_ARCHS}")
 
+# Under STEPTRAIN_STRICT no warnings, and no kernel that spills registers: with the version of nvcc that docs/kernels/cuda.md
+# gives the registers of, since each allots them in its own way.
+set(STRICT_OPTIONS "")
+if(STEPTRAIN_STRICT)
+  list(APPEND STRICT_OPTIONS -Werror=all-warnings)
+  if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 13.0 AND CUDAToolkit_VERSION VERSION_LESS 13.1)
+    list(APPEND STRICT_OPTIONS -Xptxas=--warn-on-spills,--warning-as-error)
+  endif()
+endif()
+
 # Options that every kernel library shares.
 function(add_kernels name)
   add_library(${name} OBJECT ${ARGN})
@@ -22,7 +32,8 @@ function(add_kernels name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   # As on the CPU, contraction is written out where it is wanted, so that elementwise results agree between devices.
   target_compile_options(${name} PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-ffp-contract=off
+      ${STRICT_OPTIONS}>)
   target_link_libraries(${name} PRIVATE CUDA::cudart_static)
   target_sources(steptrain PRIVATE $<TARGET_OBJECTS:${name}>)
 endfunction()

@@ -71,13 +71,15 @@ function buildAddon() {
     ['core', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'],
     ['.cc', '.h', '.cu', '.cuh', '.cmake'],
   );
-  step('addon', files, { nvcc, archs }, 'build/Release/steptrain.node', () => {
+  const strict = process.env.STEPTRAIN_STRICT === '1';
+  step('addon', files, { nvcc, archs, strict }, 'build/Release/steptrain.node', () => {
     console.error(
       nvcc
         ? `steptrain: building the addon for the CPU and CUDA (${archs}); the first time takes minutes`
         : 'steptrain: building the addon for the CPU alone (no nvcc found: no CUDA device)',
     );
     const args = [require.resolve('cmake-js/bin/cmake-js'), 'build', '--prefer-make'];
+    args.push(`--CDSTEPTRAIN_STRICT=${strict ? 'ON' : 'OFF'}`);
     if (nvcc)
       args.push(
         '--CDSTEPTRAIN_CUDA=ON',
