@@ -245,6 +245,7 @@ Napi::Value DeviceBinding::stats(const Napi::CallbackInfo& info) {
     out.Set("ops", static_cast<double>(counters.ops));
     out.Set("launches", static_cast<double>(counters.launches));
     out.Set("scratchBytes", static_cast<double>(counters.scratch_bytes));
+    out.Set("waits", static_cast<double>(counters.waits));
     return out;
   });
 }

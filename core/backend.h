@@ -22,6 +22,7 @@ struct Counters {
   int64_t ops = 0;
   int64_t launches = 0;       // CUDA kernels, or CPU parallel regions
   int64_t scratch_bytes = 0;  // most workspace that any op has held
+  int64_t waits = 0;          // for a GPU: reads, synchronize, full buffers
 };
 
 class Backend {

@@ -160,10 +160,12 @@ class CudaBackend final : public Backend {
   void upload(const TensorView& target, const void* bytes) override {
     number_++;
     session_->staging.upload(target.data, bytes, target.bytes());
+    waits_ = session_->staging.waits();
   }
   void download(const TensorView& source, void* bytes) override {
     number_++;
     session_->staging.download(bytes, source.data, source.bytes());
+    waits_ = session_->staging.waits();
     session_->faults.raise();
   }
   void replay(Graph& graph) override {
@@ -183,9 +185,10 @@ class CudaBackend final : public Backend {
   }
   void synchronize() override {
     session_->staging.synchronize();
+    waits_ = session_->staging.waits();
     session_->faults.raise();
   }
-  Counters counters() const override { return {ops_, launches_, scratch_peak_}; }
+  Counters counters() const override { return {ops_, launches_, scratch_peak_, waits_}; }
 
  private:
   /// CUDA's current device belongs to the thread.
@@ -197,7 +200,7 @@ class CudaBackend final : public Backend {
   std::string isa_;
   std::unique_ptr<Session> session_;
   int64_t number_ = 0;  // of the op that runs, as the host counts: ops, uploads, reads and replays
-  std::atomic<int64_t> ops_{0}, launches_{0}, scratch_peak_{0};
+  std::atomic<int64_t> ops_{0}, launches_{0}, scratch_peak_{0}, waits_{0};
 };
 
 }  // namespace

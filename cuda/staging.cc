@@ -20,16 +20,22 @@ void Event::record(cudaStream_t stream) {
   check(cudaEventRecord(event_, stream), "marking the stream");
 }
 
-void Event::wait(const char* doing) const {
+bool Event::wait(const char* doing) const {
   // As the queue's own wait: waking a thread costs tens of microseconds.
   constexpr auto kSpin = std::chrono::microseconds(100);
   const auto until = std::chrono::steady_clock::now() + kSpin;
-  while (std::chrono::steady_clock::now() < until) {
+  bool waited = false;
+  do {
     const cudaError_t status = cudaEventQuery(event_);
-    if (status != cudaErrorNotReady) return check(status, doing);
-  }
+    if (status != cudaErrorNotReady) {
+      check(status, doing);
+      return waited;
+    }
+    waited = true;
+  } while (std::chrono::steady_clock::now() < until);
   cudaGetLastError();  // "not ready" is no error
   check(cudaEventSynchronize(event_), doing);
+  return waited;
 }
 
 Staging::Staging(cudaStream_t stream) : stream_(stream) {
@@ -47,11 +53,12 @@ Staging::~Staging() {
 }
 
 void Staging::upload(void* to, const void* from, int64_t bytes) {
+  bool waited = false;
   for (int64_t done = 0; done < bytes;) {
     if (filled_ >= kBytes) {
       uploads_[filling_].sent.record(stream_);
       filling_ = (filling_ + 1) % uploads_.size();
-      uploads_[filling_].sent.wait("copying to the GPU");
+      waited |= uploads_[filling_].sent.wait("copying to the GPU");
       filled_ = 0;
     }
     const int64_t part = std::min(bytes - done, kBytes - filled_);
@@ -63,6 +70,7 @@ void Staging::upload(void* to, const void* from, int64_t bytes) {
     filled_ += (part + 255) / 256 * 256;
     done += part;
   }
+  waits_ += waited;
 }
 
 void Staging::download(void* to, const void* from, int64_t bytes) {
@@ -78,18 +86,20 @@ void Staging::download(void* to, const void* from, int64_t bytes) {
     buffer.sent.record(stream_);
   };
   if (parts == 0) return synchronize();
+  bool waited = false;
   fetch(0);
   for (int64_t part = 0; part < parts; part++) {
     if (part + 1 < parts) fetch(part + 1);
     const Buffer& buffer = downloads_[static_cast<size_t>(part) % downloads_.size()];
-    buffer.sent.wait("waiting for the GPU");
+    waited |= buffer.sent.wait("waiting for the GPU");
     std::memcpy(static_cast<char*>(to) + part * kBytes, buffer.data.get(), size(part));
   }
+  waits_ += waited;
 }
 
 void Staging::synchronize() {
   idle_.record(stream_);
-  idle_.wait("waiting for the GPU");
+  waits_ += idle_.wait("waiting for the GPU");
 }
 
 }  // namespace steptrain::cuda

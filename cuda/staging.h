@@ -18,8 +18,8 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t stream);
-  /// Returns at once where nothing was recorded.
-  void wait(const char* doing) const;
+  /// Returns at once where nothing was recorded. Whether there was something to wait for.
+  bool wait(const char* doing) const;
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -38,6 +38,8 @@ class Staging {
   void download(void* to, const void* from, int64_t bytes);
   /// Waits for everything queued so far.
   void synchronize();
+  /// How many of the calls above had to wait.
+  int64_t waits() const { return waits_; }
 
  private:
   static constexpr int64_t kBytes = int64_t{2} << 20;
@@ -55,6 +57,7 @@ class Staging {
   size_t filling_ = 0;  // of uploads_
   int64_t filled_ = 0;  // bytes of it
   Event idle_;
+  int64_t waits_ = 0;
 };
 
 }  // namespace steptrain::cuda

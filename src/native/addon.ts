@@ -47,6 +47,8 @@ export interface DeviceStats {
   readonly launches: number;
   /** Most workspace that one op has held. */
   readonly scratchBytes: number;
+  /** How often the queue's thread waited for a GPU: reads, `synchronize`, uploads that found all buffers full. */
+  readonly waits: number;
 }
 
 export interface NativeAddon {

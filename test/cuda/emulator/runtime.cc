@@ -53,6 +53,16 @@ bool emulates_hopper() {
   return text && std::string_view(text) == "90";
 }
 
+/// Called by what may hold the host up on a GPU: appends a line to the file that STEPTRAIN_EMULATED_TRACE names.
+void holds_up(const char* call) {
+  const char* path = std::getenv("STEPTRAIN_EMULATED_TRACE");
+  if (!path || !*path) return;
+  if (std::FILE* file = std::fopen(path, "a")) {
+    std::fprintf(file, "%s\n", call);
+    std::fclose(file);
+  }
+}
+
 void drain(Stream* stream) {
   while (!stream->queued.empty()) {
     const Work work = std::move(stream->queued.front());
@@ -147,16 +157,19 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard guard(lock);
+  holds_up("cudaDeviceSynchronize");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   drain_all();
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   const std::lock_guard guard(lock);
+  holds_up("cudaMalloc");
   return capturing ? fail(cudaErrorStreamCaptureUnsupported) : allocate(data, bytes);
 }
 cudaError_t cudaFree(void* data) {
   const std::lock_guard guard(lock);
+  holds_up("cudaFree");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   drain_all();
   if (data) free_now(data);
@@ -173,11 +186,13 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  holds_up("cudaHostAlloc");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   *data = std::malloc(bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) {
+  holds_up("cudaFreeHost");
   std::free(data);
   return cudaSuccess;
 }
@@ -186,6 +201,7 @@ cudaError_t cudaHostGetDevicePointer(void** mapped, void* data, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  holds_up("cudaMemset");
   std::memset(data, value, bytes);
   return cudaSuccess;
 }
@@ -214,6 +230,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard guard(lock);
+  holds_up("cudaStreamSynchronize");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   drain(stream);
   return cudaSuccess;
@@ -240,6 +257,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard guard(lock);
+  holds_up("cudaEventSynchronize");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   for (Stream* stream : streams) {
     while (event->pending && !stream->queued.empty()) {
@@ -280,6 +298,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  holds_up("cudaFuncGetAttributes");  // loads the kernel
   attributes->sharedSizeBytes = 0;
   return capturing ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
