@@ -114,6 +114,12 @@ async function train(
   if (result.evaluation) {
     console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
   }
+  if (result.outOfTime) {
+    console.error(
+      `Stopped after step ${result.step}, as run.max_minutes says; what was trained is saved. To go on: ${resumeLine(shown)}`,
+    );
+    return;
+  }
   if (result.status === 'interrupted') {
     throw new Interrupted(`Stopped after step ${result.step}. To go on: ${resumeLine(shown)}`);
   }

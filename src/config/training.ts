@@ -139,6 +139,16 @@ export const run = section({
     .describe(
       'A step whose loss or gradient is NaN or infinite is skipped; so many of them in a row stop the run.',
     ),
+  max_minutes: z
+    .number()
+    .min(0)
+    .default(0)
+    .meta({ expects: '0 (no limit) or a number of minutes' })
+    .describe(
+      'End after so many minutes, for a queue that kills what runs longer: the step under way is finished, a checkpoint ' +
+        'written and what was trained saved as it stands, without the final evaluation; `--resume` goes on for as many. ' +
+        '0 for no limit. Leave time for a step and for writing.',
+    ),
   logging_steps: count().default(10).describe('Write metrics.jsonl and a progress line every so many steps.'),
   gradient_checkpointing: z
     .boolean()

@@ -9,6 +9,8 @@ export interface RunContext<Config extends RunConfig> {
   readonly device: Device;
   readonly run: RunDirectory;
   readonly signal: AbortSignal;
+  /** Whether run.max_minutes is what `signal` was aborted by. */
+  readonly outOfTime: () => boolean;
   readonly engine: EngineOptions;
   /** What cut the batches before the run was stopped; empty for a new run. */
   readonly savedPlan: Readonly<Record<string, number>>;

@@ -30,6 +30,8 @@ export interface EngineOptions {
 
 export interface EngineResult {
   readonly status: 'finished' | 'interrupted';
+  /** Index of the stage at work; the number of stages once all are done. */
+  readonly stage: number;
   /** Over all stages. */
   readonly step: number;
   readonly tokens: number;
@@ -84,6 +86,7 @@ class Engine {
     while (this.state.stage < this.stages.length) {
       if (signal.aborted) return this.interrupted(undefined);
       const plan = this.stages[this.state.stage] as StagePlan;
+      this.options.device.resetPeak();
       const stage = plan.open();
       try {
         if (folder && this.state.stage_step > 0) this.restore(stage, folder);
@@ -104,7 +107,7 @@ class Engine {
       });
       await this.save(undefined, plan.schedule.save_total_limit);
     }
-    return { status: 'finished', step: this.state.step, tokens: this.state.tokens };
+    return this.result('finished');
   }
 
   private restore(stage: Stage, folder: string): void {
@@ -163,6 +166,7 @@ class Engine {
         tokens: this.state.tokens,
         skipped: this.state.skipped,
         tokens_per_second: rate,
+        peak_bytes: this.options.device.stats().peakBytes,
       });
     }
     progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate });
@@ -207,7 +211,12 @@ class Engine {
   private async interrupted(stage: Stage | undefined): Promise<EngineResult> {
     const plan = this.stages[this.state.stage] as StagePlan;
     await this.save(stage, plan.schedule.save_total_limit);
-    return { status: 'interrupted', step: this.state.step, tokens: this.state.tokens };
+    return this.result('interrupted');
+  }
+
+  private result(status: EngineResult['status']): EngineResult {
+    const { stage, step, tokens } = this.state;
+    return { status, stage, step, tokens };
   }
 
   private async save(stage: Stage | undefined, keep: number): Promise<void> {

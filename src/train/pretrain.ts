@@ -10,6 +10,7 @@ import { groupBySize } from './batching.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { scoreRows } from './forward.js';
+import { writeHeldMemory } from './held-memory.js';
 import { settleMicroBatch } from './memory-plan.js';
 import { reportFiles } from './notes.js';
 import { maskedSequence, type TrainingSequence } from './sequence.js';
@@ -57,9 +58,10 @@ export async function runPretrain(context: RunContext<PretrainRunConfig>): Promi
         return stop.aborted ? undefined : figures;
       },
     });
+    await writeHeldMemory(run, config, decoder, trainee.held);
     const result = await runStages([stage], { model: parameters }, context.engine);
+    if (result.status === 'finished' || context.outOfTime()) await trainee.save((name) => run.file(name));
     if (result.status === 'interrupted') return result;
-    await trainee.save((name) => run.file(name));
     const figures = await validate();
     run.metrics.append({ step: result.step, phase: 'test', ...figures });
     console.error(

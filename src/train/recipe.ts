@@ -3,6 +3,7 @@ import type { RunConfig } from '../config/schema.js';
 import { addon } from '../native/addon.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../run/result.js';
+import { limitTime } from '../run/time-limit.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { readRunState } from './checkpoint.js';
 import type { RunContext } from './context.js';
@@ -13,7 +14,7 @@ import { runStepAmc } from './stepamc.js';
 export async function runRecipe(
   config: RunConfig,
   run: RunDirectory,
-  signal: AbortSignal,
+  interruption: AbortSignal,
   options: { readonly resume: boolean },
 ): Promise<RunResult> {
   const { threads } = config.run;
@@ -21,11 +22,14 @@ export async function runRecipe(
   warnOfUnverified(device);
   const checkpoint = options.resume ? await run.latestCheckpoint() : undefined;
   const savedPlan = checkpoint ? (await readRunState(checkpoint.path)).plan : {};
+  const time = limitTime(interruption, config.run.max_minutes);
+  const { signal } = time;
   const context = <Config extends RunConfig>(own: Config): RunContext<Config> => ({
     config: own,
     device,
     run,
     signal,
+    outOfTime: () => time.expired,
     savedPlan,
     engine: {
       device,
@@ -36,16 +40,21 @@ export async function runRecipe(
       maxSkipped: config.run.max_skipped_steps,
     },
   });
-  try {
+  const method = () => {
     switch (config.method) {
       case 'sft':
-        return await runSft(context(config));
+        return runSft(context(config));
       case 'stepamc':
-        return await runStepAmc(context(config));
+        return runStepAmc(context(config));
       case 'pretrain':
-        return await runPretrain(context(config));
+        return runPretrain(context(config));
     }
+  };
+  try {
+    const result = await method();
+    return result.status === 'interrupted' && time.expired ? { ...result, outOfTime: true } : result;
   } finally {
+    time.dispose();
     device.dispose();
   }
 }

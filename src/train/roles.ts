@@ -9,6 +9,7 @@ import type { Device } from '../runtime/device.js';
 import { fromF32 } from '../weights/convert.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
 import type { RoleParameters } from './checkpoint.js';
+import { type HeldMemory, heldMemory } from './held-memory.js';
 import { baseDirectory, loraConfig } from './trainee.js';
 
 export interface StepAmcRoles {
@@ -27,6 +28,7 @@ export interface StepAmcRoles {
   readonly rewardParameters: TrainableParameters;
   /** What a checkpoint holds. */
   readonly parameters: RoleParameters;
+  readonly held: HeldMemory;
   /** Copies the policy into the reference. */
   keepReference(): Promise<void>;
   /** Starts the reward adapter from the policy's. */
@@ -55,7 +57,9 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
   // Refused with the configuration, see config/checks.ts.
   if (typeof model.base !== 'string') throw new RangeError('roles share a trained base');
   const directory = baseDirectory(model.base);
+  const { held, mark } = heldMemory(device);
   const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing });
+  mark('base');
   const made: { dispose(): void }[] = [decoder];
   try {
     const { hiddenSize } = decoder.config;
@@ -72,6 +76,7 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
     const config = loraConfig(lora, directory);
     const policy = createAdapter(device, decoder.config, config, { seed, heads });
     made.push(policy);
+    mark('policy');
     const scored = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
     const reward = createAdapter(
       device,
@@ -80,9 +85,11 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       { seed: (seed ^ REWARD_SEED) >>> 0 },
     );
     made.push(reward);
+    mark('reward');
     const { adapter: reference, parameters: referenceParameters } = await frozenTwin(policy);
     made.push(referenceParameters);
-    return assemble(decoder, { policy, reward, reference, referenceParameters }, made);
+    mark('reference');
+    return assemble(decoder, { policy, reward, reference, referenceParameters }, made, held);
   } catch (error) {
     for (const item of made.reverse()) item.dispose();
     throw error;
@@ -98,6 +105,7 @@ function assemble(
     readonly referenceParameters: ParameterBuffer;
   },
   made: readonly { dispose(): void }[],
+  held: HeldMemory,
 ): StepAmcRoles {
   const { policy, reward, reference, referenceParameters } = adapters;
   const policyParameters = policy.trainable as TrainableParameters;
@@ -109,6 +117,7 @@ function assemble(
   };
   return {
     decoder,
+    held,
     policy: { adapter: policy },
     valueHead: { weight: named('weight'), bias: named('bias'), reads: 'every' },
     reference: { adapter: reference },

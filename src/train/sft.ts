@@ -6,6 +6,7 @@ import type { RunResult } from '../run/result.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { finalEvaluation, shortFigures, validationFigures } from './evaluation.js';
+import { writeHeldMemory } from './held-memory.js';
 import { settleMicroBatch } from './memory-plan.js';
 import { reportData } from './notes.js';
 import { supervisedStage } from './supervised.js';
@@ -46,9 +47,10 @@ export async function runSft(context: RunContext<SftRunConfig>): Promise<RunResu
       seed: config.run.seed,
       validate: (stop) => validationFigures(evaluation, role, stop),
     });
+    await writeHeldMemory(run, config, decoder, trainee.held);
     const result = await runStages([stage], { policy: parameters }, context.engine);
+    if (result.status === 'finished' || context.outOfTime()) await trainee.save((name) => run.file(name));
     if (result.status === 'interrupted') return result;
-    await trainee.save((name) => run.file(name));
     const report = await finalEvaluation(
       evaluation,
       role,

@@ -6,6 +6,7 @@ import type { RunResult } from '../run/result.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { type EvaluationContext, finalEvaluation, shortFigures, validationFigures } from './evaluation.js';
+import { writeHeldMemory } from './held-memory.js';
 import { settleMicroBatch } from './memory-plan.js';
 import { reportData } from './notes.js';
 import { dpoStage } from './policy/dpo.js';
@@ -40,10 +41,13 @@ export async function runStepAmc(context: StepAmcContext): Promise<RunResult> {
   });
   try {
     const stages = planStages(context, roles, data);
+    await writeHeldMemory(run, config, roles.decoder, roles.held);
     const result = await runStages(stages, roles.parameters, context.engine);
+    if (result.status === 'finished' || context.outOfTime()) {
+      const trained = stages.slice(0, result.stage + 1);
+      await roles.save((name) => run.file(name), { reward: trained.some(({ name }) => name === 'frn') });
+    }
     if (result.status === 'interrupted') return result;
-    const trainsReward = stages.some(({ name }) => name === 'frn');
-    await roles.save((name) => run.file(name), { reward: trainsReward });
     const evaluation = evaluationContext(context, roles, data);
     const report = await finalEvaluation(
       evaluation,

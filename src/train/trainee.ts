@@ -13,12 +13,14 @@ import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import { decoderWeights } from '../weights/decoder-modules.js';
+import { type HeldMemory, heldMemory } from './held-memory.js';
 
 export interface Trainee {
   readonly decoder: Decoder;
   /** Without dropout; the loop adds it. */
   readonly role: Role;
   readonly parameters: TrainableParameters;
+  readonly held: HeldMemory;
   /** Writes the result: `adapter/` in PEFT format, or `model/` as a Hugging Face directory. */
   save(directoryOf: (name: string) => string): Promise<void>;
   dispose(): void;
@@ -45,13 +47,15 @@ export function embeddedBase(): string {
 export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {
   const { model, lora, gradientCheckpointing } = options;
   const load = { dtype: model.dtype, gradientCheckpointing };
+  const { held, mark } = heldMemory(device);
   const fresh = typeof model.base === 'string' ? undefined : freshConfig(model.base.init, options.tokenizer);
   const directory = typeof model.base === 'string' ? baseDirectory(model.base) : undefined;
   if (lora === 'none') {
     const { decoder, parameters } = fresh
       ? trainableDecoder(device, fresh, initialWeights(fresh, options.seed), load)
       : loadTrainableDecoder(device, directory as string, load);
-    return wholeModel(decoder, parameters, options.tokenizer);
+    mark('model');
+    return wholeModel(decoder, parameters, options.tokenizer, held);
   }
   if (!directory) {
     throw new StepTrainError(
@@ -60,12 +64,15 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
     );
   }
   const decoder = await loadDecoder(device, directory, load);
+  mark('base');
   try {
     const config = loraConfig(lora, directory);
     const adapter = createAdapter(device, decoder.config, config, { seed: options.seed });
+    mark('policy');
     return {
       decoder,
       role: { adapter },
+      held,
       parameters: adapter.trainable as TrainableParameters,
       save: (directoryOf) => adapter.save(directoryOf('adapter')),
       dispose() {
@@ -83,9 +90,15 @@ export function baseDirectory(base: string): string {
   return base === 'embedded' ? embeddedBase() : base;
 }
 
-function wholeModel(decoder: Decoder, parameters: TrainableParameters, tokenizer: Tokenizer): Trainee {
+function wholeModel(
+  decoder: Decoder,
+  parameters: TrainableParameters,
+  tokenizer: Tokenizer,
+  held: HeldMemory,
+): Trainee {
   return {
     decoder,
+    held,
     role: {},
     parameters,
     async save(directoryOf) {

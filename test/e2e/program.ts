@@ -58,7 +58,7 @@ export function tensors(path: string): Map<string, string> {
   }
 }
 
-/** The lines of metrics.jsonl without what a clock decides. */
+/** The lines of metrics.jsonl without what a clock decides, or when a run was taken up. */
 export async function metrics(run: string): Promise<Record<string, unknown>[]> {
   const text = await readFile(join(run, 'metrics.jsonl'), 'utf8');
   return text
@@ -66,7 +66,7 @@ export async function metrics(run: string): Promise<Record<string, unknown>[]> {
     .split('\n')
     .map((line) => {
       const entries = Object.entries(JSON.parse(line) as Record<string, unknown>);
-      return Object.fromEntries(entries.filter(([key]) => !/_seconds$|_per_second$/.test(key)));
+      return Object.fromEntries(entries.filter(([key]) => !/_seconds$|_per_second$|_bytes$/.test(key)));
     });
 }
 

@@ -1,6 +1,6 @@
 // `steptrain run` as a user starts it: the compiled program, a real run directory, a kill and a resume.
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -70,6 +70,33 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect(last.err).toMatch(/Done after/);
     expect(await metrics(broken)).toEqual(await metrics(whole));
     expect(trained(broken)).toEqual(trained(whole));
+  }, 240_000);
+
+  test('out of time, a run saves what it has, and resumed it ends with the same bits', async () => {
+    const settings = [...FEW, '--set', 'data.arithmetic.samples=400'];
+    const whole = join(folder, 'in-time');
+    expect((await steptrain(['run', 'quickstart_sft', '--output', whole, ...settings])).code).toBe(0);
+
+    const limited = join(folder, 'out-of-time');
+    const limit = ['--set', 'run.max_minutes=0.03'];
+    const first = await steptrain(['run', 'quickstart_sft', '--output', limited, ...settings, ...limit]);
+    expect(first.err).toMatch(
+      /Stopped after step \d+, as run.max_minutes says.* steptrain run --resume .*out-of-time/,
+    );
+    expect(first.code).toBe(0);
+    expect(trained(limited).size).toBe(trained(whole).size);
+    expect(existsSync(join(limited, 'eval.json'))).toBe(false);
+
+    const config = join(limited, 'config.yaml');
+    const text = await readFile(config, 'utf8');
+    await writeFile(config, text.replace('max_minutes: 0.03', 'max_minutes: 0'));
+    const last = await steptrain(['run', '--resume', limited]);
+    expect(last.err).toMatch(/Done after/);
+    expect(trained(limited)).toEqual(trained(whole));
+    const memory = JSON.parse(await readFile(join(limited, 'memory.json'), 'utf8'));
+    // Packed weights are padded a little; of a trained role the plan has the moments of AdamW besides.
+    expect(memory.held_bytes.base / memory.planned_bytes.base).toBeCloseTo(1, 1);
+    expect(memory.held_bytes.policy / memory.planned_bytes.policy).toBeCloseTo(0.5, 1);
   }, 240_000);
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');

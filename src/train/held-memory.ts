@@ -1,0 +1,39 @@
+/** What the roles of a run hold in memory, measured while they are made, beside what the plan said. */
+import type { RunConfig } from '../config/schema.js';
+import type { DecoderConfig } from '../models/config.js';
+import type { RunDirectory } from '../run/directory.js';
+import type { Device } from '../runtime/device.js';
+import { memoryPlan } from './memory-plan.js';
+
+/** Bytes by role. Trained roles without the moments of AdamW, which live as long as their stage. */
+export type HeldMemory = Readonly<Record<string, number>>;
+
+/** Ascribes what was allocated since the last call to a role. */
+export function heldMemory(device: Device): { readonly held: HeldMemory; mark(role: string): void } {
+  const held: Record<string, number> = {};
+  let before = device.stats().liveBytes;
+  return {
+    held,
+    mark(role) {
+      const now = device.stats().liveBytes;
+      held[role] = now - before;
+      before = now;
+    },
+  };
+}
+
+/** Writes memory.json. The peaks of the stages, activations included, are `peak_bytes` in metrics.jsonl. */
+export async function writeHeldMemory(
+  run: RunDirectory,
+  config: RunConfig,
+  { device, config: decoder }: { readonly device: Device; readonly config: DecoderConfig },
+  held: HeldMemory,
+): Promise<void> {
+  const plan = memoryPlan(config, decoder);
+  await run.writeJson('memory.json', {
+    device: device.info().name,
+    planned_bytes: Object.fromEntries(plan.items.map(({ role, bytes }) => [role, bytes])),
+    planned_bytes_per_token: plan.bytesPerToken,
+    held_bytes: held,
+  });
+}
