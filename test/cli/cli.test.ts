@@ -54,7 +54,7 @@ describe('the command line', () => {
     [['data', 'preview', '-n', 'x'], '--samples expects a whole number of at least 1'],
     [
       ['run', 'nope'],
-      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, quickstart, quickstart_sft, qwen2.5-0.5b_sft_prm800k, qwen2.5-0.5b_stepamc_prm42k, qwen2.5-7b_stepamc_msd22k, qwen2.5-7b_stepamc_prm42k, tiny_prm800k_pretrain, tiny_prm800k_sft, tiny_prm800k_stepamc',
+      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, pretrain_arithmetic_25m, quickstart, quickstart_sft, qwen2.5-0.5b_sft_prm800k, qwen2.5-0.5b_stepamc_prm42k, qwen2.5-7b_stepamc_msd22k, qwen2.5-7b_stepamc_prm42k, stepamc_arithmetic_25m, tiny_prm800k_pretrain, tiny_prm800k_sft, tiny_prm800k_stepamc',
     ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
