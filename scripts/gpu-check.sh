@@ -1,107 +1,120 @@
 #!/bin/sh
-# Everything that a machine with an NVIDIA GPU can tell about steptrain, without network:
-#   scripts/gpu-check.sh                 all parts, one after the other
-#   scripts/gpu-check.sh ops models      some of them; each is useful alone and meant to end within ten minutes
-#   scripts/gpu-check.sh --pack FILE     the tree that such a machine needs, as FILE (.tar.xz); unpack and run there
-# Parts: smoke ops models quickstart sanitizer-{memcheck,racecheck,initcheck,synccheck}
-# bench-{gemm,attention,head,step}.
-# Node is taken from ./node-runtime/bin (as --pack puts it there), else from PATH; the addon that came along is
-# rebuilt only where it does not load. The rival of the benches is the PyTorch of STEPTRAIN_PYTHON or python3.
-# Results: bench/results/gpu-check-<GPU>-<date>.json, added to part by part; logs beside it. Exits with 1 where a part
-# failed, after running the others.
+# Everything that a machine with an NVIDIA GPU can tell about steptrain, part by part, without network:
+#   scripts/gpu-check.sh [options] [part …]     all parts, or those named
+#   scripts/gpu-check.sh --list                 the parts, the minutes that each may take, what it does
+#   scripts/gpu-check.sh --pack FILE [--data FILE…]
+#                                               the tree that such a machine needs, as FILE (.tar.xz); unpack and run there
+# Options:
+#   --results DIR    where the report goes (or STEPTRAIN_RESULTS); default bench/results
+#   --minutes N      end after N minutes: parts get what is left, those that find nothing left are named
+#   --tiny           every part at the smallest size that still goes its whole way: to try this script
+#   --device cpu     with --tiny, on a machine without GPU: only the parts that train
+#
+# Node is taken from node-runtime/bin, where --pack puts it, else from PATH. The addon that came along is used where it
+# loads (STEPTRAIN_PREBUILD names another) and built with CMake and nvcc where it does not. The rival is the PyTorch of
+# STEPTRAIN_PYTHON, else of python3.
+#
+# Results: gpu-check-<GPU>-<date>.json, written after every part, and the logs beside it as .tar.gz. A part that is run
+# again replaces its entry. Each part has a time limit of its own; a part that was stopped keeps what it had found.
+# Exits with 1 where a part failed or was stopped, after running the others.
+#
+# Plan for three commands of ten minutes each:
+#   1. right?   --minutes 9.5 smoke ops models trace quickstart sanitizer-memcheck
+#   2. fast?    --minutes 9.5 bench-limits bench-gemm bench-attention bench-head bench-kernels bench-lora bench-step
+#   3. useful?  --minutes 9.5 stepamc-0.5b stepamc-1.5b sanitizer-racecheck
+# With a fourth and fifth: pretrain-25m stepamc-25m; prm800k and the other sanitizers.
 set -u
+[ "${1:-}" != --pack ] || { shift && exec sh "$(dirname "$0")/gpu-check/pack.sh" "$@"; }
+caller=$PWD
 cd "$(dirname "$0")/.." || exit 1
-PARTS="smoke ops models quickstart
- sanitizer-memcheck sanitizer-racecheck sanitizer-initcheck sanitizer-synccheck
- bench-gemm bench-attention bench-head bench-step"
+. scripts/gpu-check/parts.sh
 
-pack() {
-  stage=$(mktemp -d)
-  mkdir -p "$stage/steptrain/node-runtime/bin" "$stage/steptrain/build/Release" "$stage/steptrain/build/ts"
-  for item in package.json tsconfig.json tsconfig.build.json tsconfig.bench.json vitest.config.ts CMakeLists.txt \
-    assets binding core cpu cuda src dist recipes test bench examples scripts; do
-    [ -e "$item" ] && cp -R "$item" "$stage/steptrain/"
-  done
-  cp build/Release/steptrain.node "$stage/steptrain/build/Release/"
-  [ -d build/ts ] && cp -R build/ts/. "$stage/steptrain/build/ts/"
-  strip --strip-unneeded "$stage/steptrain/build/Release/steptrain.node"
-  # Modules that only write code stay behind.
-  cp -RL node_modules "$stage/steptrain/"
-  (cd "$stage/steptrain/node_modules" && rm -rf @biomejs typescript .cache .vite prebuildify)
-  cp "$(command -v node)" "$stage/steptrain/node-runtime/bin/node"
-  strip "$stage/steptrain/node-runtime/bin/node"
-  tar -C "$stage" -c steptrain | xz -T0 -6 > "$1"
-  rm -rf "$stage"
-  ls -l "$1"
+usage() { sed -n '2,/^set -u/{/^# \{0,1\}/s///p;}' scripts/gpu-check.sh; }
+complain() {
+  echo "gpu-check: $*" >&2
+  exit 1
 }
+limit_of() { echo "$PARTS" | awk -F'|' -v part="$1" '$1 == part { print $2 * 60 }'; }
 
-if [ "${1:-}" = "--pack" ]; then
-  [ -n "${2:-}" ] || { echo "gpu-check: --pack needs a file name" >&2; exit 1; }
-  pack "$2"
-  exit
-fi
-for part in "$@"; do
-  case " $(echo $PARTS) " in *" $part "*) ;; *)
-    echo "gpu-check: no part '$part'; there are:" $PARTS >&2
-    exit 1
-    ;;
+minutes=
+parts=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --help | -h) usage && exit ;;
+    --list) echo "$PARTS" | awk -F'|' 'NF { printf "%-20s %4s min  %s\n", $1, $2, $3 }' && exit ;;
+    --results) STEPTRAIN_RESULTS=${2:?--results needs a folder} && shift ;;
+    --minutes) minutes=${2:?--minutes needs a number} && shift ;;
+    --tiny) STEPTRAIN_CHECK_TINY=1 ;;
+    --device) STEPTRAIN_CHECK_DEVICE=${2:?--device needs cpu or cuda} && shift ;;
+    -*) complain "no option '$1'; see --help" ;;
+    *)
+      [ -n "$(limit_of "$1")" ] || complain "no part '$1'; see --list"
+      parts="$parts $1"
+      ;;
   esac
+  shift
 done
+[ -n "$parts" ] || parts=$(echo "$PARTS" | cut -d'|' -f1)
+export STEPTRAIN_CHECK_TINY="${STEPTRAIN_CHECK_TINY:-}" STEPTRAIN_CHECK_DEVICE="${STEPTRAIN_CHECK_DEVICE:-cuda}"
 
 [ -x node-runtime/bin/node ] && PATH="$PWD/node-runtime/bin:$PATH"
 export PATH
-command -v node > /dev/null || { echo "gpu-check: no node on PATH" >&2; exit 1; }
-if ! node -e 'require("./build/Release/steptrain.node")' 2> /dev/null; then
+command -v node > /dev/null || complain "no node in node-runtime/bin or on PATH"
+[ -f dist/index.js ] || complain "no dist/index.js: run 'npm run build' first, or unpack what --pack made"
+
+gpus() { node -e "import('./dist/native/addon.js').then(({ addon }) => console.log((addon().cudaDevices() ?? ['no CUDA']).join()))"; }
+if ! found=$(gpus 2> /dev/null); then
   echo "gpu-check: the addon does not load here; building it" >&2
-  node scripts/build.mjs --bench || exit 1
+  sh scripts/gpu-check/build.sh || complain "the addon could not be built"
+  found=$(gpus) || exit 1
 fi
-node -e 'process.exit((require("./build/Release/steptrain.node").cudaDevices() ?? []).length > 0 ? 0 : 1)' || {
-  echo "gpu-check: steptrain sees no GPU here" >&2
-  exit 1
-}
+if [ "$STEPTRAIN_CHECK_DEVICE" != cpu ]; then
+  [ "$found" != "no CUDA" ] || complain "this addon was built without CUDA"
+  [ -n "$found" ] || complain "steptrain sees no GPU here"
+fi
 
-logs=bench/results/gpu-check-logs
-mkdir -p "$logs"
-clocks() {
-  nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu \
-    --format=csv,noheader 2> /dev/null || echo unknown
+results=${STEPTRAIN_RESULTS:-$PWD/bench/results}
+case $results in /*) ;; *) results=$caller/$results ;; esac
+export STEPTRAIN_CHECK_WORK="$PWD/build/gpu-check"
+logs=$STEPTRAIN_CHECK_WORK/logs
+mkdir -p "$results" "$logs"
+began=$(date +%s)
+remaining() { # of --minutes, in seconds
+  [ -n "$minutes" ] || { echo 1000000 && return; }
+  awk -v all="$minutes" -v spent="$(($(date +%s) - began))" 'BEGIN { print int(all * 60 - spent) }'
 }
-tests() { # name, then vitest's arguments
-  name=$1
-  shift
-  node node_modules/vitest/vitest.mjs run --reporter=default --reporter=json --outputFile.json="$logs/$name.json" "$@"
-}
-bench() {
-  node build/ts/bench/main.js "$1" --device cuda --pairs 3 --seconds 0.3 --json "$logs/bench-$1.json"
-}
-run_part() {
-  case $1 in
-    smoke) node scripts/gpu-smoke.mjs > "$logs/smoke.json" ;;
-    ops) tests ops test/ops test/cuda -t cuda ;;
-    models) STEPTRAIN_TEST_DEVICE=cuda:0 tests models test/models test/autograd test/objectives ;;
-    quickstart)
-      rm -rf "$logs/quickstart-cuda" "$logs/quickstart-cpu"
-      for device in cpu cuda; do
-        node dist/cli/main.js run quickstart --output "$logs/quickstart-$device" --set run.device=$device || return 1
-      done
-      ;;
-    sanitizer-*)
-      command -v compute-sanitizer > /dev/null || { echo "no compute-sanitizer on PATH"; return 1; }
-      compute-sanitizer --tool "${1#sanitizer-}" --target-processes all --error-exitcode 9 \
-        node node_modules/vitest/vitest.mjs run test/ops test/cuda -t cuda --testTimeout 600000
-      ;;
-    bench-*) bench "${1#bench-}" ;;
-  esac
-}
+report() { node scripts/gpu-check/report.mjs "$results" "$@"; }
 
+CLOCKS=timestamp,name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu,memory.used
+child=
+stopped=
+trap 'stopped=1; [ -z "$child" ] || kill -TERM "$child" 2> /dev/null' TERM INT HUP
 failed=0
-for part in ${@:-$PARTS}; do
-  echo "== $part"
-  before=$(clocks)
-  began=$(date +%s)
-  run_part "$part" > "$logs/$part.log" 2>&1
+for part in $parts; do
+  seconds=$(limit_of "$part")
+  left=$(remaining)
+  [ "$left" -ge "$seconds" ] || seconds=$left
+  if [ "$seconds" -lt 20 ]; then
+    echo "$part: not started, no time left"
+    failed=1
+    continue
+  fi
+  rm -f "$logs/$part".*
+  report begin "$part"
+  started=$(date +%s)
+  nvidia-smi --query-gpu="$CLOCKS" --format=csv,nounits -l 2 > "$logs/$part.clocks.csv" 2> /dev/null &
+  sampler=$!
+  timeout -k 15 "$seconds" sh scripts/gpu-check/part.sh "$part" > "$logs/$part.log" 2>&1 &
+  child=$!
+  wait "$child"
   rc=$?
-  [ $rc -eq 0 ] || { failed=1; tail -n 20 "$logs/$part.log"; }
-  node scripts/gpu-check-report.mjs "$logs" "$part" "$rc" "$(($(date +%s) - began))" "$before" "$(clocks)"
+  while kill -0 "$child" 2> /dev/null; do wait "$child"; done
+  kill "$sampler" 2> /dev/null
+  wait "$sampler" 2> /dev/null
+  child=
+  [ -z "$stopped" ] || rc=143
+  [ "$rc" -eq 0 ] || failed=1
+  report end "$part" "$rc" "$(($(date +%s) - started))"
+  [ -z "$stopped" ] || break
 done
-exit $failed
+exit "$failed"
