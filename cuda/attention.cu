@@ -18,37 +18,6 @@ namespace {
 
 constexpr int kDeltaThreads = 128;
 
-/// One warp: ends[s] = Σ tiles of the sequences up to s; all 0, so that no tile is found, where cu_seqlens
-/// does not hold.
-__global__ void __launch_bounds__(kWarp)
-    attention_plan_kernel(const int32_t* cu_seqlens, int32_t sequences, int64_t tokens, int rows,
-                          int32_t* ends, int cu_input, FaultReporter faults) {
-  const int lane = static_cast<int>(threadIdx.x);
-  if (sequences == 0) {
-    if (lane == 0) no_range_holds(faults, cu_input, cu_seqlens, tokens);
-    return;
-  }
-  int32_t before = 0;
-  bool holds = true;
-  for (int32_t first = 0; first < sequences; first += kWarp) {
-    const int32_t s = first + lane;
-    int64_t begin = 0, end = 0;
-    if (s < sequences && !range_holds(faults, cu_input, cu_seqlens, s, sequences, tokens, begin, end)) {
-      holds = false;
-      begin = end = 0;
-    }
-    int32_t tiles = static_cast<int32_t>((end - begin + rows - 1) / rows);
-    for (int distance = 1; distance < kWarp; distance *= 2) {
-      const int32_t lower = __shfl_up_sync(0xffffffffu, tiles, distance);
-      if (lane >= distance) tiles += lower;
-    }
-    if (s < sequences) ends[s] = before + tiles;
-    before += __shfl_sync(0xffffffffu, tiles, kWarp - 1);
-  }
-  if (__all_sync(0xffffffffu, holds)) return;
-  for (int32_t s = lane; s < sequences; s += kWarp) ends[s] = 0;
-}
-
 /// delta[h][t] = Σ_d do·o; a warp takes a (token, head), lanes eight neighbours at a time.
 template <typename T>
 __global__ void __launch_bounds__(kDeltaThreads)
@@ -171,38 +140,6 @@ void attention_backward(Stream& stream, const Args& args) {
 }
 
 }  // namespace
-
-Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,
-                         const TensorView& v, const TensorView& cu_seqlens, int cu_input,
-                         const TensorView& branch, const Args& args, int rows) {
-  if (k.dtype != q.dtype || v.dtype != q.dtype)
-    throw Error("E_DTYPE", format("%s: q is %s, so k and v must be, got %s and %s", op, name_of(q.dtype),
-                                  name_of(k.dtype), name_of(v.dtype)));
-  const int64_t group = k[1] > 0 ? q[1] / k[1] : 0;
-  if (q[1] != k[1] * group)
-    throw Error("E_SHAPE", format("%s: %lld query heads cannot share %lld KV heads evenly", op,
-                                  static_cast<long long>(q[1]), static_cast<long long>(k[1])));
-  if (cu_seqlens[0] < 1)
-    throw Error("E_SHAPE", format("%s: cu_seqlens is empty, expected at least one 0", op));
-  Attention p{};
-  p.tokens = q[0];
-  p.heads = static_cast<int32_t>(q[1]);
-  p.kv_heads = static_cast<int32_t>(k[1]);
-  p.group = static_cast<int32_t>(group);
-  p.size = static_cast<int32_t>(q[2]);
-  p.sequences = static_cast<int32_t>(cu_seqlens[0] - 1);
-  p.cu_seqlens = cu_seqlens.as<int32_t>();
-  p.branch = branch.as<int32_t>();
-  p.causal = args.i(0) != 0;
-  p.window = static_cast<int32_t>(std::clamp<int64_t>(args.i(1), 0, INT32_MAX));
-  p.scale = args.f(2);
-  int32_t* const ends = stream.scratch.take<int32_t>(p.sequences);
-  stream.launch(attention_plan_kernel, 1, kWarp, 0, p.cu_seqlens, p.sequences, p.tokens, rows, ends, cu_input,
-                stream.faults);
-  p.tile_ends = ends;
-  p.most_tiles = p.tokens == 0 ? 0 : p.tokens / rows + std::min<int64_t>(p.sequences, p.tokens);
-  return p;
-}
 
 void register_attention(KernelTable& table) {
   table.set("attention", attention);

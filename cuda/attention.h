@@ -14,6 +14,14 @@ constexpr float kFloor = -1e20f;  // the maximum of no scores: below any, and fi
 constexpr float kUnseen = 1e30f;  // lse (log2 units) of rows that are not there: every p is 0
 constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
+/// One tile of one sequence.
+struct alignas(16) AttentionTile {
+  int32_t begin;   // the sequence's first token
+  int32_t length;  // of the sequence
+  int32_t start;   // the tile's first token, counted from the sequence's
+  int32_t there;   // 0: there is none
+};
+
 /// Extents and settings of one call, for kernels.
 struct Attention {
   int64_t tokens;
@@ -23,8 +31,8 @@ struct Attention {
   bool causal;
   int32_t window;  // 0: none
   float scale;
-  const int32_t* tile_ends;  // [sequences]: tiles of the sequences up to and with each; 0 of a bad cu_seqlens
-  int64_t most_tiles;        // at least as many as there are
+  const AttentionTile* tiles;  // [most_tiles], in the order in which blocks should start
+  int64_t most_tiles;          // at least as many as there are
 };
 
 /// The tensors of both directions; absent ones are null.
@@ -81,34 +89,11 @@ void attention_backward_portable(Stream& stream, const Attention& problem, const
 
 #ifdef __CUDACC__
 
-/// One tile of one sequence.
-struct AttentionTile {
-  bool there = false;
-  int64_t begin = 0;   // the sequence's first token
-  int32_t length = 0;  // of the sequence
-  int32_t start = 0;   // the tile's first token, counted from the sequence's
-};
-
-/// Tile `index` of `rows` tokens. Later tiles of a sequence first, since causal queries there see the most
-/// keys; `of_keys`: earlier ones first, since those are seen by the most queries.
+/// The tile of a block. `of_keys`: its mirror image in the sequence, since the keys that the most causal
+/// queries see come first.
 __device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int rows, bool of_keys = false) {
-  AttentionTile tile;
-  int32_t low = 0, high = p.sequences;  // the first sequence that ends behind `index`
-  while (low < high) {
-    const int32_t middle = (low + high) / 2;
-    if (p.tile_ends[middle] > index) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  if (low == p.sequences) return tile;
-  tile.there = true;
-  tile.begin = p.cu_seqlens[low];
-  tile.length = static_cast<int32_t>(p.cu_seqlens[low + 1] - tile.begin);
-  const int64_t before =
-      of_keys ? index - (low > 0 ? p.tile_ends[low - 1] : 0) : p.tile_ends[low] - 1 - index;
-  tile.start = static_cast<int32_t>(before) * rows;
+  AttentionTile tile = p.tiles[index];
+  if (of_keys && tile.there) tile.start = (tile.length - 1) / rows * rows - tile.start;
   return tile;
 }
 

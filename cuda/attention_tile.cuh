@@ -29,7 +29,7 @@ struct HeadTile {
     constexpr int kAcross = kChunks % 8 == 0 ? kChunks : 4, kDown = kThreads / kAcross;
     static_assert(kThreads % kAcross == 0 && kRows % kDown == 0);
     const int row = static_cast<int>(threadIdx.x) / kAcross, chunk = static_cast<int>(threadIdx.x) % kAcross;
-    int64_t element = ((sequence.begin + start + row) * heads + head) * size + chunk * kEight;
+    int64_t element = ((int64_t{sequence.begin} + start + row) * heads + head) * size + chunk * kEight;
 #pragma unroll
     for (int down = 0; down < kRows; down += kDown) {
 #pragma unroll
