@@ -114,7 +114,7 @@ void whiten(Stream& stream, const Args& args) {
 
 enum GroupKind { kGrpo, kMeanOnly, kLeaveOneOut };
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     group_advantages_kernel(const float* rewards, const int32_t* offsets, float* advantages, int64_t groups,
                             int64_t n, int kind, double eps, FaultReporter faults) {
   const int64_t g = int64_t{blockIdx.x} * kThreads + threadIdx.x;
