@@ -4,10 +4,14 @@
 //   kColumns  columns of an item, the work that a block takes at a time: one tile of rows by as many tiles of
 //             columns, one after the other; 0: a single tile
 //   kExtra    whether products may have extra depth
-//   Item<Sums>  made with the epilogue and the product when a thread starts on an item; add(sums) takes what
-//             the thread holds of each tile's sums, in order; end() follows the last
+//   Item<Sums>  made with the epilogue and the product when a thread starts on an item; add(sums, last) takes
+//             what the thread holds of each tile's sums, in order; last: no tile follows. apply(sums), of
+//             epilogues that write one matrix, makes the sums that matrix's elements, for a kernel that
+//             writes it another way
 // Sums are kRows rows by kPairs pairs of neighbouring columns, of which the first is even: at(i, pair, 0 or
-// 1) lies in row(i) and column(pair) or the next. Those beyond the product are 0.
+// 1) lies in row(i) and column(pair) or the next; pairs are kStride columns apart. Those beyond the product
+// are 0. kLanes neighbouring lanes share their rows, kParts such groups a tile's row, of which the thread's
+// is part().
 #pragma once
 
 #include "core/philox.h"
@@ -83,10 +87,13 @@ __device__ inline float element(const void* data, DType dtype, int64_t at) {
                               : static_cast<const float*>(data)[at];
 }
 
-/// The value of one output, of its sum.
-__device__ inline float finished(const Product& p, int64_t at, int64_t column, float sum) {
+/// The value of one output, of its sum; without what the output already holds.
+__device__ inline float finished(const Product& p, int64_t column, float sum) {
   sum *= p.scale;
-  if (p.bias) sum += element(p.bias, p.bias_dtype, column);
+  return p.bias ? sum + element(p.bias, p.bias_dtype, column) : sum;
+}
+__device__ inline float finished(const Product& p, int64_t at, int64_t column, float sum) {
+  sum = finished(p, column, sum);
   return p.accumulate ? sum + element(p.out, p.out_dtype, at) : sum;
 }
 
@@ -175,6 +182,12 @@ struct Store {
     const Product& p;
     bool paired;
     __device__ Item(const Store&, const Product& p) : p(p), paired(writes_pairs(p)) {}
+    __device__ void apply(Sums& sums) {
+      each_pair(sums, [&](float& first, float& second, int64_t, int64_t column) {
+        if (column < p.columns) first = finished(p, column, first);
+        if (column + 1 < p.columns) second = finished(p, column + 1, second);
+      });
+    }
     __device__ void add(Sums& sums, bool) {
       each_pair(sums, [&](float first, float second, int64_t row, int64_t column) {
         finish(p, paired, row, column, first, second);

@@ -157,6 +157,18 @@ struct Map {
 
     __device__ Item(const Map& map, const Product& p) : map(map), p(p) {}
 
+    __device__ void apply(Sums& sums) {
+#pragma unroll
+      for (int i = 0; i < Sums::kRows; i++) {
+        if (sums.row(i) >= p.rows) continue;
+        const auto value = map.value.row(sums.row(i));
+#pragma unroll
+        for (int pair = 0; pair < Sums::kPairs; pair++)
+#pragma unroll
+          for (int e = 0; e < 2; e++) sums.at(i, pair, e) = value(sums.column(pair) + e, sums.at(i, pair, e));
+      }
+    }
+
     __device__ void add(Sums& sums, bool) {
       const bool paired = writes_pairs(p);
 #pragma unroll

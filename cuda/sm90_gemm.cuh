@@ -12,6 +12,7 @@
 
 #include "cuda/gemm_parts.cuh"
 #include "cuda/sm90_instructions.cuh"
+#include "cuda/sm90_store.cuh"
 #include "cuda/tensor_map.h"
 
 namespace steptrain::cuda {
@@ -30,12 +31,14 @@ struct Ring {
   static constexpr int kStages = kColumns == 256 ? 4 : 6;
   static constexpr int kBytesA = kRows * kDepth * 2, kBytesB = kColumns * kDepth * 2;
   static constexpr int kStageBytes = kBytesA + kBytesB;
-  static constexpr int kShared = kStages * kStageBytes + 1024;  // and what it takes to align them
+  static constexpr int kBytes = kStages * kStageBytes;
+  static constexpr int kShared = kBytes + kConsumers * kGroupStoreBytes + 1024;  // and what aligns them
 };
 
-/// The factors of the frozen product and of the extra pair.
+/// The factors of the frozen product and of the extra pair, and the output where values leave by TMA.
 struct Maps {
-  CUtensorMap a, b, extra_a, extra_b;
+  CUtensorMap a, b, extra_a, extra_b, out;
+  bool sends;
 };
 
 /// A place in the ring. Its barriers' phases alternate each time round.
@@ -70,6 +73,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   using R = Ring<kColumns>;
   using Sums = TensorSums<2, kColumns / 8, 1>;
   constexpr bool kAlongA = a_along_depth(kLayout), kAlongB = b_along_depth(kLayout);
+  constexpr bool kApplies = Applies<typename Epilogue::template Item<Sums>, Sums>;
   constexpr int64_t kItem = item_columns<Epilogue>(kColumns);
   __shared__ Barrier full[R::kStages], empty[R::kStages];
   char* const ring =
@@ -177,9 +181,20 @@ __global__ void __launch_bounds__(kThreads, 1)
       wait_for_groups<0>();
       pin(sums.v);
       if (before >= 0) release(before);
+      if constexpr (kApplies) {
+        if (maps.sends) {
+          item.apply(sums);
+          send_rows(ring + R::kBytes + (group - 1) * kGroupStoreBytes, &maps.out, sums,
+                    static_cast<int32_t>(tile.row) + (group - 1) * 64, static_cast<int32_t>(tile.column),
+                    group);
+          return;
+        }
+      }
       item.add(sums, last);
     });
   }
+  if constexpr (kApplies)
+    if (maps.sends && threadIdx.x % kGroup == 0) wait_for_reads<0>();
 }
 
 template <Layout kLayout, int kColumns, typename Epilogue>
@@ -197,6 +212,9 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
     maps.extra_a = describe(p.extra_a, a_along_depth(kLayout), kRows);
     maps.extra_b = describe(p.extra_b, b_along_depth(kLayout), kColumns);
   }
+  maps.sends = p.out_dtype == DType::bf16 && !p.accumulate && p.columns % kEight == 0 && p.out &&
+               reinterpret_cast<uintptr_t>(p.out) % 16 == 0;
+  if (maps.sends) maps.out = describe_matrix(p.out, p.rows, p.columns, 64);
   const int64_t items = tile_count(p, kRows, item_columns<Epilogue>(kColumns));
   stream.launch(sm90_gemm_kernel<kLayout, kColumns, Epilogue>,
                 items < stream.hardware.multiprocessors ? items : stream.hardware.multiprocessors, kThreads,

@@ -56,6 +56,28 @@ __device__ inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row
       : "memory");
 }
 
+/// Writes four 8×8 matrices of bf16 to shared memory, the counterpart of load_matrices.
+__device__ inline void store_matrices(void* row, const uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+/// Starts the copy of a box in shared memory, as copy_box leaves it, to (row, column) of a matrix; what lies
+/// beyond the matrix is left out. By one thread, which closes groups of copies and waits for them.
+__device__ inline void store_box(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(matrix),
+               "r"(column), "r"(row), "r"(shared_address(from))
+               : "memory");
+}
+__device__ inline void close_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Waits until at most `pending` groups may still read shared memory.
+template <int pending>
+__device__ inline void wait_for_reads() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+}
+
 /// How a wgmma finds a factor: boxes of rows of 128 bytes, chunks of 16 bytes permuted by the row mod 8, as
 /// TMA's 128-byte swizzle leaves them. rows: 8 rows are 1024 bytes. Where rows are the depth, `across` is the
 /// distance of boxes of 64 columns. The tile's address plus 32 bytes (or, where rows are the depth, 2048) is
@@ -203,7 +225,8 @@ __device__ inline void multiply_held(float (&d)[64], const uint32_t (&a)[4], uin
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/// After plain writes to shared memory that a wgmma will read, before the barrier that parts them.
+/// After plain writes to shared memory that a wgmma or store_box will read, before the barrier that parts
+/// them.
 __device__ inline void publish_writes() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -83,6 +83,13 @@ void start_box(void* barrier, uint32_t bytes, std::function<void()> copy);
 void start_product(std::function<void()> product);
 void close_group();
 void wait_for_groups(int pending);
+/// A copy by TMA out of shared memory: `store` is handed the box as it was at the start, at the wait for its group;
+/// changes meanwhile, writes that no fence made visible to TMA, and a thread that ends before it waits are forbidden.
+void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store);
+void close_stores();
+void wait_for_reads(int pending);
+void write_unpublished();
+void publish_writes();
 /// Where dynamic shared memory lies, for descriptors.
 char* shared_base();
 

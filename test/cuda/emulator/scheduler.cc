@@ -52,6 +52,13 @@ struct Copy {
   bool inside;
 };
 
+/// Of a box, by TMA.
+struct Store {
+  const char* box;
+  std::vector<char> then;  // the box at the start
+  std::function<void(const char*)> land;
+};
+
 struct Fiber {
   enum class State { ready, at_barrier, in_warp, done };
   void* stack_pointer = nullptr;
@@ -63,6 +70,9 @@ struct Fiber {
   std::deque<std::vector<Copy>> groups;
   std::vector<std::function<void()>> products;  // of the open group
   std::deque<std::vector<std::function<void()>>> product_groups;
+  std::vector<Store> stores;
+  std::deque<std::vector<Store>> store_groups;
+  bool unpublished = false;  // has written to shared memory what TMA cannot see yet
 };
 
 /// An mbarrier.
@@ -103,6 +113,8 @@ void yield(Fiber::State state) {
 
 void fiber_main() {
   (*body)();
+  if (!running().stores.empty() || !running().store_groups.empty())
+    forbid("a thread that ends before its stores have read shared memory");
   running().state = Fiber::State::done;
   emulator_switch(&running().stack_pointer, scheduler);
 }
@@ -157,6 +169,7 @@ void begin(Fiber& fiber) {
   fiber.groups.clear();
   fiber.products.clear();
   fiber.product_groups.clear();
+  fiber.unpublished = false;
 }
 
 void run_block(unsigned threads) {
@@ -268,6 +281,39 @@ void wait_for_groups(int pending) {
     for (const auto& product : groups.front()) product();
     groups.pop_front();
   }
+}
+
+void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store) {
+  for (unsigned i = 0; i < blockDim.x; i++) {
+    if (fibers[i].unpublished && i / 128 == threadIdx.x / 128) forbid("a store of what no fence has made visible");
+  }
+  const char* from = static_cast<const char*>(box);
+  running().stores.push_back({from, std::vector<char>(from, from + bytes), std::move(store)});
+}
+
+void close_stores() {
+  Fiber& self = running();
+  self.store_groups.push_back(std::exchange(self.stores, {}));
+}
+
+void wait_for_reads(int pending) {
+  auto& groups = running().store_groups;
+  while (groups.size() > static_cast<size_t>(pending)) {
+    for (const Store& store : groups.front()) {
+      if (std::memcmp(store.box, store.then.data(), store.then.size()) != 0)
+        forbid("shared memory that changes while a store may read it");
+      store.land(store.then.data());
+    }
+    groups.pop_front();
+  }
+}
+
+void write_unpublished() {
+  running().unpublished = true;
+}
+
+void publish_writes() {
+  running().unpublished = false;
 }
 
 char* shared_base() {

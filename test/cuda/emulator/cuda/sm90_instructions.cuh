@@ -43,6 +43,40 @@ inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row, int32_t c
   });
 }
 
+/// Register i of lane l is row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i, whose row l/4 is where lane 8i + l/4 says.
+inline void store_matrices(void* row, const uint32_t (&r)[4]) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) emulator::forbid("stmatrix to a row that is not 16-byte aligned");
+  char* const mine = static_cast<char*>(row);
+  const auto& all = emulator::exchange("stmatrix", &mine, sizeof mine);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  for (int i = 0; i < 4; i++)
+    std::memcpy(emulator::lane_value<char*>(all, 8 * i + lane / 4) + lane % 4 * 4, &r[i], 4);
+  emulator::write_unpublished();
+}
+
+inline void store_box(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
+  const int64_t base = static_cast<const char*>(from) - emulator::shared_base();
+  if (base % 1024 != 0) emulator::forbid("a box that is not 1024-byte aligned");
+  emulator::start_store(from, matrix->box_rows * matrix->box_columns * 2, [=, map = *matrix](const char* box) {
+    for (int64_t r = 0; r < map.box_rows; r++) {
+      for (int64_t c = 0; c < map.box_columns; c++) {
+        const int64_t to_row = row + r, to_column = column + c;
+        if (to_row < 0 || to_row >= map.rows || to_column < 0 || to_column >= map.columns) continue;
+        // The box's address has no bits that the permutation looks at.
+        std::memcpy(const_cast<uint16_t*>(map.data) + to_row * map.columns + to_column,
+                    box + swizzled(r * 128 + c * 2), 2);
+      }
+    }
+  });
+}
+inline void close_stores() {
+  emulator::close_stores();
+}
+template <int pending>
+void wait_for_reads() {
+  emulator::wait_for_reads(pending);
+}
+
 inline uint64_t box_descriptor(const void* tile, uint32_t across) {
   const auto address = static_cast<uint64_t>(static_cast<const char*>(tile) - emulator::shared_base());
   return (address >> 4 & 0x3fff) | uint64_t{across >> 4 & 0x3fff} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
@@ -120,7 +154,9 @@ void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
   });
 }
 
-inline void publish_writes() {}
+inline void publish_writes() {
+  emulator::publish_writes();
+}
 inline void group_barrier(int id) {
   emulator::group_barrier(id, 128);
 }
