@@ -2,7 +2,7 @@
  * What is measured. A case is plain data: the same object goes to our trial (trial.ts) and, as JSON, to the rival's
  * (peers/trial.py).
  */
-export const SUITES = ['gemm', 'attention', 'head', 'ops', 'step', 'runtime'] as const;
+export const SUITES = ['gemm', 'lora', 'attention', 'head', 'kernels', 'step', 'runtime'] as const;
 export type Suite = (typeof SUITES)[number];
 export type FloatType = 'f32' | 'bf16';
 
@@ -71,7 +71,7 @@ export type MemoryOp = (typeof MEMORY_OPS)[number];
 
 /** One of them on [rows, width]; objectives, advantages and the optimizer on rows alone. */
 export interface OpCase extends Case {
-  readonly suite: 'ops';
+  readonly suite: 'kernels';
   readonly op: MemoryOp;
   readonly rows: number;
   readonly width: number;
@@ -202,7 +202,7 @@ const TRAFFIC: Record<MemoryOp, { readonly elements: number; readonly bytes: (wi
 export function opCase(dtype: FloatType, op: MemoryOp, rows: number, width: number): OpCase {
   const { elements, bytes } = TRAFFIC[op];
   return {
-    suite: 'ops',
+    suite: 'kernels',
     name: width > 1 ? `${op}, ${rows} × ${width}` : `${op}, ${rows}`,
     dtype,
     flops: 0,

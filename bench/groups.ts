@@ -73,8 +73,9 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
       return DTYPES.flatMap((dtype) => [
         gemmGroup(dtype, 'linear', CPU_SHAPES, ['plain', 'oneDNN packed']),
         gemmGroup(dtype, 'linear_dx', CPU_SHAPES, ['plain', 'oneDNN packed']),
-        loraGroup(dtype, CPU_SHAPES.slice(2)),
       ]);
+    case 'lora':
+      return DTYPES.map((dtype) => loraGroup(dtype, CPU_SHAPES.slice(2)));
     case 'attention':
       return DTYPES.flatMap((dtype) =>
         DIRECTIONS.map((direction) => ({
@@ -87,7 +88,7 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
       );
     case 'head':
       return DTYPES.flatMap((dtype) => headGroups(dtype, 512));
-    case 'ops':
+    case 'kernels':
       return DTYPES.map((dtype) => opsGroup(dtype, 512, HIDDEN, MLP));
     case 'step':
       return (['bf16', 'f32'] as const).map((dtype) =>
@@ -123,8 +124,9 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
       return [
         gemmGroup('bf16', 'linear', [[8192, 8192, 8192], ...GPU_PROJECTIONS], ['plain']),
         gemmGroup('bf16', 'linear_dx', GPU_PROJECTIONS, ['plain']),
-        loraGroup('bf16', GPU_PROJECTIONS),
       ];
+    case 'lora':
+      return [loraGroup('bf16', GPU_PROJECTIONS)];
     case 'attention':
       return [64, 128].flatMap((headDim) =>
         DIRECTIONS.map((direction) => ({
@@ -137,7 +139,7 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
       );
     case 'head':
       return headGroups('bf16', 4096);
-    case 'ops':
+    case 'kernels':
       return [opsGroup('bf16', 8192, 1536, 8960)];
     case 'step':
       return [

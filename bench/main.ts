@@ -16,7 +16,9 @@ const RESULTS = fileURLToPath(new URL('../../../bench/results', import.meta.url)
 
 const args = await yargs(process.argv.slice(2))
   .scriptName('npm run bench --')
-  .usage('$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, attention, head, ops, step, runtime.')
+  .usage(
+    '$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, lora, attention, head, kernels, step, runtime.',
+  )
   .command('$0 [suite..]', false, (argv) =>
     argv.positional('suite', { choices: SUITES, array: true, describe: 'What to measure; all by default' }),
   )
@@ -59,24 +61,27 @@ const limits = timed.length > 0 ? await measureLimits(onGpu, measure) : undefine
 clear();
 if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];
+let runtime: object | undefined;
+const path = args.json ?? join(RESULTS, resultName(machine));
+mkdirSync(dirname(path), { recursive: true });
+/** After every table, so that a bench which is stopped leaves what it found. */
+const save = () => {
+  const { pairs, seconds } = args;
+  const found = { machine, pairs, seconds, limits, groups, runtime };
+  writeFileSync(path, `${JSON.stringify(found, undefined, 1)}\n`);
+};
 for (const group of timed) {
   const results = await measure(group);
   clear();
   console.log(`\n${rivalTable(group.title, results, limits as NonNullable<typeof limits>)}`);
   groups.push({ title: group.title, results });
+  save();
 }
-let runtime: object | undefined;
 if (suites.includes('runtime')) {
   const results = await measureRuntime(args.pairs, progress);
   clear();
   console.log(`\n${runtimeTable(results)}`);
   runtime = results;
+  save();
 }
-const path = args.json ?? join(RESULTS, resultName(machine));
-mkdirSync(dirname(path), { recursive: true });
-const { pairs, seconds } = args;
-writeFileSync(
-  path,
-  `${JSON.stringify({ machine, pairs, seconds, limits, groups, runtime }, undefined, 1)}\n`,
-);
 console.log(`\nfigures in ${path}`);

@@ -46,7 +46,7 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
   const columns: Column[] = [
     { head: 'ms, median (range)', cell: (_, { spread }) => milliseconds(spread) },
     {
-      head: suite === 'step' ? 'tokens/s' : suite === 'ops' ? 'GB/s' : 'GFLOP/s',
+      head: suite === 'step' ? 'tokens/s' : suite === 'kernels' ? 'GB/s' : 'GFLOP/s',
       cell: (item, { spread }) => (work(item) / spread.median).toFixed(0),
     },
     {
@@ -77,7 +77,7 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
 /** In the unit of the rate's column. */
 function work(item: RivalCase): number {
   if (item.suite === 'step') return tokensOf(item);
-  return (item.suite === 'ops' ? item.bytes : item.flops) / 1e9;
+  return (item.suite === 'kernels' ? item.bytes : item.flops) / 1e9;
 }
 
 /** What the pair costs on top of the same layer without one. */

@@ -9,7 +9,7 @@ import type { BenchCase } from './cases.js';
 import { benchAttention } from './ours/attention.js';
 import { benchGemm } from './ours/gemm.js';
 import { benchHead } from './ours/head.js';
-import { benchOp } from './ours/ops.js';
+import { benchOp } from './ours/kernels.js';
 import { benchRuntime, type Figures } from './ours/runtime.js';
 import { benchStep } from './ours/step.js';
 
@@ -55,7 +55,7 @@ function measure(
       return benchAttention(device, item, seconds);
     case 'head':
       return benchHead(device, item, seconds);
-    case 'ops':
+    case 'kernels':
       return benchOp(device, item, seconds);
     case 'step':
       return benchStep(device, item, seconds);

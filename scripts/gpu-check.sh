@@ -20,7 +20,7 @@
 #
 # Plan for three commands of ten minutes each:
 #   1. right?   --minutes 9.5 smoke ops models trace quickstart sanitizer-memcheck
-#   2. fast?    --minutes 9.5 bench-limits bench-gemm bench-attention bench-head bench-kernels bench-lora bench-step
+#   2. fast?    --minutes 9.5 bench-attention bench-head bench-gemm bench-lora bench-kernels bench-step
 #   3. useful?  --minutes 9.5 stepamc-0.5b stepamc-1.5b sanitizer-racecheck
 # With a fourth and fifth: pretrain-25m stepamc-25m; prm800k and the other sanitizers.
 set -u

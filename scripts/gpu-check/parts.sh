@@ -8,12 +8,11 @@ sanitizer-memcheck|9|compute-sanitizer over the op tests: accesses out of bounds
 sanitizer-racecheck|9|… races in shared memory
 sanitizer-initcheck|9|… reads of what nobody wrote
 sanitizer-synccheck|9|… barriers
-bench-limits|1.5|copy bandwidth and peak of products
-bench-gemm|2|products beside PyTorch
+bench-gemm|4|products beside PyTorch
 bench-attention|2|attention beside PyTorch
 bench-head|1.5|log-probabilities beside PyTorch
 bench-kernels|2|bandwidth-bound kernels
-bench-lora|2|products with LoRA beside PEFT
+bench-lora|3|what a LoRA pair adds to a frozen layer
 bench-step|3|a LoRA training step beside transformers and PEFT
 stepamc-0.5b|4|StepAMC on the shape of Qwen2.5-0.5B, by phase, beside transformers and PEFT
 stepamc-1.5b|5|the same on the shape of Qwen2.5-1.5B
