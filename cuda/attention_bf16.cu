@@ -16,7 +16,7 @@ constexpr int kWarps = kThreads / 32;
 template <int kSize>
 struct Forward {
   /// 16-row slices of a warp: two share what is read of keys and values, as far as registers allow.
-  static constexpr int kDown = kSize <= 64 ? 2 : 1;
+  static constexpr int kDown = kSize <= 64 || kSize == 128 ? 2 : 1;
   static constexpr int kRows = 16 * kDown * kWarps;
   static constexpr int kKeys = kSize <= 128 ? 64 : 32;
   using Queries = HeadTile<kRows, kSize>;

@@ -91,7 +91,8 @@ __device__ void multiply_heads(float (&sums)[kDown][kColumns / 8][4], char* a_ti
     for (int j = 0; j < kColumns / 8; j++)
 #pragma unroll
       for (int e = 0; e < 4; e++) sums[i][j][e] = 0;
-#pragma unroll 2
+  [[maybe_unused]] constexpr int kUnrolled = kDown * kColumns * kSize > 8192 ? 1 : 2;  // as registers allow
+#pragma unroll kUnrolled
   for (int k = 0; k < kSize; k += 16) {
     uint32_t a[kDown][4];
 #pragma unroll
