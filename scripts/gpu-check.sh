@@ -99,7 +99,7 @@ for part in $parts; do
     failed=1
     continue
   fi
-  rm -f "$logs/$part".*
+  rm -f "$logs/$part"[.-]*
   report begin "$part"
   started=$(date +%s)
   nvidia-smi --query-gpu="$CLOCKS" --format=csv,nounits -l 2 > "$logs/$part.clocks.csv" 2> /dev/null &

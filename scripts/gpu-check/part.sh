@@ -22,10 +22,11 @@ tests() { # [runner …] -- vitest's arguments
     --reporter=default --reporter=./scripts/gpu-check/tests.mjs "$@"
 }
 
-copy() { # run directory: what tells of it, without weights
-  for file in config.yaml metrics.jsonl memory.json eval.json; do
-    [ ! -f "$1/$file" ] || cp "$1/$file" "$logs/$(basename "$1").$file"
-  done
+train() { # name of the run, recipe, settings …: a new run in $work/runs
+  name=$1 recipe=$2
+  shift 2
+  rm -rf "$work/runs/$name"
+  node dist/cli/main.js run "$recipe" --output "$work/runs/$name" --set run.device="$device" "$@"
 }
 
 # --tiny: each part in a minute or two on an emulated GPU.
@@ -36,9 +37,8 @@ TINY_PRETRAIN='--set data.arithmetic.samples=100 --set pretrain.max_steps=2 --se
   --set pretrain.micro_batch_tokens=256 --set model.base.init.hidden_size=64 --set model.base.init.num_hidden_layers=1
   --set model.base.init.intermediate_size=128 --set model.base.init.num_attention_heads=2
   --set model.base.init.num_key_value_heads=1 --set eval.max_samples=3'
-TINY_PRM800K='--set data.max_samples=20 --set eval.max_samples=2'
-FEW='--set data.arithmetic.samples=60 --set sft.max_steps=3 --set frn.max_steps=3 --set ppo.max_iterations=1 --set ppo.num_mini_batches=1
-  --set sft.tokens_per_step=256 --set frn.tokens_per_step=256 --set ppo.rollout_batch=16 --set eval.max_samples=3
+FEW='--set data.arithmetic.samples=60 --set sft.max_steps=3 --set frn.max_steps=3 --set ppo.max_iterations=1
+  --set ppo.num_mini_batches=1 --set sft.tokens_per_step=256 --set frn.tokens_per_step=256 --set ppo.rollout_batch=16 --set eval.max_samples=3
   --set sft.micro_batch_tokens=256 --set frn.micro_batch_tokens=256 --set ppo.micro_batch_tokens=256'
 
 case $part in
@@ -56,9 +56,9 @@ case $part in
   trace)
     tests -- test/cuda/waits.test.ts || exit
     if command -v nsys > /dev/null; then
-      rm -rf "$work/trace"
+      rm -rf "$work/runs/trace"
       nsys profile --trace=cuda,nvtx --force-overwrite=true --output="$work/trace-steps" \
-        node dist/cli/main.js run quickstart --output "$work/trace" $FEW --set run.device="$device" &&
+        node dist/cli/main.js run quickstart --output "$work/runs/trace" $FEW --set run.device="$device" &&
         nsys stats --report cuda_api_sum --report cuda_gpu_kern_sum "$work/trace-steps.nsys-rep"
     else
       echo "no nsys on PATH: no timeline"
@@ -97,17 +97,12 @@ case $part in
     node build/ts/bench/main.js "${part#bench-}" --device "$device" --pairs 3 --seconds 0.3 --json "$logs/$part.json"
     ;;
   stepamc-0.5b | stepamc-1.5b)
-    shape=qwen2.5-${part#stepamc-} small=
-    if [ -n "$tiny" ]; then
-      shape=tiny small="$TINY_STEPAMC"
-    fi
-    run=$work/runs/$part
-    rm -rf "$run"
+    shape=qwen2.5-${part#stepamc-}
+    [ -z "$tiny" ] || shape=tiny
     node scripts/random-model.mjs "$shape" "$work/models/$shape" || exit
-    node dist/cli/main.js run scripts/gpu-check/stepamc.yaml --output "$run" --set run.device="$device" \
-      --set model.base="$work/models/$shape" $small || exit
-    copy "$run"
-    node scripts/gpu-check/work.mjs "$run" > "$work/work.json" || exit
+    train "$part" scripts/gpu-check/stepamc.yaml --set model.base="$work/models/$shape" \
+      ${tiny:+$TINY_STEPAMC} || exit
+    node scripts/gpu-check/work.mjs "$work/runs/$part" > "$work/work.json" || exit
     for adapters in bf16 f32; do
       "$python" bench/peers/ppo.py "$work/work.json" --device "${device%%:*}" --adapters "$adapters" \
         > "$logs/$part.peer-$adapters.json" || break
@@ -115,43 +110,21 @@ case $part in
     # Without the rival our figures stand alone.
     grep -h "^no rival" "$logs/$part.peer-bf16.json" || true
     ;;
-  pretrain-25m)
-    run=$work/runs/pretrain-25m
-    rm -rf "$run"
-    small=
-    [ -z "$tiny" ] || small="$TINY_PRETRAIN"
-    node dist/cli/main.js run pretrain_arithmetic_25m --output "$run" --set run.device="$device" $small || exit
-    copy "$run"
-    ;;
+  pretrain-25m) train "$part" pretrain_arithmetic_25m ${tiny:+$TINY_PRETRAIN} ;;
   stepamc-25m)
     base=$work/runs/pretrain-25m/model
     [ -f "$base/config.json" ] || missing "no model of pretrain-25m here: run that part first"
-    run=$work/runs/stepamc-25m
-    rm -rf "$run"
-    small=
-    [ -z "$tiny" ] || small="$FEW"
-    node dist/cli/main.js run stepamc_arithmetic_25m --output "$run" --set run.device="$device" \
-      --set model.base="$base" $small || exit
-    copy "$run"
+    train "$part" stepamc_arithmetic_25m --set model.base="$base" ${tiny:+$FEW}
     ;;
   prm800k)
     file=${STEPTRAIN_DATA:-data/prm800k/prm800k.jsonl.gz}
     [ -f "$file" ] || missing "no $file: name PRM800K with STEPTRAIN_DATA, or take it along with --pack FILE --data"
-    small=
-    for method in sft pretrain stepamc; do
-      run=$work/runs/prm800k-$method
-      rm -rf "$run"
-      [ -z "$tiny" ] || small="$TINY_PRM800K"
-      [ "$method" = stepamc ] && small="$small --set model.base=$work/runs/prm800k-pretrain/model"
-      [ -n "$tiny" ] && [ "$method" = stepamc ] && small="$small --set frn.max_steps=1 --set ppo.max_iterations=1"
-      [ -n "$tiny" ] && case $method in
-        pretrain) small="$small --set pretrain.max_steps=2" ;;
-        *) small="$small --set sft.max_steps=2" ;;
-      esac
-      node dist/cli/main.js run "tiny_prm800k_$method" --output "$run" --set run.device="$device" \
-        --set data.train="$file" $small || exit
-      copy "$run"
-    done
+    data="--set data.train=$file ${tiny:+--set data.max_samples=20 --set eval.max_samples=2}"
+    short=${tiny:+--set sft.max_steps=2}
+    train prm800k-sft tiny_prm800k_sft $data $short &&
+      train prm800k-pretrain tiny_prm800k_pretrain $data ${tiny:+--set pretrain.max_steps=2} &&
+      train prm800k-stepamc tiny_prm800k_stepamc $data $short ${tiny:+--set frn.max_steps=1 --set ppo.max_iterations=1} \
+        --set model.base="$work/runs/prm800k-pretrain/model"
     ;;
   *) missing "part $part is not written" ;;
 esac

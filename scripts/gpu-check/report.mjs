@@ -3,7 +3,7 @@
 //   node report.mjs RESULTS begin PART
 //   node report.mjs RESULTS end PART EXIT-CODE SECONDS
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { clocksOf, findingsOf } from './findings.mjs';
 
@@ -24,11 +24,22 @@ const report = existsSync(path)
 if (process.env.STEPTRAIN_CHECK_TINY) report.tiny = true;
 const write = () => writeFileSync(path, `${JSON.stringify(report, undefined, 1)}\n`);
 
+/** Of the runs of a part, also of one that was stopped, what tells of it without the weights goes to the logs. */
+function keepRuns(folder) {
+  for (const run of existsSync(folder) ? readdirSync(folder) : []) {
+    for (const file of ['config.yaml', 'metrics.jsonl', 'memory.json', 'eval.json']) {
+      const from = join(folder, run, file);
+      if (existsSync(from)) copyFileSync(from, join(logs, `${run}.${file}`));
+    }
+  }
+}
+
 mkdirSync(results, { recursive: true });
 if (moment === 'begin') {
   report.parts[part] = { outcome: 'started', started: new Date().toISOString() };
   write();
 } else {
+  keepRuns(join(work, 'runs'));
   const { headline, passed = true, ...findings } = findingsOf(part, logs, work);
   const outcome = {
     0: passed ? 'passed' : 'failed',
