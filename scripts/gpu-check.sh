@@ -3,7 +3,8 @@
 #   scripts/gpu-check.sh [options] [part …]     all parts, or those named
 #   scripts/gpu-check.sh --list                 the parts, the minutes that each may take, what it does
 #   scripts/gpu-check.sh --pack FILE [--data FILE…]
-#                                               the tree that such a machine needs, as FILE (.tar.xz); unpack and run there
+#                                               the tree that such a machine needs, as FILE (.tar.xz): unpack it there with
+#                                               tar -xJf FILE, or without xz with python3 -m tarfile -e FILE
 # Options:
 #   --results DIR    where the report goes (or STEPTRAIN_RESULTS); default bench/results
 #   --minutes N      end after N minutes: parts get what is left, those that find nothing left are named
@@ -19,10 +20,10 @@
 # Exits with 1 where a part failed or was stopped, after running the others.
 #
 # Plan for three commands of ten minutes each:
-#   1. right?   --minutes 9.5 smoke ops models trace quickstart sanitizer-memcheck
-#   2. fast?    --minutes 9.5 bench-attention bench-head bench-gemm bench-lora bench-kernels bench-step
-#   3. useful?  --minutes 9.5 stepamc-0.5b stepamc-1.5b sanitizer-racecheck
-# With a fourth and fifth: pretrain-25m stepamc-25m; prm800k and the other sanitizers.
+#   1. right?   --minutes 9.5 smoke ops models trace quickstart
+#   2. fast?    --minutes 9.5 bench-attention bench-head bench-gemm bench-lora bench-kernels
+#   3. useful?  --minutes 9.5 bench-step stepamc-0.5b stepamc-1.5b
+# and with more of them: sanitizer-memcheck; pretrain-25m; stepamc-25m; prm800k; the other sanitizers.
 set -u
 [ "${1:-}" != --pack ] || { shift && exec sh "$(dirname "$0")/gpu-check/pack.sh" "$@"; }
 caller=$PWD
@@ -34,7 +35,7 @@ complain() {
   echo "gpu-check: $*" >&2
   exit 1
 }
-limit_of() { echo "$PARTS" | awk -F'|' -v part="$1" '$1 == part { print $2 * 60 }'; }
+limit_of() { echo "$PARTS" | awk -F'|' -v part="$1" '$1 == part { printf "%d\n", $2 * 60 }'; }
 
 minutes=
 parts=
@@ -75,7 +76,7 @@ fi
 
 results=${STEPTRAIN_RESULTS:-$PWD/bench/results}
 case $results in /*) ;; *) results=$caller/$results ;; esac
-export STEPTRAIN_CHECK_WORK="$PWD/build/gpu-check"
+export STEPTRAIN_CHECK_WORK="${STEPTRAIN_CHECK_WORK:-$PWD/build/gpu-check}"
 logs=$STEPTRAIN_CHECK_WORK/logs
 mkdir -p "$results" "$logs"
 began=$(date +%s)
@@ -92,6 +93,7 @@ trap 'stopped=1; [ -z "$child" ] || kill -TERM "$child" 2> /dev/null' TERM INT H
 failed=0
 for part in $parts; do
   seconds=$(limit_of "$part")
+  [ -z "$STEPTRAIN_CHECK_TINY" ] || seconds=$((seconds * 4)) # an emulated GPU has no haste
   left=$(remaining)
   [ "$left" -ge "$seconds" ] || seconds=$left
   if [ "$seconds" -lt 20 ]; then
@@ -99,16 +101,16 @@ for part in $parts; do
     failed=1
     continue
   fi
-  rm -f "$logs/$part"[.-]*
+  rm -rf "$logs/$part"[.-]* "$STEPTRAIN_CHECK_WORK/runs/$part" "$STEPTRAIN_CHECK_WORK/runs/$part"-*
   report begin "$part"
   started=$(date +%s)
   nvidia-smi --query-gpu="$CLOCKS" --format=csv,nounits -l 2 > "$logs/$part.clocks.csv" 2> /dev/null &
   sampler=$!
   timeout -k 15 "$seconds" sh scripts/gpu-check/part.sh "$part" > "$logs/$part.log" 2>&1 &
   child=$!
-  wait "$child"
+  wait "$child" 2> /dev/null
   rc=$?
-  while kill -0 "$child" 2> /dev/null; do wait "$child"; done
+  while kill -0 "$child" 2> /dev/null; do wait "$child" 2> /dev/null; done
   kill "$sampler" 2> /dev/null
   wait "$sampler" 2> /dev/null
   child=

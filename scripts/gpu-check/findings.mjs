@@ -37,6 +37,8 @@ export function linesOf(path) {
     });
 }
 
+const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
+
 function testsOf(part, logs) {
   const tests = linesOf(join(logs, `${part}.jsonl`));
   const failures = tests.filter(({ state }) => state === 'failed');
@@ -85,15 +87,27 @@ function smokeOf(_part, logs) {
   };
 }
 
+/** Time of the fastest rival over ours, over all cases that both sides did. */
+function benchHeadline({ groups = [] }) {
+  const cases = groups.flatMap(({ results }) => results);
+  const ratios = cases.flatMap(({ ours, rival }) => {
+    const rivals = Object.values(rival).flatMap(({ spread }) => (spread ? [spread.median] : []));
+    return ours.spread && rivals.length > 0 ? [Math.min(...rivals) / ours.spread.median] : [];
+  });
+  const failed = cases.filter(({ ours }) => !ours.spread).length;
+  const compared =
+    ratios.length > 0
+      ? `; rival / ours ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)}, median ${median(ratios).toFixed(2)}`
+      : '; no rival';
+  return `${cases.length} cases${compared}${failed > 0 ? `; ${failed} of ours failed` : ''}`;
+}
+
 function benchOf(part, logs, _work, log) {
   const figures = jsonOf(join(logs, `${part}.json`));
   // A bench that was stopped has written no file yet, but its tables so far.
-  return figures
-    ? { figures, headline: `${figures.groups?.length ?? 0} groups of cases` }
-    : { tables: log.split('\n').slice(0, 400) };
+  return figures ? { figures, headline: benchHeadline(figures) } : { tables: log.split('\n').slice(0, 400) };
 }
 
-const median = (values) => values.toSorted((a, b) => a - b)[values.length >> 1];
 const GiB = (bytes) =>
   bytes === undefined || bytes === null ? '?' : `${(bytes / 2 ** 30).toPrecision(3)} GiB`;
 const PHASES = ['rollout', 'reward', 'update'];

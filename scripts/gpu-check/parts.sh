@@ -1,8 +1,8 @@
 # The parts of gpu-check.sh, for it to read: name | minutes at most | what it does. Those that tell most come first.
 PARTS='smoke|1|every kind of op through the addon alone, capture, memory, first timings
 ops|4|op tests on cuda:0, against the CPU and independent references
-models|3|golden models, tape and objectives on cuda:0
-trace|2|what training steps wait for; a timeline where nsys is found
+models|2|golden models, tape and objectives on cuda:0
+trace|1.5|what training steps wait for; a timeline where nsys is found
 quickstart|4|loss curves of the CPU and of cuda, f32 and bf16
 sanitizer-memcheck|9|compute-sanitizer over the op tests: accesses out of bounds
 sanitizer-racecheck|9|… races in shared memory
@@ -14,8 +14,8 @@ bench-head|1.5|log-probabilities beside PyTorch
 bench-kernels|2|bandwidth-bound kernels
 bench-lora|3|what a LoRA pair adds to a frozen layer
 bench-step|3|a LoRA training step beside transformers and PEFT
-stepamc-0.5b|4|StepAMC on the shape of Qwen2.5-0.5B, by phase, beside transformers and PEFT
-stepamc-1.5b|5|the same on the shape of Qwen2.5-1.5B
+stepamc-0.5b|3|StepAMC on the shape of Qwen2.5-0.5B, by phase, beside transformers and PEFT
+stepamc-1.5b|3.5|the same on the shape of Qwen2.5-1.5B
 pretrain-25m|9.5|a model of 25M parameters from nothing on generated problems
 stepamc-25m|9.5|StepAMC on what pretrain-25m made
 prm800k|9.5|the tiny_prm800k recipes on the real file'

@@ -1,0 +1,93 @@
+// scripts/gpu-check.sh on the processor: what it leaves behind, whatever becomes of its parts.
+import { spawn } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { compiled } from '../e2e/program.js';
+
+const SCRIPT = fileURLToPath(new URL('../../scripts/gpu-check.sh', import.meta.url));
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'steptrain-gpu-check-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+}
+
+function check(args: readonly string[], terminateAfter?: number): Promise<Ended> {
+  return new Promise((resolve) => {
+    const env = {
+      ...process.env,
+      STEPTRAIN_RESULTS: join(folder, 'results'),
+      STEPTRAIN_CHECK_WORK: join(folder, 'work'),
+    };
+    const child = spawn('sh', [SCRIPT, ...args], { env });
+    const timer = terminateAfter && setTimeout(() => child.kill('SIGTERM'), terminateAfter);
+    let out = '';
+    child.stdout.on('data', (text) => (out += text));
+    child.stderr.on('data', (text) => (out += text));
+    child.on('close', (code) => {
+      clearTimeout(timer);
+      resolve({ code, out });
+    });
+  });
+}
+
+interface Part {
+  readonly outcome: string;
+  readonly headline?: string;
+  readonly runs?: Record<string, { readonly steps: number }>;
+}
+
+async function report(): Promise<Record<string, Part>> {
+  const names = await readdir(join(folder, 'results'));
+  const json = names.filter((name) => name.endsWith('.json'));
+  expect(json).toHaveLength(1);
+  return JSON.parse(await readFile(join(folder, 'results', json[0] as string), 'utf8')).parts;
+}
+
+describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
+  test('lists its parts and refuses one that it does not have', async () => {
+    const listed = await check(['--list']);
+    expect(listed.code).toBe(0);
+    expect(listed.out).toMatch(/^smoke +1 min {2}/);
+    const unknown = await check(['ops', 'opps']);
+    expect(unknown).toEqual({ code: 1, out: "gpu-check: no part 'opps'; see --list\n" });
+  });
+
+  test('reports each part in one line and one entry, which a second run replaces', async () => {
+    const tiny = ['--tiny', '--device', 'cpu'];
+    const first = await check([...tiny, 'pretrain-25m', 'stepamc-25m']);
+    expect(first.out).toMatch(/^pretrain-25m: passed: .*\nstepamc-25m: passed: .*f1_macro.*\n$/);
+    expect(first.code).toBe(0);
+    const before = await report();
+    expect(before['pretrain-25m']?.runs?.['pretrain-25m']?.steps).toBe(2);
+
+    await rm(join(folder, 'work', 'runs', 'pretrain-25m'), { recursive: true });
+    const second = await check([...tiny, 'stepamc-25m']);
+    expect(second).toEqual({
+      code: 1,
+      out: expect.stringMatching(
+        /^stepamc-25m: failed \(exit code 1\): no model of pretrain-25m here: run that part first/,
+      ),
+    });
+    const after = await report();
+    expect(after['pretrain-25m']).toEqual(before['pretrain-25m']);
+    expect(after['stepamc-25m']?.runs?.['stepamc-25m']?.steps).toBeUndefined();
+  }, 120_000);
+
+  test('a part that is stopped leaves its entry, and no part follows', async () => {
+    const { code, out } = await check(['--device', 'cpu', 'pretrain-25m', 'prm800k'], 4000);
+    expect(out).toMatch(/^pretrain-25m: stopped from outside after \d+ s/);
+    expect(out).not.toMatch(/prm800k/);
+    expect(code).toBe(1);
+    expect((await report())['pretrain-25m']?.outcome).toMatch(/^stopped from outside/);
+    expect((await readdir(join(folder, 'results'))).some((name) => name.endsWith('-logs.tar.gz'))).toBe(true);
+  }, 60_000);
+});
