@@ -155,18 +155,21 @@ function shapeOf(part, logs, _work, log) {
   });
   const best = peers.toSorted((a, b) => a.seconds.whole - b.seconds.whole)[0];
   const verdicts = steps('ppo').at(-1)?.rollout_verdicts;
-  const missing = log.split('\n').find((line) => line.startsWith('no rival'));
+  const said = log.split('\n');
+  const missing =
+    said.find((line) => line.startsWith('no rival')) ??
+    `the rival failed: ${said.findLast((line) => /^\S*Error/.test(line)) ?? 'see the log'}`;
   return {
     ours: { seconds: ours, verdicts, stages, memory: jsonOf(join(logs, `${part}.memory.json`)) },
     peers,
-    missing,
+    ...(peers.length > 0 ? {} : { missing }),
     headline:
       `${verdicts} verdicts an iteration: rollout ${ours.rollout.toFixed(3)} s, reward ${ours.reward.toFixed(3)} s, update ` +
       `${ours.update.toFixed(3)} s, peak ${GiB(stages.ppo.peak_bytes)}; ` +
       (best
         ? `rival (${best.adapters} adapters) ${PHASES.map((name) => best.seconds[name].toFixed(3)).join(', ')} s, peak ` +
           `${GiB(best.peak_bytes)}, ${(best.seconds.whole / ours.whole).toFixed(2)} times ours`
-        : (missing ?? 'the rival failed')),
+        : missing),
   };
 }
 
