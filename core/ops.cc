@@ -15,6 +15,13 @@ const char* const kSignatures[] = {
     "linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], "
     "positions?:i32[T];"
     " scale:f, dropout:f, key0:i, key1:i) -> y:=x[T,N], u?:f32[T,r]",
+    // y = silu(gate)·up, where gate and up are what linear makes of x with either weight and its own LoRA
+    // pair
+    // (r and s are their ranks): the bits of linear, linear, swiglu. gate and up are what the gradient needs.
+    "linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],"
+    " up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T]; gate_scale:f, up_scale:f, dropout:f, gate_key0:i,"
+    " gate_key1:i, up_key0:i, up_key1:i)"
+    " -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]",
     // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B. accumulate 1 adds to the dx that is passed.
     "linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];"
     " scale:f, dropout:f, key0:i, key1:i, accumulate:i) -> dx:=dy[T,K], v?:f32[T,r]",

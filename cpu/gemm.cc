@@ -4,10 +4,8 @@
 // on that row alone.
 #include "cpu/gemm.h"
 
-#include <optional>
-
 #include "cpu/families.h"
-#include "cpu/gemm_lora.h"
+#include "cpu/gemm_projection.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
@@ -20,34 +18,25 @@ void forward(Stream& stream, const Args& args) {
   if (u && !lora_a) throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
   const int threads = stream.pool.threads();
   const Rows<T> rows(stream.scratch, x);
-  const Panels<T> weight(w, false), extra(lora_b, false);
-  std::optional<LowRank<T>> lora;
-  if (lora_a) lora.emplace(stream, lora_a, false, u, x[0], 1.0f, args.f(0), dropout);
-  const int64_t panel_size = weight.in_place() ? 0 : weight.size(), extra_size = lora ? extra.size() : 0;
-  T* const buffers = stream.scratch.take<T>(threads * (panel_size + extra_size));
-  const Grid grid(x[0], weight.count(), threads, !weight.in_place());
+  const Projection<T> weight(stream, w, lora_a, lora_b, u, x[0], args.f(0), dropout);
+  T* const buffers = stream.scratch.take<T>(threads * weight.buffer_size());
+  const Grid grid(x[0], weight.panels(), threads, !weight.in_place());
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
-    if (lora) lora->pack(worker, 1);
-    if (lora || !rows.in_place()) worker.barrier();
-    if (lora) {
-      lora->multiply(worker, 2, rows);
-      worker.barrier();
-    }
-    T* const buffer = buffers + worker.index * (panel_size + extra_size);
+    weight.pack(worker, 1);
+    if (weight.low_rank() || !rows.in_place()) worker.barrier();
+    weight.multiply(worker, 2, rows);
+    if (weight.low_rank()) worker.barrier();
+    T* const buffer = buffers + worker.index * weight.buffer_size();
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
       const int64_t p = grid.panel(task), columns = weight.columns(p);
-      const T* panel = weight.panel(p, buffer);
-      if (lora) extra.fill(p, buffer + panel_size);
+      const auto panel = weight.panel(p, buffer);
       alignas(64) float add[kPanel] = {};
       if (bias) to_floats(bias, p * kPanel, columns, add);
       each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
         alignas(64) float c[kTileRows * kTileStride];
-        gemm_tile<T>(height, rows.row(t), rows.stride(), panel, weight.depth(), c, false);
-        if (lora) {
-          gemm_tile<T>(height, lora->row(t), lora->stride(), buffer + panel_size, lora->rank(), c, true);
-        }
+        weight.tile(height, rows, t, panel, c);
         for (int i = 0; i < height; i++) {
           T* out = y.as<T>() + (t + i) * y[1] + p * kPanel;
           each_vector(columns, [&](int64_t j, auto... n) {
@@ -71,6 +60,7 @@ void register_gemm(KernelTable& table) {
   table.set("pack_weight", pack_weight);
   table.set("unpack_weight", unpack_weight);
   table.set("linear", linear);
+  table.set("linear_swiglu", linear_swiglu);
   table.set("linear_dx", linear_dx);
   table.set("linear_dw", linear_dw);
   table.set("lora_grads", lora_grads);

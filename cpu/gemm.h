@@ -8,6 +8,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 void pack_weight(Stream& stream, const Args& args);
 void unpack_weight(Stream& stream, const Args& args);
 void linear(Stream& stream, const Args& args);
+void linear_swiglu(Stream& stream, const Args& args);
 void linear_dx(Stream& stream, const Args& args);
 void linear_dw(Stream& stream, const Args& args);
 void lora_grads(Stream& stream, const Args& args);

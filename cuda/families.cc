@@ -17,6 +17,7 @@ const KernelTable& kernels() {
   static const KernelTable table = [] {
     KernelTable t;
     register_gemm(t);
+    register_gemm_swiglu(t);
     register_attention(t);
     register_norm(t);
     register_norm_layer(t);

@@ -20,6 +20,7 @@ class KernelTable {
 };
 
 void register_gemm(KernelTable& table);
+void register_gemm_swiglu(KernelTable& table);
 void register_attention(KernelTable& table);
 void register_norm(KernelTable& table);
 void register_norm_layer(KernelTable& table);

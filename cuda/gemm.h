@@ -23,6 +23,13 @@ inline bool readable_async(const Factor& f) {
   return f.dtype == DType::bf16 && f.columns % 8 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
 }
 
+/// The same once it is bf16.
+inline bool readable_once_bf16(const Factor& f) {
+  return f.dtype == DType::bf16 ? readable_async(f) : f.columns % 8 == 0;
+}
+/// f in bf16: itself, or a copy in workspace, made by one launch.
+Factor as_bf16(Stream& stream, const Factor& f);
+
 /// How factors lie: a is [m][k] or [k][m], b is [n][k] or [k][n]; the extra pair like them.
 enum class Layout : uint8_t {
   forward,  // a [m][k], b [n][k]: x·Wᵀ

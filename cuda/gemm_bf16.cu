@@ -5,6 +5,7 @@
 namespace steptrain::cuda {
 namespace {
 
+using portable::Few;
 using portable::Large;
 using portable::Small;
 
@@ -15,12 +16,13 @@ void launch(Stream& stream, Layout layout, const Product& p) {
   portable::launch<Layout::weight, Tile, kAsync>(stream, p, Store{});
 }
 
-/// Whether cp.async can read it once it is bf16.
-bool aligned(const Factor& f) {
-  return f.columns % kEight == 0 && (f.dtype != DType::bf16 || reinterpret_cast<uintptr_t>(f.data) % 16 == 0);
+void launch_few(Stream& stream, Layout layout, const Product& p) {
+  if (layout == Layout::forward) return portable::launch<Layout::forward, Few, true>(stream, p, Store{});
+  portable::launch<Layout::input, Few, true>(stream, p, Store{});
 }
 
-/// f in bf16: itself, or a copy in workspace.
+}  // namespace
+
 Factor as_bf16(Stream& stream, const Factor& f) {
   if (f.dtype == DType::bf16) return f;
   const auto view = [&](void* data, DType dtype) {
@@ -36,13 +38,12 @@ Factor as_bf16(Stream& stream, const Factor& f) {
   return {copy, DType::bf16, f.rows, f.columns};
 }
 
-}  // namespace
-
 Loading loading_of(const Stream& stream, const Product& p) {
   const bool plain = p.dropped == Dropped::nothing || p.dropped == Dropped::extra;
-  if (!plain || !aligned(p.a) || !aligned(p.b)) return Loading::registers;
+  if (!plain || !readable_once_bf16(p.a) || !readable_once_bf16(p.b)) return Loading::registers;
 #ifdef STEPTRAIN_SM90
-  if (stream.hardware.compute_capability == 90 && aligned(p.extra_a) && aligned(p.extra_b))
+  if (stream.hardware.compute_capability == 90 && readable_once_bf16(p.extra_a) &&
+      readable_once_bf16(p.extra_b))
     return Loading::boxes;
 #else
   (void)stream;
@@ -64,6 +65,7 @@ void multiply_bf16(Stream& stream, Layout layout, Product p) {
   const Loading loading = loading_of(stream, p);
   round_factors(stream, loading, p);
   if (loading == Loading::registers) return launch<Small, false>(stream, layout, p);
+  if (layout != Layout::weight && p.rows <= Few::kRows) return launch_few(stream, layout, p);
 #ifdef STEPTRAIN_SM90
   if (loading == Loading::boxes) return multiply_sm90(stream, layout, p);
 #endif

@@ -7,6 +7,16 @@ namespace steptrain::cuda {
 
 constexpr int kStep = 16;  // depth of one multiply_add
 
+/// Eight elements of a bf16 factor, zeros outside of it.
+struct Chunk {
+  const bf16* data;
+  bool inside;
+};
+__device__ inline Chunk chunk_of(const Factor& f, int64_t row, int64_t column) {
+  const bool inside = row < f.rows && column < f.columns;
+  return {static_cast<const bf16*>(f.data) + (inside ? row * f.columns + column : 0), inside};
+}
+
 /// A tile of one factor, in chunks of eight elements: rows along the depth [kOuter][kDepth], or rows along
 /// the outer extent [kDepth][kOuter]. Chunks of a row are permuted by the row, so that the eight rows that
 /// load_matrices reads at a time lie in different banks.
@@ -33,15 +43,18 @@ struct FactorTile {
     }
   }
 
-  /// Starts copies of the tile at (outer, depth) of a bf16 factor of whole, aligned chunks.
+  /// Starts copies; locate(row, chunk) tells of which aligned Chunk.
+  template <typename F>
+  __device__ static void copy(char* tile, F locate) {
+    each_chunk([&](int, int row, int chunk) {
+      const Chunk from = locate(row, chunk);
+      copy_async(at(tile, row, chunk), from.data, from.inside);
+    });
+  }
+  /// Of the tile at (outer, depth) of a factor.
   __device__ static void copy(char* tile, const Factor& f, int64_t outer, int64_t depth) {
     const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
-    each_chunk([&](int, int row, int chunk) {
-      const int64_t r = row0 + row, c = column0 + chunk * kEight;
-      const bool inside = r < f.rows && c < f.columns;
-      copy_async(at(tile, row, chunk), static_cast<const bf16*>(f.data) + (inside ? r * f.columns + c : 0),
-                 inside);
-    });
+    copy(tile, [&](int row, int chunk) { return chunk_of(f, row0 + row, column0 + chunk * kEight); });
   }
 
   /// The same through registers, for any factor.

@@ -4,6 +4,8 @@
 //   kColumns  columns of an item, the work that a block takes at a time: one tile of rows by as many tiles of
 //             columns, one after the other; 0: a single tile
 //   kExtra    whether products may have extra depth
+//   kTwin     where true (absent: false), tiles are halves of p and of the epilogue's `twin`
+//             (cuda/gemm_swiglu.cuh)
 //   Item<Sums>  made with the epilogue and the product when a thread starts on an item; add(sums, last) takes
 //             what the thread holds of each tile's sums, in order; last: no tile follows. apply(sums), of
 //             epilogues that write one matrix, makes the sums that matrix's elements, for a kernel that
@@ -173,6 +175,18 @@ __device__ inline void scale_extra(const Product& p, Sums& sums) {
   });
 }
 
+/// The same where half of a tile is twin's; no mask.
+template <typename Sums>
+__device__ inline void scale_extra(const Product& p, const Product& twin, Sums& sums) {
+#pragma unroll
+  for (int i = 0; i < Sums::kRows; i++)
+#pragma unroll
+    for (int pair = 0; pair < Sums::kPairs; pair++)
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        sums.at(i, pair, e) *= pair < Sums::kPairs / 2 ? p.extra_scale : twin.extra_scale;
+}
+
 /// The epilogue of plain products: scale, bias, accumulation, and out.
 struct Store {
   static constexpr int64_t kColumns = 0;
@@ -196,10 +210,32 @@ struct Store {
   };
 };
 
-/// Columns of an item, of tiles of that many columns.
 template <typename Epilogue>
-constexpr int64_t item_columns(int tile_columns) {
-  return Epilogue::kColumns > tile_columns ? Epilogue::kColumns : tile_columns;
+constexpr bool kTwin = false;
+template <typename Epilogue>
+requires requires {
+  Epilogue::kTwin;
+}
+constexpr bool kTwin<Epilogue> = Epilogue::kTwin;
+
+/// Columns of the product in tiles of that many columns, and in an item of them.
+template <typename Epilogue>
+constexpr int tile_columns(int columns) {
+  return kTwin<Epilogue> ? columns / 2 : columns;
+}
+template <typename Epilogue>
+constexpr int64_t item_columns(int columns) {
+  return Epilogue::kColumns > columns ? Epilogue::kColumns : tile_columns<Epilogue>(columns);
+}
+
+/// The other half's product, or p where there is none.
+template <typename Epilogue>
+__device__ const Product& twin_of(const Epilogue& epilogue, const Product& p) {
+  if constexpr (kTwin<Epilogue>) {
+    return epilogue.twin;
+  } else {
+    return p;
+  }
 }
 
 }  // namespace steptrain::cuda

@@ -1,14 +1,13 @@
 // Activations, elementwise: swiglu y = silu(gate)·up, GELU (exact, or the tanh form), ReLU, each with its
 // gradient. All outputs are `=`; arithmetic is f32, rounded once on the store. One launch each.
+#include "cuda/mlp.h"
+
+#include "cuda/activation.cuh"
 #include "cuda/elementwise.cuh"
 #include "cuda/families.h"
 
 namespace steptrain::cuda {
 namespace {
-
-__device__ inline float sigmoid(float x) {
-  return 1.0f / (1.0f + expf(-x));
-}
 
 /// P(N(0,1) ≤ x), relative error below 1e-6 on both sides: the fit of cpu/mlp.cc.
 __device__ inline float normal_cdf(float x) {
@@ -30,7 +29,7 @@ constexpr float kGeluB = 1.5957691f * 0.044715f;
 
 struct Swiglu {
   __device__ void operator()(const float (&in)[2], float (&out)[1]) const {
-    out[0] = in[0] * sigmoid(in[0]) * in[1];
+    out[0] = swiglu_value(in[0], in[1]);
   }
 };
 struct SwigluGradient {  // of dy, gate, up
@@ -98,11 +97,7 @@ void apply_backward(Stream& stream, const Args& args) {
 
 void swiglu(Stream& stream, const Args& args) {
   const auto [gate, up, y] = args.tensors<3>();
-  by_storage(gate.dtype, [&](auto t) {
-    using T = decltype(t);
-    elementwise(stream, Operands<T, 2, 1>{{gate.as<T>(), up.as<T>()}, {y.as<T>()}}, gate.numel(),
-                all_wide({gate, up, y}), Swiglu{});
-  });
+  apply_swiglu(stream, gate, up, y);
 }
 
 void swiglu_backward(Stream& stream, const Args& args) {
@@ -129,6 +124,14 @@ void relu_backward(Stream& stream, const Args& args) {
 }
 
 }  // namespace
+
+void apply_swiglu(Stream& stream, const TensorView& gate, const TensorView& up, const TensorView& y) {
+  by_storage(gate.dtype, [&](auto t) {
+    using T = decltype(t);
+    elementwise(stream, Operands<T, 2, 1>{{gate.as<T>(), up.as<T>()}, {y.as<T>()}}, gate.numel(),
+                all_wide({gate, up, y}), Swiglu{});
+  });
+}
 
 void register_mlp(KernelTable& table) {
   table.set("swiglu", swiglu);

@@ -7,8 +7,12 @@
 // The extra depth comes first, like any other, with tensor maps of its own; then scale and mask apply to the
 // sums and the frozen product joins them. An element is summed over the depth in ascending steps of 16: its
 // bits depend neither on its place in a tile nor on the size of the product. Beyond the factors TMA delivers
-// zeros.
+// zeros. Where the epilogue has a twin, the first half of a tile's columns are p's, the other half twin's:
+// each half is a box of its own, and their extra depths follow each other, each over zeros for the other
+// half.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda/gemm_parts.cuh"
 #include "cuda/sm90_instructions.cuh"
@@ -40,6 +44,12 @@ struct Maps {
   CUtensorMap a, b, extra_a, extra_b, out;
   bool sends;
 };
+/// And of the twin, whose a is p's.
+struct TwinMaps : Maps {
+  CUtensorMap twin_b, twin_extra_a, twin_extra_b;
+};
+template <typename Epilogue>
+using MapsOf = std::conditional_t<kTwin<Epilogue>, TwinMaps, Maps>;
 
 /// A place in the ring. Its barriers' phases alternate each time round.
 template <int kStages>
@@ -68,12 +78,15 @@ __device__ void copy_factor(char* to, const CUtensorMap* factor, int32_t outer, 
 
 template <Layout kLayout, int kColumns, typename Epilogue>
 __global__ void __launch_bounds__(kThreads, 1)
-    sm90_gemm_kernel(const __grid_constant__ Product p, const __grid_constant__ Maps maps,
+    sm90_gemm_kernel(const __grid_constant__ Product p, const __grid_constant__ MapsOf<Epilogue> maps,
                      const __grid_constant__ Epilogue epilogue) {
   using R = Ring<kColumns>;
   using Sums = TensorSums<2, kColumns / 8, 1>;
   constexpr bool kAlongA = a_along_depth(kLayout), kAlongB = b_along_depth(kLayout);
   constexpr bool kApplies = Applies<typename Epilogue::template Item<Sums>, Sums>;
+  constexpr bool kHalves = kTwin<Epilogue>;
+  static_assert(!kHalves || kAlongB);
+  constexpr int kTileColumns = tile_columns<Epilogue>(kColumns);
   constexpr int64_t kItem = item_columns<Epilogue>(kColumns);
   __shared__ Barrier full[R::kStages], empty[R::kStages];
   char* const ring =
@@ -92,17 +105,21 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
 
   const int64_t items = tile_count(p, kRows, kItem);
-  const int extras = Epilogue::kExtra ? static_cast<int>((p.extra_depth + kDepth - 1) / kDepth) : 0;
+  const Product& twin = twin_of(epilogue, p);
+  const auto extra_rounds = [](const Product& of) {
+    return Epilogue::kExtra ? static_cast<int>((of.extra_depth + kDepth - 1) / kDepth) : 0;
+  };
+  const int own_extras = extra_rounds(p), extras = own_extras + (kHalves ? extra_rounds(twin) : 0);
   const int rounds = extras + static_cast<int>((p.depth + kDepth - 1) / kDepth);
   Place<R::kStages> place;
   /// body(tile, last) for the tiles of an item.
   const auto each_tile = [&](int64_t index, auto body) {
     TilePlace tile = tile_place(p, index, kRows, kItem);
-    if constexpr (kItem == kColumns) {
+    if constexpr (kItem == kTileColumns) {
       body(tile, true);
     } else {
       const int64_t end = tile.column + kItem < p.columns ? tile.column + kItem : p.columns;
-      for (; tile.column < end; tile.column += kColumns) body(tile, tile.column + kColumns >= end);
+      for (; tile.column < end; tile.column += kTileColumns) body(tile, tile.column + kTileColumns >= end);
     }
   };
 
@@ -115,13 +132,28 @@ __global__ void __launch_bounds__(kThreads, 1)
           // The first time round stages are empty: the phase before the first counts as ended.
           barrier_wait(&empty[place.stage], place.parity ^ 1);
           Barrier* const barrier = &full[place.stage];
+          const bool extra = round < extras, of_twin = kHalves && extra && round >= own_extras;
           barrier_expect(barrier, R::kStageBytes);
-          const bool extra = round < extras;
-          const int32_t depth = (extra ? round : round - extras) * kDepth;
-          copy_factor<kAlongA, kRows>(a_tile(place.stage), extra ? &maps.extra_a : &maps.a,
-                                      static_cast<int32_t>(tile.row), depth, barrier);
-          copy_factor<kAlongB, kColumns>(b_tile(place.stage), extra ? &maps.extra_b : &maps.b,
-                                         static_cast<int32_t>(tile.column), depth, barrier);
+          const int32_t depth = (round - (of_twin ? own_extras : extra ? 0 : extras)) * kDepth;
+          const auto row = static_cast<int32_t>(tile.row), column = static_cast<int32_t>(tile.column);
+          const CUtensorMap* const own_b = extra ? &maps.extra_b : &maps.b;
+          if constexpr (kHalves) {
+            const CUtensorMap* const own_a = extra ? &maps.extra_a : &maps.a;
+            copy_factor<true, kRows>(a_tile(place.stage), of_twin ? &maps.twin_extra_a : own_a, row, depth,
+                                     barrier);
+            // One's extra depth is zeros for the other: a box below the matrix.
+            const auto below = static_cast<int32_t>(p.columns);
+            char* const b = b_tile(place.stage);
+            copy_factor<true, kColumns / 2>(b, of_twin ? &maps.twin_extra_b : own_b, of_twin ? below : column,
+                                            depth, barrier);
+            const CUtensorMap* const other_b = of_twin ? &maps.twin_extra_b : extra ? own_b : &maps.twin_b;
+            copy_factor<true, kColumns / 2>(b + R::kBytesB / 2, other_b, extra && !of_twin ? below : column,
+                                            depth, barrier);
+          } else {
+            copy_factor<kAlongA, kRows>(a_tile(place.stage), extra ? &maps.extra_a : &maps.a, row, depth,
+                                        barrier);
+            copy_factor<kAlongB, kColumns>(b_tile(place.stage), own_b, column, depth, barrier);
+          }
         }
       });
     }
@@ -150,7 +182,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 
       for (int round = 0; round < extras; round++, place.advance()) {
         barrier_wait(&full[place.stage], place.parity);
-        const int steps = static_cast<int>((p.extra_depth - int64_t{round} * kDepth + kStep - 1) / kStep);
+        const bool of_twin = kHalves && round >= own_extras;
+        const int64_t left =
+            (of_twin ? twin : p).extra_depth - int64_t{of_twin ? round - own_extras : round} * kDepth;
+        const int steps = static_cast<int>((left + kStep - 1) / kStep);
         open_group();
 #pragma unroll 1
         for (int k = 0; k < steps && k < kDepth / kStep; k++)
@@ -161,7 +196,11 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       if (extras > 0) {
         pin(sums.v);
-        scale_extra(p, sums);
+        if constexpr (kHalves) {
+          scale_extra(p, twin, sums);
+        } else {
+          scale_extra(p, sums);
+        }
         pin(sums.v);
       }
 
@@ -203,14 +242,22 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   const auto describe = [](const Factor& f, bool along_depth, int outer) {
     return describe_matrix(f.data, f.rows, f.columns, along_depth ? outer : kDepth);
   };
-  Maps maps{};
+  MapsOf<Epilogue> maps{};
   if (p.depth > 0) {
     maps.a = describe(p.a, a_along_depth(kLayout), kRows);
-    maps.b = describe(p.b, b_along_depth(kLayout), kColumns);
+    maps.b = describe(p.b, b_along_depth(kLayout), tile_columns<Epilogue>(kColumns));
   }
   if (p.extra_depth > 0) {
     maps.extra_a = describe(p.extra_a, a_along_depth(kLayout), kRows);
-    maps.extra_b = describe(p.extra_b, b_along_depth(kLayout), kColumns);
+    maps.extra_b = describe(p.extra_b, b_along_depth(kLayout), tile_columns<Epilogue>(kColumns));
+  }
+  if constexpr (kTwin<Epilogue>) {
+    const Product& twin = epilogue.twin;
+    if (p.depth > 0) maps.twin_b = describe(twin.b, true, kColumns / 2);
+    if (twin.extra_depth > 0) {
+      maps.twin_extra_a = describe(twin.extra_a, true, kRows);
+      maps.twin_extra_b = describe(twin.extra_b, true, kColumns / 2);
+    }
   }
   maps.sends = p.out_dtype == DType::bf16 && !p.accumulate && p.columns % kEight == 0 && p.out &&
                reinterpret_cast<uintptr_t>(p.out) % 16 == 0;

@@ -7,8 +7,7 @@ import { checkpoint } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { embedding } from '../ops/embedding.js';
-import { type Dropout, linear } from '../ops/gemm.js';
-import { swiglu } from '../ops/mlp.js';
+import { type Dropout, linear, linearSwiglu, type Projection } from '../ops/gemm.js';
 import { addRmsNorm, rmsNorm } from '../ops/norm.js';
 import { type RotaryTable, rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
@@ -103,7 +102,11 @@ export class Decoder {
     const { headDim, rmsNormEps: eps } = config;
     const prefix = `model.layers.${layer}`;
     const weight = (name: string) => this.weight(`${prefix}.${name}.weight`, role);
-    const project = (x: Tensor, name: string) => this.project(x, `${prefix}.${name}`, batch, role);
+    const projection = (name: string) => this.projection(`${prefix}.${name}`, batch, role);
+    const project = (x: Tensor, name: string) => {
+      const { weight, ...beside } = projection(name);
+      return linear(x, weight, beside);
+    };
 
     const inputNorm = weight('input_layernorm');
     const before = residual
@@ -125,11 +128,11 @@ export class Decoder {
     const attended = project(mixed, 'self_attn.o_proj');
 
     const after = addRmsNorm(attended, before.sum, weight('post_attention_layernorm'), eps);
-    const activated = swiglu(project(after.y, 'mlp.gate_proj'), project(after.y, 'mlp.up_proj'));
+    const activated = linearSwiglu(after.y, projection('mlp.gate_proj'), projection('mlp.up_proj'));
     return [project(activated, 'mlp.down_proj'), after.sum];
   }
 
-  private project(x: Tensor, module: string, batch: RaggedBatch, role: Role): Tensor {
+  private projection(module: string, batch: RaggedBatch, role: Role): Projection {
     const lora = role.adapter?.pair(module);
     let dropout: Dropout | undefined;
     if (lora && role.dropout && role.adapter && role.adapter.dropout > 0) {
@@ -141,7 +144,7 @@ export class Decoder {
       };
     }
     const bias = this.weights.get(`${module}.bias`);
-    return linear(x, this.weight(`${module}.weight`, role), { bias, lora, dropout });
+    return { weight: this.weight(`${module}.weight`, role), bias, lora, dropout };
   }
 
   /** A weight as the role sees it: its own copy (`modules_to_save`) or the base's. */

@@ -1,12 +1,18 @@
-import { openTape } from '../autograd/tape.js';
+import { openTape, type Tape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** silu(gate) · up, elementwise [T, N]. */
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
   const { device } = gate;
   const y = device.enqueue(device.signature('swiglu'), [gate, up])[0] as Tensor;
-  const tape = openTape();
-  if (!tape || !(tape.tracks(gate) || tape.tracks(up))) return y;
+  recordSwiglu(openTape(), y, gate, up);
+  return y;
+}
+
+/** Records y = silu(gate) · up, however it was made. */
+export function recordSwiglu(tape: Tape | undefined, y: Tensor, gate: Tensor, up: Tensor): void {
+  if (!tape || !(tape.tracks(gate) || tape.tracks(up))) return;
+  const { device } = y;
   const saved = [tape.save(gate), tape.save(up)];
   tape.record([y], saved, ([dy], gradients) => {
     const [dgate, dup] = device.enqueue(device.signature('swiglu_backward'), [dy, ...saved]) as [
@@ -16,7 +22,6 @@ export function swiglu(gate: Tensor, up: Tensor): Tensor {
     if (gradients.wants(gate)) gradients.add(gate, dgate);
     if (gradients.wants(up)) gradients.add(up, dup);
   });
-  return y;
 }
 
 /** Elementwise; `tanh` chooses the approximation that GPT-2 and its kin use. */

@@ -1,0 +1,354 @@
+import { afterAll, describe, expect, it } from 'vitest';
+import { type Parameter, TrainableParameters } from '../../src/autograd/parameters.js';
+import { Tape } from '../../src/autograd/tape.js';
+import { linear, linearSwiglu, type Projection } from '../../src/ops/gemm.js';
+import { swiglu } from '../../src/ops/mlp.js';
+import type { Device } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
+import { KEY, type Problem, reference, type Storage } from './gemm-reference.js';
+import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { exact, naive, type Precision, stored } from './precision.js';
+
+/** T, N, K, rank of gate and of up: single elements, odd extents, whole chunks, several tiles, no pair on one side. */
+const sizes = [
+  [1, 1, 1, 1, 1],
+  [3, 5, 7, 2, 0],
+  [9, 40, 64, 8, 8],
+  [16, 72, 96, 16, 24],
+  [17, 70, 31, 0, 3],
+  [70, 136, 80, 20, 8],
+  [150, 200, 72, 8, 72],
+] as const;
+const SCALES = [0.75, 1.5] as const;
+const UP_KEY = [77, 0xabcdef] as const;
+
+type Size = readonly [number, number, number, number, number];
+const DTYPE = { f32: 0, bf16: 1 } as const;
+
+interface Case {
+  readonly size: Size;
+  readonly rows: Storage;
+  readonly weights?: Storage;
+  readonly packed?: boolean;
+  readonly dropout?: number;
+  readonly seed?: number;
+}
+
+function valuesOf({ size: [T, N, K, r, s], rows, weights = rows, seed = 1 }: Case) {
+  return {
+    x: stored(random(T * K, seed), rows),
+    gate: {
+      w: stored(random(N * K, seed + 1), weights),
+      a: random(r * K, seed + 2),
+      b: random(N * r, seed + 3),
+    },
+    up: {
+      w: stored(random(N * K, seed + 4), weights),
+      a: random(s * K, seed + 5),
+      b: random(N * s, seed + 6),
+    },
+    rowIds: Int32Array.from({ length: T }, (_, t) => 100 + Math.floor(t / 5)),
+    positions: Int32Array.from({ length: T }, (_, t) => t % 5),
+  };
+}
+
+function upload(device: Device, from: Case) {
+  const { size, rows, weights = rows, packed = false } = from;
+  const [T, N, K, r, s] = size;
+  const { x, gate, up, rowIds, positions } = valuesOf(from);
+  const weight = (values: Float32Array) => {
+    const w = device.tensor(values, [N, K], weights);
+    return packed ? (device.op('pack_weight', { w }, { dtype: DTYPE[weights] }).y as Tensor) : w;
+  };
+  const pair = (values: Float32Array, shape: readonly number[], rank: number) =>
+    rank > 0 ? device.tensor(values, shape) : undefined;
+  return {
+    x: device.tensor(x, [T, K], rows),
+    w_gate: weight(gate.w),
+    w_up: weight(up.w),
+    gate_a: pair(gate.a, [r, K], r),
+    gate_b: pair(gate.b, [N, r], r),
+    up_a: pair(up.a, [s, K], s),
+    up_b: pair(up.b, [N, s], s),
+    row_ids: device.tensor(rowIds),
+    positions: device.tensor(positions),
+  };
+}
+
+const scalarsOf = ({ dropout = 0 }: Case) => ({
+  gate_scale: SCALES[0],
+  up_scale: SCALES[1],
+  dropout,
+  gate_key0: KEY[0],
+  gate_key1: KEY[1],
+  up_key0: UP_KEY[0],
+  up_key1: UP_KEY[1],
+});
+
+type Read = Record<string, Float32Array | undefined>;
+
+async function read(outputs: Readonly<Record<string, Tensor | undefined>>): Promise<Read> {
+  const values: Read = {};
+  for (const [name, tensor] of Object.entries(outputs)) values[name] = await tensor?.readFloats();
+  return values;
+}
+
+/** With everything that a tape wants, or y alone. */
+function fused(device: Device, from: Case, all = true): Promise<Read> {
+  const [, , , r, s] = from.size;
+  const wanted = ['gate', 'up', ...(r > 0 ? ['gate_u'] : []), ...(s > 0 ? ['up_u'] : [])];
+  return read(device.op('linear_swiglu', upload(device, from), scalarsOf(from), all ? wanted : []));
+}
+
+function unfused(device: Device, from: Case): Promise<Read> {
+  const { x, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions } = upload(device, from);
+  const { dropout = 0 } = from;
+  const side = (
+    w: Tensor,
+    lora: { lora_a: Tensor | undefined; lora_b: Tensor | undefined },
+    scale: number,
+    [key0, key1]: readonly [number, number],
+  ) =>
+    device.op(
+      'linear',
+      { x, w, ...lora, row_ids, positions },
+      { scale, dropout, key0, key1 },
+      lora.lora_a ? ['u'] : [],
+    );
+  const gate = side(w_gate, { lora_a: gate_a, lora_b: gate_b }, SCALES[0], KEY);
+  const up = side(w_up, { lora_a: up_a, lora_b: up_b }, SCALES[1], UP_KEY);
+  const { y } = device.op('swiglu', { gate: gate.y!, up: up.y! });
+  return read({
+    y,
+    gate: gate.y,
+    up: up.y,
+    ...(gate.u ? { gate_u: gate.u } : {}),
+    ...(up.u ? { up_u: up.u } : {}),
+  });
+}
+
+/** By the reference of linear, without masks. */
+function expected(from: Case, p: Precision): number[] {
+  const [T, N, K, r, s] = from.size;
+  const { x, gate, up } = valuesOf(from);
+  const side = ({ w, a, b }: typeof gate, rank: number, scale: number) => {
+    const problem: Problem = {
+      T,
+      N,
+      K,
+      r: rank,
+      x,
+      w,
+      a,
+      b,
+      dy: new Float32Array(T * N),
+      scale,
+      dropout: 0,
+      rowIds: new Int32Array(T),
+      positions: new Int32Array(T),
+    };
+    return reference(problem, p).y;
+  };
+  const [gates, ups] = [side(gate, r, SCALES[0]), side(up, s, SCALES[1])];
+  return gates.map((g, i) => p.store(p.store(g / (1 + Math.exp(-g))) * ups[i]!));
+}
+
+describe.each(isas)('linear_swiglu on %s', (isa) => {
+  const device = openTest(isa, { threads: 2 });
+  afterAll(() => device.dispose());
+
+  it.each(sizes)(
+    'agrees with its definition: %d tokens, %d outputs, %d features, ranks %d and %d',
+    async (...size) => {
+      for (const rows of ['f32', 'bf16'] as const) {
+        const from = { size, rows };
+        const [truth, plain] = [expected(from, exact), expected(from, naive(rows))];
+        const { y } = await fused(device, from, false);
+        const largest = Math.max(...truth.map(Math.abs));
+        const few = rows === 'bf16' && truth.length < 50 ? largest * 2 ** -8 : 2 ** -22;
+        expect(maxDifference(y!, truth)).toBeLessThanOrEqual(2 * maxDifference(plain, truth) + few);
+      }
+    },
+  );
+
+  it.each([
+    ['f32', 'f32', false],
+    ['bf16', 'bf16', false],
+    ['bf16', 'bf16', true],
+    ['bf16', 'f32', false],
+    ['f32', 'bf16', true],
+  ] as const)(
+    'has the bits of linear, linear, swiglu: %s rows, %s weights, packed: %s',
+    async (rows, weights, packed) => {
+      for (const size of sizes) {
+        for (const dropout of [0, 0.4]) {
+          const from = { size, rows, weights, packed, dropout };
+          const want = await unfused(device, from);
+          expect(await fused(device, from), `${size}, dropout ${dropout}`).toEqual(want);
+          expect((await fused(device, from, false)).y).toEqual(want.y);
+        }
+      }
+    },
+  );
+
+  it('gives a row the same bits in any batch', async () => {
+    for (const rows of ['f32', 'bf16'] as const) {
+      const [N, K] = [136, 72];
+      const { w_gate, w_up } = upload(device, { size: [1, N, K, 0, 0], rows });
+      const x = random(150 * K, 9);
+      const rowsOf = async (from: number, to: number) => {
+        const cut = device.tensor(x.slice(from * K, to * K), [to - from, K], rows);
+        return (await read(device.op('linear_swiglu', { x: cut, w_gate, w_up }))).y!;
+      };
+      const all = await rowsOf(0, 150);
+      for (const [from, to] of [
+        [0, 1],
+        [37, 45],
+        [99, 150],
+      ] as const)
+        expect(await rowsOf(from, to)).toEqual(all.slice(from * N, to * N));
+    }
+  });
+
+  it('takes no tokens', async () => {
+    const { y, gate } = await fused(device, { size: [0, 6, 8, 2, 2], rows: 'bf16', dropout: 0.1 });
+    expect([y, gate].map((values) => values!.length)).toEqual([0, 0]);
+  });
+
+  it.skipIf(onGpu(isa))('is one launch', async () => {
+    const tensors = upload(device, { size: [20, 40, 64, 4, 4], rows: 'bf16', packed: true });
+    await device.synchronize();
+    const before = device.stats().launches;
+    device.op('linear_swiglu', tensors, scalarsOf({ size: [20, 40, 64, 4, 4], rows: 'bf16', dropout: 0.1 }));
+    await device.synchronize();
+    expect(device.stats().launches - before).toBe(1);
+  });
+
+  it.each([
+    ['a lone gate_a', { gate_b: undefined }, {}, 'linear_swiglu: lora_a and lora_b come together'],
+    ['a rate of 1', {}, { dropout: 1 }, 'linear_swiglu: dropout must be at least 0 and below 1, got 1'],
+    ['a mask without positions', { positions: undefined }, { dropout: 0.5 }, 'needs row_ids and positions'],
+    ['u without the pair', { up_a: undefined, up_b: undefined }, {}, 'gate_u and up_u are the LoRA pairs'],
+  ] as const)('refuses %s', async (_, tensors, scalars, message) => {
+    const broken = openTest(isa);
+    const from = { size: [3, 4, 5, 2, 2] as const, rows: 'f32' as const };
+    const call = async () => {
+      const up_u = broken.empty([3, 2]);
+      broken.op(
+        'linear_swiglu',
+        { ...upload(broken, from), ...tensors, up_u },
+        { ...scalarsOf(from), ...scalars },
+      );
+      await broken.synchronize();
+    };
+    try {
+      await expect(call()).rejects.toThrow(message);
+    } finally {
+      broken.dispose();
+    }
+  });
+});
+
+describe('linearSwiglu', () => {
+  const device = openTest();
+  afterAll(() => device.dispose());
+  const [T, N, K, r] = [6, 12, 16, 3];
+  const rowIds = device.tensor(Int32Array.from({ length: T }, () => 4));
+  const positions = device.tensor(Int32Array.from({ length: T }, (_, t) => t));
+
+  function projections(
+    parameters: TrainableParameters,
+    rate: number,
+    biased: boolean,
+  ): [Projection, Projection] {
+    const named = (name: string) => parameters.list.find((parameter) => parameter.name === name) as Parameter;
+    return ['gate', 'up'].map((name, i): Projection => {
+      return {
+        weight: named(`${name} w`),
+        bias: biased ? named(`${name} bias`) : undefined,
+        lora: { a: named(`${name} a`), b: named(`${name} b`), scale: SCALES[i]! },
+        dropout: rate > 0 ? { rate, key: [i, 5], rowIds, positions } : undefined,
+      };
+    }) as [Projection, Projection];
+  }
+
+  const trainable = () =>
+    new TrainableParameters(
+      device,
+      ['gate', 'up'].flatMap((name, i) => [
+        { name: `${name} w`, shape: [N, K], init: random(N * K, 10 * i + 1) },
+        { name: `${name} bias`, shape: [N], init: random(N, 10 * i + 2) },
+        { name: `${name} a`, shape: [r, K], init: random(r * K, 10 * i + 3) },
+        { name: `${name} b`, shape: [N, r], init: random(N * r, 10 * i + 4) },
+      ]),
+    );
+
+  async function gradients(
+    apply: (x: Tensor, gate: Projection, up: Projection) => Tensor,
+    { rate = 0, biased = false } = {},
+  ) {
+    const parameters = trainable();
+    const [gate, up] = projections(parameters, rate, biased);
+    const x = device.tensor(random(T * K, 7), [T, K]);
+    const dy = device.tensor(random(T * N, 8), [T, N]);
+    const tape = new Tape(device);
+    tape.watch(x);
+    const y = device.scope(() => tape.run(() => apply(x, gate, up)));
+    tape.backward([[y, dy]]);
+    const dx = tape.takeGradient(x)!;
+    const values = {
+      y: await y.readFloats(),
+      dx: await dx.readFloats(),
+      grads: await parameters.grads.readFloats(),
+    };
+    for (const tensor of [x, dy, y, dx]) tensor.dispose();
+    tape.dispose();
+    parameters.dispose();
+    return values;
+  }
+
+  it.each([
+    { rate: 0, biased: false },
+    { rate: 0.3, biased: false },
+    { rate: 0.3, biased: true },
+  ])('carries back the gradients of linear, linear, swiglu: %o', async (options) => {
+    const before = device.stats().tensors;
+    const apart = (x: Tensor, gate: Projection, up: Projection) =>
+      swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
+    const got = await gradients(linearSwiglu, options);
+    expect(got).toEqual(await gradients(apart, options));
+    expect(got.grads.some((g) => g !== 0)).toBe(true);
+    expect(device.stats().tensors).toBe(before);
+  });
+
+  it('has the gradient that finite differences have', async () => {
+    const { dx } = await gradients(linearSwiglu, { rate: 0.3 });
+    const parameters = trainable();
+    const [gate, up] = projections(parameters, 0.3, false);
+    const x = random(T * K, 7);
+    const dy = random(T * N, 8);
+    const loss = async (values: Float32Array) => {
+      const y = device.scope(() => linearSwiglu(device.tensor(values, [T, K]), gate, up));
+      const read = await y.readFloats();
+      y.dispose();
+      return read.reduce((sum, value, i) => sum + value * dy[i]!, 0);
+    };
+    for (const i of [0, 17, 40, 95]) {
+      const moved = (by: number) => x.map((value, j) => (j === i ? value + by : value));
+      const slope = ((await loss(moved(0.01))) - (await loss(moved(-0.01)))) / 0.02;
+      expect(Math.abs(slope - dx[i]!)).toBeLessThan(2e-2 * Math.max(1, Math.abs(dx[i]!)));
+    }
+    parameters.dispose();
+  });
+
+  it('writes gate and up only where a tape is open', () => {
+    const parameters = trainable();
+    const [gate, up] = projections(parameters, 0, false);
+    const x = device.tensor(random(T * K, 7), [T, K]);
+    const before = device.stats().tensors;
+    const y = linearSwiglu(x, gate, up);
+    expect(device.stats().tensors).toBe(before + 1);
+    for (const tensor of [x, y]) tensor.dispose();
+    parameters.dispose();
+  });
+});
