@@ -21,7 +21,7 @@ namespace steptrain::cuda {
 namespace {
 
 constexpr int64_t kFoldRows = 8192;  // whose parts are held at a time
-constexpr int64_t kSpanRows = 2048;  // whose weights are held at a time
+constexpr int64_t kSpanRows = 2048;  // whose weights are held at a time, at most
 constexpr int kMergeRows = 8;        // per block, a warp each
 
 /// Tokens of a span: its weights stay in the cache of a large GPU.
@@ -105,9 +105,30 @@ class Head {
                    row, count, w_[0], inverse, stream_.faults);
   }
 
-  /// For the weights of a span, in workspace.
-  void* room() const {
-    const int64_t count = std::min(x_[0], kSpanRows) * std::min(w_[0], span_tokens(x_.dtype));
+  /// Rows whose weights are made at a time: on Hopper, of 1,024 to kSpanRows, those whose two products of a
+  /// span leave the fewest multiprocessors idle in their last tiles. A row does not depend on it.
+  int64_t span_rows() const {
+    if (loading_ != Loading::boxes) return std::min(x_[0], kSpanRows);
+    constexpr int64_t kTileRows = 128, kWide = 256, kNarrow = 128;  // as cuda/sm90_gemm.cuh chooses
+    const int64_t blocks = stream_.hardware.multiprocessors, tokens = span_tokens(x_.dtype);
+    const auto rounded_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+    const auto time = [&](int64_t down, int64_t columns, int64_t depth) {
+      const int64_t width = down * rounded_up(columns, kWide) >= blocks ? kWide : kNarrow;
+      return rounded_up(down * rounded_up(columns, width), blocks) * width * depth;
+    };
+    int64_t best = 0;
+    double least = 0;
+    for (int64_t down = kSpanRows / kTileRows / 2; down <= kSpanRows / kTileRows; down++) {
+      const double per_row = static_cast<double>(time(down, tokens, x_[1]) + time(down, x_[1], tokens)) /
+                             static_cast<double>(down);
+      if (best == 0 || per_row <= least) best = down, least = per_row;
+    }
+    return std::min(x_[0], best * kTileRows);
+  }
+
+  /// For the weights of a span of `rows`, in workspace.
+  void* room(int64_t rows) const {
+    const int64_t count = rows * std::min(w_[0], span_tokens(x_.dtype));
     return stream_.scratch.take<char>(count * size_of(x_.dtype));
   }
 
@@ -186,8 +207,9 @@ void head_logprobs(Stream& stream, const Args& args) {
     stream.scratch.rewind(mark);
   });
   if (!expectation) return;
-  void* const room = head.room();
-  each_group(x[0], kSpanRows, [&](int64_t row, int64_t count) {
+  const int64_t rows = head.span_rows();
+  void* const room = head.room(rows);
+  each_group(x[0], rows, [&](int64_t row, int64_t count) {
     head.each_span(span_tokens(x.dtype), [&](int64_t first, int64_t n) {
       const Factor p = head.map(row, count, first, n, Probability{lse.as<float>() + row, inverse}, room);
       head.sum_tokens(p, first, n, inverse, expectation.as<float>() + row * x[1]);
@@ -199,11 +221,10 @@ void head_logprobs_backward(Stream& stream, const Args& args) {
   const auto [dlogprobs, dentropy, x, w, targets, lse, entropy, dw, dx] = args.tensors<9>();
   check_temperature("head_logprobs_backward", args.d(0));
   const Head head(stream, x, w);
-  void* const room = head.room();
-  const int64_t size = x[1];
-  float* const sums =
-      dx.dtype == DType::f32 ? nullptr : stream.scratch.take<float>(std::min(x[0], kSpanRows) * size);
-  each_group(x[0], kSpanRows, [&](int64_t row, int64_t count) {
+  const int64_t rows = head.span_rows(), size = x[1];
+  void* const room = head.room(rows);
+  float* const sums = dx.dtype == DType::f32 ? nullptr : stream.scratch.take<float>(rows * size);
+  each_group(x[0], rows, [&](int64_t row, int64_t count) {
     LogitGradient gradient{};
     gradient.dlogprobs = dlogprobs.as<float>() + row;
     gradient.dentropy = dentropy ? dentropy.as<float>() + row : nullptr;
