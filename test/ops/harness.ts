@@ -40,7 +40,8 @@ export function maxDifference(a: ArrayLike<number>, b: ArrayLike<number>): numbe
   let worst = 0;
   for (let i = 0; i < a.length; i++) {
     const difference = Math.abs((a[i] as number) - (b[i] as number));
-    if (!(difference <= worst)) worst = difference;
+    if (Number.isNaN(difference)) return difference;
+    worst = Math.max(worst, difference);
   }
   return worst;
 }
