@@ -39,7 +39,7 @@ cp -RL node_modules/. "$tree/node_modules/"
 find "$tree/node_modules" "$tree/dist" -type f \
   \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' -o -name '*.md' \) -delete
 chmod -R u+w "$tree"
-tar -C "$stage" --sort=name --owner=0 --group=0 -c steptrain | xz -T0 -8 > "$file.part"
+tar -C "$stage" --sort=name --owner=0 --group=0 -c steptrain | xz -T0 -6 > "$file.part"
 mv "$file.part" "$file"
 bytes=$(wc -c < "$file")
 echo "$file: $(awk -v b="$bytes" 'BEGIN { printf "%.1f MiB", b / 1048576 }') ($(du -sm "$tree" | cut -f1) MiB unpacked)"

@@ -103,6 +103,7 @@ case $part in
     train "$part" scripts/gpu-check/stepamc.yaml --set model.base="$work/models/$shape" \
       ${tiny:+$TINY_STEPAMC} || exit
     node scripts/gpu-check/work.mjs "$work/runs/$part" > "$work/work.json" || exit
+    command -v "$python" > /dev/null || { echo "no rival: there is no $python" && exit; }
     for adapters in bf16 f32; do
       "$python" bench/peers/ppo.py "$work/work.json" --device "${device%%:*}" --adapters "$adapters" \
         > "$logs/$part.peer-$adapters.json" || break
