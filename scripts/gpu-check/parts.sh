@@ -3,7 +3,7 @@ PARTS='smoke|1|every kind of op through the addon alone, capture, memory, first 
 ops|4|op tests on cuda:0, against the CPU and independent references
 models|2|golden models, tape and objectives on cuda:0
 trace|1.5|what training steps wait for; a timeline where nsys is found
-quickstart|4|loss curves of the CPU and of cuda, f32 and bf16
+quickstart|5|loss curves of the CPU and of cuda, f32 and bf16
 sanitizer-memcheck|9|compute-sanitizer over the op tests: accesses out of bounds
 sanitizer-racecheck|9|… races in shared memory
 sanitizer-initcheck|9|… reads of what nobody wrote
