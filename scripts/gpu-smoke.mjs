@@ -16,8 +16,7 @@ const addon = load(path);
 function relative(a, b) {
   let [worst, largest] = [a.length === b.length ? 0 : Number.NaN, 1e-30];
   for (let i = 0; i < b.length; i++) {
-    const difference = Math.abs(a[i] - b[i]);
-    if (!(difference <= worst)) worst = difference;
+    worst = Math.max(worst, Math.abs(a[i] - b[i])); // NaN stays
     largest = Math.max(largest, Math.abs(b[i]));
   }
   return worst / largest;
