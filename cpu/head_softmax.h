@@ -53,10 +53,10 @@ struct RowState {
   /// Finds the maximum of row r of a tile that begins at token v0, and moves the shift where it must; returns
   /// the factor of what was summed.
   float raise(float* logits, int64_t panels, int64_t rows, int64_t r, int64_t v0, float inverse) {
-    vf most = set1(kNever);
+    vf most = set1(-INFINITY);
     each_logit_vector(logits, panels, rows, r, [&](int64_t, float* z) { most = max(most, load(z)); });
     const float found = max(most);
-    if (found > largest) {
+    if (found > largest && found > kNever) {  // kNever: lanes behind the last token
       largest = found;
       int64_t v = 0;
       while (logit_at(logits, rows, r, v) != found) v++;
@@ -71,7 +71,8 @@ struct RowState {
     const vf scale = set1(inverse), low = set1(-shift);
     vf total = zero(), product = zero();
     each_logit_vector(logits, panels, rows, r, [&](int64_t v, float* z) {
-      const vf distance = fma(load(z), scale, low);
+      // Of an impossible token -infinity, which times its weight of 0 must be 0.
+      const vf distance = max(set1(kNever), fma(load(z), scale, low));
       const vf p = exp(distance);
       total = total + p;
       product = fma(p, distance, product);

@@ -133,6 +133,36 @@ describe.each(isas)('head on %s', (isa) => {
   const forward = (c: Case, t: Tensors, wanted = ['expectation'], on = device) =>
     on.op('head_logprobs', { ...t }, { temperature: c.temperature }, wanted);
 
+  it.each(['f32', 'bf16'] as const)('gives impossible tokens no share, in %s', async (dtype) => {
+    const c = make([5, 8, 4100], dtype);
+    const x = Float32Array.from(c.x, (v) => v + 3); // above 0, so that a weight of -infinity makes a logit of -infinity
+    const w = Float32Array.from(c.w);
+    // A tile and more at the start, and all before the last token, which is a target.
+    for (const [begin, end] of [
+      [0, 2048],
+      [4096, 4099],
+    ] as const)
+      w.fill(Number.NEGATIVE_INFINITY, begin * c.size, end * c.size);
+    const given = { ...c, x: stored(x, dtype), w };
+    const found = await read(forward(given, upload(device, given, false), []));
+    for (let r = 0; r < c.rows; r++) {
+      const z = Array.from({ length: c.vocabulary }, (_, v) => {
+        let sum = 0;
+        for (let h = 0; h < c.size; h++) sum += given.x[r * c.size + h]! * w[v * c.size + h]!;
+        return sum / c.temperature;
+      });
+      const largest = Math.max(...z);
+      const lse = largest + Math.log(z.reduce((sum, v) => sum + Math.exp(v - largest), 0));
+      const entropy = z.reduce((sum, v) => sum + (v > -Infinity ? Math.exp(v - lse) * (lse - v) : 0), 0);
+      const target = z[c.targets[r]!]!;
+      expect(found.argmax![r]).toBe(z.indexOf(largest));
+      expect(Math.abs(found.lse![r]! - lse)).toBeLessThan(2 ** -16);
+      expect(Math.abs(found.entropy![r]! - entropy)).toBeLessThan(2 ** -16);
+      if (target === -Infinity) expect(found.logprobs![r]).toBe(-Infinity);
+      else expect(Math.abs(found.logprobs![r]! - (target - lse))).toBeLessThan(2 ** -16);
+    }
+  });
+
   describe.each(kinds)('x %s, W %s, packed %s', (dtype, weights, packed) => {
     it.each(shapes)('scores R %i, H %i, V %i', async (...shape) => {
       const c = make(shape, dtype, weights);
