@@ -12,7 +12,6 @@ namespace steptrain::cuda {
 constexpr float kMasked = -std::numeric_limits<float>::infinity();  // a score that weighs exactly 0
 constexpr float kFloor = -1e20f;  // the maximum of no scores: below any, and finite
 constexpr float kUnseen = 1e30f;  // lse (log2 units) of rows that are not there: every p is 0
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 /// One tile of one sequence.
 struct alignas(16) AttentionTile {

@@ -6,8 +6,6 @@
 
 namespace steptrain::cuda {
 
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
 /// A row's softmax over some of the tokens, in powers of two: s = z·scale with scale = log2(e)/temperature.
 struct alignas(16) SoftmaxPart {
   float largest;   // logit

@@ -1,40 +1,15 @@
-// What the attention kernels of sm_90 share: blocks of three warpgroups, of which the first copies tiles by
-// TMA into a ring in shared memory and the other two take 64 rows each. The tensors are matrices [T, heads·D]
-// to TMA, so that a tile at a sequence's end holds tokens of the next one.
+// What the attention kernels of sm_90 share. The tensors are matrices [T, heads·D] to TMA, so that a tile at
+// a sequence's end holds tokens of the next one.
 #pragma once
 
 #include "cuda/attention.h"
+#include "cuda/sm90_block.cuh"
 #include "cuda/sm90_instructions.cuh"
 #include "cuda/storage.cuh"
 #include "cuda/tensor_map.h"
 
 namespace steptrain::cuda {
 namespace hopper {
-
-constexpr int kGroup = 128;  // threads of a warpgroup
-constexpr int kConsumers = 2;
-constexpr int kConsumerWarps = kConsumers * kGroup / 32;
-constexpr int kThreads = kGroup * (1 + kConsumers);
-constexpr int kGroupRows = 64;  // of a consumer
-constexpr int kStep = 16;       // depth of one wgmma
-
-/// A place in a ring of stages. Its barriers' phases alternate each time round.
-template <int kStages>
-struct RingPlace {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ void advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
-/// Dynamic shared memory from its first multiple of 1024 bytes, which the swizzle of TMA and wgmma counts
-/// from.
-__device__ inline char* aligned_shared() {
-  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(dynamic_shared()) + 1023) / 1024 * 1024);
-}
 
 /// kRows tokens of one head in shared memory, 1024-byte aligned: for each 64 elements of the head a box of
 /// all rows, 128 bytes each, chunks of 16 bytes permuted by the row mod 8.

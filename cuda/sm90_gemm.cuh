@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "cuda/gemm_parts.cuh"
+#include "cuda/sm90_block.cuh"
 #include "cuda/sm90_instructions.cuh"
 #include "cuda/sm90_store.cuh"
 #include "cuda/tensor_map.h"
@@ -23,11 +24,7 @@ namespace steptrain::cuda {
 namespace hopper {
 
 constexpr int kRows = 128;
-constexpr int kDepth = kBoxColumns;  // of a stage
-constexpr int kStep = 16;            // depth of one wgmma
-constexpr int kConsumers = 2;        // warpgroups, 64 rows each
-constexpr int kGroup = 128;          // threads of a warpgroup
-constexpr int kThreads = kGroup * (1 + kConsumers);
+constexpr int kDepth = kBoxColumns;         // of a stage
 constexpr int kBoxBytes = 64 * kDepth * 2;  // of 64 rows along the depth, or 64 columns across it
 
 template <int kColumns>
@@ -50,18 +47,6 @@ struct TwinMaps : Maps {
 };
 template <typename Epilogue>
 using MapsOf = std::conditional_t<kTwin<Epilogue>, TwinMaps, Maps>;
-
-/// A place in the ring. Its barriers' phases alternate each time round.
-template <int kStages>
-struct Place {
-  int stage = 0;
-  uint32_t parity = 0;
-  __device__ void advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
 
 /// Copies one factor's tile: rows along the depth in one box, else a box for each 64 columns.
 template <bool kAlongDepth, int kOuter>
@@ -89,8 +74,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kTileColumns = tile_columns<Epilogue>(kColumns);
   constexpr int64_t kItem = item_columns<Epilogue>(kColumns);
   __shared__ Barrier full[R::kStages], empty[R::kStages];
-  char* const ring =
-      reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(dynamic_shared()) + 1023) / 1024 * 1024);
+  char* const ring = aligned_shared();
   const auto a_tile = [&](int stage) { return ring + stage * R::kStageBytes; };
   const auto b_tile = [&](int stage) { return a_tile(stage) + R::kBytesA; };
 
@@ -98,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < R::kStages; stage++) {
       barrier_init(&full[stage], 1);
-      barrier_init(&empty[stage], kConsumers * kGroup / 32);
+      barrier_init(&empty[stage], kConsumerWarps);
     }
     publish_barriers();
   }
@@ -111,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   const int own_extras = extra_rounds(p), extras = own_extras + (kHalves ? extra_rounds(twin) : 0);
   const int rounds = extras + static_cast<int>((p.depth + kDepth - 1) / kDepth);
-  Place<R::kStages> place;
+  RingPlace<R::kStages> place;
   /// body(tile, last) for the tiles of an item.
   const auto each_tile = [&](int64_t index, auto body) {
     TilePlace tile = tile_place(p, index, kRows, kItem);

@@ -9,10 +9,8 @@ import { fileURLToPath } from 'node:url';
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../../..');
 const PORTABLE = ['test/cuda', 'test/ops', 'test/models/golden.test.ts'];
 const HOPPER = [
-  'test/cuda',
-  'test/ops/gemm',
-  'test/ops/attention',
-  'test/ops/head',
+  ...['gemm', 'attention', 'head', 'quickstart'].map((name) => `test/cuda/${name}`),
+  ...['gemm', 'attention', 'head'].map((name) => `test/ops/${name}`),
   'test/models/golden.test.ts',
 ];
 

@@ -1,0 +1,38 @@
+// How Hopper's kernels divide a block: three warpgroups, of which the first copies tiles by TMA into a ring
+// of stages in shared memory and the other two, its consumers, take 64 rows each.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/instructions.cuh"
+
+namespace steptrain::cuda {
+namespace hopper {
+
+constexpr int kGroup = 128;  // threads of a warpgroup
+constexpr int kConsumers = 2;
+constexpr int kConsumerWarps = kConsumers * kGroup / 32;
+constexpr int kThreads = kGroup * (1 + kConsumers);
+constexpr int kGroupRows = 64;  // of a consumer
+constexpr int kStep = 16;       // depth of one wgmma
+
+/// A place in a ring of stages. Its barriers' phases alternate each time round.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ void advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+/// Dynamic shared memory from its first multiple of 1024 bytes, which the swizzle of TMA and wgmma counts
+/// from.
+__device__ inline char* aligned_shared() {
+  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(dynamic_shared()) + 1023) / 1024 * 1024);
+}
+
+}  // namespace hopper
+}  // namespace steptrain::cuda
