@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "cuda/log2.h"
 #include "cuda/stream.h"
 
 namespace steptrain::cuda {

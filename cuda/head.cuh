@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/gemm_parts.cuh"
+#include "cuda/log2.h"
 
 namespace steptrain::cuda {
 

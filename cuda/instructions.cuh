@@ -24,9 +24,6 @@ __device__ inline char* dynamic_shared() {
   return reinterpret_cast<char*>(shared);
 }
 
-/// Between natural logarithms and those of exp2.
-constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
 /// 2^x to about 2 units in the last place of f32; 0 where it is below f32's normal numbers.
 __device__ inline float exp2_approximate(float x) {
   float y;
