@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Device, openDevice } from '../../src/runtime/device.js';
+import { describe, expect, it } from 'vitest';
+import type { Device } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
 import { stored } from '../ops/precision.js';
-import { type Call, type Given, results } from './both.js';
+import { type Call, type Given, openBoth, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
 interface Settings {
@@ -32,13 +32,8 @@ const offsets = (lengths: readonly number[]) =>
 describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skipped}`, () => {
   let gpu: Device;
   let cpu: Device;
-  beforeAll(() => {
-    gpu = openDevice('cuda:0');
-    cpu = openDevice('cpu');
-  });
-  afterAll(() => {
-    gpu.dispose();
-    cpu.dispose();
+  openBoth((...opened) => {
+    [gpu, cpu] = opened;
   });
 
   const shapeOf = (name: Name, size: number, { lengths = ragged, heads = 2, kvHeads = 1 }: Settings) => [

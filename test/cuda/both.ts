@@ -1,5 +1,19 @@
-import type { Device } from '../../src/runtime/device.js';
+import { afterAll, beforeAll } from 'vitest';
+import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { DType, Tensor, TypedArray } from '../../src/runtime/tensor.js';
+
+/** Opens cuda:0 and the CPU for the tests of a `describe`, and disposes them after. */
+export function openBoth(opened: (gpu: Device, cpu: Device) => void): void {
+  const devices: Device[] = [];
+  beforeAll(() => {
+    const [gpu, cpu] = [openDevice('cuda:0'), openDevice('cpu')];
+    devices.push(gpu, cpu);
+    opened(gpu, cpu);
+  });
+  afterAll(() => {
+    for (const device of devices) device.dispose();
+  });
+}
 
 /** A tensor to be made on each device. `offset`: elements that it lies past the start of its buffer. */
 export interface Given {

@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Device, openDevice } from '../../src/runtime/device.js';
+import { describe, expect, it } from 'vitest';
+import type { Device } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
-import { type Call, results } from './both.js';
+import { type Call, openBoth, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
 type Storage = 'f32' | 'bf16';
@@ -10,13 +10,8 @@ const OUTPUTS = ['logprobs', 'entropy', 'lse'] as const;
 describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
   let gpu: Device;
   let cpu: Device;
-  beforeAll(() => {
-    gpu = openDevice('cuda:0');
-    cpu = openDevice('cpu');
-  });
-  afterAll(() => {
-    gpu.dispose();
-    cpu.dispose();
+  openBoth((...opened) => {
+    [gpu, cpu] = opened;
   });
 
   const bound = (rows: Storage) => (rows === 'bf16' ? 2 ** -7 : 2 ** -18);

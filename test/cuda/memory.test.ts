@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Device, openDevice } from '../../src/runtime/device.js';
+import { describe, expect, it } from 'vitest';
+import type { Device } from '../../src/runtime/device.js';
 import { random } from '../ops/harness.js';
-import { type Call, results } from './both.js';
+import { type Call, openBoth, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
 const sizes = [0, 1, 7, 8, 33, 2048, 5003];
@@ -10,13 +10,8 @@ const floats = ['f32', 'bf16'] as const;
 describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
   let gpu: Device;
   let cpu: Device;
-  beforeAll(() => {
-    gpu = openDevice('cuda:0');
-    cpu = openDevice('cpu');
-  });
-  afterAll(() => {
-    gpu.dispose();
-    cpu.dispose();
+  openBoth((...opened) => {
+    [gpu, cpu] = opened;
   });
   const same = async (call: Call) => {
     expect(await results(gpu, call)).toEqual(await results(cpu, call));

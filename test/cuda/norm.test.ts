@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Device, openDevice } from '../../src/runtime/device.js';
+import { describe, expect, it } from 'vitest';
+import type { Device } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
-import { type Given, results } from './both.js';
+import { type Given, openBoth, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
 const sizes = [
@@ -18,13 +18,8 @@ const sizes = [
 describe.skipIf(gpus.length === 0)(`norm on cuda:0${skipped}`, () => {
   let gpu: Device;
   let cpu: Device;
-  beforeAll(() => {
-    gpu = openDevice('cuda:0');
-    cpu = openDevice('cpu');
-  });
-  afterAll(() => {
-    gpu.dispose();
-    cpu.dispose();
+  openBoth((...opened) => {
+    [gpu, cpu] = opened;
   });
 
   /** One rounding of the stored type; f32 sums of another order differ by few of its steps. */

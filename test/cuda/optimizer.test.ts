@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
+import { openBoth } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
 const DEFAULTS = { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, step: 1, max_norm: 1, grad_scale: 0.5 };
@@ -8,13 +9,8 @@ const DEFAULTS = { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, step: 1, max_no
 describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
   let gpu: Device;
   let cpu: Device;
-  beforeAll(() => {
-    gpu = openDevice('cuda:0');
-    cpu = openDevice('cpu');
-  });
-  afterAll(() => {
-    gpu.dispose();
-    cpu.dispose();
+  openBoth((...opened) => {
+    [gpu, cpu] = opened;
   });
 
   /** Three steps; `offset` leaves the parameters at an odd address. */
