@@ -1,9 +1,9 @@
 #include "binding/device.h"
 
 #include "binding/environment.h"
-#include "cpu/backend.h"
+#include "cpu/runtime/backend.h"
 #if defined(STEPTRAIN_CUDA)
-#include "cuda/backend.h"
+#include "cuda/runtime/backend.h"
 #endif
 
 namespace steptrain::binding {

@@ -31,8 +31,8 @@ struct bf16 {
   uint16_t bits;
 };
 
-/// Row-major unless `packed`: then [N, K] weights lie in the panels of the device's GEMM (cpu/packed.h), and
-/// only ops whose signature says `W` accept them.
+/// Row-major unless `packed`: then [N, K] weights lie in the panels of the device's GEMM (cpu/gemm/packed.h),
+/// and only ops whose signature says `W` accept them.
 struct TensorView {
   void* data = nullptr;
   std::array<int64_t, kMaxRank> shape{};

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/families.h"
 #include "cpu/objective.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {

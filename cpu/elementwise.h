@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpu/runtime/stream.h"
 #include "cpu/simd.h"
-#include "cpu/stream.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 

@@ -2,8 +2,8 @@
 // gradient dweight[ids[t]] += dy[t] in f32: columns are cut among tasks, so that every element is added in
 // order of t. Deterministic.
 #include "cpu/elementwise.h"
-#include "cpu/families.h"
 #include "cpu/indices.h"
+#include "cpu/runtime/families.h"
 #include "cpu/weight_rows.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "cpu/elementwise.h"
-#include "cpu/families.h"
 #include "cpu/indices.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // Activations, elementwise: swiglu y = silu(gate)·up, GELU (exact, or the tanh form), ReLU, each with its
 // gradient. All outputs are `=`; arithmetic is f32, rounded once on the store.
 #include "cpu/elementwise.h"
-#include "cpu/families.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {

@@ -7,7 +7,7 @@
 // rows, and the chunks added in index order, whatever the thread count.
 #include <algorithm>
 
-#include "cpu/families.h"
+#include "cpu/runtime/families.h"
 #include "cpu/simd.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {

@@ -3,7 +3,7 @@
 // outputs are `=`. A row of weight 0 is not read and gets gradient 0; a non-finite one makes the loss NaN.
 #include "cpu/objective.h"
 
-#include "cpu/families.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 

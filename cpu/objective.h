@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "cpu/stream.h"
+#include "cpu/runtime/stream.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/families.h"
+#include "cpu/runtime/families.h"
 #include "cpu/simd.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {

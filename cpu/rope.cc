@@ -4,7 +4,7 @@
 // arithmetic in f32, rounded once to storage. Each token stands alone.
 #include <algorithm>
 
-#include "cpu/families.h"
+#include "cpu/runtime/families.h"
 #include "cpu/simd.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {

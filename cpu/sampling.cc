@@ -11,15 +11,15 @@
 #include <functional>
 
 #include "core/philox.h"
-#include "cpu/families.h"
-#include "cpu/head_tile.h"
+#include "cpu/head/tile.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 /// Tokens whose largest logit is kept, so that a gathering pass skips them together.
 constexpr int64_t kSkip = 64;
-/// How far the shift may fall behind the maximum, as in head.cc.
+/// How far the shift may fall behind the maximum, as in head/softmax.h.
 constexpr float kSlack = 8.0f;
 
 struct Warp {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "cpu/packed.h"
+#include "cpu/gemm/packed.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 

@@ -3,8 +3,8 @@
 // that the sizes alone decide. Outputs are `=`. One launch each.
 #include "core/error.h"
 #include "cuda/elementwise.cuh"
-#include "cuda/families.h"
 #include "cuda/reduce.cuh"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "cuda/stream.h"
+#include "cuda/runtime/stream.h"
 
 namespace steptrain::cuda {
 

@@ -2,8 +2,8 @@
 // f32. An element's value depends on its own inputs alone.
 #pragma once
 
+#include "cuda/runtime/stream.h"
 #include "cuda/storage.cuh"
-#include "cuda/stream.h"
 
 namespace steptrain::cuda {
 

@@ -1,7 +1,7 @@
 // embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16), and its gradient dweight[ids[t]] += dy[t]
 // in f32, added in order of t (cuda/chains.cuh). Deterministic. One launch; the gradient two.
 #include "cuda/chains.cuh"
-#include "cuda/families.h"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

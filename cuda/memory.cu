@@ -7,8 +7,8 @@
 #include "core/error.h"
 #include "cuda/convert.h"
 #include "cuda/elementwise.cuh"
-#include "cuda/families.h"
 #include "cuda/reduce.cuh"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "cuda/activation.cuh"
 #include "cuda/elementwise.cuh"
-#include "cuda/families.h"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

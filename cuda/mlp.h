@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda/stream.h"
+#include "cuda/runtime/stream.h"
 
 namespace steptrain::cuda {
 

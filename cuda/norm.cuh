@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "cuda/reduce.cuh"
+#include "cuda/runtime/stream.h"
 #include "cuda/storage.cuh"
-#include "cuda/stream.h"
 
 namespace steptrain::cuda {
 

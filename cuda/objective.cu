@@ -3,7 +3,7 @@
 // are `=`. A row of weight 0 is not read and gets gradient 0; a non-finite one makes the loss NaN.
 #include "cuda/objective.cuh"
 
-#include "cuda/families.h"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

@@ -6,8 +6,8 @@
 // their gradient ends as that of the held function. Non-finite inputs are not held: they make loss, gradient
 // and statistics NaN and are counted.
 #include "core/error.h"
-#include "cuda/families.h"
 #include "cuda/objective.cuh"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

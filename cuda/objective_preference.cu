@@ -3,8 +3,8 @@
 // launch each (cuda/objective.cuh); all outputs are `=`. An item of weight 0 is not read and gets gradient 0;
 // a non-finite one makes the loss and its gradient NaN.
 #include "core/error.h"
-#include "cuda/families.h"
 #include "cuda/objective.cuh"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

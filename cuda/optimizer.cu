@@ -14,8 +14,8 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "cuda/families.h"
 #include "cuda/reduce.cuh"
+#include "cuda/runtime/families.h"
 #include "cuda/storage.cuh"
 
 namespace steptrain::cuda {

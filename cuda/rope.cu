@@ -4,7 +4,7 @@
 // arithmetic in f32, rounded once to storage. One launch; a thread takes eight neighbours of a half.
 #include "core/error.h"
 #include "cuda/elementwise.cuh"
-#include "cuda/families.h"
+#include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {

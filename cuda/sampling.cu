@@ -11,8 +11,8 @@
 
 #include "core/error.h"
 #include "core/philox.h"
-#include "cuda/families.h"
 #include "cuda/reduce.cuh"
+#include "cuda/runtime/families.h"
 #include "cuda/storage.cuh"
 
 namespace steptrain::cuda {

@@ -28,6 +28,9 @@ function listed(folder, extensions) {
 
 const newest = (files) => Math.max(...files.map((file) => statSync(file).mtimeMs));
 
+/** Files of one name lie in several folders. */
+const nameOf = (file) => `${basename(dirname(file))}_${basename(file)}`;
+
 /** A kernel file as C++: dynamic shared memory is a call. */
 function translated(file) {
   if (!file.endsWith('.cu')) return file;
@@ -35,7 +38,7 @@ function translated(file) {
     /extern __shared__ (\w+) (\w+)\[\];/g,
     'static $1* const $2 = static_cast<$1*>(emulator::dynamic_shared());',
   );
-  const copy = join(objects, `${basename(file)}.cc`);
+  const copy = join(objects, `${nameOf(file)}.cc`);
   writeFileSync(copy, `#line 1 "${file}"\n${text}`);
   return copy;
 }
@@ -80,7 +83,7 @@ for (const file of [
   ...listed('binding', ['.cc']),
   ...listed('test/cuda/emulator', ['.cc']),
 ]) {
-  const object = join(objects, `${basename(dirname(file))}_${basename(file)}.o`);
+  const object = join(objects, `${nameOf(file)}.o`);
   made.push(object);
   if (existsSync(object) && statSync(object).mtimeMs > Math.max(headers, statSync(file).mtimeMs)) continue;
   const kernels = file.endsWith('.cu')

@@ -1,4 +1,4 @@
-// The part of the CUDA driver's interface that cuda/tensor_map.cc uses, for the emulator.
+// The part of the CUDA driver's interface that cuda/runtime/tensor_map.cc uses, for the emulator.
 #pragma once
 
 #include <cstdint>

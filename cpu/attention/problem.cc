@@ -1,0 +1,79 @@
+// Checks of attention's arguments, and the bounds within which each query row sees keys.
+#include <string>
+
+#include "cpu/attention/problem.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
+
+[[noreturn]] void refuse(const char* op, const char* code, const std::string& what) {
+  throw Error(code, std::string(op) + ": " + what);
+}
+long long wide(int64_t n) {
+  return n;
+}
+
+}  // namespace
+
+Problem::Problem(const char* op, const TensorView& q, const TensorView& k, const TensorView& v,
+                 const TensorView& cu, const TensorView& branches, const Args& args)
+    : tokens(q[0]),
+      heads(q[1]),
+      kv_heads(k[1]),
+      group(kv_heads > 0 ? heads / kv_heads : 0),
+      size(q[2]),
+      sequences(cu[0] - 1),
+      cu_seqlens(cu.as<int32_t>()),
+      branch(branches ? branches.as<int32_t>() : nullptr),
+      causal(args.i(0) != 0),
+      window(std::max<int64_t>(args.i(1), 0)),
+      scale(args.f(2)) {
+  if (k.dtype != q.dtype || v.dtype != q.dtype)
+    refuse(op, "E_DTYPE",
+           format("q is %s, so k and v must be, got %s and %s", name_of(q.dtype), name_of(k.dtype),
+                  name_of(v.dtype)));
+  if (heads != kv_heads * group)
+    refuse(op, "E_SHAPE",
+           format("%lld query heads cannot share %lld KV heads evenly", wide(heads), wide(kv_heads)));
+  if (cu_seqlens[0] != 0) refuse(op, "E_RANGE", format("cu_seqlens[0] is %d, must be 0", cu_seqlens[0]));
+  for (int64_t s = 0; s < sequences; s++) {
+    if (cu_seqlens[s + 1] < cu_seqlens[s])
+      refuse(op, "E_RANGE",
+             format("cu_seqlens[%lld] is %d, below the %d before it", wide(s + 1), cu_seqlens[s + 1],
+                    cu_seqlens[s]));
+  }
+  if (cu_seqlens[sequences] != tokens)
+    refuse(op, "E_RANGE",
+           format("cu_seqlens[%lld] is %d, must end at the %lld tokens", wide(sequences),
+                  cu_seqlens[sequences], wide(tokens)));
+}
+
+RowBlock::RowBlock(const Problem& problem, int64_t sequence, int64_t index)
+    : begin(index * kRows), count(std::min(kRows, problem.rows(sequence) - begin)) {
+  const int64_t length = problem.length(sequence);
+  key_branch = problem.branch ? problem.branch + problem.cu_seqlens[sequence] : nullptr;
+  int64_t query = begin / problem.group, member = begin % problem.group;
+  for (int64_t r = 0; r < kRows; r++) {
+    first[r] =
+        static_cast<int32_t>(problem.window > 0 ? std::max<int64_t>(0, query - problem.window + 1) : 0);
+    last[r] = static_cast<int32_t>(problem.causal ? query : length - 1);
+    branch[r] = key_branch ? key_branch[query] : 0;
+    if (r + 1 < count && ++member == problem.group) {
+      query++;
+      member = 0;
+    }
+  }
+}
+
+bool RowBlock::hides_all(int64_t from, int64_t to) const {
+  if (!key_branch) return false;
+  for (int64_t r = 1; r < kRows; r++) {
+    if (branch[r] != branch[0]) return false;  // rare; the mask decides
+  }
+  for (int64_t key = from; key < to; key++) {
+    if (key_branch[key] == 0 || key_branch[key] == branch[0]) return false;
+  }
+  return true;
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,69 @@
+// linear: y[T,N] = x[T,K]·W[N,K]ᵀ + bias + scale·u·Bᵀ with u[T,r] = drop(x)·Aᵀ; y and u =. One region: u
+// first, then every tile of y runs over K and on over r, in the dtype of x (weights and adapters of another
+// dtype are cast as they are packed), with f32 accumulators and one order per element, so a row's bits depend
+// on that row alone.
+#include "cpu/gemm/gemm.h"
+
+#include "cpu/gemm/projection.h"
+#include "cpu/runtime/families.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
+
+template <typename T>
+void forward(Stream& stream, const Args& args) {
+  const auto [x, w, bias, lora_a, lora_b, row_ids, positions, y, u] = args.tensors<9>();
+  const Dropout dropout =
+      dropout_of("linear", x[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
+  if (u && !lora_a) throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
+  const int threads = stream.pool.threads();
+  const Rows<T> rows(stream.scratch, x);
+  const Projection<T> weight(stream, w, lora_a, lora_b, u, x[0], args.f(0), dropout);
+  T* const buffers = stream.scratch.take<T>(threads * weight.buffer_size());
+  const Grid grid(x[0], weight.panels(), threads, !weight.in_place());
+
+  stream.pool.region([&](Worker& worker) {
+    if (!rows.in_place()) rows.copy(worker, 0);
+    weight.pack(worker, 1);
+    if (weight.low_rank() || !rows.in_place()) worker.barrier();
+    weight.multiply(worker, 2, rows);
+    if (weight.low_rank()) worker.barrier();
+    T* const buffer = buffers + worker.index * weight.buffer_size();
+    for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
+      const int64_t p = grid.panel(task), columns = weight.columns(p);
+      const auto panel = weight.panel(p, buffer);
+      alignas(64) float add[kPanel] = {};
+      if (bias) to_floats(bias, p * kPanel, columns, add);
+      each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
+        alignas(64) float c[kTileRows * kTileStride];
+        weight.tile(height, rows, t, panel, c);
+        for (int i = 0; i < height; i++) {
+          T* out = y.as<T>() + (t + i) * y[1] + p * kPanel;
+          each_vector(columns, [&](int64_t j, auto... n) {
+            const vf sum = load(c + i * kTileStride + j);
+            store(out + j, bias ? sum + load(add + j) : sum, n...);
+          });
+        }
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void linear(Stream& stream, const Args& args) {
+  args.tensor[0].dtype == DType::bf16 ? forward<bf16>(stream, args) : forward<float>(stream, args);
+}
+
+void register_gemm(KernelTable& table) {
+  table.packed_bytes = packed_bytes;
+  table.set("pack_weight", pack_weight);
+  table.set("unpack_weight", unpack_weight);
+  table.set("linear", linear);
+  table.set("linear_swiglu", linear_swiglu);
+  table.set("linear_dx", linear_dx);
+  table.set("linear_dw", linear_dw);
+  table.set("lora_grads", lora_grads);
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,74 @@
+// linear_dx: dx[T,K] = dy[T,N]·W[N,K] + mask·(v·A) with v[T,r] = scale·dy·B; v =, dx = or, with accumulate,
+// +=. One region: v first, then each task turns one panel of W (the forward's pairs run along K, this
+// product's along N) and streams a block of rows past it. f32 accumulators, in ascending n and then the rank.
+#include <optional>
+
+#include "cpu/gemm/gemm.h"
+#include "cpu/gemm/lora.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
+
+template <typename T>
+void backward(Stream& stream, const Args& args) {
+  const auto [dy, w, lora_a, lora_b, row_ids, positions, dx, v] = args.tensors<8>();
+  const Dropout dropout =
+      dropout_of("linear_dx", dy[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
+  const bool accumulate = args.i(4) != 0;
+  if (v && !lora_a) throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
+  const int threads = stream.pool.threads();
+  const Rows<T> rows(stream.scratch, dy);
+  const Panels<T> weight(w, true), extra(lora_a, true);
+  const Dropout unmasked;  // the mask is on x, so v sees all of dy
+  std::optional<LowRank<T>> lora;
+  if (lora_a) lora.emplace(stream, lora_b, true, v, dy[0], args.f(0), args.f(0), unmasked);
+  const int64_t extra_size = lora ? extra.size() : 0;
+  T* const buffers = stream.scratch.take<T>(threads * (weight.size() + extra_size));
+  const Grid grid(dy[0], weight.count(), threads, true);
+
+  stream.pool.region([&](Worker& worker) {
+    if (!rows.in_place()) rows.copy(worker, 0);
+    if (lora) lora->pack(worker, 1);
+    if (lora || !rows.in_place()) worker.barrier();
+    if (lora) {
+      lora->multiply(worker, 2, rows);
+      worker.barrier();
+    }
+    T* const panel = buffers + worker.index * (weight.size() + extra_size);
+    T* const extra_panel = panel + weight.size();
+    for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
+      const int64_t p = grid.panel(task), columns = weight.columns(p);
+      weight.fill(p, panel);
+      if (lora) extra.fill(p, extra_panel);
+      each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
+        alignas(64) float c[kTileRows * kTileStride];
+        gemm_tile<T>(height, rows.row(t), rows.stride(), panel, weight.depth(), c, false);
+        if (lora && !dropout) {
+          gemm_tile<T>(height, lora->row(t), lora->stride(), extra_panel, lora->rank(), c, true);
+        } else if (lora) {
+          alignas(64) float low[kTileRows * kTileStride], factors[(kTileRows + 1) * kPanel];
+          gemm_tile<T>(height, lora->row(t), lora->stride(), extra_panel, lora->rank(), low, false);
+          dropout.window(t, height, p * kPanel, factors);
+          for (int i = 0; i < height * kPanel; i += kLanes) {
+            store(c + i, fma(load(low + i), load(factors + i), load(c + i)));
+          }
+        }
+        for (int i = 0; i < height; i++) {
+          T* out = dx.as<T>() + (t + i) * dx[1] + p * kPanel;
+          each_vector(columns, [&](int64_t j, auto... n) {
+            const vf sum = load(c + i * kTileStride + j);
+            store(out + j, accumulate ? load(out + j, n...) + sum : sum, n...);
+          });
+        }
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void linear_dx(Stream& stream, const Args& args) {
+  args.tensor[0].dtype == DType::bf16 ? backward<bf16>(stream, args) : backward<float>(stream, args);
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

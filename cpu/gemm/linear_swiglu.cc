@@ -1,0 +1,71 @@
+// linear_swiglu: y[T,N] = silu(gate)·up of gate = x·W_gateᵀ and up = x·W_upᵀ, each with a LoRA pair of its
+// own; all outputs are =. One region: the low-rank rows of both pairs first, then each task takes the same
+// panel of both weights past a block of rows. gate and up are rounded to the dtype of x before they meet, so
+// that y has the bits of linear, linear, swiglu.
+#include "cpu/gemm/gemm.h"
+#include "cpu/gemm/projection.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
+
+template <typename T>
+void forward(Stream& stream, const Args& args) {
+  const auto [x, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, y, gate, up, gate_u, up_u] =
+      args.tensors<14>();
+  const Dropout gate_dropout =
+      dropout_of("linear_swiglu", x[0], gate_a, gate_b, row_ids, positions, args.d(2), args.i(3), args.i(4));
+  const Dropout up_dropout =
+      dropout_of("linear_swiglu", x[0], up_a, up_b, row_ids, positions, args.d(2), args.i(5), args.i(6));
+  if ((gate_u && !gate_a) || (up_u && !up_a))
+    throw Error("E_SHAPE", "linear_swiglu: gate_u and up_u are the LoRA pairs'; pass a pair or no u");
+  const int threads = stream.pool.threads();
+  const Rows<T> rows(stream.scratch, x);
+  const Projection<T> gates(stream, w_gate, gate_a, gate_b, gate_u, x[0], args.f(0), gate_dropout);
+  const Projection<T> ups(stream, w_up, up_a, up_b, up_u, x[0], args.f(1), up_dropout);
+  const int64_t buffer_size = gates.buffer_size() + ups.buffer_size();
+  T* const buffers = stream.scratch.take<T>(threads * buffer_size);
+  const Grid grid(x[0], gates.panels(), threads, !gates.in_place() || !ups.in_place());
+
+  stream.pool.region([&](Worker& worker) {
+    if (!rows.in_place()) rows.copy(worker, 0);
+    gates.pack(worker, 1);
+    ups.pack(worker, 2);
+    const bool low_rank = gates.low_rank() || ups.low_rank();
+    if (low_rank || !rows.in_place()) worker.barrier();
+    gates.multiply(worker, 3, rows);
+    ups.multiply(worker, 4, rows);
+    if (low_rank) worker.barrier();
+    T* const buffer = buffers + worker.index * buffer_size;
+    for (int64_t task; (task = worker.next(5)) < grid.tasks();) {
+      const int64_t p = grid.panel(task), columns = gates.columns(p);
+      const auto gate_panel = gates.panel(p, buffer);
+      const auto up_panel = ups.panel(p, buffer + gates.buffer_size());
+      each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
+        alignas(64) float g[kTileRows * kTileStride], u[kTileRows * kTileStride];
+        alignas(64) T kept_gate[kPanel], kept_up[kPanel];
+        gates.tile(height, rows, t, gate_panel, g);
+        ups.tile(height, rows, t, up_panel, u);
+        for (int i = 0; i < height; i++) {
+          const int64_t at = (t + i) * y[1] + p * kPanel;
+          T* const out = y.template as<T>() + at;
+          T* const out_gate = gate ? gate.template as<T>() + at : kept_gate;
+          T* const out_up = up ? up.template as<T>() + at : kept_up;
+          each_vector(columns, [&](int64_t j, auto... n) {
+            store(out_gate + j, load(g + i * kTileStride + j), n...);
+            store(out_up + j, load(u + i * kTileStride + j), n...);
+            const vf rounded = load(out_gate + j, n...);
+            store(out + j, rounded * sigmoid(rounded) * load(out_up + j, n...), n...);
+          });
+        }
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void linear_swiglu(Stream& stream, const Args& args) {
+  args.tensor[0].dtype == DType::bf16 ? forward<bf16>(stream, args) : forward<float>(stream, args);
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

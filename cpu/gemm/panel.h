@@ -1,0 +1,98 @@
+// Filling panels (cpu/gemm/packed.h) from whatever the right side of a GEMM may be: rows of outputs as
+// Hugging Face stores a weight, rows along the reduction (activations, and weights in dX), or panels of
+// another direction or dtype. A panel has `columns` outputs and `depth` elements of the reduction; everything
+// past them is zero.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/gemm/units.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+/// panel(n, d) = w[n·stride + d].
+template <typename T, typename S>
+void pack_rows(const S* w, int64_t stride, int64_t columns, int64_t depth, T* panel) {
+  constexpr int64_t step = kLanes * kGroup<T>;
+  for (int64_t d = 0; d < depth; d += step) {
+    const int64_t units = std::min<int64_t>(kLanes, (depth - d + kGroup<T> - 1) / kGroup<T>);
+    for (int64_t first = 0; first < kPanel; first += kLanes) {
+      vu block[kLanes];
+      for (int64_t i = 0; i < kLanes; i++) {
+        block[i] = first + i < columns ? row_units<T>(w + (first + i) * stride + d, depth - d) : vu{};
+      }
+      transpose(block);
+      T* out = panel + (d / kGroup<T> * kPanel + first) * kGroup<T>;
+      for (int64_t i = 0; i < units; i++) store_units(out + i * kPanel * kGroup<T>, block[i]);
+    }
+  }
+}
+
+/// panel(n, d) = w[d·stride + n].
+template <typename T, typename S>
+void pack_columns(const S* w, int64_t stride, int64_t columns, int64_t depth, T* panel) {
+  for (int64_t d = 0; d < depth; d += kGroup<T>) {
+    for (int64_t first = 0; first < kPanel; first += kLanes) {
+      const vu units = column_units<T>(w + d * stride + first, stride, columns - first, d + 1 < depth);
+      store_units(panel + (d / kGroup<T> * kPanel + first) * kGroup<T>, units);
+    }
+  }
+}
+
+/// The same panel in another dtype.
+template <typename T, typename S>
+void convert_panel(const S* from, int64_t depth, T* panel) {
+  for (int64_t unit = 0; unit * kGroup<T> < depth; unit++) {
+    for (int64_t first = 0; first < kPanel; first += kLanes) {
+      store_units(panel + (unit * kPanel + first) * kGroup<T>, packed_units<T>(from, unit, first, depth));
+    }
+  }
+}
+
+/// Of a packed weight [outputs, features]: panel(k - first, n) = w(n, k) for the kPanel features from
+/// `first`, so that the reduction runs over the outputs.
+template <typename T, typename S>
+void turn_panel(const S* w, int64_t outputs, int64_t features, int64_t first, T* panel) {
+  constexpr int64_t group = kGroup<T>;
+  for (int64_t n = 0; n < outputs; n += kLanes) {
+    const S* from = w + n / kPanel * panel_stride<S>(features);
+    const int64_t units = std::min<int64_t>(kLanes, (outputs - n + group - 1) / group * group);
+    for (int64_t k = first; k < first + kPanel; k += kLanes * group) {
+      vu block[kLanes];
+      for (int64_t i = 0; i < kLanes; i++) {
+        block[i] =
+            k + i * group < features ? packed_units<T>(from, k / group + i, n % kPanel, features) : vu{};
+      }
+      transpose(block);  // row i: output n + i, along k
+      T* out = panel + n * kPanel + (k - first) * group;
+      if constexpr (group == 1) {
+        for (int64_t i = 0; i < units; i++) store_units(out + i * kPanel, block[i]);
+      } else {
+        vh low, high;
+        for (int i = 0; i < 2 * kLanes; i++) {
+          low[i] = static_cast<uint16_t>(i / 2 + i % 2 * 2 * kLanes);
+          high[i] = static_cast<uint16_t>(low[i] + kLanes);
+        }
+        for (int64_t i = 0; i < units; i += 2) {
+          const vh even = reinterpret_cast<vh>(block[i]), odd = reinterpret_cast<vh>(block[i + 1]);
+          store_units(out + i * kPanel, reinterpret_cast<vu>(__builtin_shuffle(even, odd, low)));
+          store_units(out + i * kPanel + 2 * kLanes,
+                      reinterpret_cast<vu>(__builtin_shuffle(even, odd, high)));
+        }
+      }
+    }
+  }
+}
+
+/// w[n·stride + d] = panel(n, d).
+template <typename T, typename S>
+void unpack_rows(const T* panel, int64_t stride, int64_t columns, int64_t depth, S* w) {
+  for (int64_t n = 0; n < columns; n++) {
+    for (int64_t d = 0; d < depth; d++) {
+      w[n * stride + d] = from_float<S>(to_float(panel[packed_index<T>(n, d, depth)]));
+    }
+  }
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,135 @@
+// The left side of a GEMM: rows of x in the dtype that the register tile multiplies, read in place where they
+// can be, else copied (converted, or moved to a friendlier stride) by all threads at the start of the region.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpu/gemm/tile.h"
+#include "cpu/gemm/units.h"
+#include "cpu/runtime/stream.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+/// Elements from row to row of a copy: whole vectors, and never a multiple of 2 KiB, where the rows of a tile
+/// would compete for few sets of the L1 cache.
+template <typename T>
+int64_t row_stride(int64_t depth) {
+  constexpr int64_t line = 64 / sizeof(T);
+  const int64_t stride = (depth + line - 1) / line * line;
+  return stride % (32 * line) == 0 ? stride + line : stride;
+}
+
+/// body(j) for the whole vectors of n neighbouring elements and body(j, rest) for what is left: both loads
+/// and stores of simd.h take the rest as a last argument.
+template <typename Body>
+void each_vector(int64_t n, const Body& body) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) body(j);
+  if (j < n) body(j, static_cast<int>(n - j));
+}
+
+/// Rows of x[rows, depth] as T.
+template <typename T>
+class Rows {
+ public:
+  Rows(Scratch& scratch, const TensorView& x)
+      : x_(x), in_place_(x.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32) && !aliases(x)) {
+    stride_ = in_place_ ? x[1] : row_stride<T>(x[1]);
+    data_ = in_place_ ? x.as<T>() : scratch.take<T>(x[0] * stride_);
+  }
+
+  bool in_place() const { return in_place_; }
+  const T* row(int64_t t) const { return data_ + t * stride_; }
+  int64_t stride() const { return stride_; }
+
+  /// One member's share of the copy; a barrier must follow.
+  void copy(Worker& worker, int phase) const {
+    constexpr int64_t rows = 32;
+    for (int64_t t; (t = worker.next(phase) * rows) < x_[0];) {
+      for (int64_t i = t; i < std::min(t + rows, x_[0]); i++) {
+        x_.dtype == DType::bf16 ? copy_row<bf16>(i) : copy_row<float>(i);
+      }
+    }
+  }
+
+ private:
+  static bool aliases(const TensorView& x) { return x[0] > 4 && x[1] * size_of(x.dtype) % 4096 == 0; }
+
+  template <typename S>
+  void copy_row(int64_t t) const {
+    const S* from = x_.as<const S>() + t * x_[1];
+    T* to = data_ + t * stride_;
+    each_vector(x_[1], [&](int64_t k, auto... n) { store(to + k, load(from + k, n...), n...); });
+  }
+
+  const TensorView& x_;
+  bool in_place_;
+  int64_t stride_;
+  T* data_;
+};
+
+/// out[i] = x[first + i] of a vector of either dtype.
+inline void to_floats(const TensorView& x, int64_t first, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; i++) {
+    out[i] = x.dtype == DType::bf16 ? to_float(x.as<bf16>()[first + i]) : x.as<float>()[first + i];
+  }
+}
+
+/// out[j·out_stride + i] = x[i·stride + j] for i < rows, j < columns, in T: the left side of products that
+/// sum over rows. Writes up to row_stride<T>(rows) elements of each row of out, zeros past `rows`.
+template <typename T, typename S>
+void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T* out, int64_t out_stride) {
+  constexpr int64_t group = kGroup<T>;
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    for (int64_t i = 0; i < rows; i += kLanes * group) {
+      vu block[kLanes];
+      for (int64_t d = 0; d < kLanes; d++) {
+        const int64_t row = i + d * group;
+        block[d] =
+            row < rows ? column_units<T>(x + row * stride + j, stride, columns - j, row + 1 < rows) : vu{};
+      }
+      transpose(block);
+      for (int64_t d = 0; d < std::min<int64_t>(kLanes, columns - j); d++) {
+        store_units(out + (j + d) * out_stride + i, block[d]);
+      }
+    }
+  }
+}
+
+/// Heights of tiles over a block of rows: as few tiles as possible, of nearly equal height.
+inline int tile_height(int64_t rows) {
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
+}
+
+/// How rows × panels of outputs are cut into tasks: one panel by one block of rows, panels of a block first,
+/// so that the panel stays in the L2 cache while the block's tiles stream past it.
+struct Grid {
+  int64_t rows, panels, block, blocks;
+
+  /// `filled`: each task first fills its panel, which many rows must repay.
+  Grid(int64_t rows, int64_t panels, int threads, bool filled) : rows(rows), panels(panels) {
+    const int64_t most = 36 * kTileRows, least = filled ? 18 * kTileRows : 4 * kTileRows;
+    const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
+    blocks = std::max<int64_t>((rows + most / 2) / most, std::min(wanted, rows / least));
+    blocks = std::max<int64_t>(blocks, 1);
+    block = ((rows + blocks - 1) / blocks + kTileRows - 1) / kTileRows * kTileRows;
+    blocks = block ? (rows + block - 1) / block : 0;
+  }
+  int64_t tasks() const { return blocks * panels; }
+  int64_t panel(int64_t task) const { return task % panels; }
+  int64_t first_row(int64_t task) const { return task / panels * block; }
+  int64_t last_row(int64_t task) const { return std::min(rows, first_row(task) + block); }
+};
+
+/// body(t, rows) for the tiles of rows [first, last).
+template <typename Body>
+void each_tile(int64_t first, int64_t last, const Body& body) {
+  const int height = tile_height(last - first);
+  for (int64_t t = first; t < last; t += height) {
+    body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
+  }
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

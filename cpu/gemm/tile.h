@@ -1,0 +1,169 @@
+// The register tile under every GEMM-shaped kernel: C[rows, columns] (=|+=) X[rows, k] · panelᵀ, with one
+// packed panel (cpu/gemm/packed.h) as the right side. X is row-major in the panel's own type; accumulation is
+// f32 in ascending k, one chain per element, so a row gives the same bits in a tile of any height and a sum
+// that is continued over several calls the same bits as one call. bf16: vdpbf16ps over pairs of k where the
+// processor has it (AVX512_BF16), else two fused multiply-adds, even k first.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "cpu/gemm/packed.h"
+#include "cpu/simd.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+/// Rows of the tallest tile: with two vectors per panel row it fills the register file.
+#if defined(__AVX512F__)
+constexpr int kTileRows = 14;
+#else
+constexpr int kTileRows = 6;
+#endif
+
+/// Floats from one row of a C tile to the next.
+constexpr int64_t kTileStride = kPanel;
+
+namespace tile {
+
+/// One step over kGroup<T> neighbouring k: `Pair` holds them for every column, `Scalar` for one row.
+template <typename T>
+struct Step;
+
+template <>
+struct Step<float> {
+  using Columns = vf;
+  using Row = vf;
+  static Columns columns(const float* panel) { return load(panel); }
+  static Row row(const float* x) { return set1(*x); }
+  static vf add(vf acc, Row x, Columns w) { return fma(x, w, acc); }
+};
+
+#if defined(__AVX512BF16__)
+template <>
+struct Step<bf16> {
+  using Columns = __m512bh;
+  using Row = __m512bh;
+  static Columns columns(const bf16* panel) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(panel)); }
+  static Row row(const bf16* x) {
+    int32_t pair;
+    std::memcpy(&pair, x, 4);
+    return reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
+  }
+  static Row last(const bf16* x) { return reinterpret_cast<__m512bh>(_mm512_set1_epi32(x->bits)); }
+  static vf add(vf acc, Row x, Columns w) { return _mm512_dpbf16_ps(acc, x, w); }
+};
+#else
+template <>
+struct Step<bf16> {
+  struct Columns {
+    vf even, odd;
+  };
+  using Row = Columns;
+  static Row widen(uint32_t pair) {
+    const uint32_t even = pair << 16, odd = pair & 0xffff0000u;
+    float a, b;
+    std::memcpy(&a, &even, 4);
+    std::memcpy(&b, &odd, 4);
+    return {set1(a), set1(b)};
+  }
+  static Columns columns(const bf16* panel) {
+    typedef uint32_t vu __attribute__((vector_size(4 * kLanes)));
+    vu pairs;
+    std::memcpy(&pairs, panel, sizeof pairs);
+    return {reinterpret_cast<vf>(pairs << 16), reinterpret_cast<vf>(pairs & 0xffff0000u)};
+  }
+  static Row row(const bf16* x) {
+    uint32_t pair;
+    std::memcpy(&pair, x, 4);
+    return widen(pair);
+  }
+  static Row last(const bf16* x) { return widen(x->bits); }
+  static vf add(vf acc, Row x, Columns w) { return fma(x.odd, w.odd, fma(x.even, w.even, acc)); }
+};
+#endif
+
+template <int kRows, int kVectors, typename T>
+inline __attribute__((always_inline)) void accumulate(vf (&acc)[kRows][kVectors],
+                                                      const T* const (&rows)[(kRows + 2) / 3], int64_t stride,
+                                                      int64_t k, const T* panel) {
+  typename Step<T>::Columns w[kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; v++) w[v] = Step<T>::columns(panel + v * kLanes * kGroup<T>);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r++) {
+    const auto x = Step<T>::row(rows[r / 3] + k + r % 3 * stride);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) acc[r][v] = Step<T>::add(acc[r][v], x, w[v]);
+  }
+}
+
+template <int kRows, int kVectors, typename T>
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool onto) {
+  vf acc[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r++) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) acc[r][v] = onto ? load(c + r * kTileStride + v * kLanes) : zero();
+  }
+  // One base address for three rows: base, base + stride and base + 2·stride are one x86 operand each.
+  const T* rows[(kRows + 2) / 3];
+#pragma GCC unroll 16
+  for (int i = 0; i < (kRows + 2) / 3; i++) rows[i] = x + 3 * i * stride;
+  const int64_t whole = k / kGroup<T> * kGroup<T>;
+  int64_t i = 0;
+  for (; i < whole; i += kGroup<T>) {
+    accumulate<kRows, kVectors, T>(acc, rows, stride, i, panel);
+    panel += kPanel * kGroup<T>;
+  }
+  if constexpr (kGroup<T> == 2) {
+    if (k % 2) {
+      // x has no partner for the last k; the panel's is zero, but zero times whatever follows x may be NaN.
+      typename Step<T>::Columns w[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; v++) w[v] = Step<T>::columns(panel + v * kLanes * 2);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; r++) {
+        const auto last = Step<T>::last(x + i + r * stride);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; v++) acc[r][v] = Step<T>::add(acc[r][v], last, w[v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; r++) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; v++) store(c + r * kTileStride + v * kLanes, acc[r][v]);
+  }
+}
+
+}  // namespace tile
+
+/// c[rows][kTileStride] (= or, `onto`, continuing from it) x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows; row r
+/// of x begins at x + r·stride. With kVectors = 1 only the panel's first kLanes columns.
+template <typename T, int kVectors = 2>
+void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool onto) {
+  switch (rows) {
+#define STEPTRAIN_TILE(n) \
+  case n:                 \
+    return tile::run<n, kVectors, T>(x, stride, panel, k, c, onto)
+    STEPTRAIN_TILE(1);
+    STEPTRAIN_TILE(2);
+    STEPTRAIN_TILE(3);
+    STEPTRAIN_TILE(4);
+    STEPTRAIN_TILE(5);
+    STEPTRAIN_TILE(6);
+#if defined(__AVX512F__)
+    STEPTRAIN_TILE(7);
+    STEPTRAIN_TILE(8);
+    STEPTRAIN_TILE(9);
+    STEPTRAIN_TILE(10);
+    STEPTRAIN_TILE(11);
+    STEPTRAIN_TILE(12);
+    STEPTRAIN_TILE(13);
+    STEPTRAIN_TILE(14);
+#endif
+#undef STEPTRAIN_TILE
+  }
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,160 @@
+// The CPU device: picks the instruction set at run time and runs records on the pool.
+#include "cpu/runtime/backend.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+
+#define STEPTRAIN_ISA portable
+#include "cpu/runtime/families.h"
+#undef STEPTRAIN_ISA
+#include "core/ops.h"
+
+namespace steptrain::cpu {
+#if defined(__x86_64__)
+namespace avx2 {
+const KernelTable& kernels();
+}
+namespace avx512 {
+const KernelTable& kernels();
+}
+namespace avx512bf16 {
+const KernelTable& kernels();
+}
+#endif
+
+KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
+
+void KernelTable::set(const std::string& op, Kernel kernel) {
+  const int index = op_index(op);
+  if (index < 0) throw Error("E_RANGE", "a kernel is registered for an op that is not in the list: " + op);
+  kernels_[static_cast<size_t>(index)] = kernel;
+}
+
+void Scratch::grow(int64_t bytes) {
+  if (block_ && used_ > 0) outgrown_.push_back(std::move(block_));
+  block_bytes_ = std::max(bytes, 2 * block_bytes_);
+  block_.reset(static_cast<char*>(std::aligned_alloc(64, static_cast<size_t>(block_bytes_))));
+  if (!block_)
+    throw Error("E_MEMORY", format("no memory for %lld bytes of workspace", static_cast<long long>(bytes)));
+  used_ = 0;
+}
+
+void Scratch::reset() {
+  if (!outgrown_.empty()) {
+    // One block that would have held it all, so that the next op of this size needs no other.
+    outgrown_.clear();
+    block_.reset();
+    block_bytes_ = 0;
+    used_ = 0;
+    grow(held_);
+  }
+  used_ = held_ = 0;
+}
+
+std::vector<std::string> available_isas() {
+  std::vector<std::string> isas;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.emplace_back("avx512bf16");
+  if (avx512) isas.emplace_back("avx512");
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.emplace_back("avx2");
+#endif
+  isas.emplace_back("portable");
+  return isas;
+}
+
+namespace {
+
+const KernelTable& table_of(const std::string& isa) {
+#if defined(__x86_64__)
+  if (isa == "avx512bf16") return avx512bf16::kernels();
+  if (isa == "avx512") return avx512::kernels();
+  if (isa == "avx2") return avx2::kernels();
+#endif
+  return portable::kernels();
+}
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "CPU";
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(int threads, const std::string& isa)
+      : table_(table_of(isa)), isa_(isa), threads_(threads), processor_(processor()) {}
+
+  BackendInfo info() const override {
+    const int64_t page = sysconf(_SC_PAGESIZE);
+    return {
+        "cpu", processor_, isa_, threads_, sysconf(_SC_PHYS_PAGES) * page, sysconf(_SC_AVPHYS_PAGES) * page};
+  }
+  void* acquire(int64_t bytes) override { return std::aligned_alloc(4096, static_cast<size_t>(bytes)); }
+  void release(void* data, int64_t) override { std::free(data); }
+  int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const override {
+    return table_.packed_bytes(dtype, n, k);
+  }
+  bool has(int op) const override { return table_.at(op) != nullptr; }
+
+  void start() override {
+    lower_priority();
+    pool_ = std::make_unique<ThreadPool>(threads_);
+  }
+  void run(int op, const Args& args) override {
+    Stream stream{*pool_, scratch_};
+    table_.at(op)(stream, args);
+    scratch_.reset();
+    ops_++;
+  }
+  void upload(const TensorView& target, const void* bytes) override {
+    std::memcpy(target.data, bytes, static_cast<size_t>(target.bytes()));
+  }
+  void download(const TensorView& source, void* bytes) override {
+    std::memcpy(bytes, source.data, static_cast<size_t>(source.bytes()));
+  }
+  void synchronize() override {}
+  Counters counters() const override { return {ops_, pool_ ? pool_->regions() : 0, scratch_.peak()}; }
+
+ private:
+  const KernelTable& table_;
+  std::string isa_;
+  int threads_;
+  std::string processor_;
+  std::unique_ptr<ThreadPool> pool_;
+  Scratch scratch_;
+  std::atomic<int64_t> ops_{0};
+};
+
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(int threads, const std::string& isa) {
+  const auto isas = available_isas();
+  std::string chosen = isa.empty() ? isas.front() : isa;
+  bool known = false;
+  std::string list;
+  for (const auto& name : isas) {
+    known = known || name == chosen;
+    list += (list.empty() ? "" : ", ") + name;
+  }
+  if (!known)
+    throw Error("E_UNSUPPORTED",
+                "STEPTRAIN_ISA is '" + chosen + "', but this processor and build offer " + list);
+  return std::make_unique<CpuBackend>(threads > 0 ? threads : usable_cores(), chosen);
+}
+
+}  // namespace steptrain::cpu

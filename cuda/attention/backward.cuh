@@ -1,0 +1,37 @@
+// What the two kernels of attention's backward on tensor cores share.
+#pragma once
+
+#include "cuda/attention/tile.cuh"
+
+namespace steptrain::cuda {
+
+constexpr int kBackwardThreads = 128;
+
+/// Walks over tiles first, first + step … below end: fetch(at, stage), then body(at, stage) with the next
+/// fetch under way. The order of work is the same for one stage and two.
+template <int kStages, typename Fetch, typename Body>
+__device__ void pipeline(int32_t first, int32_t end, int32_t step, Fetch fetch, Body body) {
+  if (kStages == 2 && first < end) fetch(first, 0);
+  commit_copies();
+  int stage = 0;
+  for (int32_t at = first; at < end; at += step) {
+    if constexpr (kStages == 2) {
+      wait_for_copies<0>();
+      __syncthreads();  // this tile has arrived, and all are done with the one before it
+      if (at + step < end) fetch(at + step, stage ^ 1);
+      commit_copies();
+      body(at, stage);
+      stage ^= 1;
+    } else {
+      __syncthreads();
+      fetch(at, 0);
+      commit_copies();
+      wait_for_copies<0>();
+      __syncthreads();
+      body(at, 0);
+    }
+  }
+  __syncthreads();
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,205 @@
+// dk = scale·dsᵀ·q and dv = pᵀ·do on Hopper (see problem.h), for heads of 64 and 128 elements: a block
+// takes 128 keys of one KV head and walks over the queries of the group's heads, or of a part of them, in
+// order. sᵀ = k·qᵀ and dpᵀ = v·doᵀ by wgmma from shared memory, so that pᵀ and dsᵀ, rounded to bf16, come out
+// in registers as wgmma takes them for dv += pᵀ·do and dk += dsᵀ·q; one consumer's arithmetic runs beside the
+// other's products. A query is a column then: its lse and delta come through shared memory, by the second
+// warp. Queries of the next sequence, and their do, are overwritten with zeros, since 0 times what is not
+// finite is not 0.
+#include "cuda/attention/sm90_tiles.cuh"
+
+namespace steptrain::cuda {
+namespace {
+
+using namespace hopper;
+
+constexpr int kRows = kHopperRows;
+
+struct Maps {
+  CUtensorMap q, k, v, dout;
+};
+
+template <int kSize>
+struct Layout {
+  static constexpr int kQueries = 64;
+  static constexpr int kStages = 4;
+  using Own = BoxTile<kRows, kSize>;
+  using Other = BoxTile<kQueries, kSize>;
+  static constexpr int kTileBytes = 2 * Own::kBytes + 2 * kStages * Other::kBytes;
+  static constexpr int kShared = kTileBytes + 2 * kStages * kQueries * 4 + 1024;
+};
+
+template <int kSize>
+__global__ void __launch_bounds__(kThreads, 1)
+    sm90_attention_keys_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
+                               const __grid_constant__ AttentionTensors t,
+                               const __grid_constant__ GroupParts parts) {
+  using L = Layout<kSize>;
+  using Own = typename L::Own;
+  using Other = typename L::Other;
+  constexpr int kQueries = L::kQueries, kStages = L::kStages;
+  __shared__ Barrier own_full, full[kStages], empty[kStages];
+  char* const k_tile = aligned_shared();
+  char* const v_tile = k_tile + Own::kBytes;
+  const auto q_tile = [&](int stage) { return v_tile + Own::kBytes + 2 * stage * Other::kBytes; };
+  const auto do_tile = [&](int stage) { return q_tile(stage) + Other::kBytes; };
+  const auto statistics = [&](int stage) {
+    return reinterpret_cast<float*>(k_tile + L::kTileBytes) + 2 * stage * kQueries;
+  };
+
+  const unsigned columns = static_cast<unsigned>(p.kv_heads * parts.parts);
+  const HeadRange heads = find_heads(p, parts, blockIdx.x % columns);
+  const int32_t kv_head = heads.kv_head;
+  const AttentionTile tile = find_tile(p, blockIdx.x / columns, kRows, true);
+  if (!tile.there) return;
+  if (threadIdx.x == 0) {
+    barrier_init(&own_full, 1);
+    for (int stage = 0; stage < kStages; stage++) {
+      barrier_init(&full[stage], 1 + 32);
+      barrier_init(&empty[stage], kConsumerWarps);
+    }
+    publish_barriers();
+  }
+  __syncthreads();
+
+  const int32_t last = tile.start + kRows < tile.length ? tile.start + kRows : tile.length;  // past the keys
+  const int32_t begin = first_query(p, tile.start) / kQueries * kQueries,
+                end = end_query(p, tile, tile.start, last - tile.start);
+  const int group = static_cast<int>(threadIdx.x) / kGroup, lane = static_cast<int>(threadIdx.x) % 32;
+  RingPlace<kStages> place;
+  /// body(head, query) for every tile, in order, at its place in the ring.
+  const auto walk = [&](auto body) {
+    for (int32_t head = heads.begin; head < heads.end; head++)
+      for (int32_t query = begin; query < end; query += kQueries, place.advance()) body(head, query);
+  };
+
+  if (group == 0) {
+    shrink_registers<40>();
+    if (threadIdx.x == 0) {
+      barrier_expect(&own_full, 2 * Own::kBytes);
+      Own::fetch(k_tile, &maps.k, tile.begin + tile.start, kv_head, &own_full);
+      Own::fetch(v_tile, &maps.v, tile.begin + tile.start, kv_head, &own_full);
+      walk([&](int32_t head, int32_t query) {
+        // The first time round stages are empty: the phase before the first counts as ended.
+        barrier_wait(&empty[place.stage], place.parity ^ 1);
+        Barrier* const barrier = &full[place.stage];
+        barrier_expect(barrier, 2 * Other::kBytes);
+        Other::fetch(q_tile(place.stage), &maps.q, tile.begin + query, head, barrier);
+        Other::fetch(do_tile(place.stage), &maps.dout, tile.begin + query, head, barrier);
+      });
+    } else if (threadIdx.x / 32 == 1) {
+      walk([&](int32_t head, int32_t query) {
+        barrier_wait(&empty[place.stage], place.parity ^ 1);
+        float* const to = statistics(place.stage);
+#pragma unroll
+        for (int i = 0; i < kQueries; i += 32) {
+          const bool there = query + i + lane < tile.length;
+          const int64_t at = head * p.tokens + tile.begin + query + i + lane;
+          to[i + lane] = there ? t.lse[at] * kLog2e : kUnseen;
+          to[kQueries + i + lane] = there ? t.delta[at] : 0.0f;
+        }
+        barrier_arrive(&full[place.stage]);
+      });
+    }
+    return;
+  }
+
+  grow_registers<232>();
+  const int row = (group - 1) * kGroupRows;
+  const int32_t key = tile.start + row + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
+  const Sight sight[2] = {sight_on(p, tile, key), sight_on(p, tile, key + 8)};
+  const float scale = p.scale * kLog2e;
+  float dk[kSize / 2] = {}, dv[kSize / 2] = {};
+  Held<kQueries / 2> held, held_slopes;
+  barrier_wait(&own_full, 0);
+  walk([&](int32_t, int32_t query) {
+    const int stage = place.stage;
+    barrier_wait(&full[stage], place.parity);
+    if (query + kQueries > tile.length) {
+      Other::clear(q_tile(stage), tile.length - query);
+      Other::clear(do_tile(stage), tile.length - query);
+      publish_writes();
+      group_barrier(group);
+    }
+    // Rows are keys, columns queries.
+    float weights[kQueries / 2], slopes[kQueries / 2];
+    score<Own, Other, kSize>(weights, k_tile, row, q_tile(stage));
+    score<Own, Other, kSize>(slopes, v_tile, row, do_tile(stage));
+    wait_for_groups<1>();  // for the scores
+    pin(weights);
+
+    const float* const lse = statistics(stage) + lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < kQueries / 8; j++) {
+      const float2 shift = *reinterpret_cast<const float2*>(lse + 8 * j);
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        float* const pair = weights + 4 * j + 2 * half;
+        pair[0] = exp2_approximate(fmaf(pair[0], scale, -shift.x));
+        pair[1] = exp2_approximate(fmaf(pair[1], scale, -shift.y));
+      }
+    }
+    if (query + kQueries > tile.length ||
+        !sees_all(p, tile, query, kQueries, tile.start + row, tile.start + row + kGroupRows)) {
+#pragma unroll
+      for (int i = 0; i < kQueries / 2; i++) {
+        if (!seen_by(p, tile, sight[i / 2 % 2], query + i / 4 * 8 + lane % 4 * 2 + i % 2)) weights[i] = 0;
+      }
+    }
+    wait_for_groups<0>();  // for the slopes
+    pin(slopes);
+#pragma unroll
+    for (int j = 0; j < kQueries / 8; j++) {
+      const float2 delta = *reinterpret_cast<const float2*>(lse + kQueries + 8 * j);
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const int i = 4 * j + 2 * half;
+        slopes[i] = (slopes[i] - delta.x) * weights[i];
+        slopes[i + 1] = (slopes[i + 1] - delta.y) * weights[i + 1];
+      }
+    }
+    held.round(weights);
+    held_slopes.round(slopes);
+    weigh<Other>(dv, held, do_tile(stage));
+    weigh<Other>(dk, held_slopes, q_tile(stage));
+    wait_for_groups<0>();
+    pin(dv);
+    pin(dk);
+    if (lane == 0) barrier_arrive(&empty[stage]);
+  });
+  if (parts.dk) {
+#pragma unroll
+    for (int i = 0; i < kSize / 2; i += 2) {
+      const int32_t at = key + i / 2 % 2 * 8;
+      const int column = i / 4 * 8 + lane % 4 * 2;
+      put_part(parts.dk, p, tile, heads, at, column, dk[i] * p.scale, dk[i + 1] * p.scale);
+      put_part(parts.dv, p, tile, heads, at, column, dv[i], dv[i + 1]);
+    }
+    return;
+  }
+  const int32_t first = tile.start + row;
+  Own::write(k_tile, row, dk, {p.scale, p.scale}, static_cast<bf16*>(t.dk), tile, first, kv_head, p.kv_heads);
+  Own::write(v_tile, row, dv, {1, 1}, static_cast<bf16*>(t.dv), tile, first, kv_head, p.kv_heads);
+}
+
+template <int kSize>
+void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const GroupParts& parts) {
+  if (p.tokens == 0) return;
+  using L = Layout<kSize>;
+  const auto describe = [&](const void* data, int32_t heads, int rows) {
+    return describe_matrix(data, p.tokens, int64_t{heads} * kSize, rows);
+  };
+  const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
+                  describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};
+  stream.launch(sm90_attention_keys_kernel<kSize>, p.most_tiles * p.kv_heads * parts.parts, kThreads,
+                L::kShared, p, maps, t, parts);
+}
+
+}  // namespace
+
+void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                         const GroupParts& parts) {
+  if (problem.size == 64) return launch<64>(stream, problem, tensors, parts);
+  launch<128>(stream, problem, tensors, parts);
+}
+
+}  // namespace steptrain::cuda

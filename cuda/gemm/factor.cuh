@@ -1,0 +1,140 @@
+// Tiles of a product's factors in shared memory, and the ring of them, for products by mma.sync.
+#pragma once
+
+#include "cuda/gemm/parts.cuh"
+
+namespace steptrain::cuda {
+
+constexpr int kStep = 16;  // depth of one multiply_add
+
+/// Eight elements of a bf16 factor, zeros outside of it.
+struct Chunk {
+  const bf16* data;
+  bool inside;
+};
+__device__ inline Chunk chunk_of(const Factor& f, int64_t row, int64_t column) {
+  const bool inside = row < f.rows && column < f.columns;
+  return {static_cast<const bf16*>(f.data) + (inside ? row * f.columns + column : 0), inside};
+}
+
+/// A tile of one factor, in chunks of eight elements: rows along the depth [kOuter][kDepth], or rows along
+/// the outer extent [kDepth][kOuter]. Chunks of a row are permuted by the row, so that the eight rows that
+/// load_matrices reads at a time lie in different banks.
+template <int kOuter, int kDepth, bool kAlongDepth, int kThreads>
+struct FactorTile {
+  static constexpr int kChunks = (kAlongDepth ? kDepth : kOuter) / kEight;  // per row
+  static constexpr int kTotal = kOuter * kDepth / kEight;
+  static constexpr int kPerThread = (kTotal + kThreads - 1) / kThreads;
+  static constexpr int kBytes = kOuter * kDepth * 2;
+
+  __device__ static char* at(char* tile, int row, int chunk) {
+    // Short rows share the banks of one line of 128 bytes: four of 32 bytes, two of 64.
+    const int permuted = chunk ^ (kChunks == 2 ? row >> 2 & 1 : kChunks == 4 ? row >> 1 & 3 : row & 7);
+    return tile + (row * kChunks + permuted) * 16;
+  }
+
+  /// body(i, row, chunk) for the chunks of a tile that the running thread fills.
+  template <typename F>
+  __device__ static void each_chunk(F body) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; i++) {
+      const int at = i * kThreads + static_cast<int>(threadIdx.x);
+      if (kTotal % kThreads == 0 || at < kTotal) body(i, at / kChunks, at % kChunks);
+    }
+  }
+
+  /// Starts copies; locate(row, chunk) tells of which aligned Chunk.
+  template <typename F>
+  __device__ static void copy(char* tile, F locate) {
+    each_chunk([&](int, int row, int chunk) {
+      const Chunk from = locate(row, chunk);
+      copy_async(at(tile, row, chunk), from.data, from.inside);
+    });
+  }
+  /// Of the tile at (outer, depth) of a factor.
+  __device__ static void copy(char* tile, const Factor& f, int64_t outer, int64_t depth) {
+    const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
+    copy(tile, [&](int row, int chunk) { return chunk_of(f, row0 + row, column0 + chunk * kEight); });
+  }
+
+  /// The same through registers, for any factor.
+  struct Held {
+    uint4 chunk[kPerThread];
+  };
+  /// fetch(row, chunk, v): eight elements of the tile.
+  template <typename F>
+  __device__ static Held load(F fetch_chunk) {
+    Held held = {};
+    each_chunk([&](int i, int row, int chunk) {
+      float v[kEight];
+      fetch_chunk(row, chunk, v);
+      held.chunk[i] = make_uint4(round_to_bf16_pair(v[0], v[1]), round_to_bf16_pair(v[2], v[3]),
+                                 round_to_bf16_pair(v[4], v[5]), round_to_bf16_pair(v[6], v[7]));
+    });
+    return held;
+  }
+  __device__ static Held load(const Factor& f, const Dropout* dropout, int64_t outer, int64_t depth) {
+    const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
+    return load([&](int row, int chunk, float(&v)[kEight]) {
+      if (dropout) {
+        fetch_dropped(f, *dropout, row0 + row, column0 + chunk * kEight, v);
+      } else {
+        fetch(f, row0 + row, column0 + chunk * kEight, v);
+      }
+    });
+  }
+  __device__ static void store(char* tile, const Held& held) {
+    each_chunk(
+        [&](int i, int row, int chunk) { *reinterpret_cast<uint4*>(at(tile, row, chunk)) = held.chunk[i]; });
+  }
+};
+
+/// a[16,16] of rows from `outer` and depth from `k`, as multiply_add wants it.
+template <typename Tile, bool kAlongDepth>
+__device__ void load_a(uint32_t (&a)[4], char* tile, int outer, int k, int lane) {
+  if constexpr (kAlongDepth) {
+    load_matrices(a, Tile::at(tile, outer + lane % 16, k / kEight + lane / 16));
+  } else {
+    load_matrices_transposed(a, Tile::at(tile, k + lane % 8 + lane / 16 * 8, outer / kEight + lane / 8 % 2));
+  }
+}
+
+/// Two b[16,8], of columns from `outer` and from `outer` + 8: {b0, b1} of the first, of the second.
+template <typename Tile, bool kAlongDepth>
+__device__ void load_b(uint32_t (&b)[4], char* tile, int outer, int k, int lane) {
+  if constexpr (kAlongDepth) {
+    load_matrices(b, Tile::at(tile, outer + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
+  } else {
+    load_matrices_transposed(b, Tile::at(tile, k + lane % 16, outer / kEight + lane / 16));
+  }
+}
+
+/// `rounds` of the depth through a ring of kStages buffers. copy(stage, round) starts copies into a buffer;
+/// what load(round) returns goes there by store(stage, held) once its buffer is free and the loads have had
+/// the time of a multiply(stage). Groups of copies are closed for absent rounds too, so that their count
+/// tells which round has arrived.
+template <int kStages, typename Copy, typename Load, typename Store, typename Multiply>
+__device__ void run_ring(int rounds, Copy copy, Load load, Store store, Multiply multiply) {
+  for (int stage = 0; stage < kStages - 1; stage++) {
+    if (stage < rounds) {
+      copy(stage, stage);
+      store(stage, load(stage));
+    }
+    commit_copies();
+  }
+  for (int round = 0; round < rounds; round++) {
+    wait_for_copies<kStages - 2>();
+    __syncthreads();  // this round has arrived for all threads, and all are done with the one before it
+    const int next = round + kStages - 1, into = next % kStages;
+    decltype(load(0)) held = {};
+    if (next < rounds) {
+      copy(into, next);
+      held = load(next);
+    }
+    commit_copies();
+    multiply(round % kStages);
+    if (next < rounds) store(into, held);
+  }
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,84 @@
+// linear_swiglu: y = silu(gate)·up, where gate and up are linear's outputs of x with two weights. bf16
+// factors that cp.async or TMA can read make one product of two halves (cuda/gemm/linear_swiglu.cuh);
+// everything else goes through linear's kernels and the elementwise one, with the same bits. Launches: one;
+// with LoRA one more for both pairs, or two where they have masks.
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "cuda/gemm/linear_swiglu.cuh"
+#include "cuda/gemm/lora.h"
+#include "cuda/gemm/product_bf16.cuh"
+#include "cuda/mlp.h"
+#include "cuda/runtime/families.h"
+
+namespace steptrain::cuda {
+namespace {
+
+using portable::Few;
+using portable::Large;
+using portable::Small;
+
+/// The way in that both products allow.
+Loading loading_of(const Stream& stream, const Product& p, const Product& twin) {
+  return std::min(cuda::loading_of(stream, p), cuda::loading_of(stream, twin));
+}
+
+void multiply_swiglu(Stream& stream, Loading loading, Product p, StoreSwiglu epilogue) {
+  round_factors(stream, loading, p);
+  round_factors(stream, loading, epilogue.twin);
+  if (p.rows <= Few::kRows) return portable::launch<Layout::forward, Few, true>(stream, p, epilogue);
+#ifdef STEPTRAIN_SM90
+  if (loading == Loading::boxes) return multiply_swiglu_sm90(stream, p, epilogue);
+#endif
+  if (tile_count(p, Large::kRows, Large::kColumns / 2) >= stream.hardware.multiprocessors)
+    return portable::launch<Layout::forward, Large, true>(stream, p, epilogue);
+  portable::launch<Layout::forward, Small, true>(stream, p, epilogue);
+}
+
+void linear_swiglu(Stream& stream, const Args& args) {
+  const auto [x, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, y, gate_out, up_out, gate_u,
+              up_u] = args.tensors<14>();
+  const char* const op = "linear_swiglu";
+  const LowRank gate_pair{
+      x,      gate_a,
+      gate_b, gate_u,
+      1,      dropout_of(op, {args.d(2), args.i(3), args.i(4)}, x[0], gate_a, gate_b, row_ids, positions)};
+  const LowRank up_pair{
+      x,    up_a, up_b,
+      up_u, 1,    dropout_of(op, {args.d(2), args.i(5), args.i(6)}, x[0], up_a, up_b, row_ids, positions)};
+  if ((gate_u && !gate_a) || (up_u && !up_a))
+    throw Error("E_SHAPE", "linear_swiglu: gate_u and up_u are the LoRA pairs'; pass a pair or no u");
+  if (y.numel() == 0) return;
+
+  Product p;
+  p.rows = x[0], p.columns = w_gate[0], p.depth = x[1];
+  p.a = factor(x), p.b = factor(w_gate);
+  p.out = gate_out.data, p.out_dtype = y.dtype;
+  p.extra_scale = args.f(0);
+  StoreSwiglu epilogue{p, y.as<bf16>()};
+  Product& twin = epilogue.twin;
+  twin.b = factor(w_up);
+  twin.out = up_out.data;
+  twin.extra_scale = args.f(1);
+  fold_in(stream, gate_pair, p, up_pair, twin);
+  if (x.dtype == DType::bf16) {
+    const Loading loading = loading_of(stream, p, twin);
+    if (loading != Loading::registers) return multiply_swiglu(stream, loading, p, epilogue);
+  }
+  TensorView gate = y, up = y;
+  for (const auto& [of, view] : {std::pair{&p, &gate}, std::pair{&twin, &up}}) {
+    if (!of->out) of->out = stream.scratch.take<char>(y.bytes());
+    view->data = of->out;
+    multiply(stream, x.dtype, Layout::forward, *of);
+  }
+  apply_swiglu(stream, gate, up, y);
+}
+
+}  // namespace
+
+void register_gemm_swiglu(KernelTable& table) {
+  table.set("linear_swiglu", linear_swiglu);
+}
+
+}  // namespace steptrain::cuda

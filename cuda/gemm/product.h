@@ -1,0 +1,89 @@
+// The one product that every op of the gemm family is made of:
+//   out[m,n] (=|+=) scale · (Σ_k a(m,k)·b(n,k) + extra_scale · mask(m,n) · Σ_j extra_a(m,j)·extra_b(n,j)) +
+//   bias[n]
+// The extra pair is LoRA's: more depth for the same kernel. It comes first, since mask and scale apply to the
+// accumulators before the frozen product joins them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/runtime/stream.h"
+
+namespace steptrain::cuda {
+
+/// A matrix as it lies in memory, row-major. A false one is absent.
+struct Factor {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t rows = 0, columns = 0;
+};
+
+/// Whether cp.async and TMA can read it: of bf16, addresses and rows of whole 16 bytes.
+inline bool readable_async(const Factor& f) {
+  return f.dtype == DType::bf16 && f.columns % 8 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
+}
+
+/// The same once it is bf16.
+inline bool readable_once_bf16(const Factor& f) {
+  return f.dtype == DType::bf16 ? readable_async(f) : f.columns % 8 == 0;
+}
+/// f in bf16: itself, or a copy in workspace, made by one launch.
+Factor as_bf16(Stream& stream, const Factor& f);
+
+/// How factors lie: a is [m][k] or [k][m], b is [n][k] or [k][n]; the extra pair like them.
+enum class Layout : uint8_t {
+  forward,  // a [m][k], b [n][k]: x·Wᵀ
+  input,    // a [m][k], b [k][n]: dy·W
+  weight,   // a [k][m], b [k][n]: dyᵀ·x
+};
+
+/// What dropout multiplies: element (t, k) by 0 or 1/(1-rate), where t is a token and k a feature.
+enum class Dropped : uint8_t { nothing, a, b, extra };
+
+struct Dropout {
+  const int32_t* row_ids = nullptr;
+  const int32_t* positions = nullptr;
+  float rate = 0, kept = 1;  // kept = 1/(1-rate)
+  uint32_t key0 = 0, key1 = 0;
+};
+
+struct Product {
+  int64_t rows = 0, columns = 0, depth = 0;
+  Factor a, b;
+  float scale = 1;
+  int64_t extra_depth = 0;
+  Factor extra_a, extra_b;
+  float extra_scale = 1;
+  Dropped dropped = Dropped::nothing;
+  Dropout dropout;
+  const void* bias = nullptr;
+  DType bias_dtype = DType::f32;
+  void* out = nullptr;  // [rows, columns]
+  DType out_dtype = DType::f32;
+  bool accumulate = false;
+};
+
+/// How the factors of a bf16 product reach shared memory.
+enum class Loading : uint8_t {
+  registers,  // of any dtype, size and address
+  copies,     // by cp.async: bf16, addresses and rows of whole 16 bytes
+  boxes,      // by TMA on sm_90: the same
+};
+/// The best that p allows once its factors are rounded.
+Loading loading_of(const Stream& stream, const Product& p);
+/// Rounds f32 factors into workspace where `loading` reads bf16 alone.
+void round_factors(Stream& stream, Loading loading, Product& p);
+
+/// Tensor cores: factors are rounded to bf16, accumulated in f32.
+void multiply_bf16(Stream& stream, Layout layout, Product product);
+/// The same on sm_90, of bf16 factors whose addresses and rows are whole multiples of 16 bytes; no dropout on
+/// a or b.
+void multiply_sm90(Stream& stream, Layout layout, const Product& product);
+/// f32 throughout.
+void multiply_f32(Stream& stream, Layout layout, const Product& product);
+/// The one or the other, as the activations are stored.
+inline void multiply(Stream& stream, DType activations, Layout layout, const Product& product) {
+  activations == DType::bf16 ? multiply_bf16(stream, layout, product) : multiply_f32(stream, layout, product);
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,167 @@
+// u = drop(x)·Aᵀ and v = scale·dy·B (cuda/gemm/skinny.h): few columns, a depth of thousands. A block of eight
+// warps makes all columns of kRows rows, 64 of the depth at a time through a ring of four buffers. Two groups
+// of warps take half of the rows each; of a group's four, warp s takes step s of the four steps of 16 in each
+// buffer. Their sums are added in order of s at the end, whatever the number of rows.
+//   Tall  128 rows, 18 to 24 KiB a buffer; enough rows for a block on every multiprocessor
+//   Flat   32 rows, 6 to 12 KiB a buffer; else
+// x comes by cp.async where it is aligned and nothing is dropped, else through registers; b always does.
+#include "cuda/gemm/factor.cuh"
+#include "cuda/gemm/skinny.h"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kDepth = 64;
+constexpr int kStages = 4;
+constexpr int kSlices = kDepth / kStep;  // warps that share rows
+constexpr int kGroups = kThreads / 32 / kSlices;
+constexpr int kTall = 128, kFlat = 32;
+constexpr int kRoundedPerBlock = kThreads * kEight;
+
+/// The blocks after those of tiles round what the next product reads.
+__device__ inline void round_others(const Narrow& p, int64_t block) {
+  for (const NarrowFactor& f : p.of) {
+    const int64_t blocks = (f.count + kRoundedPerBlock - 1) / kRoundedPerBlock;
+    if (block < blocks) {
+      const int64_t at = block * kRoundedPerBlock + int64_t{threadIdx.x} * kEight;
+      if (at >= f.count) return;
+      const int count = in_group(at, f.count);
+      float v[kEight];
+      load8(f.other + at, count, reinterpret_cast<uintptr_t>(f.other) % 16 == 0, v);
+      store8(f.other_rounded + at, count, true, v);
+      return;
+    }
+    block -= blocks;
+  }
+}
+
+template <int kRows, int kColumns, Layout kLayout>
+__global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ Narrow p) {
+  constexpr bool kAlong = b_along_depth(kLayout);
+  using X = FactorTile<kRows, kDepth, true, kThreads>;
+  using B = FactorTile<kColumns, kDepth, kAlong, kThreads>;
+  constexpr int kDown = kRows / kGroups / 16, kAcross = kColumns / 8;
+  extern __shared__ uint4 shared[];
+  const int64_t tiles = (p.x.rows + kRows - 1) / kRows;
+  if (int64_t{blockIdx.x} >= tiles) return round_others(p, int64_t{blockIdx.x} - tiles);
+
+  const auto x_stage = [](int stage) {
+    return reinterpret_cast<char*>(shared) + stage * (X::kBytes + B::kBytes);
+  };
+  const auto b_stage = [&](int stage) { return x_stage(stage) + X::kBytes; };
+  const int64_t first_row = int64_t{blockIdx.x} * kRows;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int slice = warp % kSlices, group_row = warp / kSlices * (kRows / kGroups);
+  const Dropout* const dropout = p.dropped ? &p.dropout : nullptr;
+  float sums[kDown][kAcross][4] = {};
+
+  struct Held {
+    typename X::Held x;
+    typename B::Held b;
+  };
+  run_ring<kStages>(
+      static_cast<int>((p.x.columns + kDepth - 1) / kDepth),
+      [&](int stage, int round) {
+        if (p.async) X::copy(x_stage(stage), p.x, first_row, int64_t{round} * kDepth);
+      },
+      [&](int round) {
+        Held held = {};
+        const int64_t depth = int64_t{round} * kDepth;
+        if (!p.async) held.x = X::load(p.x, dropout, first_row, depth);
+        held.b = B::load([&](int row, int chunk, float(&v)[kEight]) {
+          if constexpr (kAlong) {
+            const bool first = row < p.of[0].columns;
+            fetch(first ? p.of[0].b : p.of[1].b, first ? row : row - p.of[0].columns, depth + chunk * kEight,
+                  v);
+          } else {
+            fetch(p.of[0].b, depth + row, chunk * kEight, v);
+          }
+        });
+        return held;
+      },
+      [&](int stage, const Held& held) {
+        if (!p.async) X::store(x_stage(stage), held.x);
+        B::store(b_stage(stage), held.b);
+      },
+      [&](int stage) {
+        uint32_t b[kAcross / 2][4];
+#pragma unroll
+        for (int j = 0; j < kAcross / 2; j++)
+          load_b<B, kAlong>(b[j], b_stage(stage), 16 * j, slice * kStep, lane);
+#pragma unroll
+        for (int i = 0; i < kDown; i++) {
+          uint32_t a[4];
+          load_a<X, true>(a, x_stage(stage), group_row + 16 * i, slice * kStep, lane);
+#pragma unroll
+          for (int j = 0; j < kAcross; j++)
+            multiply_add(sums[i][j], a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+      });
+
+  // The slices add their sums in turn, where the ring was.
+  constexpr int kStride = kColumns + 8;
+  static_assert(kRows * kStride * 4 <= kStages * (X::kBytes + B::kBytes));
+  float* const totals = reinterpret_cast<float*>(shared);
+  wait_for_copies<0>();
+  __syncthreads();
+  for (int turn = 0; turn < kSlices; turn++) {
+    if (slice == turn) {
+#pragma unroll
+      for (int i = 0; i < kDown; i++)
+#pragma unroll
+        for (int j = 0; j < kAcross; j++)
+#pragma unroll
+          for (int half = 0; half < 2; half++) {
+            const int row = group_row + 16 * i + lane / 4 + 8 * half, column = 8 * j + lane % 4 * 2;
+            float2* const total = reinterpret_cast<float2*>(totals + row * kStride + column);
+            const float2 before = turn == 0 ? make_float2(0, 0) : *total;
+            *total = make_float2(before.x + sums[i][j][2 * half], before.y + sums[i][j][2 * half + 1]);
+          }
+    }
+    __syncthreads();
+  }
+
+  const int rows = static_cast<int>(p.x.rows - first_row < kRows ? p.x.rows - first_row : kRows);
+  int first_column = 0;
+  for (const NarrowFactor& f : p.of) {
+    const int columns = static_cast<int>(f.columns);
+    for (int i = static_cast<int>(threadIdx.x); i < rows * columns; i += kThreads) {
+      const float value = p.scale * totals[i / columns * kStride + first_column + i % columns];
+      const int64_t at = first_row * columns + i;
+      if (f.out) f.out[at] = value;
+      if (f.rounded) f.rounded[at] = from_float<bf16>(value);
+    }
+    first_column += columns;
+  }
+}
+
+template <int kRows, int kColumns>
+void launch(Stream& stream, Layout layout, const Narrow& p) {
+  const auto kernel = layout == Layout::forward ? narrow_kernel<kRows, kColumns, Layout::forward>
+                                                : narrow_kernel<kRows, kColumns, Layout::input>;
+  int64_t blocks = (p.x.rows + kRows - 1) / kRows;
+  for (const NarrowFactor& f : p.of) blocks += (f.count + kRoundedPerBlock - 1) / kRoundedPerBlock;
+  stream.launch(kernel, blocks, kThreads, kStages * (kRows + kColumns) * kDepth * 2, p);
+}
+
+template <int kColumns>
+void launch(Stream& stream, Layout layout, const Narrow& p) {
+  if ((p.x.rows + kTall - 1) / kTall >= stream.hardware.multiprocessors) {
+    launch<kTall, kColumns>(stream, layout, p);
+  } else {
+    launch<kFlat, kColumns>(stream, layout, p);
+  }
+}
+
+}  // namespace
+
+void multiply_narrow(Stream& stream, Layout layout, Narrow p) {
+  p.async = !p.dropped && readable_async(p.x);
+  const int64_t columns = p.of[0].columns + p.of[1].columns;
+  if (columns <= 16) return launch<16>(stream, layout, p);
+  if (columns <= 32) return launch<32>(stream, layout, p);
+  launch<kMostNarrow>(stream, layout, p);
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,58 @@
+// Products of a LoRA pair, whose rank is one side: bf16 rows on tensor cores, f32 factors rounded to bf16 as
+// they are loaded, sums in f32. Ranks beyond kMostNarrow take the ordinary product (cuda/gemm/product.h).
+#pragma once
+
+#include "cuda/gemm/product.h"
+
+namespace steptrain::cuda {
+
+constexpr int kMostNarrow = 64;  // columns together
+
+/// One of the right factors of a narrow product, [columns][depth] or [depth][columns].
+struct NarrowFactor {
+  Factor b;
+  int64_t columns = 0;
+  float* out = nullptr;     // [rows, columns], may be absent
+  bf16* rounded = nullptr;  // the same in bf16, may be absent
+  /// A factor that the next product reads, to be rounded by the same launch: `count` elements. May be absent.
+  const float* other = nullptr;
+  bf16* other_rounded = nullptr;
+  int64_t count = 0;
+};
+
+/// out = scale · drop(x)·b for one factor, or for two of the same x and mask.
+struct Narrow {
+  Factor x;  // bf16 [rows][depth]
+  NarrowFactor of[2];
+  float scale = 1;
+  bool dropped = false;
+  Dropout dropout;
+  bool async = false;  // set by multiply_narrow
+};
+
+/// One launch. Layout::forward or, for one factor, Layout::input. A row's bits depend on that row alone: the
+/// order of sums follows from the depth.
+void multiply_narrow(Stream& stream, Layout layout, Narrow narrow);
+
+/// out[j][k] += scale · Σ_t narrow[t][j] · drop(wide)[t][k], j < rank. Strides are those of `out`.
+struct NarrowGradient {
+  Factor narrow;  // [tokens][rank]
+  Factor wide;    // bf16 [tokens][columns]
+  float scale = 1;
+  bool dropped = false;
+  Dropout dropout;
+  float* out = nullptr;
+  int64_t narrow_stride = 0, wide_stride = 0;
+
+  // Set by add_narrow_gradients.
+  bool async = false;
+  int64_t tiles = 0, splits = 0, tokens = 0;  // of the columns, of the tokens, and how many a split has
+  float* partial = nullptr;
+  uint32_t* tickets = nullptr;
+};
+
+/// Both in one launch. Tokens are cut into splits by the shapes alone; a tile's last block adds the splits in
+/// order.
+void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second);
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,230 @@
+// The CUDA device: one compute stream in whose order everything happens. Memory segments come from cudaMalloc
+// and are shared out by core/allocator.h; the queue's thread launches and never waits, except to hand out
+// what was read and where all staging buffers are under way.
+#include "cuda/runtime/backend.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/error.h"
+#include "core/ops.h"
+#include "cuda/runtime/capture.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/families.h"
+#include "cuda/runtime/staging.h"
+#include "cuda/runtime/trace.h"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kOldestMajor = 8;  // compute capability of the oldest GPU that kernels are compiled for
+
+int attribute(cudaDeviceAttr which, int index) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, index), "asking what the GPU is");
+  return value;
+}
+
+std::string model(int index) {
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, index) == cudaSuccess) return properties.name;
+  cudaGetLastError();
+  return "a GPU that does not answer";
+}
+
+/// "13.0" of 13000.
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// GPUs that this process sees; `why` says what stands in the way where there are none.
+int count_devices(std::string& why) {
+  int count = 0, driver = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    why = "this machine has no NVIDIA driver";
+  } else if (status == cudaErrorInsufficientDriver) {
+    why = "the NVIDIA driver offers CUDA " + version_text(driver) + " and this addon was built with CUDA " +
+          version_text(CUDART_VERSION);
+  } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
+    why = "no NVIDIA GPU is visible to this process";
+  } else {
+    why = cudaGetErrorString(status);
+  }
+  return 0;
+}
+
+/// What lives on the queue's thread, from start() to the end.
+struct Session {
+  struct OwnedStream {
+    cudaStream_t stream = nullptr;
+    OwnedStream() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "opening the GPU"); }
+    ~OwnedStream() { cudaStreamDestroy(stream); }
+    OwnedStream(const OwnedStream&) = delete;
+    OwnedStream& operator=(const OwnedStream&) = delete;
+  };
+  /// Stream::ticket.
+  struct Tickets {
+    uint32_t* data = nullptr;
+    Tickets() {
+      void* memory = nullptr;
+      check(cudaMalloc(&memory, kTickets * sizeof *data), "opening the GPU");
+      data = static_cast<uint32_t*>(memory);
+      check(cudaMemset(memory, 0, kTickets * sizeof *data), "opening the GPU");
+      check(cudaDeviceSynchronize(), "opening the GPU");
+    }
+    ~Tickets() { cudaFree(data); }
+    Tickets(const Tickets&) = delete;
+    Tickets& operator=(const Tickets&) = delete;
+  };
+  OwnedStream compute;
+  Faults faults;
+  Staging staging{compute.stream};
+  Scratch scratch{compute.stream};
+  PreparedKernels prepared;
+  Tickets tickets;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  explicit CudaBackend(int index)
+      : index_(index), name_("cuda:" + std::to_string(index)), model_(model(index)) {
+    const int major = attribute(cudaDevAttrComputeCapabilityMajor, index);
+    hardware_ = {attribute(cudaDevAttrMultiProcessorCount, index),
+                 10 * major + attribute(cudaDevAttrComputeCapabilityMinor, index),
+                 attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)};
+    isa_ = "sm_" + std::to_string(hardware_.compute_capability);
+    if (major < kOldestMajor)
+      throw Error("E_UNSUPPORTED", "device '" + name_ + "' (" + model_ + ") is " + isa_ +
+                                       ", but kernels need sm_" + std::to_string(10 * kOldestMajor) +
+                                       " (Ampere) or newer");
+    use();
+  }
+  ~CudaBackend() override {
+    cudaSetDevice(index_);
+    session_.reset();
+  }
+
+  BackendInfo info() const override {
+    size_t free = 0, total = 0;
+    use();
+    check(cudaMemGetInfo(&free, &total), "asking for free memory");
+    return {name_,
+            model_,
+            isa_,
+            hardware_.multiprocessors,
+            static_cast<int64_t>(total),
+            static_cast<int64_t>(free)};
+  }
+  void* acquire(int64_t bytes) override {
+    use();
+    void* data = nullptr;
+    const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      return nullptr;
+    }
+    check(status, "allocating memory");
+    return data;
+  }
+  void release(void* data, int64_t) override {
+    // Launched work may still use it. Errors do not matter: where the context is lost, nothing is left to
+    // free.
+    cudaSetDevice(index_);
+    cudaDeviceSynchronize();
+    cudaFree(data);
+  }
+  int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const override { return n * k * size_of(dtype); }
+  bool has(int op) const override { return kernels().at(op) != nullptr; }
+
+  void start() override {
+    use();
+    session_ = std::make_unique<Session>();
+  }
+  void run(int op, const Args& args) override {
+    number_++;
+    Stream stream{session_->compute.stream, session_->scratch, session_->prepared, hardware_,
+                  session_->tickets.data};
+    stream.faults = session_->faults.reporter(op, number_);
+    {
+      const TraceRange range(ops()[static_cast<size_t>(op)].name.c_str());
+      kernels().at(op)(stream, args);
+    }
+    session_->scratch.reset();
+    ops_++;
+    launches_ += stream.launches;
+    scratch_peak_ = std::max<int64_t>(scratch_peak_, session_->scratch.peak());
+  }
+  void upload(const TensorView& target, const void* bytes) override {
+    number_++;
+    session_->staging.upload(target.data, bytes, target.bytes());
+    waits_ = session_->staging.waits();
+  }
+  void download(const TensorView& source, void* bytes) override {
+    number_++;
+    session_->staging.download(bytes, source.data, source.bytes());
+    waits_ = session_->staging.waits();
+    session_->faults.raise();
+  }
+  void replay(Graph& graph) override {
+    Session& s = *session_;
+    if (!graph.compiled)
+      graph.compiled =
+          compile(graph, kernels(), s.faults, s.prepared, hardware_, s.tickets.data, s.compute.stream);
+    // The captured ops took numbers when they were queued.
+    if (!graph.records.empty()) number_ = std::max(number_, graph.records.back().number);
+    number_++;
+    const TraceRange range("replay");
+    const auto& compiled = *static_cast<const CompiledGraph*>(graph.compiled.get());
+    check(cudaGraphLaunch(compiled.executable, s.compute.stream), "replaying a graph");
+    ops_ += static_cast<int64_t>(graph.records.size());
+    launches_ += compiled.launches;
+    scratch_peak_ = std::max<int64_t>(scratch_peak_, compiled.workspace_bytes);
+  }
+  void synchronize() override {
+    session_->staging.synchronize();
+    waits_ = session_->staging.waits();
+    session_->faults.raise();
+  }
+  Counters counters() const override { return {ops_, launches_, scratch_peak_, waits_}; }
+
+ private:
+  /// CUDA's current device belongs to the thread.
+  void use() const { check(cudaSetDevice(index_), "opening the GPU"); }
+
+  int index_;
+  std::string name_, model_;
+  Hardware hardware_;
+  std::string isa_;
+  std::unique_ptr<Session> session_;
+  int64_t number_ = 0;  // of the op that runs, as the host counts: ops, uploads, reads and replays
+  std::atomic<int64_t> ops_{0}, launches_{0}, scratch_peak_{0}, waits_{0};
+};
+
+}  // namespace
+
+std::vector<std::string> devices() {
+  std::string why;
+  std::vector<std::string> models;
+  const int count = count_devices(why);
+  for (int i = 0; i < count; i++) models.push_back(model(i));
+  return models;
+}
+
+std::unique_ptr<Backend> make_backend(int index) {
+  const std::string device = "device 'cuda:" + std::to_string(index) + "'";
+  std::string why;
+  const int count = count_devices(why);
+  if (count == 0)
+    throw Error("E_UNSUPPORTED", device + " cannot be opened: " + why,
+                "open device 'cpu', or run on a machine with an NVIDIA GPU and its driver");
+  if (index < 0 || index >= count)
+    throw Error("E_UNSUPPORTED", device + " does not exist: this process sees " + std::to_string(count) +
+                                     (count == 1 ? " GPU" : " GPUs") +
+                                     ", the last is cuda:" + std::to_string(count - 1));
+  return std::make_unique<CudaBackend>(index);
+}
+
+}  // namespace steptrain::cuda

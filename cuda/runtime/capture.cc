@@ -1,0 +1,79 @@
+#include "cuda/runtime/capture.h"
+
+#include <algorithm>
+
+#include "cuda/runtime/check.h"
+
+namespace steptrain::cuda {
+namespace {
+
+/// Ends an open capture whatever happens, since the thread could start no other.
+class Capture {
+ public:
+  Capture() {
+    // A stream of its own: the host thread may free memory in the order of the compute stream meanwhile.
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "capturing");
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capturing");
+    open_ = true;
+  }
+  ~Capture() {
+    if (open_) cudaStreamEndCapture(stream_, &graph_);
+    if (graph_) cudaGraphDestroy(graph_);
+    if (stream_) cudaStreamDestroy(stream_);
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  cudaStream_t stream() const { return stream_; }
+  cudaGraphExec_t finish() {
+    open_ = false;
+    check(cudaStreamEndCapture(stream_, &graph_), "capturing");
+    cudaGraphExec_t executable = nullptr;
+    check(cudaGraphInstantiate(&executable, graph_, 0), "capturing");
+    return executable;
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  bool open_ = false;
+};
+
+}  // namespace
+
+CompiledGraph::~CompiledGraph() {
+  if (executable) cudaGraphExecDestroy(executable);  // a replay under way is not disturbed
+  if (workspace) cudaFreeAsync(workspace, stream);
+}
+
+std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& table, const Faults& faults,
+                                       PreparedKernels& prepared, const Hardware& hardware, uint32_t* ticket,
+                                       cudaStream_t stream) {
+  const auto queue_all = [&](Stream& onto) {
+    for (const Record& record : graph.records) {
+      onto.faults = faults.reporter(record.op, record.number);
+      table.at(record.op)(onto, record.args);
+      onto.scratch.reset();
+    }
+  };
+  auto compiled = std::make_shared<CompiledGraph>();
+  compiled->stream = stream;
+
+  Scratch needed = Scratch::measuring();
+  Stream dry{nullptr, needed, prepared, hardware, ticket, true};
+  queue_all(dry);
+  compiled->launches = dry.launches;
+  compiled->workspace_bytes = needed.peak();
+  if (needed.peak() > 0)
+    check(cudaMallocAsync(&compiled->workspace, static_cast<size_t>(needed.peak()), stream),
+          "allocating workspace");
+
+  Capture capture;
+  Scratch own = Scratch::within(compiled->workspace, needed.peak());
+  Stream captured{capture.stream(), own, prepared, hardware, ticket};
+  queue_all(captured);
+  compiled->executable = capture.finish();
+  return compiled;
+}
+
+}  // namespace steptrain::cuda

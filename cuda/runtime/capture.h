@@ -1,0 +1,32 @@
+// The compiled form of a captured list of ops: a CUDA graph with workspace of its own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "core/record.h"
+#include "cuda/runtime/families.h"
+
+namespace steptrain::cuda {
+
+struct CompiledGraph {
+  CompiledGraph() = default;
+  ~CompiledGraph();
+  CompiledGraph(const CompiledGraph&) = delete;
+  CompiledGraph& operator=(const CompiledGraph&) = delete;
+
+  cudaGraphExec_t executable = nullptr;
+  void* workspace = nullptr;
+  cudaStream_t stream = nullptr;  // the workspace is freed in its order
+  int64_t workspace_bytes = 0;
+  int64_t launches = 0;  // kernels of one replay
+};
+
+/// Compiles the records for replay on `stream`. Runs the ops' host functions twice, first to load the kernels
+/// and measure the workspace, which a capture may do neither of, and no kernel. Throws what an op refuses.
+std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& table, const Faults& faults,
+                                       PreparedKernels& prepared, const Hardware& hardware, uint32_t* ticket,
+                                       cudaStream_t stream);
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,42 @@
+#include "cuda/runtime/families.h"
+
+#include "core/error.h"
+#include "core/ops.h"
+
+namespace steptrain::cuda {
+
+KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
+
+void KernelTable::set(const std::string& op, Kernel kernel) {
+  const int index = op_index(op);
+  if (index < 0) throw Error("E_RANGE", "a kernel is registered for an op that is not in the list: " + op);
+  kernels_[static_cast<size_t>(index)] = kernel;
+}
+
+const KernelTable& kernels() {
+  static const KernelTable table = [] {
+    KernelTable t;
+    register_gemm(t);
+    register_gemm_swiglu(t);
+    register_attention(t);
+    register_norm(t);
+    register_norm_layer(t);
+    register_rope(t);
+    register_mlp(t);
+    register_embedding(t);
+    register_head(t);
+    register_head_select(t);
+    register_advantage(t);
+    register_objective(t);
+    register_objective_policy(t);
+    register_objective_preference(t);
+    register_optimizer(t);
+    register_sampling(t);
+    register_memory(t);
+    register_memory_rows(t);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace steptrain::cuda

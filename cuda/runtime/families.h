@@ -1,0 +1,43 @@
+// Every family of kernels registers its ops here. An op that none registers "has no kernel on cuda:0".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cuda/runtime/stream.h"
+
+namespace steptrain::cuda {
+
+class KernelTable {
+ public:
+  KernelTable();
+  /// Throws where the op list has no such name.
+  void set(const std::string& op, Kernel kernel);
+  Kernel at(int op) const { return kernels_[static_cast<size_t>(op)]; }
+
+ private:
+  std::vector<Kernel> kernels_;
+};
+
+void register_gemm(KernelTable& table);
+void register_gemm_swiglu(KernelTable& table);
+void register_attention(KernelTable& table);
+void register_norm(KernelTable& table);
+void register_norm_layer(KernelTable& table);
+void register_rope(KernelTable& table);
+void register_mlp(KernelTable& table);
+void register_embedding(KernelTable& table);
+void register_head(KernelTable& table);
+void register_head_select(KernelTable& table);
+void register_advantage(KernelTable& table);
+void register_objective(KernelTable& table);
+void register_objective_policy(KernelTable& table);
+void register_objective_preference(KernelTable& table);
+void register_optimizer(KernelTable& table);
+void register_sampling(KernelTable& table);
+void register_memory(KernelTable& table);
+void register_memory_rows(KernelTable& table);
+
+const KernelTable& kernels();
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,82 @@
+#include "cuda/runtime/faults.h"
+
+#include <bit>
+#include <string>
+
+#include "core/error.h"
+#include "core/ops.h"
+#include "cuda/runtime/check.h"
+
+namespace steptrain::cuda {
+
+Faults::Faults() {
+  void *claimed = nullptr, *fault = nullptr, *mapped = nullptr;
+  check(cudaMalloc(&claimed, sizeof(int32_t)), "opening the GPU");
+  claimed_ = static_cast<int32_t*>(claimed);
+  check(cudaMemset(claimed, 0, sizeof(int32_t)), "opening the GPU");
+  check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "opening the GPU");
+  fault_ = static_cast<Fault*>(fault);
+  *fault_ = Fault{};
+  check(cudaHostGetDevicePointer(&mapped, fault, 0), "opening the GPU");
+  mapped_ = static_cast<Fault*>(mapped);
+  check(cudaDeviceSynchronize(), "opening the GPU");
+}
+
+Faults::~Faults() {
+  cudaFree(claimed_);
+  cudaFreeHost(fault_);
+}
+
+void Faults::raise() const {
+  const volatile Fault& f = *fault_;
+  if (f.kind == FaultKind::none) return;
+  const Signature& op = ops()[static_cast<size_t>(f.op)];
+  const std::string& tensor = op.inputs[static_cast<size_t>(f.tensor)].name;
+  const auto position = static_cast<long long>(f.position), value = static_cast<long long>(f.value),
+             limit = static_cast<long long>(f.limit);
+  const auto other = static_cast<long long>(f.other);
+  const bool attends = op.name.starts_with("attention");  // which words it differently, as on the CPU
+  std::string found;
+  switch (f.kind) {
+    case FaultKind::outside:
+      found = format("%s[%lld] is %lld, outside 0..%lld", tensor.c_str(), position, value, limit - 1);
+      break;
+    case FaultKind::negative:
+      found = format("%s[%lld] is %lld, below 0", tensor.c_str(), position, value);
+      break;
+    case FaultKind::start:
+      found = format("%s[0] is %lld, %s 0", tensor.c_str(), value, attends ? "must be" : "expected");
+      break;
+    case FaultKind::descends:
+      found = format("%s[%lld] is %lld, below the %lld before it", tensor.c_str(), position, value, limit);
+      break;
+    case FaultKind::end:
+      found = attends ? format("%s[%lld] is %lld, must end at the %lld tokens", tensor.c_str(), position,
+                               value, limit)
+                      : format("%s ends at %lld, expected %lld", tensor.c_str(), value, limit);
+      break;
+    case FaultKind::span:
+      found = format("%s[%lld] is %lld..%lld, expected an ascending pair in 0..%lld", tensor.c_str(),
+                     position, value, other, limit);
+      break;
+    case FaultKind::binary:
+      found = format("%s[%lld] is %lld, expected 0 or 1", tensor.c_str(), position, value);
+      break;
+    case FaultKind::probability:
+      found = format("%s[%lld] is %g, expected a probability from 0 to 1", tensor.c_str(), position,
+                     static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(f.other))));
+      break;
+    case FaultKind::logit:
+      found = format("%s[%lld, %lld] is %s, expected a number or -inf", tensor.c_str(), position, value,
+                     other ? "inf" : "nan");
+      break;
+    case FaultKind::no_token:
+      found = format("every logit of row %lld is -inf: there is no token to draw", position);
+      break;
+    default:
+      found = format("%s sum to %lld, expected the %lld parameters", tensor.c_str(), value, limit);
+  }
+  throw Error("E_RANGE", op.name + ": " + found + format(" (op %lld)", static_cast<long long>(f.number)));
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,102 @@
+#include "cuda/runtime/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "cuda/runtime/check.h"
+
+namespace steptrain::cuda {
+
+Scratch::Scratch(Kind kind, void* block, int64_t bytes)
+    : kind_(kind), block_(static_cast<char*>(block)), block_bytes_(bytes) {}
+
+Scratch Scratch::measuring() {
+  // Any address does that is aligned and not null.
+  return Scratch(Kind::measuring, reinterpret_cast<void*>(uintptr_t{4096}), INT64_MAX);
+}
+
+Scratch Scratch::within(void* block, int64_t bytes) {
+  return Scratch(Kind::fixed, block, bytes);
+}
+
+Scratch::~Scratch() {
+  if (kind_ != Kind::owning) return;
+  for (char* block : outgrown_) cudaFreeAsync(block, stream_);
+  if (block_) cudaFreeAsync(block_, stream_);
+}
+
+void* Scratch::take_bytes(int64_t bytes) {
+  if (bytes > block_bytes_ - used_) grow(bytes);
+  void* data = block_ + used_;
+  used_ += bytes;
+  held_ += bytes;
+  peak_ = std::max(peak_, held_);
+  return data;
+}
+
+void Scratch::grow(int64_t bytes) {
+  if (kind_ != Kind::owning)
+    throw Error("E_MEMORY", "a captured op asks for more workspace than when it was measured");
+  if (block_) outgrown_.push_back(std::exchange(block_, nullptr));
+  const int64_t wanted = std::max(bytes, 2 * block_bytes_);
+  block_bytes_ = used_ = 0;
+  void* block = nullptr;
+  check(cudaMallocAsync(&block, static_cast<size_t>(wanted), stream_), "allocating workspace");
+  block_ = static_cast<char*>(block);
+  block_bytes_ = wanted;
+}
+
+void Scratch::reset() {
+  if (!outgrown_.empty()) {
+    // Freed in stream order, after the op's kernels. One block that would have held it all replaces them.
+    for (char* block : outgrown_) check(cudaFreeAsync(block, stream_), "freeing workspace");
+    outgrown_.clear();
+    if (block_bytes_ < held_) {
+      check(cudaFreeAsync(std::exchange(block_, nullptr), stream_), "freeing workspace");
+      block_bytes_ = 0;
+      grow(held_);
+    }
+  }
+  used_ = held_ = 0;
+}
+
+void Scratch::rewind(const Mark& mark) {
+  if (block_ != mark.block) return;  // it grew meanwhile: reset() finds one block for all
+  used_ = mark.used;
+  held_ = mark.held;
+}
+
+void Stream::prepare(const void* kernel, int64_t blocks, int64_t shared) {
+  constexpr int64_t kWithoutAsking = 48 << 10;  // static and dynamic together
+  constexpr int64_t kMostBlocks = 0x7fffffff;
+  if (blocks > kMostBlocks)
+    throw Error("E_SHAPE", format("a kernel would need %lld blocks, more than CUDA's 2147483647",
+                                  static_cast<long long>(blocks)));
+  const auto found = prepared.find(kernel);
+  if (found != prepared.end() && found->second >= shared) return;
+  // Loads the kernel now, since loading may wait for the GPU, which a capture must not.
+  cudaFuncAttributes attributes;
+  check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
+  if (shared + static_cast<int64_t>(attributes.sharedSizeBytes) > kWithoutAsking)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+          "asking for shared memory");
+  prepared[kernel] = shared;
+}
+
+void Stream::copy(void* to, const void* from, int64_t bytes) {
+  if (bytes == 0 || to == from) return;
+  launches++;
+  if (measuring) return;
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream),
+        "copying on the GPU");
+}
+
+void Stream::zero(void* data, int64_t bytes) {
+  if (bytes == 0) return;
+  launches++;
+  if (measuring) return;
+  check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream), "clearing memory on the GPU");
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,111 @@
+// What a CUDA kernel's host function is handed besides its arguments: the stream, workspace, and the way to
+// launch. The host function runs on the queue's thread and returns before the kernel has run.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "core/args.h"
+#include "cuda/runtime/check.h"
+#include "cuda/runtime/faults.h"
+
+namespace steptrain::cuda {
+
+/// Workspace of the running op in device memory: handed out by a bump pointer, taken back when the op's
+/// kernels are queued (the next op's run after them), kept for the next. Grows and shrinks in stream order.
+class Scratch {
+ public:
+  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
+  /// Hands out addresses that nothing may touch, to learn what a list of ops will need.
+  static Scratch measuring();
+  /// Hands out what lies in `block`; its owner frees it.
+  static Scratch within(void* block, int64_t bytes);
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  /// 256-byte aligned, uninitialised.
+  template <typename T>
+  T* take(int64_t count) {
+    return static_cast<T*>(take_bytes((count * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256));
+  }
+  void reset();
+  /// What was taken since `mark` may be handed out again: its users run before those of what is taken next.
+  struct Mark {
+    char* block;
+    int64_t used, held;
+  };
+  Mark mark() const { return {block_, used_, held_}; }
+  void rewind(const Mark& mark);
+  int64_t peak() const { return peak_; }
+
+ private:
+  enum class Kind : uint8_t { owning, measuring, fixed };
+  Scratch(Kind kind, void* block, int64_t bytes);
+  void* take_bytes(int64_t bytes);
+  void grow(int64_t bytes);
+
+  Kind kind_ = Kind::owning;
+  cudaStream_t stream_ = nullptr;
+  char* block_ = nullptr;
+  std::vector<char*> outgrown_;  // still in use by this op
+  int64_t block_bytes_ = 0;
+  int64_t used_ = 0;
+  int64_t held_ = 0;
+  int64_t peak_ = 0;
+};
+
+/// Kernels that are loaded and allowed the dynamic shared memory that they ask for, by their largest request.
+using PreparedKernels = std::unordered_map<const void*, int64_t>;
+
+/// What launches depend on.
+struct Hardware {
+  int multiprocessors = 1;
+  int compute_capability = 80;   // 10 · major + minor
+  int64_t shared_per_block = 0;  // bytes of dynamic shared memory that a block may ask for
+};
+
+constexpr int kTickets = 512;
+
+struct Stream {
+  cudaStream_t stream;
+  Scratch& scratch;
+  PreparedKernels& prepared;
+  const Hardware& hardware;
+  /// kTickets counters in device memory, 0 between kernels: see last_block in cuda/reduce.cuh.
+  uint32_t* ticket;
+  /// A dry run: kernels are loaded and counted, not launched.
+  bool measuring = false;
+  FaultReporter faults{};
+  int64_t launches = 0;
+
+  /// Queues `kernel` on `blocks` blocks of `threads`, with `shared` bytes of dynamic shared memory. No
+  /// blocks: nothing to do, no launch.
+  template <typename... Params, typename... Given>
+  void launch(void (*kernel)(Params...), int64_t blocks, int threads, int64_t shared, Given... given) {
+    if (blocks == 0) return;
+    prepare(reinterpret_cast<const void*>(kernel), blocks, shared);
+    launches++;
+    if (measuring) return;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<size_t>(shared);
+    config.stream = stream;
+    check(cudaLaunchKernelEx(&config, kernel, given...), "launching a kernel");
+  }
+  /// Queues a copy within the device's memory; counts as a launch.
+  void copy(void* to, const void* from, int64_t bytes);
+  /// Queues the writing of zeros; counts as a launch.
+  void zero(void* data, int64_t bytes);
+
+ private:
+  void prepare(const void* kernel, int64_t blocks, int64_t shared);
+};
+
+using Kernel = void (*)(Stream&, const Args&);
+
+}  // namespace steptrain::cuda
