@@ -2,7 +2,7 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Device } from '#src/runtime/device.js';
 import type { Tensor } from '#src/runtime/tensor.js';
-import { branchedSequence } from '#src/train/sequence.js';
+import { branchedSequence } from '#src/sequences/sequence.js';
 import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';

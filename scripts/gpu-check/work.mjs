@@ -4,7 +4,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseRunConfig } from '../../dist/config/load.js';
-import { configuredTokenizer } from '../../dist/run/inputs.js';
+import { configuredTokenizer } from '../../dist/run/tokenizer.js';
 import { verdictData } from '../../dist/train/verdict-data.js';
 
 const directory = process.argv[2];

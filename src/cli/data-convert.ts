@@ -4,9 +4,9 @@ import { Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import type { DataConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
-import type { StepRecord } from '../data/record.js';
-import { readRecords } from '../run/inputs.js';
-import { writeFileAtomically } from '../weights/atomic-file.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
+import type { StepRecord } from '../records/record.js';
+import { readRecords } from '../run/parts.js';
 import { UsageError } from './error.js';
 
 /**

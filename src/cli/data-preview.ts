@@ -1,10 +1,11 @@
 // `steptrain data preview`: single samples as the model will see them, token by token.
 import type { RunConfig } from '../config/schema.js';
-import { type StepRecord, verdictSamples } from '../data/record.js';
 import { solutionSegments } from '../data/solution.js';
 import type { Part } from '../data/split.js';
 import { verdictTokenizer } from '../data/verdict.js';
-import { configuredTokenizer, dividedRecords } from '../run/inputs.js';
+import { type StepRecord, verdictSamples } from '../records/record.js';
+import { dividedRecords } from '../run/parts.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
 import {
   decodeSpan,
   type SegmentSpan,

@@ -2,7 +2,6 @@
 import type { RunConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import { problemKey } from '../data/overlap.js';
-import type { StepRecord } from '../data/record.js';
 import {
   formatLoadReport,
   formatTrainingDataSummary,
@@ -10,7 +9,9 @@ import {
   summarizeTrainingData,
   type TrainingDataSummary,
 } from '../data/summary.js';
-import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import type { StepRecord } from '../records/record.js';
+import { configuredRecords } from '../run/parts.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
 import { verdictData } from '../train/verdict-data.js';
 
 export interface DataStats {

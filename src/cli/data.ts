@@ -80,7 +80,7 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
     const { convertData } = await import('./data-convert.js');
     const { formatLoadReport } = await import('../data/summary.js');
     const { parseRunConfig } = await import('../config/load.js');
-    const { resolveInputs } = await import('../run/inputs.js');
+    const { resolveInputs } = await import('../run/paths.js');
     const settings = [...set, ...badRowSetting({ 'on-bad-row': onBadRow })];
     const recipe = JSON.stringify({ method: 'sft', data: { train: from } });
     const { config, locate } = parseRunConfig(recipe, { name: 'data convert', settings });
@@ -115,7 +115,7 @@ function badRowSetting({ 'on-bad-row': choice }: BadRowArguments): readonly stri
 
 async function readConfig(args: DataArguments): Promise<RunConfig> {
   const { loadRunConfig } = await import('../config/load.js');
-  const { resolveInputs } = await import('../run/inputs.js');
+  const { resolveInputs } = await import('../run/paths.js');
   const settings = [...(args.set ?? []), ...badRowSetting(args)];
   const { config, locate } = await loadRunConfig(recipeFile(args), settings);
   return resolveInputs(config, locate);

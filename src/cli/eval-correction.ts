@@ -97,7 +97,7 @@ async function judge(args: CorrectionArguments): Promise<void> {
   const options = checkedOptions(args);
   const { evaluateCorrection, makeOutputDirectory, writeCorrection } = await import('../eval/correction.js');
   const { taskOfModel, taskOfRun } = await import('../eval/correction-task.js');
-  const { createProgress } = await import('../run/progress.js');
+  const { createProgress } = await import('../terminal/progress.js');
   const { openDevice } = await import('../runtime/device.js');
   const deviceName = await chosenDevice(args.device);
   const task =

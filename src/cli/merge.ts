@@ -38,7 +38,7 @@ async function merge({ base, adapter, out, dtype, check }: MergeArguments): Prom
   const { mergeAdapter } = await import('../models/merge.js');
   const { readModelConfig } = await import('../models/config.js');
   const { openDevice } = await import('../runtime/device.js');
-  const { baseDirectory } = await import('../train/trainee.js');
+  const { baseDirectory } = await import('../models/base.js');
   const directory = baseDirectory(base);
   const device = openDevice('cpu');
   try {
@@ -63,7 +63,7 @@ async function merge({ base, adapter, out, dtype, check }: MergeArguments): Prom
 
 /** The same ids on every call. */
 async function checkedTokens({ vocabSize, maxPositions }: DecoderConfig): Promise<number[]> {
-  const { PhiloxStream } = await import('../data/philox.js');
+  const { PhiloxStream } = await import('../random/philox.js');
   const stream = new PhiloxStream(0, 0x6d726765, 0);
   return Array.from({ length: Math.min(CHECKED_TOKENS, maxPositions) }, () => stream.below(vocabSize));
 }

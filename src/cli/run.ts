@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
 import type { RunConfig } from '../config/schema.js';
 import type { RunDirectory } from '../run/directory.js';
-import type { RunResult } from '../run/result.js';
+import type { RunResult } from '../train/result.js';
 import { Interrupted } from './error.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
@@ -56,7 +56,7 @@ type StartArguments = Pick<RunArguments, 'recipe' | 'set' | 'output' | 'dry-run'
 export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
   const { loadRunConfig } = await import('../config/load.js');
   const { formatRunConfig } = await import('../config/write.js');
-  const { resolveInputs } = await import('../run/inputs.js');
+  const { resolveInputs } = await import('../run/paths.js');
   const { createRunDirectory } = await import('../run/directory.js');
   const file = recipeFile(args);
   const { config, locate } = await loadRunConfig(file, args.set);

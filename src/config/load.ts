@@ -1,6 +1,6 @@
 // Recipe text + overrides → one complete RunConfig, or one sentence per problem.
 import { open } from 'node:fs/promises';
-import { systemReason } from '../weights/error.js';
+import { systemReason } from '../files/error.js';
 import { findConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { describeIssues, describeValue, isSection, type Locate } from './issues.js';

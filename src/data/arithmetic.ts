@@ -1,6 +1,6 @@
-import { DataError } from './data-error.js';
-import { PhiloxStream } from './philox.js';
-import type { Step, StepRecord } from './record.js';
+import { DataError } from '../files/data-error.js';
+import { PhiloxStream } from '../random/philox.js';
+import type { Step, StepRecord } from '../records/record.js';
 
 /**
  * Step-labelled arithmetic, made from a seed with nothing to download. A problem is a start value and a chain of

@@ -1,5 +1,5 @@
-import { DataError } from './data-error.js';
-import type { StepLabel } from './record.js';
+import { DataError } from '../files/data-error.js';
+import type { StepLabel } from '../records/record.js';
 import { smallestRanks } from './split.js';
 
 /** `none`: as the data is; `downsample`: fewer of the commoner class; `upsample`: the rarer class several times. */

@@ -1,4 +1,4 @@
-import { BadRow } from './data-error.js';
+import { BadRow } from './bad-row.js';
 
 /** A row as it was read: column names to values of any type. */
 export type Row = Readonly<Record<string, unknown>>;

@@ -4,7 +4,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
-import { DataError, reasonOf } from './data-error.js';
+import { DataError, reasonOf } from '../files/data-error.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
 

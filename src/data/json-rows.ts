@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import { BadRow, DataError, reasonOf } from './data-error.js';
+import { DataError, reasonOf } from '../files/data-error.js';
+import { BadRow } from './bad-row.js';
 
 /** One row of a data file: its value, or why it has none. Positions count from 1. */
 export type RawRow = {

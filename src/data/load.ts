@@ -1,7 +1,8 @@
+import { DataError, type FilePosition } from '../files/data-error.js';
+import type { StepRecord } from '../records/record.js';
+import { BadRow } from './bad-row.js';
 import { describeValue, isRow, type Row } from './columns.js';
-import { BadRow, DataError, type FilePosition } from './data-error.js';
 import { dataFiles, fileRows } from './files.js';
-import type { StepRecord } from './record.js';
 import { describeSources, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS, type Prm800kOptions } from './sources/prm800k.js';
 import type { Source, SourceName } from './sources/source.js';

@@ -1,6 +1,6 @@
 // Test problems that are also trained on, or nearly: their score says little.
 import { createHash } from 'node:crypto';
-import { normalizeProblem } from './record.js';
+import { normalizeProblem } from '../records/record.js';
 
 /** What is kept of a problem to find it again. */
 export interface ProblemKey {

@@ -1,6 +1,6 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { asyncBufferFromFile, type Compressors, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
-import { DataError, reasonOf } from './data-error.js';
+import { DataError, reasonOf } from '../files/data-error.js';
 import type { RawRow } from './json-rows.js';
 
 /** Rows decoded at a time: bounds memory for files that are one big row group. */

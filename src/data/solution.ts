@@ -1,5 +1,5 @@
+import type { StepRecord } from '../records/record.js';
 import type { Segment } from '../tokenizer/segments.js';
-import type { StepRecord } from './record.js';
 
 /** How a solution is laid out as text to learn. */
 export interface SolutionOptions {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { DataError } from './data-error.js';
-import { normalizeProblem, type VerdictSample } from './record.js';
+import { DataError } from '../files/data-error.js';
+import { normalizeProblem, type VerdictSample } from '../records/record.js';
 
 /** How samples are divided. Keys are those of a run's `data` section. */
 export interface SplitOptions {

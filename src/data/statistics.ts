@@ -1,4 +1,4 @@
-import type { StepLabel } from './record.js';
+import type { StepLabel } from '../records/record.js';
 
 /** What is counted of a solution. */
 export interface CountedSolution {

@@ -4,10 +4,10 @@ import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { systemReason } from '../weights/error.js';
-import { DataError } from './data-error.js';
+import { DataError } from '../files/data-error.js';
+import { systemReason } from '../files/error.js';
+import type { StepLabel, StepRecord } from '../records/record.js';
 import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
-import type { StepLabel, StepRecord } from './record.js';
 import { PARTS, type Part } from './split.js';
 
 /** A solution as it is written. */

@@ -1,3 +1,5 @@
+import { DataError } from '../files/data-error.js';
+import type { StepLabel, StepRecord, VerdictSample } from '../records/record.js';
 import {
   type Segment,
   type SequenceOptions,
@@ -5,8 +7,6 @@ import {
   type TokenizedSequence,
 } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { DataError } from './data-error.js';
-import type { StepLabel, StepRecord, VerdictSample } from './record.js';
 
 /** Section `prompt` of a run's configuration. */
 export interface VerdictPromptOptions {

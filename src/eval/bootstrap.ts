@@ -1,6 +1,6 @@
 // How far a figure would move with other problems: the bootstrap (Efron 1979), resampling whole problems, since steps
 // of one problem are judged alike. Each resample is a Philox stream of its own: same seed, same figures, everywhere.
-import { PhiloxStream } from '../data/philox.js';
+import { PhiloxStream } from '../random/philox.js';
 import { countConfusion, type JudgedStep, type VerdictMetrics, verdictMetrics } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
 

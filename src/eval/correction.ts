@@ -2,15 +2,15 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { StepRecord } from '../data/record.js';
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
+import { writeJson } from '../files/json-file.js';
 import { loadAdapter } from '../models/adapter.js';
 import { loadDecoder } from '../models/load.js';
+import type { StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
-import { writeJson } from '../run/json-file.js';
 import type { Device } from '../runtime/device.js';
+import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { verdictSequence } from '../train/sequence.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
 import type { VerdictFigures } from './metrics.js';

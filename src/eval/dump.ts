@@ -4,10 +4,10 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fileRows } from '../data/files.js';
-import { normalizeProblem, type StepRecord } from '../data/record.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
+import { refuseNonFinite } from '../files/json-file.js';
+import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
-import { refuseNonFinite } from '../run/json-file.js';
-import { writeFileAtomically } from '../weights/atomic-file.js';
 import type { ProblemStep } from './bootstrap.js';
 import type { JudgedVerdict } from './verdicts.js';
 

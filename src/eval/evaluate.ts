@@ -1,6 +1,6 @@
 // From judged verdicts to a report: pure, whoever judged.
 import { basename } from 'node:path';
-import { normalizeProblem, type StepRecord } from '../data/record.js';
+import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep } from './bootstrap.js';
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';

@@ -2,8 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
-import { readJson } from '../run/json-file.js';
 import type { EvalReport } from './report.js';
 
 const fraction = z.number().min(0).max(1);

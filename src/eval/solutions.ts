@@ -1,5 +1,5 @@
 // Metrics of whole solutions: pass@k over samples and the place of the first wrong step.
-import type { StepLabel } from '../data/record.js';
+import type { StepLabel } from '../records/record.js';
 import { harmonicMean, ratio } from './metrics.js';
 
 /**

@@ -1,8 +1,8 @@
 /** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
 import type { Decoder, Role } from '../models/decoder.js';
-import { groupBySize } from '../train/batching.js';
-import { scoreRows } from '../train/forward.js';
-import type { VerdictSequence } from '../train/sequence.js';
+import { groupBySize } from '../sequences/batching.js';
+import { scoreRows } from '../sequences/forward.js';
+import type { VerdictSequence } from '../sequences/sequence.js';
 import type { JudgedStep } from './metrics.js';
 
 export interface JudgedVerdict extends JudgedStep {

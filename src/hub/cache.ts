@@ -4,8 +4,8 @@
 import { existsSync } from 'node:fs';
 import { copyFile, mkdir, readdir, readFile, stat, symlink } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
-import { writeFileAtomically } from '../weights/atomic-file.js';
-import { systemReason } from '../weights/error.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
+import { systemReason } from '../files/error.js';
 import { HubError } from './error.js';
 import { isCommit } from './hub-id.js';
 import type { RepositoryFile, RepositoryKind } from './repository.js';

@@ -4,7 +4,7 @@ import { createReadStream } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { formatBytes } from '../run/progress.js';
+import { formatBytes } from '../terminal/progress.js';
 import { sizeOf, writing } from './cache.js';
 import { HubError } from './error.js';
 import type { RepositoryFile } from './repository.js';

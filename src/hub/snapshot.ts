@@ -1,8 +1,8 @@
 // The files of a commit that are wanted, in the cache: from there, or from the hub.
 import { mkdir, statfs } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { tryLock, type Unlock } from '../run/lock.js';
-import { createProgress, formatBytes, type ProgressStream } from '../run/progress.js';
+import { tryLock, type Unlock } from '../files/lock.js';
+import { createProgress, formatBytes, type ProgressStream } from '../terminal/progress.js';
 import { RepositoryCache, sizeOf, writing } from './cache.js';
 import { download } from './download.js';
 import { HubError } from './error.js';

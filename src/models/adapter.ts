@@ -5,9 +5,9 @@ import {
   type ParameterSpec,
   TrainableParameters,
 } from '../autograd/parameters.js';
-import { keyOfSeed, PhiloxStream, philox4x32 } from '../data/philox.js';
 import { StepTrainError } from '../native/errors.js';
 import type { LoraPair } from '../ops/gemm.js';
+import { keyOfSeed, PhiloxStream, philox4x32 } from '../random/philox.js';
 import type { Device } from '../runtime/device.js';
 import {
   type AdapterHead,

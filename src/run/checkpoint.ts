@@ -5,9 +5,9 @@ import { createReadStream } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { systemReason } from '../weights/error.js';
+import { systemReason } from '../files/error.js';
+import { readJson, writeJson } from '../files/json-file.js';
 import { RunError } from './error.js';
-import { readJson, writeJson } from './json-file.js';
 
 const MARKER = 'checkpoint.json';
 const PARTIAL = '.partial';

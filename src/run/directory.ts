@@ -1,12 +1,13 @@
 // One run, one directory: config.yaml, metrics.jsonl, samples.jsonl, checkpoints/, and what the run leaves at its end.
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { writeFileAtomically } from '../weights/atomic-file.js';
-import { systemReason } from '../weights/error.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
+import { systemReason } from '../files/error.js';
+import { writeJson } from '../files/json-file.js';
+import { LOCK, lockDirectory, tryLock, type Unlock } from '../files/lock.js';
+import { StepTrainError } from '../native/errors.js';
 import { type Checkpoint, latestCheckpoint, pruneCheckpoints, saveCheckpoint } from './checkpoint.js';
 import { RunError } from './error.js';
-import { writeJson } from './json-file.js';
-import { LOCK, lockDirectory, tryLock, type Unlock } from './lock.js';
 import { type LogFile, openLogFile } from './log-file.js';
 import { withTensorBoard } from './tensorboard.js';
 
@@ -60,7 +61,7 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
       );
     }
   } catch (error) {
-    if (error instanceof RunError) throw error;
+    if (error instanceof StepTrainError) throw error;
     throw new RunError(`cannot make the run directory ${path}: ${systemReason(error)}`, { cause: error });
   }
 }

@@ -1,8 +1,8 @@
 // metrics.jsonl and samples.jsonl: one JSON object per line, only ever appended, cut back on resume.
 import fs from 'node:fs';
-import { systemReason } from '../weights/error.js';
+import { systemReason } from '../files/error.js';
+import { refuseNonFinite } from '../files/json-file.js';
 import { RunError } from './error.js';
-import { refuseNonFinite } from './json-file.js';
 
 export interface LogFile {
   readonly path: string;

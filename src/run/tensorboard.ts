@@ -2,7 +2,7 @@
 // the event file is made again from it wherever the two might differ.
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { systemReason } from '../weights/error.js';
+import { systemReason } from '../files/error.js';
 import { RunError } from './error.js';
 import { type LogFile, readLog } from './log-file.js';
 import { eventFrame, scalarWallTimes, type TfEvent } from './tfevents.js';

@@ -6,11 +6,11 @@ import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DataConfig, ModelConfig } from '../config/schema.js';
-import { DataError } from '../data/data-error.js';
 import { dataFiles } from '../data/files.js';
 import { TokenStore } from '../data/token-store.js';
 import type { VerdictTemplate } from '../data/verdict.js';
-import { systemReason } from '../weights/error.js';
+import { DataError } from '../files/data-error.js';
+import { systemReason } from '../files/error.js';
 
 /** Entries that nobody has opened for so long go. */
 const KEPT_MS = 30 * 24 * 3600 * 1000;
@@ -146,7 +146,7 @@ let code: string | undefined;
 function codeHash(): string {
   if (code !== undefined) return code;
   const hash = createHash('sha256');
-  for (const room of ['../data', '../tokenizer', '.']) {
+  for (const room of ['../records', '../random', '../data', '../tokenizer', '.']) {
     const folder = fileURLToPath(new URL(room, import.meta.url));
     const names = readdirSync(folder, { recursive: true }).map(String);
     for (const name of names.filter((name) => /\.[jt]s$/.test(name) && !name.endsWith('.d.ts')).sort()) {

@@ -1,6 +1,6 @@
 // The thread of `tokenizeInWorker`.
 import { parentPort, workerData } from 'node:worker_threads';
-import { DataError } from '../data/data-error.js';
+import { DataError } from '../files/data-error.js';
 import { type TokenizeJob, type TokenizeMessage, tokenizeData } from './tokenize.js';
 
 const tell = (message: TokenizeMessage) => parentPort?.postMessage(message);

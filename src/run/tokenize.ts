@@ -2,12 +2,13 @@
 import { existsSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
-import { DataError } from '../data/data-error.js';
 import type { LoadReport } from '../data/load.js';
 import { problemKey } from '../data/overlap.js';
 import { TokenStoreWriter } from '../data/token-store.js';
 import { verdictTokenizer } from '../data/verdict.js';
-import { configuredTokenizer, dividedRecords } from './inputs.js';
+import { DataError } from '../files/data-error.js';
+import { dividedRecords } from './parts.js';
+import { configuredTokenizer } from './tokenizer.js';
 
 export interface TokenizeJob {
   readonly data: DataConfig;

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DataError } from '../data/data-error.js';
+import { DataError } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
 import type { DecodeOptions, EncodeOptions, Tokenizer } from './tokenizer.js';
 import type { TokenizerJson } from './tokenizer-files.js';

@@ -1,5 +1,5 @@
 import { Template } from '@huggingface/jinja';
-import { DataError, reasonOf } from '../data/data-error.js';
+import { DataError, reasonOf } from '../files/data-error.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
 
 /** A model's chat templates by name; a model with one template calls it `default`. */

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
-import { DataError, reasonOf } from '../data/data-error.js';
+import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
 import type {
   ChatMessage,

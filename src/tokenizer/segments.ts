@@ -1,4 +1,4 @@
-import type { StepLabel } from '../data/record.js';
+import type { StepLabel } from '../records/record.js';
 import type { Tokenizer } from './tokenizer.js';
 
 /** What a piece of a sequence is. The response begins with the first segment that is not `prompt`. */

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { DataError, reasonOf } from '../data/data-error.js';
+import { DataError, reasonOf } from '../files/data-error.js';
 import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
 
 /** A tokenizer's files as they lie in a Hugging Face model directory. */

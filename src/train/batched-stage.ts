@@ -1,7 +1,7 @@
 /** A stage that goes through the data in planned batches: one loss, one optimizer. */
 import type { TrainableParameters } from '../autograd/parameters.js';
+import type { BatchPlan } from '../sequences/batching.js';
 import type { AdamW } from './adamw.js';
-import type { BatchPlan } from './batching.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
 import type { Stage, StagePlan, StageSchedule } from './stage.js';
 import { applyGradients } from './update.js';

@@ -1,15 +1,17 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
 import { trainingSections } from '../config/checks.js';
 import type { RunConfig } from '../config/schema.js';
-import type { StepRecord } from '../data/record.js';
 import { PARTS } from '../data/split.js';
+import { baseDirectory } from '../models/base.js';
 import { type DecoderConfig, readModelConfig } from '../models/config.js';
 import { StepTrainError } from '../native/errors.js';
-import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
+import type { StepRecord } from '../records/record.js';
+import { configuredRecords } from '../run/parts.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
 import { openDevice } from '../runtime/device.js';
 import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './memory-plan.js';
 import { deviceName } from './recipe.js';
-import { baseDirectory, freshConfig } from './trainee.js';
+import { freshConfig } from './trainee.js';
 
 /** Counts of the data and bytes by role, as lines; throws what the run itself would refuse. */
 export async function describeRun(config: RunConfig): Promise<string[]> {

@@ -4,8 +4,8 @@
  */
 import { StepTrainError } from '../native/errors.js';
 import type { RunDirectory } from '../run/directory.js';
-import { createProgress, type Progress } from '../run/progress.js';
 import type { Device } from '../runtime/device.js';
+import { createProgress, type Progress } from '../terminal/progress.js';
 import {
   checkContinuation,
   type RoleParameters,

@@ -7,8 +7,8 @@ import type { EvalReport } from '../eval/report.js';
 import { type JudgedVerdict, judgeVerdicts } from '../eval/verdicts.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
-import { createProgress } from '../run/progress.js';
-import type { VerdictSequence } from './sequence.js';
+import type { VerdictSequence } from '../sequences/sequence.js';
+import { createProgress } from '../terminal/progress.js';
 import type { VerdictData } from './verdict-data.js';
 
 export interface EvaluationContext {

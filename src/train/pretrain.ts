@@ -1,19 +1,20 @@
 /** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
 import type { PretrainRunConfig } from '../config/schema.js';
-import type { StepRecord } from '../data/record.js';
 import { solutionSegments } from '../data/solution.js';
-import { configuredRecords, configuredTokenizer } from '../run/inputs.js';
-import type { RunResult } from '../run/result.js';
+import type { StepRecord } from '../records/record.js';
+import { configuredRecords } from '../run/parts.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
+import { groupBySize } from '../sequences/batching.js';
+import { scoreRows } from '../sequences/forward.js';
+import { maskedSequence, type TrainingSequence } from '../sequences/sequence.js';
 import { segmentTokenizer } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { groupBySize } from './batching.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
-import { scoreRows } from './forward.js';
 import { writeHeldMemory } from './held-memory.js';
 import { settleMicroBatch } from './memory-plan.js';
 import { reportFiles } from './notes.js';
-import { maskedSequence, type TrainingSequence } from './sequence.js';
+import type { RunResult } from './result.js';
 import { supervisedStage } from './supervised.js';
 import { createTrainee, type Trainee } from './trainee.js';
 

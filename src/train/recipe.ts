@@ -2,12 +2,12 @@
 import type { RunConfig } from '../config/schema.js';
 import { addon } from '../native/addon.js';
 import type { RunDirectory } from '../run/directory.js';
-import type { RunResult } from '../run/result.js';
 import { limitTime } from '../run/time-limit.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { readRunState } from './checkpoint.js';
 import type { RunContext } from './context.js';
 import { runPretrain } from './pretrain.js';
+import type { RunResult } from './result.js';
 import { runSft } from './sft.js';
 import { runStepAmc } from './stepamc.js';
 

@@ -2,6 +2,7 @@
 import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../config/schema.js';
 import { type Adapter, createAdapter, draw, frozenTwin, withHead } from '../models/adapter.js';
+import { baseDirectory } from '../models/base.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { type LinearHead, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
@@ -10,7 +11,7 @@ import { fromF32 } from '../weights/convert.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
 import type { RoleParameters } from './checkpoint.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
-import { baseDirectory, loraConfig } from './trainee.js';
+import { loraConfig } from './trainee.js';
 
 export interface StepAmcRoles {
   readonly decoder: Decoder;

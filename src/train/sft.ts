@@ -1,14 +1,14 @@
 /** `method: sft`: supervised fine-tuning on the verdict after each step. */
 import type { TrainableParameters } from '../autograd/parameters.js';
 import type { SftRunConfig } from '../config/schema.js';
-import { configuredTokenizer } from '../run/inputs.js';
-import type { RunResult } from '../run/result.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { finalEvaluation, shortFigures, validationFigures } from './evaluation.js';
 import { writeHeldMemory } from './held-memory.js';
 import { settleMicroBatch } from './memory-plan.js';
 import { reportData } from './notes.js';
+import type { RunResult } from './result.js';
 import { supervisedStage } from './supervised.js';
 import { createTrainee } from './trainee.js';
 import { verdictData } from './verdict-data.js';

@@ -1,8 +1,8 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
 import type { StepAmcRunConfig } from '../config/schema.js';
-import { configuredTokenizer } from '../run/inputs.js';
 import { readFigure } from '../run/log-file.js';
-import type { RunResult } from '../run/result.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
+import type { VerdictSequence } from '../sequences/sequence.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { type EvaluationContext, finalEvaluation, shortFigures, validationFigures } from './evaluation.js';
@@ -11,11 +11,11 @@ import { settleMicroBatch } from './memory-plan.js';
 import { reportData } from './notes.js';
 import { dpoStage } from './policy/dpo.js';
 import { type PolicyStageOptions, policyStage, policyTokens } from './policy/stage.js';
+import type { RunResult } from './result.js';
 import { type RewardUnit, rewardUnits } from './reward/pairs.js';
 import { type RewardSequence, rewardSequence } from './reward/score.js';
 import { comparePairs, rewardStage, rewardTokens } from './reward/stage.js';
 import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
-import type { VerdictSequence } from './sequence.js';
 import type { StagePlan } from './stage.js';
 import { supervisedStage } from './supervised.js';
 import { type VerdictData, verdictData } from './verdict-data.js';

@@ -7,11 +7,11 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { groupBySize, planBatches } from '../sequences/batching.js';
+import { scoreRows } from '../sequences/forward.js';
+import type { TrainingSequence } from '../sequences/sequence.js';
 import { AdamW, adamSettings } from './adamw.js';
 import { type BatchGradients, batchedStage } from './batched-stage.js';
-import { groupBySize, planBatches } from './batching.js';
-import { scoreRows } from './forward.js';
-import type { TrainingSequence } from './sequence.js';
 import type { Stage, StagePlan } from './stage.js';
 
 export interface SupervisedOptions {

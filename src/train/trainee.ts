@@ -1,9 +1,8 @@
 /** What a run trains: a decoder, its adapter where there is one, and the parameters that the optimizer moves. */
-import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../config/schema.js';
 import { createAdapter, draw } from '../models/adapter.js';
+import { baseDirectory } from '../models/base.js';
 import { type DecoderConfig, parseModelConfig } from '../models/config.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { loadDecoder, loadTrainableDecoder, trainableDecoder } from '../models/load.js';
@@ -32,16 +31,6 @@ export interface TraineeOptions {
   readonly tokenizer: Tokenizer;
   readonly seed: number;
   readonly gradientCheckpointing: boolean;
-}
-
-/** The arithmetic base that the package ships. */
-export function embeddedBase(): string {
-  const directory = fileURLToPath(new URL('../../assets/arithmetic-base', import.meta.url));
-  if (existsSync(directory)) return directory;
-  throw new StepTrainError(
-    'E_ASSET',
-    'the embedded base model is missing from this installation; make it with: steptrain run recipes/pretrain_arithmetic.yaml',
-  );
 }
 
 export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {
@@ -84,10 +73,6 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
     decoder.dispose();
     throw error;
   }
-}
-
-export function baseDirectory(base: string): string {
-  return base === 'embedded' ? embeddedBase() : base;
 }
 
 function wholeModel(

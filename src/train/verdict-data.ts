@@ -2,7 +2,6 @@
 import type { SftRunConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import type { LoadReport } from '../data/load.js';
-import type { StepLabel, StepRecord } from '../data/record.js';
 import type { Part } from '../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData, type TrainingDataSummary } from '../data/summary.js';
 import type { TokenStore } from '../data/token-store.js';
@@ -12,11 +11,12 @@ import {
   type VerdictTokenizer,
   verdictTokenizer,
 } from '../data/verdict.js';
-import { nothingToTrainOn, recordRanks } from '../run/inputs.js';
+import type { StepLabel, StepRecord } from '../records/record.js';
+import { nothingToTrainOn, recordRanks } from '../run/parts.js';
 import { cachedTokenStore } from '../run/token-cache.js';
 import { readReports, tokenizeInWorker } from '../run/tokenize.js';
+import { type VerdictSequence, verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { type VerdictSequence, verdictSequence } from './sequence.js';
 
 export interface LabelCounts {
   readonly n: number;

@@ -1,12 +1,13 @@
 /** PEFT adapter directories: `adapter_config.json` and `adapter_model.safetensors`. */
 import fs, { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
 import type { ModuleSpec } from './decoder-modules.js';
 import type { FloatDtype } from './dtype.js';
-import { systemReason, WeightsError } from './error.js';
+import { WeightsError } from './error.js';
 import { readJsonObject } from './json.js';
 import { type LoraPlan, loraPlan } from './lora-plan.js';
 import { openSafetensors, type SafetensorsFile } from './safetensors.js';

@@ -1,10 +1,11 @@
 /** Writes a Hugging Face model directory: shards of bounded size, their index, `config.json`. */
 import fs from 'node:fs';
 import { join } from 'node:path';
-import { writeFileAtomically } from './atomic-file.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
+import { systemReason } from '../files/error.js';
 import { INDEX_FILE, SINGLE_FILE } from './checkpoint.js';
 import { bytesPerElement, type FloatDtype, tensorBytes } from './dtype.js';
-import { show, systemReason, WeightsError } from './error.js';
+import { show, WeightsError } from './error.js';
 import type { JsonObject } from './json.js';
 import { type TensorSource, writeSafetensors } from './safetensors-writer.js';
 

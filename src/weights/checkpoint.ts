@@ -4,8 +4,9 @@
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { systemReason } from '../files/error.js';
 import { type FloatDtype, isFloatDtype } from './dtype.js';
-import { show, showNames, systemReason, WeightsError } from './error.js';
+import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
 import { readJsonObject } from './json.js';
 import { openSafetensors, type SafetensorsFile, type TensorEntry } from './safetensors.js';

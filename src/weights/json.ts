@@ -4,7 +4,8 @@
  * names line and column. Objects have no prototype, so a key such as `__proto__` is an ordinary key.
  */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { systemReason, WeightsError } from './error.js';
+import { systemReason } from '../files/error.js';
+import { WeightsError } from './error.js';
 
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
 export interface JsonObject {

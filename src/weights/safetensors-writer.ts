@@ -1,5 +1,5 @@
 /** Writer of safetensors files with the layout, byte for byte, of the Python library: wide element types first, then by name. */
-import { type FileChunks, writeFileAtomically } from './atomic-file.js';
+import { type FileChunks, writeFileAtomically } from '../files/atomic-file.js';
 import { type Dtype, dtypeRank, tensorBytes } from './dtype.js';
 import { show, WeightsError } from './error.js';
 import { tensorNameProblem } from './safetensors.js';

@@ -4,8 +4,9 @@
  * program truncates kills the process, a read of it gives an error.
  */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { systemReason } from '../files/error.js';
 import { type Dtype, dtypeNames, isDtype, tensorBytes } from './dtype.js';
-import { show, systemReason, WeightsError } from './error.js';
+import { show, WeightsError } from './error.js';
 import { decodeUtf8, isJsonObject, type JsonObject, type JsonValue, parseJson } from './json.js';
 
 /** The format's own limit. */

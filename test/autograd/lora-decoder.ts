@@ -6,7 +6,7 @@ import { loadDecoder } from '../../src/models/load.js';
 import { nll } from '../../src/objectives/nll.js';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { type ScoredRows, scoreRows } from '../../src/train/forward.js';
+import { type ScoredRows, scoreRows } from '../../src/sequences/forward.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import { goldenDirectory } from '../models/golden.js';
 

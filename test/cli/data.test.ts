@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { formatSequence } from '../../src/cli/data-preview.js';
 import { dataStats } from '../../src/cli/data-stats.js';
 import { completeRunConfig } from '../../src/config/load.js';
-import type { StepRecord } from '../../src/data/record.js';
+import type { StepRecord } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
 import { load } from '../data/collect.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type ArithmeticOptions, arithmeticRecords } from '../../src/data/arithmetic.js';
-import type { StepRecord } from '../../src/data/record.js';
+import type { StepRecord } from '../../src/records/record.js';
 
 const make = (options: Partial<ArithmeticOptions>): StepRecord[] => [
   ...arithmeticRecords({ seed: 7, samples: 2000, ...options }),

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { balanceClasses, type RankedLabels } from '../../src/data/balance.js';
-import type { StepLabel } from '../../src/data/record.js';
+import type { StepLabel } from '../../src/records/record.js';
 
 const label = fc.constantFrom<StepLabel>(1, 1, 1, 0, null);
 const solutions = fc

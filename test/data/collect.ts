@@ -2,7 +2,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type LoadOptions, type LoadReport, loadRecords } from '../../src/data/load.js';
-import type { StepRecord } from '../../src/data/record.js';
+import type { StepRecord } from '../../src/records/record.js';
 
 /** Every record of a path, and the finished report. */
 export async function load(

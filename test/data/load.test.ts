@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/data/data-error.js';
 import { fileRows } from '../../src/data/files.js';
 import { loadRecords } from '../../src/data/load.js';
+import { DataError } from '../../src/files/data-error.js';
 import { sharedPath } from '../shared.js';
 import { fileWith, load } from './collect.js';
 

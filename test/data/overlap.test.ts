@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { problemKey, problemOverlap } from '../../src/data/overlap.js';
-import { normalizeProblem } from '../../src/data/record.js';
+import { normalizeProblem } from '../../src/records/record.js';
 import { sharedPath } from '../shared.js';
 
 const overlap = (train: readonly string[], test: readonly string[]) =>

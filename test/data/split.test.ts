@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { problemKey, problemOverlap } from '../../src/data/overlap.js';
-import { normalizeProblem, type VerdictSample, verdictSamples } from '../../src/data/record.js';
 import { PARTS, type Part, sampleRanks, smallestRanks, splitter } from '../../src/data/split.js';
+import { normalizeProblem, type VerdictSample, verdictSamples } from '../../src/records/record.js';
 import { sharedPath } from '../shared.js';
 import { load } from './collect.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { StepLabel } from '../../src/data/record.js';
 import { StatisticsCounter } from '../../src/data/statistics.js';
+import type { StepLabel } from '../../src/records/record.js';
 
 describe('StatisticsCounter', () => {
   it('counts solutions, problems, labels, and steps per solution', () => {

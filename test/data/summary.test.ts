@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { problemKey } from '../../src/data/overlap.js';
-import type { StepLabel } from '../../src/data/record.js';
 import {
   formatTrainingDataSummary,
   type SummarizedSolution,
   summarizeTrainingData,
 } from '../../src/data/summary.js';
+import type { StepLabel } from '../../src/records/record.js';
 
 const solution = (problem: string, labels: StepLabel[], more: Partial<SummarizedSolution> = {}) => ({
   key: problemKey(problem),

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { problemKey } from '../../src/data/overlap.js';
-import type { StepRecord } from '../../src/data/record.js';
 import { type StoredSolution, TokenStore, TokenStoreWriter } from '../../src/data/token-store.js';
+import type { StepRecord } from '../../src/records/record.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let directory: string;

@@ -1,7 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { arithmeticRecords } from '../../src/data/arithmetic.js';
-import { type StepRecord, verdictSamples } from '../../src/data/record.js';
 import { solutionSegments } from '../../src/data/solution.js';
 import {
   type VerdictTokenizer,
@@ -9,6 +8,7 @@ import {
   verdictTemplate,
   verdictTokenizer,
 } from '../../src/data/verdict.js';
+import { type StepRecord, verdictSamples } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';

@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { PhiloxStream } from '../../src/data/philox.js';
 import { evaluateVerdicts } from '../../src/eval/evaluate.js';
 import type { JudgedVerdict } from '../../src/eval/verdicts.js';
+import { PhiloxStream } from '../../src/random/philox.js';
 import { load } from '../data/collect.js';
 import { sharedPath } from '../shared.js';
 

@@ -4,7 +4,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { evaluateVerdicts } from '../../src/eval/evaluate.js';
 import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
 import { readEvalReport, readRunEvaluation } from '../../src/eval/report-file.js';
-import { writeJson } from '../../src/run/json-file.js';
+import { writeJson } from '../../src/files/json-file.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let path: string;

@@ -1,4 +1,4 @@
-import { philox4x32 } from '../../src/data/philox.js';
+import { philox4x32 } from '../../src/random/philox.js';
 import type { Precision } from './precision.js';
 
 export type Numbers = ArrayLike<number>;

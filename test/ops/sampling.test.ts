@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { philox4x32 } from '../../src/data/philox.js';
+import { philox4x32 } from '../../src/random/philox.js';
 import type { Device } from '../../src/runtime/device.js';
 import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
 

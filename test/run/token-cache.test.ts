@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { completeRunConfig } from '../../src/config/load.js';
 import { verdictTemplate } from '../../src/data/verdict.js';
-import { configuredTokenizer } from '../../src/run/inputs.js';
 import { cacheDirectory, cachedTokenStore } from '../../src/run/token-cache.js';
 import { readReports, tokenizeData } from '../../src/run/tokenize.js';
+import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { capture } from '../cli/capture.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 

@@ -2,9 +2,9 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { completeRunConfig } from '../../src/config/load.js';
 import type { SftRunConfig } from '../../src/config/schema.js';
+import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/memory-plan.js';
-import { maskedSequence } from '../../src/train/sequence.js';
 import { supervisedStage } from '../../src/train/supervised.js';
 import { createTrainee } from '../../src/train/trainee.js';
 import { openTest } from '../ops/harness.js';

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import type { StepLabel } from '../../src/data/record.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
+import type { StepLabel } from '../../src/records/record.js';
+import { verdictSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { rewardUnits } from '../../src/train/reward/pairs.js';
 import { rewardSequence } from '../../src/train/reward/score.js';
-import { verdictSequence } from '../../src/train/sequence.js';
 
 const tokenizer = verdictTokenizer({ template: 'compact' }, byteTokenizer());
 const made = (problem: string, ...steps: readonly (readonly [string, StepLabel])[]) => {

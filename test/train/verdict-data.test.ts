@@ -7,8 +7,9 @@ import { completeRunConfig } from '../../src/config/load.js';
 import type { SftRunConfig } from '../../src/config/schema.js';
 import { PARTS } from '../../src/data/split.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
-import { configuredRecords, configuredTokenizer } from '../../src/run/inputs.js';
-import { verdictSequence } from '../../src/train/sequence.js';
+import { configuredRecords } from '../../src/run/parts.js';
+import { configuredTokenizer } from '../../src/run/tokenizer.js';
+import { verdictSequence } from '../../src/sequences/sequence.js';
 import { type VerdictData, verdictData } from '../../src/train/verdict-data.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -141,7 +142,7 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     const from = (name: string) => JSON.stringify(compiled.replace('train/verdict-data', name));
     const source = `
       import { completeRunConfig } from ${from('config/load')};
-      import { configuredTokenizer } from ${from('run/inputs')};
+      import { configuredTokenizer } from ${from('run/tokenizer')};
       import { verdictData } from ${from('train/verdict-data')};
       const config = completeRunConfig({ method: 'sft', data: { train: ${JSON.stringify(train)} } });
       const tokenizer = await configuredTokenizer(config.model);

@@ -1,6 +1,6 @@
+import type { Step } from '../../records/record.js';
+import { BadRow } from '../bad-row.js';
 import { checkedText, textColumn } from '../columns.js';
-import { BadRow } from '../data-error.js';
-import type { Step } from '../record.js';
 import type { Source } from './source.js';
 
 /** The mark that ends each step in column `input`; column `label` has `+` or `-` in its place. */

@@ -1,5 +1,5 @@
+import type { Step, StepRecord } from '../../records/record.js';
 import { checkedText, optionalText, type Row, textColumn } from '../columns.js';
-import type { Step, StepRecord } from '../record.js';
 import type { Source } from './source.js';
 
 /**

@@ -1,3 +1,5 @@
+import type { Step, StepLabel, StepRecord } from '../../records/record.js';
+import { BadRow } from '../bad-row.js';
 import {
   checkedText,
   describeValue,
@@ -8,8 +10,6 @@ import {
   type Row,
   textColumn,
 } from '../columns.js';
-import { BadRow } from '../data-error.js';
-import type { Step, StepLabel, StepRecord } from '../record.js';
 import type { ConversionLog, Source } from './source.js';
 
 /** How PRM800K ratings become labels and which of its rows are used. */

@@ -1,6 +1,6 @@
+import type { Step, StepLabel } from '../../records/record.js';
+import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, isRow, listColumn, optionalText, textColumn } from '../columns.js';
-import { BadRow } from '../data-error.js';
-import type { Step, StepLabel } from '../record.js';
 import type { Source } from './source.js';
 
 /**

@@ -1,3 +1,5 @@
+import { STEP_KINDS, type Step, type StepKind } from '../../records/record.js';
+import { BadRow } from '../bad-row.js';
 import {
   checkedText,
   describeValue,
@@ -8,8 +10,6 @@ import {
   type Row,
   textColumn,
 } from '../columns.js';
-import { BadRow } from '../data-error.js';
-import { STEP_KINDS, type Step, type StepKind } from '../record.js';
 import type { Source } from './source.js';
 
 const RECORD_KEYS = [

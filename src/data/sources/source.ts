@@ -1,5 +1,5 @@
+import type { StepRecord } from '../../records/record.js';
 import type { Row } from '../columns.js';
-import type { StepRecord } from '../record.js';
 
 /** Names of the layouts that can be read; `data.source` in a run's configuration. */
 export const SOURCE_NAMES = [

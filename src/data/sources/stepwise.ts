@@ -1,6 +1,6 @@
+import type { Step } from '../../records/record.js';
+import { BadRow } from '../bad-row.js';
 import { checkedText, labelValue, listColumn, textColumn } from '../columns.js';
-import { BadRow } from '../data-error.js';
-import type { Step } from '../record.js';
 import type { Source } from './source.js';
 
 /** TRL's stepwise supervision: a prompt, its steps, and a right/wrong mark for each. */

@@ -5,12 +5,12 @@ import { dpo } from '../../objectives/pairs.js';
 import { readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
+import { groupBySize, planBatches } from '../../sequences/batching.js';
+import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
+import type { AnswerRow, VerdictSequence } from '../../sequences/sequence.js';
 import { AdamW, adamSettings } from '../adamw.js';
 import { batchedStage } from '../batched-stage.js';
-import { groupBySize, planBatches } from '../batching.js';
-import { type HiddenStates, hiddenStates, logprobsAt } from '../forward.js';
 import type { StepAmcRoles } from '../roles.js';
-import type { AnswerRow, VerdictSequence } from '../sequence.js';
 import type { Stage, StagePlan } from '../stage.js';
 
 export interface DpoStageOptions {

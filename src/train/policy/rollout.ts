@@ -1,13 +1,13 @@
 /** A rollout batch: answers of the policy to the verdict asked after each step, scored and credited, on the host. */
 import type { PpoConfig } from '../../config/schema.js';
-import { keyOfSeed, philox4x32 } from '../../data/philox.js';
 import type { VerdictTemplate } from '../../data/verdict.js';
 import { headLogits } from '../../ops/head.js';
 import { gatherRows } from '../../ops/memory.js';
-import { groupBySize } from '../batching.js';
-import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../forward.js';
+import { keyOfSeed, philox4x32 } from '../../random/philox.js';
+import { groupBySize } from '../../sequences/batching.js';
+import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
+import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
 import type { StepAmcRoles } from '../roles.js';
-import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../sequence.js';
 
 /** What was answered to one question. Arrays are by token of the answer. */
 export interface Answer {

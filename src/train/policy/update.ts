@@ -9,10 +9,10 @@ import { type ConstraintStatistic, verdictConstraint } from '../../objectives/ve
 import { spanSum } from '../../ops/advantage.js';
 import type { Device } from '../../runtime/device.js';
 import type { Tensor } from '../../runtime/tensor.js';
-import { groupBySize } from '../batching.js';
-import { type HiddenStates, hiddenStates, logitsAt, logprobsAt, scalarsAt } from '../forward.js';
+import { groupBySize } from '../../sequences/batching.js';
+import { type HiddenStates, hiddenStates, logitsAt, logprobsAt, scalarsAt } from '../../sequences/forward.js';
+import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../../sequences/sequence.js';
 import type { StepAmcRoles } from '../roles.js';
-import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../sequence.js';
 import type { LossWeights, StepLosses } from './alpha.js';
 import type { CreditedAnswer, CreditedQuestion } from './credit.js';
 import { answeredSequence } from './rollout.js';

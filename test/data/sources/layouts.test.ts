@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { verdictSamples } from '../../../src/data/record.js';
+import { verdictSamples } from '../../../src/records/record.js';
 import { sharedPath } from '../../shared.js';
 import { fileWith, load } from '../collect.js';
 

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { LoadOptions } from '../../../src/data/load.js';
 import { problemKey } from '../../../src/data/overlap.js';
-import { type StepRecord, verdictSamples } from '../../../src/data/record.js';
 import { StatisticsCounter } from '../../../src/data/statistics.js';
+import { type StepRecord, verdictSamples } from '../../../src/records/record.js';
 import { sharedPath } from '../../shared.js';
 import { fileWith, load } from '../collect.js';
 

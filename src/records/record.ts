@@ -1,4 +1,4 @@
-import type { FilePosition } from './data-error.js';
+import type { FilePosition } from '../files/data-error.js';
 
 /** 1 = the step is right, 0 = it is wrong, null = nobody judged it. */
 export type StepLabel = 1 | 0 | null;

@@ -1,102 +1,11 @@
-// What a configuration names and a run reads: files, the tokenizer, and the records of each part of the data.
-import { existsSync } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
-import { ConfigError } from '../config/error.js';
-import type { Locate } from '../config/issues.js';
-import type { DataConfig, ModelConfig, RunConfig } from '../config/schema.js';
+// The records of each part of the data that a configuration names: read or generated, divided, chosen.
+import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
-import { DataError } from '../data/data-error.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
-import { type StepRecord, verdictSamples } from '../data/record.js';
 import { PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
-import { HubError } from '../hub/error.js';
-import { type HubId, parseHubId } from '../hub/hub-id.js';
-import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
-import type { SnapshotOptions } from '../hub/snapshot.js';
-import { byteTokenizer } from '../tokenizer/byte.js';
-import { loadTokenizer } from '../tokenizer/load.js';
-import type { Tokenizer } from '../tokenizer/tokenizer.js';
-
-/**
- * The configuration with every path absolute, so that a run can be continued from another directory. What is no path here
- * and may be a hub id is fetched into the Hugging Face cache, and the path there takes its place. `weights: false` fetches
- * of a model only what says how large it is.
- *
- * @throws ConfigError, with the place, for what leads nowhere; HubError where the hub cannot be used
- */
-export async function resolveInputs<Config extends RunConfig>(
-  config: Config,
-  locate: Locate,
-  {
-    cwd = process.cwd(),
-    weights = true,
-    ...hub
-  }: SnapshotOptions & { readonly cwd?: string; readonly weights?: boolean } = {},
-): Promise<Config> {
-  const found = async (
-    key: readonly string[],
-    path: string,
-    fetch: (id: HubId) => Promise<string>,
-  ): Promise<string> => {
-    const local = localPath(cwd, path);
-    if (local !== undefined) return local;
-    const here = `${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`;
-    const id = parseHubId(path);
-    if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
-    // A misspelt path is nobody's business: only what is clearly meant for the hub goes there.
-    const owner = id.repo.split('/', 1)[0] as string;
-    if (path === id.repo && existsSync(resolve(cwd, owner))) {
-      throw new ConfigError(
-        `${locate(key)}: ${here}; as ${owner} is a folder here, write ${path}@main if you mean the hub`,
-      );
-    }
-    return fetch(id).catch((error: unknown) => {
-      if (!(error instanceof HubError)) throw error;
-      if (error.kind === 'missing') throw new ConfigError(`${locate(key)}: ${here}, and ${error.message}`);
-      if (error.kind === 'refused') throw error;
-      throw new HubError(error.kind, `${key.join('.')} ${path}: ${error.message}`, { cause: error });
-    });
-  };
-  const data = { ...config.data };
-  for (const part of PARTS) {
-    if (data[part] === undefined) continue;
-    data[part] = await found(['data', part], data[part], (id) => resolveHubData(id, part, hub));
-  }
-  const model = { ...config.model };
-  if (model.tokenizer !== 'base' && model.tokenizer !== 'bytes') {
-    const beside = data.train === undefined ? undefined : findUpwards(dirname(data.train), model.tokenizer);
-    const here = localPath(cwd, model.tokenizer);
-    model.tokenizer =
-      here ??
-      beside ??
-      (await found(['model', 'tokenizer'], model.tokenizer, (id) => resolveHubTokenizer(id, hub)));
-  }
-  if (typeof model.base === 'string' && model.base !== 'embedded') {
-    const tokenizer = model.tokenizer === 'base';
-    model.base = await found(['model', 'base'], model.base, (id) =>
-      resolveHubModel(id, { ...hub, tokenizer, weights }),
-    );
-  }
-  const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };
-  return { ...config, data, model, run };
-}
-
-/** The absolute path where something is there; of a pattern, where its folder is. */
-function localPath(cwd: string, path: string): string | undefined {
-  const absolute = resolve(cwd, path);
-  const isThere = existsSync(basename(absolute).includes('*') ? dirname(absolute) : absolute);
-  return isThere ? absolute : undefined;
-}
-
-/** The tokenizer that `section` names. `base` is the one beside the base model. */
-export async function configuredTokenizer(model: ModelConfig): Promise<Tokenizer> {
-  if (model.tokenizer === 'bytes') return byteTokenizer();
-  if (model.tokenizer !== 'base') return loadTokenizer(model.tokenizer);
-  if (typeof model.base !== 'string')
-    throw new DataError('tokenizer', 'a freshly initialised model has no tokenizer');
-  return model.base === 'embedded' ? byteTokenizer() : loadTokenizer(model.base);
-}
+import { DataError } from '../files/data-error.js';
+import { type StepRecord, verdictSamples } from '../records/record.js';
 
 /** The records of each part, and what happened while they were read. */
 export interface ConfiguredRecords {
@@ -208,11 +117,4 @@ function divide(record: StepRecord, { split_unit }: DataConfig, partOf: PartOf):
 function firstSteps(record: StepRecord, limit: DataConfig['max_steps']): StepRecord[] {
   if (limit === 'all' || record.steps.length <= limit) return [record];
   return (record.context_steps ?? 0) >= limit ? [] : [{ ...record, steps: record.steps.slice(0, limit) }];
-}
-
-function findUpwards(start: string, path: string): string | undefined {
-  for (let folder = start; ; folder = dirname(folder)) {
-    if (existsSync(join(folder, path))) return join(folder, path);
-    if (dirname(folder) === folder) return undefined;
-  }
 }

@@ -2,8 +2,7 @@
 import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import { systemReason } from '../weights/error.js';
-import { RunError } from './error.js';
+import { FileError, systemReason } from './error.js';
 
 export const LOCK = '.lock';
 
@@ -16,11 +15,11 @@ const held = new Set<string>();
 
 export type Unlock = () => Promise<void>;
 
-/** Takes the lock and returns the function that gives it back. Throws RunError where another process has it. */
+/** Takes the lock and returns the function that gives it back. Throws FileError where another process has it. */
 export async function lockDirectory(path: string): Promise<Unlock> {
   const lock = await tryLock(path);
   if (typeof lock === 'function') return lock;
-  throw new RunError(
+  throw new FileError(
     `${path} is in use by process ${lock.owner}; stop that one first, or delete ${join(path, LOCK)} if it is gone`,
   );
 }
@@ -35,7 +34,7 @@ export async function tryLock(path: string): Promise<Unlock | { readonly owner: 
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code !== 'EEXIST')
-        throw new RunError(`cannot write ${lock}: ${systemReason(error)}`, { cause: error });
+        throw new FileError(`cannot write ${lock}: ${systemReason(error)}`, { cause: error });
     }
     const [pid, host] = (await readFile(lock, 'utf8').catch(() => '')).trim().split(' ');
     if (attempt > 0 || !(await isGone(lock, Number(pid), host))) return { owner: `${pid} on ${host}` };

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { dirname } from 'node:path';
-import { systemReason, WeightsError } from './error.js';
+import { FileError, systemReason } from './error.js';
 
 export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 
@@ -10,7 +10,7 @@ export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
  * Replaces `path` by the given bytes. On any failure (a full disk, an exception of `chunks`) the old file stays as it was and no
  * temporary file remains.
  *
- * @throws WeightsError with the reason of a failed system call; whatever `chunks` throws
+ * @throws FileError with the reason of a failed system call; whatever `chunks` throws
  */
 export async function writeFileAtomically(path: string, chunks: FileChunks): Promise<void> {
   const temporary = `${path}.tmp-${process.pid}-${randomBytes(6).toString('hex')}`;
@@ -18,7 +18,7 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
     try {
       return await call();
     } catch (error) {
-      throw new WeightsError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
+      throw new FileError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
     }
   };
   const file = await attempt(() => fs.promises.open(temporary, 'wx'));

@@ -4,11 +4,11 @@ import { Tape } from '../../src/autograd/tape.js';
 import { arithmeticRecords } from '../../src/data/arithmetic.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { nll } from '../../src/objectives/nll.js';
+import { type ScoredRows, scoreRows } from '../../src/sequences/forward.js';
+import { type VerdictSequence, verdictSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { type ScoredRows, scoreRows } from '../../src/train/forward.js';
 import { rollOut } from '../../src/train/policy/rollout.js';
 import { createStepAmcRoles, type StepAmcRoles } from '../../src/train/roles.js';
-import { type VerdictSequence, verdictSequence } from '../../src/train/sequence.js';
 import { openTest } from '../ops/harness.js';
 
 const device = openTest();

@@ -1,5 +1,5 @@
 /** Order and grouping of sequences: a function of (seed, epoch) alone, so that a resumed run sees the same batches. */
-import { PhiloxStream } from '../data/philox.js';
+import { PhiloxStream } from '../random/philox.js';
 
 /** Domain of the random stream that orders the data. */
 const ORDER = 0x6f726472;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { keyOfSeed, PhiloxStream, philox4x32 } from '../../src/data/philox.js';
+import { keyOfSeed, PhiloxStream, philox4x32 } from '../../src/random/philox.js';
 
 describe('philox4x32-10', () => {
   it('gives the known answers published with Random123', () => {

@@ -1,9 +1,9 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
-import { type StepRecord, verdictSamples } from '../../src/data/record.js';
-import { configuredRecords, configuredTokenizer, resolveInputs } from '../../src/run/inputs.js';
+import { completeRunConfig } from '../../src/config/load.js';
+import { type StepRecord, verdictSamples } from '../../src/records/record.js';
+import { configuredRecords } from '../../src/run/parts.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -12,11 +12,8 @@ beforeEach(() => {
   folder = temporaryDirectory();
 });
 
-function config(data: Record<string, unknown>, model: Record<string, unknown> = {}) {
-  return completeRunConfig({ method: 'sft', data, model });
-}
-
-const records = (data: Record<string, unknown>) => configuredRecords(config(data).data);
+const records = (data: Record<string, unknown>) =>
+  configuredRecords(completeRunConfig({ method: 'sft', data }).data);
 
 function write(name: string, problems: readonly string[]): string {
   const rows = problems.map((problem) => ({
@@ -101,57 +98,5 @@ describe('the records of a configuration', () => {
     expect(await count({}, { phase: 2 }).catch((error: Error) => error.message)).toMatch(
       /gives no solution for training/,
     );
-  });
-});
-
-describe('the paths of a configuration', () => {
-  it('become absolute', async () => {
-    write('a.jsonl', ['p']);
-    mkdirSync(join(folder, 'base'));
-    const { data, model, run } = await resolveInputs(
-      config({ train: 'a.jsonl' }, { base: 'base' }),
-      () => 'r',
-      { cwd: folder },
-    );
-    expect(data.train).toBe(join(folder, 'a.jsonl'));
-    expect(model).toMatchObject({ base: join(folder, 'base'), tokenizer: 'base' });
-    expect(run.output_dir).toBe(join(folder, 'runs/run'));
-  });
-
-  it('find a tokenizer beside the data', async () => {
-    mkdirSync(join(folder, 'data/prm'), { recursive: true });
-    mkdirSync(join(folder, 'tokenizers/qwen'), { recursive: true });
-    write('data/prm/a.jsonl', ['p']);
-    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
-    const named = config(
-      { train: join(folder, 'data/prm/a.jsonl') },
-      { base: { init }, tokenizer: 'tokenizers/qwen' },
-    );
-    const { model } = await resolveInputs(named, () => 'r', { cwd: '/' });
-    expect(model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
-  });
-
-  it('that lead nowhere are an error with the place', async () => {
-    const { config: lost, locate } = parseRunConfig('method: sft\ndata:\n  train: no.jsonl\n', {
-      name: 'r.yaml',
-    });
-    await expect(resolveInputs(lost, locate, { cwd: folder })).rejects.toThrow(
-      `r.yaml:3:10: data.train leads nowhere: there is no no.jsonl (looked for from ${folder})`,
-    );
-  });
-});
-
-describe('the tokenizer of a configuration', () => {
-  it('is the bytes of the embedded base', async () => {
-    const tokenizer = await configuredTokenizer(config({ source: 'arithmetic' }).model);
-    expect(tokenizer.encode('7+5', { addSpecialTokens: false })).toEqual([55, 43, 53]);
-  });
-
-  const qwen = sharedPath('data/tokenizers/qwen2_5');
-  it.skipIf(!qwen)('is read from a directory', async () => {
-    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
-    const { model } = config({ source: 'arithmetic' }, { base: { init }, tokenizer: qwen });
-    const tokenizer = await configuredTokenizer(model);
-    expect(tokenizer.decode(tokenizer.encode('Let x = 3.'))).toBe('Let x = 3.');
   });
 });

@@ -27,21 +27,6 @@ export class DataError extends StepTrainError {
   }
 }
 
-/**
- * A row that does not fit its source's layout. The reader adds the position and either throws it as a
- * {@link DataError} or counts it under `reason`, a stable short key such as `missing_column`.
- */
-export class BadRow extends Error {
-  override readonly name = 'BadRow';
-
-  constructor(
-    readonly reason: string,
-    message: string,
-  ) {
-    super(message);
-  }
-}
-
 /** `data.jsonl, line 12` or `data.parquet, row 7`. */
 function describePosition(position: FilePosition): string {
   if (position.line !== undefined) return `${position.file}, line ${position.line}`;

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { createProgress, formatDuration, formatFigure } from '../../src/run/progress.js';
+import { createProgress, formatDuration, formatFigure } from '../../src/terminal/progress.js';
 
 function screen(isTTY: boolean, columns = 80) {
   const written: string[] = [];

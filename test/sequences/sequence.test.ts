@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { branchedSequence } from '../../src/train/sequence.js';
+import { branchedSequence } from '../../src/sequences/sequence.js';
 
 const TRUNK = [10, 11, 12, 13, 14, 15];
 const TAIL = [7, 8];

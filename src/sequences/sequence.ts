@@ -1,7 +1,7 @@
 /** What a training loop feeds: token sequences with the places where a token is learned. */
 
-import type { StepLabel } from '../data/record.js';
 import type { SolutionVerdicts, VerdictTokenizer } from '../data/verdict.js';
+import type { StepLabel } from '../records/record.js';
 import type { TokenizedSequence } from '../tokenizer/segments.js';
 
 /** The row at index `row` predicts `token`. */

@@ -1,0 +1,14 @@
+import type { ModelConfig } from '../config/schema.js';
+import { DataError } from '../files/data-error.js';
+import { byteTokenizer } from '../tokenizer/byte.js';
+import { loadTokenizer } from '../tokenizer/load.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+
+/** The tokenizer that a configuration names. `base` is the one beside the base model. */
+export async function configuredTokenizer(model: ModelConfig): Promise<Tokenizer> {
+  if (model.tokenizer === 'bytes') return byteTokenizer();
+  if (model.tokenizer !== 'base') return loadTokenizer(model.tokenizer);
+  if (typeof model.base !== 'string')
+    throw new DataError('tokenizer', 'a freshly initialised model has no tokenizer');
+  return model.base === 'embedded' ? byteTokenizer() : loadTokenizer(model.base);
+}

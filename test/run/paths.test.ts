@@ -1,0 +1,47 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { resolveInputs } from '../../src/run/paths.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = temporaryDirectory();
+});
+
+function config(train: string, model: Record<string, unknown>) {
+  return completeRunConfig({ method: 'sft', data: { train }, model });
+}
+
+describe('the paths of a configuration', () => {
+  it('become absolute', async () => {
+    writeFileSync(join(folder, 'a.jsonl'), '');
+    mkdirSync(join(folder, 'base'));
+    const { data, model, run } = await resolveInputs(config('a.jsonl', { base: 'base' }), () => 'r', {
+      cwd: folder,
+    });
+    expect(data.train).toBe(join(folder, 'a.jsonl'));
+    expect(model).toMatchObject({ base: join(folder, 'base'), tokenizer: 'base' });
+    expect(run.output_dir).toBe(join(folder, 'runs/run'));
+  });
+
+  it('find a tokenizer beside the data', async () => {
+    mkdirSync(join(folder, 'data/prm'), { recursive: true });
+    mkdirSync(join(folder, 'tokenizers/qwen'), { recursive: true });
+    writeFileSync(join(folder, 'data/prm/a.jsonl'), '');
+    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
+    const named = config(join(folder, 'data/prm/a.jsonl'), { base: { init }, tokenizer: 'tokenizers/qwen' });
+    const { model } = await resolveInputs(named, () => 'r', { cwd: '/' });
+    expect(model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
+  });
+
+  it('that lead nowhere are an error with the place', async () => {
+    const { config: lost, locate } = parseRunConfig('method: sft\ndata:\n  train: no.jsonl\n', {
+      name: 'r.yaml',
+    });
+    await expect(resolveInputs(lost, locate, { cwd: folder })).rejects.toThrow(
+      `r.yaml:3:10: data.train leads nowhere: there is no no.jsonl (looked for from ${folder})`,
+    );
+  });
+});
