@@ -51,11 +51,11 @@ Napi::Function DeviceBinding::define(Napi::Env env) {
        InstanceMethod<&D::reset_peak>("resetPeak"), InstanceMethod<&D::dispose>("dispose")});
 }
 
-/// new Device(name, threads, isa, commands)
+/// new Device(name, threads, isa, memoryLimit, commands)
 DeviceBinding::DeviceBinding(const Napi::CallbackInfo& info) : Napi::ObjectWrap<DeviceBinding>(info) {
   auto& environment = *info.Env().GetInstanceData<Environment>();
-  const auto commands = info[3].As<Napi::Float64Array>();
-  if (!info[3].IsTypedArray() || commands.ElementLength() < kCommandLength) {
+  const auto commands = info[4].As<Napi::Float64Array>();
+  if (!info[4].IsTypedArray() || commands.ElementLength() < kCommandLength) {
     environment.raise(
         {"E_RANGE", "Device: commands must be a Float64Array of the documented length", "", "", "", "", 0});
     return;
@@ -63,8 +63,10 @@ DeviceBinding::DeviceBinding(const Napi::CallbackInfo& info) : Napi::ObjectWrap<
   commands_ = Napi::Persistent(commands);
   command_ = commands_.Value().Data();
   guard(info, [&] {
-    device_ = std::make_unique<Device>(backend_of(
-        info[0].As<Napi::String>(), info[1].As<Napi::Number>().Int32Value(), info[2].As<Napi::String>()));
+    auto backend = backend_of(info[0].As<Napi::String>(), info[1].As<Napi::Number>().Int32Value(),
+                              info[2].As<Napi::String>());
+    const int64_t limit = info[3].IsUndefined() ? kNoLimit : info[3].As<Napi::Number>().Int64Value();
+    device_ = std::make_unique<Device>(std::move(backend), limit);
     environment.devices.insert(this);
     return info.Env().Undefined();
   });

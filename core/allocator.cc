@@ -11,31 +11,47 @@ constexpr int64_t kSegment = int64_t{32} << 20;  // small requests share segment
 constexpr int64_t kRound = int64_t{2} << 20;     // larger ones get their own, rounded to this
 }  // namespace
 
+/// The smallest free block that holds `bytes`, or none.
+Allocator::Block* Allocator::take_free(int64_t bytes) {
+  Block probe{nullptr, bytes, true, nullptr, nullptr};
+  const auto found = free_.lower_bound(&probe);
+  if (found == free_.end()) return nullptr;
+  Block* block = *found;
+  free_.erase(found);
+  return block;
+}
+
+/// A new segment as one block, or none.
+Allocator::Block* Allocator::add_segment(int64_t bytes) {
+  const int64_t size = bytes <= kSegment / 2 ? kSegment : (bytes + kRound - 1) / kRound * kRound;
+  void* data = size <= limit_ - stats_.reserved ? acquire_(size) : nullptr;
+  if (!data) return nullptr;
+  stats_.reserved += size;
+  segments_.push_back(new Block{static_cast<char*>(data), size, true, nullptr, nullptr});
+  return segments_.back();
+}
+
 Allocator::Block* Allocator::allocate(int64_t bytes) {
   bytes = std::max<int64_t>(kAlign, (bytes + kAlign - 1) / kAlign * kAlign);
-  Block probe{nullptr, bytes, true, nullptr, nullptr};
-  auto it = free_.lower_bound(&probe);
-  Block* block = nullptr;
-  if (it != free_.end()) {
-    block = *it;
-    free_.erase(it);
-  } else {
-    const int64_t size = bytes <= kSegment / 2 ? kSegment : (bytes + kRound - 1) / kRound * kRound;
-    void* data = acquire_(size);
-    if (!data) {
-      release_unused();
-      data = acquire_(size);
-    }
-    if (!data) {
-      throw Error("E_MEMORY",
-                  format("out of device memory: %lld bytes asked for, %lld bytes live, %lld bytes reserved",
-                         static_cast<long long>(bytes), static_cast<long long>(stats_.live),
-                         static_cast<long long>(stats_.reserved)),
-                  "use smaller micro-batches, gradient checkpointing or a smaller model");
-    }
-    stats_.reserved += size;
-    block = new Block{static_cast<char*>(data), size, true, nullptr, nullptr};
-    segments_.push_back(block);
+  Block* block = take_free(bytes);
+  if (!block) block = add_segment(bytes);
+  if (!block) {
+    settle_();
+    block = take_free(bytes);
+  }
+  if (!block) {
+    release_unused();
+    block = add_segment(bytes);
+  }
+  if (!block) {
+    const auto number = [](int64_t n) { return static_cast<long long>(n); };
+    const std::string limit =
+        limit_ == kNoLimit ? "" : format(", at most %lld bytes allowed", number(limit_));
+    throw Error("E_MEMORY",
+                format("out of device memory: %lld bytes asked for, %lld bytes live, %lld bytes reserved",
+                       number(bytes), number(stats_.live), number(stats_.reserved)) +
+                    limit,
+                "use smaller micro-batches, gradient checkpointing or a smaller model");
   }
   if (block->bytes - bytes >= kAlign) {
     Block* rest = new Block{block->data + bytes, block->bytes - bytes, true, block, block->next};
@@ -71,8 +87,8 @@ void Allocator::free(Block* block) {
   free_.insert(block);
 }
 
-/// Gives back the segments that hold nothing. A merged segment is its first block, so heads stay what they
-/// were.
+/// Gives back the segments that hold nothing; nothing queued may use them. A merged segment is its first
+/// block, so heads stay what they were.
 void Allocator::release_unused() {
   std::erase_if(segments_, [this](Block* head) {
     if (!head->free || head->next) return false;

@@ -31,7 +31,7 @@ class Backend {
   virtual BackendInfo info() const = 0;  // any thread
 
   virtual void* acquire(int64_t bytes) = 0;             // host thread
-  virtual void release(void* data, int64_t bytes) = 0;  // host thread, queue idle
+  virtual void release(void* data, int64_t bytes) = 0;  // host thread, queue drained or stopped
   /// Bytes of a packed weight, at least N·K·size. Host thread.
   virtual int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const = 0;
   virtual bool has(int op) const = 0;  // host thread
@@ -45,7 +45,7 @@ class Backend {
   virtual void replay(Graph& graph) {
     for (const Record& record : graph.records) run(record.op, record.args);
   }
-  /// Waits for launched work; throws what it failed with.
+  /// Waits for launched work; throws what it failed with. Also called where start() or an op has failed.
   virtual void synchronize() = 0;
   virtual Counters counters() const = 0;  // any thread, after a wait
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace steptrain {
 namespace {
@@ -9,20 +10,27 @@ constexpr int64_t kSlotBits = 24;
 constexpr int64_t kSlotMask = (int64_t{1} << kSlotBits) - 1;
 }  // namespace
 
-Device::Device(std::unique_ptr<Backend> backend) {
+Device::Device(std::unique_ptr<Backend> backend, int64_t memory_limit) {
   Backend* raw = backend.get();
   queue_ = std::make_unique<Queue>(std::move(backend));
+  const auto settle = [this] {
+    queue_->drain();
+    purge_graphs();
+  };
   allocator_ = std::make_unique<Allocator>([raw](int64_t bytes) { return raw->acquire(bytes); },
-                                           [raw](void* data, int64_t bytes) { raw->release(data, bytes); });
+                                           [raw](void* data, int64_t bytes) { raw->release(data, bytes); },
+                                           settle, memory_limit);
   slots_.resize(1);  // handle 0 is "absent"
 }
 
 Device::~Device() {
   queue_->stop();  // first: a running op still uses the memory
-  allocator_.reset();
   for (Slot& s : slots_) {
-    if (s.buffer && --s.buffer->references == 0) delete s.buffer;
+    if (s.buffer) drop(std::exchange(s.buffer, nullptr));
   }
+  if (capturing_) end_capture(false);
+  for (auto& [id, graph] : graphs_) retired_.push_back(std::move(graph));
+  purge_graphs();
 }
 
 Device::Slot& Device::slot(Handle handle) {
@@ -58,8 +66,8 @@ Handle Device::insert(const TensorView& view, Buffer* buffer) {
   return index | s.generation << kSlotBits;
 }
 
-Device::Buffer* Device::new_buffer(int64_t bytes) {
-  if (!capturing_) return new Buffer{allocator_->allocate(bytes), bytes, 0, false};
+Buffer* Device::new_buffer(int64_t bytes) {
+  if (!capturing_) return new Buffer{allocator_->allocate(bytes), bytes, 0, nullptr};
   for (auto it = capture_free_.begin(); it != capture_free_.end(); ++it) {
     if ((*it)->bytes >= bytes && (*it)->bytes <= 2 * bytes + 4096) {
       Buffer* reused = *it;
@@ -69,7 +77,7 @@ Device::Buffer* Device::new_buffer(int64_t bytes) {
   }
   Allocator::Block* block = allocator_->allocate(bytes);
   capturing_->blocks.push_back(block);
-  return new Buffer{block, bytes, 0, true};
+  return new Buffer{block, bytes, 0, capturing_};
 }
 
 int64_t Device::bytes_of(const TensorView& view) const {
@@ -111,16 +119,15 @@ Handle Device::view(Handle handle, int64_t offset, const std::vector<int64_t>& s
 
 void Device::drop(Buffer* buffer) {
   if (--buffer->references > 0) return;
-  if (buffer->captured) {
-    if (capturing_) {
-      capture_free_.push_back(buffer);
-    } else {
-      delete buffer;  // the memory stays the graph's
-    }
+  if (!buffer->graph) {
+    allocator_->free(buffer->block);
+  } else if (buffer->graph == capturing_) {
+    capture_free_.push_back(buffer);
     return;
   }
-  allocator_->free(buffer->block);
-  delete buffer;
+  const bool in_graph = buffer->graph != nullptr;
+  delete buffer;  // the memory of a graph stays the graph's
+  if (in_graph) purge_graphs();
 }
 
 void Device::release(Handle handle) {
@@ -164,6 +171,11 @@ void Device::fill(Record& record, int op, Handle* handles, const double* scalars
   }
   for (size_t i = 0; i < signature.scalars.size(); i++) record.args.scalar[i] = scalars[i];
   check(signature, record.args, given.data());
+  if (capturing_) {
+    for (int i = 0; i < n; i++) {
+      if (given[static_cast<size_t>(i)] == Given::tensor) keep_for_replay(slot(handles[i]).buffer);
+    }
+  }
   if (!queue_->backend().has(op))
     throw Error("E_UNSUPPORTED", signature.name + " has no kernel on " + queue_->backend().info().name);
   for (int i = static_cast<int>(signature.inputs.size()); i < n; i++) {
@@ -181,6 +193,11 @@ void Device::fill(Record& record, int op, Handle* handles, const double* scalars
       throw;
     }
   }
+}
+
+/// A replay reads and writes it, whatever becomes of the tensor.
+void Device::keep_for_replay(Buffer* buffer) {
+  if (buffer->graph != capturing_ && capturing_->inputs.insert(buffer).second) buffer->references++;
 }
 
 void Device::upload(Handle target, const void* bytes, int64_t size) {
@@ -259,14 +276,20 @@ void Device::release_graph(int64_t graph) {
   purge_graphs();
 }
 
-/// Frees the pools of released graphs that no queued replay holds any more. On the host thread, like every
-/// free.
+/// Frees the pools of released graphs that neither a queued replay nor a tensor holds any more. On the host
+/// thread, like every free.
 void Device::purge_graphs() {
-  std::erase_if(retired_, [this](const std::shared_ptr<Graph>& graph) {
-    if (graph.use_count() > 1) return false;
+  for (size_t i = 0; i < retired_.size();) {
+    if (retired_[i].use_count() > 1) {
+      i++;
+      continue;
+    }
+    const std::shared_ptr<Graph> graph = std::move(retired_[i]);
+    retired_.erase(retired_.begin() + static_cast<std::ptrdiff_t>(i));
     for (Allocator::Block* block : graph->blocks) allocator_->free(block);
-    return true;
-  });
+    for (Buffer* input : graph->inputs) drop(input);
+    i = 0;  // an input may have been the last of another graph's tensors
+  }
 }
 
 }  // namespace steptrain

@@ -19,9 +19,18 @@ using Handle = int64_t;
 constexpr Handle kAbsent = 0;
 constexpr Handle kAllocate = -1;
 
+/// Memory of a tensor and its views.
+struct Buffer {
+  Allocator::Block* block;
+  int64_t bytes;
+  int references;
+  std::shared_ptr<Graph> graph;  // whose pool the block belongs to, if any
+};
+
 class Device {
  public:
-  explicit Device(std::unique_ptr<Backend> backend);
+  /// `memory_limit`: most bytes that tensors may take, workspace not counted.
+  explicit Device(std::unique_ptr<Backend> backend, int64_t memory_limit = kNoLimit);
   ~Device();
 
   Handle allocate(DType dtype, const std::vector<int64_t>& shape);
@@ -51,12 +60,6 @@ class Device {
   int64_t tensors() const { return live_tensors_; }
 
  private:
-  struct Buffer {
-    Allocator::Block* block;
-    int64_t bytes;
-    int references;
-    bool captured;  // belongs to the graph being captured
-  };
   struct Slot {
     TensorView view;
     Buffer* buffer = nullptr;
@@ -69,6 +72,7 @@ class Device {
   Buffer* new_buffer(int64_t bytes);
   int64_t bytes_of(const TensorView& view) const;
   void drop(Buffer* buffer);
+  void keep_for_replay(Buffer* buffer);
 
   void purge_graphs();
 
@@ -79,7 +83,7 @@ class Device {
   std::shared_ptr<Graph> capturing_;
   std::vector<Buffer*> capture_free_;  // freed while capturing: reusable within the graph only
   std::map<int64_t, std::shared_ptr<Graph>> graphs_;
-  std::vector<std::shared_ptr<Graph>> retired_;  // released, perhaps still queued
+  std::vector<std::shared_ptr<Graph>> retired_;  // released, perhaps still queued or with tensors in use
   int64_t next_graph_ = 1;
   int64_t number_ = 0;
   int64_t live_tensors_ = 0;

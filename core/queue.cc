@@ -25,6 +25,13 @@ void Queue::stop() {
   thread_.join();
 }
 
+void Queue::drain() {
+  std::unique_lock lock(mutex_);
+  draining_ = true;
+  wake_.notify_one();
+  drained_.wait(lock, [&] { return !draining_; });
+}
+
 Queue::~Queue() {
   stop();
   while (head_) {
@@ -64,6 +71,11 @@ bool Queue::wait_for_work(const Chunk& chunk, size_t read) {
   const auto ready = [&] { return chunk.written.load() > read || (read == kChunk && chunk.next.load()); };
   const auto until = std::chrono::steady_clock::now() + kSpin;
   while (!ready() && !stopping_) {
+    // Looked for again after draining_ was seen: nothing more is queued from then on.
+    if (draining_ && !ready()) {
+      settle();
+      continue;
+    }
     if (std::chrono::steady_clock::now() < until) {
 #if defined(__x86_64__)
       __builtin_ia32_pause();
@@ -72,10 +84,22 @@ bool Queue::wait_for_work(const Chunk& chunk, size_t read) {
     }
     std::unique_lock lock(mutex_);
     asleep_ = true;
-    wake_.wait(lock, [&] { return ready() || stopping_; });
+    wake_.wait(lock, [&] { return ready() || stopping_ || draining_; });
     asleep_ = false;
   }
   return !stopping_;
+}
+
+/// Nothing is queued and the host waits for what was launched.
+void Queue::settle() {
+  try {
+    backend_->synchronize();
+  } catch (const Error& error) {
+    if (!poison_) fail(Record{}, error);
+  }
+  const std::lock_guard lock(mutex_);
+  draining_ = false;
+  drained_.notify_one();
 }
 
 void Queue::loop() {
@@ -100,11 +124,19 @@ void Queue::loop() {
     head_->records[read].clear();
     read++;
   }
+  // Memory is freed next.
+  try {
+    backend_->synchronize();
+  } catch (const Error&) {
+    // Whoever waits learns that the device was disposed.
+  }
   // Cancelled: whoever waits is told, nothing else runs.
   const Failure cancelled{"E_CANCELLED", "the device was disposed before this finished", "", "", "", "", 0};
   for (Chunk* chunk = head_; chunk; chunk = chunk->next, read = 0) {
     for (; read < chunk->written; read++) {
-      if (auto& completion = chunk->records[read].completion) completion->done(&cancelled);
+      Record& record = chunk->records[read];
+      if (record.completion) record.completion->done(&cancelled);
+      record.clear();
     }
   }
 }

@@ -19,8 +19,11 @@ class Queue {
   explicit Queue(std::unique_ptr<Backend> backend);
   ~Queue();
 
-  /// Cancels what is queued, waits for the running op, joins the thread.
+  /// Cancels what is queued, waits for what runs, joins the thread.
   void stop();
+  /// Blocks the host thread until everything queued has run and the backend is idle, failed or not. What it
+  /// failed with is found by the next wait.
+  void drain();
 
   /// The next record, to be filled in place and then committed; a record that is not committed is reused.
   Record& reserve();
@@ -39,6 +42,7 @@ class Queue {
 
   void loop();
   bool wait_for_work(const Chunk& chunk, size_t read);
+  void settle();
   void execute(Record& record);
   void fail(const Record& record, const Error& error);
 
@@ -47,8 +51,9 @@ class Queue {
   Chunk* tail_;  // the producer's
   std::atomic<bool> stopping_{false};
   std::atomic<bool> asleep_{false};
+  std::atomic<bool> draining_{false};
   std::mutex mutex_;
-  std::condition_variable wake_;
+  std::condition_variable wake_, drained_;
   std::unique_ptr<Failure> poison_;  // the thread's
   std::mutex labels_mutex_;
   std::deque<std::string> labels_{""};

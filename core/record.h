@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "core/allocator.h"
@@ -12,6 +13,7 @@
 namespace steptrain {
 
 class Graph;
+struct Buffer;
 
 /// What a wait learns: nothing, or the failure that poisoned the queue.
 struct Failure {
@@ -21,7 +23,8 @@ struct Failure {
 
 struct Completion {
   virtual ~Completion() = default;
-  /// Called on the queue thread, once. `failure` is null when all went well.
+  /// Called on the queue thread, once. `failure` is null when all went well. Must not wait for the host
+  /// thread, which may be waiting for the queue.
   virtual void done(const Failure* failure) = 0;
 };
 
@@ -51,6 +54,7 @@ class Graph {
  public:
   std::vector<Record> records;
   std::vector<Allocator::Block*> blocks;  // the graph's own pool
+  std::set<Buffer*> inputs;               // memory of others that its records use; the graph keeps it
   std::shared_ptr<void> compiled;         // a CUDA graph, say
 };
 

@@ -52,7 +52,13 @@ export interface DeviceStats {
 }
 
 export interface NativeAddon {
-  readonly Device: new (name: string, threads: number, isa: string, commands: Float64Array) => NativeDevice;
+  readonly Device: new (
+    name: string,
+    threads: number,
+    isa: string,
+    memoryLimit: number | undefined,
+    commands: Float64Array,
+  ) => NativeDevice;
   readonly commandLength: number;
   signatures(): string[];
   isas(): string[];

@@ -10,6 +10,8 @@ export interface DeviceOptions {
   readonly threads?: number;
   /** Instruction set of the CPU kernels. Default: STEPTRAIN_ISA, else the best this processor has. */
   readonly isa?: string;
+  /** Most bytes that tensors may take together, in segments of whole MiB; workspace is not counted. Default: none. */
+  readonly memoryLimit?: number;
 }
 
 /** Tensors of an op in the order of its signature; undefined where an optional one is absent. */
@@ -25,7 +27,7 @@ const STACKS = 16_384;
 export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
   const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
   const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
-  return new Device(name, threads, isa);
+  return new Device(name, threads, isa, memoryLimitOf(options));
 }
 
 /** One processor with its own memory and an in-order queue. Ops return at once; only `read` and `synchronize` wait. */
@@ -37,19 +39,29 @@ export class Device {
   private disposed = false;
   private capturing = false;
 
-  constructor(name: string, threads: number, isa: string) {
+  constructor(
+    name: string,
+    threads: number,
+    isa: string,
+    private readonly memoryLimit?: number,
+  ) {
     this.commands = new Float64Array(addon().commandLength);
-    this.native = new (addon().Device)(name, threads, isa, this.commands);
+    this.native = new (addon().Device)(name, threads, isa, memoryLimit, this.commands);
   }
 
   info(): DeviceInfo {
     const info = this.open.info();
-    if (info.name !== 'cpu') return info;
     // Node knows the limits of a container; what is free for it is free for the processor's tensors.
+    const onCpu = info.name === 'cpu';
+    const constrained = process.constrainedMemory() || Number.POSITIVE_INFINITY;
+    const limit = this.memoryLimit ?? Number.POSITIVE_INFINITY;
     return {
       ...info,
-      memoryTotal: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
-      memoryFree: process.availableMemory(),
+      memoryTotal: Math.min(onCpu ? Math.min(totalmem(), constrained) : info.memoryTotal, limit),
+      memoryFree: Math.min(
+        onCpu ? process.availableMemory() : info.memoryFree,
+        limit - this.open.stats().reservedBytes,
+      ),
     };
   }
   stats(): DeviceStats {
@@ -319,6 +331,14 @@ function collect(value: unknown, into: Set<Tensor>, seen = new Set<object>()): v
   } else if (!ArrayBuffer.isView(value) && !(value instanceof Device)) {
     for (const item of Object.values(value)) collect(item, into, seen);
   }
+}
+
+function memoryLimitOf({ memoryLimit }: DeviceOptions): number | undefined {
+  if (memoryLimit === undefined || (Number.isSafeInteger(memoryLimit) && memoryLimit > 0)) return memoryLimit;
+  throw new StepTrainError(
+    'E_RANGE',
+    `openDevice: memoryLimit must be a whole number of bytes above 0, got ${memoryLimit}`,
+  );
 }
 
 function positiveInteger(variable: string): number | undefined {

@@ -1,0 +1,146 @@
+// A device whose memory is small: what is still queued keeps the memory that it points into, and memory that nothing uses
+// any more is given back before an allocation is refused.
+import { afterEach, describe, expect, test } from 'vitest';
+import type { StepTrainError } from '../../src/native/errors.js';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
+import { gpus } from '../cuda/gpu.js';
+
+const MiB = 2 ** 20;
+const LIMIT = 112 * MiB; // the segment of small tensors, and 80 MiB
+const [ROWS, COLUMNS] = [1024, 16 * 1024]; // of f32: 64 MiB
+const LARGER = 18 * MiB; // elements of f32: 72 MiB, which fits only in place of the 64
+
+let device: Device;
+afterEach(() => device.dispose());
+
+describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memory on %s', (name) => {
+  const open = () => {
+    device = openDevice(name, { memoryLimit: LIMIT });
+    return device;
+  };
+  const fill = (x: Tensor, value: number) => device.op('fill', { x }, { value });
+  /** The first column of some rows, as they are when the queue comes to it. */
+  const sample = (x: Tensor) => {
+    const rows = device.tensor(Int32Array.of(0, 511, 1023));
+    const { y } = device.op('gather_rows', { x, rows });
+    rows.dispose();
+    return async () => {
+      const values = await y!.readFloats();
+      return [values[0], values[COLUMNS], values[3 * COLUMNS - 1]];
+    };
+  };
+
+  test('queued ops run on the memory of a tensor that was disposed and had to make place', async () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS]);
+    for (const value of [1, 2, 3]) fill(x, value);
+    const sampled = sample(x);
+    x.dispose();
+    const larger = device.empty([LARGER]); // takes the place of x, whose ops are queued
+    fill(larger, 4);
+    expect(await sampled()).toEqual([3, 3, 3]);
+    expect((await larger.slice(LARGER - 2, LARGER).readFloats()).join()).toBe('4,4');
+    expect(device.stats().reservedBytes).toBeLessThanOrEqual(LIMIT);
+  });
+
+  test('so do the outputs of an op, which are allocated while it is being queued', async () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS]);
+    fill(x, 5);
+    const sampled = sample(x);
+    x.dispose();
+    const small = device.tensor(new Int32Array(1152)); // all of them row 0
+    const row = device.tensor(new Float32Array(COLUMNS).fill(6), [1, COLUMNS]);
+    const { y } = device.op('gather_rows', { x: row, rows: small }); // 72 MiB
+    expect(await sampled()).toEqual([5, 5, 5]);
+    expect((await y!.slice(1151, 1152).readFloats()).at(-1)).toBe(6);
+  });
+
+  test('memory of a released graph is given back once its replays have run', async () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS / 2]);
+    const graph = device.capture(() => {
+      fill(x, 7);
+      return device.op('scale', { x }, { factor: 2 }).y!;
+    });
+    graph.replay();
+    const rows = device.tensor(Int32Array.of(1023));
+    const { y } = device.op('gather_rows', { x: graph.result, rows });
+    graph.dispose();
+    for (const tensor of [graph.result, x]) tensor.dispose();
+    const larger = device.empty([LARGER]);
+    fill(larger, 8);
+    expect((await y!.readFloats()).at(-1)).toBe(14);
+    expect((await larger.slice(0, 1).readFloats())[0]).toBe(8);
+  });
+
+  test('a graph keeps the tensors that it replays, and its outputs outlive it', async () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS / 2]);
+    const graph = device.capture(() => {
+      fill(x, 9);
+      return device.op('scale', { x }, { factor: 2 }).y!;
+    });
+    x.dispose();
+    expect(() => device.empty([LARGER])).toThrow(/out of device memory/);
+    graph.replay();
+    graph.dispose();
+    expect(() => device.empty([LARGER])).toThrow(/out of device memory/);
+    expect((await graph.result.readFloats()).at(-1)).toBe(18);
+    graph.result.dispose();
+    device.empty([LARGER]);
+  });
+
+  test('a capture in which memory runs out gives back what it took', async () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS]);
+    fill(x, 1);
+    expect(() => device.capture(() => device.op('scale', { x }, { factor: 2 }))).toThrow(
+      expect.objectContaining({ code: 'E_MEMORY' }),
+    );
+    expect(await sample(x)()).toEqual([1, 1, 1]);
+    x.dispose();
+    device.empty([LARGER]);
+  });
+
+  test('reads that are under way are answered, by a queue that failed too', async () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS]);
+    fill(x, 1);
+    const read = x.readFloats();
+    const rows = device.tensor(Int32Array.of(ROWS));
+    device.op('gather_rows', { x, rows });
+    x.dispose();
+    const larger = device.empty([LARGER]);
+    expect((await read).at(-1)).toBe(1);
+    await expect(larger.readFloats()).rejects.toThrow(/gather_rows: rows\[0\] is 1024/);
+    larger.dispose();
+    device.empty([20 * MiB]);
+  });
+
+  test('a device with work in its queue can be disposed after memory ran out', () => {
+    open();
+    const x = device.empty([ROWS, COLUMNS]);
+    for (const value of [1, 2, 3]) fill(x, value);
+    expect(() => device.empty([LARGER])).toThrow(/out of device memory/);
+    fill(x, 4);
+  });
+
+  test('the refusal names the limit, and the device says what is left', () => {
+    open();
+    expect(device.info().memoryTotal).toBe(LIMIT);
+    device.empty([ROWS, COLUMNS]);
+    expect(device.info().memoryFree).toBe(LIMIT - 64 * MiB);
+    expect(() => device.empty([LARGER])).toThrow(
+      `out of device memory: ${4 * LARGER} bytes asked for, ${64 * MiB} bytes live, ${64 * MiB} bytes reserved, ` +
+        `at most ${LIMIT} bytes allowed`,
+    );
+  });
+});
+
+test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])('a limit of %s is refused', (memoryLimit) => {
+  expect(() => openDevice('cpu', { memoryLimit })).toThrow(
+    expect.objectContaining({ code: 'E_RANGE' }) as StepTrainError,
+  );
+});
