@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { inMemory } from '../data/dataset.js';
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
 import { writeJson } from '../files/json-file.js';
 import { loadAdapter } from '../models/adapter.js';
@@ -125,7 +126,7 @@ async function judgeSolutions(
     const adapter =
       judge.adapter === undefined ? undefined : loadAdapter(device, decoder.config, judge.adapter);
     try {
-      const judged = await judgeVerdicts(decoder, { adapter }, sequences, {
+      const judged = await judgeVerdicts(decoder, { adapter }, inMemory(sequences), {
         threshold: judge.threshold,
         microBatchTokens: TOKENS_AT_ONCE,
         onProgress,

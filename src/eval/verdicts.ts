@@ -1,4 +1,5 @@
 /** Judging held-out steps: the probability of each verdict word after each step, and the verdict read from it. */
+import { type Dataset, indices } from '../data/dataset.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
@@ -28,17 +29,22 @@ export interface JudgeOptions {
 export async function judgeVerdicts(
   decoder: Decoder,
   role: Role,
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   { threshold, microBatchTokens, signal, onProgress }: JudgeOptions,
 ): Promise<JudgedVerdict[]> {
   const judged: JudgedVerdict[] = [];
-  let solution = 0;
-  for (const group of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+  let done = 0;
+  const length = (i: number) => sequences.get(i).ids.length;
+  for (const group of groupBySize(indices(sequences), length, microBatchTokens)) {
     if (signal?.aborted) break;
-    const items = group.map((sequence) => ({
-      sequence,
-      rows: sequence.verdicts.flatMap(({ positive, negative }) => [...positive, ...negative]),
-    }));
+    const items = group.map((solution) => {
+      const sequence = sequences.get(solution);
+      return {
+        solution,
+        sequence,
+        rows: sequence.verdicts.flatMap(({ positive, negative }) => [...positive, ...negative]),
+      };
+    });
     if (items.some(({ rows }) => rows.length > 0)) {
       const scores = decoder.device.scope(() => scoreRows(decoder, role, items), 'judge');
       const [logprobs, argmax] = await Promise.all([scores.logprobs.readFloats(), scores.argmax.read()]);
@@ -54,7 +60,7 @@ export async function judgeVerdicts(
         }
         return { log, greedy };
       };
-      group.forEach((sequence, i) => {
+      for (const { solution, sequence } of items) {
         for (const { step, label, positive, negative } of sequence.verdicts) {
           const yes = readWord(positive);
           const no = readWord(negative);
@@ -63,7 +69,7 @@ export async function judgeVerdicts(
           const greedy = yes.greedy ? 1 : no.greedy ? 0 : undefined;
           const verdict = threshold === 'greedy' ? greedy : probability >= threshold ? 1 : 0;
           judged.push({
-            solution: solution + i,
+            solution,
             step,
             label,
             verdict,
@@ -72,10 +78,10 @@ export async function judgeVerdicts(
             probability,
           });
         }
-      });
+      }
     }
-    solution += group.length;
-    onProgress?.(solution);
+    done += group.length;
+    onProgress?.(done);
   }
   return judged;
 }

@@ -22,6 +22,13 @@ export interface TrainingSequence {
   readonly rowId: number;
 }
 
+/** Indices of the sequences that have a token to learn. */
+export function learnedSequences(sequences: Iterable<TrainingSequence>): number[] {
+  return Array.from(sequences, ({ targets }) => targets.length > 0).flatMap((learned, i) =>
+    learned ? [i] : [],
+  );
+}
+
 /** One verdict to read off a sequence: for each word, the rows that predict its tokens. */
 export interface VerdictRows {
   readonly step: number;

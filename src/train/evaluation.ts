@@ -1,5 +1,6 @@
 /** The evaluations of a verdict run: figures of the validation part while it trains, and the report at its end. */
 import type { SftRunConfig, StepAmcRunConfig } from '../config/schema.js';
+import type { Dataset } from '../data/dataset.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictFigures } from '../eval/evaluate.js';
 import type { VerdictFigures } from '../eval/metrics.js';
@@ -33,7 +34,7 @@ export async function validationFigures(
 async function judge(
   { config, decoder, microBatchTokens }: EvaluationContext,
   role: Role,
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   signal: AbortSignal,
   title?: string,
 ): Promise<JudgedVerdict[] | undefined> {
@@ -71,7 +72,8 @@ export async function finalEvaluation(
   const validation = await judge(context, role, data.sequences.validation, signal);
   const judged = validation && (await judge(context, role, data.sequences.test, signal, 'evaluation:'));
   if (!judged) return undefined;
-  await writeVerdictDump(run.file(VERDICT_DUMP), judged, data.records.test);
+  const records = [...data.records.test];
+  await writeVerdictDump(run.file(VERDICT_DUMP), judged, records);
   const { labels } = data;
   return evaluateVerdicts(judged, {
     method: config.method,
@@ -83,7 +85,7 @@ export async function finalEvaluation(
       train_positive_share: labels.n > 0 ? labels.positive / labels.n : 0,
       ...more.data,
     },
-    records: data.records.test,
+    records,
     invalidAsWrong: config.eval.invalid_as_wrong,
     positivePrior: labels.n > 0 ? labels.positive / labels.n : 0.5,
     validation,

@@ -1,5 +1,6 @@
 /** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
 import type { PretrainRunConfig } from '../config/schema.js';
+import { inMemory } from '../data/dataset.js';
 import { solutionSegments } from '../data/solution.js';
 import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
@@ -49,7 +50,7 @@ export async function runPretrain(context: RunContext<PretrainRunConfig>): Promi
       decoder,
       role,
       parameters,
-      sequences: train,
+      sequences: inMemory(train),
       optimization: config.pretrain,
       microBatchTokens,
       best: 'token_accuracy',

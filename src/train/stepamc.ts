@@ -1,8 +1,8 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
 import type { StepAmcRunConfig } from '../config/schema.js';
+import { indices, subset } from '../data/dataset.js';
 import { readFigure } from '../run/log-file.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
-import type { VerdictSequence } from '../sequences/sequence.js';
 import type { RunContext } from './context.js';
 import { runStages } from './engine.js';
 import { type EvaluationContext, finalEvaluation, shortFigures, validationFigures } from './evaluation.js';
@@ -97,7 +97,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
   const reward = rewardData(config, data, 'train');
   const frn = {
     roles,
-    units: reward.units(data.sequences.train.map((_, i) => i)),
+    units: reward.units(indices(data.sequences.train)),
     settings: config.frn,
     microBatchTokens: tokensFor('frn'),
     seed,
@@ -149,7 +149,7 @@ function planStages(context: StepAmcContext, roles: StepAmcRoles, data: VerdictD
       const ppo = policyStage(policyOptions);
       if (config.ablation.no_frn) return [sft, ppo];
       const heldOut = rewardData(config, data, 'validation');
-      const units = heldOut.units(data.sequences.validation.map((_, i) => i));
+      const units = heldOut.units(indices(data.sequences.validation));
       const validateReward = async (stop: AbortSignal) => {
         if (stop.aborted) return undefined;
         const { figures } = await comparePairs(roles, units, {
@@ -184,14 +184,14 @@ function rewardData(
   part: 'train' | 'validation',
 ): RewardData {
   const own = sequences[part];
-  const rewards = own.map((sequence) => rewardSequence(sequence, tokenizer, frn.pair_mode));
+  const rewards = Array.from(own, (sequence) => rewardSequence(sequence, tokenizer, frn.pair_mode));
   return {
     sequences: rewards,
     units: (chosen) =>
       rewardUnits(
-        chosen.map((i) => own[i] as VerdictSequence),
+        subset(own, chosen),
         chosen.map((i) => rewards[i] as RewardSequence),
-        chosen.map((i) => records[part][i]?.problem ?? ''),
+        chosen.map((i) => records[part].get(i).problem),
         frn.pair_mode,
       ),
   };
@@ -224,11 +224,11 @@ function* rolloutSamples(
   iteration: number,
 ): Generator<Record<string, unknown>> {
   for (const { solution, step, label, answers } of questions.slice(0, SHOWN_SAMPLES)) {
-    const record = records.train[solution];
+    const record = records.train.get(solution);
     yield {
       iteration,
-      problem: record?.problem,
-      steps: record?.steps.slice(0, step + 1).map(({ text }) => text),
+      problem: record.problem,
+      steps: record.steps.slice(0, step + 1).map(({ text }) => text),
       label,
       answers: answers.map((answer) => ({
         verdict: answer.verdict ?? null,

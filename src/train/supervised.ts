@@ -3,13 +3,14 @@
 import type { TrainableParameters } from '../autograd/parameters.js';
 import { Tape } from '../autograd/tape.js';
 import type { OptimizationConfig } from '../config/schema.js';
+import type { Dataset } from '../data/dataset.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize, planBatches } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
-import type { TrainingSequence } from '../sequences/sequence.js';
+import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
 import { AdamW, adamSettings } from './adamw.js';
 import { type BatchGradients, batchedStage } from './batched-stage.js';
 import type { Stage, StagePlan } from './stage.js';
@@ -20,7 +21,7 @@ export interface SupervisedOptions {
   /** Without dropout; the stage adds it. */
   readonly role: Role;
   readonly parameters: TrainableParameters;
-  readonly sequences: readonly TrainingSequence[];
+  readonly sequences: Dataset<TrainingSequence>;
   readonly optimization: OptimizationConfig;
   /** Tokens in memory at once. */
   readonly microBatchTokens: number;
@@ -34,14 +35,14 @@ export interface SupervisedOptions {
 
 export function supervisedStage(options: SupervisedOptions): StagePlan {
   const { sequences, optimization: settings, seed } = options;
-  const usable = sequences.flatMap((sequence, i) => (sequence.targets.length > 0 ? [i] : []));
+  const usable = learnedSequences(sequences);
   if (usable.length === 0) {
     throw new StepTrainError(
       'E_DATA',
       'no training sequence has a token to learn; check labels, data.max_length and the prompt',
     );
   }
-  const length = (i: number) => (sequences[i] as TrainingSequence).ids.length;
+  const length = (i: number) => sequences.get(i).ids.length;
   const batches = planBatches(usable, {
     epochs: settings.num_train_epochs,
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
@@ -59,7 +60,7 @@ export function supervisedStage(options: SupervisedOptions): StagePlan {
     gradients: (batch, step) =>
       accumulate(
         options,
-        batch.map((i) => sequences[i] as TrainingSequence),
+        batch.map((i) => sequences.get(i)),
         { seed, step },
       ),
   });

@@ -1,6 +1,7 @@
 /** The data of verdict training: solutions of each part as token sequences, and what is known of them beforehand. */
 import type { SftRunConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
+import { type Dataset, dataset } from '../data/dataset.js';
 import type { LoadReport } from '../data/load.js';
 import type { Part } from '../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData, type TrainingDataSummary } from '../data/summary.js';
@@ -26,11 +27,11 @@ export interface LabelCounts {
 
 export interface VerdictData {
   /**
-   * Sequence i of a part is of record i. Validation and test are cut to `eval.max_samples`. Both are read from the disk
-   * when they are looked at, so keep the index rather than the object.
+   * Sequence i of a part is of record i. Validation and test are cut to `eval.max_samples`. A record is read from the
+   * disk whenever it is asked for, a sequence where it is not among those made last.
    */
-  readonly sequences: Readonly<Record<Part, readonly VerdictSequence[]>>;
-  readonly records: Readonly<Record<Part, readonly StepRecord[]>>;
+  readonly sequences: Readonly<Record<Part, Dataset<VerdictSequence>>>;
+  readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
   readonly tokenizer: VerdictTokenizer;
   /** Of the training part. */
   readonly labels: LabelCounts;
@@ -42,7 +43,7 @@ export interface VerdictData {
 
 export type VerdictDataConfig = Pick<SftRunConfig, 'data' | 'model' | 'prompt' | 'sft' | 'eval'>;
 
-/** Tokens of sequences that stay in memory once they were looked at: about 150 MB. Small data is read only once. */
+/** Tokens of sequences that stay in memory once they were read: about 150 MB. Small data is read only once. */
 const RECENT_TOKENS = 4e6;
 
 /**
@@ -85,25 +86,29 @@ function fromStore(
   const maxLength = config.data.max_length;
   const solutionOf = ({ index, labels }: ChosenSolution) =>
     placeVerdicts(wholeSolution(store, index), labels, tokenizer, { maxLength });
-  const each = <T>(make: (solution: ChosenSolution, i: number) => T): Record<Part, T[]> => ({
-    train: chosen.train.map(make),
-    validation: chosen.validation.map(make),
-    test: chosen.test.map(make),
+  const ofEachPart = <T>(make: (solutions: readonly ChosenSolution[]) => T): Record<Part, T> => ({
+    train: make(chosen.train),
+    validation: make(chosen.validation),
+    test: make(chosen.test),
   });
+  const datasets = <T>(read: (solution: ChosenSolution, i: number) => T) =>
+    ofEachPart((solutions) => dataset(solutions.length, (i) => read(solutions[i] as ChosenSolution, i)));
   const recent = new RecentSequences(RECENT_TOKENS);
-  const sequences = each(
-    (solution, i) =>
-      new StoredSequence(i, (self) =>
-        recent.get(self, () => verdictSequence(solutionOf(solution), tokenizer, i, weigh)),
-      ),
-  );
-  const summarized = each((solution) => summarizedSolution(store, solution, tokenizer, maxLength));
   return {
-    sequences,
-    records: each(({ index }) => new StoredRecord(() => store.record(index))),
+    sequences: datasets((solution, i) =>
+      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, weigh)),
+    ),
+    records: datasets(({ index }) => {
+      const { problem, steps } = store.record(index);
+      return { problem, steps };
+    }),
     tokenizer,
     labels,
-    summary: summarizeTrainingData(summarized),
+    summary: summarizeTrainingData(
+      ofEachPart((solutions) =>
+        solutions.map((solution) => summarizedSolution(store, solution, tokenizer, maxLength)),
+      ),
+    ),
     reports: readReports(store.notes),
     close: () => store.close(),
   };
@@ -183,59 +188,14 @@ function countLabels(solutions: readonly ChosenSolution[]): LabelCounts {
   return { n: positive + negative, positive, negative };
 }
 
-/** A sequence whose tokens are read when they are asked for. */
-class StoredSequence implements VerdictSequence {
-  constructor(
-    readonly rowId: number,
-    private readonly read: (self: StoredSequence) => VerdictSequence,
-  ) {}
-
-  get ids() {
-    return this.read(this).ids;
-  }
-
-  get positions() {
-    return this.read(this).positions;
-  }
-
-  get branch() {
-    return this.read(this).branch;
-  }
-
-  get targets() {
-    return this.read(this).targets;
-  }
-
-  get verdicts() {
-    return this.read(this).verdicts;
-  }
-
-  get solution() {
-    return this.read(this).solution;
-  }
-}
-
-/** A record whose text is read when it is asked for. */
-class StoredRecord implements StepRecord {
-  constructor(private readonly read: () => StepRecord) {}
-
-  get problem() {
-    return this.read().problem;
-  }
-
-  get steps() {
-    return this.read().steps;
-  }
-}
-
 /** The sequences that were made last, up to so many tokens. */
 class RecentSequences {
-  private readonly made = new Map<StoredSequence, VerdictSequence>();
+  private readonly made = new Map<ChosenSolution, VerdictSequence>();
   private tokens = 0;
 
   constructor(private readonly limit: number) {}
 
-  get(key: StoredSequence, make: () => VerdictSequence): VerdictSequence {
+  get(key: ChosenSolution, make: () => VerdictSequence): VerdictSequence {
     const known = this.made.get(key);
     if (known !== undefined) return known;
     const sequence = make();

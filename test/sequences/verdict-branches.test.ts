@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Tape } from '../../src/autograd/tape.js';
 import { arithmeticRecords } from '../../src/data/arithmetic.js';
+import { inMemory } from '../../src/data/dataset.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { nll } from '../../src/objectives/nll.js';
 import { type ScoredRows, scoreRows } from '../../src/sequences/forward.js';
@@ -56,6 +57,7 @@ describe.each([
 ])('%s', (_, words) => {
   const tokenizer = verdictTokenizer({ template: 'compact', ...words }, byteTokenizer());
   const sequences = records.map((record, i) => verdictSequence(tokenizer.solution(record), tokenizer, i));
+  const solutions = inMemory(sequences);
 
   /** Each verdict as a sequence of its own, with the rows of its right word. */
   const separate = (sequence: VerdictSequence): ScoredRows[] =>
@@ -121,12 +123,12 @@ describe.each([
 
   test('a rollout does not depend on what else is in the batch', async () => {
     const all = [0, 1, 2, 3, 4, 5];
-    const whole = await rollOut(sequences, all, options());
-    const cut = await rollOut(sequences, all, options({ microBatchTokens: 64 }));
+    const whole = await rollOut(solutions, all, options());
+    const cut = await rollOut(solutions, all, options({ microBatchTokens: 64 }));
     expect(cut).toEqual(whole);
-    const alone = await rollOut(sequences, [4], options());
+    const alone = await rollOut(solutions, [4], options());
     expect(alone).toEqual(whole?.filter(({ solution }) => solution === 4));
-    const later = await rollOut(sequences, all, options({ iteration: 1 }));
+    const later = await rollOut(solutions, all, options({ iteration: 1 }));
     expect(later?.map(({ answers }) => answers[0]?.tokens)).not.toEqual(
       whole?.map(({ answers }) => answers[0]?.tokens),
     );
@@ -134,7 +136,7 @@ describe.each([
 
   test('sampled answers are words, or end with the token that can no longer become one', async () => {
     const { positiveIds, negativeIds } = tokenizer.template;
-    const found = await rollOut(sequences, [0, 1, 2, 3, 4, 5], options());
+    const found = await rollOut(solutions, [0, 1, 2, 3, 4, 5], options());
     for (const { answers } of found ?? []) {
       const [{ tokens, verdict, oldLogprobs, samplerLogprobs }] = answers as [(typeof answers)[number]];
       const word = verdict === 1 ? positiveIds : verdict === 0 ? negativeIds : undefined;
@@ -152,7 +154,7 @@ describe.each([
 
   test('enumerated answers are both words, with the log-probs that training sees', async () => {
     const found = await rollOut(
-      sequences,
+      solutions,
       [0],
       options({ settings: { rollout: 'enumerate', temperature: 0.5, reference: 'sft' } }),
     );
@@ -165,6 +167,6 @@ describe.each([
   test('a stop during a rollout leaves nothing half done', async () => {
     const stop = new AbortController();
     stop.abort();
-    expect(await rollOut(sequences, [0, 1], options({ signal: stop.signal }))).toBeUndefined();
+    expect(await rollOut(solutions, [0, 1], options({ signal: stop.signal }))).toBeUndefined();
   });
 });

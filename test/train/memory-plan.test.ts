@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { completeRunConfig } from '../../src/config/load.js';
 import type { SftRunConfig } from '../../src/config/schema.js';
+import { inMemory } from '../../src/data/dataset.js';
 import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/memory-plan.js';
@@ -50,7 +51,7 @@ describe.each([
       decoder: trainee.decoder,
       role: trainee.role,
       parameters: trainee.parameters,
-      sequences,
+      sequences: inMemory(sequences),
       optimization: { ...settings.sft, tokens_per_step: 4096, max_steps: 1 },
       microBatchTokens: 4096,
       seed: 1,

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { inMemory } from '../../src/data/dataset.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import type { StepLabel } from '../../src/records/record.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
@@ -16,7 +17,7 @@ function units(mode: 'label' | 'step', ...items: readonly ReturnType<typeof made
   const sequences = items.map(({ sequence }) => sequence);
   const rewards = sequences.map((sequence) => rewardSequence(sequence, tokenizer, mode));
   return rewardUnits(
-    sequences,
+    inMemory(sequences),
     rewards,
     items.map(({ problem }) => problem),
     mode,

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { completeRunConfig } from '../../src/config/load.js';
 import type { SftRunConfig } from '../../src/config/schema.js';
+import { indices } from '../../src/data/dataset.js';
 import { PARTS } from '../../src/data/split.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { configuredRecords } from '../../src/run/parts.js';
@@ -71,7 +72,7 @@ describe('the data of verdict training', () => {
       expect(data.labels).toEqual(expected.labels);
       for (const [p, part] of PARTS.entries()) {
         expect(data.sequences[part]).toHaveLength(expected.sequences[p]!.length);
-        for (const [i, sequence] of data.sequences[part].entries()) {
+        for (const [i, sequence] of [...data.sequences[part]].entries()) {
           const { ids, positions, branch, verdicts, solution, rowId, targets } = sequence;
           const wanted = expected.sequences[p]![i]!;
           expect({ ids, positions, branch, verdicts, rowId }).toEqual({
@@ -88,8 +89,8 @@ describe('the data of verdict training', () => {
           targets.forEach(({ weight }, t) => {
             expect(weight).toBeCloseTo(wanted.targets[t]!.weight, 10);
           });
-          expect(data.records[part][i]!.problem).toBe(expected.parts[part][i]!.problem);
-          expect(data.records[part][i]!.steps.map(({ text }) => text)).toEqual(
+          expect(data.records[part].get(i).problem).toBe(expected.parts[part][i]!.problem);
+          expect(data.records[part].get(i).steps.map(({ text }) => text)).toEqual(
             expected.parts[part][i]!.steps.map(({ text }) => text),
           );
         }
@@ -123,10 +124,11 @@ describe('the data of verdict training', () => {
     };
     const expected = await reference(sections);
     const data = await dataOf(sections);
-    data.sequences.train.forEach(({ ids, solution }, i) => {
+    for (const i of indices(data.sequences.train)) {
+      const { ids, solution } = data.sequences.train.get(i);
       expect(ids).toEqual(expected.sequences[0]![i]!.ids);
       expect(solution).toEqual(expected.sequences[0]![i]!.solution);
-    });
+    }
     expect(data.summary.parts.train.lengths!.stepsCut).toBe(
       expected.sequences[0]!.reduce((sum, { solution }) => sum + solution.tooLong, 0),
     );

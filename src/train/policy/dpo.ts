@@ -1,13 +1,14 @@
 /** Direct preference optimisation of the right verdict over the wrong one: a baseline on the same roles and pairs. */
 import { Tape } from '../../autograd/tape.js';
 import type { StepAmcRunConfig } from '../../config/schema.js';
+import type { Dataset } from '../../data/dataset.js';
 import { dpo } from '../../objectives/pairs.js';
 import { readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize, planBatches } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
-import type { AnswerRow, VerdictSequence } from '../../sequences/sequence.js';
+import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
 import { AdamW, adamSettings } from '../adamw.js';
 import { batchedStage } from '../batched-stage.js';
 import type { StepAmcRoles } from '../roles.js';
@@ -16,7 +17,7 @@ import type { Stage, StagePlan } from '../stage.js';
 export interface DpoStageOptions {
   readonly roles: StepAmcRoles;
   readonly settings: StepAmcRunConfig['dpo'];
-  readonly sequences: readonly VerdictSequence[];
+  readonly sequences: Dataset<VerdictSequence>;
   readonly microBatchTokens: number;
   readonly seed: number;
   /** Train for so many tokens, whatever the epochs say. */
@@ -26,19 +27,16 @@ export interface DpoStageOptions {
 
 export function dpoStage(options: DpoStageOptions): StagePlan {
   const { roles, settings, sequences, microBatchTokens, seed } = options;
-  const length = (i: number) => (sequences[i] as VerdictSequence).ids.length;
-  const batches = planBatches(
-    sequences.flatMap(({ targets }, i) => (targets.length > 0 ? [i] : [])),
-    {
-      epochs: settings.num_train_epochs,
-      maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
-      tokens: options.tokens,
-      seed,
-      sizeOf: length,
-      tokensOf: length,
-      batchSize: settings.tokens_per_step,
-    },
-  );
+  const length = (i: number) => sequences.get(i).ids.length;
+  const batches = planBatches(learnedSequences(sequences), {
+    epochs: settings.num_train_epochs,
+    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
+    tokens: options.tokens,
+    seed,
+    sizeOf: length,
+    tokensOf: length,
+    batchSize: settings.tokens_per_step,
+  });
   return batchedStage({
     name: 'dpo',
     batches,
@@ -50,7 +48,7 @@ export function dpoStage(options: DpoStageOptions): StagePlan {
     begin: () => roles.keepReference(),
     validate: options.validate,
     async gradients(chosen) {
-      const batch = chosen.map((i) => sequences[i] as VerdictSequence);
+      const batch = chosen.map((i) => sequences.get(i));
       const figures = await preferRight(options, batch);
       return {
         figures,

@@ -1,5 +1,6 @@
 /** A rollout batch: answers of the policy to the verdict asked after each step, scored and credited, on the host. */
 import type { PpoConfig } from '../../config/schema.js';
+import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTemplate } from '../../data/verdict.js';
 import { headLogits } from '../../ops/head.js';
 import { gatherRows } from '../../ops/memory.js';
@@ -57,12 +58,12 @@ const SAMPLING = 0x73616d70;
  * @param chosen indices into `sequences`
  */
 export async function rollOut(
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   chosen: readonly number[],
   options: RolloutOptions,
 ): Promise<Question[] | undefined> {
   const questions: Question[] = [];
-  const size = (i: number) => (sequences[i] as VerdictSequence).ids.length;
+  const size = (i: number) => sequences.get(i).ids.length;
   for (const group of groupBySize(chosen, size, options.microBatchTokens)) {
     if (options.signal.aborted) return undefined;
     const drawn = group.map((solution) => openQuestions(sequences, solution, options));
@@ -83,11 +84,11 @@ interface Draft {
 }
 
 function openQuestions(
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   solution: number,
   { template, settings }: RolloutOptions,
 ): Draft[] {
-  const { verdicts } = sequences[solution] as VerdictSequence;
+  const { verdicts } = sequences.get(solution);
   return verdicts.flatMap(({ label, step }, place) => {
     if (label === null) return [];
     const words = settings.rollout === 'enumerate' ? [template.positiveIds, template.negativeIds] : [[]];
@@ -95,12 +96,16 @@ function openQuestions(
   });
 }
 
+interface AnsweredSequence extends BranchedSequence {
+  readonly rowId: number;
+}
+
 /** The sequence that asks each question and holds its answers. */
 export function answeredSequence(
   { solution, rowId }: VerdictSequence,
   questions: readonly { readonly place: number; readonly answers: readonly (readonly number[])[] }[],
   tailIds: readonly number[],
-): BranchedSequence & { readonly rowId: number } {
+): AnsweredSequence {
   const places = questions.map(({ place, answers }) => ({
     at: (solution.verdicts[place] as { at: number }).at,
     answers,
@@ -113,7 +118,7 @@ export function answeredSequence(
  * the forward that drew it is the one that scores it, and its states are returned.
  */
 async function sampleAnswers(
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   group: readonly number[],
   drafts: readonly (readonly Draft[])[],
   options: RolloutOptions,
@@ -133,7 +138,7 @@ async function sampleAnswers(
     // A place for the next token: a branch that ends with what was drawn so far.
     const asked = group.map((solution, i) =>
       answeredSequence(
-        sequences[solution] as VerdictSequence,
+        sequences.get(solution),
         (open[i] as Draft[]).map(({ place, answers: [answer] }) => ({
           place,
           answers: [[...(answer?.tokens ?? []), 0]],
@@ -152,7 +157,7 @@ async function sampleAnswers(
       const slice = questions.slice(first, first + rowsAtOnce);
       const keys = Int32Array.from(
         slice.flatMap(({ draft, sequence }) =>
-          samplingKey(options, sequences[group[sequence] as number] as VerdictSequence, draft),
+          samplingKey(options, asked[sequence] as AnsweredSequence, draft),
         ),
       );
       const outputs = device.scope(() => {
@@ -188,7 +193,7 @@ function isOpen(tokens: readonly number[], template: RolloutOptions['template'])
 /** Depends on seed, iteration, solution, verdict and token alone, never on what else is in the batch. */
 function samplingKey(
   { seed, iteration }: RolloutOptions,
-  { rowId }: VerdictSequence,
+  { rowId }: AnsweredSequence,
   { place, answers: [answer] }: Draft,
 ): number[] {
   const [a, b] = philox4x32([iteration, rowId, place, SAMPLING], keyOfSeed(seed));
@@ -197,7 +202,7 @@ function samplingKey(
 
 /** The finished answers: old log-probs and values as training will see them, and the reference's log-probs. */
 async function scored(
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   group: readonly number[],
   drafts: readonly (readonly Draft[])[],
   drawing: HiddenStates | undefined,
@@ -207,7 +212,7 @@ async function scored(
   const { device } = decoder;
   const asked = group.map((solution, i) =>
     answeredSequence(
-      sequences[solution] as VerdictSequence,
+      sequences.get(solution),
       (drafts[i] as Draft[]).map(({ place, answers }) => ({
         place,
         answers: answers.map(({ tokens }) => tokens),

@@ -1,6 +1,7 @@
 /** Space-constrained policy optimisation (StepAMC, arXiv 2503.18432): PPO on verdicts, with the verdict constraint. */
 import type { TrainableParameters } from '../../autograd/parameters.js';
 import type { StepAmcRunConfig } from '../../config/schema.js';
+import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
 import { StepTrainError } from '../../native/errors.js';
 import { epochOrder, planBatches } from '../../sequences/batching.js';
@@ -23,7 +24,7 @@ export interface PolicyStageOptions {
   readonly roles: StepAmcRoles;
   readonly config: Pick<StepAmcRunConfig, 'ppo' | 'frn' | 'constraint' | 'ablation'>;
   readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>;
-  readonly sequences: readonly VerdictSequence[];
+  readonly sequences: Dataset<VerdictSequence>;
   /** As the reward network reads them; empty without one. */
   readonly rewardSequences: readonly RewardSequence[];
   /** The pairs among some solutions, for `frn.update: joint`. */
@@ -79,7 +80,10 @@ type Iterations = ReturnType<typeof planBatches>;
 /** Which solutions make up each rollout batch. */
 function planIterations({ sequences, config, seed }: PolicyStageOptions): Iterations {
   const { ppo } = config;
-  const asked = sequences.map(({ verdicts }) => verdicts.filter(({ label }) => label !== null).length);
+  const asked = Array.from(
+    sequences,
+    ({ verdicts }) => verdicts.filter(({ label }) => label !== null).length,
+  );
   return planBatches(
     asked.flatMap((count, i) => (count > 0 ? [i] : [])),
     {
@@ -87,14 +91,14 @@ function planIterations({ sequences, config, seed }: PolicyStageOptions): Iterat
       maxBatches: ppo.max_iterations > 0 ? ppo.max_iterations : undefined,
       seed: (seed ^ POLICY_SEED) >>> 0,
       sizeOf: (i) => asked[i] as number,
-      tokensOf: (i) => (sequences[i] as VerdictSequence).ids.length,
+      tokensOf: (i) => sequences.get(i).ids.length,
       batchSize: ppo.rollout_batch,
     },
   );
 }
 
 function lengthOf({ sequences }: PolicyStageOptions, solution: number): number {
-  return (sequences[solution] as VerdictSequence).ids.length;
+  return sequences.get(solution).ids.length;
 }
 
 function miniBatchCount({ config }: PolicyStageOptions, solutions: readonly number[]): number {

@@ -1,6 +1,7 @@
 /** Forward and backward of one mini-batch of credited answers. */
 import { Tape } from '../../autograd/tape.js';
 import type { ConstraintConfig, PpoConfig } from '../../config/schema.js';
+import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
 import { ratio } from '../../eval/metrics.js';
 import { type PpoStatistic, ppo } from '../../objectives/ppo.js';
@@ -22,7 +23,7 @@ export interface PolicyGradientOptions {
   readonly settings: PpoConfig;
   readonly constraint: Pick<ConstraintConfig, 'form' | 'margin'>;
   readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>;
-  readonly sequences: readonly VerdictSequence[];
+  readonly sequences: Dataset<VerdictSequence>;
   readonly questions: readonly CreditedQuestion[];
   readonly weights: LossWeights;
   readonly microBatchTokens: number;
@@ -74,7 +75,7 @@ function sequencesOf({ questions, sequences, tokenizer }: PolicyGradientOptions)
   return [...bySolution].map(([solution, own]) => ({
     questions: own,
     sequence: answeredSequence(
-      sequences[solution] as VerdictSequence,
+      sequences.get(solution),
       own.map(({ place, answers }) => ({
         place,
         answers: [

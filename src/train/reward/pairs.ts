@@ -1,4 +1,5 @@
 /** What the reward network compares: two verdicts on one step, or two steps of one problem. */
+import type { Dataset } from '../../data/dataset.js';
 import { normalizeProblem } from '../../records/record.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
 import type { PairMode, RewardSequence } from './score.js';
@@ -24,13 +25,13 @@ export interface RewardUnit {
  * @param problems the problem of each sequence
  */
 export function rewardUnits(
-  sequences: readonly VerdictSequence[],
+  sequences: Dataset<VerdictSequence>,
   rewards: readonly RewardSequence[],
   problems: readonly string[],
   mode: PairMode,
 ): RewardUnit[] {
   if (mode === 'label') {
-    return rewards.map((reward, i) => unit([reward], labelPairs(sequences[i] as VerdictSequence, reward)));
+    return rewards.map((reward, i) => unit([reward], labelPairs(sequences.get(i), reward)));
   }
   const groups = new Map<string, number[]>();
   problems.forEach((problem, i) => {
@@ -40,7 +41,7 @@ export function rewardUnits(
   return [...groups.values()].map((members) => {
     const own = members.map((i) => rewards[i] as RewardSequence);
     const pairs = stepPairs(
-      members.map((i) => sequences[i] as VerdictSequence),
+      members.map((i) => sequences.get(i)),
       own,
     );
     const used = new Set(pairs.flatMap(({ chosen, rejected }) => [chosen[0], rejected[0]]));
