@@ -1,13 +1,10 @@
-// Moving and combining tensors. Elementwise ops take any shape; gather_rows y[r] = x[rows[r]]; scatter_rows
-// y[rows[r]] = Σ x[r], rows that nobody names are 0. All outputs are `=` but axpy, which is `+=`. Arithmetic
-// is f32, rounded once on the store. scatter_rows sums in order of r; `finite` reduces in chunks of fixed
-// size, in index order. Deterministic.
+// Moving and combining tensors of any shape. All outputs are `=` but axpy, which is `+=`. Arithmetic is f32,
+// rounded once on the store. `finite` reduces in chunks of fixed size, in index order. Deterministic.
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "cpu/elementwise.h"
-#include "cpu/indices.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -91,50 +88,6 @@ void axpy(Stream& stream, const Args& args) {
   });
 }
 
-/// Rows per task so that a task moves about kChunk elements.
-int64_t rows_per_task(int64_t width) {
-  return std::max<int64_t>(1, kChunk / std::max<int64_t>(1, width));
-}
-
-void gather_rows(Stream& stream, const Args& args) {
-  const auto [x, rows, y] = args.tensors<3>();
-  check_indices("gather_rows", "rows", rows, x[0]);
-  const int64_t n = rows[0], bytes = x[1] * size_of(x.dtype), step = rows_per_task(x[1]);
-  const int32_t* row = rows.as<int32_t>();
-  stream.pool.run((n + step - 1) / step, [&](int64_t task) {
-    for (int64_t r = task * step; r < std::min(n, (task + 1) * step); r++)
-      std::memcpy(y.as<char>() + r * bytes, x.as<char>() + row[r] * bytes, static_cast<size_t>(bytes));
-  });
-}
-
-void scatter_rows(Stream& stream, const Args& args) {
-  const auto [x, rows, y] = args.tensors<3>();
-  check_indices("scatter_rows", "rows", rows, y[0]);
-  const int64_t n = rows[0], width = x[1], targets = y[0], step = rows_per_task(width);
-  // Sources of each target in a list, in order, so that tasks may own targets.
-  int32_t* first = stream.scratch.take<int32_t>(targets);
-  int32_t* next = stream.scratch.take<int32_t>(n);
-  std::fill(first, first + targets, -1);
-  for (int64_t r = n - 1; r >= 0; r--) {
-    int32_t& head = first[rows.as<int32_t>()[r]];
-    next[r] = head;
-    head = static_cast<int32_t>(r);
-  }
-  by_storage(x.dtype, [&](auto t) {
-    using T = decltype(t);
-    stream.pool.run((targets + step - 1) / step, [&](int64_t task) {
-      for (int64_t target = task * step; target < std::min(targets, (task + 1) * step); target++) {
-        each_vector(0, width, [&](int64_t i, int lanes) {
-          vf total = zero();
-          for (int32_t r = first[target]; r >= 0; r = next[r])
-            total = total + load_lanes(x.as<T>() + r * width + i, lanes);
-          store_lanes(y.as<T>() + target * width + i, total, lanes);
-        });
-      }
-    });
-  });
-}
-
 float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
   const uint32_t rest = static_cast<uint32_t>(half & 0x7fffu) << 13;
@@ -206,8 +159,6 @@ void register_memory(KernelTable& table) {
   table.set("add", add);
   table.set("scale", scale);
   table.set("axpy", axpy);
-  table.set("gather_rows", gather_rows);
-  table.set("scatter_rows", scatter_rows);
   table.set("decode_f16", decode_f16);
   table.set("finite", finite);
 }

@@ -6,6 +6,7 @@
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
 
 /// logprobs, weights [R] -> loss [1], dlogprobs [R]
 void nll(Stream& stream, const Args& args) {
@@ -99,17 +100,12 @@ void cross_entropy(Stream& stream, const Args& args) {
   s[3] = static_cast<float>(total[kRows]);
 }
 
+}  // namespace
+
 void register_objective(KernelTable& table) {
   table.set("nll", nll);
   table.set("bce", bce);
   table.set("cross_entropy", cross_entropy);
-  table.set("ppo", ppo);
-  table.set("verdict_constraint", verdict_constraint);
-  table.set("pairwise", pairwise);
-  table.set("dpo", dpo);
-  table.set("orpo", orpo);
-  table.set("kto_reference", kto_reference);
-  table.set("kto", kto);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,5 +1,4 @@
-// What the objectives share: the deterministic sum over rows, the scalar functions of their losses, and the
-// list of the kernels.
+// What the objectives share: the deterministic sum over rows, the scalar functions of their losses.
 #pragma once
 
 #include <algorithm>
@@ -66,16 +65,5 @@ inline double log_sigmoid(double x) {
 inline double log1m_exp(double x) {
   return x > -0.6931471805599453 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x));
 }
-
-void nll(Stream&, const Args&);
-void bce(Stream&, const Args&);
-void cross_entropy(Stream&, const Args&);
-void ppo(Stream&, const Args&);
-void verdict_constraint(Stream&, const Args&);
-void pairwise(Stream&, const Args&);
-void dpo(Stream&, const Args&);
-void orpo(Stream&, const Args&);
-void kto_reference(Stream&, const Args&);
-void kto(Stream&, const Args&);
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

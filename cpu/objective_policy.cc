@@ -7,6 +7,8 @@
 // no weight. Non-finite inputs are not held: they make loss, gradient and statistics NaN and are counted.
 #include "cpu/objective.h"
 
+#include "cpu/runtime/families.h"
+
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
@@ -23,8 +25,6 @@ double square(double x) {
 void require(bool condition, const char* message) {
   if (!condition) throw Error("E_RANGE", message);
 }
-
-}  // namespace
 
 /// logprobs, old_logprobs, advantages, weights [R], ref_logprobs?, entropy?, values?, old_values?, returns?
 /// [R]
@@ -203,6 +203,13 @@ void verdict_constraint(Stream& stream, const Args& args) {
   s[5] = static_cast<float>(count[0]);
   s[6] = mean_of(total[kProbability], count[0] + count[1]);
   s[7] = static_cast<float>(total[kNonFinite]);
+}
+
+}  // namespace
+
+void register_objective_policy(KernelTable& table) {
+  table.set("ppo", ppo);
+  table.set("verdict_constraint", verdict_constraint);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -4,6 +4,8 @@
 // gradient 0; a non-finite one makes the loss and its gradient NaN.
 #include "cpu/objective.h"
 
+#include "cpu/runtime/families.h"
+
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
@@ -44,8 +46,6 @@ void pairs(Stream& stream, int64_t n, const TensorView& weights, const std::arra
   loss.as<float>()[0] = static_cast<float>(total[kLoss]);
   for (size_t k = 0; k < 4; k++) stats.as<float>()[k] = mean_of(total[kRight + k], total[kWeight]);
 }
-
-}  // namespace
 
 /// chosen, rejected [n], weights? [n] -> loss [1], dchosen, drejected [n], stats [4]
 void pairwise(Stream& stream, const Args& args) {
@@ -174,6 +174,16 @@ void kto(Stream& stream, const Args& args) {
   s[1] = mean_of(total[kReward], total[kCount]);
   s[2] = static_cast<float>(total[kCount + 1]);
   s[3] = static_cast<float>(total[kCount]);
+}
+
+}  // namespace
+
+void register_objective_preference(KernelTable& table) {
+  table.set("pairwise", pairwise);
+  table.set("dpo", dpo);
+  table.set("orpo", orpo);
+  table.set("kto_reference", kto_reference);
+  table.set("kto", kto);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

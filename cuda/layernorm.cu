@@ -149,7 +149,7 @@ void layernorm_backward(Stream& stream, const Args& args) {
 
 }  // namespace
 
-void register_norm_layer(KernelTable& table) {
+void register_layernorm(KernelTable& table) {
   table.set("layernorm", layernorm);
   table.set("layernorm_backward", layernorm_backward);
 }

@@ -120,7 +120,7 @@ void rmsnorm_backward(Stream& stream, const Args& args) {
 
 }  // namespace
 
-void register_norm(KernelTable& table) {
+void register_rmsnorm(KernelTable& table) {
   table.set("rmsnorm", rmsnorm);
   table.set("rmsnorm_backward", rmsnorm_backward);
 }

@@ -226,7 +226,6 @@ void attention(Stream& stream, const Args& args) {
 
 void register_attention(KernelTable& table) {
   table.set("attention", attention);
-  table.set("attention_backward", attention_backward);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -14,6 +14,7 @@
 #include <numbers>
 
 #include "cpu/attention/tile.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
@@ -374,8 +375,6 @@ class Backward {
   float* memory_;
 };
 
-}  // namespace
-
 void attention_backward(Stream& stream, const Args& args) {
   const auto tensors = args.tensors<11>();
   const Problem problem("attention_backward", tensors[1], tensors[2], tensors[3], tensors[6], tensors[7],
@@ -397,6 +396,12 @@ void attention_backward(Stream& stream, const Args& args) {
       }
     });
   });
+}
+
+}  // namespace
+
+void register_attention_backward(KernelTable& table) {
+  table.set("attention_backward", attention_backward);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

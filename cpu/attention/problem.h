@@ -106,6 +106,4 @@ struct RowBlock {
   bool hides_all(int64_t from, int64_t to) const;
 };
 
-void attention_backward(Stream& stream, const Args& args);
-
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

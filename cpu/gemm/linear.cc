@@ -2,7 +2,6 @@
 // first, then every tile of y runs over K and on over r, in the dtype of x (weights and adapters of another
 // dtype are cast as they are packed), with f32 accumulators and one order per element, so a row's bits depend
 // on that row alone.
-#include "cpu/gemm/gemm.h"
 
 #include "cpu/gemm/projection.h"
 #include "cpu/runtime/families.h"
@@ -49,21 +48,14 @@ void forward(Stream& stream, const Args& args) {
   });
 }
 
-}  // namespace
-
 void linear(Stream& stream, const Args& args) {
   args.tensor[0].dtype == DType::bf16 ? forward<bf16>(stream, args) : forward<float>(stream, args);
 }
 
-void register_gemm(KernelTable& table) {
-  table.packed_bytes = packed_bytes;
-  table.set("pack_weight", pack_weight);
-  table.set("unpack_weight", unpack_weight);
+}  // namespace
+
+void register_linear(KernelTable& table) {
   table.set("linear", linear);
-  table.set("linear_swiglu", linear_swiglu);
-  table.set("linear_dx", linear_dx);
-  table.set("linear_dw", linear_dw);
-  table.set("lora_grads", lora_grads);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

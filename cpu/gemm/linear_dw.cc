@@ -2,9 +2,9 @@
 // fixed size, in order: all members transpose the chunk of dy, then each task fills a panel of x (the
 // reduction runs along tokens) and streams a block of outputs past it. Each chunk is summed in f32 and then
 // added, so the result does not depend on the thread count.
-#include "cpu/gemm/gemm.h"
 #include "cpu/gemm/rows.h"
 #include "cpu/gemm/weight.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
@@ -63,14 +63,18 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
   });
 }
 
-}  // namespace
-
 void linear_dw(Stream& stream, const Args& args) {
   const auto [x, dy, dw, db] = args.tensors<4>();
   const bool narrow_x = x.dtype == DType::bf16;
   auto run = dy.dtype == DType::bf16 ? (narrow_x ? gradient<bf16, bf16> : gradient<bf16, float>)
                                      : (narrow_x ? gradient<float, bf16> : gradient<float, float>);
   run(stream, x, dy, dw, db);
+}
+
+}  // namespace
+
+void register_linear_dw(KernelTable& table) {
+  table.set("linear_dw", linear_dw);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -3,8 +3,8 @@
 // product's along N) and streams a block of rows past it. f32 accumulators, in ascending n and then the rank.
 #include <optional>
 
-#include "cpu/gemm/gemm.h"
 #include "cpu/gemm/lora.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
@@ -65,10 +65,14 @@ void backward(Stream& stream, const Args& args) {
   });
 }
 
-}  // namespace
-
 void linear_dx(Stream& stream, const Args& args) {
   args.tensor[0].dtype == DType::bf16 ? backward<bf16>(stream, args) : backward<float>(stream, args);
+}
+
+}  // namespace
+
+void register_linear_dx(KernelTable& table) {
+  table.set("linear_dx", linear_dx);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

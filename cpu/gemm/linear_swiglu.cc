@@ -2,8 +2,8 @@
 // own; all outputs are =. One region: the low-rank rows of both pairs first, then each task takes the same
 // panel of both weights past a block of rows. gate and up are rounded to the dtype of x before they meet, so
 // that y has the bits of linear, linear, swiglu.
-#include "cpu/gemm/gemm.h"
 #include "cpu/gemm/projection.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
@@ -62,10 +62,14 @@ void forward(Stream& stream, const Args& args) {
   });
 }
 
-}  // namespace
-
 void linear_swiglu(Stream& stream, const Args& args) {
   args.tensor[0].dtype == DType::bf16 ? forward<bf16>(stream, args) : forward<float>(stream, args);
+}
+
+}  // namespace
+
+void register_linear_swiglu(KernelTable& table) {
+  table.set("linear_swiglu", linear_swiglu);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

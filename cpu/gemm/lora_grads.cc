@@ -2,8 +2,7 @@
 // then each task takes a panel of x or of dy, tokens in fixed chunks in order, against all ranks. f32
 // accumulators, one chain per element, so the result does not depend on the thread count.
 #include "cpu/gemm/lora.h"
-
-#include "cpu/gemm/gemm.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -102,14 +101,18 @@ void gradients(Stream& stream, const Args& args) {
   });
 }
 
-}  // namespace
-
 void lora_grads(Stream& stream, const Args& args) {
   const bool narrow_x = args.tensor[0].dtype == DType::bf16;
   auto run = args.tensor[1].dtype == DType::bf16
                  ? (narrow_x ? gradients<bf16, bf16> : gradients<bf16, float>)
                  : (narrow_x ? gradients<float, bf16> : gradients<float, float>);
   run(stream, args);
+}
+
+}  // namespace
+
+void register_lora_grads(KernelTable& table) {
+  table.set("lora_grads", lora_grads);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

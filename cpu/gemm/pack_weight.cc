@@ -1,7 +1,7 @@
 // pack_weight, unpack_weight: row-major [N,K] to and from panels (cpu/gemm/packed.h), converting on the way.
 // y =.
-#include "cpu/gemm/gemm.h"
 #include "cpu/gemm/panel.h"
+#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
@@ -31,8 +31,6 @@ void unpack(Stream& stream, const TensorView& w, const TensorView& y) {
   });
 }
 
-}  // namespace
-
 void pack_weight(Stream& stream, const Args& args) {
   const auto [w, y] = args.tensors<2>();
   const bool from_bf16 = w.dtype == DType::bf16, to_bf16 = y.dtype == DType::bf16;
@@ -53,6 +51,14 @@ int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
   const int64_t elements =
       panels(n) * (dtype == DType::bf16 ? panel_stride<bf16>(k) : panel_stride<float>(k));
   return elements * size_of(dtype);
+}
+
+}  // namespace
+
+void register_pack_weight(KernelTable& table) {
+  table.packed_bytes = packed_bytes;
+  table.set("pack_weight", pack_weight);
+  table.set("unpack_weight", unpack_weight);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

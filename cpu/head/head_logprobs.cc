@@ -10,9 +10,6 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-void register_head_backward(KernelTable& table);
-void register_head_select(KernelTable& table);
-
 namespace {
 
 void scale_row(float* sums, int64_t width, int64_t rows, int64_t r, float factor) {
@@ -179,11 +176,9 @@ void head_logits(Stream& stream, const Args& args) {
 
 }  // namespace
 
-void register_head(KernelTable& table) {
+void register_head_logprobs(KernelTable& table) {
   table.set("head_logprobs", head_logprobs);
   table.set("head_logits", head_logits);
-  register_head_backward(table);
-  register_head_select(table);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

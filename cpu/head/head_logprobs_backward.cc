@@ -8,8 +8,6 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-void register_head_backward(KernelTable& table);
-
 namespace {
 
 template <typename C>
@@ -75,7 +73,7 @@ void head_logprobs_backward(Stream& stream, const Args& args) {
 
 }  // namespace
 
-void register_head_backward(KernelTable& table) {
+void register_head_logprobs_backward(KernelTable& table) {
   table.set("head_logprobs_backward", head_logprobs_backward);
 }
 

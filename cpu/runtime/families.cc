@@ -5,18 +5,30 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 const KernelTable& kernels() {
   static const KernelTable table = [] {
     KernelTable t;
-    register_gemm(t);
+    register_pack_weight(t);
+    register_linear(t);
+    register_linear_swiglu(t);
+    register_linear_dx(t);
+    register_linear_dw(t);
+    register_lora_grads(t);
     register_attention(t);
-    register_norm(t);
+    register_attention_backward(t);
+    register_rmsnorm(t);
+    register_layernorm(t);
     register_rope(t);
     register_mlp(t);
     register_embedding(t);
-    register_head(t);
+    register_head_logprobs(t);
+    register_head_logprobs_backward(t);
+    register_head_select(t);
     register_advantage(t);
     register_objective(t);
+    register_objective_policy(t);
+    register_objective_preference(t);
     register_optimizer(t);
     register_sampling(t);
     register_memory(t);
+    register_memory_rows(t);
     return t;
   }();
   return table;

@@ -1,5 +1,5 @@
-// Every family of kernels registers its ops here, once per instruction set: each file is compiled for each of
-// them with STEPTRAIN_ISA naming the namespace.
+// Every file of kernels registers its ops here, once per instruction set: it is compiled for each of them,
+// with STEPTRAIN_ISA as the name of the namespace.
 #pragma once
 
 #include <string>
@@ -27,18 +27,30 @@ class KernelTable {
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-void register_gemm(KernelTable& table);
+void register_pack_weight(KernelTable& table);
+void register_linear(KernelTable& table);
+void register_linear_swiglu(KernelTable& table);
+void register_linear_dx(KernelTable& table);
+void register_linear_dw(KernelTable& table);
+void register_lora_grads(KernelTable& table);
 void register_attention(KernelTable& table);
-void register_norm(KernelTable& table);
+void register_attention_backward(KernelTable& table);
+void register_rmsnorm(KernelTable& table);
+void register_layernorm(KernelTable& table);
 void register_rope(KernelTable& table);
 void register_mlp(KernelTable& table);
 void register_embedding(KernelTable& table);
-void register_head(KernelTable& table);
+void register_head_logprobs(KernelTable& table);
+void register_head_logprobs_backward(KernelTable& table);
+void register_head_select(KernelTable& table);
 void register_advantage(KernelTable& table);
 void register_objective(KernelTable& table);
+void register_objective_policy(KernelTable& table);
+void register_objective_preference(KernelTable& table);
 void register_optimizer(KernelTable& table);
 void register_sampling(KernelTable& table);
 void register_memory(KernelTable& table);
+void register_memory_rows(KernelTable& table);
 
 const KernelTable& kernels();
 

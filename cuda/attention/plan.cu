@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "cuda/attention/problem.h"
 #include "cuda/reduce.cuh"
+#include "cuda/storage.cuh"
 
 namespace steptrain::cuda {
 namespace {
@@ -84,6 +85,18 @@ __global__ void __launch_bounds__(kPlanThreads)
 }
 
 }  // namespace
+
+bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tensors) {
+  return q.dtype == DType::bf16 && q[2] <= 256 && all_wide(tensors, q[2]);
+}
+
+bool on_hopper([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t size) {
+#ifdef STEPTRAIN_SM90
+  return stream.hardware.compute_capability == 90 && (size == 64 || size == 128);
+#else
+  return false;
+#endif
+}
 
 Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,
                          const TensorView& v, const TensorView& cu_seqlens, int cu_input,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 
 #include "cuda/log2.h"
@@ -86,6 +87,11 @@ void attention_forward_portable(Stream& stream, const Attention& problem, const 
                                 float* lse, DType dtype);
 void attention_backward_portable(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                                  DType dtype);
+
+/// Whether q and what goes with it can take the tensor cores.
+bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tensors);
+/// Of what the tensor cores take: whether the kernels of sm_90 do.
+bool on_hopper(const Stream& stream, int64_t size);
 
 #ifdef __CUDACC__
 

@@ -77,7 +77,7 @@ void linear_swiglu(Stream& stream, const Args& args) {
 
 }  // namespace
 
-void register_gemm_swiglu(KernelTable& table) {
+void register_linear_swiglu(KernelTable& table) {
   table.set("linear_swiglu", linear_swiglu);
 }
 

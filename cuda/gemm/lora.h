@@ -6,10 +6,6 @@
 
 namespace steptrain::cuda {
 
-inline Factor factor(const TensorView& t) {
-  return {t.data, t.dtype, t[0], t[1]};
-}
-
 /// A pair's mask.
 struct DropoutArgs {
   double rate;
@@ -37,7 +33,5 @@ struct LowRank {
 void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p);
 /// Two pairs of the same rows, each into a product of its own; in one launch where nothing is dropped.
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin);
-
-void lora_grads(Stream& stream, const Args& args);
 
 }  // namespace steptrain::cuda

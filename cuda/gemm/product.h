@@ -18,6 +18,10 @@ struct Factor {
   int64_t rows = 0, columns = 0;
 };
 
+inline Factor factor(const TensorView& t) {
+  return {t.data, t.dtype, t[0], t[1]};
+}
+
 /// Whether cp.async and TMA can read it: of bf16, addresses and rows of whole 16 bytes.
 inline bool readable_async(const Factor& f) {
   return f.dtype == DType::bf16 && f.columns % 8 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
@@ -62,6 +66,12 @@ struct Product {
   DType out_dtype = DType::f32;
   bool accumulate = false;
 };
+
+inline void set_output(Product& p, void* out, DType dtype, bool accumulate) {
+  p.out = out;
+  p.out_dtype = dtype;
+  p.accumulate = accumulate;
+}
 
 /// How the factors of a bf16 product reach shared memory.
 enum class Loading : uint8_t {

@@ -1,4 +1,4 @@
-// Every family of kernels registers its ops here. An op that none registers "has no kernel on cuda:0".
+// Every file of kernels registers its ops here. An op that none registers "has no kernel on cuda:0".
 #pragma once
 
 #include <string>
@@ -19,15 +19,21 @@ class KernelTable {
   std::vector<Kernel> kernels_;
 };
 
-void register_gemm(KernelTable& table);
-void register_gemm_swiglu(KernelTable& table);
+void register_pack_weight(KernelTable& table);
+void register_linear(KernelTable& table);
+void register_linear_swiglu(KernelTable& table);
+void register_linear_dx(KernelTable& table);
+void register_linear_dw(KernelTable& table);
+void register_lora_grads(KernelTable& table);
 void register_attention(KernelTable& table);
-void register_norm(KernelTable& table);
-void register_norm_layer(KernelTable& table);
+void register_attention_backward(KernelTable& table);
+void register_rmsnorm(KernelTable& table);
+void register_layernorm(KernelTable& table);
 void register_rope(KernelTable& table);
 void register_mlp(KernelTable& table);
 void register_embedding(KernelTable& table);
-void register_head(KernelTable& table);
+void register_head_logprobs(KernelTable& table);
+void register_head_logprobs_backward(KernelTable& table);
 void register_head_select(KernelTable& table);
 void register_advantage(KernelTable& table);
 void register_objective(KernelTable& table);

@@ -1,14 +1,11 @@
-// Attention over ragged sequences, o = softmax(scale·q·kᵀ, visible keys)·v with lse, and its gradient, all =.
-// Chooses the kernel: bf16 on tensor cores (cuda/attention/forward_bf16.cu,
-// cuda/attention/backward_bf16_*.cu), f32, odd head sizes and odd addresses on the ordinary cores
-// (cuda/attention/portable.cu). Keys come in tiles of fixed size from the sequence's own token 0 and sums run
-// in their order, so a row's bits depend on its own sequence alone. Nothing of T × T is held. Launches:
-// forward 2 (plan, kernel), backward 4 (plan, delta, dq, dk and dv; 5 where blocks divide a group's heads).
-#include "cuda/attention/problem.h"
-
+// The gradient of attention (cuda/attention/attention.cc): dq, dk and dv, all =. Chooses the kernels: bf16 on
+// tensor cores (cuda/attention/sm90_backward_*.cu, backward_bf16_*.cu); f32, odd head sizes and odd addresses
+// on the ordinary cores (portable.cu). Sums run in the order of the forward. Four launches: plan, delta, dq,
+// dk and dv; a fifth where blocks divide a group's heads.
 #include <algorithm>
 
 #include "core/error.h"
+#include "cuda/attention/problem.h"
 #include "cuda/reduce.cuh"
 #include "cuda/runtime/families.h"
 #include "cuda/storage.cuh"
@@ -71,36 +68,6 @@ GroupParts divide_group(Stream& stream, const Attention& p) {
   return {parts, heads, stream.scratch.take<float>(elements), stream.scratch.take<float>(elements)};
 }
 
-bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tensors) {
-  return q.dtype == DType::bf16 && q[2] <= 256 && all_wide(tensors, q[2]);
-}
-
-/// Of what the tensor cores take.
-bool on_hopper([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t size) {
-#ifdef STEPTRAIN_SM90
-  return stream.hardware.compute_capability == 90 && (size == 64 || size == 128);
-#else
-  return false;
-#endif
-}
-
-void attention(Stream& stream, const Args& args) {
-  const auto [q, k, v, cu_seqlens, branch, o, lse] = args.tensors<7>();
-  const bool tensor_cores = on_tensor_cores(q, {q, k, v, o}) && args.f(2) > 0;
-  const bool hopper = tensor_cores && on_hopper(stream, q[2]);
-  const Attention problem = plan_attention(stream, "attention", q, k, v, cu_seqlens, 3, branch, args,
-                                           hopper         ? kHopperRows
-                                           : tensor_cores ? forward_bf16_rows(q[2])
-                                                          : kPortableRows);
-  const AttentionTensors tensors{q.data,  k.data, v.data,  nullptr, nullptr,
-                                 nullptr, o.data, nullptr, nullptr, nullptr};
-#ifdef STEPTRAIN_SM90
-  if (hopper) return attention_forward_sm90(stream, problem, tensors, lse.as<float>());
-#endif
-  if (tensor_cores) return attention_forward_bf16(stream, problem, tensors, lse.as<float>());
-  attention_forward_portable(stream, problem, tensors, lse.as<float>(), q.dtype);
-}
-
 void attention_backward(Stream& stream, const Args& args) {
   const auto [dout, q, k, v, o, lse, cu_seqlens, branch, dq, dk, dv] = args.tensors<11>();
   const bool tensor_cores = on_tensor_cores(q, {dout, q, k, v, o, dq, dk, dv});
@@ -141,8 +108,7 @@ void attention_backward(Stream& stream, const Args& args) {
 
 }  // namespace
 
-void register_attention(KernelTable& table) {
-  table.set("attention", attention);
+void register_attention_backward(KernelTable& table) {
   table.set("attention_backward", attention_backward);
 }
 

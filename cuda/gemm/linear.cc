@@ -1,0 +1,35 @@
+// linear: u = drop(x)·Aᵀ, y = x·Wᵀ + bias + scale·u·Bᵀ, with T tokens, K input and N output features and LoRA
+// rank r; y and u are =. The LoRA pair is folded into the product as extra depth. One launch, one more for u,
+// and one for each f32 weight of an aligned bf16 product.
+#include "core/error.h"
+#include "cuda/gemm/lora.h"
+#include "cuda/runtime/families.h"
+
+namespace steptrain::cuda {
+namespace {
+
+void linear(Stream& stream, const Args& args) {
+  const auto [x, w, bias, lora_a, lora_b, row_ids, positions, y, u_out] = args.tensors<9>();
+  const Dropout dropout =
+      dropout_of("linear", {args.d(1), args.i(2), args.i(3)}, x[0], lora_a, lora_b, row_ids, positions);
+  if (u_out && !lora_a)
+    throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
+  Product p;
+  p.rows = x[0], p.columns = w[0], p.depth = x[1];
+  p.a = factor(x), p.b = factor(w);
+  p.bias = bias.data, p.bias_dtype = bias.dtype;
+  set_output(p, y.data, y.dtype, false);
+  if (lora_a) {
+    fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
+    p.extra_scale = args.f(0);
+  }
+  multiply(stream, x.dtype, Layout::forward, p);
+}
+
+}  // namespace
+
+void register_linear(KernelTable& table) {
+  table.set("linear", linear);
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,25 @@
+// pack_weight, unpack_weight: a packed weight lies row-major here, so both convert or copy; y =. One launch.
+#include "cuda/convert.h"
+#include "cuda/runtime/families.h"
+
+namespace steptrain::cuda {
+namespace {
+
+void pack_weight(Stream& stream, const Args& args) {
+  const auto [w, y] = args.tensors<2>();
+  convert(stream, w, y);
+}
+
+void unpack_weight(Stream& stream, const Args& args) {
+  const auto [w, y] = args.tensors<2>();
+  convert(stream, w, y);
+}
+
+}  // namespace
+
+void register_pack_weight(KernelTable& table) {
+  table.set("pack_weight", pack_weight);
+  table.set("unpack_weight", unpack_weight);
+}
+
+}  // namespace steptrain::cuda

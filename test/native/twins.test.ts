@@ -1,0 +1,26 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { signatures } from '../../src/native/signature.js';
+
+/** The file of each op on one side, without its ending: where it is defined and registered. */
+function filesOfOps(side: 'cpu' | 'cuda'): Map<string, string> {
+  const files = new Map<string, string>();
+  for (const path of readdirSync(side, { recursive: true, encoding: 'utf8' })) {
+    if (!/\.(cc|cu)$/.test(path)) continue;
+    const text = readFileSync(join(side, path), 'utf8');
+    for (const [, op] of text.matchAll(/table\.set\("(\w+)"/g)) {
+      expect(text, `${side}/${path} registers ${op}, so it must define it`).toContain(
+        `void ${op}(Stream& stream, const Args& args) {`,
+      );
+      files.set(op as string, path.replace(/\.\w+$/, ''));
+    }
+  }
+  return files;
+}
+
+test('an op lies in the file of the same name on both sides', () => {
+  const cpu = filesOfOps('cpu');
+  expect([...cpu.keys()].sort()).toEqual([...signatures().keys()].sort());
+  expect(Object.fromEntries(filesOfOps('cuda'))).toEqual(Object.fromEntries(cpu));
+});
