@@ -1,6 +1,6 @@
 import type { CommandModule } from 'yargs';
 import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
-import type { CorrectionOptions, ModelChoice } from '../eval/correction-task.js';
+import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
 
@@ -96,7 +96,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
 async function judge(args: CorrectionArguments): Promise<void> {
   const options = checkedOptions(args);
   const { evaluateCorrection, makeOutputDirectory, writeCorrection } = await import('../eval/correction.js');
-  const { taskOfModel, taskOfRun } = await import('../eval/correction-task.js');
+  const { taskOfModel, taskOfRun } = await import('./correction-task.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { openDevice } = await import('../runtime/device.js');
   const deviceName = await chosenDevice(args.device);

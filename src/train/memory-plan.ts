@@ -5,7 +5,7 @@ import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { decoderModules, decoderWeights } from '../weights/decoder-modules.js';
 import { loraPlan } from '../weights/lora-plan.js';
-import { loraConfig } from './trainee.js';
+import { loraConfig } from './lora-config.js';
 
 export interface MemoryItem {
   readonly role: string;

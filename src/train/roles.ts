@@ -11,7 +11,7 @@ import { fromF32 } from '../weights/convert.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
 import type { RoleParameters } from './checkpoint.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
-import { loraConfig } from './trainee.js';
+import { loraConfig } from './lora-config.js';
 
 export interface StepAmcRoles {
   readonly decoder: Decoder;

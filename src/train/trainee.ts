@@ -10,9 +10,9 @@ import { saveDecoder } from '../models/save.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import type { LoraConfig } from '../weights/adapter-config.js';
 import { decoderWeights } from '../weights/decoder-modules.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
+import { loraConfig } from './lora-config.js';
 
 export interface Trainee {
   readonly decoder: Decoder;
@@ -118,26 +118,4 @@ function initialWeights(config: DecoderConfig, seed: number): ParameterSpec[] {
     const initializer = kind ?? ({ kind: 'normal', deviation: config.initializerRange } as const);
     return { name, shape, init: draw(initializer, shape, seed, index) };
   });
-}
-
-export function loraConfig(section: LoraSection, base: string): LoraConfig {
-  return {
-    r: section.r,
-    loraAlpha: section.lora_alpha,
-    loraDropout: section.lora_dropout,
-    useRslora: section.use_rslora,
-    targetModules:
-      section.target_modules === 'all-linear'
-        ? { kind: 'allLinear' }
-        : { kind: 'names', names: section.target_modules },
-    excludeModules: undefined,
-    layersToTransform: undefined,
-    layersPattern: undefined,
-    rankPattern: section.rank_pattern,
-    alphaPattern: section.alpha_pattern,
-    initLoraWeights: true,
-    modulesToSave: section.modules_to_save,
-    taskType: 'CAUSAL_LM',
-    baseModel: base,
-  };
 }

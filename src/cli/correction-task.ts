@@ -7,6 +7,8 @@ import type { DataConfig, PromptConfig, RunConfig } from '../config/schema.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
 import { problemKey, problemOverlap } from '../data/overlap.js';
 import type { SourceName } from '../data/sources/source.js';
+import type { CorrectionTask, Judge } from '../eval/correction.js';
+import { readEvalReport } from '../eval/report-file.js';
 import { baseDirectory } from '../models/base.js';
 import { readModelConfig } from '../models/config.js';
 import type { StepRecord } from '../records/record.js';
@@ -16,8 +18,6 @@ import { readFigure } from '../run/log-file.js';
 import { configuredRecords } from '../run/parts.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
-import type { CorrectionTask, Judge } from './correction.js';
-import { readEvalReport } from './report-file.js';
 
 /** Options of the command that apply to runs and models alike; undefined: as the run has it, or the usual. */
 export interface CorrectionOptions {
