@@ -1,0 +1,50 @@
+// What may import what in src/. The rooms, from the top, as ARCHITECTURE.md lists them: nothing imports from a line above its own.
+const ROOMS = [
+  ['cli'],
+  ['train'],
+  ['eval'],
+  ['run'],
+  ['config', 'hub'],
+  ['sequences'],
+  ['data', 'models'],
+  ['tokenizer', 'weights'],
+  ['objectives', 'ops', 'autograd', 'runtime'],
+  ['records', 'files', 'random', 'terminal'],
+  ['native'],
+];
+
+const inside = (lines) => `^src/(${lines.flat().join('|')})/`;
+
+export default {
+  forbidden: [
+    {
+      name: 'circle-of-rooms',
+      severity: 'error',
+      scope: 'folder',
+      // Until the configuration of a decoder is parsed in weights/.
+      from: { path: '^src/[^/]+$', pathNot: '^src/(models|weights)$' },
+      to: { path: '^src/[^/]+$', circular: true },
+    },
+    {
+      name: 'circle-of-files',
+      comment: 'Types may refer to each other; code that runs may not.',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
+    ...ROOMS.slice(1).map((rooms, i) => ({
+      name: 'import-from-above',
+      severity: 'error',
+      from: { path: inside(rooms), pathNot: '^src/weights/decoder-modules' },
+      to: { path: inside(ROOMS.slice(0, i + 1)) },
+    })),
+    {
+      name: 'room-without-a-place',
+      comment: 'Name the new room in the list above and in ARCHITECTURE.md.',
+      severity: 'error',
+      from: { path: '^src/[^/]+/', pathNot: inside(ROOMS) },
+      to: {},
+    },
+  ],
+  options: { tsPreCompilationDeps: true, tsConfig: { fileName: 'tsconfig.json' } },
+};
