@@ -20,7 +20,7 @@
 # Exits with 1 where a part failed or was stopped, after running the others.
 #
 # Plan for three commands of ten minutes each:
-#   1. right?   --minutes 9.5 smoke ops models trace quickstart
+#   1. right?   --minutes 9.5 ops models trace quickstart
 #   2. fast?    --minutes 9.5 bench-attention bench-head bench-gemm bench-lora bench-kernels
 #   3. useful?  --minutes 9.5 bench-step stepamc-0.5b stepamc-1.5b
 # and with more of them: sanitizer-memcheck; pretrain-25m; stepamc-25m; prm800k; the other sanitizers.

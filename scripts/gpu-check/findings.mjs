@@ -77,16 +77,6 @@ function sanitizerOf(part, logs, _work, log) {
   };
 }
 
-function smokeOf(_part, logs) {
-  const smoke = jsonOf(join(logs, 'smoke.json'));
-  if (!smoke) return {};
-  const checks = Object.keys(smoke.checks).length;
-  return {
-    ...smoke,
-    headline: `${checks - smoke.failed.length} of ${checks} checks passed${smoke.failed[0] ? `; first failure: ${smoke.failed[0]}` : ''}`,
-  };
-}
-
 /** Time of the fastest rival over ours, over all cases that both sides did. */
 function benchHeadline({ groups = [] }) {
   const cases = groups.flatMap(({ results }) => results);
@@ -209,7 +199,6 @@ function runsOf(names) {
 }
 
 const readers = {
-  smoke: smokeOf,
   ops: testsOf,
   models: testsOf,
   trace: testsOf,

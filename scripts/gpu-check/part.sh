@@ -42,9 +42,8 @@ FEW='--set data.arithmetic.samples=60 --set sft.max_steps=3 --set frn.max_steps=
   --set sft.micro_batch_tokens=256 --set frn.micro_batch_tokens=256 --set ppo.micro_batch_tokens=256'
 
 case $part in
-  smoke) node scripts/gpu-smoke.mjs "${STEPTRAIN_PREBUILD:-.}/build/Release/steptrain.node" > "$logs/smoke.json" ;;
   ops)
-    chosen='test/ops test/cuda'
+    chosen='test/ops test/cuda test/runtime/memory-limit.test.ts'
     [ -z "$tiny" ] || chosen=test/cuda/optimizer.test.ts
     tests -- $chosen -t cuda
     ;;

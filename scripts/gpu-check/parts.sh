@@ -1,6 +1,5 @@
 # The parts of gpu-check.sh, for it to read: name | minutes at most | what it does. Those that tell most come first.
-PARTS='smoke|1|every kind of op through the addon alone, capture, memory, first timings
-ops|4|op tests on cuda:0, against the CPU and independent references
+PARTS='ops|4|op tests on cuda:0, against the CPU and independent references; capture, errors of kernels, memory
 models|2|golden models, tape and objectives on cuda:0
 trace|1.5|what training steps wait for; a timeline where nsys is found
 quickstart|5|loss curves of the CPU and of cuda, f32 and bf16

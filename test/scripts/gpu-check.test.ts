@@ -56,7 +56,7 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
   test('lists its parts and refuses one that it does not have', async () => {
     const listed = await check(['--list']);
     expect(listed.code).toBe(0);
-    expect(listed.out).toMatch(/^smoke +1 min {2}/);
+    expect(listed.out).toMatch(/^ops +4 min {2}/);
     const unknown = await check(['ops', 'opps']);
     expect(unknown).toEqual({ code: 1, out: "gpu-check: no part 'opps'; see --list\n" });
   });
