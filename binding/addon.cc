@@ -41,6 +41,16 @@ Napi::Value cuda_devices(const Napi::CallbackInfo& info) {
 #endif
 }
 
+/// cudaObstacle() -> why cudaDevices() is empty, '' where it is not, undefined where the addon was built
+/// without CUDA
+Napi::Value cuda_obstacle(const Napi::CallbackInfo& info) {
+#if defined(STEPTRAIN_CUDA)
+  return Napi::String::New(info.Env(), steptrain::cuda::obstacle());
+#else
+  return info.Env().Undefined();
+#endif
+}
+
 /// initialize(errorFactory)
 Napi::Value initialize(const Napi::CallbackInfo& info) {
   info.Env().GetInstanceData<Environment>()->error_factory = Napi::Persistent(info[0].As<Napi::Function>());
@@ -56,6 +66,7 @@ Napi::Object load(Napi::Env env, Napi::Object exports) {
   exports.Set("signatures", Napi::Function::New<signatures>(env));
   exports.Set("isas", Napi::Function::New<isas>(env));
   exports.Set("cudaDevices", Napi::Function::New<cuda_devices>(env));
+  exports.Set("cudaObstacle", Napi::Function::New<cuda_obstacle>(env));
   exports.Set("initialize", Napi::Function::New<initialize>(env));
   exports.Set("commandLength", steptrain::binding::kCommandLength);
   return exports;

@@ -12,7 +12,8 @@
 #   --device cpu     with --tiny, on a machine without GPU: only the parts that train
 #
 # Node is taken from node-runtime/bin, where --pack puts it, else from PATH. The addon that came along is used where it
-# loads (STEPTRAIN_PREBUILD names another) and built with CMake and nvcc where it does not. The rival is the PyTorch of
+# loads and finds the GPU (STEPTRAIN_PREBUILD names another), and built with this machine's CMake and nvcc where not, as with a
+# driver older than the CUDA that it was built with. The rival is the PyTorch of
 # STEPTRAIN_PYTHON, else of python3.
 #
 # Results: gpu-check-<GPU>-<date>.json, written after every part, and the logs beside it as .tar.gz. A part that is run
@@ -63,15 +64,23 @@ export PATH
 command -v node > /dev/null || complain "no node in node-runtime/bin or on PATH"
 [ -f dist/index.js ] || complain "no dist/index.js: run 'npm run build' first, or unpack what --pack made"
 
-gpus() { node -e "import('./dist/native/addon.js').then(({ addon }) => console.log((addon().cudaDevices() ?? ['no CUDA']).join()))"; }
-if ! found=$(gpus 2> /dev/null); then
-  echo "gpu-check: the addon does not load here; building it" >&2
-  sh scripts/gpu-check/build.sh || complain "the addon could not be built"
-  found=$(gpus) || exit 1
-fi
-if [ "$STEPTRAIN_CHECK_DEVICE" != cpu ]; then
-  [ "$found" != "no CUDA" ] || complain "this addon was built without CUDA"
-  [ -n "$found" ] || complain "steptrain sees no GPU here"
+# What keeps the addon from the GPU; nothing where it lists one. "cpu" asks only whether it loads.
+obstacle() {
+  node -e "import('./dist/native/addon.js').then(({ addon }) => {
+    const why = addon().cudaObstacle() ?? 'this addon was built without CUDA';
+    if (process.argv[1] !== 'cpu' && why !== '') console.log(why);
+  })" "$STEPTRAIN_CHECK_DEVICE" 2> /dev/null || echo "the addon does not load here"
+}
+why=$(obstacle)
+if [ -n "$why" ]; then
+  # A machine with a GPU and its driver may have the toolkit that fits them.
+  if [ "$why" = "the addon does not load here" ] || nvidia-smi -L > /dev/null 2>&1; then
+    echo "gpu-check: $why; building the addon with this machine's toolkit" >&2
+    sh scripts/gpu-check/build.sh || complain "the addon could not be built; $why"
+    unset STEPTRAIN_PREBUILD
+    why=$(obstacle)
+  fi
+  [ -z "$why" ] || complain "steptrain cannot use the GPU: $why"
 fi
 
 results=${STEPTRAIN_RESULTS:-$PWD/bench/results}

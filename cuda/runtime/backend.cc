@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 
 #include "core/error.h"
 #include "core/ops.h"
 #include "cuda/runtime/capture.h"
+#include "cuda/runtime/capture_lock.h"
 #include "cuda/runtime/check.h"
 #include "cuda/runtime/families.h"
 #include "cuda/runtime/staging.h"
@@ -37,6 +39,17 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+/// The oldest driver that a runtime of a major version of CUDA works with (CUDA Compatibility, Minor Version
+/// Compatibility).
+constexpr int kDriverNeeded = CUDART_VERSION >= 13000 ? 580 : 525;
+
+/// "535.183.01", or "" where the kernel does not say.
+std::string driver_release() {
+  std::string release;
+  std::ifstream("/sys/module/nvidia/version") >> release;
+  return release;
+}
+
 /// GPUs that this process sees; `why` says what stands in the way where there are none.
 int count_devices(std::string& why) {
   int count = 0, driver = 0;
@@ -46,8 +59,11 @@ int count_devices(std::string& why) {
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     why = "this machine has no NVIDIA driver";
   } else if (status == cudaErrorInsufficientDriver) {
-    why = "the NVIDIA driver offers CUDA " + version_text(driver) + " and this addon was built with CUDA " +
-          version_text(CUDART_VERSION);
+    const std::string release = driver_release();
+    why = "its NVIDIA driver" + (release.empty() ? "" : " " + release) + " is for CUDA " +
+          version_text(driver) + ", and this addon was built with CUDA " + version_text(CUDART_VERSION) +
+          ", which needs driver " + std::to_string(kDriverNeeded) +
+          " or newer; update the driver, or rebuild with this machine's own CUDA toolkit (npm run build)";
   } else if (status == cudaSuccess || status == cudaErrorNoDevice) {
     why = "no NVIDIA GPU is visible to this process";
   } else {
@@ -68,23 +84,22 @@ struct Session {
   /// Stream::ticket.
   struct Tickets {
     uint32_t* data = nullptr;
-    Tickets() {
+    explicit Tickets(cudaStream_t stream) {
       void* memory = nullptr;
       check(cudaMalloc(&memory, kTickets * sizeof *data), "opening the GPU");
       data = static_cast<uint32_t*>(memory);
-      check(cudaMemset(memory, 0, kTickets * sizeof *data), "opening the GPU");
-      check(cudaDeviceSynchronize(), "opening the GPU");
+      check(cudaMemsetAsync(memory, 0, kTickets * sizeof *data, stream), "opening the GPU");
     }
     ~Tickets() { cudaFree(data); }
     Tickets(const Tickets&) = delete;
     Tickets& operator=(const Tickets&) = delete;
   };
   OwnedStream compute;
-  Faults faults;
+  Faults faults{compute.stream};
   Staging staging{compute.stream};
   Scratch scratch{compute.stream};
   PreparedKernels prepared;
-  Tickets tickets;
+  Tickets tickets{compute.stream};
 };
 
 class CudaBackend final : public Backend {
@@ -103,6 +118,7 @@ class CudaBackend final : public Backend {
     use();
   }
   ~CudaBackend() override {
+    const std::lock_guard lock(capture_lock());
     cudaSetDevice(index_);
     session_.reset();
   }
@@ -119,6 +135,7 @@ class CudaBackend final : public Backend {
             static_cast<int64_t>(free)};
   }
   void* acquire(int64_t bytes) override {
+    const std::lock_guard lock(capture_lock());
     use();
     void* data = nullptr;
     const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(bytes));
@@ -130,16 +147,17 @@ class CudaBackend final : public Backend {
     return data;
   }
   void release(void* data, int64_t) override {
-    // Launched work may still use it. Errors do not matter: where the context is lost, nothing is left to
-    // free.
+    // The queue has waited for the stream. Errors do not matter: where the context is lost, nothing is left
+    // to free.
+    const std::lock_guard lock(capture_lock());
     cudaSetDevice(index_);
-    cudaDeviceSynchronize();
     cudaFree(data);
   }
   int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const override { return n * k * size_of(dtype); }
   bool has(int op) const override { return kernels().at(op) != nullptr; }
 
   void start() override {
+    const std::lock_guard lock(capture_lock());
     use();
     session_ = std::make_unique<Session>();
   }
@@ -184,6 +202,7 @@ class CudaBackend final : public Backend {
     scratch_peak_ = std::max<int64_t>(scratch_peak_, compiled.workspace_bytes);
   }
   void synchronize() override {
+    if (!session_) return;  // the GPU could not be opened
     session_->staging.synchronize();
     waits_ = session_->staging.waits();
     session_->faults.raise();
@@ -211,6 +230,12 @@ std::vector<std::string> devices() {
   const int count = count_devices(why);
   for (int i = 0; i < count; i++) models.push_back(model(i));
   return models;
+}
+
+std::string obstacle() {
+  std::string why;
+  count_devices(why);
+  return why;
 }
 
 std::unique_ptr<Backend> make_backend(int index) {

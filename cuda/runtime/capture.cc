@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/runtime/capture_lock.h"
 #include "cuda/runtime/check.h"
 
 namespace steptrain::cuda {
@@ -34,6 +35,7 @@ class Capture {
   }
 
  private:
+  const std::lock_guard<std::recursive_mutex> lock_{capture_lock()};
   cudaStream_t stream_ = nullptr;
   cudaGraph_t graph_ = nullptr;
   bool open_ = false;
@@ -42,6 +44,7 @@ class Capture {
 }  // namespace
 
 CompiledGraph::~CompiledGraph() {
+  cudaSetDevice(device);                             // the host's thread may have another one current
   if (executable) cudaGraphExecDestroy(executable);  // a replay under way is not disturbed
   if (workspace) cudaFreeAsync(workspace, stream);
 }
@@ -58,6 +61,7 @@ std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& ta
   };
   auto compiled = std::make_shared<CompiledGraph>();
   compiled->stream = stream;
+  check(cudaGetDevice(&compiled->device), "capturing");
 
   Scratch needed = Scratch::measuring();
   Stream dry{nullptr, needed, prepared, hardware, ticket, true};

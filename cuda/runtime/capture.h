@@ -16,6 +16,7 @@ struct CompiledGraph {
   CompiledGraph(const CompiledGraph&) = delete;
   CompiledGraph& operator=(const CompiledGraph&) = delete;
 
+  int device = 0;
   cudaGraphExec_t executable = nullptr;
   void* workspace = nullptr;
   cudaStream_t stream = nullptr;  // the workspace is freed in its order

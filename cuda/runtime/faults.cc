@@ -9,17 +9,16 @@
 
 namespace steptrain::cuda {
 
-Faults::Faults() {
+Faults::Faults(cudaStream_t stream) {
   void *claimed = nullptr, *fault = nullptr, *mapped = nullptr;
   check(cudaMalloc(&claimed, sizeof(int32_t)), "opening the GPU");
   claimed_ = static_cast<int32_t*>(claimed);
-  check(cudaMemset(claimed, 0, sizeof(int32_t)), "opening the GPU");
+  check(cudaMemsetAsync(claimed, 0, sizeof(int32_t), stream), "opening the GPU");
   check(cudaHostAlloc(&fault, sizeof(Fault), cudaHostAllocMapped), "opening the GPU");
   fault_ = static_cast<Fault*>(fault);
   *fault_ = Fault{};
   check(cudaHostGetDevicePointer(&mapped, fault, 0), "opening the GPU");
   mapped_ = static_cast<Fault*>(mapped);
-  check(cudaDeviceSynchronize(), "opening the GPU");
 }
 
 Faults::~Faults() {

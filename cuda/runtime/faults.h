@@ -4,6 +4,8 @@
 // finds none costs nothing.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 
 namespace steptrain::cuda {
@@ -44,7 +46,8 @@ struct FaultReporter {
 /// Owns the place of the report.
 class Faults {
  public:
-  Faults();
+  /// Cleared in the order of `stream`.
+  explicit Faults(cudaStream_t stream);
   ~Faults();
   Faults(const Faults&) = delete;
   Faults& operator=(const Faults&) = delete;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/runtime/capture_lock.h"
 #include "cuda/runtime/check.h"
 
 namespace steptrain::cuda {
@@ -75,7 +76,8 @@ void Stream::prepare(const void* kernel, int64_t blocks, int64_t shared) {
                                   static_cast<long long>(blocks)));
   const auto found = prepared.find(kernel);
   if (found != prepared.end() && found->second >= shared) return;
-  // Loads the kernel now, since loading may wait for the GPU, which a capture must not.
+  // Loads the kernel now, since loading may wait for the GPU, which nothing must during a capture.
+  const std::lock_guard lock(capture_lock());
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
   if (shared + static_cast<int64_t>(attributes.sharedSizeBytes) > kWithoutAsking)

@@ -36,16 +36,16 @@ async function addonRows(): Promise<Row[]> {
     return [
       ['addon', 'loaded'],
       ['cpu', `${isa} kernels (available: ${native.isas().join(', ')}), ${threads} threads`],
-      ...gpuRows(native.cudaDevices()),
+      ...gpuRows(native.cudaDevices(), native.cudaObstacle()),
     ];
   } catch (error) {
     return [['addon', `not loaded: ${(error as Error).message}`]];
   }
 }
 
-function gpuRows(devices: readonly string[] | undefined): Row[] {
+function gpuRows(devices: readonly string[] | undefined, obstacle: string | undefined): Row[] {
   if (devices === undefined) return [['cuda', 'not in this build']];
-  if (devices.length === 0) return [['cuda', 'built in, but no GPU with a driver was found']];
+  if (devices.length === 0) return [['cuda', `built in, but ${obstacle}`]];
   return devices.map((description, i) => [`cuda:${i}`, description]);
 }
 

@@ -63,6 +63,8 @@ export interface NativeAddon {
   signatures(): string[];
   isas(): string[];
   cudaDevices(): string[] | undefined;
+  /** Why `cudaDevices()` lists none; empty where it does, undefined where the addon was built without CUDA. */
+  cudaObstacle(): string | undefined;
   initialize(
     errorFactory: (
       code: string,

@@ -1,10 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { random } from '../ops/harness.js';
 import { gpus, skipped } from './gpu.js';
 
 const SCALARS = { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, step: 1, max_norm: 1, grad_scale: 1 };
 const [T, N, K] = [24, 40, 72];
+const MiB = 2 ** 20;
 
 describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
   let device: Device;
@@ -82,6 +84,49 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     expect(await graph.result.y.readBytes()).toEqual(first);
     graph.dispose();
     await device.synchronize();
+  });
+
+  it('is disturbed neither by devices that are opened and disposed meanwhile nor by memory that runs out', async () => {
+    vi.stubEnv('STEPTRAIN_EMULATED_CAPTURE', '200'); // ms for which the emulator keeps a capture open
+    const limited = openDevice('cuda:0', { memoryLimit: 74 * MiB });
+    try {
+      const b = buffers();
+      const want = await step(b).y.readBytes();
+      const graphs = Array.from({ length: 4 }, () => device.capture(() => step(b)));
+      const x = limited.empty([4]);
+      const own = limited.capture(() => limited.op('fill', { x }, { value: 2 }));
+      for (const graph of graphs) graph.replay();
+      for (let i = 0; i < 10; i++) {
+        const other = openDevice('cuda:0');
+        expect(Array.from(await other.tensor(Float32Array.of(i)).read())).toEqual([i]);
+        other.dispose();
+        await sleep(50);
+      }
+      const large = limited.empty([9 * MiB]);
+      own.replay();
+      large.dispose();
+      limited.empty([10 * MiB]);
+      await limited.synchronize();
+      for (const graph of graphs) expect(await graph.result.y.readBytes()).toEqual(want);
+    } finally {
+      vi.unstubAllEnvs();
+      limited.dispose();
+    }
+  });
+
+  it.skipIf(gpus.length < 2)('ends on its own GPU, whichever is current', async () => {
+    const second = openDevice('cuda:1');
+    const x = second.tensor(random(64 * 64, 1), [64, 64], 'bf16');
+    const w = second.tensor(random(64 * 64, 2), [64, 64]);
+    const graph = second.capture(() => second.op('linear', { x, w }, { scale: 1 }).y!);
+    graph.replay();
+    await second.synchronize();
+    expect(device.stats().reservedBytes).toBeGreaterThan(0);
+    device.info(); // makes cuda:0 the current one
+    graph.dispose();
+    graph.result.dispose();
+    expect(await second.tensor(Float32Array.of(1)).readFloats()).toEqual(Float32Array.of(1));
+    second.dispose();
   });
 
   it('a graph without ops replays', async () => {

@@ -1,8 +1,8 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { addon } from '../../src/native/addon.js';
 import type { StepTrainError } from '../../src/native/errors.js';
 import { openDevice } from '../../src/runtime/device.js';
-import { gpus } from './gpu.js';
+import { EMULATED, gpus } from './gpu.js';
 
 function refusal(name: string): StepTrainError {
   try {
@@ -40,6 +40,28 @@ test.skipIf(gpus.length === 0)('a GPU that is not there is refused by its number
     `device 'cuda:${gpus.length}' does not exist: this process sees ${gpus.length} GPU${gpus.length > 1 ? 's' : ''}, ` +
       `the last is cuda:${gpus.length - 1}`,
   );
+});
+
+test.skipIf(gpus[0] !== EMULATED)('a driver that is too old is told from one that is missing', () => {
+  for (const [driver, reason] of [
+    [
+      '12020',
+      / is for CUDA 12\.2, and this addon was built with CUDA 13\.0, which needs driver 580 or newer; .*rebuild/,
+    ],
+    ['0', /this machine has no NVIDIA driver; open device 'cpu'/],
+  ] as const) {
+    vi.stubEnv('STEPTRAIN_EMULATED_DRIVER', driver);
+    try {
+      expect(addon().cudaDevices()).toEqual([]);
+      expect(addon().cudaObstacle()).toBeTruthy();
+      const error = refusal('cuda');
+      expect(error.code).toBe('E_UNSUPPORTED');
+      expect(error.message).toMatch(reason);
+    } finally {
+      vi.unstubAllEnvs();
+    }
+  }
+  expect(addon().cudaObstacle()).toBe('');
 });
 
 test.skipIf(gpus.length === 0)('memory that is not there is refused, and the device goes on', async () => {

@@ -5,7 +5,7 @@ import { signatures } from '../../src/native/signature.js';
 test('the typed mirror names exactly what the addon exports', () => {
   const native = addon();
   expect(Object.keys(native).sort()).toEqual(
-    ['Device', 'commandLength', 'cudaDevices', 'initialize', 'isas', 'signatures'].sort(),
+    ['Device', 'commandLength', 'cudaDevices', 'cudaObstacle', 'initialize', 'isas', 'signatures'].sort(),
   );
   const methods = Object.getOwnPropertyNames(native.Device.prototype).filter(
     (name) => name !== 'constructor',

@@ -1,10 +1,11 @@
 // scripts/gpu-check.sh on the processor: what it leaves behind, whatever becomes of its parts.
 import { spawn } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { gpus } from '../cuda/gpu.js';
 import { compiled } from '../e2e/program.js';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/gpu-check.sh', import.meta.url));
@@ -20,10 +21,11 @@ interface Ended {
   readonly out: string;
 }
 
-function check(args: readonly string[], terminateAfter?: number): Promise<Ended> {
+function check(args: readonly string[], terminateAfter?: number, path = ''): Promise<Ended> {
   return new Promise((resolve) => {
     const env = {
       ...process.env,
+      PATH: `${path}${process.env.PATH}`,
       STEPTRAIN_RESULTS: join(folder, 'results'),
       STEPTRAIN_CHECK_WORK: join(folder, 'work'),
     };
@@ -60,6 +62,26 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
     const unknown = await check(['ops', 'opps']);
     expect(unknown).toEqual({ code: 1, out: "gpu-check: no part 'opps'; see --list\n" });
   });
+
+  test.skipIf(gpus.length > 0)(
+    'says what keeps the addon from a GPU, and builds it anew where there is one',
+    async () => {
+      const none = await check(['smoke']);
+      expect(none.out).toMatch(
+        /^gpu-check: steptrain cannot use the GPU: (this addon|its NVIDIA driver|this machine) .+\n$/,
+      );
+      // A machine with a GPU whose toolkit does not work.
+      const tools = join(folder, 'tools');
+      await mkdir(tools);
+      for (const [tool, status] of Object.entries({ 'nvidia-smi': 0, nvcc: 0, cmake: 1 }))
+        await writeFile(join(tools, tool), `#!/bin/sh\necho ${tool} ran\nexit ${status}\n`, { mode: 0o755 });
+      const failed = await check(['smoke'], undefined, `${tools}:`);
+      expect(failed.code).toBe(1);
+      expect(failed.out).toMatch(
+        /^gpu-check: (.+); building the addon with this machine's toolkit\ncmake ran\ngpu-check: the addon could not be built; \1\n$/,
+      );
+    },
+  );
 
   test('reports each part in one line and one entry, which a second run replaces', async () => {
     const tiny = ['--tiny', '--device', 'cpu'];

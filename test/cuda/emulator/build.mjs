@@ -113,7 +113,11 @@ await Promise.all(
 const built = join(root, 'build/CMakeFiles');
 if (!existsSync(built))
   throw new Error('run "npm run build" first: the objects of core/ and cpu/ are taken from it');
-const rest = listed('build/CMakeFiles', ['.o']).filter((file) => /\/(core|cpu)\//.test(file));
+// Objects of sources that are no more stay there.
+const sourceOf = (object) => join(root, object.replace(/.*\.dir\//, '').replace(/\.o$/, ''));
+const rest = listed('build/CMakeFiles', ['.o']).filter(
+  (file) => /\/(core|cpu)\//.test(file) && existsSync(sourceOf(file)),
+);
 const addon = join(output, 'build/Release/steptrain.node');
 await run('g++', [
   '-shared',

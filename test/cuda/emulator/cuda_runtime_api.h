@@ -30,6 +30,7 @@ enum cudaError_t {
   cudaErrorInvalidPc = 718,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorExternalDevice = 911,
 };
 
@@ -75,6 +76,7 @@ const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaGetDeviceCount(int*);
 cudaError_t cudaDriverGetVersion(int*);
 cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDevice(int*);
 cudaError_t cudaDeviceGetAttribute(int*, cudaDeviceAttr, int);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);

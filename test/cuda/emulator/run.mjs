@@ -44,7 +44,11 @@ for (const [capability, files] of [
       `--outputFile.json=build/tests-emulated-${capability}.json`,
       ...process.argv.slice(2),
     ],
-    { STEPTRAIN_PREBUILD: join(root, 'build/emulated'), STEPTRAIN_EMULATED_CAPABILITY: capability },
+    {
+      STEPTRAIN_PREBUILD: join(root, 'build/emulated'),
+      STEPTRAIN_EMULATED_CAPABILITY: capability,
+      STEPTRAIN_EMULATED_GPUS: '2',
+    },
   );
   status ||= ended;
 }

@@ -1,10 +1,12 @@
 // The runtime: memory, streams, events and graphs, whose work runs when somebody waits for it.
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,8 +22,10 @@ struct Event {
 };
 struct Graph {
   std::vector<Work> work;
+  bool invalidated = false;  // while it was captured, somebody did what a capture forbids
 };
 struct Stream {
+  int device = 0;
   std::deque<Work> queued;
   Graph* capture = nullptr;
 };
@@ -36,7 +40,9 @@ std::recursive_mutex lock;
 std::map<void*, size_t> memory;
 size_t used = 0;
 std::vector<Stream*> streams;
+thread_local int current_device = 0;
 thread_local Stream* capturing = nullptr;
+std::vector<Stream*> captures;  // open, of any thread
 thread_local cudaError_t last = cudaSuccess;
 
 cudaError_t fail(cudaError_t error) {
@@ -44,13 +50,24 @@ cudaError_t fail(cudaError_t error) {
 }
 
 int device_count() {
-  const char* text = std::getenv("STEPTRAIN_EMULATED_GPUS");
+  const char* text = std::getenv("STEPTRAIN_EMULATED_GPUS");  // that share one memory
   return text ? std::atoi(text) : 1;
+}
+
+int driver_version() {
+  const char* text = std::getenv("STEPTRAIN_EMULATED_DRIVER");
+  return text ? std::atoi(text) : CUDART_VERSION;
 }
 
 bool emulates_hopper() {
   const char* text = std::getenv("STEPTRAIN_EMULATED_CAPABILITY");
   return text && std::string_view(text) == "90";
+}
+
+/// Keeps a capture open for the milliseconds of STEPTRAIN_EMULATED_CAPTURE, so that other threads find it so.
+void linger() {
+  const char* text = std::getenv("STEPTRAIN_EMULATED_CAPTURE");
+  if (text) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
 }
 
 /// Called by what may hold the host up on a GPU: appends a line to the file that STEPTRAIN_EMULATED_TRACE names.
@@ -61,6 +78,22 @@ void holds_up(const char* call) {
     std::fprintf(file, "%s\n", call);
     std::fclose(file);
   }
+}
+
+/// Whether a call that waits for the whole device must fail: the device is a handle that encompasses every stream of
+/// it, so none may be under capture, whichever thread captures and in whatever mode (CUDA Programming Guide, Prohibited
+/// and Unhandled Operations). Such a call also invalidates the captures.
+bool capture_forbids_device_wide() {
+  for (Stream* stream : captures) stream->capture->invalidated = true;
+  return !captures.empty();
+}
+
+/// Work for a stream of another GPU than the thread's current one, which CUDA refuses. Ends the process, since not all
+/// who ask look at the answer.
+void refuse_foreign(const Stream* stream, const char* call) {
+  if (stream->device == current_device) return;
+  std::fprintf(stderr, "emulated GPU: %s for cuda:%d while cuda:%d is current\n", call, stream->device, current_device);
+  std::abort();
 }
 
 void drain(Stream* stream) {
@@ -108,6 +141,7 @@ void free_now(void* data) {
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
   const std::lock_guard guard(lock);
+  refuse_foreign(config.stream, "a launch");
   push(config.stream, [config, kernel = std::move(kernel)] { run_kernel(config, kernel); });
   return cudaSuccess;
 }
@@ -120,21 +154,46 @@ cudaError_t cudaGetLastError() {
   return std::exchange(last, cudaSuccess);
 }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "out of memory" : "an emulated error";
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    default:
+      return "an emulated error";
+  }
 }
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorEmulated";
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    default:
+      return "cudaErrorEmulated";
+  }
 }
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (driver_version() < CUDART_VERSION) return fail(cudaErrorInsufficientDriver);
   *count = device_count();
   return *count > 0 ? cudaSuccess : fail(cudaErrorNoDevice);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = driver_version();
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int index) {
-  return index < device_count() ? cudaSuccess : fail(cudaErrorInvalidValue);
+  if (index < 0 || index >= device_count()) return fail(cudaErrorInvalidValue);
+  current_device = index;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* index) {
+  *index = current_device;
+  return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int) {
   // An sm_80 with the shared memory of sm_86 and sm_89, or an sm_90.
@@ -158,41 +217,46 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard guard(lock);
   holds_up("cudaDeviceSynchronize");
-  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  if (capture_forbids_device_wide()) return fail(cudaErrorStreamCaptureUnsupported);
   drain_all();
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   const std::lock_guard guard(lock);
   holds_up("cudaMalloc");
-  return capturing ? fail(cudaErrorStreamCaptureUnsupported) : allocate(data, bytes);
+  return capture_forbids_device_wide() ? fail(cudaErrorStreamCaptureUnsupported) : allocate(data, bytes);
 }
 cudaError_t cudaFree(void* data) {
   const std::lock_guard guard(lock);
   holds_up("cudaFree");
-  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  if (capture_forbids_device_wide()) return fail(cudaErrorStreamCaptureUnsupported);  // it waits for the device
   drain_all();
   if (data) free_now(data);
   return cudaSuccess;
 }
 cudaError_t cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream) {
   const std::lock_guard guard(lock);
+  refuse_foreign(stream, "cudaMallocAsync");
   return stream->capture ? fail(cudaErrorStreamCaptureUnsupported) : allocate(data, bytes);
 }
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
   const std::lock_guard guard(lock);
+  refuse_foreign(stream, "cudaFreeAsync");
   if (stream->capture) return fail(cudaErrorStreamCaptureUnsupported);
   push(stream, [data] { free_now(data); });
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  const std::lock_guard guard(lock);
   holds_up("cudaHostAlloc");
-  if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  if (capture_forbids_device_wide()) return fail(cudaErrorStreamCaptureUnsupported);
   *data = std::malloc(bytes);
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) {
+  const std::lock_guard guard(lock);
   holds_up("cudaFreeHost");
+  if (capture_forbids_device_wide()) return fail(cudaErrorStreamCaptureUnsupported);  // as cudaFree
   std::free(data);
   return cudaSuccess;
 }
@@ -201,7 +265,9 @@ cudaError_t cudaHostGetDevicePointer(void** mapped, void* data, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  const std::lock_guard guard(lock);
   holds_up("cudaMemset");
+  if (capture_forbids_device_wide()) return fail(cudaErrorStreamCaptureUnsupported);  // on the legacy stream
   std::memset(data, value, bytes);
   return cudaSuccess;
 }
@@ -218,6 +284,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard guard(lock);
   *stream = new Stream;
+  (*stream)->device = current_device;
   streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -272,13 +339,18 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard guard(lock);
   stream->capture = new Graph;
   capturing = stream;
+  captures.push_back(stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  linger();
   const std::lock_guard guard(lock);
   *graph = std::exchange(stream->capture, nullptr);
   capturing = nullptr;
-  return cudaSuccess;
+  std::erase(captures, stream);
+  if (!(*graph)->invalidated) return cudaSuccess;
+  delete std::exchange(*graph, nullptr);
+  return fail(cudaErrorStreamCaptureInvalidated);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
   *executable = new Graph{graph->work};
@@ -294,13 +366,15 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const std::lock_guard guard(lock);
+  refuse_foreign(stream, "cudaGraphLaunch");
   for (const Work& work : executable->work) push(stream, work);
   return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  holds_up("cudaFuncGetAttributes");  // loads the kernel
+  const std::lock_guard guard(lock);
+  holds_up("cudaFuncGetAttributes");  // loads the kernel, for which the driver may wait for the context
   attributes->sharedSizeBytes = 0;
-  return capturing ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  return capture_forbids_device_wide() ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
   return cudaSuccess;
