@@ -5,9 +5,8 @@
 import { cpSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseModelConfig } from '../dist/models/config.js';
+import { modelWeights, parseModelConfig } from '../dist/architectures/table.js';
 import { writeCheckpoint } from '../dist/weights/checkpoint-writer.js';
-import { decoderWeights } from '../dist/weights/decoder-modules.js';
 
 const BASE = fileURLToPath(new URL('../assets/arithmetic-base', import.meta.url));
 const CHUNK = 1 << 21;
@@ -89,13 +88,11 @@ export async function writeRandomModel(shape, directory) {
   const config = SHAPES[shape];
   const table = normalTable(config.initializer_range);
   const ones = (count) => new Uint8Array(new Uint16Array(count).fill(0x3f80).buffer);
-  const weights = decoderWeights(parseModelConfig(config, shape)).map(
-    ({ name, shape, role, parameter }, i) => {
-      const count = shape.reduce((product, extent) => product * extent, 1);
-      const norm = role.endsWith('Norm') && parameter === 'weight';
-      return { name, shape, dtype: 'BF16', data: () => (norm ? ones(count) : normals(count, table, i + 1)) };
-    },
-  );
+  const weights = modelWeights(parseModelConfig(config, shape)).map(({ name, shape, init }, i) => {
+    const count = shape.reduce((product, extent) => product * extent, 1);
+    const one = init.kind === 'one';
+    return { name, shape, dtype: 'BF16', data: () => (one ? ones(count) : normals(count, table, i + 1)) };
+  });
   for (const file of ['tokenizer.json', 'tokenizer_config.json'])
     cpSync(join(BASE, file), join(directory, file), { recursive: true });
   await writeCheckpoint(directory, weights, { config });

@@ -1,8 +1,9 @@
 /** One LoRA training step as the training loop does it, on a decoder of random weights. */
+
+import { modelWeights, parseModelConfig } from '#src/architectures/table.js';
 import type { Parameter, TrainableParameters } from '#src/autograd/parameters.js';
 import { Tape } from '#src/autograd/tape.js';
 import { type Adapter, createAdapter } from '#src/models/adapter.js';
-import { parseModelConfig } from '#src/models/config.js';
 import { Decoder } from '#src/models/decoder.js';
 import { nll } from '#src/objectives/nll.js';
 import { packWeight } from '#src/ops/gemm.js';
@@ -11,7 +12,6 @@ import type { Device } from '#src/runtime/device.js';
 import { type ScoredRows, scoreRows } from '#src/sequences/forward.js';
 import { AdamW } from '#src/train/adamw.js';
 import { parseAdapterConfig } from '#src/weights/adapter-config.js';
-import { decoderWeights } from '#src/weights/decoder-modules.js';
 import type { FloatType, StepCase } from '../cases.js';
 import { randomIds, randomTensor } from './random.js';
 import { stopwatch } from './stopwatch.js';
@@ -53,9 +53,9 @@ export async function randomTrainee(
 ): Promise<RandomTrainee> {
   const config = parseModelConfig(json as never, 'bench');
   const weights = new Map<string, Parameter>();
-  for (const { name, shape, role } of decoderWeights(config)) {
+  for (const { name, shape, kind } of modelWeights(config)) {
     const value = device.scope(() => {
-      if (role.endsWith('Norm')) return device.tensor(new Float32Array(shape[0] as number).fill(1));
+      if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
       const drawn = randomTensor(device, shape, 'bf16', { bound: 0.035, seed: weights.size + 1 });
       return shape.length === 1 ? cast(drawn, 'f32') : packWeight(drawn, dtype);
     });

@@ -1,6 +1,7 @@
 // What `steptrain eval correction` judges: the model and data of a run directory, or those that options name.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { readModelConfig } from '../architectures/table.js';
 import type { Locate } from '../config/issues.js';
 import { completeRunConfig, parseRunConfig } from '../config/load.js';
 import type { DataConfig, PromptConfig, RunConfig } from '../config/schema.js';
@@ -10,7 +11,6 @@ import type { SourceName } from '../data/sources/source.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { baseDirectory } from '../models/base.js';
-import { readModelConfig } from '../models/config.js';
 import type { StepRecord } from '../records/record.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import type { DecoderConfig } from '../models/config.js';
+import type { ModelConfig } from '../architectures/config.js';
 import type { FloatDtype } from '../weights/dtype.js';
 
 interface MergeArguments {
@@ -36,7 +36,7 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
 
 async function merge({ base, adapter, out, dtype, check }: MergeArguments): Promise<void> {
   const { mergeAdapter } = await import('../models/merge.js');
-  const { readModelConfig } = await import('../models/config.js');
+  const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
   const { baseDirectory } = await import('../models/base.js');
   const directory = baseDirectory(base);
@@ -62,7 +62,7 @@ async function merge({ base, adapter, out, dtype, check }: MergeArguments): Prom
 }
 
 /** The same ids on every call. */
-async function checkedTokens({ vocabSize, maxPositions }: DecoderConfig): Promise<number[]> {
+async function checkedTokens({ vocabSize, maxPositions }: ModelConfig): Promise<number[]> {
   const { PhiloxStream } = await import('../random/philox.js');
   const stream = new PhiloxStream(0, 0x6d726765, 0);
   return Array.from({ length: Math.min(CHECKED_TOKENS, maxPositions) }, () => stream.below(vocabSize));

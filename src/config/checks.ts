@@ -1,4 +1,5 @@
 // What one key alone cannot tell: rules between keys. Each gives the path to point at and the rest of the sentence.
+import { newModelConflicts } from '../architectures/table.js';
 import type { DataConfig, ModelConfig, RunConfig, StepAmcRunConfig } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
@@ -111,10 +112,6 @@ function modelConflicts(model: ModelConfig): Conflict[] {
     ];
   }
   const conflicts: Conflict[] = [];
-  const at = (key: string, message: string) => {
-    conflicts.push({ path: ['model', 'base', 'init', key], message });
-  };
-  const { init } = model.base;
   if (model.tokenizer === 'base') {
     conflicts.push({
       path: ['model', 'tokenizer'],
@@ -122,25 +119,8 @@ function modelConflicts(model: ModelConfig): Conflict[] {
         'a freshly initialised model needs model.tokenizer: "bytes" or a directory with tokenizer.json',
     });
   }
-  if (init.head_dim === undefined && init.hidden_size % init.num_attention_heads !== 0) {
-    at(
-      'num_attention_heads',
-      `hidden_size (${init.hidden_size}) must be a multiple of num_attention_heads (${init.num_attention_heads}), or set head_dim`,
-    );
-  }
-  const keyValueHeads = init.num_key_value_heads ?? init.num_attention_heads;
-  if (init.num_attention_heads % keyValueHeads !== 0) {
-    at(
-      'num_key_value_heads',
-      `num_attention_heads (${init.num_attention_heads}) must be a multiple of num_key_value_heads (${keyValueHeads})`,
-    );
-  }
-  if (init.sliding_window !== undefined && init.model_type !== 'mistral') {
-    at(
-      'sliding_window',
-      `sliding_window is for model_type "mistral", found ${JSON.stringify(init.model_type)}`,
-    );
-  }
+  for (const { key, message } of newModelConflicts(model.base.init))
+    conflicts.push({ path: ['model', 'base', 'init', key], message });
   return conflicts;
 }
 

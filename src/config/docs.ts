@@ -64,7 +64,7 @@ function valueCell(node: Outline): string {
 }
 
 function isSectionOnly(node: Outline): boolean {
-  return node.type === 'object' && node.properties !== undefined;
+  return node.oneOf !== undefined || (node.type === 'object' && node.properties !== undefined);
 }
 
 function sameKeys(a: Outline, b: Outline): boolean {

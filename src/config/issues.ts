@@ -1,7 +1,7 @@
 // From a schema violation to one sentence: where, which key, what is expected, what was found.
 import type { z } from 'zod';
 import { nearestName } from './nearest.js';
-import { expectation, keysOf, type Outline, outlineAt, sectionOf } from './outline.js';
+import { expectation, keysOf, kindsWith, type Outline, outlineAt, sectionOf } from './outline.js';
 
 type Issue = z.core.$ZodIssue;
 type Path = readonly PropertyKey[];
@@ -43,6 +43,8 @@ export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext,
   const parent = path.slice(0, -1);
   const node = outlineAt(outline, parent);
   const known = node ? keysOf(node) : [];
+  const kinds = kindsWith(node?.oneOf ?? [], key);
+  if (kinds) return `${locate(path, { key: true })}: ${path.map(String).join('.')} is for ${kinds}`;
   const place = `${locate(path, { key: true })}: unknown key ${quote(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
   const nearest = nearestName(key, known);
   if (nearest !== undefined) return `${place}; did you mean ${quote(nearest)}?`;

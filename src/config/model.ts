@@ -1,34 +1,17 @@
 // Config sections `model` and `lora`: what is trained.
 import { z } from 'zod';
+import type { NewModel, NewModelSchema } from '../architectures/architecture.js';
+import { ARCHITECTURES } from '../architectures/table.js';
 import { count, fraction, patterned, positiveNumber, section, text } from './fields.js';
 
-/** Shape of a freshly initialised decoder, in the names of Hugging Face's config.json. */
-const init = z
-  .strictObject({
-    model_type: z
-      .enum(['qwen2', 'qwen3', 'llama', 'mistral'])
-      .default('qwen2')
-      .describe('Architecture, as config.json names it.'),
-    hidden_size: count().describe('Width of the residual stream.'),
-    intermediate_size: count().describe('Width inside the MLP; about 2.7 × hidden_size for gated MLPs.'),
-    num_hidden_layers: count().describe('Number of blocks.'),
-    num_attention_heads: count().describe('Number of query heads.'),
-    num_key_value_heads: count()
-      .optional()
-      .describe('Number of key/value heads; fewer than query heads shrinks the KV cache. Default: as many.'),
-    head_dim: count().optional().describe('Width of a head. Default: hidden_size / num_attention_heads.'),
-    max_position_embeddings: count().default(2048).describe('Longest sequence the model is meant for.'),
-    rope_theta: positiveNumber().default(10000).describe('Base of the rotary frequencies.'),
-    rms_norm_eps: positiveNumber().default(1e-6).describe('Epsilon inside the norms.'),
-    sliding_window: count().optional().describe('Attention window in tokens (mistral only). Default: none.'),
-    tie_word_embeddings: z
-      .boolean()
-      .default(true)
-      .describe('Share the embedding with the output head; saves vocabulary × hidden_size parameters.'),
-    initializer_range: positiveNumber()
-      .default(0.02)
-      .describe('Standard deviation of the random weights; small models learn faster with 0.05.'),
-  })
+/** Shape of a freshly initialised model, in the names of Hugging Face's config.json: each architecture has its own keys. */
+const init: z.ZodType<NewModel, Readonly<Record<string, unknown>>> = z
+  .discriminatedUnion(
+    'model_type',
+    ARCHITECTURES.map((row) => row.init) as [NewModelSchema, ...NewModelSchema[]],
+    // The first architecture has a default for model_type.
+    { unionFallback: true },
+  )
   .describe('Start from random weights of this shape.');
 
 export const model = section({

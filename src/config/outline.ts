@@ -16,6 +16,8 @@ export interface Outline {
   readonly items?: Outline | false;
   readonly prefixItems?: readonly Outline[];
   readonly anyOf?: readonly Outline[];
+  /** Sections told apart by the value of one key. */
+  readonly oneOf?: readonly Outline[];
   readonly enum?: readonly string[];
   readonly const?: unknown;
   readonly minimum?: number;
@@ -54,10 +56,38 @@ export function outlineAt(root: Outline, path: readonly PropertyKey[]): Outline 
   return node;
 }
 
-/** The section that `node` is or, for a union such as `none | {…}`, may be. */
+/** The section that `node` is or, for a union such as `none | {…}`, may be; of several sections one with the keys of all. */
 export function sectionOf(node: Outline): Outline | undefined {
   if (node.type === 'object') return node;
+  if (node.oneOf) return allSections(node.oneOf);
   return node.anyOf?.find((choice) => choice.type === 'object');
+}
+
+/** Every key of sections that one key tells apart; required where each section that has it requires it. */
+function allSections(sections: readonly Outline[]): Outline {
+  const keys = [...new Set(sections.flatMap(({ properties }) => Object.keys(properties ?? {})))];
+  const properties = keys.map((key) => {
+    const nodes = sections.flatMap((section) => section.properties?.[key] ?? []);
+    const values = nodes.flatMap((node) => node.enum ?? []);
+    const node = { ...(nodes[0] as Outline), ...(values.length > 0 ? { enum: [...new Set(values)] } : {}) };
+    const only = nodes.length < sections.length ? `Only for ${kindsWith(sections, key)}.` : '';
+    return [key, { ...node, description: `${node.description ?? ''} ${only}`.trim() }] as const;
+  });
+  const required = keys.filter((key) =>
+    sections.every((section) => !section.properties?.[key] || section.required?.includes(key)),
+  );
+  return { type: 'object', properties: Object.fromEntries(properties), required };
+}
+
+/** Of sections that one key tells apart those that have `key`, in words: `model_type "opt"`. Undefined: none. */
+export function kindsWith(sections: readonly Outline[], key: string): string | undefined {
+  const having = sections.filter(({ properties }) => properties && Object.hasOwn(properties, key));
+  const teller = Object.keys(sections[0]?.properties ?? {}).find((name) =>
+    sections.every(({ properties }) => properties?.[name]?.enum),
+  );
+  if (having.length === 0 || teller === undefined) return undefined;
+  const values = having.flatMap(({ properties }) => properties?.[teller]?.enum ?? []);
+  return `${teller} ${values.map((value) => JSON.stringify(value)).join(' or ')}`;
 }
 
 export function keysOf(node: Outline): string[] {
@@ -68,6 +98,7 @@ export function keysOf(node: Outline): string[] {
 export function expectation(node: Outline): string {
   if (node.expects !== undefined) return node.expects;
   if (node.anyOf) return node.anyOf.map(expectation).join(' or ');
+  if (node.oneOf) return 'a section';
   if (node.const !== undefined) return JSON.stringify(node.const);
   if (node.enum) return oneOf(node.enum);
   switch (node.type) {

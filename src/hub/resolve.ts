@@ -1,7 +1,7 @@
 /** Hub ids become local paths: the files that are needed are put into the Hugging Face cache. */
 import { join } from 'node:path';
+import { readModelConfig } from '../architectures/table.js';
 import type { Part } from '../data/split.js';
-import { readModelConfig } from '../models/config.js';
 import { INDEX_FILE, shardNames } from '../weights/checkpoint.js';
 import { pathOf, selectDataFiles } from './data-files.js';
 import type { HubId } from './hub-id.js';

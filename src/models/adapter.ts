@@ -1,4 +1,7 @@
 /** LoRA adapters on a shared base: the low-rank pairs and the modules that are kept whole. */
+import type { ModelConfig } from '../architectures/config.js';
+import type { ModelHead } from '../architectures/heads.js';
+import { modelModules } from '../architectures/table.js';
 import {
   type Parameter,
   ParameterBuffer,
@@ -18,9 +21,8 @@ import {
 } from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import { fromF32 } from '../weights/convert.js';
-import { decoderModules } from '../weights/decoder-modules.js';
-import { type Initializer, type LoraPlan, loraPlan } from '../weights/lora-plan.js';
-import type { DecoderConfig, ModelHead } from './config.js';
+import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
+import type { Initializer } from '../weights/modules.js';
 import type { Decoder } from './decoder.js';
 import { readStoredF32 } from './load.js';
 import { readWeight } from './save.js';
@@ -102,7 +104,7 @@ export class Adapter {
  */
 export function createAdapter(
   device: Device,
-  model: DecoderConfig,
+  model: ModelConfig,
   config: LoraConfig,
   options: {
     readonly seed: number;
@@ -112,17 +114,15 @@ export function createAdapter(
     readonly heads?: readonly ParameterSpec[];
   },
 ): Adapter {
-  const plan = loraPlan(config, decoderModules(model));
+  const plan = loraPlan(config, modelModules(model));
   const specs: ParameterSpec[] = [];
   for (const { aName, aShape, aInit, bName, bShape, bInit } of plan.modules) {
     specs.push({ name: aName, shape: aShape, init: draw(aInit, aShape, options.seed, specs.length) });
     specs.push({ name: bName, shape: bShape, init: draw(bInit, bShape, options.seed, specs.length) });
   }
-  for (const { name, weight, shape } of plan.saved) {
-    const init =
-      options.wholeWeight?.(weight) ??
-      draw({ kind: 'normal', deviation: model.initializerRange }, shape, options.seed, specs.length);
-    specs.push({ name, shape, init });
+  for (const { name, weight, shape, init } of plan.saved) {
+    const values = options.wholeWeight?.(weight) ?? draw(init, shape, options.seed, specs.length);
+    specs.push({ name, shape, init: values });
   }
   specs.push(...(options.heads ?? []));
   return trainableAdapter(device, config, plan, specs, scoreHead(plan, model));
@@ -151,7 +151,7 @@ export async function createAdapterOn(
   { seed }: { readonly seed: number },
 ): Promise<Adapter> {
   const whole = new Map<string, Float32Array>();
-  for (const { weight } of loraPlan(config, decoderModules(decoder.config)).saved)
+  for (const { weight } of loraPlan(config, modelModules(decoder.config)).saved)
     whole.set(weight, await readWeight(decoder, weight));
   const wholeWeight = (name: string) => whole.get(name) as Float32Array;
   return createAdapter(decoder.device, decoder.config, config, { seed, wholeWeight });
@@ -160,13 +160,13 @@ export async function createAdapterOn(
 /** A PEFT adapter from its directory: frozen, or as the start of further training. */
 export function loadAdapter(
   device: Device,
-  model: DecoderConfig,
+  model: ModelConfig,
   directory: string,
   { trainable = false }: { readonly trainable?: boolean } = {},
 ): Adapter {
   const head = readAdapterHead(directory);
   const target = head ? withHead(model, head) : model;
-  const { config, plan, file } = openAdapter(directory, decoderModules(target));
+  const { config, plan, file } = openAdapter(directory, modelModules(target));
   try {
     const specs = adapterTensors(plan).map(
       ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),
@@ -196,7 +196,7 @@ function trainableAdapter(
 }
 
 /** The configuration of the same trunk under a classification head. */
-export function withHead(model: DecoderConfig, head: AdapterHead): DecoderConfig {
+export function withHead(model: ModelConfig, head: AdapterHead): ModelConfig {
   const { kind, numLabels, bias } = head;
   const own = model.head.kind === 'causal' ? undefined : model.head;
   const labels = own?.numLabels === numLabels ? own.labels : undefined;
@@ -206,8 +206,8 @@ export function withHead(model: DecoderConfig, head: AdapterHead): DecoderConfig
   };
 }
 
-function scoreHead({ saved }: LoraPlan, { head }: DecoderConfig): ModelHead | undefined {
-  return saved.some(({ role }) => role === 'score') ? head : undefined;
+function scoreHead({ saved }: LoraPlan, { head }: ModelConfig): ModelHead | undefined {
+  return saved.some(({ kind }) => kind === 'score') ? head : undefined;
 }
 
 /** Values of a new matrix; each matrix has its own stream, so that adding one changes no other. */
@@ -219,6 +219,7 @@ export function draw(
 ): Float32Array<ArrayBuffer> {
   const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1));
   if (initializer.kind === 'zero') return values;
+  if (initializer.kind === 'one') return values.fill(1);
   const stream = new PhiloxStream(seed, INITIALISATION, index);
   for (let i = 0; i < values.length; i++) {
     values[i] =

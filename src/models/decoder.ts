@@ -1,22 +1,22 @@
 /**
- * A pre-norm decoder (qwen2, qwen3, llama, mistral) as a composition of ops. Weights are frozen and shared; what makes
- * a policy, a reference or a reward model of it is the role, an argument of every forward.
+ * A decoder on a device: weights, roles, and the loop over layers; what a layer computes is its architecture's. Weights are
+ * frozen and shared; what makes a policy, a reference or a reward model of them is the role, an argument of every forward.
  */
+import type { Architecture, AttendOptions, Forward, Stream } from '../architectures/architecture.js';
+import type { ModelConfig } from '../architectures/config.js';
+import { className } from '../architectures/heads.js';
+import { architectureOf } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { checkpoint } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
-import { embedding } from '../ops/embedding.js';
-import { type Dropout, linear, linearSwiglu, type Projection } from '../ops/gemm.js';
-import { addRmsNorm, rmsNorm } from '../ops/norm.js';
-import { type RotaryTable, rope } from '../ops/rope.js';
+import { type Dropout, linear, type Projection } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
+import { headWeight } from '../weights/modules.js';
 import type { Adapter, DropoutSource } from './adapter.js';
 import { aliasBatch, type RaggedBatch } from './batch.js';
-import { architectureName, type DecoderConfig } from './config.js';
 import type { LinearHead } from './heads.js';
-import { ropeTable } from './rope.js';
 
 /** What a forward is for. The empty role is the base model: the reference of every other. */
 export interface Role {
@@ -42,94 +42,71 @@ export interface Rounding {
   readonly values: number;
 }
 
-/** Rotary tables are made for this many positions first, and grow by doubling. */
+/** Constants are made for this many positions first, and grow by doubling. */
 const FIRST_POSITIONS = 4096;
 
+interface Constants {
+  readonly positions: number;
+  readonly byName: ReadonlyMap<string, Tensor>;
+}
+
 export class Decoder {
-  private rotary: (RotaryTable & { readonly positions: number }) | undefined;
+  private readonly architecture: Architecture;
+  private readonly headWeight: string | undefined;
+  private constants: Constants = { positions: 0, byName: new Map() };
 
   constructor(
     readonly device: Device,
-    readonly config: DecoderConfig,
+    readonly config: ModelConfig,
     /** By Hugging Face name, such as `model.layers.0.mlp.up_proj.weight`. Owned by the decoder. */
     readonly weights: ReadonlyMap<string, Parameter>,
     readonly options: DecoderOptions,
     /** Where f16 weights were loaded as bf16. */
     readonly rounding?: Rounding,
-  ) {}
+  ) {
+    this.architecture = architectureOf(config);
+    this.headWeight = headWeight(this.architecture.modules(config));
+  }
 
   get dtype(): DType {
     return this.options.dtype;
   }
 
-  /** Hidden states after the final norm, [T, hidden]. */
+  /** Hidden states that heads read, [T, outputSize]. */
   forward(batch: RaggedBatch, role: Role = {}): Tensor {
-    const { config } = this;
-    this.refuseWindowedBranches(batch);
-    const table = this.rotaryTable(batch);
-    const first = embedding(batch.ids, this.weight('model.embed_tokens.weight', role), this.dtype);
-    let delta = first;
-    let residual: Tensor | undefined;
-    for (let layer = 0; layer < config.numLayers; layer++) {
-      const run = (inputs: readonly Tensor[], own: RaggedBatch) =>
-        this.device.scope(() => this.layer(layer, inputs, own, table, role), `layer ${layer}`);
-      const inputs = residual ? [delta, residual] : [delta];
-      const outputs = this.options.gradientCheckpointing
-        ? checkpoint(inputs, run, () => aliasBatch(batch))
-        : run(inputs, batch);
-      for (const input of inputs) input.dispose();
-      [delta, residual] = outputs as [Tensor, Tensor];
-    }
-    const norm = this.weight('model.norm.weight', role);
-    if (!residual) return rmsNorm(delta, norm, config.rmsNormEps);
-    return this.device.scope(() => {
-      const { y } = addRmsNorm(delta, residual as Tensor, norm, config.rmsNormEps);
-      delta.dispose();
-      residual?.dispose();
-      return y;
+    const { architecture, config, device } = this;
+    const { byName } = this.constantsFor(batch.longest);
+    const forwardOf = (own: RaggedBatch) => this.forwardOf(own, role, byName);
+    return device.scope(() => {
+      let stream = device.scope(() => architecture.embed(forwardOf(batch), config));
+      for (let layer = 0; layer < config.numLayers; layer++) {
+        const run = (inputs: Stream, own: RaggedBatch) =>
+          device.scope(() => architecture.layer(forwardOf(own), config, layer, inputs), `layer ${layer}`);
+        const inputs = stream;
+        stream = this.options.gradientCheckpointing
+          ? checkpoint(inputs, run, () => aliasBatch(batch))
+          : run(inputs, batch);
+        for (const input of inputs) input.dispose();
+      }
+      return architecture.finish(forwardOf(batch), config, stream);
     });
   }
 
-  /** [delta, residual] → [delta, residual]: the residual stream is added inside the next norm. */
-  private layer(
-    layer: number,
-    [delta, residual]: readonly Tensor[],
-    batch: RaggedBatch,
-    table: RotaryTable,
-    role: Role,
-  ): readonly Tensor[] {
-    const { config } = this;
-    const { headDim, rmsNormEps: eps } = config;
-    const prefix = `model.layers.${layer}`;
-    const weight = (name: string) => this.weight(`${prefix}.${name}.weight`, role);
-    const projection = (name: string) => this.projection(`${prefix}.${name}`, batch, role);
-    const project = (x: Tensor, name: string) => {
-      const { weight, ...beside } = projection(name);
-      return linear(x, weight, beside);
+  private forwardOf(batch: RaggedBatch, role: Role, constants: Constants['byName']): Forward {
+    const projection = (module: string) => this.projection(module, batch, role);
+    return {
+      ids: batch.ids,
+      positions: batch.positions,
+      dtype: this.dtype,
+      weight: (name) => this.weight(name, role),
+      constant: (name) => constants.get(name) as Tensor,
+      projection,
+      project(x, module) {
+        const { weight, ...beside } = projection(module);
+        return linear(x, weight, beside);
+      },
+      attend: (q, k, v, options) => attend(batch, q, k, v, options),
     };
-
-    const inputNorm = weight('input_layernorm');
-    const before = residual
-      ? addRmsNorm(delta as Tensor, residual, inputNorm, eps)
-      : { y: rmsNorm(delta as Tensor, inputNorm, eps), sum: delta as Tensor };
-    let q = project(before.y, 'self_attn.q_proj');
-    let k = project(before.y, 'self_attn.k_proj');
-    const v = project(before.y, 'self_attn.v_proj');
-    if (config.qkNorm) {
-      q = rmsNorm(q, weight('self_attn.q_norm'), eps);
-      k = rmsNorm(k, weight('self_attn.k_norm'), eps);
-    }
-    const mixed = attention(
-      rope(q, headDim, table, batch.positions),
-      rope(k, headDim, table, batch.positions),
-      v,
-      { headDim, cuSeqlens: batch.cuSeqlens, branch: batch.branch, window: config.slidingWindow[layer] },
-    );
-    const attended = project(mixed, 'self_attn.o_proj');
-
-    const after = addRmsNorm(attended, before.sum, weight('post_attention_layernorm'), eps);
-    const activated = linearSwiglu(after.y, projection('mlp.gate_proj'), projection('mlp.up_proj'));
-    return [project(activated, 'mlp.down_proj'), after.sum];
   }
 
   private projection(module: string, batch: RaggedBatch, role: Role): Projection {
@@ -154,32 +131,18 @@ export class Decoder {
     return found;
   }
 
-  /** The language-model head [vocabulary, hidden]: its own weight, or the embedding where they are tied. */
+  /** The language-model head [vocabSize, outputSize]: its own weight, or the embedding where they are tied. */
   head(role: Role = {}): Parameter {
-    if (this.config.head.kind !== 'causal') {
+    if (this.headWeight === undefined) {
       throw new StepTrainError(
         'E_RANGE',
-        `a ${architectureName(this.config)} has no language-model head; expected a model for causal language modelling`,
+        `a ${className(this.config)} has no language-model head; expected a model for causal language modelling`,
       );
     }
-    return this.weight(this.config.tieWordEmbeddings ? 'model.embed_tokens.weight' : 'lm_head.weight', role);
+    return this.weight(this.headWeight, role);
   }
 
-  /** A window counts tokens as they lie, so that other branches would use it up. */
-  private refuseWindowedBranches({ branch, offsets }: RaggedBatch): void {
-    if (!branch) return;
-    const window = Math.min(...this.config.slidingWindow.map((width) => width ?? Number.POSITIVE_INFINITY));
-    const at = offsets.findIndex((begin, s) => s > 0 && begin - (offsets[s - 1] as number) > window);
-    if (at < 0) return;
-    throw new StepTrainError(
-      'E_RANGE',
-      `sequence ${at - 1} of the batch has ${(offsets[at] as number) - (offsets[at - 1] as number)} tokens with its branches, ` +
-        `more than the sliding window of ${window}; give each branch as a sequence of its own`,
-    );
-  }
-
-  private rotaryTable(batch: RaggedBatch): RotaryTable {
-    const needed = batch.longest;
+  private constantsFor(needed: number): Constants {
     const { maxPositions } = this.config;
     if (needed > maxPositions) {
       throw new StepTrainError(
@@ -187,24 +150,48 @@ export class Decoder {
         `the batch has position ${needed - 1}, and the model reads at most ${maxPositions} (max_position_embeddings)`,
       );
     }
-    if (this.rotary && this.rotary.positions >= needed) return this.rotary;
+    if (this.constants.positions >= needed) return this.constants;
     let positions = Math.min(FIRST_POSITIONS, maxPositions);
     while (positions < needed) positions = Math.min(2 * positions, maxPositions);
-    this.rotary?.cos.dispose();
-    this.rotary?.sin.dispose();
-    const { cos, sin } = ropeTable(this.config.rope, positions);
-    const shape = [positions, this.config.headDim / 2];
-    this.rotary = {
-      cos: this.device.keep(this.device.tensor(cos, shape)),
-      sin: this.device.keep(this.device.tensor(sin, shape)),
-      positions,
-    };
-    return this.rotary;
+    const made = Object.entries(this.architecture.constants?.(this.config, positions) ?? {});
+    this.disposeConstants();
+    const byName = new Map(
+      made.map(([name, { values, shape }]) => [name, this.device.keep(this.device.tensor(values, shape))]),
+    );
+    this.constants = { positions, byName };
+    return this.constants;
+  }
+
+  private disposeConstants(): void {
+    for (const tensor of this.constants.byName.values()) tensor.dispose();
   }
 
   dispose(): void {
     for (const { value } of this.weights.values()) value.dispose();
-    this.rotary?.cos.dispose();
-    this.rotary?.sin.dispose();
+    this.disposeConstants();
   }
+}
+
+/** Attention over the sequences of a batch, each alone. */
+function attend(
+  batch: RaggedBatch,
+  q: Tensor,
+  k: Tensor,
+  v: Tensor,
+  { headDim, window }: AttendOptions,
+): Tensor {
+  const { cuSeqlens, branch } = batch;
+  if (branch && window !== undefined) refuseWindowedBranches(batch, window);
+  return attention(q, k, v, { headDim, cuSeqlens, branch, window });
+}
+
+/** A window counts tokens as they lie, so that other branches would use it up. */
+function refuseWindowedBranches({ offsets }: RaggedBatch, window: number): void {
+  const at = offsets.findIndex((begin, s) => s > 0 && begin - (offsets[s - 1] as number) > window);
+  if (at < 0) return;
+  throw new StepTrainError(
+    'E_RANGE',
+    `sequence ${at - 1} of the batch has ${(offsets[at] as number) - (offsets[at - 1] as number)} tokens with its branches, ` +
+      `more than the sliding window of ${window}; give each branch as a sequence of its own`,
+  );
 }

@@ -1,4 +1,6 @@
 /** From a Hugging Face directory to a decoder on a device. */
+import type { ModelConfig } from '../architectures/config.js';
+import { matchOptions, modelWeights, readModelConfig } from '../architectures/table.js';
 import type { Parameter } from '../autograd/parameters.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { packWeight } from '../ops/gemm.js';
@@ -6,9 +8,8 @@ import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { type CheckpointReader, matchWeights, openCheckpoint } from '../weights/checkpoint.js';
 import { countInexact, toF32 } from '../weights/convert.js';
-import { decoderMatchOptions, decoderWeights, type WeightSpec } from '../weights/decoder-modules.js';
 import type { FloatDtype } from '../weights/dtype.js';
-import { type DecoderConfig, readModelConfig } from './config.js';
+import type { WeightSpec } from '../weights/modules.js';
 import { Decoder, type Rounding } from './decoder.js';
 
 export interface LoadOptions {
@@ -18,10 +19,10 @@ export interface LoadOptions {
 }
 
 /** Opens a directory's weights, checked against its config.json. The caller closes the reader. */
-export function openDecoderWeights(directory: string, config: DecoderConfig): CheckpointReader {
+export function openDecoderWeights(directory: string, config: ModelConfig): CheckpointReader {
   const reader = openCheckpoint(directory);
   try {
-    matchWeights(reader, decoderWeights(config), decoderMatchOptions(config));
+    matchWeights(reader, modelWeights(config), matchOptions(config));
     return reader;
   } catch (error) {
     reader.close();
@@ -41,8 +42,8 @@ export async function loadDecoder(
   const weights = new Map<string, Parameter>();
   let rounding: Rounding | undefined;
   try {
-    for (const spec of decoderWeights(config)) {
-      weights.set(spec.name, await frozen(device, reader, spec, config, dtype));
+    for (const spec of modelWeights(config)) {
+      weights.set(spec.name, await frozen(device, reader, spec, dtype));
       if (isHalved(reader, spec, dtype)) rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
   } catch (error) {
@@ -55,8 +56,8 @@ export async function loadDecoder(
 }
 
 /** bf16 has fewer digits than f16: the one conversion on loading that nobody asked for by name. */
-function isHalved({ tensors }: CheckpointReader, { name, shape, role }: WeightSpec, dtype: DType): boolean {
-  const stays = shape.length === 1 || role === 'score';
+function isHalved({ tensors }: CheckpointReader, { name, shape, kind }: WeightSpec, dtype: DType): boolean {
+  const stays = shape.length === 1 || kind === 'score';
   return dtype === 'bf16' && !stays && tensors.get(name)?.dtype === 'F16';
 }
 
@@ -76,7 +77,7 @@ export function loadTrainableDecoder(
   const config = readModelConfig(directory);
   const reader = openDecoderWeights(directory, config);
   try {
-    const specs = decoderWeights(config).map(
+    const specs = modelWeights(config).map(
       ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(reader, name) }),
     );
     return trainableDecoder(device, config, specs, options);
@@ -88,7 +89,7 @@ export function loadTrainableDecoder(
 /** A decoder whose weights are the given ones, all trainable. */
 export function trainableDecoder(
   device: Device,
-  config: DecoderConfig,
+  config: ModelConfig,
   specs: readonly ParameterSpec[],
   options: LoadOptions = {},
 ): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
@@ -110,23 +111,22 @@ async function frozen(
   device: Device,
   reader: CheckpointReader,
   spec: WeightSpec,
-  config: DecoderConfig,
   dtype: DType,
 ): Promise<Parameter> {
   const value = device.scope(() => {
     const stored = uploadStored(device, reader, spec);
-    return device.keep(layout(stored, spec, config, dtype));
+    return device.keep(layout(stored, spec, dtype));
   });
   await device.synchronize();
   return { name: spec.name, value };
 }
 
-function layout(stored: Tensor, spec: WeightSpec, config: DecoderConfig, dtype: DType): Tensor {
+function layout(stored: Tensor, { shape, kind }: WeightSpec, dtype: DType): Tensor {
   const { device } = stored;
-  if (spec.shape.length === 1) return castTo(stored, 'f32');
+  if (shape.length === 1) return castTo(stored, 'f32');
   // A tied embedding is read row by row and multiplied: the panels serve both.
-  if (spec.role === 'embedding' && !config.tieWordEmbeddings) return castTo(stored, dtype);
-  return device.keep(packWeight(stored, spec.role === 'score' ? 'f32' : dtype));
+  if (kind === 'embedding') return castTo(stored, dtype);
+  return device.keep(packWeight(stored, kind === 'score' ? 'f32' : dtype));
 }
 
 function castTo(stored: Tensor, dtype: DType): Tensor {

@@ -2,18 +2,17 @@
 import { existsSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { modelConfigJson, modelModules, modelWeights, readModelConfig } from '../architectures/table.js';
 import { linear } from '../ops/gemm.js';
 import { headLogits } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { fromF32 } from '../weights/convert.js';
-import { decoderModules, decoderWeights } from '../weights/decoder-modules.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import type { LoraModule } from '../weights/lora-plan.js';
 import { loadAdapter, withHead } from './adapter.js';
 import { checkSequences, raggedBatch } from './batch.js';
-import { modelConfigJson, readModelConfig } from './config.js';
 import type { Decoder, Role } from './decoder.js';
 import { headOutputs, roleHead } from './heads.js';
 import { loadDecoder, openDecoderWeights, readStoredF32 } from './load.js';
@@ -73,12 +72,13 @@ export async function mergeAdapter(
   const target = head ? withHead(config, head) : config;
   const weights = openDecoderWeights(base, config);
   try {
-    const reader = openAdapter(adapter, decoderModules(target));
+    const reader = openAdapter(adapter, modelModules(target));
     try {
-      const dtype = options.dtype ?? (weights.tensors.get('model.norm.weight')?.dtype as FloatDtype);
+      const [first] = modelWeights(config);
+      const dtype = options.dtype ?? (weights.tensors.get(first?.name as string)?.dtype as FloatDtype);
       const pairs = new Map(reader.plan.modules.map((pair) => [`${pair.module}.weight`, pair]));
       const saved = new Map(reader.plan.saved.map(({ weight, name }) => [weight, name]));
-      const sources = decoderWeights(target).map(({ name, shape }) => ({
+      const sources = modelWeights(target).map(({ name, shape }) => ({
         name,
         shape,
         dtype,

@@ -1,12 +1,11 @@
 /** The embedding API: a model that scores token sequences. */
-
+import { className } from '../architectures/heads.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { type Adapter, loadAdapter } from './adapter.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from './batch.js';
-import { architectureName } from './config.js';
 import type { Decoder, Role } from './decoder.js';
 import { headOutputs, lastRows, roleHead } from './heads.js';
 import { loadDecoder } from './load.js';
@@ -136,7 +135,7 @@ export class Model {
     if (!head) {
       throw new StepTrainError(
         'E_RANGE',
-        `classify: a ${architectureName(decoder.config)} has no score head; give a classification model, or an adapter that brings one`,
+        `classify: a ${className(decoder.config)} has no score head; give a classification model, or an adapter that brings one`,
       );
     }
     const { offsets, logits } = await this.forward(sequences, 'classify', (hidden, batch) => ({

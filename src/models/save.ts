@@ -1,11 +1,10 @@
 /** From a decoder back to a Hugging Face directory. */
+import { modelConfigJson, modelWeights } from '../architectures/table.js';
 import { unpackWeight } from '../ops/gemm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { countInexact, fromF32 } from '../weights/convert.js';
-import { decoderWeights } from '../weights/decoder-modules.js';
 import type { FloatDtype } from '../weights/dtype.js';
-import { modelConfigJson } from './config.js';
 import type { Decoder, Rounding } from './decoder.js';
 
 export interface SaveOptions {
@@ -26,7 +25,7 @@ export async function saveDecoder(
 ): Promise<Rounding> {
   let inexact = 0;
   let count = 0;
-  const weights = decoderWeights(decoder.config).map(({ name, shape }) => ({
+  const weights = modelWeights(decoder.config).map(({ name, shape }) => ({
     name,
     shape,
     dtype,

@@ -1,9 +1,10 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
+import type { ModelConfig } from '../architectures/config.js';
+import { newModelConfig, readModelConfig } from '../architectures/table.js';
 import { trainingSections } from '../config/checks.js';
 import type { RunConfig } from '../config/schema.js';
 import { PARTS } from '../data/split.js';
 import { baseDirectory } from '../models/base.js';
-import { type DecoderConfig, readModelConfig } from '../models/config.js';
 import { StepTrainError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
@@ -11,7 +12,6 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import { openDevice } from '../runtime/device.js';
 import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './memory-plan.js';
 import { deviceName } from './recipe.js';
-import { freshConfig } from './trainee.js';
 
 /** Counts of the data and bytes by role, as lines; throws what the run itself would refuse. */
 export async function describeRun(config: RunConfig): Promise<string[]> {
@@ -49,9 +49,9 @@ export async function describeRun(config: RunConfig): Promise<string[]> {
   }
 }
 
-async function modelShape({ model }: RunConfig): Promise<DecoderConfig> {
+async function modelShape({ model }: RunConfig): Promise<ModelConfig> {
   if (typeof model.base === 'string') return readModelConfig(baseDirectory(model.base));
-  return freshConfig(model.base.init, await configuredTokenizer(model));
+  return newModelConfig(model.base.init, (await configuredTokenizer(model)).vocabSize);
 }
 
 function countSteps(records: readonly StepRecord[]): string {

@@ -1,6 +1,6 @@
 /** What the roles of a run hold in memory, measured while they are made, beside what the plan said. */
+import type { ModelConfig } from '../architectures/config.js';
 import type { RunConfig } from '../config/schema.js';
-import type { DecoderConfig } from '../models/config.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import { memoryPlan } from './memory-plan.js';
@@ -26,7 +26,7 @@ export function heldMemory(device: Device): { readonly held: HeldMemory; mark(ro
 export async function writeHeldMemory(
   run: RunDirectory,
   config: RunConfig,
-  { device, config: decoder }: { readonly device: Device; readonly config: DecoderConfig },
+  { device, config: decoder }: { readonly device: Device; readonly config: ModelConfig },
   held: HeldMemory,
 ): Promise<void> {
   const plan = memoryPlan(config, decoder);

@@ -1,9 +1,9 @@
 /** What a run will hold in memory, by role, from the shapes alone; and how many tokens fit beside it. */
+import type { ModelConfig } from '../architectures/config.js';
+import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
 import type { LoraConfig as LoraSection, RunConfig } from '../config/schema.js';
-import type { DecoderConfig } from '../models/config.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
-import { decoderModules, decoderWeights } from '../weights/decoder-modules.js';
 import { loraPlan } from '../weights/lora-plan.js';
 import { loraConfig } from './lora-config.js';
 
@@ -25,8 +25,8 @@ export interface MemoryPlan {
 const TRAINED_BYTES = 16;
 const FROZEN_ADAPTER_BYTES = 4;
 
-export function memoryPlan(config: RunConfig, decoder: DecoderConfig): MemoryPlan {
-  const weights = decoderWeights(decoder).reduce((sum, { shape }) => sum + product(shape), 0);
+export function memoryPlan(config: RunConfig, decoder: ModelConfig): MemoryPlan {
+  const weights = countParameters(decoder);
   const bytes = config.model.dtype === 'bf16' ? 2 : 4;
   const lora = config.method === 'pretrain' || config.lora === 'none' ? undefined : config.lora;
   const items: MemoryItem[] = [];
@@ -49,14 +49,14 @@ export function memoryPlan(config: RunConfig, decoder: DecoderConfig): MemoryPla
         what: `${millions(adapter + head)} parameters with gradients and AdamW moments, f32`,
         bytes: (adapter + head) * TRAINED_BYTES,
       });
-    trained('policy', config.method === 'stepamc' ? decoder.hiddenSize + 1 : 0);
+    trained('policy', config.method === 'stepamc' ? decoder.outputSize + 1 : 0);
     if (config.method === 'stepamc') {
       items.push({
         role: 'reference',
         what: `${millions(adapter)} frozen adapter parameters, f32`,
         bytes: adapter * FROZEN_ADAPTER_BYTES,
       });
-      trained('reward', decoder.hiddenSize);
+      trained('reward', decoder.outputSize);
     }
   }
   return {
@@ -70,8 +70,8 @@ export function memoryPlan(config: RunConfig, decoder: DecoderConfig): MemoryPla
   };
 }
 
-function adapterSize(decoder: DecoderConfig, lora: LoraSection): number {
-  const { modules, saved } = loraPlan(loraConfig(lora, ''), decoderModules(decoder));
+function adapterSize(decoder: ModelConfig, lora: LoraSection): number {
+  const { modules, saved } = loraPlan(loraConfig(lora, ''), modelModules(decoder));
   const pairs = modules.reduce((sum, { aShape, bShape }) => sum + product(aShape) + product(bShape), 0);
   return pairs + saved.reduce((sum, { shape }) => sum + product(shape), 0);
 }
@@ -81,17 +81,14 @@ function adapterSize(decoder: DecoderConfig, lora: LoraSection): number {
  * one that reaches the head, which is more than verdicts need.
  */
 function activationBytes(
-  decoder: DecoderConfig,
+  decoder: ModelConfig,
   { bytes, rank, checkpointing }: { bytes: number; rank: number; checkpointing: boolean },
 ): number {
-  const { hiddenSize: h, intermediateSize: i, numLayers, headDim, numHeads, numKeyValueHeads } = decoder;
-  const [q, kv] = [headDim * numHeads, headDim * numKeyValueHeads];
-  // Two norms with their sums, q k v before and after the rotation, the mixed heads, gate, up and their product.
-  const layer = (4 * h + 3 * q + 4 * kv + 3 * i) * bytes + 4 * (7 * rank + numHeads + 2);
-  const backward = (3 * h + 2 * q + 2 * kv + 3 * i) * bytes;
-  const kept = checkpointing ? numLayers * 2 * h * bytes + layer : numLayers * layer;
-  const head = 3 * h * bytes + 4 * h;
-  return kept + backward + head;
+  const { outputSize, numLayers } = decoder;
+  const layer = architectureOf(decoder).memory(decoder, { bytes, rank });
+  const kept = checkpointing ? numLayers * layer.stream + layer.saved : numLayers * layer.saved;
+  const head = outputSize * (3 * bytes + 4);
+  return kept + layer.backward + head;
 }
 
 /** Share of the free memory that a plan may use; the rest is for what allocation wastes and for the rest of the machine. */
@@ -99,7 +96,7 @@ const USABLE = 0.85;
 
 export interface MicroBatchContext {
   readonly device: Device;
-  readonly decoder: DecoderConfig;
+  readonly decoder: ModelConfig;
   /** The plan of the checkpoint that a run goes on from. */
   readonly saved: Readonly<Record<string, number>>;
 }

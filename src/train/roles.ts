@@ -63,8 +63,8 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
   mark('base');
   const made: { dispose(): void }[] = [decoder];
   try {
-    const { hiddenSize } = decoder.config;
-    const shape = [1, hiddenSize];
+    const { outputSize } = decoder.config;
+    const shape = [1, outputSize];
     const deviation = decoder.config.initializerRange;
     const heads: ParameterSpec[] = [
       {

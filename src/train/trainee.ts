@@ -1,16 +1,16 @@
 /** What a run trains: a decoder, its adapter where there is one, and the parameters that the optimizer moves. */
+import type { ModelConfig } from '../architectures/config.js';
+import { modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
-import type { LoraConfig as LoraSection, ModelConfig } from '../config/schema.js';
+import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
 import { createAdapter, draw } from '../models/adapter.js';
 import { baseDirectory } from '../models/base.js';
-import { type DecoderConfig, parseModelConfig } from '../models/config.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { loadDecoder, loadTrainableDecoder, trainableDecoder } from '../models/load.js';
 import { saveDecoder } from '../models/save.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { decoderWeights } from '../weights/decoder-modules.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
 import { loraConfig } from './lora-config.js';
 
@@ -26,7 +26,7 @@ export interface Trainee {
 }
 
 export interface TraineeOptions {
-  readonly model: ModelConfig;
+  readonly model: ModelSection;
   readonly lora: LoraSection | 'none';
   readonly tokenizer: Tokenizer;
   readonly seed: number;
@@ -37,7 +37,8 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   const { model, lora, gradientCheckpointing } = options;
   const load = { dtype: model.dtype, gradientCheckpointing };
   const { held, mark } = heldMemory(device);
-  const fresh = typeof model.base === 'string' ? undefined : freshConfig(model.base.init, options.tokenizer);
+  const fresh =
+    typeof model.base === 'string' ? undefined : newModelConfig(model.base.init, options.tokenizer.vocabSize);
   const directory = typeof model.base === 'string' ? baseDirectory(model.base) : undefined;
   if (lora === 'none') {
     const { decoder, parameters } = fresh
@@ -97,25 +98,8 @@ function wholeModel(
   };
 }
 
-type InitSection = Exclude<ModelConfig['base'], string>['init'];
-
-export function freshConfig(init: InitSection, tokenizer: Tokenizer): DecoderConfig {
-  const json = {
-    ...Object.fromEntries(Object.entries(init).filter(([, value]) => value !== undefined)),
-    num_key_value_heads: init.num_key_value_heads ?? init.num_attention_heads,
-    vocab_size: tokenizer.vocabSize,
-    hidden_act: 'silu',
-  };
-  return parseModelConfig(json, 'model.base.init');
-}
-
-/** Normal weights, unit norms, zero biases, as transformers initialises. */
-function initialWeights(config: DecoderConfig, seed: number): ParameterSpec[] {
-  return decoderWeights(config).map(({ name, shape, parameter, role }, index) => {
-    const isNorm = role.endsWith('Norm');
-    if (isNorm) return { name, shape, init: new Float32Array(shape[0] as number).fill(1) };
-    const kind = parameter === 'bias' ? ({ kind: 'zero' } as const) : undefined;
-    const initializer = kind ?? ({ kind: 'normal', deviation: config.initializerRange } as const);
-    return { name, shape, init: draw(initializer, shape, seed, index) };
+function initialWeights(config: ModelConfig, seed: number): ParameterSpec[] {
+  return modelWeights(config).map(({ name, shape, init }, index) => {
+    return { name, shape, init: draw(init, shape, seed, index) };
   });
 }

@@ -5,11 +5,11 @@ import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
-import type { ModuleSpec } from './decoder-modules.js';
 import type { FloatDtype } from './dtype.js';
 import { WeightsError } from './error.js';
 import { readJsonObject } from './json.js';
 import { type LoraPlan, loraPlan } from './lora-plan.js';
+import type { ModuleSpec } from './modules.js';
 import { openSafetensors, type SafetensorsFile } from './safetensors.js';
 import { type TensorData, type TensorSource, writeSafetensors } from './safetensors-writer.js';
 
@@ -40,7 +40,7 @@ export function readAdapterConfig(directory: string): LoraConfig {
 /**
  * Opens an adapter for a model.
  *
- * @param modules of the base model with the head that the adapter is for, see `decoderModules` and {@link readAdapterHead}
+ * @param modules of the base model with the head that the adapter is for, see `modelModules` and {@link readAdapterHead}
  * @throws WeightsError naming the key, or the missing and unexpected tensors
  */
 export function openAdapter(directory: string, modules: readonly ModuleSpec[]): AdapterReader {

@@ -1,23 +1,13 @@
 /** Which modules an adapter changes, with names, shapes, ranks and scalings, by PEFT's matching rules. */
 import type { LoraConfig, TargetModules } from './adapter-config.js';
-import type { ModuleRole, ModuleSpec } from './decoder-modules.js';
 import { showNames, WeightsError } from './error.js';
+import type { Initializer, ModuleKind, ModuleSpec } from './modules.js';
 import { matchNames, translatePattern } from './name-pattern.js';
-
-/** How the values of a new matrix are drawn. */
-export type Initializer =
-  | { readonly kind: 'zero' }
-  /** Uniform in [−bound, bound] */
-  | { readonly kind: 'uniform'; readonly bound: number }
-  /** Normal with mean 0 */
-  | { readonly kind: 'normal'; readonly deviation: number };
 
 /** y += scaling · (dropout(x) Aᵀ) Bᵀ beside one linear module. */
 export interface LoraModule {
   /** Such as `model.layers.0.self_attn.q_proj` */
   readonly module: string;
-  readonly role: ModuleRole;
-  readonly layer: number | undefined;
   readonly r: number;
   readonly alpha: number;
   /** α/r, or α/√r */
@@ -36,12 +26,14 @@ export interface LoraModule {
 /** A weight of `modules_to_save`, which stands in for that of the base. */
 export interface SavedWeight {
   readonly module: string;
-  readonly role: ModuleRole;
+  readonly kind: ModuleKind;
   /** Name in the base model, such as `score.weight` */
   readonly weight: string;
   /** Name in `adapter_model.safetensors` */
   readonly name: string;
   readonly shape: readonly number[];
+  /** Of a new one; PEFT starts from the base's. */
+  readonly init: Initializer;
 }
 
 export interface LoraPlan {
@@ -62,7 +54,7 @@ const PREFIX = 'base_model.model.';
 const CLASSIFIERS: readonly string[] = ['classifier', 'score'];
 
 /**
- * @param modules every module of the base model with weights, see `decoderModules`
+ * @param modules every module of the base model with weights, see `modelModules`
  * @throws WeightsError when nothing fits, an entry fits nothing, or it fits a module that cannot have an adapter
  */
 export function loraPlan(
@@ -83,7 +75,7 @@ export function loraPlan(
   const wrong = chosen.filter(({ kind }) => kind !== 'linear').map(({ name }) => name);
   if (wrong.length > 0) {
     throw new WeightsError(
-      `${where}: target_modules fits ${showNames(wrong)}: expected only the linear layers inside the decoder's layers; ` +
+      `${where}: target_modules fits ${showNames(wrong)}: expected only the linear layers before the head; ` +
         'train a head whole with modules_to_save',
     );
   }
@@ -97,26 +89,21 @@ export function loraPlan(
   const alphas = byPattern(config.alphaPattern, chosenNames, config.loraAlpha, `${where}: alpha_pattern`);
   return {
     modules: chosen.map((module, index) => loraModule(config, module, ranks[index]!, alphas[index]!)),
-    saved: savedModules.flatMap(({ name: module, role, weights }) =>
-      weights.map(({ name: weight, shape }) => ({ module, role, weight, name: `${PREFIX}${weight}`, shape })),
+    saved: savedModules.flatMap(({ name: module, kind, weights }) =>
+      weights.map(({ name: weight, shape, init }) => {
+        return { module, kind, weight, name: `${PREFIX}${weight}`, shape, init };
+      }),
     ),
   };
 }
 
-function loraModule(
-  config: LoraConfig,
-  { name, role, layer, shape }: ModuleSpec,
-  r: number,
-  alpha: number,
-): LoraModule {
+function loraModule(config: LoraConfig, { name, shape }: ModuleSpec, r: number, alpha: number): LoraModule {
   const [out, input] = shape as [number, number];
   const { initLoraWeights } = config;
   // kaiming_uniform with a = √5 is uniform in ±1/√(inputs), for A and B alike.
   const uniform = (inputs: number): Initializer => ({ kind: 'uniform', bound: 1 / Math.sqrt(inputs) });
   return {
     module: name,
-    role,
-    layer,
     r,
     alpha,
     scaling: alpha / (config.useRslora ? Math.sqrt(r) : r),
@@ -140,7 +127,7 @@ function findTargets(
   if (targetModules.kind === 'allLinear') {
     // PEFT leaves out the output embedding, and the score of sequence classification.
     return modules.map(
-      ({ kind, role }) => kind === 'linear' || (role === 'score' && config.taskType !== 'SEQ_CLS'),
+      ({ kind }) => kind === 'linear' || (kind === 'score' && config.taskType !== 'SEQ_CLS'),
     );
   }
   if (targetModules.kind === 'names' && strict) {
@@ -192,14 +179,15 @@ function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: st
   const unmatched = config.modulesToSave.filter(
     (entry) => !CLASSIFIERS.includes(entry) && !modules.some(({ name }) => name.endsWith(entry)),
   );
-  const wrong = saved.filter(({ kind }) => kind !== 'head' && kind !== 'embedding').map(({ name }) => name);
+  const wrong = saved.filter(({ kind }) => kind === 'linear' || kind === 'norm').map(({ name }) => name);
   if (unmatched.length + wrong.length > 0) {
     throw new WeightsError(
       `${where}: modules_to_save: expected only heads and embeddings of the model, found ${showNames([...unmatched, ...wrong])}`,
     );
   }
-  const tied = modules.some(({ role, weights }) => role === 'lmHead' && weights.length === 0);
-  const entangled = tied ? saved.filter(({ role }) => role === 'lmHead' || role === 'embedding') : [];
+  const entangled = saved.filter(
+    ({ kind, weights }) => kind === 'tiedEmbedding' || (kind === 'head' && weights.length === 0),
+  );
   if (entangled.length > 0) {
     throw new WeightsError(
       `${where}: modules_to_save: ${showNames(entangled.map(({ name }) => name))}: the model ties its embedding to its head; saving one of them apart is not supported`,

@@ -3,12 +3,12 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseModelConfig, readModelConfig } from '../../src/models/config.js';
-import { ropeTable } from '../../src/models/rope.js';
+import type { LlamaConfig } from '../../src/architectures/llama.js';
+import { ropeTable } from '../../src/architectures/rope.js';
+import { modelModules, parseModelConfig, readModelConfig } from '../../src/architectures/table.js';
 import { openAdapter } from '../../src/weights/adapter.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import { INDEX_FILE, openCheckpoint } from '../../src/weights/checkpoint.js';
-import { decoderModules } from '../../src/weights/decoder-modules.js';
 import { WeightsError } from '../../src/weights/error.js';
 import { type JsonObject, parseJson } from '../../src/weights/json.js';
 import { loraPlan } from '../../src/weights/lora-plan.js';
@@ -135,9 +135,10 @@ describe('a hostile config.json', () => {
       fc.property(mutated(good), (json) => {
         survives(() => {
           const config = parseModelConfig(json, 'config.json');
-          decoderModules(config);
-          if (config.rope.headDim < 10_000) {
-            const { cos, sin } = ropeTable(config.rope, 2);
+          modelModules(config);
+          const { rope } = config as LlamaConfig;
+          if (rope.headDim < 10_000) {
+            const { cos, sin } = ropeTable(rope, 2);
             expect([...cos, ...sin].every(Number.isFinite)).toBe(true);
           }
         }, 'config.json');
@@ -171,7 +172,7 @@ describe('a hostile config.json', () => {
           ),
         );
         survives(() => {
-          const { rope } = parseModelConfig({ ...base, rope_parameters: kept }, 'config.json');
+          const { rope } = parseModelConfig({ ...base, rope_parameters: kept }, 'config.json') as LlamaConfig;
           const { cos, sin } = ropeTable(rope, 2);
           expect([...cos, ...sin].every(Number.isFinite)).toBe(true);
         }, 'config.json');
@@ -183,7 +184,7 @@ describe('a hostile config.json', () => {
 
 describe('a hostile adapter', () => {
   const good = JSON.parse(readFileSync(goldenPath('qwen2/adapter/adapter_config.json'), 'utf8'));
-  const modules = decoderModules(readModelConfig(goldenPath('qwen2')));
+  const modules = modelModules(readModelConfig(goldenPath('qwen2')));
 
   it('is any mutation of a good configuration', () => {
     fc.assert(

@@ -186,9 +186,9 @@ describe('a value that does not fit', () => {
   it('is pointed at through nested sections and missing keys', () => {
     expect(complaints(`${BASE}model:\n  tokenizer: bytes\n  base:\n    init: {hidden_size: big}\n`)).toEqual([
       'r.yaml:7:25: model.base.init.hidden_size expects a whole number of at least 1, found the text "big"',
-      'r.yaml:7:5: model.base.init.intermediate_size is missing; expected a whole number of at least 1',
       'r.yaml:7:5: model.base.init.num_hidden_layers is missing; expected a whole number of at least 1',
       'r.yaml:7:5: model.base.init.num_attention_heads is missing; expected a whole number of at least 1',
+      'r.yaml:7:5: model.base.init.intermediate_size is missing; expected a whole number of at least 1',
     ]);
     expect(complaints(`${BASE}lora:\n  alpha_pattern: &p {q_proj: 0.5}\n  rank_pattern: *p\n`)).toEqual([
       'r.yaml:5:30: lora.rank_pattern.q_proj expects a whole number of at least 1, found the number 0.5',

@@ -4,8 +4,8 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseModelConfig } from '../../src/architectures/table.js';
 import { loadRunConfig } from '../../src/config/load.js';
-import { parseModelConfig } from '../../src/models/config.js';
 import { describeRun } from '../../src/train/dry-run.js';
 import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
 

@@ -2,10 +2,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { readModelConfig } from '../../src/architectures/table.js';
 import { Tape } from '../../src/autograd/tape.js';
 import { createAdapterOn, loadAdapter } from '../../src/models/adapter.js';
 import { raggedBatch } from '../../src/models/batch.js';
-import { readModelConfig } from '../../src/models/config.js';
 import type { Decoder, Role } from '../../src/models/decoder.js';
 import { loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
 import { saveDecoder } from '../../src/models/save.js';

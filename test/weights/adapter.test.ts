@@ -1,10 +1,10 @@
 import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { type DecoderConfig, readModelConfig } from '../../src/models/config.js';
+import type { ModelConfig } from '../../src/architectures/config.js';
+import { modelModules, readModelConfig } from '../../src/architectures/table.js';
 import { openAdapter, readAdapterConfig, readAdapterHead, writeAdapter } from '../../src/weights/adapter.js';
 import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
-import { decoderModules } from '../../src/weights/decoder-modules.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { loraPlan } from '../../src/weights/lora-plan.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
@@ -13,7 +13,7 @@ import { goldenPath } from './golden.js';
 import { temporaryDirectory } from './temporary-directory.js';
 
 const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral'] as const;
-const modulesOf = (model: string) => decoderModules(readModelConfig(goldenPath(model)));
+const modulesOf = (model: string) => modelModules(readModelConfig(goldenPath(model)));
 const json = (path: string): Record<string, unknown> => JSON.parse(readFileSync(path, 'utf8'));
 const sorted = (config: Record<string, unknown>) => ({
   ...config,
@@ -151,11 +151,11 @@ describe('readAdapterHead', () => {
   it('finds the head that came with the adapter, and the adapter then opens', async () => {
     const directory = await withHead('TOKEN_CLS', { 'score.weight': [3, 64], 'score.bias': [3] });
     expect(readAdapterHead(directory)).toEqual({ kind: 'token', numLabels: 3, bias: true });
-    const config: DecoderConfig = {
+    const config: ModelConfig = {
       ...readModelConfig(goldenPath('qwen2')),
       head: { kind: 'token', numLabels: 3, labels: undefined, bias: true, dropout: 0 },
     };
-    const adapter = openAdapter(directory, decoderModules(config));
+    const adapter = openAdapter(directory, modelModules(config));
     expect(adapter.plan.saved.map(({ weight }) => weight)).toEqual(['score.weight', 'score.bias']);
     adapter.file.close();
     expect(() => openAdapter(directory, modulesOf('qwen2'))).toThrow(

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { type DecoderConfig, readModelConfig } from '../../src/models/config.js';
+import type { ModelHead } from '../../src/architectures/heads.js';
+import { modelModules, readModelConfig } from '../../src/architectures/table.js';
 import { adapterTensors } from '../../src/weights/adapter.js';
 import { type LoraConfig, parseAdapterConfig } from '../../src/weights/adapter-config.js';
-import { decoderModules } from '../../src/weights/decoder-modules.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { loraPlan } from '../../src/weights/lora-plan.js';
 import { goldenPath } from './golden.js';
@@ -22,13 +22,13 @@ interface Case {
 }
 
 const cases: readonly Case[] = JSON.parse(readFileSync(goldenPath('peft.json'), 'utf8'));
-const HEADS: Record<Case['task'], DecoderConfig['head']> = {
+const HEADS: Record<Case['task'], ModelHead> = {
   CAUSAL_LM: { kind: 'causal' },
   TOKEN_CLS: { kind: 'token', numLabels: 3, labels: undefined, bias: true, dropout: 0.1 },
   SEQ_CLS: { kind: 'sequence', numLabels: 2, labels: undefined },
 };
 const modulesOf = (model: string, task: Case['task'] = 'CAUSAL_LM') =>
-  decoderModules({ ...readModelConfig(goldenPath(model)), head: HEADS[task] });
+  modelModules({ ...readModelConfig(goldenPath(model)), head: HEADS[task] });
 const parse = (json: JsonObject) => parseAdapterConfig({ peft_type: 'LORA', ...json }, 'adapter_config.json');
 const plan = (json: JsonObject, model = 'llama3') =>
   loraPlan(parse({ target_modules: ['q_proj'], ...json }), modulesOf(model), {
@@ -64,13 +64,11 @@ describe.each(cases)('PEFT: $name', ({ model, task, given, adapter_config, modul
 });
 
 describe('loraPlan', () => {
-  it('gives names, shapes and roles', () => {
+  it('gives names and shapes', () => {
     const { modules, saved } = plan({ r: 4, lora_alpha: 6, target_modules: ['k_proj'] });
     expect(modules).toHaveLength(2);
     expect(modules[1]).toEqual({
       module: 'model.layers.1.self_attn.k_proj',
-      role: 'key',
-      layer: 1,
       r: 4,
       alpha: 6,
       scaling: 1.5,
@@ -101,17 +99,19 @@ describe('loraPlan', () => {
     expect(loraPlan(config, modulesOf('qwen2', 'TOKEN_CLS')).saved).toEqual([
       {
         module: 'score',
-        role: 'score',
+        kind: 'score',
         weight: 'score.weight',
         name: 'base_model.model.score.weight',
         shape: [3, 64],
+        init: { kind: 'normal', deviation: 0.02 },
       },
       {
         module: 'score',
-        role: 'score',
+        kind: 'score',
         weight: 'score.bias',
         name: 'base_model.model.score.bias',
         shape: [3],
+        init: { kind: 'zero' },
       },
     ]);
   });

@@ -1,18 +1,16 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import {
-  architectureName,
-  modelConfigJson,
-  parseModelConfig,
-  readModelConfig,
-} from '../../src/models/config.js';
+import { className } from '../../src/architectures/heads.js';
+import type { LlamaConfig } from '../../src/architectures/llama.js';
+import { modelConfigJson, parseModelConfig, readModelConfig } from '../../src/architectures/table.js';
 import { type JsonObject, parseJson } from '../../src/weights/json.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const golden = (model: string): Record<string, unknown> =>
   JSON.parse(readFileSync(new URL(`../golden/${model}/config.json`, import.meta.url), 'utf8'));
-const parse = (json: Record<string, unknown>) => parseModelConfig(json as JsonObject, 'config.json');
+const parse = (json: Record<string, unknown>) =>
+  parseModelConfig(json as JsonObject, 'config.json') as LlamaConfig;
 
 const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'stories260k'] as const;
 const SIZES = {
@@ -27,7 +25,6 @@ describe('parseModelConfig', () => {
   it('reads the golden models', () => {
     const [qwen2, qwen3, llama, mistral, stories] = MODELS.map((model) => parse(golden(model)));
     expect(qwen2).toMatchObject({
-      family: 'decoder',
       modelType: 'qwen2',
       head: { kind: 'causal' },
       hiddenSize: 64,
@@ -181,7 +178,7 @@ describe('parseModelConfig', () => {
     expect(sequence.head).toEqual({ kind: 'sequence', numLabels: 1, labels: ['LABEL_0'] });
     const token = parse({ model_type: 'llama', ...SIZES, architectures: ['LlamaForTokenClassification'] });
     expect(token.head).toEqual({ kind: 'token', numLabels: 2, labels: undefined, bias: true, dropout: 0.1 });
-    expect(architectureName(token)).toBe('LlamaForTokenClassification');
+    expect(className(token)).toBe('LlamaForTokenClassification');
     expect(modelConfigJson(token)).toMatchObject({
       architectures: ['LlamaForTokenClassification'],
       id2label: { '0': 'LABEL_0', '1': 'LABEL_1' },

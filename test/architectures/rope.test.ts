@@ -1,7 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { parseModelConfig } from '../../src/models/config.js';
-import { parseRope, type RopeConfig, ropeFrequencies, ropeJson, ropeTable } from '../../src/models/rope.js';
+import type { LlamaConfig } from '../../src/architectures/llama.js';
+import {
+  parseRope,
+  type RopeConfig,
+  ropeFrequencies,
+  ropeJson,
+  ropeTable,
+} from '../../src/architectures/rope.js';
+import { parseModelConfig } from '../../src/architectures/table.js';
 import { Fields } from '../../src/weights/fields.js';
 import type { JsonObject } from '../../src/weights/json.js';
 
@@ -24,7 +31,7 @@ const parse = (json: JsonObject, headDim = 16, maxPositions = 512) =>
   parseRope(new Fields(json, 'config.json'), headDim, maxPositions);
 
 describe.each(cases)('the rotary settings of transformers: $name', (golden) => {
-  const { rope } = parseModelConfig(golden.config, 'config.json');
+  const { rope } = parseModelConfig(golden.config, 'config.json') as LlamaConfig;
 
   it('give the same frequencies, bit for bit', () => {
     const { inverse, attentionScaling } = ropeFrequencies(rope);

@@ -1,13 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { parseModelConfig, readModelConfig } from '../../src/models/config.js';
-import { matchWeights, openCheckpoint } from '../../src/weights/checkpoint.js';
 import {
   countParameters,
-  decoderMatchOptions,
-  decoderModules,
-  decoderWeights,
-} from '../../src/weights/decoder-modules.js';
-import { goldenPath } from './golden.js';
+  matchOptions,
+  modelModules,
+  modelWeights,
+  parseModelConfig,
+  readModelConfig,
+} from '../../src/architectures/table.js';
+import { matchWeights, openCheckpoint } from '../../src/weights/checkpoint.js';
+import { goldenPath } from '../weights/golden.js';
 
 const SIZES = {
   hidden_size: 8,
@@ -19,17 +20,17 @@ const SIZES = {
 };
 const shapes = (json: Record<string, string | number | boolean | string[]>) =>
   Object.fromEntries(
-    decoderWeights(parseModelConfig(json, 'config.json')).map(({ name, shape }) => [name, shape]),
+    modelWeights(parseModelConfig(json, 'config.json')).map(({ name, shape }) => [name, shape]),
   );
 
-describe('decoderWeights', () => {
+describe('modelWeights', () => {
   it.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'stories260k'])(
     'lists what the checkpoint of %s holds',
     (model) => {
       const config = readModelConfig(goldenPath(model));
       const checkpoint = openCheckpoint(goldenPath(model));
-      const weights = decoderWeights(config);
-      const found = matchWeights(checkpoint, weights, decoderMatchOptions(config));
+      const weights = modelWeights(config);
+      const found = matchWeights(checkpoint, weights, matchOptions(config));
       expect(found.map(({ name }) => name)).toEqual(weights.map(({ name }) => name));
       expect(new Set(found.map(({ name }) => name))).toEqual(new Set(checkpoint.tensors.keys()));
       expect(found.reduce((sum, { bytes }) => sum + bytes / 4, 0)).toBe(countParameters(config));
@@ -76,7 +77,7 @@ describe('decoderWeights', () => {
       { ...SIZES, model_type: 'llama', tie_word_embeddings: true },
       'config.json',
     );
-    const head = decoderModules(config).find(({ name }) => name === 'lm_head');
+    const head = modelModules(config).find(({ name }) => name === 'lm_head');
     expect(head).toMatchObject({ kind: 'head', weights: [], shape: [10, 8] });
   });
 });

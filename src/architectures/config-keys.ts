@@ -66,38 +66,35 @@ const HARMLESS: ReadonlySet<string> = new Set([
 ]);
 
 /** Keys that would change the model, with the one value besides "off" that does not, and the words for it. */
-const FIXED: ReadonlyMap<string, readonly [JsonValue, string]> = new Map<
-  string,
-  readonly [JsonValue, string]
->([
-  ['attention_dropout', [0, '0 (dropout inside attention is not supported)']],
-  ['attention_multiplier', [null, 'nothing (a factor on attention scores is not supported)']],
-  ['auto_map', [null, 'nothing (code that comes with a model is never run)']],
-  ['embedding_multiplier', [1, '1 (a factor on embeddings is not supported)']],
-  ['final_logit_softcapping', [null, 'nothing (soft-capped logits are not supported)']],
-  ['attn_logit_softcapping', [null, 'nothing (soft-capped attention is not supported)']],
-  ['is_llama_config', [true, 'true']],
-  ['logit_scale', [1, '1 (a factor on logits is not supported)']],
-  ['logits_scaling', [1, '1 (a factor on logits is not supported)']],
-  ['mlp_bias', [false, 'false (this model type has no bias in its MLP)']],
-  ['partial_rotary_factor', [1, '1 (partial rotation is not supported)']],
-  ['pretraining_tp', [1, '1 (split linear layers are not supported)']],
-  ['quantization_config', [null, 'nothing (quantised weights are not supported; use the unquantised model)']],
-  ['residual_multiplier', [1, '1 (a factor on residuals is not supported)']],
-  ['is_decoder', [true, 'a decoder']],
-]);
+export type FixedKeys = Readonly<Record<string, readonly [JsonValue, string]>>;
+
+const FIXED: FixedKeys = {
+  attention_dropout: [0, '0 (dropout inside attention is not supported)'],
+  attention_multiplier: [null, 'nothing (a factor on attention scores is not supported)'],
+  auto_map: [null, 'nothing (code that comes with a model is never run)'],
+  embedding_multiplier: [1, '1 (a factor on embeddings is not supported)'],
+  final_logit_softcapping: [null, 'nothing (soft-capped logits are not supported)'],
+  attn_logit_softcapping: [null, 'nothing (soft-capped attention is not supported)'],
+  logit_scale: [1, '1 (a factor on logits is not supported)'],
+  logits_scaling: [1, '1 (a factor on logits is not supported)'],
+  quantization_config: [null, 'nothing (quantised weights are not supported; use the unquantised model)'],
+  residual_multiplier: [1, '1 (a factor on residuals is not supported)'],
+  is_decoder: [true, 'a decoder'],
+};
 
 /**
  * Refuses every key that nothing has read and that may change the maths. A key passes when it is known to be harmless, when its value is
  * the one that the implemented maths has, or when its value switches nothing on (null, false, 0, "", [] or {}).
  *
+ * @param own keys of the architecture beside those that every one has
  * @throws WeightsError that names the keys with their values
  */
-export function refuseUnknownKeys(config: Fields): void {
+export function refuseUnknownKeys(config: Fields, own: FixedKeys = {}): void {
+  const all = { ...FIXED, ...own };
   const unknown: string[] = [];
   for (const [key, value] of config.unread()) {
     if (HARMLESS.has(key) || isOff(value)) continue;
-    const fixed = FIXED.get(key);
+    const fixed = Object.hasOwn(all, key) ? all[key] : undefined;
     if (fixed === undefined) unknown.push(`${key}: ${show(value)}`);
     else if (fixed[0] !== value) config.fail(key, fixed[1]);
   }

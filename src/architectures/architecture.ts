@@ -1,0 +1,116 @@
+/**
+ * What an architecture is: everything that is particular to the models of one family, in one object. A file of this folder
+ * holds one, `table.ts` names them all, and nothing else in the package asks which model it has.
+ */
+import { z } from 'zod';
+import type { Parameter } from '../autograd/parameters.js';
+import type { Projection } from '../ops/gemm.js';
+import type { DType, Tensor } from '../runtime/tensor.js';
+import type { Fields } from '../weights/fields.js';
+import type { JsonObject } from '../weights/json.js';
+import type { ModuleSpec } from '../weights/modules.js';
+import type { ModelConfig } from './config.js';
+
+export interface Architecture<Config extends ModelConfig = ModelConfig> {
+  /** As `model_type` in config.json. */
+  readonly modelTypes: readonly string[];
+  /** What a recipe may say of a new model (`model.base.init`), in the names of config.json. */
+  readonly init: NewModelSchema;
+  /** Contradictions between keys of a valid `init`. */
+  initConflicts(init: NewModel): readonly InitConflict[];
+  /** Of a valid `init`: keys of config.json that a recipe leaves out. */
+  initDefaults?(init: NewModel): JsonObject;
+
+  /**
+   * Reads config.json; asks `fields` for every key that it knows.
+   *
+   * @throws WeightsError that names the key
+   */
+  parse(fields: Fields, modelType: string): Config;
+  /** config.json as transformers writes it; keys of `config.source` that do not concern the maths are kept. */
+  json(config: Config): JsonObject;
+
+  /** Every module with weights, in the order of the forward. */
+  modules(config: Config): readonly ModuleSpec[];
+  /** Names of weights that older checkpoints hold though they can be computed. */
+  readonly computed?: RegExp;
+  /** Bytes of one token in the layers, with activations of `bytes` bytes and LoRA pairs of `rank` (0: none) on every linear module. */
+  memory(config: Config, options: { readonly bytes: number; readonly rank: number }): LayerMemory;
+
+  /** What the forward reads and no weight holds, by name, for positions 0 … `positions` − 1. */
+  constants?(config: Config, positions: number): Readonly<Record<string, Constant>>;
+  /** From token ids to what the first layer reads. */
+  embed(forward: Forward, config: Config): Stream;
+  /** One layer. Runs again in the backward under gradient checkpointing, so it depends on its arguments alone. */
+  layer(forward: Forward, config: Config, layer: number, stream: Stream): Stream;
+  /** From what the last layer gave to the hidden states that heads read, [T, outputSize]. */
+  finish(forward: Forward, config: Config, stream: Stream): Tensor;
+}
+
+/** What passes from layer to layer, each [T, hidden]: one tensor, or the last addition and the sum that it belongs to. */
+export type Stream = readonly Tensor[];
+
+/** What a forward gives to an architecture: its tokens, weights as the role sees them, and attention. */
+export interface Forward {
+  /** i32 [T] */
+  readonly ids: Tensor;
+  /** i32 [T]: of each token in its sequence. */
+  readonly positions: Tensor;
+  /** Of activations. */
+  readonly dtype: DType;
+  /** A weight by its name. */
+  weight(name: string): Parameter;
+  /** A tensor of `Architecture.constants`. */
+  constant(name: string): Tensor;
+  /** A linear module: weight, bias, LoRA pair and dropout. */
+  projection(module: string): Projection;
+  /** x [T, in] → [T, out] through a linear module. */
+  project(x: Tensor, module: string): Tensor;
+  /** Attention of one layer. Where the keys and values of earlier tokens come from is not the layer's business. */
+  attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
+}
+
+export interface AttendOptions {
+  readonly layer: number;
+  /** q is [T, heads·headDim], k and v [T, keyValueHeads·headDim]; scores are scaled by 1/√headDim. */
+  readonly headDim: number;
+  /** A token sees itself and the `window − 1` tokens before it; undefined: all before it. */
+  readonly window?: number | undefined;
+}
+
+/** Bytes of one token. */
+export interface LayerMemory {
+  /** Of what passes between two layers. */
+  readonly stream: number;
+  /** Saved by one layer for its backward. */
+  readonly saved: number;
+  /** Held by the backward of one layer beside that. */
+  readonly backward: number;
+}
+
+export interface Constant {
+  readonly values: Float32Array;
+  readonly shape: readonly number[];
+}
+
+/** The checked section `model.base.init` of a recipe. */
+export type NewModel = { readonly model_type: string } & Readonly<Record<string, unknown>>;
+
+export type NewModelSchema = z.ZodObject<{ model_type: z.ZodType<string> }, z.core.$strict>;
+
+export interface InitConflict {
+  readonly key: string;
+  readonly message: string;
+}
+
+/** The keys of `init` that every architecture has. */
+export const NEW_MODEL = {
+  hidden_size: z.int().min(1).describe('Width of the residual stream.'),
+  num_hidden_layers: z.int().min(1).describe('Number of blocks.'),
+  num_attention_heads: z.int().min(1).describe('Number of query heads.'),
+  max_position_embeddings: z.int().min(1).default(2048).describe('Longest sequence the model is meant for.'),
+  tie_word_embeddings: z
+    .boolean()
+    .default(true)
+    .describe('Share the embedding with the output head; saves vocabulary × hidden_size parameters.'),
+} as const;

@@ -1,0 +1,122 @@
+/**
+ * `config.json`, read as transformers 5.18 reads it: the keys that every architecture has, its defaults for absent keys, both
+ * spellings of the dtype. What is not implemented is refused by name (see `config-keys.ts`), never ignored.
+ */
+import type { Fields } from '../weights/fields.js';
+import type { JsonObject, JsonValue } from '../weights/json.js';
+import { type HeadKind, headJson, type ModelHead, parseHead } from './heads.js';
+
+export type DtypeName = 'float32' | 'bfloat16' | 'float16';
+
+/** What every model has. An architecture adds what is its own. */
+export interface ModelConfig {
+  /** `model_type` of config.json: which row of the table the model belongs to. */
+  readonly modelType: string;
+  /** Of the class names of transformers, such as `Qwen2`. */
+  readonly classPrefix: string;
+  readonly head: ModelHead;
+  /** Width of what passes from layer to layer. */
+  readonly hiddenSize: number;
+  /** Width of what `Decoder.forward` gives and a head reads: hiddenSize, unless the model projects it. */
+  readonly outputSize: number;
+  readonly numLayers: number;
+  readonly vocabSize: number;
+  /** Tokens of the longest sequence. */
+  readonly maxPositions: number;
+  readonly tieWordEmbeddings: boolean;
+  /** In which the weights are stored, where the file says so. */
+  readonly dtype: DtypeName | undefined;
+  readonly bosTokenId: number | undefined;
+  readonly eosTokenIds: readonly number[];
+  readonly padTokenId: number | undefined;
+  /** Standard deviation of new weights. */
+  readonly initializerRange: number;
+  /** The file as it was read. */
+  readonly source: JsonObject;
+}
+
+/** What transformers takes where a key is absent. */
+export interface ConfigDefaults {
+  readonly maxPositions: number;
+  readonly tieWordEmbeddings: boolean;
+  readonly bosTokenId: number | undefined;
+  readonly eosTokenId: number | undefined;
+  readonly padTokenId: number | undefined;
+  readonly initializerRange: number;
+}
+
+const MAX_LAYERS = 10_000;
+const DTYPES: readonly string[] = ['float32', 'bfloat16', 'float16'] satisfies DtypeName[];
+
+/** The keys that every architecture has. `initializerKey`: under which it has the deviation of new weights. */
+export function parseCommon(
+  fields: Fields,
+  model: { readonly modelType: string; readonly classPrefix: string; readonly heads: readonly HeadKind[] },
+  defaults: ConfigDefaults,
+  initializerKey = 'initializer_range',
+): ModelConfig {
+  const { modelType, classPrefix, heads } = model;
+  fields.string('model_type');
+  const numLayers = fields.requiredInteger('num_hidden_layers', 1, MAX_LAYERS);
+  const hiddenSize = fields.requiredInteger('hidden_size');
+  return {
+    modelType,
+    classPrefix,
+    head: parseHead(fields, classPrefix, heads),
+    hiddenSize,
+    outputSize: hiddenSize,
+    numLayers,
+    vocabSize: fields.requiredInteger('vocab_size'),
+    maxPositions: fields.integer('max_position_embeddings', 1) ?? defaults.maxPositions,
+    tieWordEmbeddings: fields.boolean('tie_word_embeddings') ?? defaults.tieWordEmbeddings,
+    dtype: parseDtype(fields),
+    bosTokenId: parseTokenId(fields, 'bos_token_id', defaults.bosTokenId),
+    eosTokenIds: fields.integers('eos_token_id') ?? absentEos(fields, defaults.eosTokenId),
+    padTokenId: parseTokenId(fields, 'pad_token_id', defaults.padTokenId),
+    initializerRange: fields.number(initializerKey) ?? defaults.initializerRange,
+    source: fields.object,
+  };
+}
+
+/** The same keys as JSON, in the newer spelling, over those of the source. */
+export function commonJson(config: ModelConfig, initializerKey = 'initializer_range'): JsonObject {
+  const { torch_dtype, num_labels, ...source } = config.source;
+  return {
+    ...source,
+    ...headJson(config),
+    model_type: config.modelType,
+    hidden_size: config.hiddenSize,
+    num_hidden_layers: config.numLayers,
+    vocab_size: config.vocabSize,
+    max_position_embeddings: config.maxPositions,
+    tie_word_embeddings: config.tieWordEmbeddings,
+    [initializerKey]: config.initializerRange,
+    bos_token_id: config.bosTokenId ?? null,
+    eos_token_id: eosJson(config.eosTokenIds),
+    pad_token_id: config.padTokenId ?? null,
+    ...(config.dtype === undefined ? {} : { dtype: config.dtype }),
+  };
+}
+
+function parseDtype(fields: Fields): DtypeName | undefined {
+  const [modern, legacy] = [fields.string('dtype'), fields.string('torch_dtype')];
+  const key = modern === undefined ? 'torch_dtype' : 'dtype';
+  const name = (modern ?? legacy)?.replace(/^torch\./, '');
+  if (name !== undefined && !DTYPES.includes(name)) fields.fail(key, `one of ${DTYPES.join(', ')}`);
+  return name as DtypeName | undefined;
+}
+
+function parseTokenId(fields: Fields, key: string, absent: number | undefined): number | undefined {
+  // Older llama files say −1 for "none".
+  const id = fields.integer(key, -1);
+  if (id !== undefined) return id < 0 ? undefined : id;
+  return Object.hasOwn(fields.object, key) ? undefined : absent;
+}
+
+function absentEos(fields: Fields, absent: number | undefined): readonly number[] {
+  return absent === undefined || Object.hasOwn(fields.object, 'eos_token_id') ? [] : [absent];
+}
+
+function eosJson(ids: readonly number[]): JsonValue {
+  return ids.length <= 1 ? (ids[0] ?? null) : ids;
+}

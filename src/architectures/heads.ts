@@ -1,0 +1,99 @@
+/** What stands on the trunk of a model: the classes of transformers, their keys in config.json and their modules. */
+import type { Fields } from '../weights/fields.js';
+import type { JsonObject } from '../weights/json.js';
+import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
+import type { ModelConfig } from './config.js';
+
+/** From the name of the class. */
+export type ModelHead =
+  /** `…ForCausalLM`: logits [tokens, vocabSize] by `lm_head`, or by the embedding where they are tied */
+  | { readonly kind: 'causal' }
+  /** `…ForSequenceClassification`: `score` at the last token, without a bias */
+  | { readonly kind: 'sequence'; readonly numLabels: number; readonly labels: readonly string[] | undefined }
+  /** `…ForTokenClassification`: dropout (in training), then `score` at every token */
+  | {
+      readonly kind: 'token';
+      readonly numLabels: number;
+      readonly labels: readonly string[] | undefined;
+      readonly bias: boolean;
+      readonly dropout: number;
+    };
+
+export type HeadKind = ModelHead['kind'];
+
+const CLASSES: Readonly<Record<HeadKind, string>> = {
+  causal: 'CausalLM',
+  sequence: 'SequenceClassification',
+  token: 'TokenClassification',
+};
+
+/** The class name that transformers gives to the model, such as `Qwen2ForCausalLM`. */
+export function className({ classPrefix, head }: Pick<ModelConfig, 'classPrefix' | 'head'>): string {
+  return `${classPrefix}For${CLASSES[head.kind]}`;
+}
+
+/** The head that `architectures` names, of those that there are; the first where the key is absent. */
+export function parseHead(fields: Fields, classPrefix: string, kinds: readonly HeadKind[]): ModelHead {
+  const names = kinds.map((kind) => `${classPrefix}For${CLASSES[kind]}`);
+  const [name = names[0], ...others] = fields.strings('architectures') ?? [];
+  const kind = kinds[names.indexOf(name as string)];
+  if (kind === undefined || others.length > 0)
+    return fields.fail('architectures', `one of ${names.join(', ')}`);
+  const { labels, numLabels } = parseLabels(fields);
+  const dropout = fields.number('classifier_dropout') ?? fields.number('hidden_dropout');
+  const bias = fields.boolean('token_classification_bias');
+  if (kind === 'causal') return { kind };
+  if (kind === 'sequence') return { kind, numLabels, labels };
+  return { kind, numLabels, labels, bias: bias ?? true, dropout: dropout ?? 0.1 };
+}
+
+/** The keys of config.json that tell the head. */
+export function headJson(config: Pick<ModelConfig, 'classPrefix' | 'head'>): JsonObject {
+  const { head } = config;
+  const labels = head.kind === 'causal' ? undefined : (head.labels ?? defaultLabels(head.numLabels));
+  return {
+    architectures: [className(config)],
+    ...(labels === undefined
+      ? {}
+      : { id2label: { ...labels }, label2id: Object.fromEntries(labels.map((name, id) => [name, id])) }),
+    ...(head.kind === 'token'
+      ? { classifier_dropout: head.dropout, token_classification_bias: head.bias }
+      : {}),
+  };
+}
+
+/** `lm_head` or `score`. */
+export function headModule(config: ModelConfig): ModuleSpec {
+  const { head, outputSize, vocabSize } = config;
+  const init = { kind: 'normal', deviation: config.initializerRange } as const;
+  if (head.kind !== 'causal') {
+    const bias = head.kind === 'token' && head.bias;
+    return moduleSpec('score', 'score', [head.numLabels, outputSize], init, { bias });
+  }
+  const lmHead = moduleSpec('head', 'lm_head', [vocabSize, outputSize], init);
+  return config.tieWordEmbeddings ? { ...lmHead, weights: [] } : lmHead;
+}
+
+/** The embedding of the tokens, [vocabSize, outputSize], which the head shares where they are tied. */
+export function embeddingModule(name: string, config: ModelConfig): ModuleSpec {
+  const tied = config.head.kind === 'causal' && config.tieWordEmbeddings;
+  const init = { kind: 'normal', deviation: config.initializerRange } as const;
+  return moduleSpec(tied ? 'tiedEmbedding' : 'embedding', name, [config.vocabSize, config.outputSize], init);
+}
+
+function parseLabels(fields: Fields) {
+  const count = fields.integer('num_labels', 1, 100_000);
+  const names = fields.nested('id2label');
+  if (names === undefined) return { numLabels: count ?? 2, labels: undefined };
+  const numLabels = Object.keys(names.object).length;
+  if (count !== undefined && count !== numLabels)
+    fields.fail('num_labels', `as many as id2label has, ${numLabels}`);
+  const labels = Array.from({ length: numLabels }, (_, id) => {
+    return names.string(String(id)) ?? names.fail(String(id), 'a label for each number from 0 on');
+  });
+  return { numLabels, labels };
+}
+
+function defaultLabels(count: number): readonly string[] {
+  return Array.from({ length: count }, (_, id) => `LABEL_${id}`);
+}

@@ -1,0 +1,377 @@
+/**
+ * Pre-norm decoders with RMSNorm, rotary positions, grouped key/value heads and SwiGLU: llama, mistral, qwen2, qwen3.
+ *
+ *     a = RMSNorm(x);  x += o(attend(rope(norm(q(a))), rope(norm(k(a))), v(a)))      norm: qwen3 alone
+ *     m = RMSNorm(x);  x += down(silu(gate(m)) · up(m))
+ */
+import { z } from 'zod';
+import { embedding } from '../ops/embedding.js';
+import { linearSwiglu } from '../ops/gemm.js';
+import { addRmsNorm, rmsNorm } from '../ops/norm.js';
+import { rope } from '../ops/rope.js';
+import type { Tensor } from '../runtime/tensor.js';
+import type { Fields } from '../weights/fields.js';
+import type { JsonObject } from '../weights/json.js';
+import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
+import {
+  type Architecture,
+  type Forward,
+  type InitConflict,
+  NEW_MODEL,
+  type NewModel,
+  type Stream,
+} from './architecture.js';
+import { commonJson, type ModelConfig, parseCommon } from './config.js';
+import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
+import { embeddingModule, headModule } from './heads.js';
+import { parseRope, type RopeConfig, ropeJson, ropeTable } from './rope.js';
+
+export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral';
+
+export interface LlamaConfig extends ModelConfig {
+  readonly modelType: LlamaType;
+  readonly intermediateSize: number;
+  readonly numHeads: number;
+  readonly numKeyValueHeads: number;
+  readonly headDim: number;
+  readonly rmsNormEps: number;
+  readonly rope: RopeConfig;
+  /** Biases of the q, k and v projections. */
+  readonly qkvBias: boolean;
+  /** Bias of the o projection. */
+  readonly outputBias: boolean;
+  readonly mlpBias: boolean;
+  /** RMSNorm over each head of q and k before the rotation. */
+  readonly qkNorm: boolean;
+  /** Per layer: a token sees itself and the `window − 1` tokens before it; undefined sees all before it. */
+  readonly slidingWindow: readonly (number | undefined)[];
+}
+
+/** What differs between the types where config.json says nothing. */
+interface Defaults {
+  readonly classPrefix: string;
+  readonly maxPositions: number;
+  /** Undefined: as many as query heads. */
+  readonly numKeyValueHeads: number | undefined;
+  /** Undefined: hidden size / heads. */
+  readonly headDim: number | undefined;
+  readonly bosTokenId: number | undefined;
+  readonly eosTokenId: number | undefined;
+}
+
+const QWEN = { maxPositions: 32768, numKeyValueHeads: 32, bosTokenId: undefined, eosTokenId: undefined };
+const TYPES: Readonly<Record<LlamaType, Defaults>> = {
+  qwen2: { ...QWEN, classPrefix: 'Qwen2', headDim: undefined },
+  qwen3: { ...QWEN, classPrefix: 'Qwen3', headDim: 128 },
+  llama: {
+    classPrefix: 'Llama',
+    maxPositions: 2048,
+    numKeyValueHeads: undefined,
+    headDim: undefined,
+    bosTokenId: 1,
+    eosTokenId: 2,
+  },
+  mistral: {
+    classPrefix: 'Mistral',
+    maxPositions: 131072,
+    numKeyValueHeads: 8,
+    headDim: undefined,
+    bosTokenId: 1,
+    eosTokenId: 2,
+  },
+};
+
+const FIXED: FixedKeys = {
+  is_llama_config: [true, 'true'],
+  mlp_bias: [false, 'false (this model type has no bias in its MLP)'],
+  partial_rotary_factor: [1, '1 (partial rotation is not supported)'],
+  pretraining_tp: [1, '1 (split linear layers are not supported)'],
+};
+
+const MAX_HEAD_DIM = 65_536;
+const DEFAULT_WINDOW = 4096;
+const EMBEDDING = 'model.embed_tokens';
+const FINAL_NORM = 'model.norm';
+
+const init = z.strictObject({
+  model_type: z.enum(Object.keys(TYPES)).default('qwen2').describe('Architecture, as config.json names it.'),
+  ...NEW_MODEL,
+  intermediate_size: z.int().min(1).describe('Width inside the MLP; about 2.7 × hidden_size for gated MLPs.'),
+  num_key_value_heads: z
+    .int()
+    .min(1)
+    .optional()
+    .describe('Number of key/value heads; fewer than query heads shrinks the KV cache. Default: as many.'),
+  head_dim: z
+    .int()
+    .min(1)
+    .optional()
+    .describe('Width of a head. Default: hidden_size / num_attention_heads.'),
+  rope_theta: z.number().positive().default(10000).describe('Base of the rotary frequencies.'),
+  rms_norm_eps: z.number().positive().default(1e-6).describe('Epsilon inside the norms.'),
+  sliding_window: z
+    .int()
+    .min(1)
+    .optional()
+    .describe('Attention window in tokens, of mistral alone. Default: none.'),
+  initializer_range: z
+    .number()
+    .positive()
+    .default(0.02)
+    .describe('Standard deviation of the random weights; small models learn faster with 0.05.'),
+});
+
+type Init = z.output<typeof init>;
+
+export const llama: Architecture<LlamaConfig> = {
+  modelTypes: Object.keys(TYPES),
+
+  init,
+  initConflicts,
+  initDefaults(init) {
+    const { num_key_value_heads, num_attention_heads } = init as Init;
+    return { num_key_value_heads: num_key_value_heads ?? num_attention_heads, hidden_act: 'silu' };
+  },
+
+  parse: (fields, modelType) => parse(fields, modelType as LlamaType),
+  json,
+  modules,
+  computed: /\.rotary_emb\.inv_freq$/,
+
+  // Two norms with their sums, q k v before and after the rotation, the mixed heads, gate, up and their product.
+  memory({ hiddenSize: h, intermediateSize: i, headDim, numHeads, numKeyValueHeads }, { bytes, rank }) {
+    const [q, kv] = [headDim * numHeads, headDim * numKeyValueHeads];
+    return {
+      stream: 2 * h * bytes,
+      saved: (4 * h + 3 * q + 4 * kv + 3 * i) * bytes + 4 * (7 * rank + numHeads + 2),
+      backward: (3 * h + 2 * q + 2 * kv + 3 * i) * bytes,
+    };
+  },
+
+  constants({ rope: settings, headDim }, positions) {
+    const { cos, sin } = ropeTable(settings, positions);
+    const shape = [positions, headDim / 2];
+    return { cos: { values: cos, shape }, sin: { values: sin, shape } };
+  },
+
+  embed: ({ ids, dtype, weight }) => [embedding(ids, weight(`${EMBEDDING}.weight`), dtype)],
+  layer,
+  finish({ weight }, { rmsNormEps }, stream) {
+    return normed(stream, weight(`${FINAL_NORM}.weight`), rmsNormEps).y;
+  },
+};
+
+/** [x] or [delta, residual] → [delta, residual]: the residual stream is added inside the next norm. */
+function layer(forward: Forward, config: LlamaConfig, index: number, stream: Stream): Stream {
+  const { positions, weight, projection, project, constant } = forward;
+  const { headDim, rmsNormEps: eps } = config;
+  const name = (module: string) => `model.layers.${index}.${module}`;
+  const norm = (module: string) => weight(`${name(module)}.weight`);
+
+  const before = normed(stream, norm('input_layernorm'), eps);
+  let q = project(before.y, name('self_attn.q_proj'));
+  let k = project(before.y, name('self_attn.k_proj'));
+  const v = project(before.y, name('self_attn.v_proj'));
+  if (config.qkNorm) {
+    q = rmsNorm(q, norm('self_attn.q_norm'), eps);
+    k = rmsNorm(k, norm('self_attn.k_norm'), eps);
+  }
+  const table = { cos: constant('cos'), sin: constant('sin') };
+  const mixed = forward.attend(rope(q, headDim, table, positions), rope(k, headDim, table, positions), v, {
+    layer: index,
+    headDim,
+    window: config.slidingWindow[index],
+  });
+  const attended = project(mixed, name('self_attn.o_proj'));
+
+  const after = addRmsNorm(attended, before.sum, norm('post_attention_layernorm'), eps);
+  const activated = linearSwiglu(after.y, projection(name('mlp.gate_proj')), projection(name('mlp.up_proj')));
+  return [project(activated, name('mlp.down_proj')), after.sum];
+}
+
+function normed([delta, residual]: Stream, ...norm: [Parameters<typeof rmsNorm>[1], number]) {
+  const x = delta as Tensor;
+  return residual ? addRmsNorm(x, residual, ...norm) : { y: rmsNorm(x, ...norm), sum: x };
+}
+
+function modules(config: LlamaConfig): readonly ModuleSpec[] {
+  const { hiddenSize, intermediateSize, headDim, qkvBias, outputBias, mlpBias } = config;
+  const queries = config.numHeads * headDim;
+  const keys = config.numKeyValueHeads * headDim;
+  const drawn = { kind: 'normal', deviation: config.initializerRange } as const;
+  const norm = (name: string, size: number) => moduleSpec('norm', name, [size], { kind: 'one' });
+  const linear = (name: string, shape: readonly [number, number], bias: boolean) =>
+    moduleSpec('linear', name, shape, drawn, { bias });
+  const layers = Array.from({ length: config.numLayers }, (_, layer) => {
+    const prefix = `model.layers.${layer}`;
+    return [
+      norm(`${prefix}.input_layernorm`, hiddenSize),
+      linear(`${prefix}.self_attn.q_proj`, [queries, hiddenSize], qkvBias),
+      linear(`${prefix}.self_attn.k_proj`, [keys, hiddenSize], qkvBias),
+      linear(`${prefix}.self_attn.v_proj`, [keys, hiddenSize], qkvBias),
+      linear(`${prefix}.self_attn.o_proj`, [hiddenSize, queries], outputBias),
+      ...(config.qkNorm
+        ? [norm(`${prefix}.self_attn.q_norm`, headDim), norm(`${prefix}.self_attn.k_norm`, headDim)]
+        : []),
+      norm(`${prefix}.post_attention_layernorm`, hiddenSize),
+      linear(`${prefix}.mlp.gate_proj`, [intermediateSize, hiddenSize], mlpBias),
+      linear(`${prefix}.mlp.up_proj`, [intermediateSize, hiddenSize], mlpBias),
+      linear(`${prefix}.mlp.down_proj`, [hiddenSize, intermediateSize], mlpBias),
+    ];
+  });
+  return [
+    embeddingModule(EMBEDDING, config),
+    ...layers.flat(),
+    norm(FINAL_NORM, hiddenSize),
+    headModule(config),
+  ];
+}
+
+function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
+  const defaults = TYPES[modelType];
+  const common = parseCommon(
+    fields,
+    { modelType, classPrefix: defaults.classPrefix, heads: ['causal', 'sequence', 'token'] },
+    { ...defaults, tieWordEmbeddings: false, padTokenId: undefined, initializerRange: 0.02 },
+  );
+  const heads = parseHeads(fields, common.hiddenSize, defaults);
+  const activation = fields.string('hidden_act') ?? 'silu';
+  if (activation !== 'silu' && activation !== 'swish')
+    fields.fail('hidden_act', "'silu'; other activations are not supported");
+  const bias = (modelType === 'llama' || modelType === 'qwen3') && fields.boolean('attention_bias') === true;
+  if (modelType === 'qwen2' && fields.boolean('attention_bias') === false) {
+    fields.fail('attention_bias', 'nothing (qwen2 always has biases on q, k and v)');
+  }
+  const config: LlamaConfig = {
+    ...common,
+    modelType,
+    intermediateSize: fields.requiredInteger('intermediate_size'),
+    ...heads,
+    rmsNormEps: fields.number('rms_norm_eps', 0) ?? 1e-6,
+    rope: parseRope(fields, heads.headDim, common.maxPositions),
+    qkvBias: modelType === 'qwen2' || bias,
+    outputBias: bias,
+    mlpBias: modelType === 'llama' && fields.boolean('mlp_bias') === true,
+    qkNorm: modelType === 'qwen3',
+    slidingWindow: parseSlidingWindow(fields, modelType, common.numLayers),
+  };
+  refuseUnknownKeys(fields, FIXED);
+  return config;
+}
+
+function json(config: LlamaConfig): JsonObject {
+  const { rope_theta, rope_scaling, original_max_position_embeddings, ...common } = commonJson(config);
+  const { modelType } = config;
+  const windows = config.slidingWindow.filter((window) => window !== undefined);
+  // The class of qwen2 has no head_dim of its own; older versions of transformers do not read it there.
+  const impliedHeadDim = modelType === 'qwen2' && config.headDim * config.numHeads === config.hiddenSize;
+  return {
+    ...common,
+    intermediate_size: config.intermediateSize,
+    num_attention_heads: config.numHeads,
+    num_key_value_heads: config.numKeyValueHeads,
+    ...(impliedHeadDim ? {} : { head_dim: config.headDim }),
+    hidden_act: 'silu',
+    rms_norm_eps: config.rmsNormEps,
+    rope_parameters: ropeJson(config.rope),
+    ...(modelType === 'llama' || modelType === 'qwen3' ? { attention_bias: config.qkvBias } : {}),
+    ...(modelType === 'llama' ? { mlp_bias: config.mlpBias } : {}),
+    ...(modelType === 'mistral' ? { sliding_window: windows[0] ?? null } : {}),
+    ...(modelType === 'qwen2' || modelType === 'qwen3'
+      ? {
+          use_sliding_window: windows.length > 0,
+          sliding_window: windows[0] ?? null,
+          layer_types: config.slidingWindow.map((window) =>
+            window === undefined ? 'full_attention' : 'sliding_attention',
+          ),
+        }
+      : {}),
+  };
+}
+
+function parseHeads(fields: Fields, hiddenSize: number, defaults: Defaults) {
+  const numHeads = fields.requiredInteger('num_attention_heads');
+  // An explicit null means one key/value head per query head, for every type.
+  const absent = Object.hasOwn(fields.object, 'num_key_value_heads') ? undefined : defaults.numKeyValueHeads;
+  const numKeyValueHeads = fields.integer('num_key_value_heads', 1) ?? absent ?? numHeads;
+  if (numHeads % numKeyValueHeads !== 0) {
+    fields.fail('num_key_value_heads', `a divisor of num_attention_heads (${numHeads})`);
+  }
+  const given = fields.integer('head_dim', 1) ?? defaults.headDim;
+  if (given === undefined && hiddenSize % numHeads !== 0) {
+    fields.fail('hidden_size', `a multiple of num_attention_heads (${numHeads}), or head_dim beside it`);
+  }
+  const headDim = given ?? hiddenSize / numHeads;
+  if (headDim % 2 !== 0 || headDim > MAX_HEAD_DIM) {
+    const range = `an even number up to ${MAX_HEAD_DIM}`;
+    fields.fail('head_dim', `${range} (hidden_size / num_attention_heads is ${hiddenSize / numHeads})`);
+  }
+  return { numHeads, numKeyValueHeads, headDim };
+}
+
+/** Qwen windows the layers from `max_window_layers` on, or those that `layer_types` names; Mistral windows all. */
+function parseSlidingWindow(fields: Fields, modelType: LlamaType, numLayers: number): (number | undefined)[] {
+  const layerTypes = fields.strings('layer_types');
+  if (layerTypes !== undefined && layerTypes.length !== numLayers) {
+    fields.fail('layer_types', `one entry for each of the ${numLayers} layers`);
+  }
+  const other = layerTypes?.find((type) => type !== 'full_attention' && type !== 'sliding_attention');
+  if (other !== undefined) {
+    fields.fail('layer_types', `only full_attention and sliding_attention ('${other}' is not supported)`);
+  }
+  const given = fields.integer('sliding_window', 1);
+  const absent = Object.hasOwn(fields.object, 'sliding_window') ? undefined : DEFAULT_WINDOW;
+
+  if (modelType === 'llama') {
+    if (given !== undefined) fields.fail('sliding_window', 'nothing (llama has no sliding window)');
+    if (layerTypes?.includes('sliding_attention'))
+      fields.fail('layer_types', 'only full_attention for llama');
+    return Array(numLayers).fill(undefined);
+  }
+  if (modelType === 'mistral') {
+    const window = given ?? absent;
+    const type = window === undefined ? 'full_attention' : 'sliding_attention';
+    if (layerTypes?.some((layerType) => layerType !== type)) {
+      fields.fail(
+        'layer_types',
+        `only ${type} (mistral uses sliding_window ${window ?? 'nowhere'} in every layer)`,
+      );
+    }
+    return Array(numLayers).fill(window);
+  }
+  const window = fields.boolean('use_sliding_window') === true ? (given ?? absent) : undefined;
+  const from = fields.integer('max_window_layers') ?? 28;
+  if (window === undefined && layerTypes?.includes('sliding_attention')) {
+    fields.fail('layer_types', 'only full_attention without use_sliding_window and sliding_window');
+  }
+  return Array.from({ length: numLayers }, (_, layer) => {
+    const sliding = layerTypes === undefined ? layer >= from : layerTypes[layer] === 'sliding_attention';
+    return sliding ? window : undefined;
+  });
+}
+
+function initConflicts(init: NewModel): readonly InitConflict[] {
+  const { model_type, hidden_size, num_attention_heads, num_key_value_heads, head_dim, sliding_window } =
+    init as Init;
+  const keyValueHeads = num_key_value_heads ?? num_attention_heads;
+  const conflicts: InitConflict[] = [];
+  if (head_dim === undefined && hidden_size % num_attention_heads !== 0) {
+    conflicts.push({
+      key: 'num_attention_heads',
+      message: `hidden_size (${hidden_size}) must be a multiple of num_attention_heads (${num_attention_heads}), or set head_dim`,
+    });
+  }
+  if (num_attention_heads % keyValueHeads !== 0) {
+    conflicts.push({
+      key: 'num_key_value_heads',
+      message: `num_attention_heads (${num_attention_heads}) must be a multiple of num_key_value_heads (${keyValueHeads})`,
+    });
+  }
+  if (sliding_window !== undefined && model_type !== 'mistral') {
+    conflicts.push({
+      key: 'sliding_window',
+      message: `sliding_window is for model_type "mistral", found ${JSON.stringify(model_type)}`,
+    });
+  }
+  return conflicts;
+}

@@ -1,0 +1,99 @@
+/** The architectures that there are. A new one is a file of this folder and a row here. */
+import { join } from 'node:path';
+import type { MatchOptions } from '../weights/checkpoint.js';
+import { show, WeightsError } from '../weights/error.js';
+import { Fields } from '../weights/fields.js';
+import { isJsonObject, type JsonObject, readJsonObject } from '../weights/json.js';
+import { headWeight, type ModuleSpec, type WeightSpec } from '../weights/modules.js';
+import type { Architecture, InitConflict, NewModel } from './architecture.js';
+import type { ModelConfig } from './config.js';
+import { llama } from './llama.js';
+
+export const ARCHITECTURES = [llama] satisfies readonly Architecture[];
+
+const rows: ReadonlyMap<string, Architecture> = new Map(
+  ARCHITECTURES.flatMap((row) => row.modelTypes.map((modelType) => [modelType, row])),
+);
+
+/** The row of a model that was read. */
+export function architectureOf({ modelType }: Pick<ModelConfig, 'modelType'>): Architecture {
+  return rows.get(modelType) as Architecture;
+}
+
+/**
+ * Reads `config.json` of a model directory.
+ *
+ * @throws WeightsError naming file and key
+ */
+export function readModelConfig(directory: string): ModelConfig {
+  const path = join(directory, 'config.json');
+  return parseModelConfig(readJsonObject(path), path);
+}
+
+/** @param where the file, for errors */
+export function parseModelConfig(json: JsonObject, where: string): ModelConfig {
+  const { model_type: modelType } = json;
+  const row = typeof modelType === 'string' ? rows.get(modelType) : undefined;
+  if (row) return row.parse(new Fields(json, where), modelType as string);
+  throw new WeightsError(
+    `${where}: model_type: expected one of ${[...rows.keys()].join(', ')}, found ${show(modelType ?? 'nothing')}; other models are not supported`,
+  );
+}
+
+/** What contradicts itself in the shape of a new model. */
+export function newModelConflicts(init: NewModel): readonly InitConflict[] {
+  return rows.get(init.model_type)?.initConflicts(init) ?? [];
+}
+
+/** The configuration of a new model from a recipe's `model.base.init`. */
+export function newModelConfig(init: NewModel, vocabSize: number): ModelConfig {
+  const given = Object.entries(init).filter(([, value]) => value !== undefined);
+  const json = { ...Object.fromEntries(given), ...rows.get(init.model_type)?.initDefaults?.(init) };
+  return parseModelConfig({ ...json, vocab_size: vocabSize } as JsonObject, 'model.base.init');
+}
+
+/**
+ * The configuration as a `config.json` in the newer spelling, which transformers 5 reads. Keys of the source that do not
+ * concern the maths are kept.
+ */
+export function modelConfigJson(config: ModelConfig): JsonObject {
+  return sortKeys(architectureOf(config).json(config));
+}
+
+/** Every module with weights, in the order of the forward. */
+export function modelModules(config: ModelConfig): readonly ModuleSpec[] {
+  return architectureOf(config).modules(config);
+}
+
+/** Every weight that a checkpoint of the model holds. */
+export function modelWeights(config: ModelConfig): readonly WeightSpec[] {
+  return modelModules(config).flatMap(({ weights }) => weights);
+}
+
+/** What else a checkpoint of the model may hold: what can be computed, as older files do, and the tied head again. */
+export function matchOptions(config: ModelConfig): MatchOptions {
+  const { computed } = architectureOf(config);
+  const modules = modelModules(config);
+  const tiedHead = modules.find(({ kind, weights }) => kind === 'head' && weights.length === 0);
+  return {
+    ignore: (name) => computed?.test(name) ?? false,
+    tied: tiedHead ? { [`${tiedHead.name}.weight`]: headWeight(modules) as string } : {},
+  };
+}
+
+/** Number of parameters; tied weights count once. */
+export function countParameters(config: ModelConfig): number {
+  return modelWeights(config).reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+}
+
+/** Keys in order at every level, as transformers writes them. */
+function sortKeys(object: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.keys(object)
+      .sort()
+      .map((key) => {
+        const value = object[key]!;
+        return [key, isJsonObject(value) ? sortKeys(value) : value];
+      }),
+  );
+}
