@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { describeError, exitCodeOf, Interrupted } from '../../src/cli/error.js';
 import { ConfigError } from '../../src/config/error.js';
 import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
-import { cli } from './capture.js';
+import { cli } from './run-cli.js';
 
 afterEach(() => {
   delete process.env.STEPTRAIN_STACKS;

@@ -8,10 +8,10 @@ import { completeRunConfig } from '../../src/config/load.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
-import { load } from '../data/collect.js';
+import { load } from '../data/data-file.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { cli } from './capture.js';
+import { cli } from './run-cli.js';
 
 describe('steptrain data preview', () => {
   it('shows text, ids, spans and loss mask side by side', async () => {

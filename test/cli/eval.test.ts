@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import { arithmeticRecords } from '../../src/data/arithmetic.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { cli } from './capture.js';
+import { cli } from './run-cli.js';
 
 let folder: string;
 beforeEach(() => {

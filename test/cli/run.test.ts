@@ -6,7 +6,7 @@ import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
 import { parseRunConfig } from '../../src/config/load.js';
 import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { capture, cli } from './capture.js';
+import { capture, cli } from './run-cli.js';
 
 let folder: string;
 beforeEach(() => {

@@ -8,7 +8,7 @@ import { fileRows } from '../../src/data/files.js';
 import { loadRecords } from '../../src/data/load.js';
 import { DataError } from '../../src/files/data-error.js';
 import { sharedPath } from '../shared.js';
-import { fileWith, load } from './collect.js';
+import { fileWith, load } from './data-file.js';
 
 const files = fileURLToPath(new URL('files', import.meta.url));
 const good = { prompt: 'P?', completions: ['a', 'b'], labels: [true, false] };

@@ -4,7 +4,7 @@ import { problemKey, problemOverlap } from '../../src/data/overlap.js';
 import { PARTS, type Part, sampleRanks, smallestRanks, splitter } from '../../src/data/split.js';
 import { normalizeProblem, type VerdictSample, verdictSamples } from '../../src/records/record.js';
 import { sharedPath } from '../shared.js';
-import { load } from './collect.js';
+import { load } from './data-file.js';
 
 const sample = (problem: string, label: 1 | 0 = 1, steps: string[] = ['s']): VerdictSample => ({
   problem,

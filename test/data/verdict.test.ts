@@ -14,7 +14,7 @@ import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
 import { sharedPath } from '../shared.js';
-import { load } from './collect.js';
+import { load } from './data-file.js';
 
 const spaced = await loadTokenizer(fileURLToPath(new URL('../tokenizer/files/prepend', import.meta.url)));
 const qwen = sharedPath('data/tokenizers/qwen2_5');

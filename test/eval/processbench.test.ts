@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { evaluateVerdicts } from '../../src/eval/evaluate.js';
 import type { JudgedVerdict } from '../../src/eval/verdicts.js';
 import { PhiloxStream } from '../../src/random/philox.js';
-import { load } from '../data/collect.js';
+import { load } from '../data/data-file.js';
 import { sharedPath } from '../shared.js';
 
 interface Row {

@@ -9,9 +9,9 @@ import { resolveInputs } from '../../src/run/paths.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { runRecipe } from '../../src/train/recipe.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
-import { capture } from '../cli/capture.js';
+import { capture } from '../cli/run-cli.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { startHub, type TestHub, type TestRepository } from './server.js';
+import { startHub, type TestHub, type TestRepository } from './test-hub.js';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)));
 const weights = read('test/golden/qwen2/model.safetensors');

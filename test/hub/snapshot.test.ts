@@ -18,7 +18,7 @@ import { parseHubId } from '../../src/hub/hub-id.js';
 import type { HubSettings } from '../../src/hub/settings.js';
 import { fetchSnapshot } from '../../src/hub/snapshot.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { startHub, type TestHub, type TestRepository } from './server.js';
+import { startHub, type TestHub, type TestRepository } from './test-hub.js';
 
 const large = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 7919) % 251));
 const repository: TestRepository = {

@@ -9,7 +9,7 @@ import { loadDecoder } from '../../src/models/load.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogprobs } from '../../src/ops/head.js';
 import { maxDifference, openTest } from '../ops/harness.js';
-import { changedAdapter } from './directory.js';
+import { changedAdapter } from './changed-model.js';
 import { goldenDirectory } from './golden.js';
 
 const device = openTest();

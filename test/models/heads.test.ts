@@ -23,7 +23,7 @@ import { parseAdapterConfig } from '../../src/weights/adapter-config.js';
 import { maxDifference, openTest } from '../ops/harness.js';
 import { sum } from '../ops/objective-cases.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { changedModel } from './directory.js';
+import { changedModel } from './changed-model.js';
 import { expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
 interface GoldenHead {

@@ -8,11 +8,11 @@ import { loadModel } from '../../src/models/model.js';
 import { openCheckpoint } from '../../src/weights/checkpoint.js';
 import { bf16ToF32, f32ToBf16 } from '../../src/weights/convert.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
-import { cli } from '../cli/capture.js';
+import { cli } from '../cli/run-cli.js';
 import { maxDifference, openTest } from '../ops/harness.js';
 import { goldenPath } from '../weights/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { changedAdapter, changedModel } from './directory.js';
+import { changedAdapter, changedModel } from './changed-model.js';
 import { expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
 const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral'];

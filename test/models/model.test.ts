@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadModel, type Model } from '../../src/models/model.js';
 import { DisposedError } from '../../src/native/errors.js';
 import { maxDifference, openTest, random } from '../ops/harness.js';
-import { changedAdapter, changedModel } from './directory.js';
+import { changedAdapter, changedModel } from './changed-model.js';
 import { expectedOf, goldenDirectory } from './golden.js';
 
 const device = openTest();

@@ -4,7 +4,7 @@ import type { LlamaConfig } from '../../src/architectures/llama.js';
 import type { Decoder } from '../../src/models/decoder.js';
 import { loadModel } from '../../src/models/model.js';
 import { openTest } from '../ops/harness.js';
-import { changedModel } from './directory.js';
+import { changedModel } from './changed-model.js';
 import { expectedOf, goldenDirectory } from './golden.js';
 
 const device = openTest();

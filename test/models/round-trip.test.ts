@@ -17,7 +17,7 @@ import { openCheckpoint } from '../../src/weights/checkpoint.js';
 import type { FloatDtype } from '../../src/weights/dtype.js';
 import { maxDifference, openTest, random } from '../ops/harness.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
-import { changedModel } from './directory.js';
+import { changedModel } from './changed-model.js';
 import { expectedOf, goldenDirectory } from './golden.js';
 
 const device = openTest();

@@ -4,7 +4,7 @@ import { bce, crossEntropy } from '../../src/objectives/likelihood.js';
 import { nll } from '../../src/objectives/nll.js';
 import { maxDifference, openTest } from '../ops/harness.js';
 import { differentiate, readGolden, sum } from '../ops/objective-cases.js';
-import { throughTape, vector } from './tape.js';
+import { throughTape, vector } from './through-tape.js';
 
 const vectors = readGolden('vectors') as {
   prm_bce: { logits: number[]; labels: number[]; loss: number[]; grad: number[] };

@@ -7,7 +7,7 @@ import { headLogprobs, headSelect } from '../../src/ops/head.js';
 import { reshape } from '../../src/ops/memory.js';
 import { maxDifference, openTest } from '../ops/harness.js';
 import { differentiate, readGolden, sum } from '../ops/objective-cases.js';
-import { throughTape, vector } from './tape.js';
+import { throughTape, vector } from './through-tape.js';
 
 type Lists<Names extends string> = Record<Names, number[]>;
 

@@ -13,7 +13,7 @@ import {
 import { spanSum } from '../../src/ops/advantage.js';
 import { maxDifference, openTest } from '../ops/harness.js';
 import { differentiate, logSigmoid, mean, readGolden, sum } from '../ops/objective-cases.js';
-import { throughTape, vector } from './tape.js';
+import { throughTape, vector } from './through-tape.js';
 
 type Lists<Names extends string> = Record<Names, number[]>;
 

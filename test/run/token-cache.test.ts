@@ -6,7 +6,7 @@ import { verdictTemplate } from '../../src/data/verdict.js';
 import { cacheDirectory, cachedTokenStore } from '../../src/run/token-cache.js';
 import { readReports, tokenizeData } from '../../src/run/tokenize.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
-import { capture } from '../cli/capture.js';
+import { capture } from '../cli/run-cli.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;

@@ -3,7 +3,7 @@ import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 import { verdictSamples } from '../../../src/records/record.js';
 import { sharedPath } from '../../shared.js';
-import { fileWith, load } from '../collect.js';
+import { fileWith, load } from '../data-file.js';
 
 const processbench = ['gsm8k', 'math'].map((name) => sharedPath(`data/processbench/${name}.json.gz`));
 describe.skipIf(processbench.includes(undefined))('ProcessBench (needs the shared data)', () => {

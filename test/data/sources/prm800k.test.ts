@@ -5,7 +5,7 @@ import { problemKey } from '../../../src/data/overlap.js';
 import { StatisticsCounter } from '../../../src/data/statistics.js';
 import { type StepRecord, verdictSamples } from '../../../src/records/record.js';
 import { sharedPath } from '../../shared.js';
-import { fileWith, load } from '../collect.js';
+import { fileWith, load } from '../data-file.js';
 
 const main = sharedPath('data/prm800k/prm800k.jsonl.gz');
 const raw = sharedPath('data/prm800k/raw-format-sample.jsonl');
