@@ -66,7 +66,7 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
   test.skipIf(gpus.length > 0)(
     'says what keeps the addon from a GPU, and builds it anew where there is one',
     async () => {
-      const none = await check(['smoke']);
+      const none = await check(['ops']);
       expect(none.out).toMatch(
         /^gpu-check: steptrain cannot use the GPU: (this addon|its NVIDIA driver|this machine) .+\n$/,
       );
@@ -75,7 +75,7 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
       await mkdir(tools);
       for (const [tool, status] of Object.entries({ 'nvidia-smi': 0, nvcc: 0, cmake: 1 }))
         await writeFile(join(tools, tool), `#!/bin/sh\necho ${tool} ran\nexit ${status}\n`, { mode: 0o755 });
-      const failed = await check(['smoke'], undefined, `${tools}:`);
+      const failed = await check(['ops'], undefined, `${tools}:`);
       expect(failed.code).toBe(1);
       expect(failed.out).toMatch(
         /^gpu-check: (.+); building the addon with this machine's toolkit\ncmake ran\ngpu-check: the addon could not be built; \1\n$/,
