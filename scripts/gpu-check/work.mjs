@@ -3,7 +3,7 @@
 //   node work.mjs RUN-DIRECTORY > work.json
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseRunConfig } from '../../dist/config/load.js';
+import { parseRunConfig } from '../../dist/methods/config.js';
 import { configuredTokenizer } from '../../dist/run/tokenizer.js';
 import { verdictData } from '../../dist/train/verdict-data.js';
 

@@ -1,17 +1,9 @@
 // `steptrain data preview`: single samples as the model will see them, token by token.
-import type { RunConfig } from '../config/schema.js';
-import { solutionSegments } from '../data/solution.js';
 import type { Part } from '../data/split.js';
-import { verdictTokenizer } from '../data/verdict.js';
-import { type StepRecord, verdictSamples } from '../records/record.js';
+import { methodOf, type RunConfig } from '../methods/table.js';
 import { dividedRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
-import {
-  decodeSpan,
-  type SegmentSpan,
-  segmentTokenizer,
-  type TokenizedSequence,
-} from '../tokenizer/segments.js';
+import { decodeSpan, type SegmentSpan, type TokenizedSequence } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 export interface PreviewOptions {
@@ -28,7 +20,8 @@ export async function dataPreview(
   { part, samples: limit, width }: PreviewOptions,
 ): Promise<string> {
   const tokenizer = await configuredTokenizer(config.model);
-  const samplesOf = sampler(config, tokenizer);
+  const method = await methodOf(config).load();
+  const samplesOf = method.preview(config, tokenizer);
   const shown: string[] = [];
   for await (const { part: found, record } of dividedRecords(config.data)) {
     if (found !== part) continue;
@@ -43,29 +36,6 @@ export async function dataPreview(
     }
   }
   return shown.length > 0 ? shown.join('\n\n') : `the ${part} part has nothing to show`;
-}
-
-interface PreviewSample {
-  readonly title: string;
-  readonly sequence: TokenizedSequence;
-}
-
-function sampler(config: RunConfig, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample> {
-  if (config.method === 'pretrain') {
-    const tokenize = segmentTokenizer(tokenizer);
-    const learn = config.pretrain.loss_on === 'answers' ? 'results' : 'steps';
-    return (record) => {
-      const segments = solutionSegments(record, { learn });
-      return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
-    };
-  }
-  const verdicts = verdictTokenizer(config.prompt, tokenizer);
-  return function* (record) {
-    for (const sample of verdictSamples(record)) {
-      const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'correct' : 'wrong'}`;
-      yield { title, sequence: verdicts.sample(sample) };
-    }
-  };
 }
 
 /** Each span under a title, its tokens in columns: text above, id in the middle, learned (1) or not (0) below. */

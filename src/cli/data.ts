@@ -1,6 +1,6 @@
 import type { Argv, CommandModule } from 'yargs';
-import type { RunConfig } from '../config/schema.js';
 import type { Part } from '../data/split.js';
+import type { RunConfig } from '../methods/table.js';
 import { UsageError } from './error.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
@@ -79,7 +79,7 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
   handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
     const { convertData } = await import('./data-convert.js');
     const { formatLoadReport } = await import('../data/summary.js');
-    const { parseRunConfig } = await import('../config/load.js');
+    const { parseRunConfig } = await import('../methods/config.js');
     const { resolveInputs } = await import('../run/paths.js');
     const settings = [...set, ...badRowSetting({ 'on-bad-row': onBadRow })];
     const recipe = JSON.stringify({ method: 'sft', data: { train: from } });
@@ -114,7 +114,7 @@ function badRowSetting({ 'on-bad-row': choice }: BadRowArguments): readonly stri
 }
 
 async function readConfig(args: DataArguments): Promise<RunConfig> {
-  const { loadRunConfig } = await import('../config/load.js');
+  const { loadRunConfig } = await import('../methods/config.js');
   const { resolveInputs } = await import('../run/paths.js');
   const settings = [...(args.set ?? []), ...badRowSetting(args)];
   const { config, locate } = await loadRunConfig(recipeFile(args), settings);

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import type { RunConfig } from '../config/schema.js';
+import type { RunConfig } from '../methods/table.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
 import { Interrupted } from './error.js';
@@ -44,7 +44,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
       .example('$0 run --resume runs/my', 'continue where a stopped run left off') as never,
   handler: async (args) => {
-    const loadRecipe = async () => (await import('../train/recipe.js')).runRecipe;
+    const loadRecipe = async () => (await import('../methods/run.js')).runRecipe;
     if (args.resume !== undefined) await resumeRun(args.resume, loadRecipe);
     else await startRun(args, loadRecipe);
   },
@@ -54,16 +54,17 @@ type StartArguments = Pick<RunArguments, 'recipe' | 'set' | 'output' | 'dry-run'
 
 /** `steptrain run recipe.yaml`. The training code is loaded only once the recipe is known to be usable. */
 export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
-  const { loadRunConfig } = await import('../config/load.js');
-  const { formatRunConfig } = await import('../config/write.js');
+  const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
   const { resolveInputs } = await import('../run/paths.js');
   const { createRunDirectory } = await import('../run/directory.js');
   const file = recipeFile(args);
   const { config, locate } = await loadRunConfig(file, args.set);
   if (args['dry-run']) {
     const { describeRun } = await import('../train/dry-run.js');
+    const { methodOf } = await import('../methods/table.js');
     const known = await resolveInputs(config, locate, { weights: false });
-    const described = await describeRun(known);
+    const row = methodOf(known);
+    const described = await describeRun({ ...row, ...(await row.load()) }, known);
     console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
     // As comments: what is printed is a recipe.
     console.log(`\n${described.map((line) => `# ${line}`).join('\n')}`);
@@ -82,7 +83,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
 
 /** `steptrain run --resume DIR`. */
 export async function resumeRun(path: string, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
-  const { parseRunConfig } = await import('../config/load.js');
+  const { parseRunConfig } = await import('../methods/config.js');
   const { openRunDirectory, readRunConfig } = await import('../run/directory.js');
   const { config } = parseRunConfig(await readRunConfig(path), { name: `${path}/config.yaml` });
   await train(config, await openRunDirectory(path), { resume: true }, loadRecipe);

@@ -1,18 +1,16 @@
-// What one key alone cannot tell: rules between keys. Each gives the path to point at and the rest of the sentence.
+// What one key alone cannot tell: rules between keys of the sections that every method has.
 import { newModelConflicts } from '../architectures/table.js';
-import type { DataConfig, ModelConfig, RunConfig, StepAmcRunConfig } from './schema.js';
+import type { BatchSection, Conflict, DataConfig, FrameConfig, ModelConfig, PromptConfig } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
-export interface Conflict {
-  readonly path: readonly string[];
-  readonly message: string;
-}
-
-/** Everything in a complete configuration that contradicts itself. */
-export function findConflicts(config: RunConfig): Conflict[] {
+/** What contradicts itself in the sections that every method has, and between them and `sections`. */
+export function sharedConflicts(
+  config: FrameConfig,
+  sections: Readonly<Record<string, BatchSection>>,
+): Conflict[] {
   const conflicts = [...modelConflicts(config.model), ...dataConflicts(config.data)];
-  for (const [name, section] of trainingSections(config)) {
+  for (const [name, section] of Object.entries(sections)) {
     for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
       const tokens = section[key];
       if (typeof tokens !== 'number' || tokens >= config.data.max_length) continue;
@@ -24,81 +22,7 @@ export function findConflicts(config: RunConfig): Conflict[] {
       });
     }
   }
-  if (config.method !== 'pretrain') conflicts.push(...promptConflicts(config.prompt));
-  if (config.method === 'stepamc') conflicts.push(...stepAmcConflicts(config));
-  if (config.method === 'pretrain' && config.data.balance !== 'none') {
-    conflicts.push({
-      path: ['data', 'balance'],
-      message: `data.balance ${JSON.stringify(config.data.balance)} balances verdicts, and method pretrain has none; remove it`,
-    });
-  }
-  if (
-    config.method === 'pretrain' &&
-    config.pretrain.loss_on === 'answers' &&
-    config.data.source !== 'arithmetic'
-  ) {
-    conflicts.push({
-      path: ['pretrain', 'loss_on'],
-      message: `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(config.data.source)}`,
-    });
-  }
-  return conflicts;
-}
-
-export interface TrainingSection {
-  readonly micro_batch_tokens: number | 'auto';
-  readonly tokens_per_step?: number;
-}
-
-/** The sections that this configuration trains by. */
-export function trainingSections(config: RunConfig): (readonly [string, TrainingSection])[] {
-  switch (config.method) {
-    case 'sft':
-      return [['sft', config.sft]];
-    case 'pretrain':
-      return [['pretrain', config.pretrain]];
-    case 'stepamc': {
-      const { sft, frn, ppo, dpo, baseline, ablation } = config;
-      return [
-        ['sft', sft],
-        ...(baseline === 'none' ? ([['ppo', ppo]] as const) : []),
-        ...(baseline === 'none' && !ablation.no_frn ? ([['frn', frn]] as const) : []),
-        ...(baseline === 'dpo' ? ([['dpo', dpo]] as const) : []),
-      ];
-    }
-  }
-}
-
-function stepAmcConflicts({ lora, model, constraint, baseline, ablation }: StepAmcRunConfig): Conflict[] {
-  const conflicts: Conflict[] = [];
-  if (lora === 'none') {
-    conflicts.push({
-      path: ['lora'],
-      message:
-        'method "stepamc" holds all its roles on one frozen base and needs lora: give it a section with r and lora_alpha',
-    });
-  }
-  if (typeof model.base !== 'string') {
-    conflicts.push({
-      path: ['model', 'base'],
-      message:
-        'method "stepamc" needs a trained base: name one, or pretrain one with method "pretrain" first',
-    });
-  }
-  const { lo, hi, init, mode } = constraint.alpha;
-  if (mode === 'learnable_clamped' && !(lo < init && init < hi)) {
-    conflicts.push({
-      path: ['constraint', 'alpha', 'init'],
-      message: `constraint.alpha.init (${init}) must lie between lo (${lo}) and hi (${hi})`,
-    });
-  }
-  if (baseline !== 'none' && (ablation.no_frn || ablation.no_scpn)) {
-    conflicts.push({
-      path: ['ablation'],
-      message: `ablation leaves out parts of StepAMC, and baseline "${baseline}" has none of them; choose one of the two`,
-    });
-  }
-  return conflicts;
+  return config.prompt ? [...conflicts, ...promptConflicts(config.prompt)] : conflicts;
 }
 
 function modelConflicts(model: ModelConfig): Conflict[] {
@@ -168,7 +92,7 @@ function dataConflicts(data: DataConfig): Conflict[] {
   return conflicts;
 }
 
-function promptConflicts(prompt: { template: string; pos_word: string; neg_word: string }): Conflict[] {
+function promptConflicts(prompt: PromptConfig): Conflict[] {
   const conflicts: Conflict[] = [];
   if (prompt.pos_word.trim() === prompt.neg_word.trim()) {
     conflicts.push({

@@ -1,10 +1,10 @@
 // docs/configuration.md, from the schema.
 import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
-import { methodNames } from './schema.js';
+import type { MethodSchemas } from './schema.js';
 
 const INTRODUCTION = `# Configuration
 
-<!-- Written by scripts/config-docs.mjs from src/config; edit the descriptions there. -->
+<!-- Written by scripts/config-docs.mjs from the sections in src/config and src/methods; edit the descriptions there. -->
 
 A recipe is a YAML file of sections. \`steptrain run recipe.yaml --set section.key=value\` replaces single values; the
 value is read as YAML, and text is taken as typed. A key that does not exist is an error that names its place and the
@@ -15,10 +15,11 @@ Relative paths start at the directory in which the command runs.
 `;
 
 /** The page as Markdown: one table per section, in the order of the schema. */
-export function configurationPage(): string {
+export function configurationPage(table: MethodSchemas): string {
+  const methodNames = Object.keys(table);
   const sections = new Map<string, { readonly node: Outline; readonly methods: string[] }>();
-  for (const method of methodNames) {
-    for (const [key, node] of Object.entries(methodOutline(method).properties ?? {})) {
+  for (const [method, schema] of Object.entries(table)) {
+    for (const [key, node] of Object.entries(methodOutline(schema).properties ?? {})) {
       const known = [...sections.keys()].find(
         (name) => name === key && sameKeys(sections.get(name)!.node, node),
       );
@@ -32,12 +33,12 @@ export function configurationPage(): string {
     const readBy =
       methods.length === methodNames.length ? '' : ` Read by method ${methods.map(code).join(', ')}.`;
     const whole = isSectionOnly(node) ? '' : ` Default: ${code(JSON.stringify(node.default))}.`;
-    parts.push(`## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${table(node)}\n`);
+    parts.push(`## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${keyTable(node)}\n`);
   }
   return parts.join('\n');
 }
 
-function table(section: Outline): string {
+function keyTable(section: Outline): string {
   const head = '| key | value | default | meaning |\n| --- | --- | --- | --- |';
   return [head, ...rows(section, '')].join('\n');
 }

@@ -1,13 +1,13 @@
-// Recipe text + overrides → one complete RunConfig, or one sentence per problem.
+// Recipe text + overrides → one complete configuration, or one sentence per problem.
 import { open } from 'node:fs/promises';
 import { systemReason } from '../files/error.js';
-import { findConflicts } from './checks.js';
+import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
-import { isMethod, type Method, methodNames, methodSchema, type RunConfig } from './schema.js';
+import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { parseRecipe } from './source.js';
 
 /** A recipe is a page of text; anything near this size is another file. */
@@ -15,65 +15,83 @@ const MAX_RECIPE_BYTES = 1 << 20;
 
 const SHOWN_PROBLEMS = 10;
 
-export interface LoadedConfig {
-  readonly config: RunConfig;
+export interface LoadedConfig<Config extends FrameConfig = FrameConfig> {
+  readonly config: Config;
   /** Where a value came from, `file:line:column` or `--set …`, for problems that show only later. */
   readonly locate: Locate;
 }
 
-/** Reads a recipe file; `settings` are the texts after `--set`. Throws ConfigError. */
-export async function loadRunConfig(file: string, settings: readonly string[] = []): Promise<LoadedConfig> {
-  return parseRunConfig(await readRecipe(file), { name: file, settings });
+/** The methods of `table`; every function throws ConfigError. */
+export interface ConfigReader<Config extends FrameConfig> {
+  /** Reads a recipe file; `settings` are the texts after `--set`. */
+  load(file: string, settings?: readonly string[]): Promise<LoadedConfig<Config>>;
+  /** The same for a recipe that is already in memory; `name` stands for the file in messages. */
+  parse(
+    content: string,
+    options: { readonly name: string; readonly settings?: readonly string[] },
+  ): LoadedConfig<Config>;
+  /** The same for an object, as a program builds it: fills in the defaults and checks. */
+  complete(value: unknown): Config;
 }
 
-/** The same for a recipe that is already in memory; `name` stands for the file in messages. */
-export function parseRunConfig(
-  content: string,
-  { name, settings = [] }: { readonly name: string; readonly settings?: readonly string[] },
-): LoadedConfig {
-  const source = parseRecipe(content, name);
-  const overrides = settings.map(parseOverride);
-  const locate: Locate = (path, options) =>
-    overridden(overrides, path)?.origin ?? source.locate(path, options);
-  return { config: complete(source.value, overrides, locate), locate };
+export function configReader<Config extends FrameConfig>(
+  methods: MethodSchemas<Config>,
+): ConfigReader<Config> {
+  const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [] }) => {
+    const source = parseRecipe(content, name);
+    const overrides = settings.map(parseOverride);
+    const locate: Locate = (path, options) =>
+      overridden(overrides, path)?.origin ?? source.locate(path, options);
+    return { config: complete(methods, source.value, overrides, locate), locate };
+  };
+  return {
+    parse,
+    load: async (file, settings = []) => parse(await readRecipe(file), { name: file, settings }),
+    complete(value) {
+      if (!isSection(value)) {
+        throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
+      }
+      return complete(methods, structuredClone(value), [], () => 'config');
+    },
+  };
 }
 
-/** The same for an object, as a program builds it: fills in the defaults and checks. Throws ConfigError. */
-export function completeRunConfig(value: unknown): RunConfig {
-  if (!isSection(value)) {
-    throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
-  }
-  return complete(structuredClone(value), [], () => 'config');
-}
-
-function complete(value: Record<string, unknown>, overrides: readonly Override[], locate: Locate): RunConfig {
-  const method = chooseMethod(value, overrides, locate);
+function complete<Config extends FrameConfig>(
+  methods: MethodSchemas<Config>,
+  value: Record<string, unknown>,
+  overrides: readonly Override[],
+  locate: Locate,
+): Config {
+  const name = chooseMethod(Object.keys(methods), value, overrides, locate);
+  const method = methods[name] as MethodSchema<Config>;
   const outline = methodOutline(method);
   applyOverrides(value, overrides, outline);
   fillEmptySections(value, outline);
 
-  const misplaced = takeSectionsOfOtherMethods(value, method, locate);
-  const parsed = methodSchema(method).safeParse(value);
+  const misplaced = takeSectionsOfOtherMethods(methods, value, name, locate);
+  const parsed = method.schema.safeParse(value);
   const wrong = parsed.success ? [] : describeIssues(parsed.error.issues, { outline, value, locate });
   if (!parsed.success || misplaced.length > 0) throw problems([...misplaced, ...wrong]);
-  const conflicts = findConflicts(parsed.data);
+  const config = parsed.data;
+  const conflicts = [...sharedConflicts(config, method.sections(config)), ...method.conflicts(config)];
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
   }
-  return parsed.data;
+  return config;
 }
 
 function chooseMethod(
+  names: readonly string[],
   value: Record<string, unknown>,
   overrides: readonly Override[],
   locate: Locate,
-): Method {
+): string {
   const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method')?.text.trim();
   const method = typed ?? value.method;
-  if (isMethod(method)) return method;
-  const expected = `expected ${methodNames.join(' or ')}`;
+  if (typeof method === 'string' && names.includes(method)) return method;
+  const expected = `expected ${names.join(' or ')}`;
   if (method !== undefined) {
-    const nearest = typeof method === 'string' ? nearestName(method, methodNames) : undefined;
+    const nearest = typeof method === 'string' ? nearestName(method, names) : undefined;
     const hint = nearest === undefined ? '' : `; did you mean "${nearest}"?`;
     throw new ConfigError(
       `${locate(['method'])}: ${expected} as method, found ${describeValue(method)}${hint}`,
@@ -97,14 +115,16 @@ function fillEmptySections(value: Record<string, unknown>, outline: Outline): vo
 
 /** Removes the sections that only other methods read, and says so of each. */
 function takeSectionsOfOtherMethods(
+  methods: MethodSchemas,
   value: Record<string, unknown>,
-  method: Method,
+  method: string,
   locate: Locate,
 ): string[] {
-  const known = methodOutline(method).properties ?? {};
+  const sectionsOf = (name: string) => methodOutline(methods[name] as MethodSchema).properties ?? {};
+  const known = sectionsOf(method);
   return Object.keys(value).flatMap((key) => {
     if (Object.hasOwn(known, key)) return [];
-    const owner = methodNames.find((name) => Object.hasOwn(methodOutline(name).properties ?? {}, key));
+    const owner = Object.keys(methods).find((name) => Object.hasOwn(sectionsOf(name), key));
     if (owner === undefined) return [];
     delete value[key];
     return [

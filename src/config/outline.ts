@@ -1,7 +1,6 @@
 // The schema as a tree of plain objects (JSON Schema), for messages, documentation and comments.
 import { z } from 'zod';
-import type { Method } from './schema.js';
-import { methodSchema } from './schema.js';
+import type { MethodSchema } from './schema.js';
 
 /** The parts of JSON Schema that this configuration uses. */
 export interface Outline {
@@ -26,13 +25,13 @@ export interface Outline {
   readonly exclusiveMaximum?: number;
 }
 
-const outlines = new Map<Method, Outline>();
+const outlines = new WeakMap<z.ZodType, Outline>();
 
-export function methodOutline(method: Method): Outline {
-  let outline = outlines.get(method);
+export function methodOutline({ schema }: Pick<MethodSchema, 'schema'>): Outline {
+  let outline = outlines.get(schema);
   if (outline === undefined) {
-    outline = z.toJSONSchema(methodSchema(method), { io: 'input' }) as Outline;
-    outlines.set(method, outline);
+    outline = z.toJSONSchema(schema, { io: 'input' }) as Outline;
+    outlines.set(schema, outline);
   }
   return outline;
 }

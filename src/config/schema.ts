@@ -1,76 +1,54 @@
-// The configuration of a run. A method is a row of `methods`: the sections it reads, nothing else.
-import { z } from 'zod';
-import { data, prompt } from './data.js';
-import { lora, model } from './model.js';
-import { ablation, baseline, constraint, dpo, frn, ppo } from './stepamc.js';
-import { answerEvaluation, pretrain, run, sft, verdictEvaluation } from './training.js';
+// The sections that methods share, and what a method says of its own: the rows of `src/methods/table.ts`.
+import type { z } from 'zod';
+import type { data, prompt } from './data.js';
+import type { verdictEvaluation } from './evaluation.js';
+import type { lora, model } from './model.js';
+import type { run } from './run.js';
+import type { optimization } from './training.js';
 
-const methods = {
-  sft: z.strictObject({
-    method: z.literal('sft').describe('The training method.'),
-    model,
-    lora,
-    data,
-    prompt,
-    sft,
-    run,
-    eval: verdictEvaluation,
-  }),
-  stepamc: z.strictObject({
-    method: z.literal('stepamc').describe('The training method.'),
-    model,
-    lora,
-    data,
-    prompt,
-    sft,
-    frn,
-    ppo,
-    constraint,
-    ablation,
-    baseline,
-    dpo,
-    run,
-    eval: verdictEvaluation,
-  }),
-  pretrain: z.strictObject({
-    method: z.literal('pretrain').describe('The training method.'),
-    model,
-    data,
-    pretrain,
-    run,
-    eval: answerEvaluation,
-  }),
-} as const;
+export type ModelConfig = z.output<typeof model>;
+export type LoraConfig = Exclude<z.output<typeof lora>, 'none'>;
+export type DataConfig = z.output<typeof data>;
+export type PromptConfig = z.output<typeof prompt>;
+export type RunSection = z.output<typeof run>;
+export type VerdictEvaluationConfig = z.output<typeof verdictEvaluation>;
 
-export type Method = keyof typeof methods;
+/** The keys that every training stage shares: schedule, batch, AdamW, evaluation and checkpoints. */
+export type OptimizationConfig = z.output<z.ZodObject<ReturnType<typeof optimization>>>;
 
-export type SftRunConfig = z.output<(typeof methods)['sft']>;
-export type StepAmcRunConfig = z.output<(typeof methods)['stepamc']>;
-export type PretrainRunConfig = z.output<(typeof methods)['pretrain']>;
-
-/** The merged and complete configuration of a run; `method` tells which sections it has. */
-export type RunConfig = SftRunConfig | StepAmcRunConfig | PretrainRunConfig;
-
-/** What a recipe may leave out. */
-export type RunConfigInput = { readonly [M in Method]: z.input<(typeof methods)[M]> }[Method];
-
-export type ModelConfig = RunConfig['model'];
-export type LoraConfig = Exclude<SftRunConfig['lora'], 'none'>;
-export type DataConfig = RunConfig['data'];
-export type PromptConfig = SftRunConfig['prompt'];
-export type FrnConfig = StepAmcRunConfig['frn'];
-export type PpoConfig = StepAmcRunConfig['ppo'];
-export type ConstraintConfig = StepAmcRunConfig['constraint'];
-export type EvaluationConfig = SftRunConfig['eval'];
-/** The keys that every training method shares: schedule, batch, AdamW, evaluation and checkpoints. */
-export type OptimizationConfig = Omit<SftRunConfig['sft'], 'class_weight'>;
-
-export const methodNames = Object.keys(methods) as Method[];
-
-export function isMethod(value: unknown): value is Method {
-  return typeof value === 'string' && Object.hasOwn(methods, value);
+/** What every configuration has, whatever its method. */
+export interface FrameConfig {
+  readonly method: string;
+  readonly model: ModelConfig;
+  /** Absent where the method always trains every parameter. */
+  readonly lora?: LoraConfig | 'none';
+  readonly data: DataConfig;
+  readonly prompt?: PromptConfig;
+  readonly run: RunSection;
 }
 
-export function methodSchema(method: Method): z.ZodType<RunConfig> {
-  return methods[method];
+/** A section that a stage takes the size of its batches from. */
+export interface BatchSection {
+  readonly micro_batch_tokens: number | 'auto';
+  readonly tokens_per_step?: number;
 }
+
+/** A rule between keys that a configuration breaks: the path to point at and the rest of the sentence. */
+export interface Conflict {
+  readonly path: readonly string[];
+  readonly message: string;
+}
+
+/** How a method is configured. */
+export interface MethodSchema<Config extends FrameConfig = FrameConfig> {
+  readonly schema: z.ZodType<Config>;
+  /** The sections that this configuration has stages for, by name. */
+  sections(config: Config): Readonly<Record<string, BatchSection>>;
+  /** What contradicts itself in the method's own sections. */
+  conflicts(config: Config): readonly Conflict[];
+}
+
+/** The methods by name, in the order in which messages and documentation list them. */
+export type MethodSchemas<Config extends FrameConfig = FrameConfig> = Readonly<
+  Record<string, MethodSchema<Config>>
+>;

@@ -1,14 +1,17 @@
 // The merged configuration as YAML: complete, every key with its meaning, and readable as a recipe again.
 import { Document, isMap, isScalar, type Scalar, type YAMLMap } from 'yaml';
-import { methodOutline, type Outline, sectionOf } from './outline.js';
-import type { RunConfig } from './schema.js';
+import { type Outline, sectionOf } from './outline.js';
 
 const WIDTH = 110;
 
 /** `config.yaml` of a run. `head` stands above it as a comment. */
-export function formatRunConfig(config: RunConfig, { head }: { readonly head?: string } = {}): string {
+export function formatConfig(
+  config: object,
+  outline: Outline,
+  { head }: { readonly head?: string | undefined } = {},
+): string {
   const document = new Document(config, { aliasDuplicateObjects: false });
-  if (isMap(document.contents)) annotate(document.contents as YAMLMap, methodOutline(config.method), 0);
+  if (isMap(document.contents)) annotate(document.contents as YAMLMap, outline, 0);
   const body = document.toString({ lineWidth: 0, flowCollectionPadding: false });
   return head === undefined
     ? body

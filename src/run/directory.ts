@@ -1,4 +1,6 @@
-// One run, one directory: config.yaml, metrics.jsonl, samples.jsonl, checkpoints/, and what the run leaves at its end.
+// One run, one directory: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and what the run leaves at its
+// end.
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
@@ -12,7 +14,7 @@ import { type LogFile, openLogFile } from './log-file.js';
 import { withTensorBoard } from './tensorboard.js';
 
 const CONFIG = 'config.yaml';
-const LOGS = ['metrics.jsonl', 'samples.jsonl'] as const;
+const ARTEFACTS = 'artefacts';
 
 export interface RunDirectory {
   /** Absolute path. */
@@ -21,12 +23,14 @@ export interface RunDirectory {
   file(name: string): string;
   readonly metrics: LogFile;
   readonly samples: LogFile;
+  /** artefacts/`name`.jsonl, made where it is not there yet. */
+  artefact(name: string): LogFile;
   /** Replaces `name` by `value` as JSON, whole or not at all. */
   writeJson(name: string, value: unknown): Promise<void>;
   writeConfig(yaml: string): Promise<void>;
   /**
    * Writes checkpoints/step-`step` with the files that `write` puts into the given folder, then removes all but the
-   * `keep` newest. Metrics and samples up to here belong to it.
+   * `keep` newest. What logs and artefacts hold by then belongs to it.
    */
   saveCheckpoint(
     step: number,
@@ -35,7 +39,7 @@ export interface RunDirectory {
   ): Promise<Checkpoint>;
   /** The newest checkpoint that is complete and unharmed. */
   latestCheckpoint(): Promise<Checkpoint | undefined>;
-  /** Cuts metrics and samples back to where they were at `checkpoint`, or to nothing without one. */
+  /** Cuts logs and artefacts back to where they were at `checkpoint`, or to nothing without one. */
   rewind(checkpoint: Checkpoint | undefined): void;
   /** Lets another process have the directory. */
   close(): Promise<void>;
@@ -113,10 +117,19 @@ async function isEmpty(path: string): Promise<boolean> {
 function open(path: string, unlock: Unlock): RunDirectory {
   const metrics = withTensorBoard(openLogFile(join(path, 'metrics.jsonl')), join(path, 'tensorboard'));
   const samples = openLogFile(join(path, 'samples.jsonl'));
-  const logs = { 'metrics.jsonl': metrics, 'samples.jsonl': samples } satisfies Record<
-    (typeof LOGS)[number],
-    LogFile
-  >;
+  const logs = new Map<string, LogFile>([
+    ['metrics.jsonl', metrics],
+    ['samples.jsonl', samples],
+  ]);
+  const logAt = (name: string): LogFile => {
+    let log = logs.get(name);
+    if (!log) {
+      mkdirSync(join(path, ARTEFACTS), { recursive: true });
+      log = openLogFile(join(path, name));
+      logs.set(name, log);
+    }
+    return log;
+  };
   const checkpoints = join(path, 'checkpoints');
 
   return {
@@ -124,21 +137,24 @@ function open(path: string, unlock: Unlock): RunDirectory {
     metrics,
     samples,
     file: (name) => join(path, name),
+    artefact: (name) => logAt(`${ARTEFACTS}/${name}.jsonl`),
     writeJson: (name, value) => writeJson(join(path, name), value),
     writeConfig: (yaml) => writeFileAtomically(join(path, CONFIG), [Buffer.from(yaml)]),
     async saveCheckpoint(step, write, { keep }) {
-      for (const log of Object.values(logs)) log.sync();
-      const lengths = Object.fromEntries(LOGS.map((name) => [name, logs[name].length]));
+      for (const log of logs.values()) log.sync();
+      const lengths = Object.fromEntries([...logs].map(([name, { length }]) => [name, length]));
       const checkpoint = await saveCheckpoint(checkpoints, step, { write, logs: lengths });
       await pruneCheckpoints(checkpoints, checkpoint, keep);
       return checkpoint;
     },
     latestCheckpoint: () => latestCheckpoint(checkpoints),
     rewind(checkpoint) {
-      for (const name of LOGS) logs[name].cutTo(checkpoint?.logs[name] ?? 0);
+      const left = existsSync(join(path, ARTEFACTS)) ? readdirSync(join(path, ARTEFACTS)) : [];
+      const names = [...Object.keys(checkpoint?.logs ?? {}), ...left.map((name) => `${ARTEFACTS}/${name}`)];
+      for (const name of new Set([...logs.keys(), ...names])) logAt(name).cutTo(checkpoint?.logs[name] ?? 0);
     },
     async close() {
-      for (const log of Object.values(logs)) log.close();
+      for (const log of logs.values()) log.close();
       await unlock();
     },
   };

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
-import type { RunConfig } from '../config/schema.js';
+import type { FrameConfig } from '../config/schema.js';
 import { PARTS } from '../data/split.js';
 import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
@@ -17,7 +17,7 @@ import type { SnapshotOptions } from '../hub/snapshot.js';
  *
  * @throws ConfigError, with the place, for what leads nowhere; HubError where the hub cannot be used
  */
-export async function resolveInputs<Config extends RunConfig>(
+export async function resolveInputs<Config extends FrameConfig>(
   config: Config,
   locate: Locate,
   {

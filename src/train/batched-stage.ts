@@ -3,14 +3,14 @@ import type { TrainableParameters } from '../autograd/parameters.js';
 import type { BatchPlan } from '../sequences/batching.js';
 import type { AdamW } from './adamw.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
-import type { Stage, StagePlan, StageSchedule } from './stage.js';
+import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './stage.js';
 import { applyGradients } from './update.js';
 
 export interface BatchGradients {
   /** Logged; `loss` is what is minimised. */
-  readonly figures: Readonly<Record<string, number>> & { readonly loss: number };
+  readonly metrics: Metrics & { readonly loss: number };
   /** For the progress line, beside the loss. */
-  readonly shown?: Readonly<Record<string, number>>;
+  readonly shown?: Metrics;
   readonly tokens: number;
 }
 
@@ -18,29 +18,29 @@ export interface BatchedStageOptions {
   readonly name: string;
   readonly batches: BatchPlan;
   readonly settings: Omit<ScheduleOptions, 'totalSteps'> &
-    Omit<StageSchedule, 'best'> & {
+    Omit<TrainingSettings, 'best'> & {
       readonly load_best_model_at_end: boolean;
       readonly tokens_per_step: number;
     };
   readonly microBatchTokens: number;
   readonly parameters: TrainableParameters;
   readonly optimizer: () => AdamW;
-  /** The figure of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
+  /** The metric of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
   readonly best?: string | undefined;
   readonly begin?: (() => Promise<void>) | undefined;
-  readonly validate?: Stage['validate'];
+  readonly validate?: OpenTraining['validate'];
   /** Forward and backward of one batch of items; sets the parameters' gradients. */
   readonly gradients: (batch: readonly number[], index: number) => Promise<BatchGradients>;
 }
 
-export function batchedStage(options: BatchedStageOptions): StagePlan {
+export function batchedStage(options: BatchedStageOptions): TrainingStage {
   const { name, settings, microBatchTokens } = options;
   const { batches, epochAt } = options.batches;
   return {
     name,
     steps: batches.length,
-    schedule: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
-    plan: {
+    settings: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
+    batching: {
       [`${name}.tokens_per_step`]: settings.tokens_per_step,
       [`${name}.micro_batch_tokens`]: microBatchTokens,
     },
@@ -51,16 +51,16 @@ export function batchedStage(options: BatchedStageOptions): StagePlan {
         trains: options.parameters,
         begin: async () => options.begin?.(),
         async step(index) {
-          const { figures, shown, tokens } = await options.gradients(batches[index] as number[], index);
+          const { metrics, shown, tokens } = await options.gradients(batches[index] as number[], index);
           const learningRate = learningRateAt(index, { ...settings, totalSteps: batches.length });
-          const update = await applyGradients(optimizer, learningRate, { loss: figures.loss });
-          const progress = { loss: figures.loss, ...shown };
+          const update = await applyGradients(optimizer, learningRate, { loss: metrics.loss });
+          const progress = { loss: metrics.loss, ...shown };
           if (update.nonFinite !== undefined)
-            return { figures: {}, shown: progress, tokens, nonFinite: update.nonFinite };
+            return { metrics: {}, shown: progress, tokens, nonFinite: update.nonFinite };
           return {
-            figures: {
+            metrics: {
               epoch: epochAt(index + 1),
-              ...figures,
+              ...metrics,
               grad_norm: update.gradNorm,
               learning_rate: learningRate,
             },

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import type { ParameterBuffer } from '../autograd/parameters.js';
 import { readStoredF32 } from '../models/load.js';
 import { StepTrainError } from '../native/errors.js';
+import { type SealedArtefact, sealArtefact } from '../run/artefact.js';
+import type { RunDirectory } from '../run/directory.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
@@ -33,7 +35,9 @@ export interface RunState {
   readonly own?: unknown;
   /** Bit-identical continuation needs the same kernels and the same cut of the batches. */
   readonly isa: string;
-  readonly plan: Readonly<Record<string, number>>;
+  readonly batching: Readonly<Record<string, number>>;
+  /** What making stages have finished, by name. */
+  readonly artefacts: Readonly<Record<string, SealedArtefact>>;
 }
 
 export interface CheckpointContent {
@@ -76,7 +80,7 @@ export async function readRunState(folder: string): Promise<RunState> {
 export function checkContinuation(
   folder: string,
   state: RunState,
-  here: Pick<RunState, 'isa' | 'plan'>,
+  here: Pick<RunState, 'isa' | 'batching'>,
 ): void {
   if (state.isa !== here.isa) {
     throw new StepTrainError(
@@ -85,11 +89,34 @@ export function checkContinuation(
         `resume with STEPTRAIN_ISA=${state.isa} or start a new run`,
     );
   }
-  if (JSON.stringify(state.plan) !== JSON.stringify(here.plan)) {
+  joinBatching(folder, state.batching, here.batching);
+}
+
+/** The batching of all stages that are known by now; refuses a number that was another before the run was stopped. */
+export function joinBatching(
+  folder: string,
+  before: RunState['batching'],
+  now: RunState['batching'],
+): RunState['batching'] {
+  const changed = Object.keys(now).find((key) => key in before && before[key] !== now[key]);
+  if (changed !== undefined) {
     throw new StepTrainError(
       'E_RESUME',
-      `${folder} was written with batches of ${JSON.stringify(state.plan)} and config.yaml now says ` +
-        `${JSON.stringify(here.plan)}; restore it or start a new run`,
+      `${folder} was written with ${changed} ${before[changed]}, and configuration and data now give ${now[changed]}; ` +
+        'restore them or start a new run',
+    );
+  }
+  return { ...before, ...now };
+}
+
+/** Refuses to go on from artefacts that are no longer what their stages made. */
+export async function checkArtefacts(run: RunDirectory, { artefacts }: RunState): Promise<void> {
+  for (const [name, { sha256 }] of Object.entries(artefacts)) {
+    const file = run.artefact(name);
+    if ((await sealArtefact(file)).sha256 === sha256) continue;
+    throw new StepTrainError(
+      'E_RESUME',
+      `${file.path} is not what the run wrote: its contents changed since; restore the file or start a new run`,
     );
   }
 }

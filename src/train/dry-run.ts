@@ -1,8 +1,7 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
 import type { ModelConfig } from '../architectures/config.js';
 import { newModelConfig, readModelConfig } from '../architectures/table.js';
-import { trainingSections } from '../config/checks.js';
-import type { RunConfig } from '../config/schema.js';
+import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { PARTS } from '../data/split.js';
 import { baseDirectory } from '../models/base.js';
 import { StepTrainError } from '../native/errors.js';
@@ -11,23 +10,27 @@ import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { openDevice } from '../runtime/device.js';
 import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './memory-plan.js';
+import type { Method } from './method.js';
 import { deviceName } from './recipe.js';
 
 /** Counts of the data and bytes by role, as lines; throws what the run itself would refuse. */
-export async function describeRun(config: RunConfig): Promise<string[]> {
+export async function describeRun<Config extends FrameConfig>(
+  method: Pick<Method<Config>, 'memory'> & Pick<MethodSchema<Config>, 'sections'>,
+  config: Config,
+): Promise<string[]> {
   const { parts } = await configuredRecords(config.data);
   const lines = ['data:'];
   for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
   const device = openDevice(deviceName(config.run.device));
   try {
     const { name, memoryFree } = device.info();
-    const plan = memoryPlan(config, await modelShape(config));
+    const plan = memoryPlan(config, method.memory(config), await modelShape(config));
     const available = availableMemory(plan, device);
     const free = (memoryFree / 2 ** 30).toFixed(1);
     lines.push(`memory on ${name} (${free} GiB free):`);
     const sizes: (readonly [string, number])[] = [];
     let refusal = '';
-    for (const [section, settings] of trainingSections(config)) {
+    for (const [section, settings] of Object.entries(method.sections(config))) {
       try {
         sizes.push([section, fitMicroBatch(plan, available, config.data.max_length, settings)]);
       } catch (error) {
@@ -49,7 +52,7 @@ export async function describeRun(config: RunConfig): Promise<string[]> {
   }
 }
 
-async function modelShape({ model }: RunConfig): Promise<ModelConfig> {
+async function modelShape({ model }: FrameConfig): Promise<ModelConfig> {
   if (typeof model.base === 'string') return readModelConfig(baseDirectory(model.base));
   return newModelConfig(model.base.init, (await configuredTokenizer(model)).vocabSize);
 }

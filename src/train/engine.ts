@@ -3,11 +3,14 @@
  * a stop that loses nothing.
  */
 import { StepTrainError } from '../native/errors.js';
+import { sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import { createProgress, type Progress } from '../terminal/progress.js';
 import {
+  checkArtefacts,
   checkContinuation,
+  joinBatching,
   type RoleParameters,
   type RunState,
   readBest,
@@ -16,7 +19,17 @@ import {
   restoreRoles,
   writeRunCheckpoint,
 } from './checkpoint.js';
-import type { Stage, StagePlan } from './stage.js';
+import type {
+  MakingOutcome,
+  MakingStage,
+  Metrics,
+  OpenMaking,
+  OpenTraining,
+  Stage,
+  StageEntry,
+  TrainingOutcome,
+  TrainingStage,
+} from './stage.js';
 
 export interface EngineOptions {
   readonly device: Device;
@@ -38,12 +51,17 @@ export interface EngineResult {
 }
 
 export async function runStages(
-  stages: readonly StagePlan[],
+  stages: readonly StageEntry[],
   roles: RoleParameters,
   options: EngineOptions,
 ): Promise<EngineResult> {
   return new Engine(stages, roles, options).run();
 }
+
+/** A stage and what its `open` gave. */
+type Work =
+  | { readonly stage: TrainingStage; readonly training: OpenTraining }
+  | { readonly stage: MakingStage; readonly making: OpenMaking };
 
 class Engine {
   private state: RunState;
@@ -53,10 +71,11 @@ class Engine {
   private skippedInARow = 0;
 
   constructor(
-    private readonly stages: readonly StagePlan[],
+    private readonly stages: readonly StageEntry[],
     private readonly roles: RoleParameters,
     private readonly options: EngineOptions,
   ) {
+    const known = stages.filter((stage) => 'open' in stage);
     this.state = {
       stage: 0,
       stage_step: 0,
@@ -65,8 +84,9 @@ class Engine {
       tokens: 0,
       validation_due: false,
       updates: {},
+      artefacts: {},
       isa: options.device.info().isa,
-      plan: Object.assign({}, ...stages.map(({ plan }) => plan)) as Record<string, number>,
+      batching: Object.assign({}, ...known.map(({ batching }) => batching)) as Record<string, number>,
     };
   }
 
@@ -77,6 +97,7 @@ class Engine {
     if (checkpoint) {
       const state = await readRunState(checkpoint.path);
       checkContinuation(checkpoint.path, state, this.state);
+      await checkArtefacts(run, state);
       restoreRoles(checkpoint.path, this.roles);
       this.state = state;
       this.lastGood = state.step;
@@ -85,18 +106,20 @@ class Engine {
     let folder = checkpoint?.path;
     while (this.state.stage < this.stages.length) {
       if (signal.aborted) return this.interrupted(undefined);
-      const plan = this.stages[this.state.stage] as StagePlan;
+      const stage = await this.prepared(this.stages[this.state.stage] as StageEntry);
       this.options.device.resetPeak();
-      const stage = plan.open();
+      const work = openStage(stage);
+      const open = 'training' in work ? work.training : work.making;
       try {
-        if (folder && this.state.stage_step > 0) this.restore(stage, folder);
-        else await stage.begin();
+        if (folder && this.state.stage_step > 0) this.restore(work, folder);
+        else await open.begin();
         folder = undefined;
-        if (!(await this.runStage(plan, stage))) return await this.interrupted(stage);
-        if (this.best) stage.trains.values.write(this.best);
+        if (!(await this.runStage(work))) return await this.interrupted(work);
+        if (this.best && 'training' in work) work.training.trains.values.write(this.best);
       } finally {
-        stage.dispose();
+        open.dispose();
       }
+      if ('artefact' in stage) await this.seal(stage);
       this.best = undefined;
       this.update({
         stage: this.state.stage + 1,
@@ -105,64 +128,75 @@ class Engine {
         updates: {},
         own: undefined,
       });
-      await this.save(undefined, plan.schedule.save_total_limit);
+      await this.save(undefined, stage.settings.save_total_limit);
     }
     return this.result('finished');
   }
 
-  private restore(stage: Stage, folder: string): void {
-    restoreOptimizers(folder, stage.optimizers, this.state);
-    if (this.state.best) this.best = readBest(folder, stage.trains);
-    stage.restore?.(this.state.own);
+  private async prepared(entry: StageEntry): Promise<Stage> {
+    if ('open' in entry) return entry;
+    const stage = await entry.prepare();
+    this.update({ batching: joinBatching(this.options.run.path, this.state.batching, stage.batching) });
+    return stage;
+  }
+
+  private restore(work: Work, folder: string): void {
+    if ('training' in work) {
+      restoreOptimizers(folder, work.training.optimizers, this.state);
+      if (this.state.best) this.best = readBest(folder, work.training.trains);
+      work.training.restore?.(this.state.own);
+    } else work.making.restore?.(this.state.own);
   }
 
   /** False where the signal stopped it. */
-  private async runStage(plan: StagePlan, stage: Stage): Promise<boolean> {
+  private async runStage(work: Work): Promise<boolean> {
     const { signal } = this.options;
-    const { schedule } = plan;
-    const progress = createProgress({
-      total: plan.steps,
-      start: this.state.stage_step,
-      unit: `${plan.name} step`,
-    });
+    const { name, steps, settings } = work.stage;
+    const progress = createProgress({ total: steps, start: this.state.stage_step, unit: `${name} step` });
     try {
       for (;;) {
-        if (this.state.validation_due && !(await this.validate(plan, stage, progress))) return false;
-        if (this.state.stage_step >= plan.steps) return true;
+        if (this.state.validation_due && 'training' in work) {
+          if (!(await this.validate(work.stage, work.training, progress))) return false;
+        }
+        if (this.state.stage_step >= steps) return true;
         if (
-          schedule.save_steps > 0 &&
+          settings.save_steps > 0 &&
           this.state.stage_step > 0 &&
-          this.state.step % schedule.save_steps === 0
+          this.state.step % settings.save_steps === 0
         )
-          await this.save(stage, schedule.save_total_limit);
-        if (signal.aborted || !(await this.step(plan, stage, progress))) return false;
+          await this.save(work, settings.save_total_limit);
+        if (signal.aborted || !(await this.step(work, progress))) return false;
       }
     } finally {
       progress.finish();
     }
   }
 
-  private async step(plan: StagePlan, stage: Stage, progress: Progress): Promise<boolean> {
+  private async step(work: Work, progress: Progress): Promise<boolean> {
     const began = performance.now();
-    const outcome = await stage.step(this.state.stage_step, this.options.signal);
+    const index = this.state.stage_step;
+    const { signal } = this.options;
+    const outcome =
+      'training' in work ? await work.training.step(index, signal) : await work.making.step(index, signal);
     if (!outcome) return false;
-    const stageStep = this.state.stage_step + 1;
-    const last = stageStep === plan.steps;
-    const { eval_steps: every, best } = plan.schedule;
+    const { stage } = work;
+    const stageStep = index + 1;
+    const last = stageStep === stage.steps;
+    const nonFinite = 'rows' in outcome ? undefined : outcome.nonFinite;
+    if ('rows' in outcome && 'artefact' in stage) this.append(stage, outcome);
     this.update({
       stage_step: stageStep,
       step: this.state.step + 1,
-      tokens: this.state.tokens + outcome.tokens,
-      skipped: this.state.skipped + (outcome.nonFinite ? 1 : 0),
-      validation_due:
-        stage.validate !== undefined && every > 0 && (last ? best !== undefined : stageStep % every === 0),
+      tokens: this.state.tokens + ('training' in work ? outcome.tokens : 0),
+      skipped: this.state.skipped + (nonFinite ? 1 : 0),
+      validation_due: 'training' in work && isValidationDue(work.stage, work.training, stageStep),
     });
-    if (outcome.nonFinite) this.skip(outcome.nonFinite, progress);
+    if (nonFinite) this.skip(nonFinite, progress);
     else this.skippedInARow = 0;
     const rate = outcome.tokens / ((performance.now() - began) / 1000);
-    if (!outcome.nonFinite && (stageStep % this.options.loggingSteps === 0 || last)) {
-      this.log(plan, {
-        ...outcome.figures,
+    if (!nonFinite && (stageStep % this.options.loggingSteps === 0 || last)) {
+      this.log(stage, {
+        ...outcome.metrics,
         tokens: this.state.tokens,
         skipped: this.state.skipped,
         tokens_per_second: rate,
@@ -171,6 +205,18 @@ class Engine {
     }
     progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate });
     return true;
+  }
+
+  private append({ artefact }: MakingStage, { rows }: MakingOutcome): void {
+    const file = this.options.run.artefact(artefact);
+    for (const row of rows) file.append(row);
+  }
+
+  private async seal({ artefact, name }: MakingStage): Promise<void> {
+    const sealed = await sealArtefact(this.options.run.artefact(artefact));
+    this.update({ artefacts: { ...this.state.artefacts, [artefact]: sealed } });
+    const { step, stage_step } = this.state;
+    this.options.run.metrics.append({ step, phase: name, phase_step: stage_step, rows: sealed.rows });
   }
 
   private skip(culprit: string, progress: Progress): void {
@@ -187,30 +233,30 @@ class Engine {
     );
   }
 
-  private async validate(plan: StagePlan, stage: Stage, progress: Progress): Promise<boolean> {
-    const figures = await stage.validate?.(this.options.signal);
-    if (!figures) return false;
+  private async validate(stage: TrainingStage, open: OpenTraining, progress: Progress): Promise<boolean> {
+    const metrics = await open.validate?.(this.options.signal);
+    if (!metrics) return false;
     this.update({ validation_due: false });
-    this.log(plan, figures);
-    const { best } = plan.schedule;
-    const value = best === undefined ? undefined : figures[best];
+    this.log(stage, metrics);
+    const { best } = stage.settings;
+    const value = best === undefined ? undefined : metrics[best];
     if (value !== undefined && value > (this.state.best?.value ?? Number.NEGATIVE_INFINITY)) {
-      this.best = await stage.trains.values.readFloats();
+      this.best = await open.trains.values.readFloats();
       this.update({ best: { stage_step: this.state.stage_step, value } });
     }
-    const shown = Object.entries(figures).map(([name, figure]) => `${name} ${figure.toFixed(4)}`);
-    progress.note(`${plan.name} step ${this.state.stage_step}: validation ${shown.join('  ')}`);
+    const shown = Object.entries(metrics).map(([name, metric]) => `${name} ${metric.toFixed(4)}`);
+    progress.note(`${stage.name} step ${this.state.stage_step}: validation ${shown.join('  ')}`);
     return true;
   }
 
-  private log({ name }: StagePlan, figures: Readonly<Record<string, number>>): void {
+  private log({ name }: Stage, metrics: Metrics): void {
     const { step, stage_step } = this.state;
-    this.options.run.metrics.append({ step, phase: name, phase_step: stage_step, ...figures });
+    this.options.run.metrics.append({ step, phase: name, phase_step: stage_step, ...metrics });
   }
 
-  private async interrupted(stage: Stage | undefined): Promise<EngineResult> {
-    const plan = this.stages[this.state.stage] as StagePlan;
-    await this.save(stage, plan.schedule.save_total_limit);
+  private async interrupted(work: Work | undefined): Promise<EngineResult> {
+    const entry = work?.stage ?? (this.stages[this.state.stage] as StageEntry);
+    await this.save(work, 'open' in entry ? entry.settings.save_total_limit : 1);
     return this.result('interrupted');
   }
 
@@ -219,13 +265,13 @@ class Engine {
     return { status, stage, step, tokens };
   }
 
-  private async save(stage: Stage | undefined, keep: number): Promise<void> {
-    const own = stage?.state?.();
+  private async save(work: Work | undefined, keep: number): Promise<void> {
+    const training = work && 'training' in work ? work.training : undefined;
+    const open = work && 'making' in work ? work.making : training;
+    const optimizers = training?.optimizers ?? {};
     this.update({
-      updates: Object.fromEntries(
-        Object.entries(stage?.optimizers ?? {}).map(([name, { steps }]) => [name, steps]),
-      ),
-      own,
+      updates: Object.fromEntries(Object.entries(optimizers).map(([name, { steps }]) => [name, steps])),
+      own: open?.state?.(),
     });
     if (this.savedAt === this.place) return;
     const { state, roles, best } = this;
@@ -234,8 +280,8 @@ class Engine {
       (folder) =>
         writeRunCheckpoint(folder, {
           roles,
-          optimizers: stage?.optimizers ?? {},
-          best: best && stage ? { parameters: stage.trains, values: best } : undefined,
+          optimizers,
+          best: best && training ? { parameters: training.trains, values: best } : undefined,
           state,
         }),
       { keep },
@@ -253,4 +299,14 @@ class Engine {
   private update(changes: Partial<RunState>): void {
     this.state = { ...this.state, ...changes };
   }
+}
+
+function openStage(stage: Stage): Work {
+  return 'artefact' in stage ? { stage, making: stage.open() } : { stage, training: stage.open() };
+}
+
+function isValidationDue({ steps, settings }: TrainingStage, open: OpenTraining, step: number): boolean {
+  const { eval_steps: every, best } = settings;
+  if (open.validate === undefined || every === 0) return false;
+  return step === steps ? best !== undefined : step % every === 0;
 }

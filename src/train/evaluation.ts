@@ -1,5 +1,5 @@
-/** The evaluations of a verdict run: figures of the validation part while it trains, and the report at its end. */
-import type { SftRunConfig, StepAmcRunConfig } from '../config/schema.js';
+/** The evaluations of a verdict run: metrics of the validation part while it trains, and the report at its end. */
+import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import type { Dataset } from '../data/dataset.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictFigures } from '../eval/evaluate.js';
@@ -12,27 +12,31 @@ import type { VerdictSequence } from '../sequences/sequence.js';
 import { createProgress } from '../terminal/progress.js';
 import type { VerdictData } from './verdict-data.js';
 
-export interface EvaluationContext {
-  readonly config: Pick<SftRunConfig | StepAmcRunConfig, 'method' | 'data' | 'eval'>;
+export interface VerdictEvaluationContext {
+  readonly config: {
+    readonly method: string;
+    readonly data: DataConfig;
+    readonly eval: VerdictEvaluationConfig;
+  };
   readonly decoder: Decoder;
   readonly data: VerdictData;
   readonly run: RunDirectory;
   readonly microBatchTokens: number;
 }
 
-/** Figures of the validation part; undefined where the signal stopped it. */
-export async function validationFigures(
-  context: EvaluationContext,
+/** Metrics of the validation part; undefined where the signal stopped it. */
+export async function validationMetrics(
+  context: VerdictEvaluationContext,
   role: Role,
   signal: AbortSignal,
 ): Promise<Record<string, number> | undefined> {
   const judged = await judge(context, role, context.data.sequences.validation, signal);
-  return judged && shortFigures(figuresOf(context, judged));
+  return judged && shortMetrics(metricsOf(context, judged));
 }
 
 /** Judges `part` of the data; undefined where the signal stopped it. */
 async function judge(
-  { config, decoder, microBatchTokens }: EvaluationContext,
+  { config, decoder, microBatchTokens }: VerdictEvaluationContext,
   role: Role,
   sequences: Dataset<VerdictSequence>,
   signal: AbortSignal,
@@ -56,7 +60,7 @@ async function judge(
  * @param before other models by name
  */
 export async function finalEvaluation(
-  context: EvaluationContext,
+  context: VerdictEvaluationContext,
   role: Role,
   before: Readonly<Record<string, Role>>,
   more: { readonly data: Readonly<Record<string, unknown>>; readonly valueLosses?: readonly number[] },
@@ -67,7 +71,7 @@ export async function finalEvaluation(
   for (const [name, other] of Object.entries(before)) {
     const judged = await judge(context, other, data.sequences.test, signal, `evaluation of ${name}:`);
     if (!judged) return undefined;
-    baselines[name] = figuresOf(context, judged);
+    baselines[name] = metricsOf(context, judged);
   }
   const validation = await judge(context, role, data.sequences.validation, signal);
   const judged = validation && (await judge(context, role, data.sequences.test, signal, 'evaluation:'));
@@ -94,12 +98,12 @@ export async function finalEvaluation(
   });
 }
 
-function figuresOf({ config }: EvaluationContext, judged: readonly JudgedVerdict[]): VerdictFigures {
+function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictFigures {
   return verdictFigures(judged, { invalidAsWrong: config.eval.invalid_as_wrong });
 }
 
 /** What a line of metrics.jsonl has of an evaluation. */
-export function shortFigures(figures: VerdictFigures): Record<string, number> {
-  const { f1_macro, acc_pos, acc_neg, balanced_accuracy, auc } = figures;
+export function shortMetrics(metrics: VerdictFigures): Record<string, number> {
+  const { f1_macro, acc_pos, acc_neg, balanced_accuracy, auc } = metrics;
   return { f1_macro, acc_pos, acc_neg, balanced_accuracy, ...(auc === undefined ? {} : { auc }) };
 }

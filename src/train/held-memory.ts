@@ -1,9 +1,7 @@
 /** What the roles of a run hold in memory, measured while they are made, beside what the plan said. */
-import type { ModelConfig } from '../architectures/config.js';
-import type { RunConfig } from '../config/schema.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
-import { memoryPlan } from './memory-plan.js';
+import type { MemoryPlan } from './memory-plan.js';
 
 /** Bytes by role. Trained roles without the moments of AdamW, which live as long as their stage. */
 export type HeldMemory = Readonly<Record<string, number>>;
@@ -25,11 +23,10 @@ export function heldMemory(device: Device): { readonly held: HeldMemory; mark(ro
 /** Writes memory.json. The peaks of the stages, activations included, are `peak_bytes` in metrics.jsonl. */
 export async function writeHeldMemory(
   run: RunDirectory,
-  config: RunConfig,
-  { device, config: decoder }: { readonly device: Device; readonly config: ModelConfig },
+  device: Device,
+  plan: MemoryPlan,
   held: HeldMemory,
 ): Promise<void> {
-  const plan = memoryPlan(config, decoder);
   await run.writeJson('memory.json', {
     device: device.info().name,
     planned_bytes: Object.fromEntries(plan.items.map(({ role, bytes }) => [role, bytes])),

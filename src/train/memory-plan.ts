@@ -1,7 +1,7 @@
 /** What a run will hold in memory, by role, from the shapes alone; and how many tokens fit beside it. */
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
-import type { LoraConfig as LoraSection, RunConfig } from '../config/schema.js';
+import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { loraPlan } from '../weights/lora-plan.js';
@@ -23,41 +23,48 @@ export interface MemoryPlan {
 
 /** f32 value, gradient and two moments of AdamW. */
 const TRAINED_BYTES = 16;
-const FROZEN_ADAPTER_BYTES = 4;
+const FROZEN_BYTES = 4;
 
-export function memoryPlan(config: RunConfig, decoder: ModelConfig): MemoryPlan {
+/** A role as the plan counts it: an adapter on the shared base, or the whole model where there is no LoRA. */
+export interface PlannedRole {
+  readonly role: string;
+  readonly held: 'trained' | 'frozen';
+  /** Outputs of a scalar head of its own, and whether they have a bias. */
+  readonly head?: { readonly outputs: number; readonly bias: boolean };
+}
+
+export function memoryPlan(
+  { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
+  roles: readonly PlannedRole[],
+  decoder: ModelConfig,
+): MemoryPlan {
   const weights = countParameters(decoder);
-  const bytes = config.model.dtype === 'bf16' ? 2 : 4;
-  const lora = config.method === 'pretrain' || config.lora === 'none' ? undefined : config.lora;
+  const bytes = model.dtype === 'bf16' ? 2 : 4;
+  const lora = section === 'none' ? undefined : section;
   const items: MemoryItem[] = [];
-  if (!lora) {
-    items.push({
-      role: 'model',
-      what: `${millions(weights)} parameters with gradients and AdamW moments, f32`,
-      bytes: weights * TRAINED_BYTES,
-    });
-  } else {
+  if (lora) {
     items.push({
       role: 'base',
-      what: `${millions(weights)} frozen parameters, ${config.model.dtype}, shared by all roles`,
+      what: `${millions(weights)} frozen parameters, ${model.dtype}, shared by all roles`,
       bytes: weights * bytes,
     });
-    const adapter = adapterSize(decoder, lora);
-    const trained = (role: string, head: number) =>
-      items.push({
-        role,
-        what: `${millions(adapter + head)} parameters with gradients and AdamW moments, f32`,
-        bytes: (adapter + head) * TRAINED_BYTES,
-      });
-    trained('policy', config.method === 'stepamc' ? decoder.outputSize + 1 : 0);
-    if (config.method === 'stepamc') {
-      items.push({
-        role: 'reference',
-        what: `${millions(adapter)} frozen adapter parameters, f32`,
-        bytes: adapter * FROZEN_ADAPTER_BYTES,
-      });
-      trained('reward', decoder.outputSize);
-    }
+  }
+  const own = lora ? adapterSize(decoder, lora) : weights;
+  for (const { role, held, head } of roles) {
+    const size = own + (head ? head.outputs * (decoder.outputSize + (head.bias ? 1 : 0)) : 0);
+    items.push(
+      held === 'trained'
+        ? {
+            role,
+            what: `${millions(size)} parameters with gradients and AdamW moments, f32`,
+            bytes: size * TRAINED_BYTES,
+          }
+        : {
+            role,
+            what: `${millions(size)} frozen ${lora ? 'adapter ' : ''}parameters, f32`,
+            bytes: size * FROZEN_BYTES,
+          },
+    );
   }
   return {
     items,
@@ -65,7 +72,7 @@ export function memoryPlan(config: RunConfig, decoder: ModelConfig): MemoryPlan 
     bytesPerToken: activationBytes(decoder, {
       bytes,
       rank: lora?.r ?? 0,
-      checkpointing: config.run.gradient_checkpointing,
+      checkpointing: run.gradient_checkpointing,
     }),
   };
 }
@@ -96,8 +103,8 @@ const USABLE = 0.85;
 
 export interface MicroBatchContext {
   readonly device: Device;
-  readonly decoder: ModelConfig;
-  /** The plan of the checkpoint that a run goes on from. */
+  readonly config: Pick<FrameConfig, 'data'>;
+  /** The batching of the checkpoint that a run goes on from. */
   readonly saved: Readonly<Record<string, number>>;
 }
 
@@ -107,12 +114,12 @@ export interface MicroBatchContext {
  * differently. Refuses a plan that does not fit, with the bytes that are missing.
  */
 export function settleMicroBatch(
-  config: RunConfig,
+  plan: MemoryPlan,
   name: string,
-  section: { readonly micro_batch_tokens: number | 'auto'; readonly tokens_per_step?: number },
-  { device, decoder, saved }: MicroBatchContext,
+  section: BatchSection | undefined,
+  { device, config, saved }: MicroBatchContext,
 ): number {
-  const plan = memoryPlan(config, decoder);
+  if (!section) throw new RangeError(`no stage of this configuration takes its batches from section ${name}`);
   const begun = section.micro_batch_tokens === 'auto' ? saved[`${name}.micro_batch_tokens`] : undefined;
   const wanted = begun === undefined ? section : { ...section, micro_batch_tokens: begun };
   return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, wanted);
@@ -128,7 +135,7 @@ export function fitMicroBatch(
   plan: MemoryPlan,
   available: number,
   longest: number,
-  section: { readonly micro_batch_tokens: number | 'auto'; readonly tokens_per_step?: number },
+  section: BatchSection,
 ): number {
   const { micro_batch_tokens: asked, tokens_per_step: most = Number.POSITIVE_INFINITY } = section;
   const fitting = Math.floor((available - plan.fixedBytes) / plan.bytesPerToken);

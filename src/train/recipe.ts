@@ -1,61 +1,99 @@
-/** `steptrain run`: from a complete configuration to a trained model and its evaluation. */
-import type { RunConfig } from '../config/schema.js';
+/** The frame of every run: device, data, roles, stages, saving, evaluation, and letting go of all of it. */
+import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { addon } from '../native/addon.js';
 import type { RunDirectory } from '../run/directory.js';
 import { limitTime } from '../run/time-limit.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { readRunState } from './checkpoint.js';
-import type { RunContext } from './context.js';
-import { runPretrain } from './pretrain.js';
+import { runStages } from './engine.js';
+import { writeHeldMemory } from './held-memory.js';
+import { memoryPlan, settleMicroBatch } from './memory-plan.js';
+import type { Method, OpenRun, RunData, RunRoles } from './method.js';
+import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
-import { runSft } from './sft.js';
-import { runStepAmc } from './stepamc.js';
 
-export async function runRecipe(
-  config: RunConfig,
-  run: RunDirectory,
-  interruption: AbortSignal,
-  options: { readonly resume: boolean },
-): Promise<RunResult> {
-  const { threads } = config.run;
-  const device = openDevice(deviceName(config.run.device), threads > 0 ? { threads } : {});
+export interface RunOptions<Config extends FrameConfig> {
+  readonly method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>;
+  readonly config: Config;
+  readonly run: RunDirectory;
+  readonly signal: AbortSignal;
+  readonly resume: boolean;
+}
+
+export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<RunResult> {
+  const { config, signal } = options;
+  const { threads, device: name, max_minutes: minutes } = config.run;
+  const device = openDevice(deviceName(name), threads > 0 ? { threads } : {});
   warnOfUnverified(device);
-  const checkpoint = options.resume ? await run.latestCheckpoint() : undefined;
-  const savedPlan = checkpoint ? (await readRunState(checkpoint.path)).plan : {};
-  const time = limitTime(interruption, config.run.max_minutes);
-  const { signal } = time;
-  const context = <Config extends RunConfig>(own: Config): RunContext<Config> => ({
-    config: own,
-    device,
-    run,
-    signal,
-    outOfTime: () => time.expired,
-    savedPlan,
-    engine: {
-      device,
-      run,
-      signal,
-      resume: options.resume,
-      loggingSteps: config.run.logging_steps,
-      maxSkipped: config.run.max_skipped_steps,
-    },
-  });
-  const method = () => {
-    switch (config.method) {
-      case 'sft':
-        return runSft(context(config));
-      case 'stepamc':
-        return runStepAmc(context(config));
-      case 'pretrain':
-        return runPretrain(context(config));
-    }
-  };
+  const time = limitTime(signal, minutes);
   try {
-    const result = await method();
+    const result = await runOn(device, { ...options, signal: time.signal }, () => time.expired);
     return result.status === 'interrupted' && time.expired ? { ...result, outOfTime: true } : result;
   } finally {
     time.dispose();
     device.dispose();
+  }
+}
+
+async function runOn<Config extends FrameConfig>(
+  device: Device,
+  { method, config, run, signal, resume }: RunOptions<Config>,
+  outOfTime: () => boolean,
+): Promise<RunResult> {
+  const checkpoint = resume ? await run.latestCheckpoint() : undefined;
+  const batching = checkpoint ? (await readRunState(checkpoint.path)).batching : {};
+  const tokenizer = await configuredTokenizer(config.model);
+  let data: RunData | undefined;
+  let roles: RunRoles | undefined;
+  try {
+    data = await method.data(config, tokenizer, signal);
+    if (!data) return { status: 'interrupted', step: 0 };
+    reportData(data);
+    const context = { config, device, tokenizer, run };
+    roles = await method.roles(context);
+    const { decoder, held, parameters } = roles;
+    const plan = memoryPlan(config, method.memory(config), decoder.config);
+    const sections = method.sections(config);
+    const settled = new Map<string, number>();
+    // Once for each section: what is free changes while the run goes on, and its micro-batches must not.
+    const microBatchTokens = (name: string) => {
+      const tokens =
+        settled.get(name) ??
+        settleMicroBatch(plan, name, sections[name], { device, config, saved: batching });
+      settled.set(name, tokens);
+      return tokens;
+    };
+    const open: OpenRun<Config, RunData, RunRoles> = {
+      ...context,
+      data,
+      roles,
+      microBatchTokens,
+    };
+    const stages = method.stages(open);
+    await writeHeldMemory(run, device, plan, held);
+    const result = await runStages(stages, parameters, {
+      device,
+      run,
+      signal,
+      resume,
+      loggingSteps: config.run.logging_steps,
+      maxSkipped: config.run.max_skipped_steps,
+    });
+    if (result.status === 'finished' || outOfTime()) {
+      const begun = stages.slice(0, result.stage + 1).map(({ name }) => name);
+      await method.save(open, begun);
+    }
+    if (result.status === 'interrupted') return result;
+    const evaluation = await method.evaluate(open, result, signal);
+    if (!evaluation) return { status: 'interrupted', step: result.step };
+    const { metrics, report, summary } = evaluation;
+    run.metrics.append({ step: result.step, phase: 'test', ...metrics });
+    if (summary) console.error(summary);
+    return { ...result, ...(report ? { evaluation: report } : {}) };
+  } finally {
+    roles?.dispose();
+    data?.close();
   }
 }
 

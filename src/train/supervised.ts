@@ -13,7 +13,7 @@ import { scoreRows } from '../sequences/forward.js';
 import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
 import { AdamW, adamSettings } from './adamw.js';
 import { type BatchGradients, batchedStage } from './batched-stage.js';
-import type { Stage, StagePlan } from './stage.js';
+import type { OpenTraining, TrainingStage } from './stage.js';
 
 export interface SupervisedOptions {
   readonly name: string;
@@ -25,15 +25,15 @@ export interface SupervisedOptions {
   readonly optimization: OptimizationConfig;
   /** Tokens in memory at once. */
   readonly microBatchTokens: number;
-  /** The figure of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
+  /** The metric of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
   readonly best?: string | undefined;
   readonly seed: number;
   /** Train for so many tokens, whatever the epochs say. */
   readonly tokens?: number | undefined;
-  readonly validate?: Stage['validate'];
+  readonly validate?: OpenTraining['validate'];
 }
 
-export function supervisedStage(options: SupervisedOptions): StagePlan {
+export function supervisedStage(options: SupervisedOptions): TrainingStage {
   const { sequences, optimization: settings, seed } = options;
   const usable = learnedSequences(sequences);
   if (usable.length === 0) {
@@ -98,7 +98,7 @@ async function accumulate(
   const values = await Promise.all(losses.map((loss) => loss.readFloats()));
   for (const loss of losses) loss.dispose();
   return {
-    figures: { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length },
+    metrics: { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length },
     tokens: batch.reduce((sum, { ids }) => sum + ids.length, 0),
   };
 }

@@ -11,6 +11,7 @@ import { saveDecoder } from '../models/save.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { RoleParameters } from './checkpoint.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
 import { loraConfig } from './lora-config.js';
 
@@ -18,7 +19,8 @@ export interface Trainee {
   readonly decoder: Decoder;
   /** Without dropout; the loop adds it. */
   readonly role: Role;
-  readonly parameters: TrainableParameters;
+  readonly trained: TrainableParameters;
+  readonly parameters: RoleParameters;
   readonly held: HeldMemory;
   /** Writes the result: `adapter/` in PEFT format, or `model/` as a Hugging Face directory. */
   save(directoryOf: (name: string) => string): Promise<void>;
@@ -41,11 +43,11 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
     typeof model.base === 'string' ? undefined : newModelConfig(model.base.init, options.tokenizer.vocabSize);
   const directory = typeof model.base === 'string' ? baseDirectory(model.base) : undefined;
   if (lora === 'none') {
-    const { decoder, parameters } = fresh
+    const { decoder, parameters: trained } = fresh
       ? trainableDecoder(device, fresh, initialWeights(fresh, options.seed), load)
       : loadTrainableDecoder(device, directory as string, load);
     mark('model');
-    return wholeModel(decoder, parameters, options.tokenizer, held);
+    return wholeModel(decoder, trained, options.tokenizer, held);
   }
   if (!directory) {
     throw new StepTrainError(
@@ -59,11 +61,13 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
     const config = loraConfig(lora, directory);
     const adapter = createAdapter(device, decoder.config, config, { seed: options.seed });
     mark('policy');
+    const trained = adapter.trainable as TrainableParameters;
     return {
       decoder,
       role: { adapter },
       held,
-      parameters: adapter.trainable as TrainableParameters,
+      trained,
+      parameters: { policy: trained },
       save: (directoryOf) => adapter.save(directoryOf('adapter')),
       dispose() {
         adapter.dispose();
@@ -78,7 +82,7 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
 
 function wholeModel(
   decoder: Decoder,
-  parameters: TrainableParameters,
+  trained: TrainableParameters,
   tokenizer: Tokenizer,
   held: HeldMemory,
 ): Trainee {
@@ -86,13 +90,14 @@ function wholeModel(
     decoder,
     held,
     role: {},
-    parameters,
+    trained,
+    parameters: { model: trained },
     async save(directoryOf) {
       await saveDecoder(decoder, directoryOf('model'));
       await tokenizer.save(directoryOf('model'));
     },
     dispose() {
-      parameters.dispose();
+      trained.dispose();
       decoder.dispose();
     },
   };

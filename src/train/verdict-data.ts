@@ -1,5 +1,5 @@
 /** The data of verdict training: solutions of each part as token sequences, and what is known of them beforehand. */
-import type { SftRunConfig } from '../config/schema.js';
+import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import type { LoadReport } from '../data/load.js';
@@ -12,12 +12,13 @@ import {
   type VerdictTokenizer,
   verdictTokenizer,
 } from '../data/verdict.js';
-import type { StepLabel, StepRecord } from '../records/record.js';
+import { type StepLabel, type StepRecord, verdictSamples } from '../records/record.js';
 import { nothingToTrainOn, recordRanks } from '../run/parts.js';
 import { cachedTokenStore } from '../run/token-cache.js';
 import { readReports, tokenizeInWorker } from '../run/tokenize.js';
 import { type VerdictSequence, verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { PreviewSample, RunData } from './method.js';
 
 export interface LabelCounts {
   readonly n: number;
@@ -25,7 +26,7 @@ export interface LabelCounts {
   readonly negative: number;
 }
 
-export interface VerdictData {
+export interface VerdictData extends RunData {
   /**
    * Sequence i of a part is of record i. Validation and test are cut to `eval.max_samples`. A record is read from the
    * disk whenever it is asked for, a sequence where it is not among those made last.
@@ -35,13 +36,15 @@ export interface VerdictData {
   readonly tokenizer: VerdictTokenizer;
   /** Of the training part. */
   readonly labels: LabelCounts;
-  readonly summary: TrainingDataSummary;
-  readonly reports: readonly LoadReport[];
-  /** Closes the files behind sequences and records. */
-  close(): void;
 }
 
-export type VerdictDataConfig = Pick<SftRunConfig, 'data' | 'model' | 'prompt' | 'sft' | 'eval'>;
+export interface VerdictDataConfig {
+  readonly data: DataConfig;
+  readonly model: ModelConfig;
+  readonly prompt: PromptConfig;
+  readonly sft: { readonly class_weight: 'none' | 'balanced' };
+  readonly eval: Pick<VerdictEvaluationConfig, 'max_samples'>;
+}
 
 /** Tokens of sequences that stay in memory once they were read: about 150 MB. Small data is read only once. */
 const RECENT_TOKENS = 4e6;
@@ -71,8 +74,22 @@ export async function verdictData(
   }
 }
 
+/** Each labelled step as a sample, for `data preview`. */
+export function verdictPreview(
+  { prompt }: Pick<VerdictDataConfig, 'prompt'>,
+  tokenizer: Tokenizer,
+): (record: StepRecord) => Iterable<PreviewSample> {
+  const verdicts = verdictTokenizer(prompt, tokenizer);
+  return function* (record) {
+    for (const sample of verdictSamples(record)) {
+      const title = `step ${sample.steps.length} is ${sample.label === 1 ? 'correct' : 'wrong'}`;
+      yield { title, sequence: verdicts.sample(sample) };
+    }
+  };
+}
+
 function fromStore(
-  config: Pick<SftRunConfig, 'data' | 'sft' | 'eval'>,
+  config: Pick<VerdictDataConfig, 'data' | 'sft' | 'eval'>,
   store: TokenStore,
   tokenizer: VerdictTokenizer,
 ): VerdictData {
@@ -121,7 +138,7 @@ interface ChosenSolution {
 }
 
 function chooseSolutions(
-  { data, eval: { max_samples } }: Pick<SftRunConfig, 'data' | 'eval'>,
+  { data, eval: { max_samples } }: Pick<VerdictDataConfig, 'data' | 'eval'>,
   store: TokenStore,
 ): Record<Part, ChosenSolution[]> {
   const parts: Record<Part, number[]> = { train: [], validation: [], test: [] };

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
 import { describeError, exitCodeOf, Interrupted } from '../../src/cli/error.js';
 import { ConfigError } from '../../src/config/error.js';
-import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import { cli } from './run-cli.js';
 
 afterEach(() => {

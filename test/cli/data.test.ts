@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { formatSequence } from '../../src/cli/data-preview.js';
 import { dataStats } from '../../src/cli/data-stats.js';
-import { completeRunConfig } from '../../src/config/load.js';
+import { completeRunConfig } from '../../src/methods/config.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';

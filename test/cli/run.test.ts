@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Interrupted } from '../../src/cli/error.js';
 import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
-import { parseRunConfig } from '../../src/config/load.js';
 import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { parseRunConfig } from '../../src/methods/config.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { capture, cli } from './run-cli.js';
 

@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/config/error.js';
-import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/config/load.js';
-import type { SftRunConfig } from '../../src/config/schema.js';
+import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/methods/config.js';
+import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const BASE = 'method: sft\ndata:\n  source: arithmetic\n';

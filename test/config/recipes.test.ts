@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { parseRunConfig } from '../../src/config/load.js';
+import { parseRunConfig } from '../../src/methods/config.js';
 
 const folder = new URL('../../recipes/', import.meta.url);
 const recipes = readdirSync(folder).filter((name) => name.endsWith('.yaml'));

@@ -5,7 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../src/architectures/table.js';
-import { loadRunConfig } from '../../src/config/load.js';
+import { loadRunConfig } from '../../src/methods/config.js';
+import { stepAmc } from '../../src/methods/stepamc/method.js';
+import { methodOf } from '../../src/methods/table.js';
 import { describeRun } from '../../src/train/dry-run.js';
 import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
 
@@ -106,11 +108,11 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
   test(`fits a GPU with ${memory} GiB free, with room for a batch of its longest sequences`, async () => {
     const config = await load('data.train=file.jsonl');
     const model = MODELS[config.model.base as keyof typeof MODELS];
-    const plan = memoryPlan(config, parseModelConfig(model, 'config.json'));
+    if (config.method !== 'stepamc') throw new Error('not StepAMC');
+    const plan = memoryPlan(config, stepAmc.memory(config), parseModelConfig(model, 'config.json'));
     const base = plan.items.find(({ role }) => role === 'base');
     expect(base?.bytes).toBe(2 * parameters);
     expect(plan.items.map(({ role }) => role)).toEqual(['base', 'policy', 'reference', 'reward']);
-    if (config.method !== 'stepamc') throw new Error('not StepAMC');
     const tokens = fitMicroBatch(plan, 0.85 * memory * GIB, config.data.max_length, config.sft);
     expect(tokens).toBeGreaterThanOrEqual(4 * config.data.max_length);
   });
@@ -127,9 +129,9 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     const row = name.endsWith('msd22k') ? ROWS.msd : ROWS.prm;
     const rows = Array.from({ length: 40 }, (_, i) => JSON.stringify(row).replaceAll('1 + 1?', `${i} + 1?`));
     await writeFile(data, rows.join('\n'));
-    const lines = await describeRun(
-      await load(`model.base=${model}`, `data.train=${data}`, 'run.device=cpu'),
-    );
+    const known = await load(`model.base=${model}`, `data.train=${data}`, 'run.device=cpu');
+    const method = methodOf(known);
+    const lines = await describeRun({ ...method, ...(await method.load()) }, known);
     expect(existsSync(data)).toBe(true);
     expect(lines.find((line) => line.includes('train'))).toMatch(
       /\d+ solutions, \d+ correct and \d+ wrong steps/,

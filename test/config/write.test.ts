@@ -1,11 +1,15 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { configurationPage } from '../../src/config/docs.js';
-import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+
 import { keysOf, methodOutline, type Outline, sectionOf } from '../../src/config/outline.js';
-import { methodNames } from '../../src/config/schema.js';
-import { formatRunConfig } from '../../src/config/write.js';
+import {
+  completeRunConfig,
+  configurationPage,
+  formatRunConfig,
+  parseRunConfig,
+} from '../../src/methods/config.js';
+import { methods } from '../../src/methods/table.js';
 
 describe('the written configuration', () => {
   const config = completeRunConfig({
@@ -56,7 +60,7 @@ describe('the configuration page', () => {
     expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(configurationPage());
   });
 
-  it.each(methodNames)('finds a description and a kind for every key of %s', (method) => {
+  it.each(Object.entries(methods))('finds a description and a kind for every key of %s', (_, method) => {
     const visit = (node: Outline, path: string) => {
       for (const key of keysOf(node)) {
         const child = sectionOf(node)!.properties![key]!;

@@ -5,10 +5,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { parseRunConfig } from '../../src/config/load.js';
+import { parseRunConfig } from '../../src/methods/config.js';
+import { runRecipe } from '../../src/methods/run.js';
 import { createRunDirectory } from '../../src/run/directory.js';
 import { Device } from '../../src/runtime/device.js';
-import { runRecipe } from '../../src/train/recipe.js';
 import { EMULATED, gpus, skipped } from './gpu.js';
 
 /** StepAMC on the embedded model, a few steps of each phase, solutions of one length. */

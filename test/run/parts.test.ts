@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { completeRunConfig } from '../../src/config/load.js';
+import { completeRunConfig } from '../../src/methods/config.js';
 import { type StepRecord, verdictSamples } from '../../src/records/record.js';
 import { configuredRecords } from '../../src/run/parts.js';
 import { sharedPath } from '../shared.js';

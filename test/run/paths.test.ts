@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { completeRunConfig, parseRunConfig } from '../../src/config/load.js';
+import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import { resolveInputs } from '../../src/run/paths.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 

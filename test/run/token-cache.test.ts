@@ -1,8 +1,8 @@
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
-import { completeRunConfig } from '../../src/config/load.js';
 import { verdictTemplate } from '../../src/data/verdict.js';
+import { completeRunConfig } from '../../src/methods/config.js';
 import { cacheDirectory, cachedTokenStore } from '../../src/run/token-cache.js';
 import { readReports, tokenizeData } from '../../src/run/tokenize.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { completeRunConfig } from '../../src/config/load.js';
+import { completeRunConfig } from '../../src/methods/config.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { sharedPath } from '../shared.js';
 

@@ -7,7 +7,7 @@ import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory } from '../../src/run/directory.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { runStages } from '../../src/train/engine.js';
-import type { StagePlan } from '../../src/train/stage.js';
+import type { TrainingStage } from '../../src/train/stage.js';
 import { applyGradients } from '../../src/train/update.js';
 import { openTest } from '../ops/harness.js';
 
@@ -47,18 +47,18 @@ interface Behaviour {
 }
 
 /** A stage that moves x by AdamW against a given gradient. */
-function stage(behaviour: Behaviour = {}): StagePlan {
+function stage(behaviour: Behaviour = {}): TrainingStage {
   const { name = 'sft', steps = 6, gradient = () => 1, loss = () => 0, score } = behaviour;
   return {
     name,
     steps,
-    schedule: {
+    settings: {
       eval_steps: behaviour.eval_steps ?? 0,
       save_steps: behaviour.save_steps ?? 0,
       save_total_limit: 10,
       best: score ? 'score' : undefined,
     },
-    plan: { [`${name}.tokens`]: 1 },
+    batching: { [`${name}.tokens`]: 1 },
     open() {
       const optimizer = new AdamW(parameters, ADAM);
       return {
@@ -70,8 +70,8 @@ function stage(behaviour: Behaviour = {}): StagePlan {
           parameters.grads.write(new Float32Array([gradient(index)]));
           const update = await applyGradients(optimizer, 0.1, { loss: loss(index) });
           if (update.nonFinite !== undefined)
-            return { figures: {}, shown: {}, tokens: 1, nonFinite: update.nonFinite };
-          return { figures: { loss: loss(index) }, shown: {}, tokens: 1 };
+            return { metrics: {}, shown: {}, tokens: 1, nonFinite: update.nonFinite };
+          return { metrics: { loss: loss(index) }, shown: {}, tokens: 1 };
         },
         validate: async (signal) => {
           const [x] = await parameters.values.readFloats();
@@ -83,7 +83,7 @@ function stage(behaviour: Behaviour = {}): StagePlan {
   };
 }
 
-const go = (stages: readonly StagePlan[], more: { resume?: boolean; signal?: AbortSignal } = {}) =>
+const go = (stages: readonly TrainingStage[], more: { resume?: boolean; signal?: AbortSignal } = {}) =>
   runStages(
     stages,
     { policy: parameters },
@@ -169,7 +169,7 @@ test('a checkpoint stands at the end of each stage, and old ones beyond the limi
 
 test('another cut of the batches or another instruction set is refused on resume', async () => {
   await go([stage({ steps: 2 })]);
-  const other = { ...stage({ steps: 2 }), plan: { 'sft.tokens': 2 } };
+  const other = { ...stage({ steps: 2 }), batching: { 'sft.tokens': 2 } };
   await expect(go([other], { resume: true })).rejects.toThrow(
     /written with batches of .*"sft.tokens":1.* now says .*"sft.tokens":2.*restore it or start a new run/,
   );

@@ -1,8 +1,9 @@
 // The plan against what the allocator counts.
 import { afterAll, describe, expect, test } from 'vitest';
-import { completeRunConfig } from '../../src/config/load.js';
-import type { SftRunConfig } from '../../src/config/schema.js';
 import { inMemory } from '../../src/data/dataset.js';
+import { completeRunConfig } from '../../src/methods/config.js';
+import type { SftRunConfig } from '../../src/methods/sft/config.js';
+import { sft } from '../../src/methods/sft/method.js';
 import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/memory-plan.js';
@@ -38,7 +39,7 @@ describe.each([
       seed: 1,
       gradientCheckpointing: settings.run.gradient_checkpointing,
     });
-    const plan = memoryPlan(settings, trainee.decoder.config);
+    const plan = memoryPlan(settings, sft.memory(settings), trainee.decoder.config);
     const ids = Array.from({ length: 256 }, (_, t) => 40 + (t % 50));
     const sequences = Array.from({ length: 16 }, (_, i) =>
       maskedSequence(
@@ -50,7 +51,7 @@ describe.each([
       name: 'sft',
       decoder: trainee.decoder,
       role: trainee.role,
-      parameters: trainee.parameters,
+      parameters: trainee.trained,
       sequences: inMemory(sequences),
       optimization: { ...settings.sft, tokens_per_step: 4096, max_steps: 1 },
       microBatchTokens: 4096,
@@ -87,11 +88,12 @@ describe('a micro-batch', () => {
       seed: 1,
       gradientCheckpointing: false,
     });
-    const shape = { device, decoder: decoder.config };
-    const fresh = settleMicroBatch(settings, 'sft', settings.sft, { ...shape, saved: {} });
+    const plan = memoryPlan(settings, sft.memory(settings), decoder.config);
+    const context = { device, config: settings };
+    const fresh = settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved: {} });
     expect(fresh).toBe(settings.sft.tokens_per_step);
     const saved = { 'sft.micro_batch_tokens': 1234 };
-    expect(settleMicroBatch(settings, 'sft', settings.sft, { ...shape, saved })).toBe(1234);
+    expect(settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved })).toBe(1234);
     dispose();
   });
   test('that does not fit is refused with the bytes that are missing', () => {

@@ -1,6 +1,5 @@
-/** Forward and backward of one mini-batch of credited answers. */
+/** The objective of space-constrained policy optimisation: PPO and the verdict constraint in one backward. */
 import { Tape } from '../../autograd/tape.js';
-import type { ConstraintConfig, PpoConfig } from '../../config/schema.js';
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
 import { ratio } from '../../eval/metrics.js';
@@ -13,53 +12,89 @@ import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logitsAt, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../../sequences/sequence.js';
-import type { StepAmcRoles } from '../roles.js';
-import type { LossWeights, StepLosses } from './alpha.js';
-import type { CreditedAnswer, CreditedQuestion } from './credit.js';
-import { answeredSequence } from './rollout.js';
+import type { PolicyGradients, PolicyObjective } from '../../train/policy/records.js';
+import { AlphaBalance, type LossWeights } from './alpha.js';
+import type { ConstraintConfig, PpoConfig } from './config.js';
+import type { StepAmcRoles } from './roles.js';
+import { answeredSequence, type CreditedQuestion, type Question } from './rollout.js';
 
-export interface PolicyGradientOptions {
+export interface ScpoOptions {
   readonly roles: Pick<StepAmcRoles, 'decoder' | 'policy' | 'valueHead' | 'policyParameters'>;
-  readonly settings: PpoConfig;
-  readonly constraint: Pick<ConstraintConfig, 'form' | 'margin'>;
+  readonly ppo: PpoConfig;
+  readonly constraint: ConstraintConfig;
+  /** False leaves the constraint out: it is measured but not trained on. */
+  readonly constrained: boolean;
   readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>;
   readonly sequences: Dataset<VerdictSequence>;
-  readonly questions: readonly CreditedQuestion[];
-  readonly weights: LossWeights;
   readonly microBatchTokens: number;
+  /** Steps of the whole stage. */
+  readonly steps: number;
 }
 
-export interface PolicyGradients {
-  readonly losses: StepLosses;
-  readonly figures: Readonly<Record<string, number>>;
-  readonly tokens: number;
-}
+const UNCONSTRAINED: LossWeights = { policy: 1, value: 1, constraint: 0 };
 
-/** Means over the whole mini-batch, however it is cut into micro-batches. Gradients are added into the policy's. */
-export async function policyGradients(options: PolicyGradientOptions): Promise<PolicyGradients> {
-  const { roles, questions, microBatchTokens, weights } = options;
-  const { device } = roles.decoder;
-  roles.policyParameters.zeroGrads();
-  const items = sequencesOf(options);
-  const normaliser = normalisers(questions);
-  const parts: MicroBatchFigures[] = [];
-  for (const group of groupBySize(items, ({ sequence }) => sequence.ids.length, microBatchTokens)) {
-    const tape = new Tape(device);
-    const objectives = device.scope(
-      () => tape.run(() => microBatch(device, group, normaliser, options)),
-      'policy',
-    );
-    tape.backward([
-      // The value loss carries its own factor inside the objective, see `valueFactor`.
-      [objectives.policy.loss, weights.policy],
-      [objectives.constraint.loss, weights.constraint],
-    ]);
-    tape.dispose();
-    parts.push(await readFigures(objectives));
-    await device.synchronize();
+/** PPO and the verdict constraint, balanced by α. Means are over the whole mini-batch, however it is cut. */
+export class ScpoObjective implements PolicyObjective<Question> {
+  private readonly alpha: AlphaBalance;
+
+  constructor(private readonly options: ScpoOptions) {
+    this.alpha = new AlphaBalance(options.constraint, options.steps);
   }
-  return summarize(parts, options, items);
+
+  async gradients(questions: readonly CreditedQuestion[], step: number): Promise<PolicyGradients> {
+    const { roles, microBatchTokens, constrained } = this.options;
+    const { device } = roles.decoder;
+    const weights = constrained ? this.alpha.weights(step) : UNCONSTRAINED;
+    roles.policyParameters.zeroGrads();
+    const items = sequencesOf(questions, this.options);
+    const normaliser = normalisers(questions);
+    const parts: MicroBatchMetrics[] = [];
+    for (const group of groupBySize(items, ({ sequence }) => sequence.ids.length, microBatchTokens)) {
+      const tape = new Tape(device);
+      const objectives = device.scope(
+        () => tape.run(() => microBatch(device, group, normaliser, weights, this.options)),
+        'policy',
+      );
+      tape.backward([
+        // The value loss carries its own factor inside the objective, see `valueFactor`.
+        [objectives.policy.loss, weights.policy],
+        [objectives.constraint.loss, weights.constraint],
+      ]);
+      tape.dispose();
+      parts.push(await readMetrics(objectives));
+      await device.synchronize();
+    }
+    const { losses, metrics } = summarize(parts, this.options.ppo, weights);
+    const { policy, value, constraint } = losses;
+    return {
+      loss: weights.policy * policy + weights.value * value + weights.constraint * constraint,
+      terms: { policy_loss: policy, value_loss: value, constraint_loss: constraint },
+      metrics: {
+        constraint_weight: weights.constraint,
+        ...(constrained ? { alpha: this.alpha.value(step) } : {}),
+        ...metrics,
+      },
+      shown: { kl: metrics.kl_k3 },
+      tokens: items.reduce((total, { sequence }) => total + sequence.ids.length, 0),
+    };
+  }
+
+  applied({ terms }: PolicyGradients): void {
+    if (!this.options.constrained) return;
+    const { policy_loss: policy, value_loss: value, constraint_loss: constraint } = terms as LossTerms;
+    this.alpha.learn({ policy, value, constraint });
+  }
+
+  state(): unknown {
+    return this.alpha.save();
+  }
+
+  restore(state: unknown): void {
+    this.alpha.restore(state);
+  }
 }
+
+type LossTerms = Readonly<Record<'policy_loss' | 'value_loss' | 'constraint_loss', number>>;
 
 interface AnsweredItem {
   readonly questions: readonly CreditedQuestion[];
@@ -67,15 +102,18 @@ interface AnsweredItem {
 }
 
 /** Each solution with the answers of its questions, and both words beside them for the constraint. */
-function sequencesOf({ questions, sequences, tokenizer }: PolicyGradientOptions): AnsweredItem[] {
+function sequencesOf(
+  questions: readonly CreditedQuestion[],
+  { sequences, tokenizer }: ScpoOptions,
+): AnsweredItem[] {
   const { template, tailIds } = tokenizer;
-  const bySolution = new Map<number, CreditedQuestion[]>();
+  const byItem = new Map<number, CreditedQuestion[]>();
   for (const question of questions)
-    bySolution.set(question.solution, [...(bySolution.get(question.solution) ?? []), question]);
-  return [...bySolution].map(([solution, own]) => ({
+    byItem.set(question.item, [...(byItem.get(question.item) ?? []), question]);
+  return [...byItem].map(([item, own]) => ({
     questions: own,
     sequence: answeredSequence(
-      sequences.get(solution),
+      sequences.get(item),
       own.map(({ place, answers }) => ({
         place,
         answers: [
@@ -113,7 +151,8 @@ function microBatch(
   device: Device,
   group: readonly AnsweredItem[],
   normaliser: Normalisers,
-  { roles, settings, constraint, weights, tokenizer }: PolicyGradientOptions,
+  weights: LossWeights,
+  { roles, ppo: settings, constraint, tokenizer }: ScpoOptions,
 ): Objectives {
   const states = hiddenStates(
     roles.decoder,
@@ -134,7 +173,7 @@ function microBatch(
     roles.valueHead,
     rows.map((list) => list.map(({ row }) => row)),
   );
-  const upload = (of: (answer: CreditedAnswer) => readonly number[]) =>
+  const upload = (of: (answer: CreditedQuestion['answers'][number]) => readonly number[]) =>
     device.tensor(Float32Array.from(answers.flatMap(of)));
   const old = settings.old_logprobs === 'sampler' && settings.rollout === 'sample';
   const policy = ppo(
@@ -177,8 +216,8 @@ function constraintOf(
   states: HiddenStates,
   group: readonly AnsweredItem[],
   { positives, negatives }: Normalisers,
-  { form, margin }: PolicyGradientOptions['constraint'],
-  { template }: PolicyGradientOptions['tokenizer'],
+  { form, margin }: ConstraintConfig,
+  { template }: ScpoOptions['tokenizer'],
 ): Objective<ConstraintStatistic> {
   const word = (which: -2 | -1): Tensor => {
     const rows = group.map(({ questions, sequence }) =>
@@ -209,15 +248,15 @@ function constraintOf(
   );
 }
 
-interface MicroBatchFigures {
+interface MicroBatchMetrics {
   readonly policyLoss: number;
   readonly constraintLoss: number;
   readonly ppo: Readonly<Record<PpoStatistic, number>>;
   readonly constraint: Readonly<Record<ConstraintStatistic, number>>;
 }
 
-async function readFigures({ policy, constraint }: Objectives): Promise<MicroBatchFigures> {
-  const [[policyLoss], [constraintLoss], ppoFigures, constraintFigures] = await Promise.all([
+async function readMetrics({ policy, constraint }: Objectives): Promise<MicroBatchMetrics> {
+  const [[policyLoss], [constraintLoss], ppoMetrics, constraintMetrics] = await Promise.all([
     policy.loss.readFloats(),
     constraint.loss.readFloats(),
     readStatistics(policy.statistics),
@@ -230,17 +269,13 @@ async function readFigures({ policy, constraint }: Objectives): Promise<MicroBat
   return {
     policyLoss: policyLoss as number,
     constraintLoss: constraintLoss as number,
-    ppo: ppoFigures,
-    constraint: constraintFigures,
+    ppo: ppoMetrics,
+    constraint: constraintMetrics,
   };
 }
 
-function summarize(
-  parts: readonly MicroBatchFigures[],
-  { settings, weights }: PolicyGradientOptions,
-  items: readonly AnsweredItem[],
-): PolicyGradients {
-  const sum = (of: (part: MicroBatchFigures) => number) => parts.reduce((total, part) => total + of(part), 0);
+function summarize(parts: readonly MicroBatchMetrics[], settings: PpoConfig, weights: LossWeights) {
+  const sum = (of: (part: MicroBatchMetrics) => number) => parts.reduce((total, part) => total + of(part), 0);
   const mean = (name: PpoStatistic) => sum((part) => part.ppo.weight * part.ppo[name]);
   const byClass = (name: ConstraintStatistic, count: 'positives' | 'negatives') =>
     ratio(
@@ -252,7 +287,7 @@ function summarize(
   const constraint = sum(({ constraintLoss }) => constraintLoss);
   return {
     losses: { policy, value, constraint },
-    figures: {
+    metrics: {
       policy_loss: mean('policy_loss'),
       value_loss: mean('value_loss'),
       constraint_loss: constraint,
@@ -269,6 +304,5 @@ function summarize(
       old_kl_k3: mean('old_kl_k3'),
       entropy: mean('entropy'),
     },
-    tokens: items.reduce((total, { sequence }) => total + sequence.ids.length, 0),
   };
 }

@@ -1,9 +1,10 @@
 /** Scores of the reward network: of a step with a verdict appended, or of the step itself. */
-import type { FrnConfig } from '../../config/schema.js';
-import type { VerdictTokenizer } from '../../data/verdict.js';
-import { groupBySize } from '../../sequences/batching.js';
-import { hiddenStates, scalarsAt } from '../../sequences/forward.js';
-import { branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
+
+import type { VerdictTokenizer } from '../../../data/verdict.js';
+import { groupBySize } from '../../../sequences/batching.js';
+import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
+import { branchedSequence, type VerdictSequence } from '../../../sequences/sequence.js';
+import type { FrnConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
 
 export type PairMode = FrnConfig['pair_mode'];

@@ -1,8 +1,8 @@
 // Config sections of StepAMC: the reward network, the policy, its constraint, and what is left out of them or put in
 // their place.
 import { z } from 'zod';
-import { count, fraction, positiveNumber, section } from './fields.js';
-import { optimization, updates } from './training.js';
+import { count, fraction, positiveNumber, section } from '../../config/fields.js';
+import { optimization, updates } from '../../config/training.js';
 
 const headRate = () =>
   positiveNumber()

@@ -1,21 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, test } from 'vitest';
+import { type CreditSettings, verdictAdvantage } from '../../../src/methods/stepamc/advantage.js';
 import {
-  type CreditSettings,
-  credit,
+  placeReward,
   type RewardSettings,
   type RunningScores,
-  tokenRewards,
   verdictReward,
   withScores,
-} from '../../src/train/policy/credit.js';
-import type { Answer, Question } from '../../src/train/policy/rollout.js';
-import { openTest } from '../ops/harness.js';
+} from '../../../src/methods/stepamc/rewards.js';
+import type { Question, VerdictAnswer } from '../../../src/methods/stepamc/rollout.js';
+import { withKlPenalty } from '../../../src/train/policy/advantage.js';
+import { openTest } from '../../ops/harness.js';
 
 const device = openTest();
 afterAll(() => device.dispose());
 
-const { ppo } = JSON.parse(readFileSync(new URL('../golden/vectors.json', import.meta.url), 'utf8')) as {
+const { ppo } = JSON.parse(readFileSync(new URL('../../golden/vectors.json', import.meta.url), 'utf8')) as {
   ppo: {
     values: number[];
     advantages: number[];
@@ -30,14 +30,11 @@ const NONE: RunningScores = { count: 0, mean: 0, squares: 0 };
 const CREDIT: CreditSettings = {
   gamma: 1,
   lam: 0.95,
-  reward_at: 'last',
-  kl_in: 'loss',
-  kl_coef: 0.1,
   whiten_advantages: false,
   rollout: 'sample',
 };
 
-const answer = (values: readonly number[], more: Partial<Answer> = {}): Answer => ({
+const answer = (values: readonly number[], more: Partial<VerdictAnswer> = {}): VerdictAnswer => ({
   tokens: values.map((_, i) => i),
   verdict: 1,
   oldLogprobs: values.map(() => -0.5),
@@ -46,7 +43,13 @@ const answer = (values: readonly number[], more: Partial<Answer> = {}): Answer =
   values,
   ...more,
 });
-const question = (...answers: Answer[]): Question => ({ solution: 0, place: 0, step: 0, label: 1, answers });
+const question = (...answers: VerdictAnswer[]): Question => ({
+  item: 0,
+  place: 0,
+  step: 0,
+  label: 1,
+  answers,
+});
 
 describe('the reward of a verdict', () => {
   const scores = { positive: 3, negative: -1 };
@@ -71,14 +74,23 @@ describe('the reward of a verdict', () => {
   });
 });
 
+/** The reward of an answer at its last token. */
+const atEnd = (value: number, { tokens }: VerdictAnswer) => ({
+  value,
+  byToken: placeReward(value, tokens.length, 'last'),
+});
+
 describe('rewards of tokens', () => {
   test('stand at the last token, or at every one', () => {
-    expect(tokenRewards(answer([0, 0, 0]), 2, CREDIT)).toEqual([0, 0, 2]);
-    expect(tokenRewards(answer([0, 0, 0]), 2, { ...CREDIT, reward_at: 'every' })).toEqual([2, 2, 2]);
+    expect(placeReward(2, 3, 'last')).toEqual([0, 0, 2]);
+    expect(placeReward(2, 3, 'every')).toEqual([2, 2, 2]);
   });
   test('pay the KL penalty at each token where it is part of the reward', () => {
-    const found = tokenRewards(answer([0, 0]), 1, { ...CREDIT, kl_in: 'reward' });
-    expect(found).toEqual([expect.closeTo(-0.02, 12), expect.closeTo(0.98, 12)]);
+    const given = answer([0, 0]);
+    expect(withKlPenalty(given, atEnd(1, given), 0.1)).toEqual({
+      value: 1,
+      byToken: [expect.closeTo(-0.02, 12), expect.closeTo(0.98, 12)],
+    });
   });
 });
 
@@ -88,13 +100,13 @@ describe('credit', () => {
     oldLogprobs: [-0.4, -0.5, -0.3, -0.3],
     refLogprobs: [-0.5, -0.5, -0.5, -0.5],
   });
+  const penalised = withKlPenalty(golden, atEnd(0.82, golden), 0.1);
+
   test('is GAE over the tokens of an answer, apart from its neighbours', async () => {
-    const settings = { ...CREDIT, kl_in: 'reward' } as const;
-    const [, found] = await credit(
-      device,
-      [question(answer([0.3])), question(golden)],
-      [[5], [0.82]],
-      settings,
+    const other = answer([0.3]);
+    const [, found] = await verdictAdvantage(device, CREDIT).credit(
+      [question(other), question(golden)],
+      [[atEnd(5, other)], [penalised]],
     );
     const [own] = found!.answers;
     for (const [i, expected] of ppo.rewards.entries()) expect(own!.rewards[i]).toBeCloseTo(expected, 9);
@@ -103,8 +115,8 @@ describe('credit', () => {
   });
 
   test('whitens over the whole batch and leaves the returns alone', async () => {
-    const settings = { ...CREDIT, kl_in: 'reward', whiten_advantages: true } as const;
-    const [found] = await credit(device, [question(golden)], [[0.82]], settings);
+    const settings = { ...CREDIT, whiten_advantages: true };
+    const [found] = await verdictAdvantage(device, settings).credit([question(golden)], [[penalised]]);
     const [own] = found!.answers;
     for (const [i, expected] of ppo.whitened_bessel.entries())
       expect(own!.advantages[i]).toBeCloseTo(expected, 5);
@@ -117,7 +129,9 @@ describe('credit', () => {
       answer([0], { oldLogprobs: [Math.log(p)] }),
       answer([0], { oldLogprobs: [Math.log(n)], verdict: 0 }),
     );
-    const [found] = await credit(device, [both], [[1, -1]], { ...CREDIT, rollout: 'enumerate' });
+    const rewards = both.answers.map((given, a) => atEnd(a === 0 ? 1 : -1, given));
+    const settings = { ...CREDIT, rollout: 'enumerate' } as const;
+    const [found] = await verdictAdvantage(device, settings).credit([both], [rewards]);
     const expected = (p * 1 + n * -1) / (p + n);
     expect(found!.answers.map(({ share }) => share)).toEqual([expect.closeTo(p, 12), expect.closeTo(n, 12)]);
     expect(found!.answers.map(({ advantages }) => advantages[0])).toEqual([

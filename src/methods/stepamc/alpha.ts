@@ -1,5 +1,5 @@
 /** The balance α between reinforcement and constraint: equation 12 of StepAMC in its readings, and how α moves. */
-import type { ConstraintConfig } from '../../config/schema.js';
+import type { ConstraintConfig } from './config.js';
 
 /** Factors of a total loss: policy·L_policy + value·L_value + constraint·L_constraint. */
 export interface LossWeights {

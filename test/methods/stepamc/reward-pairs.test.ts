@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
-import { inMemory } from '../../src/data/dataset.js';
-import { verdictTokenizer } from '../../src/data/verdict.js';
-import type { StepLabel } from '../../src/records/record.js';
-import { verdictSequence } from '../../src/sequences/sequence.js';
-import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { rewardUnits } from '../../src/train/reward/pairs.js';
-import { rewardSequence } from '../../src/train/reward/score.js';
+import { inMemory } from '../../../src/data/dataset.js';
+import { verdictTokenizer } from '../../../src/data/verdict.js';
+import { rewardUnits } from '../../../src/methods/stepamc/reward/pairs.js';
+import { rewardSequence } from '../../../src/methods/stepamc/reward/score.js';
+import type { StepLabel } from '../../../src/records/record.js';
+import { verdictSequence } from '../../../src/sequences/sequence.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 
 const tokenizer = verdictTokenizer({ template: 'compact' }, byteTokenizer());
 const made = (problem: string, ...steps: readonly (readonly [string, StepLabel])[]) => {

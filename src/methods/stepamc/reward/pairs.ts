@@ -1,7 +1,7 @@
 /** What the reward network compares: two verdicts on one step, or two steps of one problem. */
-import type { Dataset } from '../../data/dataset.js';
-import { normalizeProblem } from '../../records/record.js';
-import type { VerdictSequence } from '../../sequences/sequence.js';
+import type { Dataset } from '../../../data/dataset.js';
+import { normalizeProblem } from '../../../records/record.js';
+import type { VerdictSequence } from '../../../sequences/sequence.js';
 import type { PairMode, RewardSequence } from './score.js';
 
 /** Rows of a unit's sequences whose scores are compared: sequence within the unit, and row within the sequence. */

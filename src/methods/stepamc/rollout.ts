@@ -1,5 +1,4 @@
-/** A rollout batch: answers of the policy to the verdict asked after each step, scored and credited, on the host. */
-import type { PpoConfig } from '../../config/schema.js';
+/** Rollouts of StepAMC: answers of the policy to the verdict asked after each step. */
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTemplate } from '../../data/verdict.js';
 import { headLogits } from '../../ops/head.js';
@@ -8,41 +7,43 @@ import { keyOfSeed, philox4x32 } from '../../random/philox.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
-import type { StepAmcRoles } from '../roles.js';
+import type {
+  Answer,
+  CreditedGroup,
+  Group,
+  RolloutBatch,
+  RolloutSource,
+} from '../../train/policy/records.js';
+import type { PpoConfig } from './config.js';
+import type { StepAmcRoles } from './roles.js';
 
-/** What was answered to one question. Arrays are by token of the answer. */
-export interface Answer {
-  readonly tokens: readonly number[];
+/** An answer to the question whether a step is right. */
+export interface VerdictAnswer extends Answer {
   /** Which word it is; undefined where it is neither. */
   readonly verdict: 1 | 0 | undefined;
-  readonly oldLogprobs: readonly number[];
-  readonly refLogprobs: readonly number[];
-  readonly values: readonly number[];
-  /** Of the sampler, at the same temperature; equal to `oldLogprobs` but for rounding. */
-  readonly samplerLogprobs: readonly number[];
 }
 
-/** One question: a labelled step of a solution. */
-export interface Question {
-  /** Index of the solution in the training data, and of the place among its verdicts. */
-  readonly solution: number;
+/** One question: a labelled step of a solution. `item` is the solution's index in the training data. */
+export interface Question extends Group<VerdictAnswer> {
+  /** Index of the place among the solution's verdicts. */
   readonly place: number;
   /** Index of the judged step within the solution. */
   readonly step: number;
   readonly label: 1 | 0;
-  /** One when sampled; both words when enumerated, the right one for a correct step first. */
-  readonly answers: readonly Answer[];
 }
 
-export interface RolloutOptions {
+export type CreditedQuestion = CreditedGroup<Question>;
+
+interface RolloutOptions extends VerdictRolloutOptions, RolloutBatch {}
+
+export interface VerdictRolloutOptions {
   readonly roles: Pick<StepAmcRoles, 'decoder' | 'policy' | 'reference' | 'base' | 'valueHead'>;
   readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
   readonly tailIds: readonly number[];
   readonly settings: Pick<PpoConfig, 'rollout' | 'temperature' | 'reference'>;
   readonly microBatchTokens: number;
+  readonly sequences: Dataset<VerdictSequence>;
   readonly seed: number;
-  readonly iteration: number;
-  readonly signal: AbortSignal;
 }
 
 /** Bytes of logits held at once while sampling. */
@@ -52,21 +53,20 @@ const LOGIT_BYTES = 64 << 20;
 const SAMPLING = 0x73616d70;
 
 /**
- * Answers to every labelled step of the chosen solutions, with the policy's, the sampler's and the reference's
- * log-probs and the values; undefined where the signal stopped it.
- *
- * @param chosen indices into `sequences`
+ * Answers to every labelled step of the chosen solutions: one drawn from the policy, or with `enumerate` both words, the
+ * right one for a correct step first.
  */
-export async function rollOut(
-  sequences: Dataset<VerdictSequence>,
-  chosen: readonly number[],
-  options: RolloutOptions,
-): Promise<Question[] | undefined> {
+export function verdictRollouts(options: VerdictRolloutOptions): RolloutSource<Question> {
+  return { rollOut: (batch) => rollOut({ ...options, ...batch }) };
+}
+
+async function rollOut(options: RolloutOptions): Promise<Question[] | undefined> {
+  const { sequences } = options;
   const questions: Question[] = [];
   const size = (i: number) => sequences.get(i).ids.length;
-  for (const group of groupBySize(chosen, size, options.microBatchTokens)) {
+  for (const group of groupBySize(options.items, size, options.microBatchTokens)) {
     if (options.signal.aborted) return undefined;
-    const drawn = group.map((solution) => openQuestions(sequences, solution, options));
+    const drawn = group.map((item) => openQuestions(sequences, item, options));
     const states =
       options.settings.rollout === 'sample'
         ? await sampleAnswers(sequences, group, drawn, options)
@@ -85,10 +85,10 @@ interface Draft {
 
 function openQuestions(
   sequences: Dataset<VerdictSequence>,
-  solution: number,
+  item: number,
   { template, settings }: RolloutOptions,
 ): Draft[] {
-  const { verdicts } = sequences.get(solution);
+  const { verdicts } = sequences.get(item);
   return verdicts.flatMap(({ label, step }, place) => {
     if (label === null) return [];
     const words = settings.rollout === 'enumerate' ? [template.positiveIds, template.negativeIds] : [[]];
@@ -136,9 +136,9 @@ async function sampleAnswers(
     drawing?.hidden.dispose();
     drawing = undefined;
     // A place for the next token: a branch that ends with what was drawn so far.
-    const asked = group.map((solution, i) =>
+    const asked = group.map((item, i) =>
       answeredSequence(
-        sequences.get(solution),
+        sequences.get(item),
         (open[i] as Draft[]).map(({ place, answers: [answer] }) => ({
           place,
           answers: [[...(answer?.tokens ?? []), 0]],
@@ -210,9 +210,9 @@ async function scored(
 ): Promise<Question[]> {
   const { decoder, policy, reference, base, valueHead } = roles;
   const { device } = decoder;
-  const asked = group.map((solution, i) =>
+  const asked = group.map((item, i) =>
     answeredSequence(
-      sequences.get(solution),
+      sequences.get(item),
       (drafts[i] as Draft[]).map(({ place, answers }) => ({
         place,
         answers: answers.map(({ tokens }) => tokens),
@@ -246,9 +246,9 @@ async function scored(
   ]);
   for (const tensor of [own.logprobs, own.values, ref]) tensor.dispose();
   let at = 0;
-  return group.flatMap((solution, i) =>
+  return group.flatMap((item, i) =>
     (drafts[i] as Draft[]).map(({ place, step, label, answers }) => ({
-      solution,
+      item,
       place,
       step,
       label,

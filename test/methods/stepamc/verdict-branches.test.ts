@@ -1,16 +1,17 @@
 // All verdicts of a solution in one pass, against one sequence per verdict: log-probs, gradients, rollouts.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Tape } from '../../src/autograd/tape.js';
-import { arithmeticRecords } from '../../src/data/arithmetic.js';
-import { inMemory } from '../../src/data/dataset.js';
-import { verdictTokenizer } from '../../src/data/verdict.js';
-import { nll } from '../../src/objectives/nll.js';
-import { type ScoredRows, scoreRows } from '../../src/sequences/forward.js';
-import { type VerdictSequence, verdictSequence } from '../../src/sequences/sequence.js';
-import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { rollOut } from '../../src/train/policy/rollout.js';
-import { createStepAmcRoles, type StepAmcRoles } from '../../src/train/roles.js';
-import { openTest } from '../ops/harness.js';
+import { Tape } from '../../../src/autograd/tape.js';
+import { arithmeticRecords } from '../../../src/data/arithmetic.js';
+import { inMemory } from '../../../src/data/dataset.js';
+import { verdictTokenizer } from '../../../src/data/verdict.js';
+import { createStepAmcRoles, type StepAmcRoles } from '../../../src/methods/stepamc/roles.js';
+import { verdictRollouts } from '../../../src/methods/stepamc/rollout.js';
+import { nll } from '../../../src/objectives/nll.js';
+import { type ScoredRows, scoreRows } from '../../../src/sequences/forward.js';
+import { type VerdictSequence, verdictSequence } from '../../../src/sequences/sequence.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import type { RolloutBatch } from '../../../src/train/policy/records.js';
+import { openTest } from '../../ops/harness.js';
 
 const device = openTest();
 let roles: StepAmcRoles;
@@ -109,26 +110,26 @@ describe.each([
     expect(tokens(sequences.map(together))).toBeLessThan(0.6 * tokens(sequences.flatMap(separate)));
   });
 
-  const options = (more: object = {}) => ({
-    roles,
-    template: tokenizer.template,
-    tailIds: tokenizer.tailIds,
-    settings: { rollout: 'sample', temperature: 1, reference: 'base' } as const,
-    microBatchTokens: 512,
-    seed: 11,
-    iteration: 0,
-    signal: new AbortController().signal,
-    ...more,
-  });
+  const rollOut = (items: readonly number[], more: object = {}, batch: Partial<RolloutBatch> = {}) =>
+    verdictRollouts({
+      roles,
+      sequences: solutions,
+      template: tokenizer.template,
+      tailIds: tokenizer.tailIds,
+      settings: { rollout: 'sample', temperature: 1, reference: 'base' },
+      microBatchTokens: 512,
+      seed: 11,
+      ...more,
+    }).rollOut({ items, iteration: 0, signal: new AbortController().signal, ...batch });
 
   test('a rollout does not depend on what else is in the batch', async () => {
     const all = [0, 1, 2, 3, 4, 5];
-    const whole = await rollOut(solutions, all, options());
-    const cut = await rollOut(solutions, all, options({ microBatchTokens: 64 }));
+    const whole = await rollOut(all);
+    const cut = await rollOut(all, { microBatchTokens: 64 });
     expect(cut).toEqual(whole);
-    const alone = await rollOut(solutions, [4], options());
-    expect(alone).toEqual(whole?.filter(({ solution }) => solution === 4));
-    const later = await rollOut(solutions, all, options({ iteration: 1 }));
+    const alone = await rollOut([4]);
+    expect(alone).toEqual(whole?.filter(({ item }) => item === 4));
+    const later = await rollOut(all, {}, { iteration: 1 });
     expect(later?.map(({ answers }) => answers[0]?.tokens)).not.toEqual(
       whole?.map(({ answers }) => answers[0]?.tokens),
     );
@@ -136,7 +137,7 @@ describe.each([
 
   test('sampled answers are words, or end with the token that can no longer become one', async () => {
     const { positiveIds, negativeIds } = tokenizer.template;
-    const found = await rollOut(solutions, [0, 1, 2, 3, 4, 5], options());
+    const found = await rollOut([0, 1, 2, 3, 4, 5]);
     for (const { answers } of found ?? []) {
       const [{ tokens, verdict, oldLogprobs, samplerLogprobs }] = answers as [(typeof answers)[number]];
       const word = verdict === 1 ? positiveIds : verdict === 0 ? negativeIds : undefined;
@@ -153,11 +154,9 @@ describe.each([
   });
 
   test('enumerated answers are both words, with the log-probs that training sees', async () => {
-    const found = await rollOut(
-      solutions,
-      [0],
-      options({ settings: { rollout: 'enumerate', temperature: 0.5, reference: 'sft' } }),
-    );
+    const found = await rollOut([0], {
+      settings: { rollout: 'enumerate', temperature: 0.5, reference: 'sft' },
+    });
     const { positiveIds, negativeIds } = tokenizer.template;
     expect(found?.map(({ answers }) => answers.map(({ tokens }) => tokens))).toEqual(
       found?.map(() => [[...positiveIds], [...negativeIds]]),
@@ -167,6 +166,6 @@ describe.each([
   test('a stop during a rollout leaves nothing half done', async () => {
     const stop = new AbortController();
     stop.abort();
-    expect(await rollOut(solutions, [0, 1], options({ signal: stop.signal }))).toBeUndefined();
+    expect(await rollOut([0, 1], {}, { signal: stop.signal })).toBeUndefined();
   });
 });

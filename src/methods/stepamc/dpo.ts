@@ -1,6 +1,5 @@
 /** Direct preference optimisation of the right verdict over the wrong one: a baseline on the same roles and pairs. */
 import { Tape } from '../../autograd/tape.js';
-import type { StepAmcRunConfig } from '../../config/schema.js';
 import type { Dataset } from '../../data/dataset.js';
 import { dpo } from '../../objectives/pairs.js';
 import { readStatistics } from '../../objectives/statistics.js';
@@ -9,10 +8,11 @@ import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize, planBatches } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
-import { AdamW, adamSettings } from '../adamw.js';
-import { batchedStage } from '../batched-stage.js';
-import type { StepAmcRoles } from '../roles.js';
-import type { Stage, StagePlan } from '../stage.js';
+import { AdamW, adamSettings } from '../../train/adamw.js';
+import { batchedStage } from '../../train/batched-stage.js';
+import type { OpenTraining, TrainingStage } from '../../train/stage.js';
+import type { StepAmcRunConfig } from './config.js';
+import type { StepAmcRoles } from './roles.js';
 
 export interface DpoStageOptions {
   readonly roles: StepAmcRoles;
@@ -22,10 +22,10 @@ export interface DpoStageOptions {
   readonly seed: number;
   /** Train for so many tokens, whatever the epochs say. */
   readonly tokens?: number | undefined;
-  readonly validate?: Stage['validate'];
+  readonly validate?: OpenTraining['validate'];
 }
 
-export function dpoStage(options: DpoStageOptions): StagePlan {
+export function dpoStage(options: DpoStageOptions): TrainingStage {
   const { roles, settings, sequences, microBatchTokens, seed } = options;
   const length = (i: number) => sequences.get(i).ids.length;
   const batches = planBatches(learnedSequences(sequences), {
@@ -49,10 +49,10 @@ export function dpoStage(options: DpoStageOptions): StagePlan {
     validate: options.validate,
     async gradients(chosen) {
       const batch = chosen.map((i) => sequences.get(i));
-      const figures = await preferRight(options, batch);
+      const metrics = await preferRight(options, batch);
       return {
-        figures,
-        shown: { accuracy: figures.preference_accuracy },
+        metrics,
+        shown: { accuracy: metrics.preference_accuracy },
         tokens: batch.reduce((sum, { ids }) => sum + ids.length, 0),
       };
     },
@@ -68,7 +68,7 @@ async function preferRight(
   policyParameters.zeroGrads();
   const count = (sequence: VerdictSequence) => sequence.verdicts.filter(({ label }) => label !== null).length;
   const total = batch.reduce((sum, sequence) => sum + count(sequence), 0);
-  const figures = { loss: 0, preference_accuracy: 0, reward_margin: 0 };
+  const metrics = { loss: 0, preference_accuracy: 0, reward_margin: 0 };
   for (const group of groupBySize(batch, ({ ids }) => ids.length, microBatchTokens)) {
     const judged = group.map(({ verdicts }) => verdicts.filter(({ label }) => label !== null));
     const side = (right: boolean) =>
@@ -109,11 +109,11 @@ async function preferRight(
     ]);
     objective.loss.dispose();
     objective.statistics.values.dispose();
-    figures.loss += loss as number;
-    figures.preference_accuracy += (pairs / total) * accuracy;
-    figures.reward_margin += (pairs / total) * margin;
+    metrics.loss += loss as number;
+    metrics.preference_accuracy += (pairs / total) * accuracy;
+    metrics.reward_margin += (pairs / total) * margin;
   }
-  return figures;
+  return metrics;
 }
 
 /** Log-probability of each whole answer, f32 [answers]. */

@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AlphaBalance, type StepLosses } from '../../src/train/policy/alpha.js';
+import { AlphaBalance, type StepLosses } from '../../../src/methods/stepamc/alpha.js';
 
-const { stepamc } = JSON.parse(readFileSync(new URL('../golden/vectors.json', import.meta.url), 'utf8')) as {
+const { stepamc } = JSON.parse(
+  readFileSync(new URL('../../golden/vectors.json', import.meta.url), 'utf8'),
+) as {
   stepamc: { combine: Record<string, number | number[]> };
 };
 

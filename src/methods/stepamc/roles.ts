@@ -1,17 +1,17 @@
 /** The roles of StepAMC on one frozen base: each is an adapter, and for values and rewards a scalar head. */
-import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
-import type { LoraConfig as LoraSection, ModelConfig } from '../config/schema.js';
-import { type Adapter, createAdapter, draw, frozenTwin, withHead } from '../models/adapter.js';
-import { baseDirectory } from '../models/base.js';
-import type { Decoder, Role } from '../models/decoder.js';
-import { type LinearHead, roleHead } from '../models/heads.js';
-import { loadDecoder } from '../models/load.js';
-import type { Device } from '../runtime/device.js';
-import { fromF32 } from '../weights/convert.js';
-import { writeSafetensors } from '../weights/safetensors-writer.js';
-import type { RoleParameters } from './checkpoint.js';
-import { type HeldMemory, heldMemory } from './held-memory.js';
-import { loraConfig } from './lora-config.js';
+import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
+import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
+import { type Adapter, createAdapter, draw, frozenTwin, withHead } from '../../models/adapter.js';
+import { baseDirectory } from '../../models/base.js';
+import type { Decoder, Role } from '../../models/decoder.js';
+import { type LinearHead, roleHead } from '../../models/heads.js';
+import { loadDecoder } from '../../models/load.js';
+import type { Device } from '../../runtime/device.js';
+import type { RoleParameters } from '../../train/checkpoint.js';
+import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
+import { loraConfig } from '../../train/lora-config.js';
+import { fromF32 } from '../../weights/convert.js';
+import { writeSafetensors } from '../../weights/safetensors-writer.js';
 
 export interface StepAmcRoles {
   readonly decoder: Decoder;

@@ -1,15 +1,15 @@
 /** Training the reward network by the pairwise loss (equation 14 of StepAMC, arXiv 2503.18432). */
-import { Tape } from '../../autograd/tape.js';
-import type { FrnConfig } from '../../config/schema.js';
-import type { DropoutSource } from '../../models/adapter.js';
-import { StepTrainError } from '../../native/errors.js';
-import { pairwise } from '../../objectives/pairs.js';
-import { type BatchPlan, groupBySize, planBatches } from '../../sequences/batching.js';
-import { hiddenStates, scalarsAt } from '../../sequences/forward.js';
-import { AdamW, adamSettings } from '../adamw.js';
-import { batchedStage } from '../batched-stage.js';
+import { Tape } from '../../../autograd/tape.js';
+import type { DropoutSource } from '../../../models/adapter.js';
+import { StepTrainError } from '../../../native/errors.js';
+import { pairwise } from '../../../objectives/pairs.js';
+import { type BatchPlan, groupBySize, planBatches } from '../../../sequences/batching.js';
+import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
+import { AdamW, adamSettings } from '../../../train/adamw.js';
+import { batchedStage } from '../../../train/batched-stage.js';
+import type { OpenTraining, TrainingStage } from '../../../train/stage.js';
+import type { FrnConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
-import type { Stage, StagePlan } from '../stage.js';
 import type { RewardPair, RewardUnit } from './pairs.js';
 
 type RewardRoles = Pick<
@@ -24,13 +24,13 @@ export interface RewardStageOptions {
   readonly microBatchTokens: number;
   readonly seed: number;
   /** Share of held-out pairs that are ordered rightly. */
-  readonly validate?: Stage['validate'];
+  readonly validate?: OpenTraining['validate'];
 }
 
 /** Role number of the reward network's dropout masks. */
 const DROPOUT_ROLE = 1;
 
-export function rewardStage(options: RewardStageOptions): StagePlan {
+export function rewardStage(options: RewardStageOptions): TrainingStage {
   const { roles, units, settings, microBatchTokens, seed } = options;
   return batchedStage({
     name: 'frn',
@@ -45,23 +45,25 @@ export function rewardStage(options: RewardStageOptions): StagePlan {
     },
     validate: options.validate,
     async gradients(batch, step) {
-      const { figures, tokens } = await comparePairs(
+      const { metrics, tokens } = await comparePairs(
         roles,
         batch.map((i) => units[i] as RewardUnit),
         { settings, microBatchTokens, train: { dropout: { seed, step, role: DROPOUT_ROLE } } },
       );
-      return { figures, shown: { accuracy: figures.pair_accuracy }, tokens };
+      return { metrics, shown: { accuracy: metrics.pair_accuracy }, tokens };
     },
   });
 }
 
 /** Tokens of all its forward-and-backward passes, for baselines that are to have as many. */
-export function rewardTokens(options: RewardStageOptions): number {
+export function rewardTokens(options: PairOptions): number {
   const { batches } = planPairs(options);
   return batches.flat().reduce((sum, i) => sum + (options.units[i] as RewardUnit).tokens, 0);
 }
 
-function planPairs({ units, settings, seed }: RewardStageOptions): BatchPlan {
+type PairOptions = Pick<RewardStageOptions, 'units' | 'settings' | 'seed'>;
+
+function planPairs({ units, settings, seed }: PairOptions): BatchPlan {
   const usable = units.flatMap(({ pairs }, i) => (pairs.length > 0 ? [i] : []));
   if (usable.length === 0) {
     throw new StepTrainError(
@@ -89,7 +91,7 @@ export function rewardOptimizer({ rewardParameters }: RewardRoles, settings: Frn
   });
 }
 
-export type PairFigures = {
+export type PairMetrics = {
   readonly loss: number;
   /** Share of pairs whose chosen side scores higher. */
   readonly pair_accuracy: number;
@@ -106,10 +108,10 @@ export async function comparePairs(
   options: {
     readonly settings: Pick<FrnConfig, 'margin' | 'center_coef'>;
     readonly microBatchTokens: number;
-    /** Absent: figures only. */
+    /** Absent: metrics only. */
     readonly train?: { readonly dropout?: DropoutSource | undefined } | undefined;
   },
-): Promise<{ readonly figures: PairFigures; readonly tokens: number }> {
+): Promise<{ readonly metrics: PairMetrics; readonly tokens: number }> {
   const { device } = decoder;
   const { settings, train } = options;
   const total = batch.reduce((sum, { pairs }) => sum + pairs.length, 0);
@@ -162,7 +164,7 @@ export async function comparePairs(
     sums.rejected += share * rejected;
   }
   return {
-    figures: {
+    metrics: {
       loss: sums.loss,
       pair_accuracy: sums.accuracy,
       reward_margin: sums.margin,

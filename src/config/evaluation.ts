@@ -1,0 +1,26 @@
+// Config section `eval`, for verdicts and for answers.
+import { z } from 'zod';
+import { countOrAll, section } from './fields.js';
+
+const maxSamples = countOrAll()
+  .default('all')
+  .describe('Evaluate on only so many held-out solutions; fewer is faster and noisier.');
+
+export const verdictEvaluation = section({
+  max_samples: maxSamples,
+  invalid_as_wrong: z
+    .boolean()
+    .default(true)
+    .describe('A verdict that is neither word is wrong for its class; false leaves it out and counts it.'),
+  threshold: z
+    .union([z.literal('greedy'), z.number().gt(0).lt(1)])
+    .default('greedy')
+    .describe(
+      '`greedy` takes the most likely token of the whole vocabulary as the verdict; a number says "correct" where the ' +
+        'probability of pos_word among the two words reaches it, and then no verdict is unreadable.',
+    ),
+}).describe('Evaluation on held-out steps.');
+
+export const answerEvaluation = section({ max_samples: maxSamples }).describe(
+  'Evaluation on held-out problems.',
+);

@@ -1,0 +1,29 @@
+/** Reading and writing the configurations of the methods in the table. */
+import { configurationPage as pageOf } from '../config/docs.js';
+import { configReader, type LoadedConfig } from '../config/load.js';
+import { methodOutline } from '../config/outline.js';
+import { formatConfig } from '../config/write.js';
+import { methodOf, methods, type RunConfig } from './table.js';
+
+const reader = configReader<RunConfig>(methods);
+
+/** Reads a recipe file; `settings` are the texts after `--set`. Throws ConfigError. */
+export const loadRunConfig: (file: string, settings?: readonly string[]) => Promise<LoadedConfig<RunConfig>> =
+  reader.load;
+
+/** The same for a recipe that is already in memory; `name` stands for the file in messages. */
+export const parseRunConfig: (
+  content: string,
+  options: { readonly name: string; readonly settings?: readonly string[] },
+) => LoadedConfig<RunConfig> = reader.parse;
+
+/** The same for an object, as a program builds it: fills in the defaults and checks. Throws ConfigError. */
+export const completeRunConfig: (value: unknown) => RunConfig = reader.complete;
+
+/** `config.yaml` of a run: complete, with the meaning of every key. `head` stands above it as a comment. */
+export function formatRunConfig(config: RunConfig, options: { readonly head?: string } = {}): string {
+  return formatConfig(config, methodOutline(methodOf(config)), options);
+}
+
+/** docs/configuration.md. */
+export const configurationPage = () => pageOf(methods);

@@ -1,0 +1,59 @@
+// `method: pretrain`: how it is configured.
+import { z } from 'zod';
+import { data } from '../../config/data.js';
+import { answerEvaluation } from '../../config/evaluation.js';
+import { section } from '../../config/fields.js';
+import { model } from '../../config/model.js';
+import { run } from '../../config/run.js';
+import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { optimization } from '../../config/training.js';
+
+export const pretrain = section({
+  ...optimization({
+    learning_rate: 1e-3,
+    num_train_epochs: 1,
+    tokens_per_step: 8192,
+    micro_batch_tokens: 8192,
+    warmup_ratio: 0.02,
+    lr_scheduler_type: 'cosine',
+    weight_decay: 0,
+  }),
+  loss_on: z
+    .enum(['answers', 'all'])
+    .default('answers')
+    .describe(
+      'Tokens that are learned: of each step what follows its last `=` (`answers`), or the whole step (`all`).',
+    ),
+}).describe('Language modelling of whole solutions, from nothing or from a base (`method: pretrain`).');
+
+const schema = z.strictObject({
+  method: z.literal('pretrain').describe('The training method.'),
+  model,
+  data,
+  pretrain,
+  run,
+  eval: answerEvaluation,
+});
+
+export type PretrainRunConfig = z.output<typeof schema>;
+
+export const pretrainConfig: MethodSchema<PretrainRunConfig> = {
+  schema,
+  sections: ({ pretrain }) => ({ pretrain }),
+  conflicts({ data, pretrain }) {
+    const conflicts: Conflict[] = [];
+    if (data.balance !== 'none') {
+      conflicts.push({
+        path: ['data', 'balance'],
+        message: `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method pretrain has none; remove it`,
+      });
+    }
+    if (pretrain.loss_on === 'answers' && data.source !== 'arithmetic') {
+      conflicts.push({
+        path: ['pretrain', 'loss_on'],
+        message: `pretrain.loss_on "answers" needs data.source "arithmetic", whose steps end with their result; found ${JSON.stringify(data.source)}`,
+      });
+    }
+    return conflicts;
+  },
+};

@@ -1,0 +1,146 @@
+/** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
+import { inMemory } from '../../data/dataset.js';
+import { problemKey } from '../../data/overlap.js';
+import { solutionSegments } from '../../data/solution.js';
+import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
+import type { StepRecord } from '../../records/record.js';
+import { configuredRecords } from '../../run/parts.js';
+import { groupBySize } from '../../sequences/batching.js';
+import { scoreRows } from '../../sequences/forward.js';
+import { maskedSequence, type TrainingSequence } from '../../sequences/sequence.js';
+import { segmentTokenizer } from '../../tokenizer/segments.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { Method, OpenRun, RunData } from '../../train/method.js';
+import { supervisedStage } from '../../train/supervised.js';
+import { createTrainee, type Trainee } from '../../train/trainee.js';
+import type { PretrainRunConfig } from './config.js';
+
+interface PretrainData extends RunData {
+  readonly train: readonly TrainingSequence[];
+  readonly validation: readonly TrainingSequence[];
+}
+
+type PretrainRun = OpenRun<PretrainRunConfig, PretrainData, Trainee>;
+
+export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
+  async data(config, tokenizer) {
+    const { parts, reports } = await configuredRecords(config.data);
+    const sequencesOf = (records: readonly StepRecord[]) =>
+      pretrainSequences(records, tokenizer, learnedParts(config), config.data.max_length);
+    const { max_samples: limit } = config.eval;
+    return {
+      train: sequencesOf(parts.train),
+      validation: sequencesOf(limit === 'all' ? parts.validation : parts.validation.slice(0, limit)),
+      summary: summarizeTrainingData({
+        train: parts.train.map(summarized),
+        validation: parts.validation.map(summarized),
+        test: parts.test.map(summarized),
+      }),
+      reports,
+      close() {},
+    };
+  },
+  preview(config, tokenizer) {
+    const tokenize = segmentTokenizer(tokenizer);
+    return (record) => {
+      const segments = solutionSegments(record, { learn: learnedParts(config) });
+      return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
+    };
+  },
+  memory: () => [{ role: 'model', held: 'trained' }],
+  roles: ({ device, config: { model, run }, tokenizer }) =>
+    createTrainee(device, {
+      model,
+      lora: 'none',
+      tokenizer,
+      seed: run.seed,
+      gradientCheckpointing: run.gradient_checkpointing,
+    }),
+  stages(open) {
+    const { config, data, roles } = open;
+    const { decoder, role, trained } = roles;
+    return [
+      supervisedStage({
+        name: 'pretrain',
+        decoder,
+        role,
+        parameters: trained,
+        sequences: inMemory(data.train),
+        optimization: config.pretrain,
+        microBatchTokens: open.microBatchTokens('pretrain'),
+        best: 'token_accuracy',
+        seed: config.run.seed,
+        async validate(stop) {
+          const metrics = await heldOutAccuracy(open);
+          return stop.aborted ? undefined : metrics;
+        },
+      }),
+    ];
+  },
+  save: ({ roles, run }) => roles.save((name) => run.file(name)),
+  async evaluate(open) {
+    const metrics = await heldOutAccuracy(open);
+    const right = (100 * metrics.token_accuracy).toFixed(2);
+    const loss = metrics.validation_loss.toFixed(4);
+    return { metrics, summary: `held-out answers: ${right} % of tokens right, loss ${loss}` };
+  },
+};
+
+function learnedParts({ pretrain }: PretrainRunConfig): 'results' | 'steps' {
+  return pretrain.loss_on === 'answers' ? 'results' : 'steps';
+}
+
+function summarized({ problem, steps, context_steps }: StepRecord): SummarizedSolution {
+  const labels = steps.map(({ label }) => label);
+  return { key: problemKey(problem), labels, context_steps, text: () => problem };
+}
+
+function heldOutAccuracy(open: PretrainRun) {
+  return answerAccuracy(open.roles, open.data.validation, open.microBatchTokens('pretrain'));
+}
+
+/** Whole solutions, each ended by the tokenizer's end token; see `solutionSegments` for what is learned. */
+export function pretrainSequences(
+  records: readonly StepRecord[],
+  tokenizer: Tokenizer,
+  learn: 'steps' | 'results',
+  maxLength: number,
+): TrainingSequence[] {
+  const tokenize = segmentTokenizer(tokenizer);
+  const end = tokenizer.eosId === undefined ? '' : tokenizer.decode([tokenizer.eosId]);
+  let tooLong = 0;
+  const sequences = records.flatMap((record, i) => {
+    const sequence = tokenize(solutionSegments(record, { learn, end }), { specialTokens: 'start' });
+    if (sequence.ids.length <= maxLength) return [maskedSequence(sequence, i)];
+    tooLong++;
+    return [];
+  });
+  if (tooLong > 0)
+    console.error(`${tooLong} solutions are longer than data.max_length ${maxLength} and are left out`);
+  return sequences;
+}
+
+/** Share of learned tokens that are the most likely ones, and their mean loss in nats. */
+export async function answerAccuracy(
+  { decoder, role }: Pick<Trainee, 'decoder' | 'role'>,
+  sequences: readonly TrainingSequence[],
+  microBatchTokens: number,
+): Promise<{ readonly token_accuracy: number; readonly validation_loss: number }> {
+  let right = 0;
+  let loss = 0;
+  let count = 0;
+  for (const group of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+    const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));
+    const tokens = group.flatMap(({ targets }) => targets.map(({ token }) => token));
+    if (tokens.length === 0) continue;
+    const scores = decoder.device.scope(() => scoreRows(decoder, role, items), 'validate');
+    const [logprobs, argmax] = await Promise.all([scores.logprobs.readFloats(), scores.argmax.read()]);
+    for (const tensor of Object.values(scores)) tensor.dispose();
+    tokens.forEach((token, i) => {
+      if (argmax[i] === token) right++;
+      loss -= logprobs[i] as number;
+    });
+    count += tokens.length;
+  }
+  return { token_accuracy: count > 0 ? right / count : 0, validation_loss: count > 0 ? loss / count : 0 };
+}

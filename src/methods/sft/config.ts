@@ -1,0 +1,47 @@
+// `method: sft`: how it is configured.
+import { z } from 'zod';
+import { data, prompt } from '../../config/data.js';
+import { verdictEvaluation } from '../../config/evaluation.js';
+import { section } from '../../config/fields.js';
+import { lora, model } from '../../config/model.js';
+import { run } from '../../config/run.js';
+import type { MethodSchema } from '../../config/schema.js';
+import { optimization } from '../../config/training.js';
+
+export const sft = section({
+  ...optimization({
+    learning_rate: 1e-4,
+    num_train_epochs: 3,
+    tokens_per_step: 8192,
+    micro_batch_tokens: 2048,
+    warmup_ratio: 0.03,
+    lr_scheduler_type: 'cosine',
+    weight_decay: 0,
+  }),
+  class_weight: z
+    .enum(['none', 'balanced'])
+    .default('none')
+    .describe(
+      '`balanced` weighs both verdicts as if they were equally frequent: it lifts the recall of wrong steps, and the ' +
+        'predicted probabilities no longer follow the data.',
+    ),
+}).describe('Supervised fine-tuning on the verdict after each step (`method: sft`).');
+
+const schema = z.strictObject({
+  method: z.literal('sft').describe('The training method.'),
+  model,
+  lora,
+  data,
+  prompt,
+  sft,
+  run,
+  eval: verdictEvaluation,
+});
+
+export type SftRunConfig = z.output<typeof schema>;
+
+export const sftConfig: MethodSchema<SftRunConfig> = {
+  schema,
+  sections: ({ sft }) => ({ sft }),
+  conflicts: () => [],
+};

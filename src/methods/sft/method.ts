@@ -1,0 +1,65 @@
+/** `method: sft`: supervised fine-tuning on the verdict after each step. */
+import type { Role } from '../../models/decoder.js';
+import {
+  finalEvaluation,
+  shortMetrics,
+  type VerdictEvaluationContext,
+  validationMetrics,
+} from '../../train/evaluation.js';
+import type { Method, OpenRun } from '../../train/method.js';
+import { supervisedStage } from '../../train/supervised.js';
+import { createTrainee, type Trainee } from '../../train/trainee.js';
+import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
+import type { SftRunConfig } from './config.js';
+
+type SftRun = OpenRun<SftRunConfig, VerdictData, Trainee>;
+
+export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
+  data: verdictData,
+  preview: verdictPreview,
+  memory: ({ lora }) => [{ role: lora === 'none' ? 'model' : 'policy', held: 'trained' }],
+  roles: ({ device, config: { model, lora, run }, tokenizer }) =>
+    createTrainee(device, {
+      model,
+      lora,
+      tokenizer,
+      seed: run.seed,
+      gradientCheckpointing: run.gradient_checkpointing,
+    }),
+  stages(open) {
+    const { config, data, roles } = open;
+    const { decoder, role, trained } = roles;
+    return [
+      supervisedStage({
+        name: 'sft',
+        decoder,
+        role,
+        parameters: trained,
+        sequences: data.sequences.train,
+        optimization: config.sft,
+        microBatchTokens: open.microBatchTokens('sft'),
+        best: 'f1_macro',
+        seed: config.run.seed,
+        validate: (stop) => validationMetrics(evaluationOf(open), role, stop),
+      }),
+    ];
+  },
+  save: ({ roles, run }) => roles.save((name) => run.file(name)),
+  async evaluate(open, { tokens }, signal) {
+    const role: Role = open.roles.role;
+    const more = { data: { trained_tokens: tokens } };
+    const report = await finalEvaluation(evaluationOf(open), role, {}, more, signal);
+    return report && { report, metrics: shortMetrics(report.metrics) };
+  },
+};
+
+function evaluationOf(open: SftRun): VerdictEvaluationContext {
+  const { config, data, roles, run } = open;
+  return {
+    config,
+    data,
+    run,
+    decoder: roles.decoder,
+    microBatchTokens: open.microBatchTokens('sft'),
+  };
+}

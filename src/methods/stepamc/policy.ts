@@ -1,0 +1,118 @@
+/** The policy stage of StepAMC: which solutions each rollout batch asks about, and what is plugged into the loop. */
+import { type BatchPlan, planBatches } from '../../sequences/batching.js';
+import { AdamW, adamSettings } from '../../train/adamw.js';
+import { policyStage } from '../../train/policy/stage.js';
+import type { OpenTraining, TrainingStage } from '../../train/stage.js';
+import { verdictAdvantage } from './advantage.js';
+import type { StepAmcRun } from './method.js';
+import { ScpoObjective } from './objective.js';
+import type { RewardData } from './reward/data.js';
+import { labelRewards, NetworkRewards } from './rewards.js';
+import { VALUE_HEAD } from './roles.js';
+import { type Question, verdictRollouts } from './rollout.js';
+import { rolloutSamples, verdictMetrics } from './samples.js';
+
+/** Where sampling and the order of mini-batches take their random numbers from, apart from the warm-up's. */
+const POLICY_SEED = 0x9907;
+
+/** @param network what the reward network reads; absent: rewards from the labels */
+export function scpoStage(
+  open: StepAmcRun,
+  network: RewardData | undefined,
+  validate: OpenTraining['validate'],
+): TrainingStage {
+  const { config, data, roles } = open;
+  const { ppo, frn, constraint, ablation } = config;
+  const { tokenizer } = data;
+  const sequences = data.sequences.train;
+  const microBatchTokens = open.microBatchTokens('ppo');
+  const iterations = rolloutBatches(open);
+  const seed = policySeed(config.run);
+  return policyStage<Question>({
+    name: 'ppo',
+    settings: ppo,
+    iterations,
+    batching: { 'ppo.micro_batch_tokens': microBatchTokens, 'ppo.solutions': sequences.length },
+    trains: roles.policyParameters,
+    optimizer: () =>
+      new AdamW(roles.policyParameters, {
+        ...adamSettings(ppo),
+        rateOf: (name) => (name.startsWith(VALUE_HEAD) ? ppo.head_rate : 1),
+      }),
+    parts: (steps) => ({
+      rollouts: verdictRollouts({
+        roles,
+        template: tokenizer.template,
+        tailIds: tokenizer.tailIds,
+        settings: ppo,
+        sequences,
+        microBatchTokens,
+        seed,
+      }),
+      rewards: network
+        ? new NetworkRewards({
+            roles,
+            ppo,
+            frn,
+            sequences: network.sequences,
+            unitsAmong: network.units,
+            microBatchTokens,
+            iterations: iterations.batches.length,
+            maxSkipped: config.run.max_skipped_steps,
+          })
+        : labelRewards({ ...ppo, center: frn.center }),
+      advantage: verdictAdvantage(roles.decoder.device, ppo),
+      objective: new ScpoObjective({
+        roles,
+        ppo,
+        constraint,
+        constrained: !ablation.no_scpn,
+        tokenizer,
+        sequences,
+        microBatchTokens,
+        steps,
+      }),
+    }),
+    seed,
+    best: 'f1_macro',
+    begin: () => roles.keepReference(),
+    validate,
+    describe: verdictMetrics,
+    onRollout: (questions, iteration) => {
+      for (const sample of rolloutSamples(questions, data, iteration)) open.run.samples.append(sample);
+    },
+  });
+}
+
+/** Tokens of all forward-and-backward passes of the policy, for baselines that are to have as many. */
+export function policyTokens(open: StepAmcRun): number {
+  const lengthOf = (item: number) => open.data.sequences.train.get(item).ids.length;
+  const tokens = rolloutBatches(open)
+    .batches.flat()
+    .reduce((sum, item) => sum + lengthOf(item), 0);
+  return tokens * open.config.ppo.num_ppo_epochs;
+}
+
+/** Which solutions make up each rollout batch. */
+function rolloutBatches({ config: { ppo, run }, data }: StepAmcRun): BatchPlan {
+  const sequences = data.sequences.train;
+  const asked = Array.from(
+    sequences,
+    ({ verdicts }) => verdicts.filter(({ label }) => label !== null).length,
+  );
+  return planBatches(
+    asked.flatMap((count, i) => (count > 0 ? [i] : [])),
+    {
+      epochs: ppo.num_train_epochs,
+      maxBatches: ppo.max_iterations > 0 ? ppo.max_iterations : undefined,
+      seed: policySeed(run),
+      sizeOf: (i) => asked[i] as number,
+      tokensOf: (i) => sequences.get(i).ids.length,
+      batchSize: ppo.rollout_batch,
+    },
+  );
+}
+
+function policySeed({ seed }: { readonly seed: number }): number {
+  return (seed ^ POLICY_SEED) >>> 0;
+}

@@ -1,0 +1,191 @@
+/** The reward of a verdict: from the reward network's scores of both verdicts or, without one, from the label. */
+import { ratio } from '../../eval/metrics.js';
+import { StepTrainError } from '../../native/errors.js';
+import type { AdamW } from '../../train/adamw.js';
+import { mean } from '../../train/policy/metrics.js';
+import type { RewardSource, RolloutBatch } from '../../train/policy/records.js';
+import { learningRateAt } from '../../train/schedule.js';
+import type { Metrics } from '../../train/stage.js';
+import { applyGradients } from '../../train/update.js';
+import type { FrnConfig, PpoConfig } from './config.js';
+import type { RewardUnit } from './reward/pairs.js';
+import { type RewardSequence, scoreVerdicts, type VerdictScores } from './reward/score.js';
+import { comparePairs, rewardOptimizer } from './reward/stage.js';
+import type { StepAmcRoles } from './roles.js';
+import type { Question } from './rollout.js';
+
+/** Mean and deviation of all scores so far, for `center: running` (Welford's recurrence). */
+export interface RunningScores {
+  readonly count: number;
+  readonly mean: number;
+  readonly squares: number;
+}
+
+export type RewardSettings = Pick<PpoConfig, 'reward_clip' | 'invalid_reward' | 'wrong_reward'> &
+  Pick<FrnConfig, 'center'>;
+
+/**
+ * The reward of a verdict, from the network's scores of both (or, without a network, from the label), centred and
+ * clipped. An answer that is neither word has `invalid_reward`.
+ */
+export function verdictReward(
+  verdict: 1 | 0 | undefined,
+  label: 1 | 0,
+  scores: VerdictScores | undefined,
+  settings: RewardSettings,
+  running: RunningScores,
+): number {
+  const { reward_clip: clip, center } = settings;
+  if (verdict === undefined) return settings.invalid_reward;
+  if (!scores) return verdict === label ? 1 : settings.wrong_reward;
+  const score = verdict === 1 ? scores.positive : scores.negative;
+  const centred =
+    center === 'pair_mean'
+      ? score - (scores.positive + scores.negative) / 2
+      : center === 'running'
+        ? (score - running.mean) / deviation(running)
+        : score;
+  return clip > 0 ? Math.max(-clip, Math.min(clip, centred)) : centred;
+}
+
+function deviation({ count, squares }: RunningScores): number {
+  return count > 1 && squares > 0 ? Math.sqrt(squares / (count - 1)) : 1;
+}
+
+export function withScores(running: RunningScores, scores: Iterable<number>): RunningScores {
+  let { count, mean, squares } = running;
+  for (const score of scores) {
+    count++;
+    const before = score - mean;
+    mean += before / count;
+    squares += before * (score - mean);
+  }
+  return { count, mean, squares };
+}
+
+/** Puts the reward of an answer of `length` tokens on its last token or on every one. */
+export function placeReward(value: number, length: number, place: PpoConfig['reward_at']): number[] {
+  return Array.from({ length }, (_, t) => (place === 'every' || t === length - 1 ? value : 0));
+}
+
+/** Rewards from the labels themselves (`ablation.no_frn`). */
+export function labelRewards(settings: PpoConfig & Pick<FrnConfig, 'center'>): RewardSource<Question> {
+  return {
+    async reward(questions) {
+      return { byGroup: placed(questions, () => undefined, settings, NO_SCORES), metrics: {} };
+    },
+  };
+}
+
+const NO_SCORES: RunningScores = { count: 0, mean: 0, squares: 0 };
+
+export interface NetworkRewardOptions {
+  readonly roles: StepAmcRoles;
+  readonly ppo: PpoConfig;
+  readonly frn: FrnConfig;
+  /** As the network reads them, by item. */
+  readonly sequences: readonly RewardSequence[];
+  /** The pairs among some items, for `frn.update: joint`. */
+  readonly unitsAmong: (items: readonly number[]) => readonly RewardUnit[];
+  readonly microBatchTokens: number;
+  readonly iterations: number;
+  /** Steps in a row that may be not finite before the run stops. */
+  readonly maxSkipped: number;
+}
+
+/** Rewards from the network, which with `frn.update: joint` learns from every rollout batch. */
+export class NetworkRewards implements RewardSource<Question> {
+  readonly optimizers: Readonly<Record<string, AdamW>>;
+  private running = NO_SCORES;
+  /** Steps of joint training in a row that were not finite. */
+  private skipped = 0;
+
+  constructor(private readonly options: NetworkRewardOptions) {
+    const { roles, frn } = options;
+    this.optimizers = frn.update === 'joint' ? { frn: rewardOptimizer(roles, frn) } : {};
+  }
+
+  async reward(questions: readonly Question[], { items, signal }: RolloutBatch) {
+    const { roles, ppo, frn, sequences, microBatchTokens } = this.options;
+    const found = await scoreVerdicts(
+      roles,
+      items.map((item) => sequences[item] as RewardSequence),
+      { mode: frn.pair_mode, microBatchTokens, signal },
+    );
+    if (!found) return undefined;
+    const byItem = new Map(items.map((item, i) => [item, found[i] as VerdictScores[]]));
+    const scoresOf = ({ item, place }: Question) => byItem.get(item)?.[place];
+    const scores = questions.flatMap((question) => scoresOf(question) ?? []);
+    this.running = withScores(
+      this.running,
+      scores.flatMap(({ positive, negative }) => [positive, negative]),
+    );
+    return {
+      byGroup: placed(questions, scoresOf, { ...ppo, center: frn.center }, this.running),
+      metrics: networkMetrics(questions, scoresOf),
+    };
+  }
+
+  /** One step of the network on the solutions of the rollout batch. */
+  async learn({ items, iteration }: RolloutBatch): Promise<Metrics> {
+    const optimizer = this.optimizers.frn;
+    if (!optimizer) return {};
+    const { roles, unitsAmong, frn, microBatchTokens, iterations, maxSkipped } = this.options;
+    const units = unitsAmong(items);
+    if (units.every(({ pairs }) => pairs.length === 0)) return {};
+    const { metrics } = await comparePairs(roles, units, { settings: frn, microBatchTokens, train: {} });
+    const rate = learningRateAt(iteration, { ...frn, totalSteps: iterations });
+    const update = await applyGradients(optimizer, rate, { frn_loss: metrics.loss });
+    if (update.nonFinite !== undefined) {
+      this.skipped++;
+      if (this.skipped < maxSkipped) return { frn_skipped: this.skipped };
+      throw new StepTrainError(
+        'E_NONFINITE',
+        `${this.skipped} steps in a row of the reward network were not finite, last in ${update.nonFinite}; lower ` +
+          'frn.learning_rate, or set frn.update: frozen and resume',
+      );
+    }
+    this.skipped = 0;
+    return { frn_loss: metrics.loss, frn_pair_accuracy: metrics.pair_accuracy, frn_skipped: 0 };
+  }
+
+  state(): unknown {
+    return { running: this.running, skipped: this.skipped };
+  }
+
+  restore(state: unknown): void {
+    const saved = state as { readonly running: RunningScores; readonly skipped: number };
+    this.running = saved.running;
+    this.skipped = saved.skipped;
+  }
+}
+
+function placed(
+  questions: readonly Question[],
+  scoresOf: (question: Question) => VerdictScores | undefined,
+  settings: RewardSettings & Pick<PpoConfig, 'reward_at'>,
+  running: RunningScores,
+) {
+  return questions.map((question) =>
+    question.answers.map(({ verdict, tokens }) => {
+      const value = verdictReward(verdict, question.label, scoresOf(question), settings, running);
+      return { value, byToken: placeReward(value, tokens.length, settings.reward_at) };
+    }),
+  );
+}
+
+/** How far the network tells right from wrong verdicts. */
+function networkMetrics(
+  questions: readonly Question[],
+  scoresOf: (question: Question) => VerdictScores | undefined,
+): Metrics {
+  const margins = questions.flatMap((question) => {
+    const scores = scoresOf(question);
+    return scores ? [(question.label === 1 ? 1 : -1) * (scores.positive - scores.negative)] : [];
+  });
+  if (margins.length === 0) return {};
+  return {
+    reward_margin: mean(margins),
+    reward_accuracy: ratio(margins.filter((margin) => margin > 0).length, margins.length),
+  };
+}

@@ -1,0 +1,49 @@
+/** What is logged of the verdicts of a rollout batch, and which of them are shown to a person. */
+import { ratio } from '../../eval/metrics.js';
+import type { Metrics } from '../../train/stage.js';
+import type { VerdictData } from '../../train/verdict-data.js';
+import type { CreditedQuestion } from './rollout.js';
+
+/** How often the answers were right, by class and weighed by their shares. */
+export function verdictMetrics(questions: readonly CreditedQuestion[]): Metrics {
+  const answers = questions.flatMap(({ answers, label }) => answers.map((answer) => ({ ...answer, label })));
+  if (answers.length === 0) return {};
+  const right = (label: 1 | 0) => {
+    const own = answers.filter((answer) => answer.label === label);
+    const mass = own.reduce((sum, { share }) => sum + share, 0);
+    const hits = own.reduce((sum, { share, verdict }) => sum + (verdict === label ? share : 0), 0);
+    return ratio(hits, mass);
+  };
+  return {
+    rollout_verdicts: questions.length,
+    rollout_acc_pos: right(1),
+    rollout_acc_neg: right(0),
+    rollout_invalid: ratio(answers.filter(({ verdict }) => verdict === undefined).length, answers.length),
+  };
+}
+
+/** Rollouts to read: the first few questions of an iteration. */
+const SHOWN_SAMPLES = 4;
+
+export function* rolloutSamples(
+  questions: readonly CreditedQuestion[],
+  { records }: VerdictData,
+  iteration: number,
+): Generator<Record<string, unknown>> {
+  for (const { item, step, label, answers } of questions.slice(0, SHOWN_SAMPLES)) {
+    const record = records.train.get(item);
+    yield {
+      iteration,
+      problem: record.problem,
+      steps: record.steps.slice(0, step + 1).map(({ text }) => text),
+      label,
+      answers: answers.map((answer) => ({
+        verdict: answer.verdict ?? null,
+        tokens: answer.tokens,
+        logprob: answer.oldLogprobs.reduce((sum, logprob) => sum + logprob, 0),
+        reward: answer.reward,
+        advantages: answer.advantages,
+      })),
+    };
+  }
+}

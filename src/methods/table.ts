@@ -1,0 +1,31 @@
+/** The methods. A new one is a folder here and a row in this table. */
+import type { z } from 'zod';
+import type { MethodSchema } from '../config/schema.js';
+import type { Method } from '../train/method.js';
+import { pretrainConfig } from './pretrain/config.js';
+import { sftConfig } from './sft/config.js';
+import { stepAmcConfig } from './stepamc/config.js';
+
+/** `load` brings the training code, which reading a recipe does not need. */
+export const methods = {
+  sft: { ...sftConfig, load: async () => (await import('./sft/method.js')).sft },
+  stepamc: { ...stepAmcConfig, load: async () => (await import('./stepamc/method.js')).stepAmc },
+  pretrain: { ...pretrainConfig, load: async () => (await import('./pretrain/method.js')).pretrain },
+} as const;
+
+export type MethodName = keyof typeof methods;
+
+/** The merged and complete configuration of a run; `method` tells which sections it has. */
+export type RunConfig = { [M in MethodName]: z.output<(typeof methods)[M]['schema']> }[MethodName];
+
+/** What a recipe may leave out. */
+export type RunConfigInput = { [M in MethodName]: z.input<(typeof methods)[M]['schema']> }[MethodName];
+
+interface Row extends MethodSchema<RunConfig> {
+  load(): Promise<Method<RunConfig>>;
+}
+
+/** The row of the method that `config` names. */
+export function methodOf(config: Pick<RunConfig, 'method'>): Row {
+  return methods[config.method];
+}

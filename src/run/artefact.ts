@@ -1,0 +1,26 @@
+// artefacts/NAME.jsonl: what a stage makes for later stages and other runs, one JSON object a line.
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import type { LogFile } from './log-file.js';
+
+/** A finished artefact. */
+export interface SealedArtefact {
+  readonly rows: number;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+const LINE_BREAK = 0x0a;
+
+/** Sees that every row is on the disk, counts them and takes the checksum. */
+export async function sealArtefact(file: LogFile): Promise<SealedArtefact> {
+  file.sync();
+  const hash = createHash('sha256');
+  let rows = 0;
+  for await (const chunk of createReadStream(file.path, { highWaterMark: 1 << 20 })) {
+    const bytes = chunk as Buffer;
+    hash.update(bytes);
+    for (const byte of bytes) if (byte === LINE_BREAK) rows++;
+  }
+  return { rows, bytes: file.length, sha256: hash.digest('hex') };
+}

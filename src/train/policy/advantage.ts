@@ -1,0 +1,98 @@
+/** From rewards by token to advantages and returns. */
+import { gae, whiten } from '../../ops/advantage.js';
+import type { Device } from '../../runtime/device.js';
+import type { Advantage, Answer, AnswerReward, CreditedGroup, Group } from './records.js';
+
+/** Takes KL(policy ‖ reference), estimated by d = old − reference, off the reward of each token. */
+export function withKlPenalty(
+  { oldLogprobs, refLogprobs }: Pick<Answer, 'oldLogprobs' | 'refLogprobs'>,
+  { value, byToken }: AnswerReward,
+  coefficient: number,
+): AnswerReward {
+  const penalty = (t: number) => coefficient * ((oldLogprobs[t] as number) - (refLogprobs[t] as number));
+  return { value, byToken: byToken.map((reward, t) => reward - penalty(t)) };
+}
+
+export interface GaeSettings {
+  readonly gamma: number;
+  readonly lam: number;
+  readonly whiten_advantages: boolean;
+}
+
+/** Generalised advantage estimation over each answer; every answer counts alike. */
+export function gaeAdvantage<G extends Group>(device: Device, settings: GaeSettings): Advantage<G> {
+  return {
+    async credit(groups, rewards) {
+      const { advantages, returns } = await estimate(device, groups, rewards, settings);
+      const final = settings.whiten_advantages ? await whitened(device, advantages) : advantages;
+      return assemble(groups, rewards, { advantages: final, returns, shareOf: () => 1 });
+    },
+  };
+}
+
+/** Advantages and returns by GAE, answer after answer and token after token. */
+export async function estimate(
+  device: Device,
+  groups: readonly Group[],
+  rewards: readonly (readonly AnswerReward[])[],
+  { gamma, lam }: Pick<GaeSettings, 'gamma' | 'lam'>,
+): Promise<{ readonly advantages: Float32Array; readonly returns: Float32Array }> {
+  const answers = groups.flatMap(({ answers }) => answers);
+  if (answers.length === 0) return { advantages: new Float32Array(), returns: new Float32Array() };
+  const offsets = [0];
+  for (const { tokens } of answers) offsets.push((offsets.at(-1) as number) + tokens.length);
+  const placed = rewards.flatMap((own) => own.flatMap(({ byToken }) => byToken));
+  const estimated = device.scope(() =>
+    gae(
+      device.tensor(Float32Array.from(placed)),
+      device.tensor(Float32Array.from(answers.flatMap(({ values }) => values))),
+      device.tensor(Int32Array.from(offsets)),
+      { gamma, lambda: lam },
+    ),
+  );
+  const [advantages, returns] = await Promise.all([
+    estimated.advantages.readFloats(),
+    estimated.returns.readFloats(),
+  ]);
+  estimated.advantages.dispose();
+  estimated.returns.dispose();
+  return { advantages, returns };
+}
+
+/** Shifted and scaled to mean 0 and deviation 1. */
+export async function whitened(device: Device, values: Float32Array): Promise<Float32Array> {
+  if (values.length < 2) return values;
+  const tensor = device.scope(() => whiten(device.tensor(values)));
+  const result = await tensor.readFloats();
+  tensor.dispose();
+  return result;
+}
+
+/** Puts flat advantages and returns, in the order of `estimate`, to their answers. */
+export function assemble<G extends Group>(
+  groups: readonly G[],
+  rewards: readonly (readonly AnswerReward[])[],
+  credit: {
+    readonly advantages: Float32Array;
+    readonly returns: Float32Array;
+    shareOf(answer: G['answers'][number]): number;
+  },
+): CreditedGroup<G>[] {
+  let at = 0;
+  return groups.map((group, g) => ({
+    ...group,
+    answers: group.answers.map((answer, a) => {
+      const begin = at;
+      at += answer.tokens.length;
+      const { value, byToken } = rewards[g]?.[a] as AnswerReward;
+      return {
+        ...answer,
+        reward: value,
+        rewards: byToken,
+        advantages: Array.from(credit.advantages.subarray(begin, at)),
+        returns: Array.from(credit.returns.subarray(begin, at)),
+        share: credit.shareOf(answer),
+      };
+    }),
+  }));
+}
