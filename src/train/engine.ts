@@ -27,7 +27,6 @@ import type {
   OpenTraining,
   Stage,
   StageEntry,
-  TrainingOutcome,
   TrainingStage,
 } from './stage.js';
 

@@ -1,5 +1,3 @@
-/** What a run says of its data before it trains. */
-import type { LoadReport } from '../data/load.js';
 import { formatLoadReport, formatTrainingDataSummary } from '../data/summary.js';
 import type { RunData } from './method.js';
 

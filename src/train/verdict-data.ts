@@ -2,9 +2,8 @@
 import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
-import type { LoadReport } from '../data/load.js';
 import type { Part } from '../data/split.js';
-import { type SummarizedSolution, summarizeTrainingData, type TrainingDataSummary } from '../data/summary.js';
+import { type SummarizedSolution, summarizeTrainingData } from '../data/summary.js';
 import type { TokenStore } from '../data/token-store.js';
 import {
   placeVerdicts,

@@ -143,7 +143,7 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
   function inProcess<T>(train: string, measure: string): T {
     const from = (name: string) => JSON.stringify(compiled.replace('train/verdict-data', name));
     const source = `
-      import { completeRunConfig } from ${from('config/load')};
+      import { completeRunConfig } from ${from('methods/config')};
       import { configuredTokenizer } from ${from('run/tokenizer')};
       import { verdictData } from ${from('train/verdict-data')};
       const config = completeRunConfig({ method: 'sft', data: { train: ${JSON.stringify(train)} } });

@@ -15,7 +15,7 @@ import { supervisedStage } from '../../train/supervised.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import type { PretrainRunConfig } from './config.js';
 
-interface PretrainData extends RunData {
+export interface PretrainData extends RunData {
   readonly train: readonly TrainingSequence[];
   readonly validation: readonly TrainingSequence[];
 }

@@ -84,7 +84,7 @@ export function assemble<G extends Group>(
     answers: group.answers.map((answer, a) => {
       const begin = at;
       at += answer.tokens.length;
-      const { value, byToken } = rewards[g]?.[a] as AnswerReward;
+      const { value, byToken } = (rewards[g] as readonly AnswerReward[])[a] as AnswerReward;
       return {
         ...answer,
         reward: value,
