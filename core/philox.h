@@ -5,11 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define STEPTRAIN_HOST_DEVICE __host__ __device__
-#else
-#define STEPTRAIN_HOST_DEVICE
-#endif
+#include "core/host_device.h"
 
 namespace steptrain {
 
