@@ -48,8 +48,8 @@ void each(Stream& stream, int64_t n, int64_t grain, const Body& body) {
   });
 }
 
-/// Schulman et al. 2016: δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γλ A_{t+1}; returns = A + V. After the last
-/// token V is last_values of the sequence, or 0.
+/// Schulman et al. 2016: δ_t = r_t + γ V_{t+1} - V_t, A_t = δ_t + γλ A_{t+1}; returns = A + V. After the
+/// last token V is last_values of the sequence, or 0.
 void gae(Stream& stream, const Args& args) {
   const auto [rewards, values, cu_seqlens, last_values, advantages, returns] = args.tensors<6>();
   const double gamma = args.d(0), decay = gamma * args.d(1);
@@ -71,7 +71,7 @@ void gae(Stream& stream, const Args& args) {
   });
 }
 
-/// One region: mean, barrier, variance about it, barrier, output. Of a single row the variance is 0.
+/// One region: mean, barrier, variance, barrier, output. The variance of a single row is 0.
 void whiten(Stream& stream, const Args& args) {
   const auto [x, mask, y] = args.tensors<3>();
   const bool bessel = args.i(0) != 0, shift = args.i(1) != 0;
@@ -92,7 +92,7 @@ void whiten(Stream& stream, const Args& args) {
   };
   stream.pool.region([&](Worker& worker) {
     for (int64_t c; (c = worker.next(0)) < chunks;) {
-      double total = 0;  // not in sums[c]: neighbouring chunks are other threads' and share its cache line
+      double total = 0;  // not in sums[c], whose cache line holds the sums of other threads' chunks
       int64_t kept = 0;
       rows(c, [&](int64_t i) {
         total += in[i];

@@ -1,6 +1,6 @@
 // embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16, row-major or packed weight), and its
-// gradient dweight[ids[t]] += dy[t] in f32: columns are cut among tasks, so that every element is added in
-// order of t. Deterministic.
+// gradient dweight[ids[t]] += dy[t] in f32: tasks own columns, so every element is added in order of t.
+// Deterministic.
 #include "cpu/elementwise.h"
 #include "cpu/indices.h"
 #include "cpu/runtime/families.h"

@@ -1,4 +1,4 @@
-// Moving and combining tensors of any shape. All outputs are `=` but axpy, which is `+=`. Arithmetic is f32,
+// Moves and combines tensors of any shape. All outputs are `=` but axpy, which is `+=`. Arithmetic is f32,
 // rounded once on the store. `finite` reduces in chunks of fixed size, in index order. Deterministic.
 #include <cmath>
 #include <cstring>
@@ -130,23 +130,23 @@ void finite(Stream& stream, const Args& args) {
   by_storage(x.dtype, [&](auto t) {
     using T = decltype(t);
     each_chunk(stream, n, [&](int64_t begin, int64_t end) {
-      vf most = zero(), count = zero();
+      vf maximum = zero(), count = zero();
       each_vector(begin, end, [&](int64_t i, int lanes) {
         const vf v = load_lanes(x.as<T>() + i, lanes);
         const vf magnitude = max(v, zero() - v);
-        most = max(most, select_less(magnitude, infinity, magnitude, zero()));
+        maximum = max(maximum, select_less(magnitude, infinity, magnitude, zero()));
         count = count + select_less(magnitude, infinity, zero(), set1(1.0f));
       });
-      largest[begin / kChunk] = max(most);
+      largest[begin / kChunk] = max(maximum);
       bad[begin / kChunk] = sum(count);
     });
   });
-  double most = 0, count = 0;
+  double maximum = 0, count = 0;
   for (int64_t i = 0; i < chunks; i++) {
-    most = std::max<double>(most, largest[i]);
+    maximum = std::max<double>(maximum, largest[i]);
     count += bad[i];
   }
-  stats.as<float>()[0] = static_cast<float>(most);
+  stats.as<float>()[0] = static_cast<float>(maximum);
   stats.as<float>()[1] = static_cast<float>(count);
 }
 

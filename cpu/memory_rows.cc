@@ -9,7 +9,7 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-/// Rows per task so that a task moves about kChunk elements.
+/// Rows per task, such that a task moves about kChunk elements.
 int64_t rows_per_task(int64_t width) {
   return std::max<int64_t>(1, kChunk / std::max<int64_t>(1, width));
 }
@@ -29,7 +29,7 @@ void scatter_rows(Stream& stream, const Args& args) {
   const auto [x, rows, y] = args.tensors<3>();
   check_indices("scatter_rows", "rows", rows, y[0]);
   const int64_t n = rows[0], width = x[1], targets = y[0], step = rows_per_task(width);
-  // Sources of each target in a list, in order, so that tasks may own targets.
+  // A list of the sources of each target, in order, so that tasks can own targets.
   int32_t* first = stream.scratch.take<int32_t>(targets);
   int32_t* next = stream.scratch.take<int32_t>(n);
   std::fill(first, first + targets, -1);

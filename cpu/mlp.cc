@@ -65,7 +65,7 @@ void swiglu_backward(Stream& stream, const Args& args) {
   });
 }
 
-/// y = body(x), for whichever storage type.
+/// y = body(x), for either storage type.
 template <typename F>
 void apply(Stream& stream, const Args& args, F body) {
   const auto [x, y] = args.tensors<2>();

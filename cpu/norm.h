@@ -1,6 +1,6 @@
-// What the norms share: vectors of a row, sums over it, the residual add in front, and the order in which
-// weight gradients are summed: over chunks of kChunk rows, then the chunks in index order, whatever the
-// thread count.
+// What the norms share: loads, stores and sums over a row, the residual add in front, and the order in which weight
+// gradients are summed: within chunks of kChunk rows, then over the chunks in index order, whatever the thread
+// count.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@ inline float row_sum(int64_t size, F term) {
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/// Where the norm finds x + residual: x itself, or `into` after it has been filled.
+/// x + residual: x itself, or `into` after it has been filled.
 template <typename T>
 inline const T* add_residual(const T* x, const T* residual, T* into, int64_t size) {
   if (!into) return x;
@@ -56,7 +56,7 @@ inline const T* add_residual(const T* x, const T* residual, T* into, int64_t siz
   return into;
 }
 
-/// Rows that a worker may fill with x + residual where no `sum` is wanted.
+/// A row per worker for x + residual, where no `sum` is asked for.
 template <typename T>
 inline T* sum_scratch(Stream& stream, const TensorView& residual, const TensorView& sum, int64_t size) {
   return residual && !sum ? stream.scratch.take<T>(stream.pool.threads() * size) : nullptr;

@@ -1,7 +1,7 @@
 // AdamW over one flat buffer of parameters, in one region: global gradient norm, barrier, update.
 //
-//   norm = |grad_scale| · sqrt(Σ grads²), f64 sums of fixed chunks added in index order: the same for any
-//   number of threads. factor = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+//   norm = |grad_scale| · sqrt(Σ grads²): f64 sums of fixed chunks, added in index order, so that the number of
+//   threads changes nothing. factor = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
 //   g = grads · grad_scale · factor; exp_avg = β1·exp_avg + (1-β1)·g; exp_avg_sq = β2·exp_avg_sq + (1-β2)·g²;
 //   params = params - lr·decay·params - lr/(1-β1^step) · exp_avg / (sqrt(exp_avg_sq / (1-β2^step)) + eps)
 //
@@ -43,7 +43,7 @@ double sum_of_squares(const float* x, int64_t n) {
   return total;
 }
 
-/// Elements [begin, end) of one segment. The tail takes the same operations as whole vectors.
+/// Elements [begin, end) of one segment. The tail goes through the same operations as whole vectors.
 void update(const Update& u, int64_t begin, int64_t end, float factor, float decay, float rate) {
   const vf eps = set1(u.eps), correction = set1(u.correction);
   const vf keep1 = set1(u.keep1), add1 = set1(u.add1), keep2 = set1(u.keep2), add2 = set1(u.add2);
@@ -111,7 +111,7 @@ void adamw(Stream& stream, const Args& args) {
       squares[c] = sum_of_squares(u.grads + c * kChunk, std::min(kChunk, total - c * kChunk));
     worker.barrier();
 
-    // Every member adds the few partial sums itself, which saves a second barrier.
+    // Every thread adds the few partial sums itself, which saves a second barrier.
     double sum = 0;
     for (int64_t c = 0; c < chunks; c++) sum += squares[c];
     const double norm = std::abs(grad_scale) * std::sqrt(sum);

@@ -1,11 +1,11 @@
 // Draws one token per row of logits [R, V]: temperature, then top-k, top-p and min-p as transformers' logits
-// warpers define them, then the inverse of the cumulative distribution at a Philox number of the row's own
-// key and counter, in order of the vocabulary. A row depends on its logits and key alone. Outputs are `=`.
+// warpers define them, then the inverse of the cumulative distribution, in order of the vocabulary, at a Philox
+// number of the row's own key and counter. A row depends on its logits and key alone. Outputs are `=`.
 //
-// Nothing is sorted. Without filters, tiles of the vocabulary are weighed and the draw walks over tiles, then
-// within one. With filters the few candidates above a bound that surely lies below the threshold are
-// gathered, and the threshold is found by selection. Log-probs without filters are those of head_logprobs to
-// the bit: the same tiles and splits in the same order.
+// Nothing is sorted. Without filters, the mass of each tile of the vocabulary is summed; the draw finds the tile,
+// then the token in it. With filters, candidates above a lower bound of the threshold are gathered, and the exact
+// threshold is found among them by selection. Log-probs without filters have the bits of head_logprobs: the same
+// tiles and splits in the same order.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -17,7 +17,7 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-/// Tokens whose largest logit is kept, so that a gathering pass skips them together.
+/// Tokens that share one stored maximum, so that a gathering pass can skip them together.
 constexpr int64_t kSkip = 64;
 /// How far the shift may fall behind the maximum, as in head/softmax.h.
 constexpr float kSlack = 8.0f;
@@ -35,7 +35,7 @@ struct Warp {
 
 /// Online softmax of one row: exp(shift) · sum is Σ exp(logit / temperature).
 struct Softmax {
-  float shift = kNever;
+  float shift = kPadding;
   float sum = 0;
 
   void rebase(float to) {
@@ -61,14 +61,14 @@ Softmax softmax(const float* row, int64_t vocabulary, float inverse) {
     const int64_t split_end = std::min(vocabulary, split + kSplitTokens);
     for (int64_t tile = split; tile < split_end; tile += kTileTokens) {
       const int64_t end = std::min(split_end, tile + kTileTokens);
-      vf most = set1(kNever), sums = zero();
+      vf maxima = set1(kPadding), sums = zero();
       each_vector(tile, end,
-                  [&](int64_t i, int lanes) { most = max(most, load_logits(row + i, lanes, kNever)); });
-      const float largest = max(most) * inverse;
+                  [&](int64_t i, int lanes) { maxima = max(maxima, load_logits(row + i, lanes, kPadding)); });
+      const float largest = max(maxima) * inverse;
       if (largest > part.shift + kSlack) part.rebase(largest);
       const vf scale = set1(inverse), shift = set1(part.shift);
       each_vector(tile, end, [&](int64_t i, int lanes) {
-        sums = sums + exp(fma(load_logits(row + i, lanes, kNever), scale, zero() - shift));
+        sums = sums + exp(fma(load_logits(row + i, lanes, kPadding), scale, zero() - shift));
       });
       part.sum += sum(sums);
     }
@@ -97,7 +97,7 @@ struct Candidate {
 };
 
 /// Workspace of one thread.
-struct Room {
+struct Workspace {
   float* peaks;      // [V / kSkip] largest logit of each stretch
   double* masses;    // [V / kTileTokens]
   float* selection;  // [V], used to select
@@ -107,27 +107,27 @@ struct Room {
 
 class RowSampler {
  public:
-  RowSampler(const float* row, int64_t vocabulary, const Warp& warp, const Room& room)
-      : row_(row), vocabulary_(vocabulary), warp_(warp), room_(room) {}
+  RowSampler(const float* row, int64_t vocabulary, const Warp& warp, const Workspace& work)
+      : row_(row), vocabulary_(vocabulary), warp_(warp), work_(work) {}
 
-  /// Finds the largest logit and refuses what is none; `r` is for the message.
+  /// Finds the largest logit. Refuses NaN and +infinity; `r` is for the message.
   void scan(int64_t r) {
     vf all = set1(-INFINITY), broken = zero();
     for (int64_t begin = 0; begin < vocabulary_; begin += kSkip) {
-      vf most = set1(-INFINITY);
+      vf maxima = set1(-INFINITY);
       each_vector(begin, std::min(vocabulary_, begin + kSkip), [&](int64_t i, int lanes) {
         const vf logits = load_logits(row_ + i, lanes);
-        most = max(most, logits);
+        maxima = max(maxima, logits);
         broken = broken + select_less(logits, set1(INFINITY), zero(), set1(1.0f));
       });
-      all = max(all, most);
-      if (room_.peaks) room_.peaks[begin / kSkip] = max(most);
+      all = max(all, maxima);
+      if (work_.peaks) work_.peaks[begin / kSkip] = max(maxima);
     }
     largest_ = max(all);
     if (sum(broken) > 0 || !(largest_ > -INFINITY)) refuse(r);
   }
 
-  /// The most likely token, the first of equals.
+  /// The most likely token, the first among equals.
   int32_t most_likely() const {
     return static_cast<int32_t>(std::find(row_, row_ + vocabulary_, largest_) - row_);
   }
@@ -138,8 +138,8 @@ class RowSampler {
     double before = 0;
     int64_t tile = 0;
     for (const int64_t last = (vocabulary_ - 1) / kTileTokens; tile < last; tile++) {
-      if (before + room_.masses[tile] > target) break;
-      before += room_.masses[tile];
+      if (before + work_.masses[tile] > target) break;
+      before += work_.masses[tile];
     }
     const int64_t begin = tile * kTileTokens, end = std::min(vocabulary_, begin + kTileTokens);
     int64_t drawn = -1;
@@ -154,7 +154,7 @@ class RowSampler {
         if (before > target) return static_cast<int32_t>(drawn);
       }
     }
-    // The tile's mass was rounded above the sum of its tokens.
+    // Reached where rounding made the tile's mass larger than the sum over its tokens.
     return drawn < 0 ? most_likely() : static_cast<int32_t>(drawn);
   }
 
@@ -165,7 +165,7 @@ class RowSampler {
     } else if (warp_.top_p < 1) {
       gather_nucleus();
     } else {
-      // One more than the bound, so that rounding loses nothing; the exact test follows.
+      // A bound lower by 1, so that rounding loses no token; the exact test follows.
       gather_above(largest_ + static_cast<float>((std::log(warp_.min_p) - 1) * warp_.temperature));
     }
     if (warp_.top_p < 1) keep_top_p();
@@ -178,8 +178,8 @@ class RowSampler {
     double before = 0;
     const Candidate* drawn = nullptr;
     for (int64_t i = 0; i < count_ && before <= u * total; i++) {
-      if (room_.candidates[i].mass == 0) continue;
-      drawn = &room_.candidates[i];
+      if (work_.candidates[i].mass == 0) continue;
+      drawn = &work_.candidates[i];
       before += drawn->mass;
     }
     logprob = static_cast<float>(scaled(drawn->logit) - std::log(total));
@@ -209,7 +209,7 @@ class RowSampler {
       vf sums = zero();
       each_vector(begin, std::min(vocabulary_, begin + kTileTokens),
                   [&](int64_t i, int lanes) { sums = sums + mass_of(i, lanes); });
-      total += room_.masses[begin / kTileTokens] = sum(sums);
+      total += work_.masses[begin / kTileTokens] = sum(sums);
     }
     return total;
   }
@@ -217,10 +217,10 @@ class RowSampler {
   void gather_above(float bound) {
     count_ = 0;
     for (int64_t begin = 0; begin < vocabulary_; begin += kSkip) {
-      if (!(room_.peaks[begin / kSkip] >= bound)) continue;
+      if (!(work_.peaks[begin / kSkip] >= bound)) continue;
       for (int64_t v = begin, end = std::min(vocabulary_, begin + kSkip); v < end; v++) {
         if (row_[v] >= bound)
-          room_.candidates[count_++] = {row_[v], static_cast<int32_t>(v), std::exp(scaled(row_[v]))};
+          work_.candidates[count_++] = {row_[v], static_cast<int32_t>(v), std::exp(scaled(row_[v]))};
       }
     }
   }
@@ -228,36 +228,36 @@ class RowSampler {
   /// Keeps candidates in order of the vocabulary.
   template <typename Predicate>
   void keep(const Predicate& predicate) {
-    count_ = std::copy_if(room_.candidates, room_.candidates + count_, room_.candidates, predicate) -
-             room_.candidates;
+    count_ = std::copy_if(work_.candidates, work_.candidates + count_, work_.candidates, predicate) -
+             work_.candidates;
   }
 
   double mass() const {
     double total = 0;
-    for (int64_t i = 0; i < count_; i++) total += room_.candidates[i].mass;
+    for (int64_t i = 0; i < count_; i++) total += work_.candidates[i].mass;
     return total;
   }
 
-  /// Those not below the k-th largest; its equals stay, as in TopKLogitsWarper.
+  /// Keeps the candidates that are not below the k-th largest; its equals stay, as in TopKLogitsWarper.
   void keep_top_k() {
     // k stretches have peaks of at least the k-th largest peak, so no logit below it is among the k largest.
     const int64_t stretches = (vocabulary_ + kSkip - 1) / kSkip, k = warp_.top_k;
     const auto select = [&](int64_t n) {
-      std::nth_element(room_.selection, room_.selection + k - 1, room_.selection + n, std::greater<float>());
-      return room_.selection[k - 1];
+      std::nth_element(work_.selection, work_.selection + k - 1, work_.selection + n, std::greater<float>());
+      return work_.selection[k - 1];
     };
     float bound = -INFINITY;
     if (stretches >= k) {
-      std::copy(room_.peaks, room_.peaks + stretches, room_.selection);
+      std::copy(work_.peaks, work_.peaks + stretches, work_.selection);
       bound = select(stretches);
     }
     gather_above(bound);
-    for (int64_t i = 0; i < count_; i++) room_.selection[i] = room_.candidates[i].logit;
+    for (int64_t i = 0; i < count_; i++) work_.selection[i] = work_.candidates[i].logit;
     const float threshold = select(count_);
     keep([&](const Candidate& c) { return c.logit >= threshold; });
   }
 
-  /// Candidates that hold more than top_p of the mass, from ever further below the maximum.
+  /// Gathers candidates from ever further below the maximum, until they hold more than top_p of the mass.
   void gather_nucleus() {
     total_ = weigh_tiles();
     for (const double depth : {8.0, 16.0}) {
@@ -267,14 +267,14 @@ class RowSampler {
     gather_above(-INFINITY);
   }
 
-  /// The most likely tokens before which less than top_p of the mass lies, as in TopPLogitsWarper; among
-  /// equals the first.
+  /// Keeps a token if the more likely ones hold less than top_p of the mass, as in TopPLogitsWarper; among equals
+  /// the first come first.
   void keep_top_p() {
     const double limit = warp_.top_p * (total_ > 0 ? total_ : mass());
-    Candidate* const begin = room_.ranked;
+    Candidate* const begin = work_.ranked;
     Candidate *first = begin, *last = begin + count_;
-    std::copy(room_.candidates, room_.candidates + count_, begin);
-    // The last token kept lies in [first, last), those before `first` have the mass `before` < limit.
+    std::copy(work_.candidates, work_.candidates + count_, begin);
+    // The last token kept is in [first, last); those before `first` have the mass `before` < limit.
     double before = 0;
     while (last - first > 1) {
       Candidate* const middle = first + (last - first) / 2;
@@ -296,7 +296,7 @@ class RowSampler {
   const float* row_;
   int64_t vocabulary_;
   const Warp& warp_;
-  const Room& room_;
+  const Workspace& work_;
   float largest_ = 0;
   int64_t count_ = 0;
   double total_ = 0;  // mass of the whole vocabulary, where the nucleus was gathered from it
@@ -332,19 +332,19 @@ void sample(Stream& stream, const Args& args) {
   const bool greedy = warp.temperature == 0, filters = !greedy && warp.filters(vocabulary);
 
   const int64_t threads = stream.pool.threads();
-  Room* rooms = stream.scratch.take<Room>(threads);
+  Workspace* workspaces = stream.scratch.take<Workspace>(threads);
   for (int64_t i = 0; i < threads; i++) {
     Scratch& s = stream.scratch;
-    rooms[i] = {filters ? s.take<float>(vocabulary / kSkip + 1) : nullptr,
-                s.take<double>(vocabulary / kTileTokens + 1), filters ? s.take<float>(vocabulary) : nullptr,
-                filters ? s.take<Candidate>(vocabulary) : nullptr,
-                filters ? s.take<Candidate>(vocabulary) : nullptr};
+    workspaces[i] = {
+        filters ? s.take<float>(vocabulary / kSkip + 1) : nullptr,
+        s.take<double>(vocabulary / kTileTokens + 1), filters ? s.take<float>(vocabulary) : nullptr,
+        filters ? s.take<Candidate>(vocabulary) : nullptr, filters ? s.take<Candidate>(vocabulary) : nullptr};
   }
 
   stream.pool.region([&](Worker& worker) {
     for (int64_t r; (r = worker.next()) < rows;) {
       const float* row = logits.as<float>() + r * vocabulary;
-      RowSampler sampler(row, vocabulary, warp, rooms[worker.index]);
+      RowSampler sampler(row, vocabulary, warp, workspaces[worker.index]);
       sampler.scan(r);
       int32_t token;
       float filtered = 0, tempered = 0;

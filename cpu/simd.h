@@ -39,7 +39,7 @@ inline bf16 from_float<bf16>(float x) {
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16)};
 }
 
-/// body(float{}) or body(bf16{}): the storage type of a tensor as a type.
+/// Calls body(float{}) or body(bf16{}), by the storage type of a tensor.
 template <typename F>
 void by_storage(DType dtype, F body) {
   if (dtype == DType::bf16) {
@@ -71,7 +71,7 @@ inline vf load(const bf16* p) {
 inline __mmask16 lane_mask(int n) {
   return static_cast<__mmask16>((1u << n) - 1u);
 }
-/// The first n lanes; the others are zero and their memory is not touched.
+/// The first n lanes; the others are zero and their memory is not read.
 inline vf load(const float* p, int n) {
   return _mm512_maskz_loadu_ps(lane_mask(n), p);
 }
@@ -346,7 +346,7 @@ inline vf exp(vf x) {
 /// 2^x to about 1 ulp, 2^0 = 1 exactly; 0 far below -150, where finite; x ≤ 127.
 inline vf exp2(vf x) {
 #if !defined(__AVX512F__)
-  x = max(set1(-127.0f), x);  // scale2 makes 0 of -127
+  x = max(set1(-127.0f), x);  // scale2 turns -127 into 0
 #endif
   const vf n = round(x);
   const vf r = x - n;

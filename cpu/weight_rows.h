@@ -7,7 +7,7 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// `to` has room for k floats.
+/// `to` holds k elements.
 template <typename T>
 void read_row(const TensorView& w, int64_t n, T* to) {
   const int64_t k = w[1];

@@ -1,9 +1,9 @@
-// Attention forward: o = softmax(scale·q·kᵀ, visible keys)·v and lse over ragged sequences, block of query
-// rows by block, by an online softmax over key tiles; both outputs are =. Scores and sums are f32; with
-// AVX512_BF16 and bf16 storage the operands of both products, p among them, are bf16, elsewhere f32. Lanes
-// are query rows, so a row's bits depend on its own keys alone: key tiles count from the sequence's token 0,
-// every sum runs over ascending keys, and a hidden key adds exactly 0, whether its tile is skipped or not.
-// Every row sees its own key at least.
+// Attention forward: o = softmax(scale·q·kᵀ, visible keys)·v and lse over ragged sequences, a block of query
+// rows at a time, by an online softmax over key tiles; both outputs are =. Scores and sums are f32. With
+// AVX512_BF16 and bf16 storage the operands of both products, p included, are bf16; elsewhere they are f32.
+// Lanes are query rows, so a row's bits depend on its own keys alone: key tiles count from the sequence's
+// token 0, every sum runs over ascending keys, and a masked key adds exactly 0, whether its tile is skipped
+// or not. The mask leaves every row its own key at least.
 #include <cmath>
 #include <numbers>
 
@@ -13,9 +13,9 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-constexpr float kFloor = -1e20f;  // the maximum of no scores: above kMasked, below any score
+constexpr float kMinimum = -1e20f;  // the maximum of no scores: above kMasked, below any score
 
-/// One worker's memory; every part is a whole number of cache lines.
+/// The memory of one thread. Every part is a whole number of cache lines.
 struct Workspace {
   float *q, *k, *v, *scores, *o, *maximum, *sum, *decay, *zeros;
 
@@ -57,25 +57,25 @@ class Forward {
     const RowBlock rows(problem_, sequence, index);
     const int vectors = static_cast<int>((rows.count + kLanes - 1) / kLanes);
     pack_queries(w, rows, sequence, head, vectors);
-    std::fill(w.maximum, w.maximum + kRows, kFloor);
+    std::fill(w.maximum, w.maximum + kRows, kMinimum);
     std::fill(w.sum, w.sum + kRows, 0.0f);
     std::fill(w.o, w.o + lanes_ * kRows, 0.0f);
     std::fill(w.zeros, w.zeros + lanes_, 0.0f);
     for (int64_t tile = rows.lowest() / kTile * kTile; tile <= rows.highest(); tile += kTile) {
       const int64_t from = std::max(tile, rows.lowest() / kTileRows * kTileRows);
       const int64_t to = std::min(tile + kTile, round_up(rows.highest() + 1, kTileRows));
-      if (rows.hides_all(from, std::min(to, rows.highest() + 1))) continue;
+      if (rows.all_masked(from, std::min(to, rows.highest() + 1))) continue;
       pack_keys(w, sequence, head, from, to);
       score(w, to - from, vectors);
-      if (!rows.sees_all(from, to)) mask(w, rows, from, to);
-      soften(w, to - from, vectors);
-      weigh(w, to - from, vectors);
+      if (!rows.all_visible(from, to)) mask(w, rows, from, to);
+      make_probabilities(w, to - from, vectors);
+      add_values(w, to - from, vectors);
     }
     finish(w, rows, sequence, head, vectors);
   }
 
  private:
-  /// Queries transposed, a row per lane.
+  /// Transposes the queries, one row per lane.
   void pack_queries(const Workspace& w, const RowBlock& rows, int64_t sequence, int64_t head,
                     int vectors) const {
     for (int v = 0; v < vectors; v++) {
@@ -88,7 +88,7 @@ class Forward {
     }
   }
 
-  /// Keys [from, to) as rows, their values interleaved; zeros past the sequence's end.
+  /// Keys [from, to) as rows and their values interleaved, with zeros past the sequence's end.
   void pack_keys(const Workspace& w, int64_t sequence, int64_t head, int64_t from, int64_t to) const {
     const int64_t length = problem_.length(sequence);
     const auto row = [&](const T* tensor, int64_t key) {
@@ -130,8 +130,8 @@ class Forward {
     }
   }
 
-  /// Scores become probabilities against the running maximum, as units whose steps are keys.
-  void soften(const Workspace& w, int64_t keys, int vectors) const {
+  /// Turns scores into probabilities relative to the running maximum, as units whose steps are keys.
+  void make_probabilities(const Workspace& w, int64_t keys, int vectors) const {
     by_vectors(vectors, [&](int first, auto width) {
       float* const scores = w.scores + first * kLanes;
       vf maximum[width()], sum[width()];
@@ -163,7 +163,7 @@ class Forward {
   }
 
   /// o[d][row] = o·decay + Σ_key v·p.
-  void weigh(const Workspace& w, int64_t keys, int vectors) const {
+  void add_values(const Workspace& w, int64_t keys, int vectors) const {
     by_vectors(vectors, [&](int first, auto width) {
       vf decay[width()];
       for (int v = 0; v < width(); v++) decay[v] = load(w.decay + (first + v) * kLanes);
@@ -214,7 +214,7 @@ void attention(Stream& stream, const Args& args) {
     stream.pool.region([&](Worker& worker) {
       for (int64_t i; (i = worker.next()) < schedule.tasks();) {
         const auto task = schedule[i];
-        // The last queries of a causal sequence see the most keys: they go first.
+        // The last queries of a causal sequence have the most visible keys, so they go first.
         forward.block(task.sequence, task.head, problem.row_blocks(task.sequence) - 1 - task.piece,
                       memory + worker.index * forward.workspace());
       }

@@ -1,13 +1,13 @@
-// Attention backward: dq, dk, dv (all =) from do and the forward's o and lse; p is recomputed from lse, tile
+// Attention backward: dq, dk, dv (all =) from do and the forward's o and lse. p is recomputed from lse, tile
 // by tile.
 //   delta = Σ_d do·o    p = exp(scale·q·k - lse)    ds = scale·p·(do·v - delta)
 //   dq = ds·k           dk = dsᵀ·q                  dv = pᵀ·do
-// One task takes kKeys keys of one (sequence, KV head) through all query rows that see them, so dk and dv
-// stay in its cache and grouped heads add up in row order. dq adds up in f32 over key blocks in ascending
-// order: each row block has a turn, and a task adds to it only when the task of the keys before has. The
-// order of tasks is such that the one to wait for always runs already. Lanes are keys; operands of the
-// products are bf16 pairs or f32 as in the forward, sums f32. No atomics on data: bits do not depend on the
-// thread count.
+// A task takes kKeys keys of one (sequence, KV head) and goes through all query rows to which they are
+// visible, so dk and dv stay in its cache and grouped heads are added in row order. dq is summed in f32 over
+// key blocks in ascending order: a task adds to a row block only after the task of the preceding keys has.
+// Tasks are handed out in an order in which that task is always running already. Lanes are keys. Operands of
+// the products are bf16 pairs or f32, as in the forward; sums are f32. No data is updated atomically: bits do
+// not depend on the thread count.
 #include <atomic>
 #include <cmath>
 #include <new>
@@ -19,8 +19,8 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-constexpr int64_t kKeys = 128;    // keys per task: whole tiles
-constexpr float kUnseen = 1e30f;  // lse (log2 units) of padding rows: every p is 0
+constexpr int64_t kKeys = 128;       // keys per task, whole tiles
+constexpr float kPaddedLse = 1e30f;  // lse (log2 units) of padding rows: every p is 0
 using Turn = std::atomic<int32_t>;
 
 /// One worker's memory.
@@ -46,7 +46,7 @@ struct Workspace {
     w.dvalues = take(lanes * kKeys);
     w.q = take(kRows * units);
     w.dout = take(kRows * units);
-    // Rows and interleaved rows are the same where a unit is one step; likewise ds.
+    // Where a unit is one step, rows and interleaved rows are the same; so is ds.
     w.q_by_row = kSteps == 1 ? w.q : take(kRows / kSteps * lanes);
     w.dout_by_row = kSteps == 1 ? w.dout : take(kRows / kSteps * lanes);
     w.scores = take(kTileRows * kTile);
@@ -59,11 +59,11 @@ struct Workspace {
   }
 };
 
-/// What the row blocks of all tasks share, in scratch; rows of each (sequence, KV head) are padded to
+/// What all tasks share about row blocks, in scratch. The rows of each (sequence, KV head) are padded to
 /// kTileRows.
 struct Rows {
   float *dq, *lse, *delta;           // dq: [rows, lanes]; lse in log2 units
-  Turn* turns;                       // per row block: the key block whose contribution it awaits
+  Turn* turns;                       // per row block: the key block that adds to it next
   int64_t *row_begin, *block_begin;  // of each sequence
 
   Rows(const Problem& problem, Scratch& scratch, int64_t lanes) {
@@ -112,14 +112,14 @@ class Backward {
     memory_ = scratch.take<float>(threads * floats_);
   }
 
-  /// Statistics of a row block, before any key block.
+  /// Computes lse and delta of a row block, before any key block.
   void prepare(int64_t sequence, int64_t head, int64_t index) const {
     const RowBlock rows(problem_, sequence, index);
     const int64_t at = rows_.row(problem_, sequence, head) + rows.begin;
     const int64_t padded = round_up(rows.count, kTileRows);
     std::fill(rows_.dq + at * lanes_, rows_.dq + (at + padded) * lanes_, 0.0f);
     for (int64_t r = 0; r < padded; r++) {
-      rows_.lse[at + r] = kUnseen;
+      rows_.lse[at + r] = kPaddedLse;
       rows_.delta[at + r] = 0.0f;
       if (r >= rows.count) continue;
       const float lse = lse_[problem_.statistic(sequence, head, rows.begin + r)];
@@ -204,10 +204,10 @@ class Backward {
     const auto own = static_cast<int32_t>(begin / kKeys);
     bool packed = false;
     for (int64_t tile = begin; tile < end; tile += kTile) {
-      // Keys and rows of the tile that see each other, to whole vectors and tile rows.
+      // The part of the tile that is not masked, rounded out to whole vectors and tile rows.
       const int64_t from = std::max(tile, rows.lowest() / kLanes * kLanes);
       const int64_t to = std::min(tile + kTile, round_up(std::min(rows.highest() + 1, end), kLanes));
-      if (from >= to || rows.hides_all(from, std::min(to, end))) continue;
+      if (from >= to || rows.all_masked(from, std::min(to, end))) continue;
       int64_t top = 0, bottom = rows.count;
       while (rows.last[top] < from) top++;
       while (rows.first[bottom - 1] >= to) bottom--;
@@ -216,10 +216,10 @@ class Backward {
       if (!packed) pack_rows(w, rows, sequence, head);
       packed = true;
       differentiate(w, rows, span, at);
-      collect(w.dvalues + span.number * lanes_ * kTile, w.dout_by_row, w.p, span);
-      collect(w.dkeys + span.number * lanes_ * kTile, w.q_by_row, w.ds, span);
+      add_key_gradient(w.dvalues + span.number * lanes_ * kTile, w.dout_by_row, w.p, span);
+      add_key_gradient(w.dkeys + span.number * lanes_ * kTile, w.q_by_row, w.ds, span);
       await(turn, own);
-      spread(w, span, at);
+      add_query_gradient(w, span, at);
     }
     await(turn, own);
     if (own == rows.highest() / kKeys) finish_rows(rows, sequence, head, at);
@@ -227,7 +227,7 @@ class Backward {
     turn.notify_all();
   }
 
-  /// Part of a tile: keys [from, to) of it, counted from `start`, by rows [top, bottom) of the row block.
+  /// Part of a tile: its keys [from, to), counted from `start`, by rows [top, bottom) of the row block.
   struct Span {
     int64_t start, number, from, to, top, bottom;
   };
@@ -258,7 +258,7 @@ class Backward {
             }
           },
           begin);
-      if (!rows.sees_all(span.start + span.from, span.start + span.to)) mask(w, rows, span, r);
+      if (!rows.all_visible(span.start + span.from, span.start + span.to)) mask(w, rows, span, r);
       by_vectors(
           end,
           [&](int first, auto width) {
@@ -301,7 +301,7 @@ class Backward {
   }
 
   /// out[d][key] += Σ_row left[row][d]·right[row][key].
-  void collect(float* out, const float* left, const float* right, const Span& span) const {
+  void add_key_gradient(float* out, const float* left, const float* right, const Span& span) const {
     const int64_t top = span.top / kSteps;
     by_vectors(
         static_cast<int>(span.to / kLanes),
@@ -323,7 +323,7 @@ class Backward {
   }
 
   /// dq[row][d] += Σ_key ds·k.
-  void spread(const Workspace& w, const Span& span, int64_t at) const {
+  void add_query_gradient(const Workspace& w, const Span& span, int64_t at) const {
     const int64_t key = (span.number * kTile + span.from) / kSteps, steps = (span.to - span.from) / kSteps;
     by_vectors(static_cast<int>(lanes_ / kLanes), [&](int first, auto width) {
       for (int64_t r = span.top; r < span.bottom; r += kTileRows) {

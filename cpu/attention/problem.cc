@@ -1,4 +1,4 @@
-// Checks of attention's arguments, and the bounds within which each query row sees keys.
+// Checks of attention's arguments, and the range of keys visible to each query row.
 #include <string>
 
 #include "cpu/attention/problem.h"
@@ -65,7 +65,7 @@ RowBlock::RowBlock(const Problem& problem, int64_t sequence, int64_t index)
   }
 }
 
-bool RowBlock::hides_all(int64_t from, int64_t to) const {
+bool RowBlock::all_masked(int64_t from, int64_t to) const {
   if (!key_branch) return false;
   for (int64_t r = 1; r < kRows; r++) {
     if (branch[r] != branch[0]) return false;  // rare; the mask decides

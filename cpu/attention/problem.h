@@ -1,8 +1,10 @@
-// What attention and its backward share: the checked problem, who sees whom, and the order of work.
+// What attention and its backward share: the checked problem, the mask, and the order of work.
 //
-// The query rows of one sequence and one KV head lie in one list, heads of a group inside queries: row r is
-// query r / group, head r % group. So grouped heads fill vectors whatever their number, and share every tile
-// of keys and values. Keys come in tiles of kTile from the sequence's own token 0.
+// The query rows of one sequence and one KV head form one list, with the heads of a group inside a query: row
+// r is query r / group, head r % group. So grouped heads fill vectors, whatever their number, and share every
+// tile of keys and values. Keys come in tiles of kTile from the sequence's own token 0. kRows × kTile scores
+// in f32 are 16 KiB, a tile of keys with 128 elements 32 KiB in f32: both stay in the L2 cache, the scores in
+// the L1.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +54,7 @@ struct Problem {
   int64_t row_blocks(int64_t sequence) const { return (rows(sequence) + kRows - 1) / kRows; }
 };
 
-/// Hands out the pieces of each (sequence, KV head), sequences from longest to shortest, KV heads inside
-/// pieces.
+/// Hands out the pieces of each (sequence, KV head): the longest sequence first, KV heads inside pieces.
 class Schedule {
  public:
   /// pieces(rows of a sequence) → pieces per KV head. Memory from scratch.
@@ -86,8 +87,8 @@ class Schedule {
   int64_t* ends_;
 };
 
-/// Up to kRows query rows of one (sequence, KV head), and which keys each sees: first ≤ key ≤ last, and of
-/// them those whose branch is 0 or the row's own. Rows past `count` repeat the last.
+/// Up to kRows query rows of one (sequence, KV head), and the keys visible to each: first ≤ key ≤ last, and
+/// of these the keys whose branch is 0 or the row's own. Rows past `count` repeat the last.
 struct RowBlock {
   int64_t begin, count;  // in the list of rows
   int32_t first[kRows], last[kRows], branch[kRows];
@@ -95,15 +96,15 @@ struct RowBlock {
 
   RowBlock(const Problem& problem, int64_t sequence, int64_t index);
 
-  /// Keys that any row may see: lowest() … highest(); none where lowest() > highest(). Rows ascend.
+  /// The keys visible to any row: lowest() … highest(), none where lowest() > highest(). Rows ascend.
   int64_t lowest() const { return first[0]; }
   int64_t highest() const { return last[kRows - 1]; }
-  /// Whether every row sees all of the keys [from, to).
-  bool sees_all(int64_t from, int64_t to) const {
+  /// Whether all keys [from, to) are visible to every row.
+  bool all_visible(int64_t from, int64_t to) const {
     return !key_branch && from >= first[kRows - 1] && to - 1 <= last[0];
   }
-  /// Whether branches hide all of the keys [from, to) from every row.
-  bool hides_all(int64_t from, int64_t to) const;
+  /// Whether branches mask all keys [from, to) for every row.
+  bool all_masked(int64_t from, int64_t to) const;
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -39,7 +39,7 @@ struct Dropout {
 
   explicit operator bool() const { return rate > 0; }
 
-  /// out[k] for the elements k < count of one token; writes whole vectors, up to row_floats(count).
+  /// out[k] is the factor of element k < count of one token. Writes whole vectors, row_floats(count) floats.
   void row(int64_t token, int64_t count, float* out) const {
     const vu position = vu{} + static_cast<uint32_t>(positions[token]);
     const vu row_id = vu{} + static_cast<uint32_t>(row_ids[token]);
@@ -50,7 +50,7 @@ struct Dropout {
   static int64_t row_floats(int64_t count) { return (count + 4 * kLanes - 1) / (4 * kLanes) * (4 * kLanes); }
 
   /// out[t][kPanel] for `tokens` tokens from `token` and the kPanel elements from `first`, a multiple of
-  /// kPanel; room for an even number of rows.
+  /// kPanel. `out` must hold an even number of rows.
   void window(int64_t token, int64_t tokens, int64_t first, float* out) const {
     const vu upper_half = reinterpret_cast<vu>(lane_indices() >= kLanes / 2u);
     const vu block = (lane_indices() & (kLanes / 2 - 1)) + static_cast<uint32_t>(first / 4);
@@ -83,7 +83,7 @@ struct Dropout {
       c3 = low0;
       k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
     }
-    // uniform(bits) ≥ rate, on the 24-bit integers that it scales.
+    // uniform(bits) ≥ rate, compared as the 24-bit integers that `uniform` scales.
     const uint32_t threshold = static_cast<uint32_t>(std::ceil(static_cast<double>(rate) * 0x1p24));
     const float value = 1.0f / (1.0f - rate);
     uint32_t bits;

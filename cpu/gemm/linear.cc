@@ -1,8 +1,7 @@
-// linear: y[T,N] = x[T,K]·W[N,K]ᵀ + bias + scale·u·Bᵀ with u[T,r] = drop(x)·Aᵀ; y and u =. One region: u
-// first, then every tile of y runs over K and on over r, in the dtype of x (weights and adapters of another
-// dtype are cast as they are packed), with f32 accumulators and one order per element, so a row's bits depend
-// on that row alone.
-
+// linear: y[T,N] = x[T,K]·W[N,K]ᵀ + bias + scale·u·Bᵀ with u[T,r] = drop(x)·Aᵀ; y and u are =. One region
+// computes u first; then every tile of y sums over K and continues over r. The product is in the dtype of x
+// (weights and adapters of another dtype are cast as they are packed) with f32 accumulators. Every element
+// has one order of sums, so a row's bits depend on that row alone.
 #include "cpu/gemm/projection.h"
 #include "cpu/runtime/families.h"
 

@@ -1,7 +1,7 @@
-// linear_dw: dw[N,K] += dyᵀ·x, db[N] += column sums of dy. One region; the tokens are taken in chunks of a
-// fixed size, in order: all members transpose the chunk of dy, then each task fills a panel of x (the
-// reduction runs along tokens) and streams a block of outputs past it. Each chunk is summed in f32 and then
-// added, so the result does not depend on the thread count.
+// linear_dw: dw[N,K] += dyᵀ·x, db[N] += column sums of dy. One region takes the tokens in chunks of a fixed
+// size, in order: all threads transpose the chunk of dy, then each task packs a panel of x (the sum runs over
+// tokens) and multiplies a block of outputs by it. Each chunk is summed in f32 and then added, so the result
+// does not depend on the thread count.
 #include "cpu/gemm/rows.h"
 #include "cpu/gemm/weight.h"
 #include "cpu/runtime/families.h"

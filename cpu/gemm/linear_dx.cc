@@ -1,6 +1,7 @@
-// linear_dx: dx[T,K] = dy[T,N]·W[N,K] + mask·(v·A) with v[T,r] = scale·dy·B; v =, dx = or, with accumulate,
-// +=. One region: v first, then each task turns one panel of W (the forward's pairs run along K, this
-// product's along N) and streams a block of rows past it. f32 accumulators, in ascending n and then the rank.
+// linear_dx: dx[T,K] = dy[T,N]·W[N,K] + mask·(v·A) with v[T,r] = scale·dy·B; v is =, dx is = or, with
+// `accumulate`, +=. One region computes v first; then each task transposes one panel of W (the forward pairs
+// bf16 along K, this product along N) and multiplies a block of rows by it. f32 accumulators, in ascending n,
+// then over the rank.
 #include <optional>
 
 #include "cpu/gemm/lora.h"
@@ -18,12 +19,12 @@ void backward(Stream& stream, const Args& args) {
   if (v && !lora_a) throw Error("E_SHAPE", "linear_dx: v is the LoRA pair's; pass lora_a and lora_b or no v");
   const int threads = stream.pool.threads();
   const Rows<T> rows(stream.scratch, dy);
-  const Panels<T> weight(w, true), extra(lora_a, true);
-  const Dropout unmasked;  // the mask is on x, so v sees all of dy
+  const Panels<T> weight(w, true), lora_panels(lora_a, true);
+  const Dropout unmasked;  // the mask is on x, not on dy
   std::optional<LowRank<T>> lora;
   if (lora_a) lora.emplace(stream, lora_b, true, v, dy[0], args.f(0), args.f(0), unmasked);
-  const int64_t extra_size = lora ? extra.size() : 0;
-  T* const buffers = stream.scratch.take<T>(threads * (weight.size() + extra_size));
+  const int64_t lora_size = lora ? lora_panels.size() : 0;
+  T* const buffers = stream.scratch.take<T>(threads * (weight.size() + lora_size));
   const Grid grid(dy[0], weight.count(), threads, true);
 
   stream.pool.region([&](Worker& worker) {
@@ -34,20 +35,20 @@ void backward(Stream& stream, const Args& args) {
       lora->multiply(worker, 2, rows);
       worker.barrier();
     }
-    T* const panel = buffers + worker.index * (weight.size() + extra_size);
-    T* const extra_panel = panel + weight.size();
+    T* const panel = buffers + worker.index * (weight.size() + lora_size);
+    T* const lora_panel = panel + weight.size();
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
       const int64_t p = grid.panel(task), columns = weight.columns(p);
       weight.fill(p, panel);
-      if (lora) extra.fill(p, extra_panel);
+      if (lora) lora_panels.fill(p, lora_panel);
       each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
         alignas(64) float c[kTileRows * kTileStride];
         gemm_tile<T>(height, rows.row(t), rows.stride(), panel, weight.depth(), c, false);
         if (lora && !dropout) {
-          gemm_tile<T>(height, lora->row(t), lora->stride(), extra_panel, lora->rank(), c, true);
+          gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), c, true);
         } else if (lora) {
           alignas(64) float low[kTileRows * kTileStride], factors[(kTileRows + 1) * kPanel];
-          gemm_tile<T>(height, lora->row(t), lora->stride(), extra_panel, lora->rank(), low, false);
+          gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), low, false);
           dropout.window(t, height, p * kPanel, factors);
           for (int i = 0; i < height * kPanel; i += kLanes) {
             store(c + i, fma(load(low + i), load(factors + i), load(c + i)));

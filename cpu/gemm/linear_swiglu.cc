@@ -1,7 +1,7 @@
 // linear_swiglu: y[T,N] = silu(gate)·up of gate = x·W_gateᵀ and up = x·W_upᵀ, each with a LoRA pair of its
-// own; all outputs are =. One region: the low-rank rows of both pairs first, then each task takes the same
-// panel of both weights past a block of rows. gate and up are rounded to the dtype of x before they meet, so
-// that y has the bits of linear, linear, swiglu.
+// own; all outputs are =. One region computes u of both pairs first; then each task multiplies a block of
+// rows by the same panel of both weights. gate and up are rounded to the dtype of x before they are combined,
+// so y has the bits of linear, linear, swiglu.
 #include "cpu/gemm/projection.h"
 #include "cpu/runtime/families.h"
 

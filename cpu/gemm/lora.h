@@ -1,5 +1,5 @@
-// The LoRA pair inside linear and linear_dx: a first phase forms the low-rank rows (u = drop(x)·Aᵀ, v =
-// scale·dY·B), which then continue the frozen product as extra elements of its reduction.
+// The LoRA pair inside linear and linear_dx: a first phase computes the low-rank rows (u = drop(x)·Aᵀ,
+// v = scale·dy·B); the frozen product then continues its sum over K with them, over the rank.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// The mask's arguments checked for `tokens` rows; no mask without a LoRA pair.
+/// Checks the arguments of the mask for `tokens` rows. Without a LoRA pair there is no mask.
 Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, const TensorView& lora_b,
                    const TensorView& row_ids, const TensorView& positions, double rate, int64_t key0,
                    int64_t key1);
@@ -20,11 +20,11 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
 template <typename T>
 class LowRank {
  public:
-  /// out (f32, may be null) gets stored·product, the rows that the frozen product continues with
-  /// multiplied·product. `dropout` masks x.
-  LowRank(Stream& stream, const TensorView& adapter, bool across, const TensorView& out, int64_t rows,
+  /// `out` (f32, may be absent) gets stored·product; the frozen product continues with multiplied·product.
+  /// `dropout` masks x.
+  LowRank(Stream& stream, const TensorView& adapter, bool transposed, const TensorView& out, int64_t rows,
           float stored, float multiplied, const Dropout& dropout)
-      : adapter_(adapter, across),
+      : adapter_(adapter, transposed),
         out_(out ? out.as<float>() : nullptr),
         rows_(rows),
         rank_(adapter_.outputs()),
@@ -45,7 +45,7 @@ class LowRank {
   int64_t stride() const { return stride_; }
   const T* row(int64_t t) const { return data_ + t * stride_; }
 
-  /// One member's share of packing the adapter; a barrier must follow.
+  /// One thread's share of packing the adapter. A barrier must follow.
   void pack(Worker& worker, int phase) const {
     constexpr int64_t chunk = 512;
     const int64_t chunks = (adapter_.depth() + chunk - 1) / chunk;
@@ -56,7 +56,7 @@ class LowRank {
     }
   }
 
-  /// One member's share of the rows; a barrier must follow.
+  /// One thread's share of the rows. A barrier must follow.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     const int height = tile_height(rows_);
     for (int64_t t; (t = worker.next(phase) * height) < rows_;) {

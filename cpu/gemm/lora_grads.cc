@@ -1,6 +1,6 @@
-// lora_grads: da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u, in one region: all members transpose u and v,
-// then each task takes a panel of x or of dy, tokens in fixed chunks in order, against all ranks. f32
-// accumulators, one chain per element, so the result does not depend on the thread count.
+// lora_grads: da[r,K] += vᵀ·drop(x), db[N,r] += scale·dyᵀ·u, in one region: all threads transpose u and v,
+// then each task multiplies them by a panel of x or of dy, over tokens in fixed chunks, in order. Each
+// element has one f32 accumulator, so the result does not depend on the thread count.
 #include "cpu/gemm/lora.h"
 #include "cpu/runtime/families.h"
 
@@ -29,8 +29,8 @@ namespace {
 
 constexpr int64_t kChunk = 512;  // tokens
 
-/// One panel of a gradient: c[rank, kPanel] = left[rank, tokens] · panel, for tokens that `fill` packs chunk
-/// by chunk.
+/// One panel of a gradient: c[rank, kPanel] = left[rank, tokens]·panel. `fill` packs the panel, a chunk of
+/// tokens at a time.
 template <typename T, typename Fill>
 void reduce(const T* left, int64_t stride, int64_t rank, int64_t tokens, T* panel, float* c,
             const Fill& fill) {

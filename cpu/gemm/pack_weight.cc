@@ -1,5 +1,5 @@
-// pack_weight, unpack_weight: row-major [N,K] to and from panels (cpu/gemm/packed.h), converting on the way.
-// y =.
+// pack_weight and unpack_weight: a row-major [N,K] to panels (cpu/gemm/packed.h) and back, in the dtype of y,
+// which is =.
 #include "cpu/gemm/panel.h"
 #include "cpu/runtime/families.h"
 

@@ -1,6 +1,5 @@
-// How a frozen [N, K] weight lies in memory: panels of kPanel outputs, vectorised over N. Within a panel,
-// groups of kGroup<T> neighbouring k (bf16 pairs for vdpbf16ps), then the panel's outputs, then the k of the
-// group:
+// The layout of a frozen [N, K] weight: panels of kPanel outputs, vectorised over N. A panel is a sequence of
+// groups of kGroup<T> neighbouring k (pairs of bf16, for vdpbf16ps); a group holds, output by output, its k:
 //   element (n, k) = panel[n / kPanel][k / kGroup][n % kPanel][k % kGroup]
 // Both extents are padded with zeros.
 #pragma once

@@ -1,7 +1,7 @@
-// Filling panels (cpu/gemm/packed.h) from whatever the right side of a GEMM may be: rows of outputs as
-// Hugging Face stores a weight, rows along the reduction (activations, and weights in dX), or panels of
-// another direction or dtype. A panel has `columns` outputs and `depth` elements of the reduction; everything
-// past them is zero.
+// Packs panels (cpu/gemm/packed.h) from whatever the right side of a GEMM is: a row per output, as Hugging
+// Face stores a weight; a row per step of the sum (activations, and weights in dx); or panels of the other
+// orientation or dtype. A panel has `columns` outputs and `depth` steps of the sum; everything past them is
+// zero.
 #pragma once
 
 #include <algorithm>
@@ -50,10 +50,10 @@ void convert_panel(const S* from, int64_t depth, T* panel) {
   }
 }
 
-/// Of a packed weight [outputs, features]: panel(k - first, n) = w(n, k) for the kPanel features from
-/// `first`, so that the reduction runs over the outputs.
+/// Transposes part of a packed weight [outputs, features]: panel(k - first, n) = w(n, k) for the kPanel
+/// features from `first`, so that the sum runs over the outputs.
 template <typename T, typename S>
-void turn_panel(const S* w, int64_t outputs, int64_t features, int64_t first, T* panel) {
+void transpose_panel(const S* w, int64_t outputs, int64_t features, int64_t first, T* panel) {
   constexpr int64_t group = kGroup<T>;
   for (int64_t n = 0; n < outputs; n += kLanes) {
     const S* from = w + n / kPanel * panel_stride<S>(features);

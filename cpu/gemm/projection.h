@@ -1,5 +1,5 @@
 // The right side of linear: a weight with its LoRA pair, multiplied panel by panel. linear has one,
-// linear_swiglu two of the same rows.
+// linear_swiglu has two for the same rows.
 #pragma once
 
 #include <optional>
@@ -11,10 +11,10 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 template <typename T>
 class Projection {
  public:
-  /// `u` may be absent; `dropout` masks what the pair sees.
+  /// `u` may be absent. `dropout` masks the pair's input.
   Projection(Stream& stream, const TensorView& w, const TensorView& lora_a, const TensorView& lora_b,
              const TensorView& u, int64_t tokens, float scale, const Dropout& dropout)
-      : weight_(w, false), extra_(lora_b, false) {
+      : weight_(w, false), lora_b_(lora_b, false) {
     if (lora_a) lora_.emplace(stream, lora_a, false, u, tokens, 1.0f, scale, dropout);
   }
 
@@ -23,37 +23,37 @@ class Projection {
   int64_t panels() const { return weight_.count(); }
   int64_t columns(int64_t panel) const { return weight_.columns(panel); }
   /// Elements that panel() may fill.
-  int64_t buffer_size() const { return weight_size() + (lora_ ? extra_.size() : 0); }
+  int64_t buffer_size() const { return weight_size() + (lora_ ? lora_b_.size() : 0); }
 
-  /// One member's share of packing the pair's first factor; a barrier must follow.
+  /// One thread's share of packing the pair's first factor. A barrier must follow.
   void pack(Worker& worker, int phase) const {
     if (lora_) lora_->pack(worker, phase);
   }
-  /// One member's share of the low-rank rows; a barrier must follow.
+  /// One thread's share of the low-rank rows. A barrier must follow.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     if (lora_) lora_->multiply(worker, phase, x);
   }
 
   struct Panel {
-    const T *weight, *extra;
+    const T *weight, *lora;
   };
   Panel panel(int64_t panel, T* buffer) const {
     const T* weight = weight_.panel(panel, buffer);
-    T* extra = buffer + weight_size();
-    if (lora_) extra_.fill(panel, extra);
-    return {weight, extra};
+    T* lora = buffer + weight_size();
+    if (lora_) lora_b_.fill(panel, lora);
+    return {weight, lora};
   }
 
-  /// c[height][kTileStride] of the rows from t on.
+  /// c[height][kTileStride] for the rows from t on.
   void tile(int height, const Rows<T>& x, int64_t t, const Panel& panel, float* c) const {
     gemm_tile<T>(height, x.row(t), x.stride(), panel.weight, weight_.depth(), c, false);
-    if (lora_) gemm_tile<T>(height, lora_->row(t), lora_->stride(), panel.extra, lora_->rank(), c, true);
+    if (lora_) gemm_tile<T>(height, lora_->row(t), lora_->stride(), panel.lora, lora_->rank(), c, true);
   }
 
  private:
   int64_t weight_size() const { return weight_.in_place() ? 0 : weight_.size(); }
 
-  Panels<T> weight_, extra_;
+  Panels<T> weight_, lora_b_;
   std::optional<LowRank<T>> lora_;
 };
 

@@ -1,5 +1,6 @@
-// The left side of a GEMM: rows of x in the dtype that the register tile multiplies, read in place where they
-// can be, else copied (converted, or moved to a friendlier stride) by all threads at the start of the region.
+// The left side of a GEMM: rows of x in the dtype that the register tile multiplies. They are read in place
+// where possible; otherwise all threads copy them (to convert them, or to change the stride) as the region
+// starts.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// Elements from row to row of a copy: whole vectors, and never a multiple of 2 KiB, where the rows of a tile
-/// would compete for few sets of the L1 cache.
+/// Elements from one row of a copy to the next: whole vectors, and never a multiple of 2 KiB, at which the
+/// rows of a tile would fall into the same few sets of the L1 cache.
 template <typename T>
 int64_t row_stride(int64_t depth) {
   constexpr int64_t line = 64 / sizeof(T);
@@ -20,8 +21,8 @@ int64_t row_stride(int64_t depth) {
   return stride % (32 * line) == 0 ? stride + line : stride;
 }
 
-/// body(j) for the whole vectors of n neighbouring elements and body(j, rest) for what is left: both loads
-/// and stores of simd.h take the rest as a last argument.
+/// body(j) for the whole vectors of n neighbouring elements, then body(j, rest) for the remaining ones: loads
+/// and stores of simd.h take `rest` as their last argument.
 template <typename Body>
 void each_vector(int64_t n, const Body& body) {
   int64_t j = 0;
@@ -43,7 +44,7 @@ class Rows {
   const T* row(int64_t t) const { return data_ + t * stride_; }
   int64_t stride() const { return stride_; }
 
-  /// One member's share of the copy; a barrier must follow.
+  /// One thread's share of the copy. A barrier must follow.
   void copy(Worker& worker, int phase) const {
     constexpr int64_t rows = 32;
     for (int64_t t; (t = worker.next(phase) * rows) < x_[0];) {
@@ -97,22 +98,23 @@ void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T
   }
 }
 
-/// Heights of tiles over a block of rows: as few tiles as possible, of nearly equal height.
+/// The height of the tiles of a block of rows: as few tiles as possible, nearly equal.
 inline int tile_height(int64_t rows) {
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
 }
 
-/// How rows × panels of outputs are cut into tasks: one panel by one block of rows, panels of a block first,
-/// so that the panel stays in the L2 cache while the block's tiles stream past it.
+/// Cuts rows × panels of outputs into tasks of one panel by one block of rows, all panels of a block first.
+/// The panel stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of the block are multiplied by
+/// it.
 struct Grid {
   int64_t rows, panels, block, blocks;
 
-  /// `filled`: each task first fills its panel, which many rows must repay.
+  /// `filled`: each task packs its panel first, a cost that only many rows make up for.
   Grid(int64_t rows, int64_t panels, int threads, bool filled) : rows(rows), panels(panels) {
-    const int64_t most = 36 * kTileRows, least = filled ? 18 * kTileRows : 4 * kTileRows;
+    const int64_t max_rows = 36 * kTileRows, min_rows = filled ? 18 * kTileRows : 4 * kTileRows;
     const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
-    blocks = std::max<int64_t>((rows + most / 2) / most, std::min(wanted, rows / least));
+    blocks = std::max<int64_t>((rows + max_rows / 2) / max_rows, std::min(wanted, rows / min_rows));
     blocks = std::max<int64_t>(blocks, 1);
     block = ((rows + blocks - 1) / blocks + kTileRows - 1) / kTileRows * kTileRows;
     blocks = block ? (rows + block - 1) / block : 0;

@@ -1,7 +1,7 @@
-// The register tile under every GEMM-shaped kernel: C[rows, columns] (=|+=) X[rows, k] · panelᵀ, with one
-// packed panel (cpu/gemm/packed.h) as the right side. X is row-major in the panel's own type; accumulation is
-// f32 in ascending k, one chain per element, so a row gives the same bits in a tile of any height and a sum
-// that is continued over several calls the same bits as one call. bf16: vdpbf16ps over pairs of k where the
+// The register tile under every GEMM-shaped kernel: C[rows, columns] (=|+=) X[rows, k]·panelᵀ with one packed
+// panel (cpu/gemm/packed.h) as the right side. X is row-major in the panel's own type. Each element has one
+// f32 accumulator, summed in ascending k: a row has the same bits in a tile of any height, and a sum
+// continued over several calls has the bits of one call. bf16 takes vdpbf16ps over pairs of k where the
 // processor has it (AVX512_BF16), else two fused multiply-adds, even k first.
 #pragma once
 
@@ -13,7 +13,10 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// Rows of the tallest tile: with two vectors per panel row it fills the register file.
+/// Rows of the tallest tile. Two vectors per panel row make 28 accumulators of 32 registers (AVX-512), 12 of
+/// 16 (AVX2); two more hold the panel row, one the broadcast element of X. A step of k is 28 multiply-adds,
+/// 14 clocks at two a clock, beside 16 loads (2 of the panel, 14 broadcasts), 8 clocks at two a clock:
+/// arithmetic is the bound, with 28 chains where latency 4 needs 8.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 14;
 #else
@@ -25,7 +28,8 @@ constexpr int64_t kTileStride = kPanel;
 
 namespace tile {
 
-/// One step over kGroup<T> neighbouring k: `Pair` holds them for every column, `Scalar` for one row.
+/// One step over kGroup<T> neighbouring k: `Columns` holds them for every column of the panel, `Row` for one
+/// row of X.
 template <typename T>
 struct Step;
 
@@ -83,9 +87,9 @@ struct Step<bf16> {
 #endif
 
 template <int kRows, int kVectors, typename T>
-inline __attribute__((always_inline)) void accumulate(vf (&acc)[kRows][kVectors],
-                                                      const T* const (&rows)[(kRows + 2) / 3], int64_t stride,
-                                                      int64_t k, const T* panel) {
+inline __attribute__((always_inline)) void add_step(vf (&acc)[kRows][kVectors],
+                                                    const T* const (&rows)[(kRows + 2) / 3], int64_t stride,
+                                                    int64_t k, const T* panel) {
   typename Step<T>::Columns w[kVectors];
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; v++) w[v] = Step<T>::columns(panel + v * kLanes * kGroup<T>);
@@ -98,26 +102,28 @@ inline __attribute__((always_inline)) void accumulate(vf (&acc)[kRows][kVectors]
 }
 
 template <int kRows, int kVectors, typename T>
-void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool onto) {
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate) {
   vf acc[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) {
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; v++) acc[r][v] = onto ? load(c + r * kTileStride + v * kLanes) : zero();
+    for (int v = 0; v < kVectors; v++)
+      acc[r][v] = accumulate ? load(c + r * kTileStride + v * kLanes) : zero();
   }
-  // One base address for three rows: base, base + stride and base + 2·stride are one x86 operand each.
+  // One base address serves three rows: base, base + stride and base + 2·stride are one x86 operand each.
   const T* rows[(kRows + 2) / 3];
 #pragma GCC unroll 16
   for (int i = 0; i < (kRows + 2) / 3; i++) rows[i] = x + 3 * i * stride;
   const int64_t whole = k / kGroup<T> * kGroup<T>;
   int64_t i = 0;
   for (; i < whole; i += kGroup<T>) {
-    accumulate<kRows, kVectors, T>(acc, rows, stride, i, panel);
+    add_step<kRows, kVectors, T>(acc, rows, stride, i, panel);
     panel += kPanel * kGroup<T>;
   }
   if constexpr (kGroup<T> == 2) {
     if (k % 2) {
-      // x has no partner for the last k; the panel's is zero, but zero times whatever follows x may be NaN.
+      // The last k of x has no partner. That of the panel is zero, but zero times whatever follows x may be
+      // NaN.
       typename Step<T>::Columns w[kVectors];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; v++) w[v] = Step<T>::columns(panel + v * kLanes * 2);
@@ -138,14 +144,14 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool o
 
 }  // namespace tile
 
-/// c[rows][kTileStride] (= or, `onto`, continuing from it) x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows; row r
-/// of x begins at x + r·stride. With kVectors = 1 only the panel's first kLanes columns.
+/// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows; row r of x
+/// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only.
 template <typename T, int kVectors = 2>
-void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool onto) {
+void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate) {
   switch (rows) {
 #define STEPTRAIN_TILE(n) \
   case n:                 \
-    return tile::run<n, kVectors, T>(x, stride, panel, k, c, onto)
+    return tile::run<n, kVectors, T>(x, stride, panel, k, c, accumulate)
     STEPTRAIN_TILE(1);
     STEPTRAIN_TILE(2);
     STEPTRAIN_TILE(3);

@@ -1,5 +1,5 @@
-// Vectors of 32-bit units, what panels are made of for both dtypes: one f32, or a pair of bf16 along the
-// reduction. Loading, rounding, pairing and transposing them is all that packing needs.
+// Vectors of 32-bit units, of which the panels of both dtypes consist: one f32, or a pair of bf16 along k.
+// Packing needs no more than to load, round, pair and transpose them.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,7 @@ inline vu upper(const bf16* p, int64_t n) {
   return reinterpret_cast<vu>(n >= kLanes ? load(p) : load(p, static_cast<int>(n > 0 ? n : 0)));
 }
 
-/// One unit per column of neighbouring rows p, p + stride (bf16: both, `second` tells whether there is a
-/// second).
+/// One unit per column from the neighbouring rows p and, for bf16, p + stride, if there is a `second`.
 template <typename T, typename S>
 vu column_units(const S* p, int64_t stride, int64_t n, bool second) {
   if constexpr (kGroup<T> == 2) {
@@ -72,7 +71,7 @@ vu row_units(const S* p, int64_t n) {
   }
 }
 
-/// kLanes columns of one unit row of a panel of S, as units of T.
+/// kLanes columns of one row of units in a panel of S, as units of T.
 template <typename T, typename S>
 vu packed_units(const S* panel, int64_t unit, int64_t column, int64_t depth) {
   constexpr int64_t row = kPanel * kGroup<S>;

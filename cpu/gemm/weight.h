@@ -1,7 +1,6 @@
-// The right side of a GEMM: a matrix [N,K], packed or row-major, f32 or bf16, seen as panels of its outputs N
-// with the reduction along K (forward), or across: panels of its features K with the reduction along N
-// (backward). Packed panels of the right direction and dtype are read where they lie; others are filled into
-// a buffer.
+// The right side of a GEMM: a matrix [N,K], packed or row-major, f32 or bf16, as panels of its outputs N with
+// the sum over K (forward) or, transposed, as panels of its features K with the sum over N (backward). Packed
+// panels of the right orientation and dtype are read in place; others are packed into a buffer.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +14,19 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 template <typename T>
 class Panels {
  public:
-  Panels(const TensorView& w, bool across) : w_(w), across_(across) {}
+  Panels(const TensorView& w, bool transposed) : w_(w), transposed_(transposed) {}
 
-  int64_t outputs() const { return across_ ? w_[1] : w_[0]; }
-  int64_t depth() const { return across_ ? w_[0] : w_[1]; }
+  int64_t outputs() const { return transposed_ ? w_[1] : w_[0]; }
+  int64_t depth() const { return transposed_ ? w_[0] : w_[1]; }
   int64_t count() const { return panels(outputs()); }
   int64_t columns(int64_t panel) const { return std::min(kPanel, outputs() - panel * kPanel); }
   bool in_place() const {
-    return w_.packed && !across_ && w_.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
+    return w_.packed && !transposed_ && w_.dtype == (sizeof(T) == 2 ? DType::bf16 : DType::f32);
   }
   /// Elements that fill() writes.
   int64_t size() const { return panel_stride<T>(depth()); }
 
-  /// The panel, read in place or filled into `buffer`.
+  /// The panel, in place or packed into `buffer`.
   const T* panel(int64_t panel, T* buffer) const {
     if (in_place()) return w_.as<const T>() + panel * size();
     fill(panel, buffer);
@@ -38,7 +37,7 @@ class Panels {
     if (w_.dtype == DType::bf16) return from_packed<bf16>(panel, buffer);
     from_packed<float>(panel, buffer);
   }
-  /// Elements [first, last) of the reduction of a row-major matrix; `first` is even.
+  /// Steps [first, last) of the sum, from a row-major matrix; `first` is even.
   void fill(int64_t panel, int64_t first, int64_t last, T* buffer) const {
     if (w_.dtype == DType::bf16) return from_rows<bf16>(panel, first, last, buffer);
     from_rows<float>(panel, first, last, buffer);
@@ -48,8 +47,8 @@ class Panels {
   template <typename S>
   void from_packed(int64_t panel, T* buffer) const {
     const S* w = w_.as<const S>();
-    if (across_) {
-      turn_panel<T>(w, w_[0], w_[1], panel * kPanel, buffer);
+    if (transposed_) {
+      transpose_panel<T>(w, w_[0], w_[1], panel * kPanel, buffer);
     } else {
       convert_panel<T>(w + panel * panel_stride<S>(depth()), depth(), buffer);
     }
@@ -57,7 +56,7 @@ class Panels {
   template <typename S>
   void from_rows(int64_t panel, int64_t first, int64_t last, T* buffer) const {
     const S* w = w_.as<const S>();
-    if (across_) {
+    if (transposed_) {
       pack_columns<T>(w + first * w_[1] + panel * kPanel, w_[1], columns(panel), last - first, buffer);
     } else {
       pack_rows<T>(w + panel * kPanel * w_[1] + first, w_[1], columns(panel), last - first, buffer);
@@ -65,7 +64,7 @@ class Panels {
   }
 
   const TensorView& w_;
-  bool across_;
+  bool transposed_;
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -19,11 +19,11 @@ struct Gradients {
     const vf scale = set1(inverse), low = set1(-lse[row]), minus_dl = set1(-dl), minus_dh = set1(-dh);
     const vf entropy_of = set1(entropy[row]);
     each_logit_vector(logits, panels, rows, r, [&](int64_t v, float* z) {
-      const vf logp = max(set1(kNever), fma(load(z), scale, low));  // as RowState::add
+      const vf logp = max(set1(kPadding), fma(load(z), scale, low));  // as RowState::add
       store(dz + v, exp(logp) * fma(minus_dh, logp + entropy_of, minus_dl));
     });
     if (const int64_t t = targets[row] - v0; t >= 0 && t < n) {
-      const float logp = std::max(kNever, logit_at(logits, rows, r, t) * inverse - lse[row]);
+      const float logp = std::max(kPadding, logit_at(logits, rows, r, t) * inverse - lse[row]);
       const float p = std::exp(logp);
       dz[t] = from_float<C>(dl * (1 - p) - dh * p * (logp + entropy[row]));
     }

@@ -1,9 +1,9 @@
 // The language-model head, forward: of softmax(x·Wᵀ / temperature) with x [R, H] and W [V, H] the log-prob of
-// each row's target, the entropy (nats), the log-sum-exp, the arg-max and, where asked, the expectation
-// e = Σ_v p_v·W_v / temperature. [R, V] is never held: vocabulary tiles of fixed size go through an online
-// softmax with which e is rescaled, splits of fixed size are merged in order. All outputs are `=`; sums are
-// f32; with bf16 arithmetic the softmax weights of e are rounded to bf16. A row's bits depend neither on the
-// rows around it nor on the thread count. head_logits writes all logits of few rows.
+// each row's target, the entropy (nats), the log-sum-exp, the arg-max and, where asked, the expectation e =
+// Σ_v p_v·W_v / temperature. No [R, V] is held: vocabulary tiles of fixed size go through an online softmax,
+// which rescales e too, and splits of fixed size are merged in order. All outputs are `=`; sums are f32; with
+// bf16 arithmetic the softmax weights of e are rounded to bf16. A row's bits depend neither on the rows
+// around it nor on the thread count. head_logits writes all logits of few rows.
 #include "cpu/head/softmax.h"
 #include "cpu/indices.h"
 #include "cpu/runtime/families.h"
@@ -19,7 +19,7 @@ void scale_row(float* sums, int64_t width, int64_t rows, int64_t r, float factor
   }
 }
 
-/// e = (keep·e + factor·sums)·norm for row r of a block; keep 0: e is not read.
+/// e = (keep·e + factor·sums)·norm for row r of a block. Where keep is 0, e is not read.
 void merge_row(const float* sums, int64_t rows, int64_t r, float keep, float factor, float norm, float* e,
                int64_t width) {
   for (int64_t h = 0; h < width; h += kPanel) {
@@ -32,9 +32,9 @@ void merge_row(const float* sums, int64_t rows, int64_t r, float keep, float fac
   }
 }
 
-/// What one member of the pool works in. Sums over tokens lie as [column panel][row][kPanel].
+/// The workspace of one thread. Sums over tokens are [column panel][row][kPanel].
 template <typename C>
-struct Room {
+struct Workspace {
   C *x, *panel, *weights;
   float *logits, *sums;
   RowState* states;
@@ -56,55 +56,55 @@ class Logprobs {
         totals_(stream.scratch.take<RowState>(x_[0])) {
     std::fill(totals_, totals_ + x_[0], RowState{});
     Scratch& s = stream.scratch;
-    const int64_t most = blocks_.most(), H = w_[1];
+    const int64_t max_rows = blocks_.max_size(), H = w_[1];
     for (int i = 0; i < stream.pool.threads(); i++)
-      rooms_.push_back({room_for_rows<C>(s, x_, most), s.take<C>(panel_room<C>(H, kTileTokens)),
-                        expectation_ ? s.take<C>(most * kTileTokens) : nullptr,
-                        s.take<float>(most * kTileTokens),
-                        expectation_ ? s.take<float>(most * padded(H)) : nullptr, s.take<RowState>(most)});
+      workspaces_.push_back(
+          {buffer_for_rows<C>(s, x_, max_rows), s.take<C>(panel_elements<C>(H, kTileTokens)),
+           expectation_ ? s.take<C>(max_rows * kTileTokens) : nullptr, s.take<float>(max_rows * kTileTokens),
+           expectation_ ? s.take<float>(max_rows * padded(H)) : nullptr, s.take<RowState>(max_rows)});
   }
 
   void run(Worker& worker) {
-    const Room<C>& room = rooms_[static_cast<size_t>(worker.index)];
+    const Workspace<C>& work = workspaces_[static_cast<size_t>(worker.index)];
     for (int64_t task; (task = worker.next()) < splits_ * blocks_.count;) {
       const int64_t split = task / blocks_.count, block = task % blocks_.count;
-      score(room, split, blocks_.begin(block), blocks_.size(block));
+      score(work, split, blocks_.begin(block), blocks_.size(block));
       turns_.wait(block, split);
-      merge(room, split, blocks_.begin(block), blocks_.size(block));
+      merge(work, split, blocks_.begin(block), blocks_.size(block));
       turns_.pass(block);
     }
   }
 
  private:
   /// One split of the vocabulary for one block of rows.
-  void score(const Room<C>& room, int64_t split, int64_t begin, int64_t rows) const {
-    const C* a = rows_as<C>(x_, begin, rows, room.x);
-    std::fill(room.states, room.states + rows, RowState{});
+  void score(const Workspace<C>& work, int64_t split, int64_t begin, int64_t rows) const {
+    const C* a = rows_as<C>(x_, begin, rows, work.x);
+    std::fill(work.states, work.states + rows, RowState{});
     const int64_t first = split * kSplitTokens, end = std::min(w_[0], first + kSplitTokens);
     for (int64_t v0 = first; v0 < end; v0 += kTileTokens) {
       const int64_t n = std::min(kTileTokens, end - v0);
-      const int64_t panels = tile_logits(w_, a, rows, v0, n, room.panel, room.logits);
+      const int64_t panels = tile_logits(w_, a, rows, v0, n, work.panel, work.logits);
       for (int64_t r = 0; r < rows; r++) {
-        RowState& state = room.states[r];
+        RowState& state = work.states[r];
         const int64_t target = targets_[begin + r] - v0;
-        if (target >= 0 && target < n) state.target = logit_at(room.logits, rows, r, target);
-        const float factor = state.raise(room.logits, panels, rows, r, v0, inverse_);
-        if (factor != 1 && expectation_ && v0 > first) scale_row(room.sums, w_[1], rows, r, factor);
-        C* weights = expectation_ ? room.weights + r * kTileTokens : nullptr;
-        state.add(room.logits, panels, rows, r, inverse_, weights);
+        if (target >= 0 && target < n) state.target = logit_at(work.logits, rows, r, target);
+        const float factor = state.raise(work.logits, panels, rows, r, v0, inverse_);
+        if (factor != 1 && expectation_ && v0 > first) scale_row(work.sums, w_[1], rows, r, factor);
+        C* weights = expectation_ ? work.weights + r * kTileTokens : nullptr;
+        state.add(work.logits, panels, rows, r, inverse_, weights);
       }
       if (expectation_)
-        multiply_tokens(w_, room.weights, kTileTokens, rows, v0, n, room.panel, room.sums, v0 > first);
+        multiply_tokens(w_, work.weights, kTileTokens, rows, v0, n, work.panel, work.sums, v0 > first);
     }
   }
 
-  void merge(const Room<C>& room, int64_t split, int64_t begin, int64_t rows) const {
+  void merge(const Workspace<C>& work, int64_t split, int64_t begin, int64_t rows) const {
     const bool last = split + 1 == splits_;
     for (int64_t r = 0; r < rows; r++) {
       RowState& total = totals_[begin + r];
-      const auto [keep, factor] = total.merge(room.states[r]);
+      const auto [keep, factor] = total.merge(work.states[r]);
       if (expectation_)
-        merge_row(room.sums, rows, r, split ? keep : 0, factor, last ? inverse_ / total.mass : 1,
+        merge_row(work.sums, rows, r, split ? keep : 0, factor, last ? inverse_ / total.mass : 1,
                   expectation_.as<float>() + (begin + r) * w_[1], w_[1]);
       if (last) finish(begin + r, total);
     }
@@ -125,7 +125,7 @@ class Logprobs {
   Blocks blocks_;
   Turns turns_;
   RowState* totals_;
-  std::vector<Room<C>> rooms_;
+  std::vector<Workspace<C>> workspaces_;
 };
 
 void head_logprobs(Stream& stream, const Args& args) {
@@ -138,23 +138,23 @@ void head_logprobs(Stream& stream, const Args& args) {
   });
 }
 
-/// Tasks are ranges of the vocabulary; each goes through all rows.
+/// A task is a range of the vocabulary and goes through all rows.
 template <typename C>
 void logits(Stream& stream, const TensorView& x, const TensorView& w, const TensorView& out, float inverse) {
   const int64_t R = x[0], H = w[1], V = w[0];
-  const int64_t most = std::min(R, kBlockRows), threads = stream.pool.threads();
-  C* converted = room_for_rows<C>(stream.scratch, x, threads * most);
+  const int64_t max_rows = std::min(R, kBlockRows), threads = stream.pool.threads();
+  C* converted = buffer_for_rows<C>(stream.scratch, x, threads * max_rows);
   C* panels = stream.scratch.take<C>(threads * panel_stride<C>(H));
-  float* products = stream.scratch.take<float>(threads * most * kPanel);
+  float* products = stream.scratch.take<float>(threads * max_rows * kPanel);
   stream.pool.region([&](Worker& worker) {
     C* panel = panels + worker.index * panel_stride<C>(H);
-    C* room = converted ? converted + worker.index * most * H : nullptr;
-    float* block = products + worker.index * most * kPanel;
+    C* buffer = converted ? converted + worker.index * max_rows * H : nullptr;
+    float* block = products + worker.index * max_rows * kPanel;
     for (int64_t task; (task = worker.next()) < ceil_div(V, kTileTokens);) {
       const int64_t end = std::min(V, (task + 1) * kTileTokens);
       for (int64_t begin = 0; begin < R; begin += kBlockRows) {
         const int64_t rows = std::min(kBlockRows, R - begin);
-        const C* a = rows_as<C>(x, begin, rows, room);
+        const C* a = rows_as<C>(x, begin, rows, buffer);
         for (int64_t v = task * kTileTokens; v < end; v += kPanel) {
           const C* right = token_panel<C>(w, v, panel);
           if (v + kPanel < end) prefetch_tokens(w, v + kPanel);

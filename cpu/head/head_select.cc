@@ -1,7 +1,7 @@
 // Logits of chosen tokens: logits[r, c] = x[r]·W[tokens[r, c]] / temperature, and their gradient: dx `=`,
-// dw[tokens[r, c]] += dlogits·x[r] / temperature (columns are cut among tasks, so that every element is added
-// in order of r, then c). head_expectation_backward dx = dlogprobs·(W[target]/temperature - e) belongs here
-// too: it reads single rows of W. f32 arithmetic on stored values; row-invariant, deterministic.
+// dw[tokens[r, c]] += dlogits·x[r] / temperature (tasks own columns, so every element is added in order of r,
+// then c). head_expectation_backward, dx = dlogprobs·(W[target]/temperature - e), stands here because it
+// reads single rows of W too. f32 arithmetic on stored values; row-invariant, deterministic.
 #include "cpu/head/tile.h"
 #include "cpu/indices.h"
 #include "cpu/runtime/families.h"
@@ -45,13 +45,13 @@ void head_select_backward(Stream& stream, const Args& args) {
   check_indices("head_select_backward", "tokens", tokens, w[0]);
   const int64_t R = x[0], H = x[1], C = tokens[1];
   const float inverse = 1 / args.f(0);
-  float* rooms = stream.scratch.take<float>(stream.pool.threads() * 2 * H);
+  float* buffers = stream.scratch.take<float>(stream.pool.threads() * 2 * H);
   const float* d = dlogits.as<float>();
   const int32_t* token = tokens.as<int32_t>();
   by_storage(x.dtype, [&](auto t) {
     using X = decltype(t);
     stream.pool.region([&](Worker& worker) {
-      float *row = rooms + worker.index * 2 * H, *total = row + H;
+      float *row = buffers + worker.index * 2 * H, *total = row + H;
       for (int64_t task; (task = worker.next(0)) < ceil_div(R, kRows);) {
         for (int64_t r = task * kRows; r < std::min(R, (task + 1) * kRows); r++) {
           std::fill(total, total + H, 0.0f);
@@ -90,11 +90,11 @@ void head_expectation_backward(Stream& stream, const Args& args) {
   check_indices("head_expectation_backward", "targets", targets, w[0]);
   const int64_t R = dx[0], H = dx[1];
   const vf inverse = set1(1 / args.f(0));
-  float* rooms = stream.scratch.take<float>(stream.pool.threads() * H);
+  float* buffers = stream.scratch.take<float>(stream.pool.threads() * H);
   by_storage(dx.dtype, [&](auto t) {
     using X = decltype(t);
     stream.pool.region([&](Worker& worker) {
-      float* row = rooms + worker.index * H;
+      float* row = buffers + worker.index * H;
       for (int64_t task; (task = worker.next()) < ceil_div(R, kRows);) {
         for (int64_t r = task * kRows; r < std::min(R, (task + 1) * kRows); r++) {
           read_row(w, targets.as<int32_t>()[r], row);

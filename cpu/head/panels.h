@@ -1,17 +1,17 @@
-// The two right-hand sides that the head needs of W [V, H], as panels for gemm_tile in compute type C: for
-// logits kPanel neighbouring tokens over all of H (a packed weight of the same type is used in place), and
-// for sums over tokens kPanel neighbouring columns over a range of tokens, transposed on the fly.
+// Panels of W [V, H] for gemm_tile, in compute type C. Logits need kPanel neighbouring tokens over all of H;
+// a packed weight of the same type is used in place. Sums over tokens need kPanel neighbouring columns over a
+// range of tokens, transposed on the fly.
 #pragma once
 
 #include <algorithm>
 #include <type_traits>
 
 #include "cpu/gemm/panel.h"
-#include "cpu/head/turn.h"
+#include "cpu/head/transpose.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// bf16 activations are multiplied as bf16 where the processor can, else as floats.
+/// bf16 activations are multiplied as bf16 where the processor can do so, else as floats.
 #if defined(__AVX512BF16__)
 template <typename X>
 using HeadType = X;
@@ -32,14 +32,14 @@ void by_layout(const TensorView& w, F body) {
   });
 }
 
-/// Whether W already lies in the panels that C wants for logits.
+/// Whether W is packed in the panels that C needs for logits.
 template <typename C>
 bool in_place(const TensorView& w) {
   return w.packed && size_of(w.dtype) == sizeof(C);
 }
 
-/// Asks for what token_panel reads at v0 < V. Row-major, that is kPanel rows side by side: too many streams
-/// for the processor to foresee.
+/// Prefetches what token_panel reads at v0 < V. Row-major, these are kPanel rows at once: too many streams
+/// for the hardware prefetcher.
 inline void prefetch_tokens(const TensorView& w, int64_t v0) {
   if (w.packed) return;
   const int64_t row = w[1] * size_of(w.dtype);
@@ -47,7 +47,7 @@ inline void prefetch_tokens(const TensorView& w, int64_t v0) {
   for (int64_t i = 0; i < std::min(kPanel, w[0] - v0) * row; i += 64) __builtin_prefetch(data + i, 0, 2);
 }
 
-/// Asks for what column_panel reads: short runs far apart.
+/// Prefetches what column_panel reads: short runs far apart.
 inline void prefetch_columns(const TensorView& w, int64_t v0, int64_t n, int64_t h0) {
   const int64_t size = size_of(w.dtype), columns = std::min(kPanel, w[1] - h0);
   const int64_t step = w.packed ? kPanel : 1;
@@ -60,37 +60,39 @@ inline void prefetch_columns(const TensorView& w, int64_t v0, int64_t n, int64_t
   }
 }
 
-/// Tokens v0 … v0 + kPanel (v0 a multiple of it), zeros past the vocabulary; `room` holds panel_stride<C>(H).
+/// Tokens v0 … v0 + kPanel (v0 a multiple of it), zeros past the vocabulary; `buffer` holds
+/// panel_stride<C>(H).
 template <typename C>
-const C* token_panel(const TensorView& w, int64_t v0, C* room) {
+const C* token_panel(const TensorView& w, int64_t v0, C* buffer) {
   const int64_t features = w[1];
   if (in_place<C>(w)) return w.as<C>() + v0 / kPanel * panel_stride<C>(features);
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
     if constexpr (packed) {
-      convert_panel(w.as<const W>() + v0 / kPanel * panel_stride<W>(features), features, room);
+      convert_panel(w.as<const W>() + v0 / kPanel * panel_stride<W>(features), features, buffer);
     } else {
-      pack_rows(w.as<const W>() + v0 * features, features, std::min(kPanel, w[0] - v0), features, room);
+      pack_rows(w.as<const W>() + v0 * features, features, std::min(kPanel, w[0] - v0), features, buffer);
     }
   });
-  return room;
+  return buffer;
 }
 
-/// Columns h0 … h0 + kPanel of tokens v0 … v0 + n (v0 a multiple of kPanel), zeros past H; `room` holds
-/// panel_stride<C>(n) with n rounded up to kPanel.
+/// Columns h0 … h0 + kPanel of tokens v0 … v0 + n (v0 a multiple of kPanel), zeros past H; `buffer`
+/// holds panel_stride<C>(n), n rounded up to kPanel.
 template <typename C>
-void column_panel(const TensorView& w, int64_t v0, int64_t n, int64_t h0, C* room) {
+void column_panel(const TensorView& w, int64_t v0, int64_t n, int64_t h0, C* buffer) {
   const int64_t features = w[1];
   by_layout(w, [&](auto t, auto packed) {
     using W = decltype(t);
     if constexpr (packed) {
       const W* from = w.as<const W>() + v0 / kPanel * panel_stride<W>(features);
       if constexpr (std::is_same_v<W, C>) {
-        if (h0 + kPanel <= features) return turn_columns(from, n, features, h0, room);
+        if (h0 + kPanel <= features) return transpose_columns(from, n, features, h0, buffer);
       }
-      turn_panel(from, n, features, h0, room);
+      transpose_panel(from, n, features, h0, buffer);
     } else {
-      pack_columns(w.as<const W>() + v0 * features + h0, features, std::min(kPanel, features - h0), n, room);
+      pack_columns(w.as<const W>() + v0 * features + h0, features, std::min(kPanel, features - h0), n,
+                   buffer);
     }
   });
 }

@@ -8,12 +8,12 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// The shift follows the maximum only when it falls this far behind: sums e^8 times larger lose nothing in
-/// f32, and rescaling them is saved.
+/// The shift follows the maximum only when it lags by this much: sums that are e^8 times larger lose nothing
+/// in f32, and most rescaling is saved.
 constexpr float kSlack = 8.0f;
 
 struct RowState {
-  float shift = kNever;       // subtracted from every scaled logit
+  float shift = kPadding;     // subtracted from every scaled logit
   float mass = 0;             // Σ exp(z - shift)
   float moment = 0;           // Σ exp(z - shift)·(z - shift)
   float largest = -INFINITY;  // greatest unscaled logit
@@ -23,7 +23,7 @@ struct RowState {
   float log_sum() const { return std::log(mass); }
   float entropy() const { return log_sum() - moment / mass; }
 
-  /// Moves the shift; returns the factor of all that was summed.
+  /// Moves the shift. Returns the factor by which earlier sums must be scaled.
   float rebase(float to) {
     const float factor = std::exp(shift - to);
     moment = factor * (moment + (shift - to) * mass);
@@ -32,7 +32,8 @@ struct RowState {
     return factor;
   }
 
-  /// Adds the state of later tokens; returns the factors of what this one and that one had summed.
+  /// Merges the state of later tokens into this one. Returns the factors by which the sums of this state and
+  /// of `later` must be scaled.
   std::pair<float, float> merge(RowState later) {
     std::pair<float, float> factors{1, 1};
     if (later.shift > shift) {
@@ -50,13 +51,13 @@ struct RowState {
     return factors;
   }
 
-  /// Finds the maximum of row r of a tile that begins at token v0, and moves the shift where it must; returns
-  /// the factor of what was summed.
+  /// Finds the maximum of row r of a tile that begins at token v0 and moves the shift if it must. Returns the
+  /// factor by which earlier sums must be scaled.
   float raise(float* logits, int64_t panels, int64_t rows, int64_t r, int64_t v0, float inverse) {
-    vf most = set1(-INFINITY);
-    each_logit_vector(logits, panels, rows, r, [&](int64_t, float* z) { most = max(most, load(z)); });
-    const float found = max(most);
-    if (found > largest && found > kNever) {  // kNever: lanes behind the last token
+    vf maxima = set1(-INFINITY);
+    each_logit_vector(logits, panels, rows, r, [&](int64_t, float* z) { maxima = max(maxima, load(z)); });
+    const float found = max(maxima);
+    if (found > largest && found > kPadding) {  // kPadding: lanes past the last token
       largest = found;
       int64_t v = 0;
       while (logit_at(logits, rows, r, v) != found) v++;
@@ -65,14 +66,14 @@ struct RowState {
     return found * inverse > shift + kSlack ? rebase(found * inverse) : 1.0f;
   }
 
-  /// Adds row r of a tile; writes exp(z - shift) to `weights` where given.
+  /// Adds row r of a tile. Writes exp(z - shift) to `weights`, if there are any.
   template <typename C>
   void add(float* logits, int64_t panels, int64_t rows, int64_t r, float inverse, C* weights) {
     const vf scale = set1(inverse), low = set1(-shift);
     vf total = zero(), product = zero();
     each_logit_vector(logits, panels, rows, r, [&](int64_t v, float* z) {
-      // Of an impossible token -infinity, which times its weight of 0 must be 0.
-      const vf distance = max(set1(kNever), fma(load(z), scale, low));
+      // -infinity for an impossible token, which times its weight of 0 must be 0.
+      const vf distance = max(set1(kPadding), fma(load(z), scale, low));
       const vf p = exp(distance);
       total = total + p;
       product = fma(p, distance, product);

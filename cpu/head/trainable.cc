@@ -1,7 +1,7 @@
-// The backward of a trainable head: dx = dz·W (`=`) and dw += dzᵀ·x in f32. Rows go in groups of kGroupRows
-// and, in a group, the vocabulary in spans: first dz of all rows and tokens, then both products, so that dw
-// is added in order of the groups. One region; scratch holds dz of one group and span, never [R, V]. Sums are
-// f32; with bf16 arithmetic dz is rounded to bf16. Deterministic, whatever the thread count.
+// The backward of a trainable head: dx = dz·W (`=`) and dw += dzᵀ·x in f32. Rows come in groups of kGroupRows and,
+// within a group, the vocabulary in spans: first dz for all rows and tokens, then both products, so dw is added in
+// order of the groups. One region; scratch holds dz of one group and span, never [R, V]. Sums are f32; with bf16
+// arithmetic dz is rounded to bf16. Deterministic, whatever the thread count.
 #include "cpu/head/gradients.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -12,8 +12,8 @@ constexpr int64_t kSpanTokens = 2048;
 constexpr int64_t kScoreTokens = 4 * kPanel;     // of a span, per task of dz
 constexpr int64_t kOuterTokens = 8 * kTileRows;  // of a span, per task of dw
 
-/// Tasks of consecutive rounds from one phase of a region: a worker that draws a task of the next round keeps
-/// it.
+/// Consecutive rounds of tasks from one phase of a region. A worker that draws a task of the next round keeps it
+/// for then.
 class Rounds {
  public:
   Rounds(Worker& worker, int phase) : worker_(worker), phase_(phase), held_(worker.next(phase)) {}
@@ -30,15 +30,15 @@ class Rounds {
   int64_t held_, base_ = 0;
 };
 
-/// Elements from one token to the next of the transposed dz: whole vectors, and one more so that tokens do
-/// not all fall on the same cache sets.
+/// Elements from one token to the next of the transposed dz: whole vectors and one more, so that the tokens do not
+/// all fall into the same cache sets.
 template <typename C>
 int64_t transposed_stride(int64_t rows) {
   constexpr int64_t vector = kLanes * kGroup<C>;
   return (ceil_div(rows, vector) + 1) * vector;
 }
 
-/// to[token][row] = dz[row][token] of kLanes tokens; rows are padded with zeros to whole vectors.
+/// to[token][row] = dz[row][token] for kLanes tokens. Rows are padded with zeros to whole vectors.
 template <typename C>
 void transpose_tokens(const C* dz, int64_t from_stride, int64_t rows, C* to, int64_t to_stride) {
   constexpr int64_t group = kGroup<C>;
@@ -74,23 +74,25 @@ template <typename C>
 void trainable(Stream& stream, const TensorView& x, const TensorView& w, const TensorView& dw,
                const TensorView& dx, const Gradients& gradients) {
   const int64_t R = x[0], H = w[1], V = w[0], columns = ceil_div(H, kPanel);
-  const int64_t most = std::min(R, kGroupRows), stride = transposed_stride<C>(most);
+  const int64_t max_rows = std::min(R, kGroupRows), stride = transposed_stride<C>(max_rows);
   Scratch& s = stream.scratch;
-  C* rows_of = room_for_rows<C>(s, x, most);
-  C* x_panels = s.take<C>(columns * panel_stride<C>(most));  // x as [column panel][row], the right side of dw
-  C* dz = s.take<C>(most * kSpanTokens);
+  C* rows_of = buffer_for_rows<C>(s, x, max_rows);
+  C* x_panels =
+      s.take<C>(columns * panel_stride<C>(max_rows));  // x as [column panel][row], the right side of dw
+  C* dz = s.take<C>(max_rows * kSpanTokens);
   C* transposed = s.take<C>(kSpanTokens * stride);
-  float* sums = s.take<float>(columns * most * kPanel);
-  struct Room {
+  float* sums = s.take<float>(columns * max_rows * kPanel);
+  struct Workspace {
     C* panel;
     float* logits;
   };
-  std::vector<Room> rooms;
+  std::vector<Workspace> workspaces;
   for (int i = 0; i < stream.pool.threads(); i++)
-    rooms.push_back({s.take<C>(panel_room<C>(H, kSpanTokens)), s.take<float>(most * kScoreTokens)});
+    workspaces.push_back(
+        {s.take<C>(panel_elements<C>(H, kSpanTokens)), s.take<float>(max_rows * kScoreTokens)});
 
   stream.pool.region([&](Worker& worker) {
-    const Room& room = rooms[static_cast<size_t>(worker.index)];
+    const Workspace& work = workspaces[static_cast<size_t>(worker.index)];
     Rounds packing(worker, 0), scoring(worker, 1), columns_of_dx(worker, 2), tokens_of_dw(worker, 3);
     for (int64_t begin = 0; begin < R; begin += kGroupRows) {
       const int64_t rows = std::min(kGroupRows, R - begin);
@@ -107,18 +109,18 @@ void trainable(Stream& stream, const TensorView& x, const TensorView& w, const T
         const int64_t span = std::min(kSpanTokens, V - v);
         scoring.run(ceil_div(span, kScoreTokens), [&](int64_t task) {
           const int64_t v0 = task * kScoreTokens, n = std::min(kScoreTokens, span - v0);
-          const int64_t panels = tile_logits(w, a, rows, v + v0, n, room.panel, room.logits);
+          const int64_t panels = tile_logits(w, a, rows, v + v0, n, work.panel, work.logits);
           for (int64_t r = 0; r < rows; r++) {
-            gradients.row(begin + r, room.logits, panels, rows, r, v + v0, n, dz + r * kSpanTokens + v0);
+            gradients.row(begin + r, work.logits, panels, rows, r, v + v0, n, dz + r * kSpanTokens + v0);
           }
           for (int64_t i = 0; i < n; i += kLanes)
             transpose_tokens(dz + v0 + i, kSpanTokens, rows, transposed + (v0 + i) * stride, stride);
         });
         worker.barrier();
         columns_of_dx.run(columns, [&](int64_t h) {
-          column_panel<C>(w, v, span, h * kPanel, room.panel);
+          column_panel<C>(w, v, span, h * kPanel, work.panel);
           float* block = sums + h * rows * kPanel;
-          multiply_rows(dz, kSpanTokens, rows, room.panel, span, block, v > 0);
+          multiply_rows(dz, kSpanTokens, rows, work.panel, span, block, v > 0);
           if (v + span < V) return;
           by_storage(dx.dtype, [&](auto t) {
             using X = decltype(t);

@@ -45,7 +45,7 @@ void Scratch::grow(int64_t bytes) {
 
 void Scratch::reset() {
   if (!outgrown_.empty()) {
-    // One block that would have held it all, so that the next op of this size needs no other.
+    // One block large enough for all of it, so that the next op of this size needs no other.
     outgrown_.clear();
     block_.reset();
     block_bytes_ = 0;

@@ -1,4 +1,4 @@
-// What a CPU kernel is handed besides its arguments: threads and workspace.
+// What a CPU kernel gets besides its arguments: threads and workspace.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace steptrain::cpu {
 
-/// Workspace of the running op: handed out by a bump pointer, taken back when the op ends, kept for the next.
+/// Workspace of the running op: a bump allocator that is reset when the op ends and keeps its memory for the next.
 class Scratch {
  public:
-  /// 64-byte aligned, uninitialised. Ask before the parallel region, not inside it.
+  /// 64-byte aligned, uninitialised. To be called before the parallel region, not inside it.
   template <typename T>
   T* take(int64_t count) {
     const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + 63) / 64 * 64;

@@ -62,7 +62,7 @@ void ThreadPool::region(const std::function<void(Worker&)>& body) {
     wake_.notify_all();
   }
   work(0);
-  // The others are at most one task behind; give the core away if they have none to run on.
+  // The others are at most one task behind. Yield, in case they have no core to run on.
   for (int spins = 0; running_.load() > 0; spins++) {
     if (spins < 4000) {
       pause();

@@ -1,6 +1,6 @@
-// Turning a stretch of a packed weight on the fly, for sums over tokens: panel(h - first, v) = W(v, h) for
-// kPanel columns from `first`, all of them inside H, where W and the panel have the same type. The 512-bit
-// form of gemm/panel.h's turn_panel, written out: it runs once per vocabulary tile and block of rows.
+// Transposes part of a packed weight on the fly, for sums over tokens: panel(h - first, v) = W(v, h) for kPanel
+// columns from `first`, all of them within H, where W and the panel have the same type. This is transpose_panel of
+// gemm/panel.h for 512 bits, written out because it runs once per vocabulary tile and block of rows.
 #pragma once
 
 #include "cpu/gemm/panel.h"
@@ -9,8 +9,8 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 
 #if defined(__AVX512F__)
 
-/// `w` begins at the panel of token 0; `panel` has room for whole vectors of tokens.
-inline void turn_columns(const float* w, int64_t tokens, int64_t features, int64_t first, float* panel) {
+/// `w` begins at the panel of token 0. `panel` holds whole vectors of tokens.
+inline void transpose_columns(const float* w, int64_t tokens, int64_t features, int64_t first, float* panel) {
   for (int64_t v = 0; v < tokens; v += kLanes) {
     const float* from = w + v / kPanel * panel_stride<float>(features) + first * kPanel + v % kPanel;
     for (int64_t h = 0; h < kPanel; h += kLanes) {
@@ -24,9 +24,9 @@ inline void turn_columns(const float* w, int64_t tokens, int64_t features, int64
   }
 }
 
-/// In W two columns of a token make a pair, in the panel two tokens of a column: pairs of pairs are regrouped
-/// in place, then 8 × 8 of them transposed.
-inline void turn_columns(const bf16* w, int64_t tokens, int64_t features, int64_t first, bf16* panel) {
+/// A pair is two columns of a token in W, two tokens of a column in the panel: pairs of pairs are regrouped in
+/// place, then transposed as blocks of 8 × 8.
+inline void transpose_columns(const bf16* w, int64_t tokens, int64_t features, int64_t first, bf16* panel) {
   const __m512i regroup =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
   for (int64_t v = 0; v < tokens; v += 16) {
@@ -60,8 +60,8 @@ inline void turn_columns(const bf16* w, int64_t tokens, int64_t features, int64_
 #else
 
 template <typename C>
-void turn_columns(const C* w, int64_t tokens, int64_t features, int64_t first, C* panel) {
-  turn_panel(w, tokens, features, first, panel);
+void transpose_columns(const C* w, int64_t tokens, int64_t features, int64_t first, C* panel) {
+  transpose_panel(w, tokens, features, first, panel);
 }
 
 #endif
