@@ -107,6 +107,13 @@ __device__ inline void pin(float (&d)[n]) {
   for (int i = 0; i < n; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+/// The same of registers that hold a factor.
+template <int n>
+__device__ inline void pin(uint32_t (&a)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; i++) asm volatile("" : "+r"(a[i])::"memory");
+}
+
 /// d[64, 64] += a[64,16]·b[64,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
 /// rows each, as multiply_add's d in every eight columns. kAcrossA, kAcrossB: a tile's rows are the depth.
 /// kFresh: = instead of +=, whatever d holds.
@@ -186,8 +193,8 @@ __device__ inline void multiply_group(float (&d)[128], uint64_t a, uint64_t b) {
       : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}));
 }
 
-/// d[64, 64] += a[64,16]·b: a warp holds its 16 rows of a as multiply_add's a; b's tile has rows of the
-/// depth.
+/// d[64, 64] += a[64,16]·b: a warp holds its 16 rows of a as multiply_add's a, in registers that are not to
+/// change before the product is waited for; b's tile has rows of the depth.
 __device__ inline void multiply_held(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d

@@ -117,8 +117,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (query + kQueries > tile.length) {
       Other::clear(q_tile(stage), tile.length - query);
       Other::clear(do_tile(stage), tile.length - query);
-      publish_writes();
-      group_barrier(group);
+      publish_cleared();
     }
     // Rows are keys, columns queries.
     float weights[kQueries / 2], slopes[kQueries / 2];
@@ -164,6 +163,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     wait_for_groups<0>();
     pin(dv);
     pin(dk);
+    held.pin();
+    held_slopes.pin();
+    __syncwarp();  // lane 0 arrives for what all lanes have read
     if (lane == 0) barrier_arrive(&empty[stage]);
   });
   if (parts.dk) {
@@ -186,7 +188,7 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
-    return describe_matrix(data, p.tokens, int64_t{heads} * kSize, rows);
+    return describe_matrix(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
                   describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};

@@ -101,8 +101,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (key + kKeys > tile.length) {
       Other::clear(k_tile(stage), tile.length - key);
       Other::clear(v_tile(stage), tile.length - key);
-      publish_writes();
-      group_barrier(group);
+      publish_cleared();
     }
     float weights[kKeys / 2], slopes[kKeys / 2];
     score<Own, Other, kSize>(weights, q_tile, row, k_tile(stage));
@@ -110,6 +109,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     wait_for_groups<1>();  // for the scores, and for dq before them
     pin(weights);
     pin(dq);
+    held.pin();
     release();
     before = stage;
 
@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   wait_for_groups<0>();
   pin(dq);
+  held.pin();
   Own::write(q_tile, row, dq, {p.scale, p.scale}, static_cast<bf16*>(t.dq), tile, first, head, p.heads);
 }
 
@@ -141,7 +142,7 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t) {
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
-    return describe_matrix(data, p.tokens, int64_t{heads} * kSize, rows);
+    return describe_matrix(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, kRows), describe(t.k, p.kv_heads, L::kKeys),
                   describe(t.v, p.kv_heads, L::kKeys), describe(t.dout, p.heads, kRows)};

@@ -179,6 +179,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     softmax.weigh(scores, scale, decay);
     wait_for_groups<0>();
     pin(out);
+    held.pin();
     release(&v_empty[before.stage]);
 #pragma unroll
     for (int i = 0; i < kSize / 2; i++) out[i] *= decay[i / 2 % 2];
@@ -190,12 +191,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int32_t last = (end - 1) / kKeys * kKeys;
   if (last + kKeys > tile.length) {
     Keys::clear(v_tile(place.stage), tile.length - last);
-    publish_writes();
-    group_barrier(group);
+    publish_cleared();
   }
   weigh<Keys>(out, held, v_tile(place.stage));
   wait_for_groups<0>();
   pin(out);
+  held.pin();
 
   float inverse[2];
 #pragma unroll
@@ -215,7 +216,7 @@ template <int kSize>
 void launch(Stream& stream, const Attention& p, const AttentionTensors& t, float* lse) {
   if (p.tokens == 0) return;
   const auto describe = [&](const void* data, int32_t heads) {
-    return describe_matrix(data, p.tokens, int64_t{heads} * kSize, kRows);
+    return describe_matrix(stream, data, p.tokens, int64_t{heads} * kSize, kRows);
   };
   const Maps maps{describe(t.q, p.heads), describe(t.k, p.kv_heads), describe(t.v, p.kv_heads)};
   stream.launch(sm90_attention_kernel<kSize>, p.most_tiles * p.heads, kThreads, Layout<kSize>::kShared, p,

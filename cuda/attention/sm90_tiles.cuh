@@ -41,11 +41,11 @@ struct BoxTile {
     return box_descriptor(tile, kBoxBytes) + k * 128 / 16;
   }
 
-  /// Zeros in the rows from `first` on, by the 128 threads of a consumer, before publish_writes(). Both
-  /// consumers write them: neither waits for the other.
+  /// Zeros in the rows from `first` on, by both consumers, each its share: before publish_cleared().
   __device__ static void clear(char* tile, int first) {
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x) % kGroup; i < (kRows - first) * kChunks; i += kGroup)
+    for (int i = static_cast<int>(threadIdx.x) - kGroup; i < (kRows - first) * kChunks;
+         i += kConsumers * kGroup)
       *reinterpret_cast<uint4*>(at(tile, first + i / kChunks, i % kChunks)) = make_uint4(0, 0, 0, 0);
   }
 
@@ -76,6 +76,13 @@ struct BoxTile {
   }
 };
 
+/// After clear() and before the products, by both consumers: either's products read what the other cleared.
+__device__ inline void publish_cleared() {
+  constexpr int kBarrier = 5;  // after those of groups and turns
+  publish_writes();
+  wait_at_barrier(kBarrier);
+}
+
 /// sums[64, kColumns] = rows of a from `row`, times all rows of b, over the head: starts the products.
 template <typename A, typename B, int kSize, int kSums>
 __device__ void score(float (&sums)[kSums], char* a, int row, char* b) {
@@ -87,10 +94,15 @@ __device__ void score(float (&sums)[kSums], char* a, int row, char* b) {
   close_group();
 }
 
-/// What a consumer holds of [64, kColumns], rounded, as multiply_held's a.
+/// What a consumer holds of [64, kColumns], rounded, as multiply_held's a. The products read these registers
+/// until they are waited for: pin() after that wait keeps them from being used for anything else before.
 template <int kSums>
 struct Held {
   uint32_t a[kSums / 8][4];
+  __device__ void pin() {
+#pragma unroll
+    for (int k = 0; k < kSums / 8; k++) cuda::pin(a[k]);
+  }
   __device__ void round(const float (&sums)[kSums]) {
 #pragma unroll
     for (int k = 0; k < kSums / 8; k++)
@@ -99,10 +111,12 @@ struct Held {
   }
 };
 
-/// out[64, D] += held · tile, whose rows are the depth: starts the products.
+/// out[64, D] += held · tile, whose rows are the depth: starts the products. After the wait for them both out
+/// and held are to be pinned.
 template <typename Tile, int kSums, int kOut>
-__device__ void weigh(float (&out)[kOut], const Held<kSums>& held, char* tile) {
+__device__ void weigh(float (&out)[kOut], Held<kSums>& held, char* tile) {
   pin(out);
+  held.pin();
   open_group();
 #pragma unroll
   for (int k = 0; k < kSums / 8; k++) multiply_held(out, held.a[k], Tile::across(tile, k * kStep));

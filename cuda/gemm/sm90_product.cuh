@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <Layout kLayout, int kColumns, typename Epilogue>
 void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   // Boxes of rows along the depth, else of 64 of the depth.
-  const auto describe = [](const Factor& f, bool along_depth, int outer) {
-    return describe_matrix(f.data, f.rows, f.columns, along_depth ? outer : kDepth);
+  const auto describe = [&](const Factor& f, bool along_depth, int outer) {
+    return describe_matrix(stream, f.data, f.rows, f.columns, along_depth ? outer : kDepth);
   };
   MapsOf<Epilogue> maps{};
   if (p.depth > 0) {
@@ -245,7 +245,7 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   }
   maps.sends = p.out_dtype == DType::bf16 && !p.accumulate && p.columns % kEight == 0 && p.out &&
                reinterpret_cast<uintptr_t>(p.out) % 16 == 0;
-  if (maps.sends) maps.out = describe_matrix(p.out, p.rows, p.columns, 64);
+  if (maps.sends) maps.out = describe_matrix(stream, p.out, p.rows, p.columns, 64);
   const int64_t items = tile_count(p, kRows, item_columns<Epilogue>(kColumns));
   stream.launch(sm90_gemm_kernel<kLayout, kColumns, Epilogue>,
                 items < stream.hardware.multiprocessors ? items : stream.hardware.multiprocessors, kThreads,

@@ -108,6 +108,9 @@ T lane_value(const Exchange& from, int lane) {
 inline void __syncthreads() {
   emulator::block_barrier();
 }
+inline void __syncwarp() {
+  emulator::exchange("syncwarp", nullptr, 0);
+}
 inline void __threadfence_system() {}
 inline void __threadfence() {}
 

@@ -389,6 +389,12 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
                     strides[0] == 2 * extents[0] && extents[0] > 0 && extents[1] > 0 && box[0] * 2 <= 128 &&
                     box[1] <= 256 && steps[0] == 1 && steps[1] == 1;
   if (!fits) return CUDA_ERROR_INVALID_VALUE;
+  // The driver does not look; a GPU that is told to read from elsewhere faults.
+  const auto after = memory.upper_bound(data);
+  if (after == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
+  const auto& [start, size] = *std::prev(after);
+  if (static_cast<char*>(data) + strides[0] * extents[1] > static_cast<char*>(start) + size)
+    return CUDA_ERROR_INVALID_VALUE;
   *map = {static_cast<const uint16_t*>(data), static_cast<int64_t>(extents[1]), static_cast<int64_t>(extents[0]),
           box[1], box[0], {}};
   return CUDA_SUCCESS;

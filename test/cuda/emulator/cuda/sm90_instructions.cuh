@@ -90,8 +90,8 @@ template <int pending>
 void wait_for_groups() {
   emulator::wait_for_groups(pending);
 }
-template <int n>
-void pin(float (&)[n]) {}
+template <typename T, int n>
+void pin(T (&)[n]) {}
 
 /// Element (outer, depth) of the factor that a descriptor names: the canonical layouts of the PTX ISA for bf16 with
 /// the 128-byte swizzle.
@@ -143,7 +143,11 @@ void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
       rows.x[half][k] = half_of(from.a[k / 8 * 2 + half], k % 2);
     }
   float* const sums = d;
+  const uint32_t* const held = a;
   emulator::start_product([=] {
+    // They are read while the product runs.
+    if (std::memcmp(held, mine.a, sizeof mine) != 0)
+      emulator::forbid("registers of a factor that change before the product is waited for");
     for (int half = 0; half < 2; half++)
       for (int j = 0; j < kSums / 4; j++)
         for (int e = 0; e < 2; e++)
