@@ -8,8 +8,9 @@ import { headWeight, type ModuleSpec, type WeightSpec } from '../weights/modules
 import type { Architecture, InitConflict, NewModel } from './architecture.js';
 import type { ModelConfig } from './config.js';
 import { llama } from './llama.js';
+import { opt } from './opt.js';
 
-export const ARCHITECTURES = [llama] satisfies readonly Architecture[];
+export const ARCHITECTURES = [llama, opt] satisfies readonly Architecture[];
 
 const rows: ReadonlyMap<string, Architecture> = new Map(
   ARCHITECTURES.flatMap((row) => row.modelTypes.map((modelType) => [modelType, row])),

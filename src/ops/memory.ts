@@ -18,6 +18,19 @@ export function gatherRows(x: Tensor, rows: Tensor): Tensor {
   return y;
 }
 
+/** x + y, elementwise, rounded once to their dtype. */
+export function add(x: Tensor, y: Tensor): Tensor {
+  const { device } = x;
+  const z = device.enqueue(device.signature('add'), [x, y])[0] as Tensor;
+  const tape = openTape();
+  if (!tape || !(tape.tracks(x) || tape.tracks(y))) return z;
+  tape.record([z], [], ([dz], gradients) => {
+    // Both receive the same gradient; neither may then be written in place.
+    for (const addend of [x, y]) if (gradients.wants(addend)) gradients.add(addend, (dz as Tensor).alias());
+  });
+  return z;
+}
+
 /** x as f32 or bf16. */
 export function cast(x: Tensor, dtype: DType): Tensor {
   if (x.dtype === dtype) return x;

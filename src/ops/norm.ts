@@ -70,3 +70,49 @@ export function addRmsNorm(
   });
   return { y, sum };
 }
+
+/** The affine part of a LayerNorm, each [H]; without a bias y = normalised · weight. */
+export interface LayerNormParameters {
+  readonly weight: Parameter;
+  readonly bias?: Parameter | undefined;
+}
+
+/** sum = x + residual, y = LayerNorm(sum) · weight + bias, in one launch. x, residual [T, H]. Statistics in f32. */
+export function addLayerNorm(
+  x: Tensor,
+  residual: Tensor,
+  { weight, bias }: LayerNormParameters,
+  eps: number,
+): { readonly y: Tensor; readonly sum: Tensor } {
+  const { device } = x;
+  const [y, sum, mean, rstd] = device.enqueue(
+    device.signature('layernorm'),
+    [x, weight.value, bias?.value, residual, undefined, WANTED],
+    [eps],
+  ) as [Tensor, Tensor, Tensor, Tensor];
+  const tape = openTape();
+  if (!tape || !(tape.tracks(x) || tape.tracks(residual) || weight.grad || bias?.grad)) return { y, sum };
+
+  const saved = [tape.save(sum), tape.save(mean), tape.save(rstd)];
+  const [savedSum, savedMean, savedRstd] = saved;
+  tape.record([y, sum], saved, ([dy, dsum], gradients) => {
+    const dx = dy
+      ? device.enqueue(device.signature('layernorm_backward'), [
+          dy,
+          savedSum,
+          weight.value,
+          savedMean,
+          savedRstd,
+          dsum,
+          weight.grad,
+          bias?.grad,
+        ])[0]
+      : dsum?.alias();
+    if (!dx) return;
+    // Both addends receive the same gradient; neither may then be written in place.
+    if (gradients.wants(residual)) gradients.add(residual, dx.alias());
+    if (gradients.wants(x)) gradients.add(x, dx);
+    else dx.dispose();
+  });
+  return { y, sum };
+}

@@ -24,19 +24,25 @@ const shapes = (json: Record<string, string | number | boolean | string[]>) =>
   );
 
 describe('modelWeights', () => {
-  it.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'stories260k'])(
-    'lists what the checkpoint of %s holds',
-    (model) => {
-      const config = readModelConfig(goldenPath(model));
-      const checkpoint = openCheckpoint(goldenPath(model));
-      const weights = modelWeights(config);
-      const found = matchWeights(checkpoint, weights, matchOptions(config));
-      expect(found.map(({ name }) => name)).toEqual(weights.map(({ name }) => name));
-      expect(new Set(found.map(({ name }) => name))).toEqual(new Set(checkpoint.tensors.keys()));
-      expect(found.reduce((sum, { bytes }) => sum + bytes / 4, 0)).toBe(countParameters(config));
-      checkpoint.close();
-    },
-  );
+  it.each([
+    'qwen2',
+    'qwen3',
+    'llama3',
+    'mistral',
+    'stories260k',
+    'opt',
+    'variants/opt-norm-last',
+    'variants/opt-plain',
+  ])('lists what the checkpoint of %s holds', (model) => {
+    const config = readModelConfig(goldenPath(model));
+    const checkpoint = openCheckpoint(goldenPath(model));
+    const weights = modelWeights(config);
+    const found = matchWeights(checkpoint, weights, matchOptions(config));
+    expect(found.map(({ name }) => name)).toEqual(weights.map(({ name }) => name));
+    expect(new Set(found.map(({ name }) => name))).toEqual(new Set(checkpoint.tensors.keys()));
+    expect(found.reduce((sum, { bytes }) => sum + bytes / 4, 0)).toBe(countParameters(config));
+    checkpoint.close();
+  });
 
   it('has the biases of each model', () => {
     const biases = (json: Record<string, string | number | boolean>) =>

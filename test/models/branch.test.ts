@@ -50,7 +50,7 @@ async function hiddenOf(decoder: Decoder, sequences: readonly Sequence[]): Promi
   }
 }
 
-describe.each(['qwen2', 'qwen3', 'llama3'])('%s', (name) => {
+describe.each(['qwen2', 'qwen3', 'llama3', 'opt'])('%s', (name) => {
   test('a token of a branch sees the trunk before it and its own branch alone', async () => {
     const decoder = await loadDecoder(device, goldenDirectory(name), { dtype: 'f32' });
     const packed = together();

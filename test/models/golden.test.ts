@@ -16,7 +16,7 @@ import { EMULATED } from '../cuda/gpu.js';
 import { isas, maxDifference, openTest } from '../ops/harness.js';
 import { type Expected, expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
-const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral'];
+const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
 
 /** The sequences with a target at every position from the prompt's length on. */
 function completions({ sequences, prompt_lengths }: Expected) {
@@ -74,6 +74,8 @@ function expectGradients(
     expect(maxDifference(found, values), name).toBeLessThanOrEqual(1e-3 * largest(values) + 1e-7 * overall);
   }
 }
+
+const norm = (values: Float32Array) => Math.sqrt(values.reduce((sum, value) => sum + value ** 2, 0));
 
 /** Tokens of the story that the emulator has time for. */
 const BEGINNING = 16;
@@ -239,16 +241,15 @@ describe.each(isas)('%s', (isa) => {
       const { decoder, parameters } = loadTrainableDecoder(device, directory, { dtype: 'bf16' });
       await backward(decoder, {}, [items]);
       const found = await gradientsOf(parameters);
-      for (const [parameter, naive] of Object.entries(golden.naive_bf16.grad_relative_error)) {
+      const errors = golden.naive_bf16.grad_relative_error;
+      for (const [parameter, naive] of Object.entries(errors)) {
         const reference = tensors.get(`grad.${parameter}`)!;
-        const values = found.get(parameter)!;
-        let difference = 0;
-        let norm = 0;
-        for (let i = 0; i < reference.length; i++) {
-          difference += (values[i]! - reference[i]!) ** 2;
-          norm += reference[i]! ** 2;
-        }
-        expect(Math.sqrt(difference / norm), parameter).toBeLessThan(2 * naive);
+        const difference = norm(found.get(parameter)!.map((value, i) => value - reference[i]!));
+        // A gradient that is zero but for rounding (opt's k_proj.bias) has no digits of its own to compare: its
+        // noise is less than that of the weight beside it.
+        const weight = naive > 1 ? parameter.replace(/bias$/, 'weight') : parameter;
+        const bound = 2 * errors[weight]! * norm(tensors.get(`grad.${weight}`)!);
+        expect(difference, parameter).toBeLessThan(bound);
       }
       parameters.dispose();
       decoder.dispose();

@@ -39,8 +39,8 @@ async function logitsIn(directory: string, dtype: 'f32' | 'bf16', ids: readonly 
   return values;
 }
 
-// qwen2 ties its head to its embedding, the others do not.
-describe.each(['qwen2', 'qwen3', 'llama3', 'mistral'])('a saved %s', (name) => {
+// qwen2 and opt tie their head to their embedding, the others do not.
+describe.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'])('a saved %s', (name) => {
   const ids = expectedOf(name).sequences[0]!;
   const directory = goldenDirectory(name);
 

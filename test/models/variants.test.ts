@@ -16,6 +16,9 @@ const VARIANTS = [
   'llama-biases',
   'llama-yarn',
   'mistral-no-window',
+  'opt-norm-last',
+  'opt-plain',
+  'opt-untied',
 ];
 
 describe.each(isas)('%s', (isa) => {

@@ -9,6 +9,7 @@ import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/memory-plan.js';
 import { supervisedStage } from '../../src/train/supervised.js';
 import { createTrainee } from '../../src/train/trainee.js';
+import { goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/harness.js';
 
 const device = openTest();
@@ -23,14 +24,29 @@ const config = (more: object) =>
     ...more,
   }) as SftRunConfig;
 
+const fresh = (keys: object) => {
+  const shape = { hidden_size: 96, num_hidden_layers: 4, num_attention_heads: 4, ffn_dim: 384 };
+  return { tokenizer: 'bytes', base: { init: { model_type: 'opt', ...shape, ...keys } } };
+};
+
 describe.each([
   ['f32', {}],
   ['bf16', { model: { dtype: 'bf16' } }],
   ['f32 with recomputation', { run: { gradient_checkpointing: true } }],
+  ['opt', { model: { base: goldenDirectory('opt'), dtype: 'f32' } }],
+  ['opt in bf16', { model: { base: goldenDirectory('opt'), dtype: 'bf16' } }],
+  ['a new opt with norms last', { model: fresh({ do_layer_norm_before: false }), lora: 'none' }],
+  [
+    'a new opt with norms last and recomputation',
+    {
+      model: fresh({ do_layer_norm_before: false, activation_function: 'gelu' }),
+      lora: 'none',
+      run: { gradient_checkpointing: true },
+    },
+  ],
 ])('%s', (_, more) => {
   test('foresees the peak: never less than it is, and not much more', async () => {
     const settings = config(more);
-    if (settings.lora === 'none') throw new Error('lora expected');
     const before = device.stats().liveBytes;
     const trainee = await createTrainee(device, {
       model: settings.model,
@@ -40,12 +56,11 @@ describe.each([
       gradientCheckpointing: settings.run.gradient_checkpointing,
     });
     const plan = memoryPlan(settings, sft.memory(settings), trainee.decoder.config);
-    const ids = Array.from({ length: 256 }, (_, t) => 40 + (t % 50));
-    const sequences = Array.from({ length: 16 }, (_, i) =>
-      maskedSequence(
-        { ids: Int32Array.from(ids), lossMask: new Uint8Array(256).fill(1), spans: [], steps: [] },
-        i,
-      ),
+    const length = Math.min(256, trainee.decoder.config.maxPositions);
+    const ids = Int32Array.from({ length }, (_, t) => t % 37);
+    const lossMask = new Uint8Array(length).fill(1);
+    const sequences = Array.from({ length: 4096 / length }, (_, i) =>
+      maskedSequence({ ids, lossMask, spans: [], steps: [] }, i),
     );
     const stage = supervisedStage({
       name: 'sft',
