@@ -85,7 +85,7 @@ export interface StepCase extends Case {
   readonly rank: number;
 }
 
-/** A property of the runtime that no rival has; the trial answers with named figures. */
+/** A property of the runtime that no rival has; the trial answers with named metrics. */
 export interface RuntimeCase {
   readonly suite: 'runtime';
   readonly name: string;

@@ -29,7 +29,7 @@ const args = await yargs(process.argv.slice(2))
     choices: ['f32', 'bf16'] as const,
     describe: 'Only the cases of this type; both by default',
   })
-  .option('json', { type: 'string', describe: 'Where the figures go [default: bench/results/…]' })
+  .option('json', { type: 'string', describe: 'Where the metrics go [default: bench/results/…]' })
   .check(({ pairs, seconds }) => {
     if (!Number.isInteger(pairs) || pairs < 1)
       throw new Error('--pairs must be a whole number of at least 1');

@@ -8,7 +8,7 @@ import type { Spread } from './statistics.js';
 
 const STYLE = { head: [], border: [], compact: true };
 
-/** A column of the table: a cell for one contestant's figures, beside ours where it is the rival's. */
+/** A column of the table: a cell for one contestant's metrics, beside ours where it is the rival's. */
 interface Column {
   readonly head: string;
   cell(
@@ -102,11 +102,11 @@ export function limitsLine({ flops, bytes }: Limits): string {
 }
 
 export function runtimeTable(results: readonly RuntimeResult[]): string {
-  const table = new Table({ head: ['runtime', 'figure', 'median (range)'], style: STYLE });
+  const table = new Table({ head: ['runtime', 'metric', 'median (range)'], style: STYLE });
   const notes: string[] = [];
-  for (const { name, figures, error } of results) {
+  for (const { name, metrics, error } of results) {
     if (error !== undefined) notes.push(`${name}: ${error}`);
-    for (const [figure, values] of Object.entries(figures)) table.push([name, figure, range(values)]);
+    for (const [metric, values] of Object.entries(metrics)) table.push([name, metric, range(values)]);
   }
   return [table.toString(), ...notes].join('\n');
 }

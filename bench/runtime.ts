@@ -4,7 +4,7 @@ import { ourTrial } from './trial-process.js';
 
 export interface RuntimeResult {
   readonly name: string;
-  readonly figures: Readonly<Record<string, Spread>>;
+  readonly metrics: Readonly<Record<string, Spread>>;
   readonly error?: string;
 }
 
@@ -15,7 +15,7 @@ export async function measureRuntime(
 ): Promise<readonly RuntimeResult[]> {
   const results: RuntimeResult[] = [];
   for (const item of runtimeCases()) {
-    const figures: Record<string, number[]> = {};
+    const metrics: Record<string, number[]> = {};
     let error: string | undefined;
     const rounds = item.measure === 'queue' ? pairs : 1;
     for (let round = 1; round <= rounds && error === undefined; round++) {
@@ -25,14 +25,14 @@ export async function measureRuntime(
       await trial.close();
       if ('error' in reply) error = reply.error;
       else
-        for (const [name, value] of Object.entries(reply.figures ?? {})) {
-          figures[name] ??= [];
-          figures[name].push(value);
+        for (const [name, value] of Object.entries(reply.metrics ?? {})) {
+          metrics[name] ??= [];
+          metrics[name].push(value);
         }
     }
     results.push({
       name: item.name,
-      figures: Object.fromEntries(Object.entries(figures).map(([name, values]) => [name, spread(values)])),
+      metrics: Object.fromEntries(Object.entries(metrics).map(([name, values]) => [name, spread(values)])),
       ...(error === undefined ? {} : { error }),
     });
   }

@@ -10,7 +10,7 @@ import { benchAttention } from './ours/attention.js';
 import { benchGemm } from './ours/gemm.js';
 import { benchHead } from './ours/head.js';
 import { benchOp } from './ours/kernels.js';
-import { benchRuntime, type Figures } from './ours/runtime.js';
+import { benchRuntime, type Metrics } from './ours/runtime.js';
 import { benchStep } from './ours/step.js';
 
 export interface TrialRequest {
@@ -22,7 +22,7 @@ export interface TrialRequest {
 }
 
 export type TrialReply =
-  | { readonly samples: readonly number[]; readonly peakBytes: number; readonly figures?: Figures }
+  | { readonly samples: readonly number[]; readonly peakBytes: number; readonly metrics?: Metrics }
   | { readonly error: string };
 
 const device = openDevice(process.env.STEPTRAIN_BENCH_DEVICE);
@@ -35,7 +35,7 @@ device.dispose();
 async function reply(device: Device, item: BenchCase, seconds: number): Promise<TrialReply> {
   try {
     if (item.suite === 'runtime') {
-      return { samples: [], figures: await benchRuntime(device, item), peakBytes: peakBytes() };
+      return { samples: [], metrics: await benchRuntime(device, item), peakBytes: peakBytes() };
     }
     return { samples: await measure(device, item, seconds), peakBytes: peakBytes() };
   } catch (error) {

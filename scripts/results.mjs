@@ -14,7 +14,7 @@ const VARIANTS = {
   'StepAMC without FRN': ['ablation.no_frn=true'],
   StepAMC: [],
 };
-const FIGURES = {
+const METRICS = {
   'F1 macro': ({ metrics }) => metrics.f1_macro,
   Acc_pos: ({ metrics }) => metrics.acc_pos,
   Acc_neg: ({ metrics }) => metrics.acc_neg,
@@ -68,14 +68,14 @@ const deviation = (values) =>
   Math.sqrt(
     values.reduce((sum, value) => sum + (value - mean(values)) ** 2, 0) / Math.max(1, values.length - 1),
   );
-const titles = ['method', 'trained tokens', ...Object.keys(FIGURES)];
+const titles = ['method', 'trained tokens', ...Object.keys(METRICS)];
 console.log(`| ${titles.join(' | ')} |\n|${' --- |'.repeat(titles.length)}`);
 for (const name of only) {
   const reports = seeds.map((seed) =>
     JSON.parse(readFileSync(join(folderOf(name, seed), 'eval.json'), 'utf8')),
   );
-  const cells = Object.values(FIGURES).map((figure) => {
-    const values = reports.map((report) => 100 * figure(report));
+  const cells = Object.values(METRICS).map((metric) => {
+    const values = reports.map((report) => 100 * metric(report));
     return `${mean(values).toFixed(1)} ± ${deviation(values).toFixed(1)}`;
   });
   const tokens = mean(reports.map(({ data }) => data.trained_tokens));

@@ -9,9 +9,9 @@ import { median } from '../statistics.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
 
-export type Figures = Readonly<Record<string, number>>;
+export type Metrics = Readonly<Record<string, number>>;
 
-export function benchRuntime(device: Device, item: RuntimeCase): Promise<Figures> {
+export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics> {
   switch (item.measure) {
     case 'queue':
       return queueCost(device, item.count);
@@ -27,7 +27,7 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Figures
 const OPS_PER_BATCH = 500;
 
 /** Nanoseconds of JavaScript per op: five inputs, two outputs and three scalars, on tensors of one token. */
-async function queueCost(device: Device, batches: number): Promise<Figures> {
+async function queueCost(device: Device, batches: number): Promise<Metrics> {
   const x = () => device.zeros([1, 1, 8]);
   const inputs = [x(), x(), x(), device.tensor(Int32Array.from([0, 1])), device.zeros([1], 'i32')];
   const outputs = [x(), device.zeros([1, 1])];
@@ -53,7 +53,7 @@ async function queueCost(device: Device, batches: number): Promise<Figures> {
 }
 
 /** Milliseconds that a timer of one millisecond comes late, during steps that keep every core busy. */
-async function eventLoopDelay(device: Device, steps: number): Promise<Figures> {
+async function eventLoopDelay(device: Device, steps: number): Promise<Metrics> {
   const trainee = await randomTrainee(device, QWEN_0_5B, 'bf16', 16);
   const items = [0, 1].map((row) => everyToken(tokenIds(256, QWEN_0_5B.vocab_size, row + 1), row));
   await trainee.step(items);
@@ -74,7 +74,7 @@ async function eventLoopDelay(device: Device, steps: number): Promise<Figures> {
 const VERDICTS = { problem: 60, steps: 8, step: 40, tail: 2 };
 
 /** A training step on all verdicts of a solution: as branches of one sequence, and as a sequence each. */
-async function verdictBranches(device: Device, steps: number): Promise<Figures> {
+async function verdictBranches(device: Device, steps: number): Promise<Metrics> {
   const trainee = await randomTrainee(device, QWEN_0_5B, 'bf16', 16);
   const { problem, steps: count, step, tail } = VERDICTS;
   const trunk = tokenIds(problem + count * step, QWEN_0_5B.vocab_size, 1);
@@ -128,13 +128,13 @@ const SMALL = {
 };
 
 /** Most live tensors and most bytes held in each tenth of the steps; equal tenths mean that nothing grows. */
-async function raggedMemory(device: Device, steps: number): Promise<Figures> {
+async function raggedMemory(device: Device, steps: number): Promise<Metrics> {
   const trainee = await randomTrainee(device, SMALL, 'f32', 4);
   const tenth = Math.max(1, Math.floor(steps / 10));
   const shapes = uniform(5 * steps, 7).map((value) => (value + 1) / 2);
   const draw = (step: number, i: number, below: number) =>
     Math.floor((shapes[5 * step + i] as number) * below);
-  const figures: Record<string, number> = {};
+  const metrics: Record<string, number> = {};
   const began = performance.now();
   let most: Record<string, number> = {};
   for (let step = 0; step < steps; step++) {
@@ -154,13 +154,13 @@ async function raggedMemory(device: Device, steps: number): Promise<Figures> {
     if ((step + 1) % tenth === 0) {
       const which = (step + 1) / tenth;
       if (which === 1 || which === 2 || which === 10) {
-        for (const [name, value] of Object.entries(most)) figures[`${name}, tenth ${which}`] = value;
+        for (const [name, value] of Object.entries(most)) metrics[`${name}, tenth ${which}`] = value;
       }
       most = {};
     }
   }
   trainee.dispose();
-  return { ...figures, 'ms per step': (performance.now() - began) / steps };
+  return { ...metrics, 'ms per step': (performance.now() - began) / steps };
 }
 
 function tokenIds(length: number, below: number, seed: number): number[] {

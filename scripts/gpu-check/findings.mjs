@@ -1,9 +1,9 @@
-// What the parts of gpu-check.sh left in their logs, as figures for the report and one line for a reader.
+// What the parts of gpu-check.sh left in their logs, as metrics for the report and one line for a reader.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { curvesOf } from './curves.mjs';
 
-/** `headline`: one line; `passed`: false where the figures say so although the command ended well. */
+/** `headline`: one line; `passed`: false where the metrics say so although the command ended well. */
 export function findingsOf(part, logs, work) {
   const log = textOf(join(logs, `${part}.log`));
   const obstacle = log.split('\n').findLast((line) => line.startsWith('gpu-check: '));
@@ -93,9 +93,9 @@ function benchHeadline({ groups = [] }) {
 }
 
 function benchOf(part, logs, _work, log) {
-  const figures = jsonOf(join(logs, `${part}.json`));
+  const metrics = jsonOf(join(logs, `${part}.json`));
   // A bench that was stopped has written no file yet, but its tables so far.
-  return figures ? { figures, headline: benchHeadline(figures) } : { tables: log.split('\n').slice(0, 400) };
+  return metrics ? { metrics, headline: benchHeadline(metrics) } : { tables: log.split('\n').slice(0, 400) };
 }
 
 const GiB = (bytes) =>
@@ -188,10 +188,10 @@ function runsOf(names) {
     );
     const short = Object.entries(runs).flatMap(([name, { test, steps }]) => {
       if (!test) return steps === undefined ? [] : [`${name} ${steps} steps`];
-      const figures = ['token_accuracy', 'validation_loss', 'f1_macro', 'balanced_accuracy', 'auc'];
-      const shown = figures
-        .filter((figure) => figure in test)
-        .map((figure) => `${figure} ${test[figure].toFixed(4)}`);
+      const metrics = ['token_accuracy', 'validation_loss', 'f1_macro', 'balanced_accuracy', 'auc'];
+      const shown = metrics
+        .filter((metric) => metric in test)
+        .map((metric) => `${metric} ${test[metric].toFixed(4)}`);
       return [`${name} ${steps} steps, ${shown.join(', ')}`];
     });
     return { runs, headline: short.join('; ') };
@@ -212,7 +212,7 @@ const readers = {
   prm800k: runsOf(['prm800k-sft', 'prm800k-pretrain', 'prm800k-stepamc']),
 };
 
-/** Lowest, median and highest value of each figure that nvidia-smi was asked for while a part ran. */
+/** Lowest, median and highest value of each metric that nvidia-smi was asked for while a part ran. */
 export function clocksOf(path) {
   const [names, ...rows] = textOf(path)
     .trim()

@@ -15,7 +15,7 @@ import { baseDirectory } from '../models/base.js';
 import type { StepRecord } from '../records/record.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
-import { readFigure } from '../run/log-file.js';
+import { readMetric } from '../run/log-file.js';
 import { configuredRecords } from '../run/parts.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
@@ -80,7 +80,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
     },
     invalidAsWrong: config.eval.invalid_as_wrong,
     valueLosses: existsSync(join(directory, 'metrics.jsonl'))
-      ? readFigure(join(directory, 'metrics.jsonl'), 'value_loss')
+      ? readMetric(join(directory, 'metrics.jsonl'), 'value_loss')
       : [],
     warnings: overlap > 0 ? [`${overlap} problems of the judged solutions are also trained on`] : [],
     earlier:

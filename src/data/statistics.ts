@@ -13,7 +13,7 @@ export interface CountedSolution {
   readonly stepsCut?: number;
 }
 
-/** Figures about a set of solutions. */
+/** Metrics about a set of solutions. */
 export interface DataStatistics {
   readonly solutions: number;
   /** Distinct problems by normalised text. */

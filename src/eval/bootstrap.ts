@@ -1,7 +1,7 @@
-// How far a figure would move with other problems: the bootstrap (Efron 1979), resampling whole problems, since steps
-// of one problem are judged alike. Each resample is a Philox stream of its own: same seed, same figures, everywhere.
+// How far a metric would move with other problems: the bootstrap (Efron 1979), resampling whole problems, since steps
+// of one problem are judged alike. Each resample is a Philox stream of its own: same seed, same metrics, everywhere.
 import { PhiloxStream } from '../random/philox.js';
-import { countConfusion, type JudgedStep, type VerdictMetrics, verdictMetrics } from './metrics.js';
+import { type ConfusionMetrics, confusionMetrics, countConfusion, type JudgedStep } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
 
 export interface BootstrapOptions {
@@ -19,13 +19,13 @@ export interface ProblemStep extends JudgedStep, ScoredStep {
   readonly problem: string;
 }
 
-export type IntervalFigure = Exclude<keyof VerdictMetrics, 'n'> | 'auc';
+export type IntervalMetric = Exclude<keyof ConfusionMetrics, 'n'> | 'auc';
 
 export interface Intervals extends BootstrapOptions {
   readonly confidence: number;
   readonly problems: number;
-  /** Lower and upper end by figure; the AUC only where both classes were judged. */
-  readonly figures: Readonly<Partial<Record<IntervalFigure, readonly [number, number]>>>;
+  /** Lower and upper end by metric; the AUC only where both classes were judged. */
+  readonly metrics: Readonly<Partial<Record<IntervalMetric, readonly [number, number]>>>;
 }
 
 /** Domain of the random stream that draws problems. */
@@ -41,17 +41,17 @@ export function bootstrapIntervals(
   const values: Record<string, number[]> = {};
   for (const weights of resampledProblems(sample.problems, bootstrap)) {
     const { n: _, ...metrics } = sample.metrics(weights);
-    for (const [figure, value] of Object.entries({ ...metrics, auc: sample.auc(weights) })) {
-      values[figure] ??= [];
-      if (value !== undefined) values[figure].push(value);
+    for (const [metric, value] of Object.entries({ ...metrics, auc: sample.auc(weights) })) {
+      values[metric] ??= [];
+      if (value !== undefined) values[metric].push(value);
     }
   }
-  const figures = Object.fromEntries(
-    Object.entries(values).flatMap(([figure, of]) =>
-      of.length === 0 ? [] : [[figure, percentileInterval(of)]],
+  const metrics = Object.fromEntries(
+    Object.entries(values).flatMap(([metric, of]) =>
+      of.length === 0 ? [] : [[metric, percentileInterval(of)]],
     ),
   );
-  return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, figures };
+  return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, metrics };
 }
 
 /** For each resample, how often each of `problems` problems was drawn. The array is reused. */
@@ -96,7 +96,7 @@ export class ProblemSample {
   }
 
   /** Metrics with problem i counted `weights[i]` times. */
-  metrics(weights: Uint32Array): VerdictMetrics {
+  metrics(weights: Uint32Array): ConfusionMetrics {
     const sum = { tp: 0, fn: 0, fp: 0, tn: 0 };
     this.confusions.forEach(({ tp, fn, fp, tn }, i) => {
       const weight = weights[i]!;
@@ -105,7 +105,7 @@ export class ProblemSample {
       sum.fp += weight * fp;
       sum.tn += weight * tn;
     });
-    return verdictMetrics(sum);
+    return confusionMetrics(sum);
   }
 
   /** Area under the ROC curve with problem i counted `weights[i]` times; undefined where one class is absent. */

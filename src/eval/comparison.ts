@@ -9,24 +9,24 @@ import {
   resampledProblems,
 } from './bootstrap.js';
 import { problemSteps, type VerdictRow } from './dump.js';
-import { verdictFigures } from './evaluate.js';
+import { verdictMetrics } from './evaluate.js';
 import { type McNemar, mcnemar } from './mcnemar.js';
-import type { VerdictFigures } from './metrics.js';
+import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 
 const COMPARED = ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg'] as const;
-export type ComparedFigure = (typeof COMPARED)[number];
+export type ComparedMetric = (typeof COMPARED)[number];
 
 export interface Comparison {
   readonly steps: number;
   readonly problems: number;
-  readonly a: VerdictFigures;
-  readonly b: VerdictFigures;
+  readonly a: VerdictMetrics;
+  readonly b: VerdictMetrics;
   readonly mcnemar: McNemar;
   readonly bootstrap: BootstrapOptions;
-  /** By figure; in the bootstrap both judges meet the same resampled problems. */
-  readonly differences: Readonly<Record<ComparedFigure, Difference>>;
+  /** By metric; in the bootstrap both judges meet the same resampled problems. */
+  readonly differences: Readonly<Record<ComparedMetric, Difference>>;
 }
 
 export interface Difference {
@@ -54,19 +54,19 @@ export function compareVerdicts(
   const [stepsA, stepsB] = [problemSteps(a), problemSteps(b)];
   const sampleA = new ProblemSample(stepsA, { invalidAsWrong });
   const sampleB = new ProblemSample(stepsB, { invalidAsWrong });
-  const figuresA = verdictFigures(stepsA, { invalidAsWrong });
-  const figuresB = verdictFigures(stepsB, { invalidAsWrong });
+  const metricsOfA = verdictMetrics(stepsA, { invalidAsWrong });
+  const metricsOfB = verdictMetrics(stepsB, { invalidAsWrong });
   const resampled = COMPARED.map((): number[] => []);
   for (const weights of resampledProblems(sampleA.problems, bootstrap)) {
     const [metricsA, metricsB] = [sampleA.metrics(weights), sampleB.metrics(weights)];
-    COMPARED.forEach((figure, i) => {
-      resampled[i]!.push(metricsB[figure] - metricsA[figure]);
+    COMPARED.forEach((metric, i) => {
+      resampled[i]!.push(metricsB[metric] - metricsA[metric]);
     });
   }
-  const difference = (figure: ComparedFigure): Difference => {
-    const values = resampled[COMPARED.indexOf(figure)]!;
+  const difference = (metric: ComparedMetric): Difference => {
+    const values = resampled[COMPARED.indexOf(metric)]!;
     return {
-      difference: figuresB[figure] - figuresA[figure],
+      difference: metricsOfB[metric] - metricsOfA[metric],
       interval: percentileInterval(values),
       p: twoSided(values),
     };
@@ -75,8 +75,8 @@ export function compareVerdicts(
   return {
     steps: a.length,
     problems: sampleA.problems,
-    a: figuresA,
-    b: figuresB,
+    a: metricsOfA,
+    b: metricsOfB,
     mcnemar: mcnemar(
       a.filter((row, i) => right(row) && !right(b[i]!)).length,
       a.filter((row, i) => !right(row) && right(b[i]!)).length,
@@ -118,7 +118,7 @@ function shown(value: string | number): string {
   return text.length <= 60 ? text : `${text.slice(0, 57)}…"`;
 }
 
-const TITLES: Readonly<Record<ComparedFigure, string>> = {
+const TITLES: Readonly<Record<ComparedMetric, string>> = {
   f1_macro: 'F1 macro',
   balanced_accuracy: 'balanced accuracy',
   acc_pos: 'Acc_pos',
@@ -130,10 +130,10 @@ export function formatComparison(comparison: Comparison, { boxed }: { readonly b
   const { steps, problems, a, b, differences, bootstrap } = comparison;
   const rows = [
     [`${steps} steps, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
-    ...COMPARED.map((figure) => {
-      const { difference, interval, p } = differences[figure];
+    ...COMPARED.map((metric) => {
+      const { difference, interval, p } = differences[metric];
       const ends = interval.map((end) => signed(end)).join(' to ');
-      return [TITLES[figure], percent(a[figure]), percent(b[figure]), signed(difference), ends, p.toFixed(3)];
+      return [TITLES[metric], percent(a[metric]), percent(b[metric]), signed(difference), ends, p.toFixed(3)];
     }),
   ];
   const { only_a, only_b, exact_p, mid_p } = comparison.mcnemar;

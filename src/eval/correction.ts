@@ -14,7 +14,7 @@ import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
-import type { VerdictFigures } from './metrics.js';
+import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 import { type JudgedVerdict, judgeVerdicts } from './verdicts.js';
 
@@ -49,7 +49,7 @@ export interface CorrectionResult {
   readonly judged: readonly JudgedVerdict[];
 }
 
-/** Tokens that go through the model together, at most; no figure depends on it. */
+/** Tokens that go through the model together, at most; no metric depends on it. */
 const TOKENS_AT_ONCE = 4096;
 
 export async function evaluateCorrection(
@@ -146,7 +146,7 @@ function positiveShare(steps: readonly { readonly label: 0 | 1 }[]): number {
 
 const TRIVIAL = new Set(['always_positive', 'always_negative', 'majority', 'random']);
 
-function trainedBaselines(earlier: EvalReport | undefined, steps: number): Record<string, VerdictFigures> {
+function trainedBaselines(earlier: EvalReport | undefined, steps: number): Record<string, VerdictMetrics> {
   const baselines = Object.entries(earlier?.baselines ?? {});
   return Object.fromEntries(baselines.filter(([name, { n }]) => !TRIVIAL.has(name) && n === steps));
 }

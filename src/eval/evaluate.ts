@@ -6,11 +6,11 @@ import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
 import {
   baselineMetrics,
+  confusionMetrics,
   countConfusion,
   type JudgedStep,
   rocAuc,
-  type VerdictFigures,
-  verdictMetrics,
+  type VerdictMetrics,
 } from './metrics.js';
 import type { EvalReport } from './report.js';
 import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
@@ -31,7 +31,7 @@ export interface EvaluationOptions {
   /** Verdicts on validation steps, on which thresholds are chosen. */
   readonly validation?: readonly ScoredStep[] | undefined;
   /** Models judged on the same steps, by name; `sft` is the one that the run started from. */
-  readonly baselines?: Readonly<Record<string, VerdictFigures>>;
+  readonly baselines?: Readonly<Record<string, VerdictMetrics>>;
   /** Value losses of the run, in order. */
   readonly valueLosses?: readonly number[] | undefined;
   /** Sentences about the data, to be reported with the signs of failure. */
@@ -42,7 +42,7 @@ export interface EvaluationOptions {
 /** Everything that eval.json holds about verdicts on held-out steps. */
 export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
   const { method, records, invalidAsWrong, positivePrior, validation, baselines = {} } = options;
-  const metrics = verdictFigures(judged, { invalidAsWrong });
+  const metrics = verdictMetrics(judged, { invalidAsWrong });
   const positives = judged.filter(({ label }) => label === 1).length;
   const steps = judged.map(
     ({ solution, label, verdict, probability }): ProblemStep => ({
@@ -77,17 +77,17 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
   };
 }
 
-/** The figures of one judge, without what takes resampling. */
-export function verdictFigures(
+/** The metrics of one judge, without what takes resampling. */
+export function verdictMetrics(
   judged: readonly (JudgedStep & ScoredStep)[],
   options: { readonly invalidAsWrong: boolean },
-): VerdictFigures {
+): VerdictMetrics {
   const { confusion, invalid } = countConfusion(judged, options);
   const auc = rocAuc(
     judged.map(({ probability }) => probability),
     judged.map(({ label }) => label),
   );
-  return { ...verdictMetrics(confusion), invalid, ...(auc === undefined ? {} : { auc }) };
+  return { ...confusionMetrics(confusion), invalid, ...(auc === undefined ? {} : { auc }) };
 }
 
 /** Every solution whose labels tell where its first wrong step is. */

@@ -1,11 +1,11 @@
 // What a run that went wrong looks like, in sentences. The three signs are those of StepAMC (arXiv 2503.18432).
-import type { VerdictMetrics } from './metrics.js';
+import type { ConfusionMetrics } from './metrics.js';
 import { percent } from './percent.js';
 
 export interface FailureEvidence {
-  readonly metrics: Pick<VerdictMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro'>;
+  readonly metrics: Pick<ConfusionMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro'>;
   /** The supervised model that the run started from, on the same steps. */
-  readonly sft?: Pick<VerdictMetrics, 'f1_macro'> | undefined;
+  readonly sft?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
   /** Value losses in the order of training. */
   readonly valueLosses?: readonly number[] | undefined;
 }

@@ -13,8 +13,8 @@ export interface Confusion {
   readonly tn: number;
 }
 
-/** Every figure is a fraction in [0, 1]; `n` is the number of judged steps. */
-export interface VerdictMetrics {
+/** Every metric is a fraction in [0, 1]; `n` is the number of judged steps. */
+export interface ConfusionMetrics {
   readonly n: number;
   readonly accuracy: number;
   /** Recall of the correct steps. */
@@ -24,7 +24,7 @@ export interface VerdictMetrics {
   readonly balanced_accuracy: number;
   readonly f1_pos: number;
   readonly f1_neg: number;
-  /** Mean of the two classes' F1: the figure to compare by. */
+  /** Mean of the two classes' F1: the metric to compare by. */
   readonly f1_macro: number;
   /** Over both classes this is the accuracy. */
   readonly f1_micro: number;
@@ -35,14 +35,14 @@ export interface VerdictMetrics {
 }
 
 /** What is reported of one judge. */
-export interface VerdictFigures extends VerdictMetrics {
+export interface VerdictMetrics extends ConfusionMetrics {
   /** Steps whose verdict could not be read. */
   readonly invalid?: number;
   /** Area under the ROC curve of the probability of "correct"; absent where only one class was judged. */
   readonly auc?: number;
 }
 
-export function verdictMetrics({ tp, fn, fp, tn }: Confusion): VerdictMetrics {
+export function confusionMetrics({ tp, fn, fp, tn }: Confusion): ConfusionMetrics {
   const n = tp + fn + fp + tn;
   const accuracy = ratio(tp + tn, n);
   const accPos = ratio(tp, tp + fn);
@@ -95,12 +95,12 @@ export function countConfusion(
 
 // A type, not an interface: a report adds baselines of other names to it.
 export type Baselines = {
-  readonly always_positive: VerdictMetrics;
-  readonly always_negative: VerdictMetrics;
+  readonly always_positive: ConfusionMetrics;
+  readonly always_negative: ConfusionMetrics;
   /** The class that is more frequent in training, always. */
-  readonly majority: VerdictMetrics;
+  readonly majority: ConfusionMetrics;
   /** A coin that says "correct" as often as the training labels do; metrics of its expected confusion. */
-  readonly random: VerdictMetrics;
+  readonly random: ConfusionMetrics;
 };
 
 /**
@@ -115,7 +115,7 @@ export function baselineMetrics(counts: {
   const { positives, negatives, positivePrior: p } = counts;
   if (!(p >= 0 && p <= 1)) throw new RangeError(`the share of positive labels must be in [0, 1], found ${p}`);
   const coin = (share: number) =>
-    verdictMetrics({
+    confusionMetrics({
       tp: positives * share,
       fn: positives * (1 - share),
       fp: negatives * share,

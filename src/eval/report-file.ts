@@ -9,7 +9,7 @@ import type { EvalReport } from './report.js';
 const fraction = z.number().min(0).max(1);
 const count = z.number().min(0);
 
-const metrics = z.looseObject({
+const confusionMetrics = z.looseObject({
   n: count,
   accuracy: fraction,
   acc_pos: fraction,
@@ -22,14 +22,14 @@ const metrics = z.looseObject({
   f1_weighted: fraction,
   f1_harmonic: fraction,
 });
-const figures = metrics.extend({ invalid: count.exactOptional(), auc: fraction.exactOptional() });
+const metrics = confusionMetrics.extend({ invalid: count.exactOptional(), auc: fraction.exactOptional() });
 
 const intervals = z.strictObject({
   confidence: fraction,
   resamples: count,
   problems: count,
   seed: count,
-  figures: z.record(z.string(), z.tuple([fraction, fraction])),
+  metrics: z.record(z.string(), z.tuple([fraction, fraction])),
 });
 
 const calibration = z.strictObject({
@@ -63,10 +63,10 @@ const processbench = z.strictObject({
 const reportSchema = z.strictObject({
   method: z.string(),
   data: z.record(z.string(), z.unknown()),
-  metrics: figures,
+  metrics,
   baselines: z
     .object({ always_positive: metrics, always_negative: metrics, majority: metrics, random: metrics })
-    .catchall(figures),
+    .catchall(metrics),
   intervals: intervals.exactOptional(),
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),

@@ -1,21 +1,21 @@
 // What an evaluation leaves: the object written to eval.json and the table printed at the end of a run.
 import type { Intervals } from './bootstrap.js';
 import type { Calibration } from './calibration.js';
-import type { Baselines, VerdictFigures, VerdictMetrics } from './metrics.js';
+import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import type { ProcessBenchReport } from './solutions.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 import type { ThresholdSweep } from './thresholds.js';
 
-/** The content of eval.json. Every figure is a fraction in [0, 1]. */
+/** The content of eval.json. Every metric is a fraction in [0, 1]. */
 export interface EvalReport {
   /** The training method, as in the configuration. */
   readonly method: string;
   /** Where the judged steps came from: source, files, counts. */
   readonly data: Readonly<Record<string, unknown>>;
-  readonly metrics: VerdictFigures;
+  readonly metrics: VerdictMetrics;
   /** Answers that never read the step, and models by name (`sft`, `before`) that were judged on the same steps. */
-  readonly baselines: Baselines & Readonly<Record<string, VerdictFigures>>;
+  readonly baselines: Baselines & Readonly<Record<string, VerdictMetrics>>;
   /** How far the metrics would move with other problems. */
   readonly intervals?: Intervals;
   /** Whether a probability of "correct" is the share of correct steps; absent where no step was judged. */
@@ -28,7 +28,7 @@ export interface EvalReport {
   readonly warnings?: readonly string[];
 }
 
-const FIGURES = [
+const METRICS = [
   ['acc_pos', 'Acc_pos'],
   ['acc_neg', 'Acc_neg'],
   ['balanced_accuracy', 'balanced accuracy'],
@@ -39,7 +39,7 @@ const FIGURES = [
   ['f1_micro', 'F1 micro'],
   ['f1_weighted', 'F1 weighted'],
   ['f1_harmonic', 'F1 harmonic'],
-] as const satisfies readonly (readonly [keyof VerdictMetrics, string])[];
+] as const satisfies readonly (readonly [keyof ConfusionMetrics, string])[];
 
 const TITLES: Readonly<Record<keyof Baselines, string>> = {
   random: 'random',
@@ -50,7 +50,7 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 
 interface Column {
   readonly title: string;
-  readonly cell: (figure: (typeof FIGURES)[number][0] | 'auc') => string;
+  readonly cell: (metric: (typeof METRICS)[number][0] | 'auc') => string;
 }
 
 /**
@@ -63,7 +63,7 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
   const columns = tableColumns(report);
   const rows = [
     [`${metrics.n} steps, %`, ...columns.map(({ title }) => title)],
-    ...FIGURES.map(([key, title]) => [title, ...columns.map(({ cell }) => cell(key))]),
+    ...METRICS.map(([key, title]) => [title, ...columns.map(({ cell }) => cell(key))]),
   ];
   if (metrics.auc !== undefined) rows.push(['AUC', ...columns.map(({ cell }) => cell('auc'))]);
   const table = boxed ? boxedTable(rows) : plainTable(rows);
@@ -71,21 +71,21 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
 }
 
 function tableColumns({ method, metrics, baselines, intervals }: EvalReport): Column[] {
-  const figures = (title: string, of: VerdictFigures, auc = of.auc): Column => ({
+  const column = (title: string, of: VerdictMetrics, auc = of.auc): Column => ({
     title,
     cell: (key) => (key !== 'auc' ? percent(of[key]) : auc === undefined ? '' : percent(auc)),
   });
   const trivial = (names: readonly (keyof Baselines)[]) =>
-    names.map((name) => figures(TITLES[name], baselines[name], 0.5));
+    names.map((name) => column(TITLES[name], baselines[name], 0.5));
   const trained = Object.entries(baselines).filter(([name]) => !(name in TITLES));
-  const columns = [figures(method, metrics)];
+  const columns = [column(method, metrics)];
   if (intervals) {
     columns.push({
       title: `${percent(intervals.confidence, 0)} % CI`,
-      cell: (key) => intervals.figures[key]?.map((end) => (end === 1 ? '100' : percent(end))).join('-') ?? '',
+      cell: (key) => intervals.metrics[key]?.map((end) => (end === 1 ? '100' : percent(end))).join('-') ?? '',
     });
   }
-  columns.push(...trained.map(([name, of]) => figures(name, of)));
+  columns.push(...trained.map(([name, of]) => column(name, of)));
   return columns.length > 1
     ? [...columns, ...trivial(['random', 'majority'])]
     : [...columns, ...trivial(['random', 'majority', 'always_positive', 'always_negative'])];

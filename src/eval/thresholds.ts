@@ -1,6 +1,6 @@
 // Verdicts at other thresholds on the probability of "correct". A threshold is chosen on validation steps, never on the
 // steps that the result is reported of.
-import { type Confusion, type VerdictMetrics, verdictMetrics } from './metrics.js';
+import { type Confusion, type ConfusionMetrics, confusionMetrics } from './metrics.js';
 
 /** A step's label and its probability of being correct. */
 export interface ScoredStep {
@@ -20,7 +20,7 @@ export interface ThresholdSweep {
 
 export interface ThresholdRow {
   readonly threshold: number;
-  readonly metrics: VerdictMetrics;
+  readonly metrics: ConfusionMetrics;
 }
 
 export interface ChosenThreshold extends ThresholdRow {
@@ -39,7 +39,7 @@ export function thresholdSweep(
 ): ThresholdSweep {
   const at = (threshold: number): ThresholdRow => ({
     threshold,
-    metrics: verdictMetrics(confusionAt(steps, threshold)),
+    metrics: confusionMetrics(confusionAt(steps, threshold)),
   });
   const table = TABLE.map(at);
   const bothClasses = new Set(validation.map(({ label }) => label)).size === 2;
@@ -73,7 +73,7 @@ export function bestThreshold(
   const positives = steps.filter(({ label }) => label === 1).length;
   // Every step at or above the threshold counts as correct; it rises from below the smallest probability.
   const confusion = { tp: positives, fn: 0, fp: steps.length - positives, tn: 0 };
-  let best = { threshold: (sorted[0]?.probability ?? 1) / 2, value: verdictMetrics(confusion)[aim] };
+  let best = { threshold: (sorted[0]?.probability ?? 1) / 2, value: confusionMetrics(confusion)[aim] };
   for (let i = 0; i < sorted.length; ) {
     const { probability } = sorted[i]!;
     for (; i < sorted.length && sorted[i]!.probability === probability; i++) {
@@ -88,7 +88,7 @@ export function bestThreshold(
     const next = sorted[i]?.probability ?? 1;
     if (next <= probability) break; // nothing lies above a probability of 1
     const threshold = halfway(probability, next);
-    const value = verdictMetrics(confusion)[aim];
+    const value = confusionMetrics(confusion)[aim];
     const nearer = Math.abs(threshold - 0.5) < Math.abs(best.threshold - 0.5);
     if (value > best.value || (value === best.value && nearer)) best = { threshold, value };
   }

@@ -1,4 +1,4 @@
-/** Figures for the log that an objective makes in the same launch as its loss. */
+/** Metrics for the log that an objective makes in the same launch as its loss. */
 import type { Tensor } from '../runtime/tensor.js';
 
 /** One number per name, on the device until they are read. */
@@ -20,6 +20,6 @@ export async function readStatistics<Name extends string>({
   names,
   values,
 }: Statistics<Name>): Promise<Readonly<Record<Name, number>>> {
-  const figures = await values.readFloats();
-  return Object.fromEntries(names.map((name, i) => [name, figures[i]])) as Record<Name, number>;
+  const metrics = await values.readFloats();
+  return Object.fromEntries(names.map((name, i) => [name, metrics[i]])) as Record<Name, number>;
 }

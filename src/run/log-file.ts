@@ -90,7 +90,7 @@ export function readLog(path: string): Readonly<Record<string, unknown>>[] {
 }
 
 /** The numbers under `key` of a log, in order; lines without it are passed over. */
-export function readFigure(path: string, key: string): number[] {
+export function readMetric(path: string, key: string): number[] {
   return readLog(path)
     .map((line) => line[key])
     .filter((value) => typeof value === 'number');

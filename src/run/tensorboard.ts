@@ -1,4 +1,4 @@
-// metrics.jsonl for TensorBoard: every line becomes one event with a scalar per figure. metrics.jsonl stays the truth;
+// metrics.jsonl for TensorBoard: every line becomes one event with a scalar per metric. metrics.jsonl stays the truth;
 // the event file is made again from it wherever the two might differ.
 import fs from 'node:fs';
 import { join } from 'node:path';
@@ -13,9 +13,9 @@ const PREFIX = 'events.out.tfevents.';
 type Metrics = Readonly<Record<string, unknown>>;
 
 /**
- * `metrics` with a copy of its figures as events in `folder`. Opened on an earlier run or cut back, it writes the event
+ * `metrics` with a copy of its metrics as events in `folder`. Opened on an earlier run or cut back, it writes the event
  * file anew, with the wall times of the lines that stay. Tags are the keys, after the line's `phase` where it has one:
- * `ppo/value_loss`; nested figures are joined by slashes. A line without a step gives no scalars.
+ * `ppo/value_loss`; nested metrics are joined by slashes. A line without a step gives no scalars.
  */
 export function withTensorBoard(
   metrics: LogFile,
@@ -122,14 +122,14 @@ function eventFiles(folder: string): string[] {
     .sort();
 }
 
-function eventOf({ step, phase, ...figures }: Metrics, wallTime: number): TfEvent {
+function eventOf({ step, phase, ...metrics }: Metrics, wallTime: number): TfEvent {
   const prefix = typeof phase === 'string' ? `${phase}/` : '';
   const known = typeof step === 'number' && Number.isSafeInteger(step) && step >= 0;
-  return { wallTime, step: known ? step : 0, scalars: known ? scalarsOf(figures, prefix) : [] };
+  return { wallTime, step: known ? step : 0, scalars: known ? scalarsOf(metrics, prefix) : [] };
 }
 
-function scalarsOf(figures: Metrics, prefix: string): [string, number][] {
-  return Object.entries(figures).flatMap(([name, value]): [string, number][] => {
+function scalarsOf(metrics: Metrics, prefix: string): [string, number][] {
+  return Object.entries(metrics).flatMap(([name, value]): [string, number][] => {
     if (typeof value === 'number') return [[prefix + name, value]];
     if (typeof value !== 'object' || value === null) return [];
     return scalarsOf(value as Metrics, `${prefix}${name}/`);

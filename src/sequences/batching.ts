@@ -75,7 +75,7 @@ export function planBatches(items: readonly number[], settings: BatchSettings): 
       batches.push(group);
       tokens += group.reduce((sum, item) => sum + tokensOf(item), 0);
     }
-    // Counted as a whole epoch also where it was cut short, so that the figure never runs ahead.
+    // Counted as a whole epoch also where it was cut short, so that the metric never runs ahead.
     ends.push((ends.at(-1) ?? 0) + groups.length);
   }
   return {

@@ -2,8 +2,8 @@
 import pc from 'picocolors';
 
 export interface Progress {
-  /** Reports that `done` of `total` units are done; `figures` are shown in the given order, numbers rounded. */
-  update(done: number, figures?: Readonly<Record<string, number | string>>): void;
+  /** Reports that `done` of `total` units are done; `metrics` are shown in the given order, numbers rounded. */
+  update(done: number, metrics?: Readonly<Record<string, number | string>>): void;
   /** Prints a line of its own, above the progress line. */
   note(line: string): void;
   /** Ends the line. Further calls do nothing. */
@@ -46,7 +46,7 @@ export function createProgress(options: ProgressOptions): Progress {
   const draw = () => stream.write(live ? line : `${line}\n`);
 
   return {
-    update(done, figures = {}) {
+    update(done, metrics = {}) {
       if (finished) return;
       const time = now();
       if (time - shownAt < interval && done < total) return;
@@ -55,7 +55,7 @@ export function createProgress(options: ProgressOptions): Progress {
       const rate = seconds > 0 ? (done - start) / seconds : 0;
       const parts = [
         unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
-        ...Object.entries(figures).map(([name, value]) => `${name} ${formatFigure(value)}`),
+        ...Object.entries(metrics).map(([name, value]) => `${name} ${formatMetric(value)}`),
         ...(rate > 0 ? [formatRate(rate, unit)] : []),
         ...(rate > 0 && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
       ];
@@ -93,8 +93,8 @@ export function formatDuration(seconds: number): string {
   return `${Math.floor(minutes / 60)}h${String(minutes % 60).padStart(2, '0')}m`;
 }
 
-/** A figure short enough to read at a glance: four significant digits, thousands as k. */
-export function formatFigure(value: number | string): string {
+/** A metric short enough to read at a glance: four significant digits, thousands as k. */
+export function formatMetric(value: number | string): string {
   if (typeof value === 'string') return value;
   if (Math.abs(value) >= 1e4) return `${Number((value / 1000).toPrecision(3))}k`;
   return String(Number(value.toPrecision(4)));
@@ -110,6 +110,6 @@ export function formatBytes(bytes: number): string {
 function formatRate(perSecond: number, unit: string): string {
   if (unit === 'byte') return `${formatBytes(perSecond)}/s`;
   return perSecond >= 1
-    ? `${formatFigure(Number(perSecond.toPrecision(3)))} ${unit}s/s`
+    ? `${formatMetric(Number(perSecond.toPrecision(3)))} ${unit}s/s`
     : `${(1 / perSecond).toPrecision(2)} s/${unit}`;
 }

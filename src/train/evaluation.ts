@@ -2,8 +2,8 @@
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import type { Dataset } from '../data/dataset.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
-import { evaluateVerdicts, verdictFigures } from '../eval/evaluate.js';
-import type { VerdictFigures } from '../eval/metrics.js';
+import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
+import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { type JudgedVerdict, judgeVerdicts } from '../eval/verdicts.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -67,7 +67,7 @@ export async function finalEvaluation(
   signal: AbortSignal,
 ): Promise<EvalReport | undefined> {
   const { config, data, run } = context;
-  const baselines: Record<string, VerdictFigures> = {};
+  const baselines: Record<string, VerdictMetrics> = {};
   for (const [name, other] of Object.entries(before)) {
     const judged = await judge(context, other, data.sequences.test, signal, `evaluation of ${name}:`);
     if (!judged) return undefined;
@@ -98,12 +98,12 @@ export async function finalEvaluation(
   });
 }
 
-function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictFigures {
-  return verdictFigures(judged, { invalidAsWrong: config.eval.invalid_as_wrong });
+function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {
+  return verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong });
 }
 
 /** What a line of metrics.jsonl has of an evaluation. */
-export function shortMetrics(metrics: VerdictFigures): Record<string, number> {
+export function shortMetrics(metrics: VerdictMetrics): Record<string, number> {
   const { f1_macro, acc_pos, acc_neg, balanced_accuracy, auc } = metrics;
   return { f1_macro, acc_pos, acc_neg, balanced_accuracy, ...(auc === undefined ? {} : { auc }) };
 }

@@ -178,7 +178,7 @@ describe('steptrain eval correction with a run', () => {
     return run;
   }
 
-  it('judges its test part to the figures of the run itself', async () => {
+  it('judges its test part to the metrics of the run itself', async () => {
     const run = await trained();
     const output = join(folder, 'out');
     const { code } = await correction(run, '--output', output);

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Interrupted } from '../../src/cli/error.js';
 import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
-import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { baselineMetrics, confusionMetrics } from '../../src/eval/metrics.js';
 import { parseRunConfig } from '../../src/methods/config.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { capture, cli } from './run-cli.js';
@@ -16,7 +16,7 @@ beforeEach(() => {
 const evaluation = {
   method: 'sft',
   data: { source: 'arithmetic', test: 100 },
-  metrics: { ...verdictMetrics({ tp: 40, fn: 10, fp: 5, tn: 45 }), invalid: 2 },
+  metrics: { ...confusionMetrics({ tp: 40, fn: 10, fp: 5, tn: 45 }), invalid: 2 },
   baselines: baselineMetrics({ positives: 50, negatives: 50, positivePrior: 0.5 }),
 };
 

@@ -24,7 +24,7 @@ const FEW = [
   'sft.num_train_epochs=1',
 ];
 
-const FIGURES = ['n', 'f1_macro', 'f1_pos', 'f1_neg', 'acc_pos', 'acc_neg', 'balanced_accuracy'];
+const METRICS = ['n', 'f1_macro', 'f1_pos', 'f1_neg', 'acc_pos', 'acc_neg', 'balanced_accuracy'];
 
 const trained = (run: string) => tensors(join(run, 'adapter', 'adapter_model.safetensors'));
 
@@ -44,9 +44,9 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect(out).toMatch(/F1 macro/);
     const report = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8')) as Record<string, never>;
     expect(Object.keys(report)).toEqual(expect.arrayContaining(['method', 'data', 'metrics', 'baselines']));
-    expect(Object.keys(report.metrics!)).toEqual(expect.arrayContaining(FIGURES));
+    expect(Object.keys(report.metrics!)).toEqual(expect.arrayContaining(METRICS));
     for (const baseline of Object.values(report.baselines!)) {
-      expect(Object.keys(baseline as object)).toEqual(expect.arrayContaining(FIGURES));
+      expect(Object.keys(baseline as object)).toEqual(expect.arrayContaining(METRICS));
     }
     expect(existsSync(join(run, 'adapter', 'adapter_config.json'))).toBe(true);
     expect((await metrics(run)).length).toBeGreaterThan(0);

@@ -79,8 +79,8 @@ describe('a comparison of two judges', () => {
 
   it('counts an unreadable verdict as wrong', () => {
     const unreadable = a.map((row) => ({ ...row, verdict: null }));
-    const { a: figures, mcnemar } = compareVerdicts(unreadable, a, { resamples: 20 });
-    expect(figures).toMatchObject({ accuracy: 0, invalid: a.length });
+    const { a: metrics, mcnemar } = compareVerdicts(unreadable, a, { resamples: 20 });
+    expect(metrics).toMatchObject({ accuracy: 0, invalid: a.length });
     expect(mcnemar.only_a).toBe(0);
   });
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { baselineMetrics, countConfusion, rocAuc, verdictMetrics } from '../../src/eval/metrics.js';
+import { baselineMetrics, confusionMetrics, countConfusion, rocAuc } from '../../src/eval/metrics.js';
 import { passAtK, processBenchScore } from '../../src/eval/solutions.js';
 
 const golden = JSON.parse(readFileSync(new URL('../golden/vectors.json', import.meta.url), 'utf8'));
@@ -9,7 +9,7 @@ const golden = JSON.parse(readFileSync(new URL('../golden/vectors.json', import.
 describe('verdict metrics', () => {
   it.each(Object.keys(golden.metrics))('match the reference: %s', (name) => {
     const { tp, fn, fp, tn, ...expected } = golden.metrics[name];
-    const found = verdictMetrics({ tp, fn, fp, tn });
+    const found = confusionMetrics({ tp, fn, fp, tn });
     expect(found.n).toBe(tp + fn + fp + tn);
     const { acc, balanced_acc, ...same } = expected;
     const renamed = { ...same, accuracy: acc, balanced_accuracy: balanced_acc };
@@ -20,9 +20,9 @@ describe('verdict metrics', () => {
   });
 
   it('are 0 where the denominator is 0', () => {
-    const none = verdictMetrics({ tp: 0, fn: 0, fp: 0, tn: 0 });
+    const none = confusionMetrics({ tp: 0, fn: 0, fp: 0, tn: 0 });
     expect(new Set(Object.values(none))).toEqual(new Set([0]));
-    const oneClass = verdictMetrics({ tp: 0, fn: 7, fp: 0, tn: 0 });
+    const oneClass = confusionMetrics({ tp: 0, fn: 7, fp: 0, tn: 0 });
     expect(oneClass).toMatchObject({ n: 7, acc_pos: 0, acc_neg: 0, f1_pos: 0, f1_neg: 0, f1_harmonic: 0 });
   });
 
@@ -30,7 +30,7 @@ describe('verdict metrics', () => {
     const count = fc.integer({ min: 0, max: 1000 });
     fc.assert(
       fc.property(count, count, count, count, (tp, fn, fp, tn) => {
-        const found = verdictMetrics({ tp, fn, fp, tn });
+        const found = confusionMetrics({ tp, fn, fp, tn });
         const f1 = (hit: number, missed: number, wrong: number) => {
           if (hit === 0) return 0;
           const [precision, recall] = [hit / (hit + wrong), hit / (hit + missed)];
@@ -109,7 +109,7 @@ describe('baselines', () => {
       { length: 200_000 },
       (_, i) => ({ label: i % 5 === 0 ? 0 : 1, verdict: coin() }) as const,
     );
-    const simulated = verdictMetrics(countConfusion(steps, { invalidAsWrong: true }).confusion);
+    const simulated = confusionMetrics(countConfusion(steps, { invalidAsWrong: true }).confusion);
     expect(baselines.random.f1_macro).toBeCloseTo(simulated.f1_macro, 2);
   });
 

@@ -10,7 +10,7 @@ import {
   resampledProblems,
 } from '../../src/eval/bootstrap.js';
 import { calibration } from '../../src/eval/calibration.js';
-import { verdictFigures } from '../../src/eval/evaluate.js';
+import { verdictMetrics } from '../../src/eval/evaluate.js';
 import { mcnemar } from '../../src/eval/mcnemar.js';
 
 interface Reference {
@@ -28,9 +28,9 @@ const judged = golden.steps.map(
   ({ problem, label, a }): ProblemStep => ({ problem, label, probability: a, verdict: a >= 0.5 ? 1 : 0 }),
 );
 
-describe('verdict figures', () => {
+describe('verdict metrics', () => {
   it('are those of scikit-learn', () => {
-    const found = verdictFigures(judged, { invalidAsWrong: true });
+    const found = verdictMetrics(judged, { invalidAsWrong: true });
     const names = ['accuracy', 'acc_pos', 'acc_neg', 'balanced_accuracy', 'auc'] as const;
     for (const name of [...names, 'f1_pos', 'f1_neg', 'f1_macro', 'f1_micro', 'f1_weighted'] as const) {
       expect(found[name], name).toBeCloseTo(golden.a[name]!, 12);
@@ -106,9 +106,9 @@ describe('bootstrap intervals', () => {
   it('are those of a numpy bootstrap over the same problems', () => {
     const found = bootstrapIntervals(judged, settings)!;
     expect(found).toMatchObject({ problems: 60, resamples: 8000, seed: 1, confidence: 0.95 });
-    for (const [figure, ends] of Object.entries(golden.bootstrap.a)) {
-      found.figures[figure as 'auc']!.forEach((end, i) => {
-        expect(Math.abs(end - ends[i]!), figure).toBeLessThan(0.006);
+    for (const [metric, ends] of Object.entries(golden.bootstrap.a)) {
+      found.metrics[metric as 'auc']!.forEach((end, i) => {
+        expect(Math.abs(end - ends[i]!), metric).toBeLessThan(0.006);
       });
     }
   });
@@ -132,7 +132,7 @@ describe('bootstrap intervals', () => {
         const repeated = steps.flatMap((one) => Array(times[names.indexOf(one.problem)]).fill(one));
         const sample = new ProblemSample(steps, { invalidAsWrong: true });
         const weights = Uint32Array.from(times.slice(0, names.length));
-        const { invalid: _, auc, ...metrics } = verdictFigures(repeated, { invalidAsWrong: true });
+        const { invalid: _, auc, ...metrics } = verdictMetrics(repeated, { invalidAsWrong: true });
         expect(sample.metrics(weights)).toEqual(metrics);
         if (auc === undefined) expect(sample.auc(weights)).toBeUndefined();
         else expect(sample.auc(weights)).toBeCloseTo(auc, 12);
@@ -155,16 +155,16 @@ describe('bootstrap intervals', () => {
     const one = judged.map((step) => ({ ...step, problem: 'one' }));
     expect(bootstrapIntervals(one, settings)).toBeUndefined();
     const correct = judged.filter(({ label }) => label === 1);
-    const { figures } = bootstrapIntervals(correct, { ...settings, resamples: 20 })!;
-    expect(figures).not.toHaveProperty('auc');
-    expect(figures).toHaveProperty('acc_pos');
+    const { metrics } = bootstrapIntervals(correct, { ...settings, resamples: 20 })!;
+    expect(metrics).not.toHaveProperty('auc');
+    expect(metrics).toHaveProperty('acc_pos');
   });
 
   it('leave out unreadable verdicts where the metrics do', () => {
     const invalid = judged.map((step, i) => (i % 2 === 0 ? step : { ...step, verdict: undefined }));
     const all = bootstrapIntervals(invalid, { ...settings, resamples: 200 })!;
     const read = bootstrapIntervals(invalid, { ...settings, resamples: 200, invalidAsWrong: false })!;
-    expect(read.figures.accuracy![0]).toBeGreaterThan(all.figures.accuracy![1]);
+    expect(read.metrics.accuracy![0]).toBeGreaterThan(all.metrics.accuracy![1]);
   });
 
   it('have the percentiles of numpy', () => {

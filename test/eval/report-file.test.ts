@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { evaluateVerdicts } from '../../src/eval/evaluate.js';
-import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { baselineMetrics, confusionMetrics } from '../../src/eval/metrics.js';
 import { readEvalReport, readRunEvaluation } from '../../src/eval/report-file.js';
 import { writeJson } from '../../src/files/json-file.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -27,7 +27,7 @@ const judged = records.flatMap((record, solution) =>
     logNegative: -1,
   })),
 );
-const metrics = verdictMetrics({ tp: 2, fn: 1, fp: 1, tn: 1 });
+const metrics = confusionMetrics({ tp: 2, fn: 1, fp: 1, tn: 1 });
 const report = evaluateVerdicts(judged, {
   method: 'stepamc',
   data: { source: 'record', files: [] },
@@ -56,7 +56,7 @@ describe('eval.json', () => {
     expect(await readEvalReport(path)).toEqual(report);
   });
 
-  it('may have nothing but the figures', async () => {
+  it('may have nothing but the metrics', async () => {
     const plain = {
       method: 'sft',
       data: {},
@@ -71,7 +71,7 @@ describe('eval.json', () => {
     [{ metrics: { ...metrics, f1_macro: 1.5 } }, 'metrics.f1_macro: '],
     [{ baselines: { ...report.baselines, sft: { n: 4 } } }, 'baselines.sft.accuracy: '],
     [{ baselines: {} }, 'baselines.always_positive: '],
-    [{ intervals: { ...report.intervals, figures: { f1_macro: [0.1] } } }, 'intervals.figures.f1_macro'],
+    [{ intervals: { ...report.intervals, metrics: { f1_macro: [0.1] } } }, 'intervals.metrics.f1_macro'],
     [{ calibration: { ece: 0.1, brier: 0.1 } }, 'calibration.bins: '],
     [{ threshold_sweep: { table: [{ threshold: 0.5 }] } }, 'threshold_sweep.table.0.metrics: '],
     [{ processbench: { subsets: {} } }, 'processbench.average_f1: '],

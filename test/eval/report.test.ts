@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { baselineMetrics, verdictMetrics } from '../../src/eval/metrics.js';
+import { baselineMetrics, confusionMetrics } from '../../src/eval/metrics.js';
 import { formatEvalTable } from '../../src/eval/report.js';
 
 const report = {
   method: 'sft',
   data: { source: 'arithmetic' },
-  metrics: { ...verdictMetrics({ tp: 700, fn: 100, fp: 60, tn: 140 }), invalid: 3, auc: 0.9123 },
+  metrics: { ...confusionMetrics({ tp: 700, fn: 100, fp: 60, tn: 140 }), invalid: 3, auc: 0.9123 },
   baselines: baselineMetrics({ positives: 800, negatives: 200, positivePrior: 0.8 }),
 };
 

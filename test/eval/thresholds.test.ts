@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { verdictMetrics } from '../../src/eval/metrics.js';
+import { confusionMetrics } from '../../src/eval/metrics.js';
 import { bestThreshold, confusionAt, type ScoredStep, thresholdSweep } from '../../src/eval/thresholds.js';
 
 const steps = (...pairs: (readonly [number, 0 | 1])[]): ScoredStep[] =>
@@ -23,7 +23,7 @@ describe('the best threshold', () => {
     fc.assert(
       fc.property(scored, (rows) => {
         const { threshold, value } = bestThreshold(rows, aim);
-        const at = (t: number) => verdictMetrics(confusionAt(rows, t))[aim];
+        const at = (t: number) => confusionMetrics(confusionAt(rows, t))[aim];
         expect(at(threshold)).toBe(value);
         // Every way to tell the steps apart: at each probability (it and all above count as correct), and above all.
         const most = Math.max(...rows.map(({ probability }) => at(probability)));
@@ -68,7 +68,7 @@ describe('the sweep', () => {
     const { chosen } = thresholdSweep(test, validation);
     expect(chosen?.f1_macro.threshold).toBeCloseTo(0.85, 12);
     expect(chosen?.f1_macro.validation).toBe(1);
-    expect(chosen?.f1_macro.metrics).toEqual(verdictMetrics({ tp: 1, fn: 1, fp: 0, tn: 2 }));
+    expect(chosen?.f1_macro.metrics).toEqual(confusionMetrics({ tp: 1, fn: 1, fp: 0, tn: 2 }));
   });
 
   it('chooses nothing without validation steps of both classes: never on the judged steps', () => {

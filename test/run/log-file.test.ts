@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { openLogFile, readFigure, readLog } from '../../src/run/log-file.js';
+import { openLogFile, readLog, readMetric } from '../../src/run/log-file.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let path: string;
@@ -73,8 +73,8 @@ describe('a log read back', () => {
     log.close();
     writeFileSync(path, '{"step": 4, "value_lo', { flag: 'a' });
     expect(readLog(path)).toHaveLength(3);
-    expect(readFigure(path, 'value_loss')).toEqual([0.5, 0.25]);
-    expect(readFigure(path, 'reward')).toEqual([]);
+    expect(readMetric(path, 'value_loss')).toEqual([0.5, 0.25]);
+    expect(readMetric(path, 'reward')).toEqual([]);
   });
 
   it.each([

@@ -147,7 +147,7 @@ describe('the checksum of the test itself', () => {
 });
 
 describe('metrics as TensorBoard events', () => {
-  it('are a scalar per figure, under the phase where there is one', () => {
+  it('are a scalar per metric, under the phase where there is one', () => {
     const log = open();
     log.append({ step: 10, loss: 0.5, epoch: 0.25, note: 'text', done: true });
     log.append({ step: 300, phase: 'ppo', value_loss: 0.125, reward: { mean: -2, spread: { max: 8 } } });
@@ -175,20 +175,20 @@ describe('metrics as TensorBoard events', () => {
   });
 
   it('hold any step, tag and number that metrics hold', () => {
-    const figure = fc.tuple(
+    const metric = fc.tuple(
       fc
         .string({ unit: 'grapheme' })
         .filter((tag) => tag !== 'step' && tag !== 'phase' && tag !== '__proto__'),
       fc.float({ noNaN: true, noDefaultInfinity: true }),
     );
     fc.assert(
-      fc.property(fc.maxSafeNat(), fc.array(figure, { maxLength: 40 }), (step, pairs) => {
+      fc.property(fc.maxSafeNat(), fc.array(metric, { maxLength: 40 }), (step, pairs) => {
         folder = temporaryDirectory();
-        const figures = Object.fromEntries(pairs);
+        const metrics = Object.fromEntries(pairs);
         const log = open();
-        log.append({ step, ...figures });
+        log.append({ step, ...metrics });
         log.close();
-        const expected = Object.entries(figures).map(([tag, value]) => ({ step, tag, value: value + 0 }));
+        const expected = Object.entries(metrics).map(([tag, value]) => ({ step, tag, value: value + 0 }));
         expect(withoutTime(decode(eventFile())).map((s) => ({ ...s, value: s.value + 0 }))).toEqual(expected);
       }),
       { numRuns: 50 },

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { createProgress, formatDuration, formatFigure } from '../../src/terminal/progress.js';
+import { createProgress, formatDuration, formatMetric } from '../../src/terminal/progress.js';
 
 function screen(isTTY: boolean, columns = 80) {
   const written: string[] = [];
@@ -112,7 +112,7 @@ describe('short forms', () => {
     [9999, '9999'],
     [123_456, '123k'],
     ['cosine', 'cosine'],
-  ])('of the figure %s is %s', (value, text) => {
-    expect(formatFigure(value)).toBe(text);
+  ])('of the metric %s is %s', (value, text) => {
+    expect(formatMetric(value)).toBe(text);
   });
 });

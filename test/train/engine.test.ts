@@ -39,7 +39,7 @@ interface Behaviour {
   readonly gradient?: (step: number) => number;
   readonly loss?: (step: number) => number;
   readonly eval_steps?: number;
-  /** The figure that decides which parameters are best, from x. */
+  /** The metric that decides which parameters are best, from x. */
   readonly score?: (x: number) => number;
   readonly save_steps?: number;
   readonly onStep?: (step: number) => void;

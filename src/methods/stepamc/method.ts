@@ -1,6 +1,6 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
 import type { Role } from '../../models/decoder.js';
-import { readFigure } from '../../run/log-file.js';
+import { readMetric } from '../../run/log-file.js';
 import {
   finalEvaluation,
   shortMetrics,
@@ -51,7 +51,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
       before,
       {
         data: { trained_tokens: tokens, ...describeVariant(config) },
-        valueLosses: readFigure(run.metrics.path, 'value_loss'),
+        valueLosses: readMetric(run.metrics.path, 'value_loss'),
       },
       signal,
     );

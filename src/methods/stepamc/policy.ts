@@ -10,7 +10,7 @@ import type { RewardData } from './reward/data.js';
 import { labelRewards, NetworkRewards } from './rewards.js';
 import { VALUE_HEAD } from './roles.js';
 import { type Question, verdictRollouts } from './rollout.js';
-import { rolloutSamples, verdictMetrics } from './samples.js';
+import { answerMetrics, rolloutSamples } from './samples.js';
 
 /** Where sampling and the order of mini-batches take their random numbers from, apart from the warm-up's. */
 const POLICY_SEED = 0x9907;
@@ -77,7 +77,7 @@ export function scpoStage(
     best: 'f1_macro',
     begin: () => roles.keepReference(),
     validate,
-    describe: verdictMetrics,
+    describe: answerMetrics,
     onRollout: (questions, iteration) => {
       for (const sample of rolloutSamples(questions, data, iteration)) open.run.samples.append(sample);
     },

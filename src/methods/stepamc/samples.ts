@@ -5,7 +5,7 @@ import type { VerdictData } from '../../train/verdict-data.js';
 import type { CreditedQuestion } from './rollout.js';
 
 /** How often the answers were right, by class and weighed by their shares. */
-export function verdictMetrics(questions: readonly CreditedQuestion[]): Metrics {
+export function answerMetrics(questions: readonly CreditedQuestion[]): Metrics {
   const answers = questions.flatMap(({ answers, label }) => answers.map((answer) => ({ ...answer, label })));
   if (answers.length === 0) return {};
   const right = (label: 1 | 0) => {
