@@ -6,6 +6,7 @@ const ROOMS = [
   ['eval'],
   ['run'],
   ['config', 'hub'],
+  ['generate'],
   ['sequences'],
   ['data', 'models'],
   ['architectures'],

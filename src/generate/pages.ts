@@ -1,0 +1,55 @@
+/** The pages of a KV cache: which are free, and how many owners each of the others has. */
+import { StepTrainError } from '../native/errors.js';
+
+/** Tokens whose keys and values lie in one page: one key tile of the attention kernels. */
+export const PAGE_TOKENS = 64;
+
+/** Numbers 0 … size − 1. What a page holds is the caller's business; every layer's cache uses the same numbers. */
+export class PagePool {
+  private readonly owners: Int32Array;
+  private readonly unused: number[];
+
+  constructor(readonly size: number) {
+    this.owners = new Int32Array(size);
+    // The last is taken first: low numbers, so that a small load touches little memory.
+    this.unused = Array.from({ length: size }, (_, i) => size - 1 - i);
+  }
+
+  get free(): number {
+    return this.unused.length;
+  }
+
+  /** A free page, which then has one owner; undefined where none is free. */
+  take(): number | undefined {
+    const page = this.unused.pop();
+    if (page !== undefined) this.owners[page] = 1;
+    return page;
+  }
+
+  /** Adds an owner. */
+  retain(page: number): void {
+    this.owners[page] = this.ownersOf(page, 'retained') + 1;
+  }
+
+  /** Drops an owner; without any the page is free. */
+  release(page: number): void {
+    const left = this.ownersOf(page, 'released') - 1;
+    this.owners[page] = left;
+    if (left === 0) this.unused.push(page);
+  }
+
+  references(page: number): number {
+    return this.owners[page] ?? 0;
+  }
+
+  private ownersOf(page: number, what: string): number {
+    const owners = this.references(page);
+    if (owners > 0) return owners;
+    throw new StepTrainError('E_STATE', `page ${page} of the cache was ${what}, and nobody owns it`);
+  }
+}
+
+/** Pages that hold `tokens` tokens. */
+export function pagesFor(tokens: number): number {
+  return Math.ceil(tokens / PAGE_TOKENS);
+}

@@ -1,0 +1,268 @@
+/**
+ * Which tokens the next forward computes. Rows go in order of arrival: those that run get their next token, what is left
+ * of the token budget computes prompts in chunks, and a waiting row is admitted when its pages are free. Where pages run
+ * out, the youngest row gives its own back and computes them again later. The oldest never gives way, and a row that would
+ * not fit alone is refused, so that every row ends.
+ */
+import { StepTrainError } from '../native/errors.js';
+import { PAGE_TOKENS, type PagePool, pagesFor } from './pages.js';
+import { type CachedPrefix, PrefixTree, type RoleKey } from './prefixes.js';
+
+/** A sequence that grows. */
+export interface Row {
+  readonly role: RoleKey;
+  /** The prompt and what was sampled so far; the caller appends. Keys and values of the last one are never in the cache. */
+  readonly tokens: readonly number[];
+}
+
+/** Tokens `from` … `to` − 1 of a row: the next whose keys and values are not in the cache. */
+export interface Slice<R extends Row> {
+  readonly row: R;
+  readonly from: number;
+  readonly to: number;
+  /** By 64 tokens; −1 where a sliding window no longer reaches. */
+  readonly pages: readonly number[];
+}
+
+export interface Step<R extends Row> {
+  readonly slices: readonly Slice<R>[];
+  /** Pages to copy before anything is written: [from, to]. */
+  readonly copies: readonly (readonly [number, number])[];
+}
+
+export interface SchedulerOptions {
+  /** Most tokens of one forward; at least as many as rows. */
+  readonly maxTokens: number;
+  /** Most rows that run together. */
+  readonly maxRows: number;
+  /** Tokens that the layer with the widest view sees; undefined: some layer sees all. */
+  readonly window?: number | undefined;
+}
+
+/** A row that runs. */
+interface Placed<R extends Row> {
+  readonly row: R;
+  /** Tokens whose keys and values are in the cache. */
+  computed: number;
+  readonly pages: number[];
+}
+
+export class Scheduler<R extends Row> {
+  readonly prefixes: PrefixTree;
+  private readonly maxTokens: number;
+  private arrivals = 0;
+  private readonly order = new Map<R, number>();
+  private readonly placed = new Map<R, Placed<R>>();
+  /** Both by arrival. */
+  private waiting: R[] = [];
+  private running: Placed<R>[] = [];
+  /** Pages that the step under way copies from. */
+  private sources: number[] = [];
+
+  constructor(
+    private readonly pool: PagePool,
+    private readonly options: SchedulerOptions,
+  ) {
+    this.prefixes = new PrefixTree(pool);
+    this.maxTokens = Math.max(options.maxTokens, options.maxRows);
+  }
+
+  /** Rows that have not been removed. */
+  get size(): number {
+    return this.order.size;
+  }
+
+  /** Most pages that a row of `tokens` tokens holds at a time. */
+  pagesOf(tokens: number): number {
+    const { window } = this.options;
+    const all = pagesFor(tokens);
+    return window === undefined ? all : Math.min(all, pagesFor(window + this.maxTokens) + 1);
+  }
+
+  /**
+   * @param longest tokens that the row may come to
+   * @throws StepTrainError where these would not fit alone
+   */
+  add(row: R, longest: number): void {
+    const needed = this.pagesOf(longest);
+    if (needed > this.pool.size) {
+      throw new StepTrainError(
+        'E_MEMORY',
+        `${longest} tokens need ${needed} pages of the cache, and it has ${this.pool.size}`,
+      );
+    }
+    this.order.set(row, this.arrivals++);
+    this.waiting.push(row);
+  }
+
+  /** What to compute next. Follow it with `done` once it is queued. */
+  next(): Step<R> {
+    const taken = new Map<Placed<R>, number>();
+    const copies: [number, number][] = [];
+    let budget = this.maxTokens;
+    const plan = (placed: Placed<R>) => {
+      const tokens = Math.min(missing(placed), budget);
+      if (tokens === 0) return;
+      for (const victim of this.extend(placed, placed.computed + tokens)) {
+        budget += taken.get(victim) ?? 0;
+        taken.delete(victim);
+      }
+      if (!this.placed.has(placed.row)) return;
+      taken.set(placed, tokens);
+      budget -= tokens;
+    };
+    const running = [...this.running];
+    for (const one of [true, false]) {
+      for (const placed of running)
+        if ((missing(placed) === 1) === one && this.placed.has(placed.row)) plan(placed);
+    }
+    for (const row of this.waiting.slice(0, this.options.maxRows)) {
+      if (budget === 0 || this.running.length >= this.options.maxRows) break;
+      const prefix = this.prefixes.find(row.role, row.tokens.slice(0, -1));
+      if (this.isBeingComputed(row, prefix)) continue;
+      const placed = this.admit(row, prefix, copies);
+      if (!placed) break;
+      plan(placed);
+    }
+    const slices = Array.from(taken, ([{ row, computed, pages }, tokens]) => ({
+      row,
+      from: computed,
+      to: computed + tokens,
+      pages,
+    }));
+    return { slices, copies };
+  }
+
+  /** The keys and values of a step are written, or will be before anything that is queued later. */
+  done({ slices }: Step<R>): void {
+    for (const page of this.sources.splice(0)) this.pool.release(page);
+    for (const { row, from, to } of slices) {
+      const placed = this.placed.get(row);
+      if (!placed) continue;
+      placed.computed = to;
+      if (to - from > 1) this.remember(placed);
+      this.leaveWindow(placed);
+    }
+  }
+
+  /** Ends a row. What it computed stays findable until its pages are needed. */
+  remove(row: R): void {
+    const placed = this.placed.get(row);
+    if (placed) this.vacate(placed);
+    else this.waiting = this.waiting.filter((other) => other !== row);
+    this.order.delete(row);
+  }
+
+  /** Takes pages for the first `tokens` tokens. Returns the rows that gave way, `placed` itself possibly among them. */
+  private extend(placed: Placed<R>, tokens: number): readonly Placed<R>[] {
+    const victims: Placed<R>[] = [];
+    while (placed.pages.length < pagesFor(tokens)) {
+      if (this.reserve(1)) {
+        placed.pages.push(this.pool.take() as number);
+        continue;
+      }
+      const youngest = this.running.at(-1) as Placed<R>;
+      victims.push(youngest);
+      this.preempt(youngest);
+      if (youngest === placed) break;
+    }
+    return victims;
+  }
+
+  /** Frees pages until there are so many, by dropping cached prefixes that no row uses; false where that is not enough. */
+  private reserve(pages: number): boolean {
+    if (this.pool.free >= pages) return true;
+    if (this.pool.free + this.prefixes.idle < pages) return false;
+    while (this.pool.free < pages) this.prefixes.evict();
+    return true;
+  }
+
+  /** Lets a row run with the pages of its cached prefix, if there are pages for the rest of it. */
+  private admit(row: R, prefix: CachedPrefix, copies: [number, number][]): Placed<R> | undefined {
+    const full = Math.floor(prefix.tokens / PAGE_TOKENS);
+    const whole = { pages: prefix.pages.slice(0, full), tokens: full * PAGE_TOKENS };
+    const { window } = this.options;
+    // The others that run come first with the page that each may need next.
+    const promised = this.running.reduce((sum, { row, pages }) => {
+      const held = pages.filter((page) => page >= 0).length;
+      return sum + Math.max(0, this.pagesOf(row.tokens.length + 1) - held);
+    }, 0);
+    // A page that is not full is copied, and where there is no place for both, computed again.
+    for (const { tokens, pages } of pagesFor(prefix.tokens) > full ? [prefix, whole] : [whole]) {
+      const placed: Placed<R> = { row, computed: tokens, pages: [...pages] };
+      for (const page of pages) this.pool.retain(page);
+      this.leaveWindow(placed);
+      const reach = window === undefined ? row.tokens.length : tokens + this.maxTokens;
+      const needed = pagesFor(Math.min(row.tokens.length, reach)) - full;
+      if (!this.reserve(needed + promised)) {
+        this.release(placed);
+        continue;
+      }
+      const source = placed.pages[full];
+      if (source !== undefined) {
+        const copy = this.pool.take() as number;
+        copies.push([source, copy]);
+        this.sources.push(source);
+        placed.pages[full] = copy;
+      }
+      this.waiting = this.waiting.filter((other) => other !== row);
+      this.placed.set(row, placed);
+      this.running.push(placed);
+      this.running.sort((a, b) => this.arrivalOf(a.row) - this.arrivalOf(b.row));
+      return placed;
+    }
+    return undefined;
+  }
+
+  /** Whether a row that runs is about to compute at least half of what this one would have to. */
+  private isBeingComputed({ role, tokens }: R, cached: CachedPrefix): boolean {
+    return this.running.some((placed) => {
+      const { row, computed } = placed;
+      if (row.role !== role || missing(placed) <= 1) return false;
+      let common = 0;
+      while (common < tokens.length - 1 && tokens[common] === row.tokens[common]) common++;
+      return common > computed && 2 * (common - cached.tokens) >= tokens.length - cached.tokens;
+    });
+  }
+
+  private preempt(placed: Placed<R>): void {
+    this.vacate(placed);
+    this.waiting.push(placed.row);
+    this.waiting.sort((a, b) => this.arrivalOf(a) - this.arrivalOf(b));
+  }
+
+  private vacate(placed: Placed<R>): void {
+    this.remember(placed);
+    this.placed.delete(placed.row);
+    this.running = this.running.filter((other) => other !== placed);
+    this.release(placed);
+  }
+
+  private release({ pages }: Placed<R>): void {
+    for (const page of pages) if (page >= 0) this.pool.release(page);
+  }
+
+  private remember({ row, computed, pages }: Placed<R>): void {
+    this.prefixes.insert(row.role, row.tokens.slice(0, computed), pages);
+  }
+
+  /** Gives back the pages that no later token of the row sees. */
+  private leaveWindow({ computed, pages }: Placed<R>): void {
+    const { window } = this.options;
+    if (window === undefined) return;
+    const first = Math.floor(Math.max(0, computed - window + 1) / PAGE_TOKENS);
+    for (let i = first - 1; i >= 0 && (pages[i] as number) >= 0; i--) {
+      this.pool.release(pages[i] as number);
+      pages[i] = -1;
+    }
+  }
+
+  private arrivalOf(row: R): number {
+    return this.order.get(row) as number;
+  }
+}
+
+/** Tokens whose keys and values are not in the cache. */
+function missing<R extends Row>({ row, computed }: Placed<R>): number {
+  return row.tokens.length - computed;
+}

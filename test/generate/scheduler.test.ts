@@ -1,0 +1,261 @@
+// The scheduler with a cache that remembers what was written where: whatever rows share, give back or compute again, a token
+// always finds what it would have written itself.
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { PAGE_TOKENS, PagePool, pagesFor } from '../../src/generate/pages.js';
+import { type Row, Scheduler, type SchedulerOptions, type Step } from '../../src/generate/scheduler.js';
+
+interface TestRow extends Row {
+  readonly name: number;
+  readonly tokens: number[];
+  readonly longest: number;
+  readonly arrives: number;
+}
+
+const histories = new WeakMap<Row, number[]>();
+
+/** What keys and values of a token depend on: the role and all tokens up to it, as a number. */
+function written(row: Row, at: number): number {
+  const history = histories.get(row) ?? [];
+  histories.set(row, history);
+  for (let i = history.length; i <= at; i++) {
+    const before = history[i - 1] ?? row.role.charCodeAt(0);
+    history.push(
+      (Math.imul(before, 0x9e3779b1) ^ Math.imul((row.tokens[i] as number) + 1, 0x85ebca77)) >>> 0,
+    );
+  }
+  return history[at] as number;
+}
+
+/** Steps of a scheduler over a cache whose content is checked wherever it is read. */
+class Simulation {
+  readonly pool: PagePool;
+  readonly scheduler: Scheduler<TestRow>;
+  readonly cache = new Map<number, number>();
+  computed = 0;
+
+  constructor(
+    pages: number,
+    readonly options: SchedulerOptions,
+  ) {
+    this.pool = new PagePool(pages);
+    this.scheduler = new Scheduler(this.pool, options);
+  }
+
+  step(): Step<TestRow> {
+    const { scheduler, cache, options } = this;
+    const step = scheduler.next();
+    const tokens = step.slices.reduce((sum, { from, to }) => sum + to - from, 0);
+    expect(tokens).toBeLessThanOrEqual(Math.max(options.maxTokens, options.maxRows));
+    expect(step.slices.length).toBeLessThanOrEqual(options.maxRows);
+    const copied = step.copies.flatMap(([from, to]) =>
+      Array.from({ length: PAGE_TOKENS }, (_, i) => [
+        to * PAGE_TOKENS + i,
+        cache.get(from * PAGE_TOKENS + i) ?? -1,
+      ]),
+    );
+    for (const [slot, value] of copied) cache.set(slot as number, value as number);
+    const slots = new Set<number>();
+    for (const { row, from, to, pages } of step.slices) {
+      expect(to).toBeGreaterThan(from);
+      for (let at = from; at < to; at++) {
+        const slot = slotOf(pages, at);
+        if (slots.has(slot)) throw new Error(`two rows write slot ${slot}`);
+        slots.add(slot);
+        cache.set(slot, written(row, at));
+      }
+    }
+    for (const { row, from, to, pages } of step.slices) {
+      const first = options.window === undefined ? 0 : Math.max(0, from - options.window + 1);
+      for (let at = first; at < to; at++) {
+        if (cache.get(slotOf(pages, at)) !== written(row, at))
+          throw new Error(`token ${at} of row ${row.name} is not where its pages say`);
+      }
+    }
+    this.computed += tokens;
+    scheduler.done(step);
+    return step;
+  }
+
+  /** Lets the rows of a step that came to their end sample: a token of their own. */
+  sample({ slices }: Step<TestRow>): void {
+    for (const { row, to } of slices) {
+      if (to < row.tokens.length) continue;
+      row.tokens.push(1000 + row.name);
+      if (row.tokens.length >= row.longest) this.scheduler.remove(row);
+    }
+  }
+}
+
+function slotOf(pages: readonly number[], at: number): number {
+  const page = pages[Math.floor(at / PAGE_TOKENS)] as number;
+  if (!(page >= 0)) throw new Error(`token ${at} has no page`);
+  return page * PAGE_TOKENS + (at % PAGE_TOKENS);
+}
+
+/** Prompts that share beginnings. */
+const prompt = fc
+  .tuple(fc.array(fc.constantFrom(1, 2), { minLength: 1, maxLength: 4 }), fc.nat(29))
+  .map(([parts, cut]) => parts.flatMap((part) => Array.from({ length: 30 }, () => part)).slice(cut));
+
+const workload = fc.record({
+  rows: fc.array(
+    fc.record({
+      prompt,
+      grows: fc.integer({ min: 1, max: 90 }),
+      role: fc.constantFrom('a', 'b'),
+      arrives: fc.nat(30),
+    }),
+    { minLength: 1, maxLength: 10 },
+  ),
+  /** Beyond what the longest row needs alone. */
+  spare: fc.constantFrom(0, 1, 3, 40),
+  maxTokens: fc.integer({ min: 1, max: 100 }),
+  maxRows: fc.integer({ min: 1, max: 5 }),
+  window: fc.option(fc.integer({ min: 1, max: 150 }), { nil: undefined }),
+});
+
+describe('Scheduler', () => {
+  it('brings every row to its end within budget and pages, and never reads what another row wrote', () => {
+    fc.assert(
+      fc.property(workload, ({ rows: given, spare, maxTokens, maxRows, window }) => {
+        const rows = given
+          .toSorted((a, b) => a.arrives - b.arrives)
+          .map(
+            ({ prompt: tokens, grows, role, arrives }, name): TestRow => ({
+              name,
+              role,
+              tokens: [...tokens],
+              longest: tokens.length + grows,
+              arrives,
+            }),
+          );
+        const measure = new Scheduler<TestRow>(new PagePool(0), { maxTokens, maxRows, window });
+        const pages = spare + Math.max(...rows.map(({ longest }) => measure.pagesOf(longest)));
+        const simulation = new Simulation(pages, { maxTokens, maxRows, window });
+        const { scheduler, pool } = simulation;
+        const waiting = [...rows];
+        // Many steps where one token goes at a time and rows are computed again; never without end.
+        for (let time = 0; waiting.length > 0 || scheduler.size > 0; time++) {
+          expect(time).toBeLessThan(20_000);
+          while (waiting[0] && waiting[0].arrives <= time) {
+            const row = waiting.shift() as TestRow;
+            scheduler.add(row, row.longest);
+          }
+          if (scheduler.size === 0) continue;
+          const step = simulation.step();
+          expect(step.slices.length).toBeGreaterThan(0);
+          simulation.sample(step);
+        }
+        for (const { tokens, longest } of rows) expect(tokens).toHaveLength(longest);
+        expect(pool.free + scheduler.prefixes.size).toBe(pool.size);
+        scheduler.prefixes.clear();
+        expect(pool.free).toBe(pool.size);
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  const rowsOf = (count: number, prompt: readonly number[], longest: number) =>
+    Array.from(
+      { length: count },
+      (_, name): TestRow => ({
+        name,
+        role: 'a',
+        tokens: [...prompt],
+        longest,
+        arrives: 0,
+      }),
+    );
+
+  function run(simulation: Simulation, rows: readonly TestRow[]): Step<TestRow>[] {
+    for (const row of rows) simulation.scheduler.add(row, row.longest);
+    const steps: Step<TestRow>[] = [];
+    while (simulation.scheduler.size > 0) {
+      steps.push(simulation.step());
+      simulation.sample(steps.at(-1) as Step<TestRow>);
+    }
+    return steps;
+  }
+
+  it('computes the prompt of many samples once', () => {
+    const simulation = new Simulation(400, { maxTokens: 512, maxRows: 64 });
+    const prompt = Array.from({ length: 1000 }, (_, i) => i);
+    run(simulation, rowsOf(64, prompt, 1003));
+    // Of each but the first, the last token of the prompt; then two tokens of each.
+    expect(simulation.computed).toBe(1000 + 63 + 2 * 64);
+    const copied = simulation.scheduler.prefixes.find('a', prompt);
+    expect(copied.tokens).toBe(1000);
+  });
+
+  it('goes on with rows that run while it computes a prompt in chunks', () => {
+    const simulation = new Simulation(40, { maxTokens: 100, maxRows: 4 });
+    const [short] = rowsOf(1, [1, 2, 3], 20) as [TestRow];
+    const long: TestRow = { name: 1, role: 'a', tokens: Array(1000).fill(7), longest: 1001, arrives: 0 };
+    const steps = run(simulation, [short, long]);
+    const both = steps.filter(({ slices }) => slices.length === 2);
+    expect(both.length).toBeGreaterThanOrEqual(10);
+    for (const { slices } of both.slice(1, 9))
+      expect(slices.map(({ from, to }) => to - from)).toEqual([1, 99]);
+  });
+
+  it('lets the youngest give way where pages run out, and the oldest never', () => {
+    const simulation = new Simulation(5, { maxTokens: 64, maxRows: 4 });
+    const rows = rowsOf(3, [1], 200).map((row) => ({ ...row, tokens: [row.name] }));
+    for (const row of rows) simulation.scheduler.add(row, row.longest);
+    const ended: number[] = [];
+    let steps = 0;
+    while (simulation.scheduler.size > 0) {
+      const step = simulation.step();
+      if (rows[0]!.tokens.length < 200) expect(step.slices[0]?.row).toBe(rows[0]);
+      simulation.sample(step);
+      for (const { row } of step.slices) if (row.tokens.length === 200) ended.push(row.name);
+      steps++;
+    }
+    expect(ended).toEqual([0, 1, 2]);
+    expect(steps).toBeLessThan(3 * 199);
+  });
+
+  it('finds what a row computed after it has ended', () => {
+    const simulation = new Simulation(40, { maxTokens: 512, maxRows: 4 });
+    const [first] = rowsOf(1, Array(100).fill(5), 200) as [TestRow];
+    run(simulation, [first]);
+    const before = simulation.computed;
+    const [next] = rowsOf(1, [...first.tokens, 6, 6], 203) as [TestRow];
+    run(simulation, [next]);
+    // The last sampled token of the first row was never computed.
+    expect(simulation.computed - before).toBe(3);
+  });
+
+  it('drops a row that is removed while it waits or runs', () => {
+    const simulation = new Simulation(10, { maxTokens: 64, maxRows: 1 });
+    const [a, b, c] = rowsOf(3, [1, 2, 3], 50) as [TestRow, TestRow, TestRow];
+    for (const row of [a, b, c]) simulation.scheduler.add(row, row.longest);
+    simulation.sample(simulation.step());
+    simulation.scheduler.remove(b);
+    simulation.scheduler.remove(a);
+    const { slices } = simulation.step();
+    expect(slices.map(({ row }) => row)).toEqual([c]);
+    simulation.scheduler.remove(c);
+    expect(simulation.scheduler.size).toBe(0);
+    expect(simulation.step().slices).toEqual([]);
+  });
+
+  it('gives back pages that no window reaches, and holds a bounded number of them', () => {
+    const window = 100;
+    const simulation = new Simulation(8, { maxTokens: 64, maxRows: 1, window });
+    const [row] = rowsOf(1, [1], 3000) as [TestRow];
+    expect(simulation.scheduler.pagesOf(3000)).toBe(pagesFor(window + 64) + 1);
+    run(simulation, [row]);
+    expect(row.tokens).toHaveLength(3000);
+  });
+
+  it('refuses a row that does not fit alone', () => {
+    const { scheduler } = new Simulation(4, { maxTokens: 64, maxRows: 1 });
+    const [row] = rowsOf(1, [1], 257) as [TestRow];
+    expect(() => scheduler.add(row, row.longest)).toThrow(
+      '257 tokens need 5 pages of the cache, and it has 4',
+    );
+    expect(scheduler.size).toBe(0);
+  });
+});
