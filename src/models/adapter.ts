@@ -108,8 +108,8 @@ export function createAdapter(
   config: LoraConfig,
   options: {
     readonly seed: number;
-    /** First values of a weight that is kept whole; absent: drawn, as a new head is. */
-    readonly wholeWeight?: (name: string) => Float32Array;
+    /** First values of a weight that is kept whole; undefined: drawn, as a new head is. */
+    readonly wholeWeight?: (name: string) => Float32Array | undefined;
     /** Heads that are trained in the same buffer and saved apart from the adapter. */
     readonly heads?: readonly ParameterSpec[];
   },
@@ -144,17 +144,23 @@ export async function frozenTwin({ config, plan, trainable, head }: Adapter): Pr
   return { adapter: new Adapter(config, plan, byName, undefined, head), parameters };
 }
 
-/** As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. */
+/**
+ * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
+ * under another head, see `withHead`; what the base does not have is drawn.
+ */
 export async function createAdapterOn(
   decoder: Decoder,
   config: LoraConfig,
-  { seed }: { readonly seed: number },
+  {
+    model = decoder.config,
+    ...options
+  }: { readonly seed: number; readonly model?: ModelConfig; readonly heads?: readonly ParameterSpec[] },
 ): Promise<Adapter> {
   const whole = new Map<string, Float32Array>();
-  for (const { weight } of loraPlan(config, modelModules(decoder.config)).saved)
-    whole.set(weight, await readWeight(decoder, weight));
-  const wholeWeight = (name: string) => whole.get(name) as Float32Array;
-  return createAdapter(decoder.device, decoder.config, config, { seed, wholeWeight });
+  for (const { weight } of loraPlan(config, modelModules(model)).saved)
+    if (decoder.weights.has(weight)) whole.set(weight, await readWeight(decoder, weight));
+  const wholeWeight = (name: string) => whole.get(name);
+  return createAdapter(decoder.device, model, config, { ...options, wholeWeight });
 }
 
 /** A PEFT adapter from its directory: frozen, or as the start of further training. */

@@ -3,7 +3,7 @@ import type { ModelConfig } from '../architectures/config.js';
 import { modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
-import { createAdapter, draw } from '../models/adapter.js';
+import { createAdapterOn, draw } from '../models/adapter.js';
 import { baseDirectory } from '../models/base.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { loadDecoder, loadTrainableDecoder, trainableDecoder } from '../models/load.js';
@@ -59,7 +59,7 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   mark('base');
   try {
     const config = loraConfig(lora, directory);
-    const adapter = createAdapter(device, decoder.config, config, { seed: options.seed });
+    const adapter = await createAdapterOn(decoder, config, { seed: options.seed });
     mark('policy');
     const trained = adapter.trainable as TrainableParameters;
     return {

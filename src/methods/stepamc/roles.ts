@@ -1,7 +1,7 @@
 /** The roles of StepAMC on one frozen base: each is an adapter, and for values and rewards a scalar head. */
 import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
-import { type Adapter, createAdapter, draw, frozenTwin, withHead } from '../../models/adapter.js';
+import { type Adapter, createAdapterOn, draw, frozenTwin, withHead } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { type LinearHead, roleHead } from '../../models/heads.js';
@@ -75,15 +75,14 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       { name: `${VALUE_HEAD}bias`, shape: [1], init: new Float32Array(1) },
     ];
     const config = loraConfig(lora, directory);
-    const policy = createAdapter(device, decoder.config, config, { seed, heads });
+    const policy = await createAdapterOn(decoder, config, { seed, heads });
     made.push(policy);
     mark('policy');
     const scored = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
-    const reward = createAdapter(
-      device,
-      scored,
+    const reward = await createAdapterOn(
+      decoder,
       { ...config, modulesToSave: [...config.modulesToSave, 'score'], taskType: 'SEQ_CLS' },
-      { seed: (seed ^ REWARD_SEED) >>> 0 },
+      { seed: (seed ^ REWARD_SEED) >>> 0, model: scored },
     );
     made.push(reward);
     mark('reward');
