@@ -47,7 +47,7 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
   finish(forward: Forward, config: Config, stream: Stream): Tensor;
 }
 
-/** What passes from layer to layer, each [T, hidden]: one tensor, or the last addition and the sum that it belongs to. */
+/** What passes from layer to layer, each [T, hidden]: one tensor x, or [delta, residual] with x = delta + residual, added inside the next norm. */
 export type Stream = readonly Tensor[];
 
 /** What a forward gives to an architecture: its tokens, weights as the role sees them, and attention. */
@@ -66,7 +66,7 @@ export interface Forward {
   projection(module: string): Projection;
   /** x [T, in] → [T, out] through a linear module. */
   project(x: Tensor, module: string): Tensor;
-  /** Attention of one layer. Where the keys and values of earlier tokens come from is not the layer's business. */
+  /** Attention of one layer. Whoever runs the forward decides where keys and values of earlier tokens come from. */
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
 }
 

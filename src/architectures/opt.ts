@@ -5,7 +5,7 @@
  *     a = LayerNorm(x);  x += out(attend(q(a), k(a), v(a)))
  *     m = LayerNorm(x);  x += fc2(f(fc1(m)))                       f: ReLU or GELU
  *
- * With norms after them x = LayerNorm(x + …) takes the place of x += …. Embeddings may be narrower than the layers; two
+ * With norms after them x = LayerNorm(x + …) takes the place of x += …. Embeddings may have another width than the layers; two
  * projections then stand around the layers.
  */
 import { z } from 'zod';
@@ -29,7 +29,7 @@ export interface OptConfig extends ModelConfig {
   readonly activation: keyof typeof ACTIVATIONS;
   /** LayerNorm before attention and MLP, or after each. */
   readonly normFirst: boolean;
-  /** No norm after the last layer, though the norms stand first. */
+  /** No norm after the last layer; with the norms after the blocks there never is one. */
   readonly withoutFinalNorm: boolean;
   /** Biases of the linear layers within the blocks. */
   readonly bias: boolean;
@@ -201,7 +201,7 @@ function parse(fields: Fields): OptConfig {
   if (!Object.hasOwn(ACTIVATIONS, activation)) {
     fields.fail('activation_function', "'relu' or 'gelu'; other activations are not supported");
   }
-  // Dropout of hidden states acts in training alone, and is left out there.
+  // Dropout of hidden states acts in training alone, where it is not applied (docs/models.md).
   fields.number('dropout');
   const config: OptConfig = {
     ...common,

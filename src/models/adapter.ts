@@ -30,7 +30,7 @@ import { readWeight } from './save.js';
 /** Domain of the random stream from which new weights are drawn. */
 const INITIALISATION = 0x1417;
 
-/** What a dropout mask depends on beside row, position and feature. */
+/** What keys a dropout mask in addition to row, position and feature. */
 export interface DropoutSource {
   readonly seed: number;
   readonly step: number;
@@ -76,7 +76,7 @@ export class Adapter {
     return this.config.loraDropout;
   }
 
-  /** Key of a module's dropout mask: another for every seed, step, module and role. */
+  /** Key of a module's dropout mask; it differs for every seed, step, module and role. */
   dropoutKey(module: string, { seed, step, role = 0 }: DropoutSource): readonly [number, number] {
     const [a, b] = philox4x32([step, this.indices.get(module) ?? 0, role, 0], keyOfSeed(seed));
     return [a, b];
@@ -146,7 +146,7 @@ export async function frozenTwin({ config, plan, trainable, head }: Adapter): Pr
 
 /**
  * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
- * under another head, see `withHead`; what the base does not have is drawn.
+ * under another head, see `withHead`; weights that the base does not have are drawn.
  */
 export async function createAdapterOn(
   decoder: Decoder,

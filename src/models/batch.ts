@@ -1,4 +1,4 @@
-/** Ragged batches: concatenated tokens and where each sequence begins. Never a padding token. */
+/** Ragged batches: concatenated tokens and where each sequence begins. No padding tokens. */
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -66,7 +66,7 @@ export function raggedBatch(
     }
   });
   return ownBatch(
-    { tokens, offsets, longest: positions.reduce((most, position) => Math.max(most, position + 1), 1) },
+    { tokens, offsets, longest: positions.reduce((max, position) => Math.max(max, position + 1), 1) },
     {
       ids: device.keep(device.tensor(ids)),
       positions: device.keep(device.tensor(positions)),

@@ -1,5 +1,5 @@
 /**
- * A decoder on a device: weights, roles, and the loop over layers; what a layer computes is its architecture's. Weights are
+ * A decoder on a device: weights, roles, and the loop over layers; its architecture knows what a layer computes. Weights are
  * frozen and shared; what makes a policy, a reference or a reward model of them is the role, an argument of every forward.
  */
 import type { Architecture, AttendOptions, Forward, Stream } from '../architectures/architecture.js';
@@ -23,7 +23,7 @@ export interface Role {
   readonly adapter?: Adapter | undefined;
   /** Reads the hidden states in place of the head of adapter or base. See `roleHead`. */
   readonly head?: LinearHead | undefined;
-  /** In training with lora_dropout: makes the key of the masks. Absent: no dropout. */
+  /** Keys the dropout masks in training with lora_dropout. Absent: no dropout. */
   readonly dropout?: DropoutSource | undefined;
 }
 
@@ -34,15 +34,15 @@ export interface DecoderOptions {
   readonly gradientCheckpointing?: boolean;
 }
 
-/** What a conversion of weights cost. */
+/** What a conversion of weights lost. */
 export interface Rounding {
   /** How many values the new dtype could not hold exactly. */
   readonly inexact: number;
-  /** Of how many. */
+  /** Values converted in all. */
   readonly values: number;
 }
 
-/** Constants are made for this many positions first, and grow by doubling. */
+/** Positions for which an architecture's constants are made at first; doubled when a batch needs more. */
 const FIRST_POSITIONS = 4096;
 
 interface Constants {
@@ -185,7 +185,7 @@ function attend(
   return attention(q, k, v, { headDim, cuSeqlens, branch, window });
 }
 
-/** A window counts tokens as they lie, so that other branches would use it up. */
+/** A window counts tokens in the order of storage, in which the tokens of other branches would use it up. */
 function refuseWindowedBranches({ offsets }: RaggedBatch, window: number): void {
   const at = offsets.findIndex((begin, s) => s > 0 && begin - (offsets[s - 1] as number) > window);
   if (at < 0) return;

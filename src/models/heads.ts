@@ -16,7 +16,7 @@ import type { RaggedBatch } from './batch.js';
 import type { Decoder, Role } from './decoder.js';
 import { readStoredF32 } from './load.js';
 
-/** C numbers for each row that it reads: C = 1 is a value or a reward, more are the logits of classes. */
+/** A head with C outputs for each row that it reads: C = 1 is a value or a reward, C > 1 are the logits of classes. */
 export interface LinearHead {
   /** [C, hidden] */
   readonly weight: Parameter;
@@ -39,7 +39,7 @@ export function roleHead(decoder: Decoder, role: Role): LinearHead | undefined {
   };
 }
 
-/** The row of each sequence's last token, i32 [B]: what a head of sequences reads. */
+/** The row of each sequence's last token, i32 [B], which a head for sequences reads. */
 export function lastRows(device: Device, { offsets }: RaggedBatch): Tensor {
   return device.tensor(Int32Array.from(offsets.slice(1), (end) => end - 1));
 }
@@ -100,11 +100,11 @@ export interface HeadOptions {
   readonly hiddenSize: number;
   /** Default 1: a scalar head. */
   readonly numLabels?: number;
-  /** Default every: values of tokens. */
+  /** Default 'every', for values of tokens. */
   readonly reads?: LinearHead['reads'];
 }
 
-/** Stream of random numbers of new heads, apart from those of adapters. */
+/** Random stream from which new heads are drawn, apart from that of adapters. */
 const HEAD_STREAM = 0x68656164;
 
 /** A new head: normal weights drawn from `seed`, bias 0. */

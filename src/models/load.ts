@@ -55,7 +55,7 @@ export async function loadDecoder(
   return new Decoder(device, config, weights, { ...options, dtype }, rounding);
 }
 
-/** bf16 has fewer digits than f16: the one conversion on loading that nobody asked for by name. */
+/** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
 function isHalved({ tensors }: CheckpointReader, { name, shape, kind }: WeightSpec, dtype: DType): boolean {
   const stays = shape.length === 1 || kind === 'score';
   return dtype === 'bf16' && !stays && tensors.get(name)?.dtype === 'F16';
@@ -106,7 +106,7 @@ export function readStoredF32(
   return toF32(file.read(name), file.tensors.get(name)?.dtype as FloatDtype);
 }
 
-/** One frozen weight in the layout in which the kernels read it. Waits, so that uploads do not pile up in the queue. */
+/** One frozen weight in the layout that the kernels read. Waits, so that uploads do not pile up in the queue. */
 async function frozen(
   device: Device,
   reader: CheckpointReader,
@@ -124,7 +124,7 @@ async function frozen(
 function layout(stored: Tensor, { shape, kind }: WeightSpec, dtype: DType): Tensor {
   const { device } = stored;
   if (shape.length === 1) return castTo(stored, 'f32');
-  // A tied embedding is read row by row and multiplied: the panels serve both.
+  // A tied embedding is indexed by row and multiplied with; the packed layout serves both.
   if (kind === 'embedding') return castTo(stored, dtype);
   return device.keep(packWeight(stored, kind === 'score' ? 'f32' : dtype));
 }

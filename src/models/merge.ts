@@ -1,4 +1,4 @@
-/** Merging: an adapter written into the weights of its base, for programs that know no adapters. */
+/** Merging: an adapter written into the weights of its base, for programs that do not load adapters. */
 import { existsSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ export interface MergeReport {
   readonly merged: number;
   /** Weights that the adapter keeps whole (`modules_to_save`). */
   readonly replaced: number;
-  /** Over every logit of every token of `check`, both models computing in f32: the merge error. */
+  /** Largest difference of a logit over all tokens of `check`, both models in f32: the merge error. */
   readonly largestDifference: number | undefined;
   /** The largest |logit| among them, to compare with. */
   readonly largestLogit: number | undefined;
@@ -165,7 +165,7 @@ async function compare(
   expected.forEach((logits, s) => {
     logits.forEach((logit, i) => {
       const difference = Math.abs((found[s]?.[i] as number) - logit);
-      // Written so that NaN is kept, not passed over.
+      // This form keeps a NaN; with > a NaN would be skipped.
       if (!(difference <= largestDifference)) largestDifference = difference;
       largestLogit = Math.max(largestLogit, Math.abs(logit));
     });

@@ -26,13 +26,13 @@ export interface SequenceScore {
 
 /** What a `score` head says of a sequence: of the whole sequence in one row, or of each token in a row of its own. */
 export interface SequenceClasses {
-  /** Outputs of the head; of a reward model the reward. */
+  /** Outputs of the head; for a reward model, the reward. */
   readonly logits: readonly Float32Array[];
   /** Natural logarithm of the probability of each class. */
   readonly logprobs: readonly Float32Array[];
 }
 
-/** Sequences go through together up to this many tokens at a time. */
+/** Sequences are batched up to this many tokens. */
 const TOKENS_PER_BATCH = 4096;
 
 /** Loads a Hugging Face directory, and a PEFT adapter on top where one is given. */
@@ -187,7 +187,7 @@ export class Model {
 }
 
 function logSoftmax(logits: Float32Array): Float32Array {
-  const most = logits.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
-  const lse = most + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - most), 0));
+  const max = logits.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
+  const lse = max + Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit - max), 0));
   return logits.map((logit) => logit - lse);
 }

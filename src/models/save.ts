@@ -16,7 +16,7 @@ export interface SaveOptions {
 /**
  * Writes weights and config.json; transformers loads the result. One weight at a time is in host memory.
  *
- * @returns what the dtype cost
+ * @returns how many values the dtype could not hold
  */
 export async function saveDecoder(
   decoder: Decoder,
@@ -44,7 +44,7 @@ export async function saveDecoder(
 /** A weight of the decoder as f32, row-major. */
 export async function readWeight(decoder: Decoder, name: string): Promise<Float32Array<ArrayBuffer>> {
   const { value } = decoder.weight(name);
-  // Packed weights have a layout of the device's own; of the others a cast is a copy at worst.
+  // A packed weight has a layout of the device's own; unpacking any other matrix is at most a copy.
   const plain: Tensor = value.shape.length === 2 ? unpackWeight(value, 'f32') : value.alias();
   try {
     return (await plain.readFloats()) as Float32Array<ArrayBuffer>;

@@ -17,7 +17,7 @@ export const INDEX_FILE = 'model.safetensors.index.json';
 /** Pickles run code when they are read, so none is ever read. */
 const PICKLES = /^(pytorch_model.*\.bin(\.index\.json)?|consolidated.*\.pth|model.*\.(pt|pth|ckpt))$/;
 
-/** Where weights lie; a method that takes a name throws {@link WeightsError} for an unknown one. */
+/** Access to stored weights. A method that takes a name throws {@link WeightsError} for an unknown one. */
 export interface CheckpointReader {
   readonly directory: string;
   readonly tensors: ReadonlyMap<string, TensorEntry>;
@@ -44,7 +44,7 @@ export interface FoundWeight {
 }
 
 export interface MatchOptions {
-  /** A weight that may be present and is then left unread, such as a table that can be computed. */
+  /** A weight that may be present and is not read, such as a table that can be computed. */
   readonly ignore?: (name: string) => boolean;
   /** Weights that may be stored again under another name: alias → name. They must hold the same bytes. */
   readonly tied?: Readonly<Record<string, string>>;

@@ -174,7 +174,7 @@ function layerNumbers(
 }
 
 function findSaved(config: LoraConfig, modules: readonly ModuleSpec[], where: string): readonly ModuleSpec[] {
-  // As in PEFT, the end of a name decides, not a whole part of it.
+  // As in PEFT, an entry matches the end of a name, not a whole part of it.
   const saved = modules.filter(({ name }) => config.modulesToSave.some((entry) => name.endsWith(entry)));
   const unmatched = config.modulesToSave.filter(
     (entry) => !CLASSIFIERS.includes(entry) && !modules.some(({ name }) => name.endsWith(entry)),

@@ -10,9 +10,9 @@ export type Initializer =
   | { readonly kind: 'normal'; readonly deviation: number };
 
 export type ModuleKind =
-  /** Rows are read by number. */
+  /** Indexed by row. */
   | 'embedding'
-  /** An embedding that the head multiplies with, too. */
+  /** An embedding whose weight is that of the head, too. */
   | 'tiedEmbedding'
   /** What LoRA may target. */
   | 'linear'

@@ -1,7 +1,7 @@
 /**
  * Strict reader of safetensors files (https://github.com/huggingface/safetensors): 8 bytes header length, a JSON header, then the
- * tensors without a gap up to the last byte of the file. Tensor data are read with `pread`, never mapped: a mapped file that another
- * program truncates kills the process, a read of it gives an error.
+ * tensors without a gap up to the last byte of the file. Tensor data are read with `pread`, never mapped: if another program truncates
+ * a mapped file, the process dies, while a read gives an error.
  */
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { systemReason } from '../files/error.js';
