@@ -1,7 +1,8 @@
 // linear_swiglu: y = silu(gate)·up, where gate and up are linear's outputs of x with two weights. bf16
 // factors that cp.async or TMA can read make one product of two halves (cuda/gemm/linear_swiglu.cuh);
-// everything else goes through linear's kernels and the elementwise one, with the same bits. Launches: one;
-// with LoRA one more for both pairs, or two where they have masks.
+// everything else goes through linear's kernels and the elementwise one. The bits are linear's wherever
+// linear takes the same way in for both weights. Launches: one; with LoRA one more for both pairs, or two
+// where they have masks.
 #include <algorithm>
 #include <utility>
 

@@ -9,7 +9,8 @@
 // bits depend neither on its place in a tile nor on the size of the product. Beyond the factors TMA delivers
 // zeros. Where the epilogue has a twin, the first half of a tile's columns are p's, the other half twin's:
 // each half is a box of its own, and their extra depths follow each other, each over zeros for the other
-// half.
+// half. Since 0 times what is not finite is NaN, a u that is not finite costs its row both halves; that row's
+// output is not finite either way.
 #pragma once
 
 #include <type_traits>

@@ -64,7 +64,7 @@ export class Model {
   ) {}
 
   /**
-   * Log-probabilities and entropies of each sequence, the same bits whatever else is scored with it. No
+   * Log-probabilities and entropies of each sequence; on the CPU the same bits whatever else is scored with it. No
    * [tokens, vocabulary] tensor is ever held.
    *
    * @throws StepTrainError for a sequence that the model cannot read, DisposedError after `dispose`

@@ -1,10 +1,18 @@
 import { addon } from '../../src/native/addon.js';
+import type { Device } from '../../src/runtime/device.js';
 
 /** Models of the GPUs that this build can use here; empty without a GPU or without CUDA in the build. */
 export const gpus: readonly string[] = addon().cudaDevices() ?? [];
 
 /** Why the tests of CUDA kernels are skipped, for their title. */
 export const skipped = gpus.length > 0 ? '' : ' (skipped: cudaDevices() lists none)';
+
+/**
+ * Whether a row of a product has the same bits among `a` rows as among `b`. On Hopper up to 16 rows are multiplied by mma.sync and more by
+ * wgmma, which need not round alike.
+ */
+export const roundAlike = (device: Device, a: number, b: number): boolean =>
+  device.info().isa !== 'sm_90' || a > 16 === b > 16;
 
 /** What the emulator (emulator/emulator.h) calls itself: too slow for sizes that fill a GPU. */
 export const EMULATED = 'emulated GPU';

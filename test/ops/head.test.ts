@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
+import { roundAlike } from '../cuda/gpu.js';
 import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
 import {
   type HeadForward,
@@ -268,7 +269,8 @@ describe.each(isas)('head on %s', (isa) => {
         const found = await read(forward(part, upload(device, part, packed)));
         for (const name of ['logprobs', 'entropy', 'lse', 'argmax'])
           expect(found[name]).toEqual(all[name]!.slice(begin, end));
-        expect(found.expectation).toEqual(all.expectation!.slice(begin * c.size, end * c.size));
+        if (roundAlike(device, end - begin, 40))
+          expect(found.expectation).toEqual(all.expectation!.slice(begin * c.size, end * c.size));
       }
     });
 

@@ -107,6 +107,8 @@ inline float factor_element(uint64_t descriptor, bool across, int outer, int dep
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 
+/// Sums a step's products from its end, where multiply_add begins at its start: PTX promises neither order, so nothing
+/// may rely on a row having the same bits from both.
 template <bool kAcrossA, bool kAcrossB, bool kFresh = false, int kSums>
 void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32 % 4);
@@ -117,9 +119,9 @@ void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
       for (int k = 0; k < 16; k++) x[k] = factor_element(a, kAcrossA, 16 * warp + lane / 4 + 8 * half, k);
       for (int j = 0; j < kSums / 4; j++)
         for (int e = 0; e < 2; e++)
-          for (int k = 0; k < 16; k++) {
+          for (int k = 16; k-- > 0;) {
             float& sum = sums[4 * j + 2 * half + e];
-            if (kFresh && k == 0) sum = 0;
+            if (kFresh && k == 15) sum = 0;
             sum = std::fma(x[k], factor_element(b, kAcrossB, 8 * j + lane % 4 * 2 + e, k), sum);
           }
     }
@@ -151,7 +153,7 @@ void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
     for (int half = 0; half < 2; half++)
       for (int j = 0; j < kSums / 4; j++)
         for (int e = 0; e < 2; e++)
-          for (int k = 0; k < 16; k++) {
+          for (int k = 16; k-- > 0;) {
             float& sum = sums[4 * j + 2 * half + e];
             sum = std::fma(rows.x[half][k], factor_element(b, true, 8 * j + lane % 4 * 2 + e, k), sum);
           }
