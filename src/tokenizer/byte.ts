@@ -2,6 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DataError } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
+import { byteCharacters, utf8 } from './token-bytes.js';
 import type { DecodeOptions, EncodeOptions, Tokenizer } from './tokenizer.js';
 import type { TokenizerJson } from './tokenizer-files.js';
 
@@ -63,12 +64,7 @@ class ByteTokenizer implements Tokenizer {
       bytes = [];
     };
     for (const id of Array.from(ids)) {
-      if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize) {
-        throw new DataError(
-          'tokenizer',
-          `the id ${id} is not in the vocabulary of ${this.vocabSize} (byte tokenizer)`,
-        );
-      }
+      this.check(id);
       if (id < FIRST_SPECIAL) {
         bytes.push(id);
         continue;
@@ -78,6 +74,23 @@ class ByteTokenizer implements Tokenizer {
     }
     flush();
     return text;
+  }
+
+  tokenBytes(id: number): Uint8Array {
+    this.check(id);
+    return id < FIRST_SPECIAL ? Uint8Array.of(id) : utf8(SPECIAL_TEXTS[id - FIRST_SPECIAL] as string);
+  }
+
+  isSpecial(id: number): boolean {
+    return id >= FIRST_SPECIAL;
+  }
+
+  private check(id: number): void {
+    if (Number.isInteger(id) && id >= 0 && id < this.vocabSize) return;
+    throw new DataError(
+      'tokenizer',
+      `the id ${id} is not in the vocabulary of ${this.vocabSize} (byte tokenizer)`,
+    );
   }
 
   applyChatTemplate(): string {
@@ -131,12 +144,4 @@ function byteTokenizerJson(): TokenizerJson & { readonly version: string } {
       merges: [],
     },
   } as TokenizerJson & { readonly version: string };
-}
-
-/** The printable character that byte-level vocabularies write for each byte (GPT-2's table). */
-function byteCharacters(): string[] {
-  const printable = (byte: number): boolean =>
-    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
-  let next = 0x100;
-  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(printable(byte) ? byte : next++));
 }

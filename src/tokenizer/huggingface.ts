@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
+import { spellingOf, utf8 } from './token-bytes.js';
 import type {
   ChatMessage,
   ChatTemplateOptions,
@@ -27,6 +28,9 @@ export class HuggingFaceTokenizer implements Tokenizer {
   private readonly library: LibraryTokenizer;
   private continuation: LibraryTokenizer | undefined;
   private readonly chat: ChatRenderer;
+  private readonly added: ReadonlySet<number>;
+  private readonly special: ReadonlySet<number | undefined>;
+  private readonly spelling: ReturnType<typeof spellingOf>;
 
   constructor(private readonly files: TokenizerFiles) {
     this.file = join(files.directory, 'tokenizer.json');
@@ -39,6 +43,13 @@ export class HuggingFaceTokenizer implements Tokenizer {
     this.eosId = this.specialId('eos_token');
     this.padId = this.specialId('pad_token', false);
     [this.prefixIds, this.suffixIds] = this.affixes();
+    this.added = new Set(this.json.added_tokens.map(({ id }) => id));
+    const { additional_special_tokens: additional = [] } = specialTexts(files.config);
+    this.special = new Set([
+      ...this.json.added_tokens.filter(({ special }) => special).map(({ id }) => id),
+      ...(additional as string[]).map((text) => this.library.token_to_id(text)),
+    ]);
+    this.spelling = spellingOf(this.json.decoder);
     this.chat = new ChatRenderer(files.chatTemplates, specialTexts(files.config));
   }
 
@@ -65,16 +76,30 @@ export class HuggingFaceTokenizer implements Tokenizer {
     const list = Array.from(ids);
     // The library cannot decode nothing, and writes "undefined" for an id that is not there.
     if (list.length === 0) return '';
-    for (const id of list) {
-      if (this.library.id_to_token(id) === undefined) {
-        throw new DataError('tokenizer', `the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
-          file: this.file,
-        });
-      }
-    }
+    for (const id of list) this.spelled(id);
     return this.library.decode(list, {
       skip_special_tokens: skipSpecialTokens,
       clean_up_tokenization_spaces: false,
+    });
+  }
+
+  tokenBytes(id: number): Uint8Array {
+    const token = this.spelled(id);
+    // Added tokens are written as they are; the decoder is for the others.
+    if (this.added.has(id)) return utf8(token);
+    return this.spelling?.(token) ?? utf8(this.decode([id]));
+  }
+
+  isSpecial(id: number): boolean {
+    return this.special.has(id);
+  }
+
+  /** A token as the vocabulary writes it. */
+  private spelled(id: number): string {
+    const token = this.library.id_to_token(id);
+    if (token !== undefined) return token;
+    throw new DataError('tokenizer', `the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
+      file: this.file,
     });
   }
 

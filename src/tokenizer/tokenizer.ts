@@ -25,6 +25,17 @@ export interface Tokenizer {
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
 
   /**
+   * The bytes of UTF-8 that a token adds to a text that goes on. Of all tokens of a text together they are that text, but for
+   * a space that some tokenizers take from its beginning.
+   *
+   * @throws DataError for an id outside the vocabulary
+   */
+  tokenBytes(id: number): Uint8Array;
+
+  /** Whether `decode` leaves the token out with `skipSpecialTokens`. */
+  isSpecial(id: number): boolean;
+
+  /**
    * A conversation as the model's chat template writes it. The result holds every special token that the model
    * expects: encode it with `addSpecialTokens: false`.
    *

@@ -1,0 +1,73 @@
+/**
+ * Tokens to text as they come. A piece never ends inside a character or inside what may become a stop string; the pieces
+ * together are the text of all tokens up to the stop. Tokens are never made from text again.
+ */
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { StopMatcher } from './stops.js';
+
+export interface DetokenizerOptions {
+  /** Where the text ends, without them. */
+  readonly stop?: readonly string[];
+  /** Leave special tokens out of the text. Default true. */
+  readonly skipSpecialTokens?: boolean;
+}
+
+/** The text of one sequence of tokens that follows another, its prompt. */
+export class Detokenizer {
+  private readonly decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  private readonly matcher: StopMatcher;
+  private readonly skip: boolean;
+  /** Bytes that were not handed to the decoder, because a stop string may begin there. */
+  private held: number[] = [];
+  private decoded = 0;
+  private ended = false;
+
+  constructor(
+    private readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
+    { stop = [], skipSpecialTokens = true }: DetokenizerOptions = {},
+  ) {
+    this.matcher = new StopMatcher(stop);
+    this.skip = skipSpecialTokens;
+  }
+
+  /** Whether a stop string has come; nothing is added to the text after it. */
+  get stopped(): boolean {
+    return this.ended;
+  }
+
+  /** What `token` adds to the text, as far as it is certain. */
+  push(token: number): string {
+    if (this.ended || (this.skip && this.tokenizer.isSpecial(token))) return '';
+    const bytes = this.tokenizer.tokenBytes(token);
+    const match = this.matcher.push(bytes);
+    this.held.push(...bytes);
+    if (match) {
+      this.ended = true;
+      return this.decode(match.begin - this.decoded, false);
+    }
+    return this.decode(this.held.length - this.matcher.pending, true);
+  }
+
+  /** What was held back, at the end of the tokens. */
+  end(): string {
+    const length = this.ended ? 0 : this.held.length;
+    this.ended = true;
+    return this.decode(length, false);
+  }
+
+  private decode(count: number, more: boolean): string {
+    const bytes = this.held.splice(0, count);
+    this.decoded += bytes.length;
+    return this.decoder.decode(Uint8Array.from(bytes), { stream: more });
+  }
+}
+
+/** The text of `tokens` that follow others, up to the first stop string. */
+export function detokenize(
+  tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
+  tokens: readonly number[],
+  options: DetokenizerOptions = {},
+): string {
+  const detokenizer = new Detokenizer(tokenizer, options);
+  return tokens.map((token) => detokenizer.push(token)).join('') + detokenizer.end();
+}

@@ -1,0 +1,66 @@
+/** What single tokens add to a text, as bytes: a character of UTF-8 may begin in one token and end in another. */
+
+/** Turns the spelling of a token in the vocabulary into bytes. */
+type Spelling = (token: string) => Uint8Array;
+
+/** The printable character that byte-level vocabularies write for each byte (GPT-2's table). */
+export function byteCharacters(): string[] {
+  const printable = (byte: number): boolean =>
+    (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
+  let next = 0x100;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(printable(byte) ? byte : next++));
+}
+
+/**
+ * How the decoder of a tokenizer.json spells tokens that continue a text: what it does to the beginning of a text (taking a
+ * space away) is left out. Undefined for a decoder that does not work token by token.
+ */
+export function spellingOf(decoder: unknown): Spelling | undefined {
+  const parts = flatten(decoder);
+  if (parts.some(({ type }) => type === 'ByteLevel')) return byteLevel();
+  const replacements: [string, string][] = [];
+  let byteFallback = false;
+  for (const { type, pattern, content, replacement } of parts) {
+    switch (type) {
+      case 'Replace': {
+        const text = (pattern as { String?: unknown } | undefined)?.String;
+        if (typeof text !== 'string' || typeof content !== 'string') return undefined;
+        replacements.push([text, content]);
+        break;
+      }
+      case 'Metaspace':
+        replacements.push([typeof replacement === 'string' ? replacement : '▁', ' ']);
+        break;
+      case 'ByteFallback':
+        byteFallback = true;
+        break;
+      case 'Fuse':
+      case 'Strip':
+        break;
+      default:
+        return undefined;
+    }
+  }
+  if (parts.length === 0) return undefined;
+  return (token) => {
+    const byte = byteFallback ? /^<0x([0-9A-Fa-f]{2})>$/.exec(token) : null;
+    if (byte) return Uint8Array.of(Number.parseInt(byte[1] as string, 16));
+    return utf8(replacements.reduce((text, [from, to]) => text.replaceAll(from, to), token));
+  };
+}
+
+function flatten(decoder: unknown): Readonly<Record<string, unknown>>[] {
+  if (typeof decoder !== 'object' || decoder === null) return [];
+  const component = decoder as Readonly<Record<string, unknown>>;
+  return component.type === 'Sequence' ? (component.decoders as unknown[]).flatMap(flatten) : [component];
+}
+
+function byteLevel(): Spelling {
+  const bytes = new Map(byteCharacters().map((character, byte) => [character, byte]));
+  return (token) =>
+    Uint8Array.from([...token].flatMap((character) => bytes.get(character) ?? [...utf8(character)]));
+}
+
+export function utf8(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}

@@ -1,0 +1,123 @@
+// Text as it comes: the pieces are the text of all tokens, never half a character, never part of a stop string.
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Detokenizer, detokenize } from '../../src/generate/detokenize.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+import { sharedPath } from '../shared.js';
+
+const bytes = byteTokenizer();
+
+function piecesOf(tokens: readonly number[], stop: readonly string[] = []) {
+  const detokenizer = new Detokenizer(bytes, { stop });
+  return [...tokens.map((token) => detokenizer.push(token)), detokenizer.end()];
+}
+
+describe('Detokenizer', () => {
+  it('gives the whole text in pieces that are whole characters', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme', maxLength: 20 }), (text) => {
+        const pieces = piecesOf(bytes.encode(text));
+        expect(pieces.join('')).toBe(text);
+        if (!text.includes('\ufffd')) expect(pieces.join('')).not.toContain('\ufffd');
+      }),
+    );
+  });
+
+  it('gives what the tokenizer decodes, also of bytes that are no text', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(258), { maxLength: 40 }), (tokens) => {
+        const whole = detokenize(bytes, tokens, { skipSpecialTokens: true });
+        const known = tokens.filter((token) => token < 256);
+        expect(whole).toBe(Buffer.from(known).toString('utf8'));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('ends before a stop string, and shows nothing of it before', () => {
+    const letters = fc.constantFrom('a', 'b', 'é');
+    fc.assert(
+      fc.property(
+        fc.string({ unit: letters, maxLength: 30 }),
+        fc.array(fc.string({ unit: letters, minLength: 1, maxLength: 4 }), { maxLength: 3 }),
+        (text, stop) => {
+          const detokenizer = new Detokenizer(bytes, { stop });
+          let shown = '';
+          for (const token of bytes.encode(text)) {
+            shown += detokenizer.push(token);
+            for (const string of stop) expect(shown).not.toContain(string);
+          }
+          shown += detokenizer.end();
+          expect(text.startsWith(shown)).toBe(true);
+          if (!stop.some((string) => text.includes(string))) expect(shown).toBe(text);
+          else expect(stop.some((string) => text.slice(shown.length).startsWith(string))).toBe(true);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  it('holds an unfinished character and gives it up at the end', () => {
+    expect(piecesOf([0x61, 0xe2, 0x82])).toEqual(['a', '', '', '\ufffd']);
+    expect(piecesOf([0xe2, 0x82, 0xac])).toEqual(['', '', '€', '']);
+    expect(piecesOf([0xe2, 0x61])).toEqual(['', '\ufffda', '']);
+  });
+
+  it('keeps a byte order mark', () => {
+    expect(detokenize(bytes, [0xef, 0xbb, 0xbf, 0x61])).toBe('\u{feff}a');
+  });
+
+  it('leaves special tokens out unless asked', () => {
+    expect(detokenize(bytes, [0x61, 257])).toBe('a');
+    expect(detokenize(bytes, [0x61, 257, 0x62], { skipSpecialTokens: false })).toBe('a<|eos|>b');
+  });
+
+  it('adds nothing after a stop string', () => {
+    expect(detokenize(bytes, bytes.encode('one. two. three'), { stop: ['. '] })).toBe('one');
+    expect(piecesOf(bytes.encode('a\n\nb'), ['\n\n'])).toEqual(['a', '', '', '', '']);
+  });
+});
+
+describe.each(['prepend', 'metaspace'])('tokens of a %s tokenizer', (name) => {
+  it('keep the space that a text would lose at its beginning', async () => {
+    const tokenizer = await loadTokenizer(
+      join(fileURLToPath(new URL('../tokenizer/files', import.meta.url)), name),
+    );
+    const first = tokenizer.encode('7+5', { addSpecialTokens: false });
+    const whole = [...first, ...tokenizer.encode('=12', { addSpecialTokens: false })];
+    expect(detokenize(tokenizer, whole)).toBe(' 7+5 =12');
+    expect(tokenizer.decode(whole)).toBe('7+5 =12');
+    expect(detokenize(tokenizer, [1, ...whole])).toBe(' 7+5 =12');
+    expect(tokenizer.isSpecial(1)).toBe(true);
+    expect(() => tokenizer.tokenBytes(99_999)).toThrow('the id 99999 is not in the vocabulary');
+  });
+});
+
+const qwen = sharedPath('data/tokenizers/qwen2_5');
+
+describe.skipIf(qwen === undefined)('the Qwen2.5 tokenizer (needs the shared data)', async () => {
+  const tokenizer = await loadTokenizer(qwen ?? '');
+
+  it('gives the text of any tokens as it decodes them, in one piece or in many', () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(tokenizer.vocabSize - 1), { minLength: 1, maxLength: 20 }), (tokens) => {
+        const plain = tokens.filter((token) => token < 151_643);
+        expect(detokenize(tokenizer, plain)).toBe(plain.length > 0 ? tokenizer.decode(plain) : '');
+        const kept = detokenize(tokenizer, tokens, { skipSpecialTokens: false });
+        if (!kept.includes('\ufffd')) expect(kept).toBe(tokenizer.decode(tokens));
+      }),
+    );
+  });
+
+  it('gives a text of any characters back', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme', maxLength: 20 }), (text) => {
+        const normal = text.normalize('NFC');
+        expect(detokenize(tokenizer, tokenizer.encode(normal), { skipSpecialTokens: false })).toBe(normal);
+      }),
+    );
+  });
+});
