@@ -1,16 +1,216 @@
-/** The embedding API of steptrain. */
+/**
+ * steptrain from other programs: devices and tensors, models with their roles, objectives, one's own training steps,
+ * step-labelled data, evaluation, and whole runs.
+ *
+ * @packageDocumentation
+ */
 
-export { type Parameter, type ParameterSpec, TrainableParameters } from './autograd/parameters.js';
-export { Tape } from './autograd/tape.js';
-export { Adapter, createAdapter, loadAdapter } from './models/adapter.js';
+// Models, adapters, heads
+export type { ModelConfig } from './architectures/config.js';
+export type { ModelHead } from './architectures/heads.js';
+// Devices and tensors
+export type { Parameter, ParameterSpec } from './autograd/parameters.js';
+export { type ParameterBuffer, TrainableParameters } from './autograd/parameters.js';
+export { type Backward, type Disposable, type Gradients, type LossBackward, Tape } from './autograd/tape.js';
+// Step-labelled data and tokenizers
+export { type Dataset, dataset, inMemory } from './data/dataset.js';
+export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
+export {
+  type PlaceOptions,
+  type SolutionVerdicts,
+  type VerdictPlace,
+  type VerdictPromptOptions,
+  type VerdictTemplate,
+  type VerdictTokenizer,
+  verdictTokenizer,
+} from './data/verdict.js';
+// Evaluation
+export type { BootstrapOptions, IntervalMetric, Intervals } from './eval/bootstrap.js';
+export type { Calibration } from './eval/calibration.js';
+export {
+  type ComparedMetric,
+  type Comparison,
+  compareVerdicts,
+  type Difference,
+} from './eval/comparison.js';
+export type { VerdictRow } from './eval/dump.js';
+export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
+export type { McNemar } from './eval/mcnemar.js';
+export {
+  type Baselines,
+  baselineMetrics,
+  type ConfusionMetrics,
+  type JudgedStep,
+  rocAuc,
+  type VerdictMetrics,
+} from './eval/metrics.js';
+export { type EvalReport, formatEvalTable } from './eval/report.js';
+export type { ProcessBenchReport } from './eval/solutions.js';
+export type { ScoredStep, ThresholdSweep } from './eval/thresholds.js';
+export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
+// Runs, and what plugs into the loop of online learning
+export { resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
+export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';
+export {
+  Adapter,
+  createAdapter,
+  createAdapterOn,
+  type DropoutSource,
+  loadAdapter,
+} from './models/adapter.js';
 export { type RaggedBatch, raggedBatch, type Sequence } from './models/batch.js';
-export { Decoder, type Role } from './models/decoder.js';
-export { loadDecoder, loadTrainableDecoder } from './models/load.js';
-export { type LoadModelOptions, loadModel, Model, type SequenceScore } from './models/model.js';
+export { Decoder, type DecoderOptions, type Role, type Rounding } from './models/decoder.js';
+export {
+  createHead,
+  type HeadOptions,
+  headOutputs,
+  type LinearHead,
+  lastRows,
+  loadHead,
+  roleHead,
+  scalarOutputs,
+  type TrainableHead,
+} from './models/heads.js';
+export { type LoadOptions, loadDecoder, loadTrainableDecoder } from './models/load.js';
+export { type MergeOptions, type MergeReport, mergeAdapter } from './models/merge.js';
+export {
+  type LoadModelOptions,
+  loadModel,
+  Model,
+  type SequenceClasses,
+  type SequenceScore,
+} from './models/model.js';
+export { type SaveOptions, saveDecoder } from './models/save.js';
+export type { DeviceInfo, DeviceStats } from './native/addon.js';
 export { DisposedError, StepTrainError } from './native/errors.js';
+// Objectives: loss, gradient and statistics of each in one launch
+export { type KtoInputs, type KtoOptions, kto, ktoReference } from './objectives/kto.js';
+export { bce, crossEntropy } from './objectives/likelihood.js';
 export { nll } from './objectives/nll.js';
-export { headLogprobs } from './ops/head.js';
-export { gatherRows } from './ops/memory.js';
+export { type DpoOptions, type DpoPairs, dpo, orpo, type Pairs, pairwise } from './objectives/pairs.js';
+export { type KlEstimator, type PpoInputs, type PpoOptions, ppo } from './objectives/ppo.js';
+export { type Objective, readStatistics, type Statistics } from './objectives/statistics.js';
+export {
+  type JudgedAnswer,
+  type StepKto,
+  type StepKtoInputs,
+  type StepKtoOptions,
+  type StepReduction,
+  stepKto,
+} from './objectives/step-kto.js';
+export {
+  type ConstraintForm,
+  type VerdictConstraintInputs,
+  verdictConstraint,
+} from './objectives/verdict-constraint.js';
+// Advantages, heads and rows
+export {
+  type GaeOptions,
+  type GroupBaseline,
+  gae,
+  groupAdvantages,
+  spanSum,
+  type WhitenOptions,
+  whiten,
+} from './ops/advantage.js';
+export type { LoraPair } from './ops/gemm.js';
+export {
+  type HeadLogprobs,
+  type HeadOptions as LogprobOptions,
+  headLogits,
+  headLogprobs,
+  headSelect,
+} from './ops/head.js';
+export { cast, gatherRows, reshape } from './ops/memory.js';
+export {
+  type Provenance,
+  type Step,
+  type StepKind,
+  type StepLabel,
+  type StepRecord,
+  type VerdictSample,
+  verdictSamples,
+} from './records/record.js';
 export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
-export { type DType, Tensor } from './runtime/tensor.js';
-export { AdamW, type AdamWOptions } from './train/adamw.js';
+export type { Graph } from './runtime/graph.js';
+export { type DType, Tensor, type TypedArray } from './runtime/tensor.js';
+// Forward of branched sequences, and what is read off it
+export { type BatchPlan, type BatchSettings, groupBySize, planBatches } from './sequences/batching.js';
+export {
+  type ForwardSequence,
+  type HiddenStates,
+  hiddenStates,
+  logprobsAt,
+  type Rows,
+  type ScoredRows,
+  scalarsAt,
+  scoreRows,
+} from './sequences/forward.js';
+export {
+  type AnswerPlace,
+  type AnswerRow,
+  type BranchedAnswer,
+  type BranchedSequence,
+  branchedSequence,
+  maskedSequence,
+  type Target,
+  type TrainingSequence,
+  type VerdictRows,
+  type VerdictSequence,
+  verdictSequence,
+} from './sequences/sequence.js';
+export { byteTokenizer } from './tokenizer/byte.js';
+export { loadTokenizer } from './tokenizer/load.js';
+export {
+  type Segment,
+  type SegmentRole,
+  type SegmentSpan,
+  type SegmentTokenizerOptions,
+  type SequenceOptions,
+  type StepSpan,
+  segmentTokenizer,
+  type TokenizedSequence,
+} from './tokenizer/segments.js';
+export type {
+  ChatMessage,
+  ChatTemplateOptions,
+  DecodeOptions,
+  EncodeOptions,
+  Tokenizer,
+} from './tokenizer/tokenizer.js';
+// Optimizer
+export { AdamW, type AdamWOptions, type OptimizerStep } from './train/adamw.js';
+export { type GaeSettings, gaeAdvantage, withKlPenalty } from './train/policy/advantage.js';
+export type {
+  Advantage,
+  Answer,
+  AnswerReward,
+  Credit,
+  CreditedGroup,
+  Group,
+  PolicyGradients,
+  PolicyObjective,
+  RewardSource,
+  Rewards,
+  RolloutBatch,
+  RolloutSource,
+} from './train/policy/records.js';
+export {
+  type PolicyParts,
+  type PolicySettings,
+  type PolicyStageOptions,
+  policyStage,
+} from './train/policy/stage.js';
+export type { RunResult } from './train/result.js';
+export { learningRateAt, type ScheduleOptions } from './train/schedule.js';
+export type {
+  Metrics,
+  OpenTraining,
+  SaveSettings,
+  TrainingOutcome,
+  TrainingSettings,
+  TrainingStage,
+} from './train/stage.js';
+export { applyGradients, type Update } from './train/update.js';
+export type { LoraConfig, TargetModules } from './weights/adapter-config.js';
+export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';

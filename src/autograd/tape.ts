@@ -18,12 +18,12 @@ export interface Gradients {
 }
 
 /** Something that the tape holds for a backward. */
-interface Disposable {
+export interface Disposable {
   dispose(): void;
 }
 
-type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
-type LossBackward = (seed: number, gradients: Gradients) => void;
+export type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
+export type LossBackward = (seed: number, gradients: Gradients) => void;
 
 interface Entry {
   readonly outputs: readonly Tensor[];

@@ -55,11 +55,10 @@ type StartArguments = Pick<RunArguments, 'recipe' | 'set' | 'output' | 'dry-run'
 /** `steptrain run recipe.yaml`. The training code is loaded only once the recipe is known to be usable. */
 export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
   const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
-  const { resolveInputs } = await import('../run/paths.js');
-  const { createRunDirectory } = await import('../run/directory.js');
   const file = recipeFile(args);
   const { config, locate } = await loadRunConfig(file, args.set);
   if (args['dry-run']) {
+    const { resolveInputs } = await import('../run/paths.js');
     const { describeRun } = await import('../train/dry-run.js');
     const { methodOf } = await import('../methods/table.js');
     const known = await resolveInputs(config, locate, { weights: false });
@@ -70,23 +69,16 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     console.log(`\n${described.map((line) => `# ${line}`).join('\n')}`);
     return;
   }
-  const resolved = await resolveInputs(config, locate);
-  const run = await createRunDirectory(args.output ?? resolved.run.output_dir, {
-    onExisting: args.output === undefined ? 'number' : 'refuse',
-  });
-  const complete = { ...resolved, run: { ...resolved.run, output_dir: run.path } };
-  await run.writeConfig(
-    formatRunConfig(complete, { head: `Merged from ${file} by steptrain; steptrain run reads it again.` }),
-  );
-  await train(complete, run, { resume: false }, loadRecipe);
+  const { createRun } = await import('../methods/run.js');
+  const { resolved, run } = await createRun(config, locate, { output: args.output, origin: file });
+  await train(resolved, run, { resume: false }, loadRecipe);
 }
 
 /** `steptrain run --resume DIR`. */
 export async function resumeRun(path: string, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
-  const { parseRunConfig } = await import('../methods/config.js');
-  const { openRunDirectory, readRunConfig } = await import('../run/directory.js');
-  const { config } = parseRunConfig(await readRunConfig(path), { name: `${path}/config.yaml` });
-  await train(config, await openRunDirectory(path), { resume: true }, loadRecipe);
+  const { openRun } = await import('../methods/run.js');
+  const { config, run } = await openRun(path);
+  await train(config, run, { resume: true }, loadRecipe);
 }
 
 async function train(
@@ -107,7 +99,6 @@ async function train(
   try {
     const runRecipe = await loadRecipe();
     result = await runRecipe(config, run, interruption.signal, options);
-    if (result.evaluation) await run.writeJson('eval.json', result.evaluation);
   } finally {
     interruption.dispose();
     await run.close();

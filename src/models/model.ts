@@ -5,16 +5,17 @@ import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { type Adapter, loadAdapter } from './adapter.js';
+import { baseDirectory } from './base.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from './batch.js';
 import type { Decoder, Role } from './decoder.js';
 import { headOutputs, lastRows, roleHead } from './heads.js';
 import { loadDecoder } from './load.js';
 
 export interface LoadModelOptions {
-  /** Dtype of weights and activations; accumulation is f32 either way. */
-  readonly dtype: 'f32' | 'bf16';
+  /** Dtype of weights and activations; accumulation is f32 either way. Default: f32. */
+  readonly dtype?: 'f32' | 'bf16' | undefined;
   /** Directory of a PEFT adapter. */
-  readonly adapter?: string;
+  readonly adapter?: string | undefined;
 }
 
 export interface SequenceScore {
@@ -35,17 +36,29 @@ export interface SequenceClasses {
 /** Sequences are batched up to this many tokens. */
 const TOKENS_PER_BATCH = 4096;
 
-/** Loads a Hugging Face directory, and a PEFT adapter on top where one is given. */
+/**
+ * Loads a model, and a PEFT adapter on top where one is given.
+ *
+ * @param base a Hugging Face directory, or `embedded` for the small arithmetic model of the package
+ * @throws StepTrainError for an option that does not exist, WeightsError for a directory that cannot be read
+ */
 export async function loadModel(
   device: Device,
-  directory: string,
-  options: LoadModelOptions,
+  base: string,
+  options: LoadModelOptions = {},
 ): Promise<Model> {
-  const { dtype, adapter } = options;
+  const { dtype = 'f32', adapter, ...unknown } = options;
+  const [name] = Object.keys(unknown);
+  if (name !== undefined) {
+    throw new StepTrainError(
+      'E_RANGE',
+      `loadModel: expected the options dtype and adapter, found ${JSON.stringify(name)}`,
+    );
+  }
   if (dtype !== 'f32' && dtype !== 'bf16') {
     throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${dtype}`);
   }
-  const decoder = await loadDecoder(device, directory, { dtype });
+  const decoder = await loadDecoder(device, baseDirectory(base), { dtype });
   if (adapter === undefined) return new Model(decoder);
   try {
     return new Model(decoder, loadAdapter(device, decoder.config, adapter));

@@ -42,7 +42,7 @@ export function hiddenStates(
 }
 
 /** Rows by sequence. */
-type Rows = readonly (readonly AnswerRow[])[];
+export type Rows = readonly (readonly AnswerRow[])[];
 
 /** Log-probability, entropy and arg-max at each row, in order. Only these rows reach the head. */
 export function logprobsAt(

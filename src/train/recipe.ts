@@ -90,6 +90,7 @@ async function runOn<Config extends FrameConfig>(
     const { metrics, report, summary } = evaluation;
     run.metrics.append({ step: result.step, phase: 'test', ...metrics });
     if (summary) console.error(summary);
+    if (report) await run.writeJson('eval.json', report);
     return { ...result, ...(report ? { evaluation: report } : {}) };
   } finally {
     roles?.dispose();

@@ -47,11 +47,9 @@ export interface Credit {
   readonly share: number;
 }
 
-type AnswerOf<G extends Group> = G['answers'][number];
-
 export type CreditedGroup<G extends Group> = Omit<G, 'answers'> & {
   readonly item: number;
-  readonly answers: readonly (AnswerOf<G> & Credit)[];
+  readonly answers: readonly (G['answers'][number] & Credit)[];
 };
 
 /** One rollout batch: which items, the how-manieth, and what stops it. */

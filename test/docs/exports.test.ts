@@ -1,0 +1,58 @@
+// What the documentation names, the package exports: every code span or call in a page that is a function, class or
+// constant of src/ under that name.
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import * as api from '../../src/index.js';
+import { pages } from './pages.js';
+
+/** Whether a code span means a function: a call, or a name in camelCase. Single words are mostly keys and methods. */
+function meansFunction(span: string): boolean {
+  return /^\w+\(.*\)$/.test(span) || /^[a-zA-Z]\w*[a-z][A-Z]\w*$/.test(span);
+}
+
+/** Objectives have names of one word; their section names nothing else. */
+const OBJECTIVES = /^## Objectives$(.*?)^## /ms;
+
+const exported = new Set(Object.keys(api));
+
+function definedIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .flatMap((name) => {
+      const text = readFileSync(join(folder, name), 'utf8');
+      return [...text.matchAll(/^export (?:async )?(?:function\*?|class|const) (\w+)/gm)].map(
+        (match) => match[1] as string,
+      );
+    });
+}
+
+const defined = new Set(definedIn('src'));
+
+describe.each(pages())('%s', (page, text) => {
+  it('names nothing that the package keeps to itself', () => {
+    const spansOf = (part: string) => [...part.matchAll(/`([^`\n]+)`/g)].map((match) => match[1] as string);
+    const spans = [
+      ...spansOf(text).filter(meansFunction),
+      ...spansOf(OBJECTIVES.exec(text)?.[1] ?? '').filter((span) => /^\w+$/.test(span)),
+    ];
+    const named = spans.flatMap((span) => /^\w+/.exec(span)?.[0] ?? []);
+    const hidden = [...new Set(named)].filter((name) => defined.has(name) && !exported.has(name));
+    expect(hidden, page).toEqual([]);
+  });
+});
+
+it('every exported function and class is named by a page or tested', () => {
+  const everywhere = pages()
+    .map(([, text]) => text)
+    .join('\n');
+  const tests = readdirSync('test', { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.startsWith('docs/'))
+    .map((name) => readFileSync(join('test', name), 'utf8'))
+    .join('\n');
+  const unused = [...exported].filter((name) => {
+    const word = new RegExp(`\\b${name}\\b`);
+    return !word.test(everywhere) && !word.test(tests);
+  });
+  expect(unused).toEqual([]);
+});
