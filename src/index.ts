@@ -6,7 +6,7 @@
  */
 
 // Models, adapters, heads
-export type { ModelConfig } from './architectures/config.js';
+export type { DtypeName, ModelConfig } from './architectures/config.js';
 export type { ModelHead } from './architectures/heads.js';
 // Devices and tensors
 export type { Parameter, ParameterSpec } from './autograd/parameters.js';
@@ -26,7 +26,7 @@ export {
 } from './data/verdict.js';
 // Evaluation
 export type { BootstrapOptions, IntervalMetric, Intervals } from './eval/bootstrap.js';
-export type { Calibration } from './eval/calibration.js';
+export type { Calibration, ReliabilityBin } from './eval/calibration.js';
 export {
   type ComparedMetric,
   type Comparison,
@@ -45,8 +45,8 @@ export {
   type VerdictMetrics,
 } from './eval/metrics.js';
 export { type EvalReport, formatEvalTable } from './eval/report.js';
-export type { ProcessBenchReport } from './eval/solutions.js';
-export type { ScoredStep, ThresholdSweep } from './eval/thresholds.js';
+export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
+export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
 // Runs, and what plugs into the loop of online learning
 export { resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
@@ -92,6 +92,7 @@ export { type KlEstimator, type PpoInputs, type PpoOptions, ppo } from './object
 export { type Objective, readStatistics, type Statistics } from './objectives/statistics.js';
 export {
   type JudgedAnswer,
+  type Span,
   type StepKto,
   type StepKtoInputs,
   type StepKtoOptions,
@@ -213,4 +214,6 @@ export type {
 } from './train/stage.js';
 export { applyGradients, type Update } from './train/update.js';
 export type { LoraConfig, TargetModules } from './weights/adapter-config.js';
+export type { JsonObject, JsonValue } from './weights/json.js';
 export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';
+export type { Initializer, ModuleKind } from './weights/modules.js';

@@ -117,7 +117,7 @@ export interface VerdictTokenizer {
   /** Tokens between the last step and the verdict. */
   readonly tailIds: readonly number[];
   sample(sample: VerdictSample): TokenizedSequence;
-  /** A whole solution, and the places in it; see {@link placeVerdicts}. */
+  /** A whole solution, and the places in it; see `placeVerdicts`. */
   solution(record: Pick<StepRecord, 'problem' | 'steps'>, options?: PlaceOptions): SolutionVerdicts;
 }
 
