@@ -172,7 +172,7 @@ export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number | un
   return all.map(([role, size, what]) => `  ${role.padEnd(12)}${size.padStart(10)}  ${what}`.trimEnd());
 }
 
-export function gibibytes(bytes: number): string {
+function gibibytes(bytes: number): string {
   return bytes < 1 << 30 ? `${(bytes / (1 << 20)).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
 }
 

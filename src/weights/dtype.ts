@@ -22,7 +22,7 @@ const BYTES = {
 export type Dtype = keyof typeof BYTES;
 
 /** Types in which the weights of a model may be stored. */
-export const FLOAT_DTYPES = ['F32', 'BF16', 'F16'] as const;
+const FLOAT_DTYPES = ['F32', 'BF16', 'F16'] as const;
 export type FloatDtype = (typeof FLOAT_DTYPES)[number];
 
 const ORDER = Object.keys(BYTES) as readonly Dtype[];

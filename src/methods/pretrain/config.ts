@@ -8,7 +8,7 @@ import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 
-export const pretrain = section({
+const pretrain = section({
   ...optimization({
     learning_rate: 1e-3,
     num_train_epochs: 1,

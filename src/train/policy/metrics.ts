@@ -26,7 +26,7 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
 }
 
 /** 1 − Var(returns − values) / Var(returns); 0 where the returns are all equal. */
-export function explainedVariance(values: readonly number[], returns: readonly number[]): number {
+function explainedVariance(values: readonly number[], returns: readonly number[]): number {
   const total = moments(returns.map((value) => ({ value, weight: 1 }))).variance;
   const left = moments(returns.map((value, i) => ({ value: value - (values[i] as number), weight: 1 })));
   return total === 0 ? 0 : 1 - left.variance / total;
