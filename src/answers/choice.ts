@@ -1,0 +1,33 @@
+// Multiple choice: `(C)`, `C)`, `\textbf{C}`, `(D) Alina`, `C Cecile`.
+
+export interface Choice {
+  readonly letter: string;
+  /** What stands behind the letter, or nothing. */
+  readonly rest: string;
+  /** Marked as a choice by brackets or a full stop. */
+  readonly marked: boolean;
+}
+
+/** The choice that a plain form names, or undefined. */
+export function choiceOf(plainForm: string): Choice | undefined {
+  const text = plainForm
+    .replace(/\\(?:mathbf|boldsymbol)\{([^{}]*)\}/g, '$1')
+    .replace(/[{}]/g, '')
+    .trim();
+  const bare = /^([A-J])$/.exec(text);
+  if (bare !== null) return { letter: bare[1]!, rest: '', marked: false };
+  const bracketed = /^\(([A-J])\)\s*(.*)$/s.exec(text) ?? /^([A-J])(?:\)|\.(?=\s))\s*(.*)$/s.exec(text);
+  if (bracketed !== null) return { letter: bracketed[1]!, rest: bracketed[2]!.trim(), marked: true };
+  const named = /^([A-J]) ((?:\p{Lu}\p{Ll}+ ?)+)$/u.exec(text);
+  return named === null ? undefined : { letter: named[1]!, rest: named[2]!.trim(), marked: false };
+}
+
+/** Whether both are the same choice; undefined where that does not settle it. */
+export function sameChoice(a: string, b: string): boolean | undefined {
+  const [left, right] = [choiceOf(a), choiceOf(b)];
+  if (left === undefined || right === undefined) return undefined;
+  if (left.letter !== right.letter)
+    return left.marked || right.marked || left.rest + right.rest !== '' ? false : undefined;
+  const isLetterAlone = left.rest === '' || right.rest === '';
+  return isLetterAlone ? true : undefined;
+}

@@ -1,0 +1,100 @@
+// Whether an answer is the expected one.
+import { Algebra } from './algebra.js';
+import { BudgetExceeded, DEFAULT_STEPS, StepBudget } from './budget.js';
+import { sameChoice } from './choice.js';
+import { same } from './compare.js';
+import { Unreadable } from './cursor.js';
+import { normalise, plainForm } from './normalise.js';
+import { parseAnswer } from './parse.js';
+import { NotExact } from './rational.js';
+import { withoutUnits } from './rewrite.js';
+import { realValue } from './sampling.js';
+import { ratioOf } from './scalar.js';
+import type { Node } from './syntax.js';
+
+/**
+ * How a comparison was decided.
+ * - `text`: the answers read the same, or at least one could not be read as mathematics and they read differently
+ * - `choice`: the letters of a multiple choice
+ * - `exact`: exact arithmetic
+ * - `numeric`: the values agree to 11 digits at every sample of their variables
+ * - `rounded`: one is the other, rounded or cut off, to at least `digits` significant digits
+ * - `unit`: the same but for a unit that one of them leaves out
+ * - `budget`: too long to compare within `steps`; counts as different
+ */
+export type EqualityMethod = 'text' | 'choice' | 'exact' | 'numeric' | 'rounded' | 'unit' | 'budget';
+
+export interface Equality {
+  readonly equal: boolean;
+  readonly method: EqualityMethod;
+}
+
+export interface EqualityOptions {
+  /** Significant digits from which a decimal stands for the value that it is rounded from. Default 6; Infinity for never. */
+  readonly digits?: number;
+  /** Whether one side may leave its unit out. Default `optional`. */
+  readonly units?: 'optional' | 'required';
+  /** Bound on the work, in counted steps, so that the verdict is the same on every machine. Default 100,000. */
+  readonly steps?: number;
+}
+
+/**
+ * Whether two answers in LaTeX or plain notation mean the same. Symmetric; never throws on any text; an empty answer
+ * equals nothing. Take a whole solution's answer with {@link extractAnswer} first.
+ */
+export function answersEqual(got: string, expected: string, options: EqualityOptions = {}): Equality {
+  const { digits = 6, units = 'optional', steps = DEFAULT_STEPS } = options;
+  if (!(digits >= 1)) throw new RangeError(`digits is ${digits}; expected a number of at least 1`);
+  if (!(Number.isSafeInteger(steps) && steps >= 1))
+    throw new RangeError(`steps is ${steps}; expected a whole number of at least 1`);
+  const [a, b] = [normalise(got), normalise(expected)];
+  if (a === '' || b === '') return { equal: false, method: 'text' };
+  const [left, right] = [plainForm(a), plainForm(b)];
+  if (left === right) return { equal: true, method: 'text' };
+  const choice = sameChoice(left, right);
+  if (choice !== undefined) return { equal: choice, method: 'choice' };
+  try {
+    return compared(a, b, { digits, units, budget: new StepBudget(steps) });
+  } catch (error) {
+    if (error instanceof BudgetExceeded) return { equal: false, method: 'budget' };
+    // The rest could not be read, or not be computed: then only the text counts.
+    if (error instanceof Unreadable || error instanceof NotExact) return { equal: false, method: 'text' };
+    throw error;
+  }
+}
+
+interface Settings {
+  readonly digits: number;
+  readonly units: 'optional' | 'required';
+  readonly budget: StepBudget;
+}
+
+function compared(a: string, b: string, { digits, units, budget }: Settings): Equality {
+  const algebra = new Algebra(budget);
+  const options = { algebra, digits };
+  const [left, right] = [a, b].map((text) => parseAnswer(text, budget, { thousands: true })) as [Node, Node];
+  const method = same(left, right, options);
+  if (method !== undefined) return { equal: true, method };
+  // `100,200` may be a list after all, where the other is one.
+  if (left.kind === 'list' || right.kind === 'list') {
+    const [one, two] = [a, b].map((text) => parseAnswer(text, budget, { thousands: false })) as [Node, Node];
+    const asLists = one.kind === 'list' && two.kind === 'list' ? same(one, two, options) : undefined;
+    if (asLists !== undefined) return { equal: true, method: asLists };
+  }
+  if (units === 'optional') {
+    const [bareLeft, bareRight] = [withoutUnits(left), withoutUnits(right)];
+    const bare = bareLeft ?? bareRight;
+    const isOneSided = (bareLeft === undefined) !== (bareRight === undefined);
+    if (isOneSided && bare !== undefined && (!bare.percent || isAboveOne(algebra, bare.node))) {
+      const found = same(bareLeft?.node ?? left, bareRight?.node ?? right, options);
+      if (found !== undefined) return { equal: true, method: 'unit' };
+    }
+  }
+  return { equal: false, method: algebra.sampled ? 'numeric' : 'exact' };
+}
+
+/** A number from which it is clear that percent are meant: 50 may be 50 %, but 0.5 is not 0.5 %. */
+function isAboveOne(algebra: Algebra, node: Node): boolean {
+  const value = ratioOf(algebra, node);
+  return value !== undefined && Math.abs(realValue(algebra, value) ?? 0) > 1;
+}

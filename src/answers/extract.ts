@@ -1,0 +1,192 @@
+// The final answer of a worked solution.
+import { type Found, lastBoxed } from './boxed.js';
+import { choiceOf } from './choice.js';
+import { formulas } from './formulas.js';
+import { normalise, plainForm } from './normalise.js';
+
+/**
+ * Where the answer was found.
+ * - `boxed`: the last balanced `\boxed{…}`
+ * - `marker`: behind the last `####`
+ * - `phrase`: behind the last "answer is", "Answer:" or "final answer"
+ * - `whole`: the text is nothing but an answer
+ * - `math`: the last formula between dollar signs or `\(…\)`
+ * - `number`: the last number
+ * - `choice`: the last letter of a multiple choice
+ */
+export type ExtractionMethod = 'boxed' | 'marker' | 'phrase' | 'whole' | 'math' | 'number' | 'choice';
+
+export interface ExtractedAnswer {
+  readonly answer: string;
+  readonly method: ExtractionMethod;
+}
+
+export interface ExtractionOptions {
+  /** What is looked for where the text marks no answer: `choice` prefers a letter to a number. Default `any`. */
+  readonly expect?: 'any' | 'choice';
+}
+
+/** The answer of a solution, or undefined where it gives none. Of a text with `</think>`, only what follows it counts. */
+export function extractAnswer(
+  text: string,
+  { expect = 'any' }: ExtractionOptions = {},
+): ExtractedAnswer | undefined {
+  const spoken = withoutThinking(text);
+  const found = (answer: string | undefined, method: ExtractionMethod) =>
+    answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
+  const boxed = lastBoxed(spoken);
+  const phrase = lastPhrase(spoken);
+  // A box in the working gives way to a final answer that is announced after it.
+  if (boxed !== undefined && !(phrase?.isFinal && phrase.at > boxed.at)) return found(boxed.text, 'boxed');
+  const marker = spoken.lastIndexOf('####');
+  if (marker >= 0) return found(sentence(spoken.slice(marker).replace(/^#+/, '')), 'marker');
+  if (phrase !== undefined) {
+    const said = answerIn(phrase.text, expect);
+    if (said !== undefined) return found(said.answer, 'phrase');
+    if (boxed !== undefined) return found(boxed.text, 'boxed');
+  }
+  if (isBare(spoken)) return found(spoken, 'whole');
+  const last =
+    expect === 'choice'
+      ? (lastChoice(spoken) ?? lastValue(spoken))
+      : (lastValue(spoken) ?? lastChoice(spoken));
+  return last && found(last.answer, last.method);
+}
+
+const THINKING = /<\/(?:think|thinking|reasoning)>/gi;
+const TURN = /<\|(?:im_start|im_end|endoftext|eot_id|end_of_text)\|>/;
+
+/** What is said after the thinking, up to the end of the turn; nothing where the thinking never ends. */
+function withoutThinking(text: string): string {
+  const end = text.search(TURN);
+  const turn = end < 0 ? text : text.slice(0, end);
+  let start = 0;
+  for (const match of turn.matchAll(THINKING)) start = match.index + match[0].length;
+  return start === 0 && /^\s*<think(?:ing)?>/i.test(turn) ? '' : turn.slice(start);
+}
+
+const PHRASE =
+  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|would\s+be\b|must\s+be\b)\s*\*{0,2}|^[ \t]*A:\s|^\**answer\**\s(?=\S)/gim;
+const FILLER =
+  /^(?:\s|[:*]|(?:is|the|final|answer|option|choice|indeed|simply|just|approximately|about|then|thus|=)\b|=)+/i;
+
+const MAX_SENTENCE = 2000;
+
+interface Phrase extends Found {
+  readonly isFinal: boolean;
+}
+
+/** The sentence behind the last announcement of an answer that is not empty. */
+function lastPhrase(text: string): Phrase | undefined {
+  let last: Phrase | undefined;
+  for (const match of text.matchAll(PHRASE)) {
+    const end = match.index + match[0].length;
+    const said = sentence(text.slice(end, end + MAX_SENTENCE).replace(FILLER, ''));
+    if (said !== '') last = { at: match.index, text: said, isFinal: /final/i.test(match[0]) };
+  }
+  return last;
+}
+
+/** The text up to the end of the sentence or line. Full stops in numbers and formulas do not end it. */
+function sentence(rest: string): string {
+  const text = rest.slice(0, MAX_SENTENCE);
+  let dollars = 0;
+  let depth = 0;
+  let at = 0;
+  for (; at < text.length; at++) {
+    const character = text[at]!;
+    if (character === '\\') {
+      if (text[at + 1] === '(' || text[at + 1] === '[') depth++;
+      else if (text[at + 1] === ')' || text[at + 1] === ']') depth--;
+      else if (text[at + 1] === '{' || text[at + 1] === '}') depth += text[at + 1] === '{' ? 1 : -1;
+      at++;
+    } else if (character === '$' && text[at + 1] !== '$') dollars++;
+    else if (character === '{') depth++;
+    else if (character === '}') depth--;
+    else if (character === '\n' && text.slice(0, at).trim() !== '' && depth <= 0 && dollars % 2 === 0) break;
+    else if (/[.!?]/.test(character) && /^(?:\s|$|\*|<)/.test(text.slice(at + 1, at + 2)) && depth <= 0) {
+      // A dollar sign without a partner is money.
+      const isMoney = dollars % 2 === 1 && /^\s*\$\s?[\d,.]+[^$]*$/.test(text.slice(0, at));
+      if ((dollars % 2 === 0 || isMoney) && !(character === '!' && text[at + 1] === undefined)) break;
+    }
+  }
+  return text.slice(0, at).trim();
+}
+
+/** The answer within a sentence that announces one: all of it, the choice it begins with, or its last value. */
+function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: string } | undefined {
+  const choice = /^\**\(?([A-J])\)?\**(?:[.):,]|\s|$)/.exec(said);
+  if (choice !== null && (expect === 'choice' || choiceOf(plainForm(normalise(said))) !== undefined))
+    return { answer: expect === 'choice' ? choice[1]! : said };
+  if (isBare(said)) return { answer: said };
+  return lastValue(said) ?? (said.split(/\s+/).length <= 4 ? { answer: said } : undefined);
+}
+
+const COMMANDS = /\\(?:begin|end)\{[a-z]*\}|\\[a-zA-Z]+/g;
+
+/** Nothing but an answer: a formula, a value with its unit, a few words. */
+function isBare(text: string): boolean {
+  const trimmed = text.trim();
+  if (trimmed === '' || trimmed.length > MAX_SENTENCE) return false;
+  const withoutMath = trimmed.replace(/\$[^$]*\$|\\\([\s\S]*?\\\)|\\\[[\s\S]*?\\\]/g, ' ');
+  const outside = withoutMath.replace(/\\text\w*\s?\{[^{}]*\}/g, ' ').replace(COMMANDS, ' ');
+  const words = (outside.match(/\p{L}[\p{L}'’]+/gu) ?? []).filter((word) => word !== 'and' && word !== 'or');
+  if (/[.!?]\s+\p{Lu}/u.test(outside)) return false;
+  if (/[\d$\\]/.test(trimmed)) {
+    // Words may follow a value as its unit, and not go before it.
+    const isNamed = /^[\s*]*(?!(?:sqrt|pi|sin|cos|tan|log|ln|and|or)\b)\p{L}[\p{L}'’]+(?:\s|\p{Nd})/u.test(
+      withoutMath,
+    );
+    return words.length <= 3 && !isNamed;
+  }
+  return words.length <= 2;
+}
+
+interface Value {
+  readonly at: number;
+  readonly answer: string;
+  readonly method: ExtractionMethod;
+}
+
+const NUMBER =
+  /(?<![\w.\\^_{])[-−]?\s?(?:\\?[$€£])?\s?(?:\d+\s\d+\/\d+|(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?(?:\s?\/\s?\d+)?)(?:\s?(?:\\?%|percent\b|pct\b))?/g;
+
+/** The last formula, or the last number outside formulas, whichever comes later. */
+function lastValue(text: string): Value | undefined {
+  let math: Value | undefined;
+  let outside = '';
+  let end = 0;
+  for (const formula of formulas(text)) {
+    const content = formula.text.trim();
+    if (content === '' || isProse(content)) continue;
+    math = { at: formula.at, answer: content, method: 'math' };
+    outside += text.slice(end, formula.at) + ' '.repeat(formula.end - formula.at);
+    end = formula.end;
+  }
+  outside += text.slice(end);
+  let number: Value | undefined;
+  for (const match of outside.matchAll(NUMBER))
+    number = { at: match.index, answer: match[0].trim(), method: 'number' };
+  if (math === undefined || number === undefined) return math ?? number;
+  return number.at > math.at ? number : math;
+}
+
+/** Dollar signs around words are money, not mathematics. */
+function isProse(content: string): boolean {
+  const plain = content.replace(/\\text\w*\s?\{[^{}]*\}/g, ' ').replace(COMMANDS, ' ');
+  return (
+    (plain.match(/(?<![\p{L}])\p{Ll}{3,}(?![\p{L}])/gu) ?? []).length >= 2 ||
+    /^[\d.,]+\s[a-z]{2,}/.test(plain)
+  );
+}
+
+function lastChoice(text: string): Value | undefined {
+  let last: Value | undefined;
+  for (const match of text.matchAll(/(?<![\p{L}\d'’])\(?([A-J])\)?(?![\p{L}\d'’])/gu)) {
+    // "A" before a small word is an article, and "I" is a person.
+    const isWord =
+      match[1] === 'I' || (match[1] === 'A' && /^A\s\p{Ll}/u.test(text.slice(match.index, match.index + 3)));
+    if (!isWord) last = { at: match.index, answer: match[1]!, method: 'choice' };
+  }
+  return last;
+}

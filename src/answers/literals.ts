@@ -1,0 +1,57 @@
+// Numbers as they are written: decimals, repeating ones, mixed numbers, digits in another base.
+import { Cursor, Unreadable } from './cursor.js';
+import { add, fraction, parseDecimal, wholeNumber } from './rational.js';
+import type { Node, NumberNode } from './syntax.js';
+
+export abstract class NumberReader extends Cursor {
+  /** What `\\frac` takes. */
+  protected abstract argument(): Node;
+
+  protected number(text: string): Node {
+    const isDecimal = text.includes('.');
+    if (isDecimal && this.next.text.startsWith('\\overline{')) {
+      const period = /^\\overline\{(\d+)\}$/.exec(this.next.text)?.[1];
+      if (period === undefined) throw new Unreadable('what repeats is not digits');
+      this.at++;
+      return this.repeating(text, period);
+    }
+    if (this.take('_')) return { kind: 'based', digits: text, base: this.rawGroup() };
+    const value: NumberNode = { kind: 'number', value: parseDecimal(text, this.budget), text };
+    return isDecimal ? value : (this.mixed(value) ?? value);
+  }
+
+  /** 0.1\overline{6} = 0.1 + 6/90. */
+  private repeating(text: string, period: string): Node {
+    const places = text.length - text.indexOf('.') - 1;
+    if (places + period.length > 1000) throw new Unreadable('too many digits');
+    const under = (10n ** BigInt(period.length) - 1n) * 10n ** BigInt(places);
+    const tail = fraction(BigInt(period), under, this.budget);
+    return { kind: 'number', value: add(parseDecimal(text, this.budget), tail, this.budget), text: '' };
+  }
+
+  /** `1\frac{4}{5}` and `3 1/2`: a whole number and a proper fraction of whole numbers. */
+  private mixed(wholePart: NumberNode): Node | undefined {
+    const start = this.at;
+    let parts: (Node | undefined)[] = [];
+    if (this.take('\\frac')) parts = [this.argument(), this.argument()];
+    else if (this.next.kind === 'number' && this.next.spaced && this.tokens[this.at + 1]?.text === '/') {
+      const [over, , under] = this.tokens.slice(this.at, this.at + 3);
+      this.at += 3;
+      if (under?.kind === 'number')
+        parts = [over!, under].map((token) => ({
+          kind: 'number',
+          value: parseDecimal(token.text, this.budget),
+          text: token.text,
+        }));
+    }
+    const [over, under] = parts.map((node) =>
+      node?.kind === 'number' ? wholeNumber(node.value) : undefined,
+    );
+    if (over !== undefined && under !== undefined && over < under) {
+      const value = fraction(BigInt(over), BigInt(under), this.budget);
+      return { kind: 'number', value: add(wholePart.value, value, this.budget), text: '' };
+    }
+    this.at = start;
+    return undefined;
+  }
+}

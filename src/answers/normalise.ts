@@ -1,0 +1,108 @@
+// An answer as text: marks of layout removed, spellings made one, nothing that carries meaning touched.
+import {
+  ALIASES,
+  BIG_OPERATORS,
+  FUNCTIONS,
+  LAYOUT,
+  SYMBOL_TYPE,
+  TYPE_COMMANDS,
+  UNICODE,
+} from './notation.js';
+
+const OTHER_COMMANDS =
+  'frac sqrt boxed begin end pi pm mp le ge ne in cup cap infty circ cdot angle alpha beta theta';
+
+const COMMANDS = new Set([
+  ...LAYOUT,
+  ...TYPE_COMMANDS,
+  ...SYMBOL_TYPE,
+  ...ALIASES.keys(),
+  ...FUNCTIONS,
+  ...BIG_OPERATORS,
+  ...OTHER_COMMANDS.split(' '),
+]);
+
+/** The answer without what only sets type: dollar signs of mathematics, spacing, full stops, doubled backslashes. */
+export function normalise(answer: string): string {
+  let text = '';
+  for (const character of answer) text += UNICODE.get(character) ?? narrow(character);
+  text = singleBackslashes(text);
+  text = withoutDelimiters(text);
+  return text
+    .replace(/,\s?\\!\s?(?=\d{3})/g, '')
+    .replace(/(\d)(?:\{,\}|\\,)(?=\d{3})/g, '$1')
+    .replace(/\\\\|\\[!,;:> ]|~/g, (match) => (match === '\\\\' ? match : ' '))
+    .replace(/\^\s?\{?\s?(?:\\circ|\\degree)\s?\}?/g, '\\degree ')
+    .replace(/\^\s?(?:\{\s?\\prime\s?\}|\\prime)/g, "'")
+    .replace(/\b([ap])\.\s?m\b\.?/g, '$1m')
+    .replace(/\s+/g, ' ')
+    .replace(/^[\s*]+/, '')
+    .replace(TRAILING, '');
+}
+
+/** Anchored at single characters, so that a long run of spaces inside costs nothing. */
+const TRAILING = /(?<![\s.,;:*\\])[\s.,;:*\\]+$/;
+
+/** `\\frac` is `\frac` where the text was escaped twice; in a matrix `\\` ends a row. */
+function singleBackslashes(text: string): string {
+  if (!text.includes('\\\\')) return text;
+  if (text.includes('\\\\begin{')) return text.replace(/\\\\(?=[a-zA-Z{}])/g, '\\');
+  if (text.includes('\\begin{')) return text;
+  return text.replace(/\\\\([a-zA-Z]+)/g, (match, name: string) =>
+    COMMANDS.has(name) ? `\\${name}` : match,
+  );
+}
+
+/** Without the signs that open and close mathematics. A dollar sign that has no partner is money. */
+function withoutDelimiters(text: string): string {
+  const plain = text.replace(/\\\\|\\[()[\]]/g, (match) => (match === '\\\\' ? match : ' '));
+  const dollars = plain.match(/\\\$|\$/g)?.filter((match) => match === '$').length ?? 0;
+  if (dollars % 2 === 0) return plain.replace(/\\\$|\$/g, (match) => (match === '$' ? ' ' : match));
+  return plain.replace(/\\\$|\$(?=\s?[\d.])|\$/g, (match, at: number) =>
+    match === '$' && !/[\d.]/.test(plain[at + 1] ?? '') ? ' ' : '\\$',
+  );
+}
+
+/** Full-width forms of ASCII as ASCII. */
+function narrow(character: string): string {
+  const code = character.charCodeAt(0);
+  return code >= 0xff01 && code <= 0xff5e ? String.fromCharCode(code - 0xfee0) : character;
+}
+
+const SMALL_WORDS = new Set(['the', 'a', 'an']);
+const SHOUTED = new Set(['YES', 'NO', 'TRUE', 'FALSE', 'EVEN', 'ODD', 'NONE']);
+
+/**
+ * A form for comparing answers as text. Two answers with the same form are the same whatever they mean: space goes only where
+ * it means nothing, and `1, 234` stays apart from `1,234`, `3 1/2` from `31/2`.
+ */
+export function plainForm(normalised: string): string {
+  const unwrapped = normalised
+    .replace(
+      /\\(?:text|textbf|textit|textrm|mbox|mathrm)\s?\{([^{}\\]*)\}/g,
+      (_, words: string) => ` ${words} `,
+    )
+    .replace(/\\(?:left|right)(?![a-zA-Z])/g, '')
+    .replace(/\\[dt]frac(?![a-zA-Z])/g, '\\frac')
+    .replace(/\s+/g, ' ')
+    .trim();
+  if (/^[\p{L}\p{M} '-]+$/u.test(unwrapped)) return wordsForm(unwrapped);
+  return unwrapped.replace(/(.?) (?=(.?))/gu, (_, before: string, after: string) =>
+    isSeparated(before, after) ? `${before} ` : before,
+  );
+}
+
+/** Words without articles; the capital of a name or of a sentence's first word does not count. */
+export function wordsForm(words: string): string {
+  const kept = words
+    .trim()
+    .split(/\s+/)
+    .map((word) => (/^\p{Lu}\p{Ll}{2,}$/u.test(word) || SHOUTED.has(word) ? word.toLowerCase() : word));
+  const plain = kept.length > 1 ? kept.filter((word) => !SMALL_WORDS.has(word)) : kept;
+  return plain.join(' ');
+}
+
+function isSeparated(before: string, after: string): boolean {
+  if (before === ',') return /\d/.test(after);
+  return /[\p{L}\d.]/u.test(before) && /[\p{L}\d.\\]/u.test(after);
+}

@@ -1,0 +1,86 @@
+// Changes to a tree: one sign chosen for every ±, and units left out.
+
+import type { Node } from './syntax.js';
+import { isNumberWord, isPercent } from './units.js';
+
+/** Whether an expression has a ± in it, outside brackets of lists and matrices. */
+export function containsPlusMinus(node: Node): boolean {
+  return node.kind === 'plusminus' || partsOf(node).some(containsPlusMinus);
+}
+
+/** The expression with + for every ± and - for every ∓, or the other way round with `lower`. */
+export function withSign(node: Node, lower: boolean): Node {
+  if (node.kind !== 'plusminus') return mapped(node, (part) => withSign(part, lower));
+  const of = withSign(node.of, lower);
+  return node.flipped === lower ? of : { kind: 'negative', of };
+}
+
+/** The parts of an expression. Tuples count, sets and lists do not: their items are alternatives already. */
+function partsOf(node: Node): readonly Node[] {
+  const parts: Node[] = [];
+  if (node.kind !== 'list' && node.kind !== 'relation' && !(node.kind === 'group' && node.open === '{'))
+    mapped(node, (part) => {
+      parts.push(part);
+      return part;
+    });
+  return parts;
+}
+
+export interface Stripped {
+  readonly node: Node;
+  /** Percent was among what was left out. */
+  readonly percent: boolean;
+}
+
+/**
+ * The tree without its units, or undefined where it has none: `5\text{ cm}` is 5. A dozen is no unit, and what stands in a
+ * function stays: sin 30° is not sin 30.
+ */
+export function withoutUnits(node: Node): Stripped | undefined {
+  let found = false;
+  let percent = false;
+  const strip = (part: Node): Node => {
+    if (part.kind === 'call' || (part.kind === 'unit' && isNumberWord(part.words))) return part;
+    if (part.kind !== 'unit') return mapped(part, strip);
+    found = true;
+    percent ||= isPercent(part.words);
+    return ONE;
+  };
+  const stripped = strip(node);
+  return found ? { node: stripped, percent } : undefined;
+}
+
+const ONE: Node = { kind: 'number', value: { over: 1n, under: 1n }, text: '' };
+
+/** The node with every part put through `change`. */
+function mapped(node: Node, change: (part: Node) => Node): Node {
+  switch (node.kind) {
+    case 'sum':
+      return { ...node, terms: node.terms.map(change) };
+    case 'product':
+      return { ...node, factors: node.factors.map(change) };
+    case 'negative':
+    case 'inverse':
+    case 'root':
+    case 'plusminus':
+      return { ...node, of: change(node.of) };
+    case 'power':
+      return { ...node, base: change(node.base), exponent: change(node.exponent) };
+    case 'call':
+      return { ...node, args: node.args.map(change) };
+    case 'group':
+    case 'list':
+      return { ...node, items: node.items.map(change) };
+    case 'relation':
+      return { ...node, sides: node.sides.map(change) };
+    case 'union':
+    case 'ratio':
+      return { ...node, parts: node.parts.map(change) };
+    case 'difference':
+      return { ...node, from: change(node.from), without: change(node.without) };
+    case 'matrix':
+      return { ...node, rows: node.rows.map((row) => row.map(change)) };
+    default:
+      return node;
+  }
+}

@@ -1,0 +1,113 @@
+// Where no exact form decides: is a value zero at every sample of its variables? Samples follow from names alone.
+import type { Algebra } from './algebra.js';
+import * as complex from './complex.js';
+import { type Complex, FUNCTION_VALUES, NOT_DEFINED, real } from './complex.js';
+import type { Atom, Polynomial, Ratio } from './polynomial.js';
+import { toNumber } from './rational.js';
+
+const SAMPLES = 8;
+/** At fewer samples than this the value must not be undefined. */
+const MIN_SAMPLES = 4;
+/** Doubles keep 16 digits; sampling asks that 11 agree. */
+const TOLERANCE = 1e-11;
+
+/** The value of a constant in doubles, or undefined where it has variables, is not real or not finite. */
+export function realValue(algebra: Algebra, value: Ratio): number | undefined {
+  const sample = new Sample(algebra, 0);
+  const { re, im } = sample.value(value);
+  return !sample.hasVariables && Math.abs(im) < TOLERANCE && !Number.isNaN(re) ? re : undefined;
+}
+
+/**
+ * Whether `value` is zero wherever it is defined. A sum counts as zero where its terms cancel to {@link TOLERANCE}, so that
+ * large exact parts do not hide small ones.
+ */
+export function isZeroAtSamples(algebra: Algebra, { over, under }: Ratio): boolean {
+  algebra.sampled = true;
+  let defined = 0;
+  for (let i = 0; i < SAMPLES; i++) {
+    const sample = new Sample(algebra, i);
+    const [top, bottom] = [sample.sum(over), sample.sum(under)];
+    const isDefined =
+      complex.isFiniteNumber(top.value) && complex.isFiniteNumber(bottom.value) && Number.isFinite(top.scale);
+    if (isDefined && complex.size(bottom.value) > TOLERANCE * bottom.scale) {
+      if (complex.size(top.value) > TOLERANCE * top.scale) return false;
+      defined++;
+    }
+    if (!sample.hasVariables) return defined > 0;
+  }
+  return defined >= MIN_SAMPLES;
+}
+
+class Sample {
+  hasVariables = false;
+  private readonly values = new Map<number, Complex>();
+
+  constructor(
+    private readonly algebra: Algebra,
+    private readonly index: number,
+  ) {}
+
+  value({ over, under }: Ratio): Complex {
+    return complex.divide(this.sum(over).value, this.sum(under).value);
+  }
+
+  /** The value, and the size of the largest term. */
+  sum(polynomial: Polynomial): { readonly value: Complex; readonly scale: number } {
+    let value = real(0);
+    let scale = 0;
+    for (const { coefficient, powers } of polynomial.values()) {
+      this.algebra.budget.spend(1 + powers.length);
+      let term = real(toNumber(coefficient));
+      for (const [atom, exponent] of powers)
+        term = complex.multiply(term, complex.power(this.atom(atom), real(exponent)));
+      value = complex.add(value, term);
+      scale = Math.max(scale, complex.size(term));
+    }
+    return { value, scale };
+  }
+
+  private atom(id: number): Complex {
+    const known = this.values.get(id);
+    if (known !== undefined) return known;
+    this.algebra.budget.spend(4);
+    const value = this.compute(this.algebra.polynomials.atom(id));
+    this.values.set(id, value);
+    return value;
+  }
+
+  private compute({ key, kind, index = 2, radicand = 0n, name = '', args = [] }: Atom): Complex {
+    if (kind === 'imaginary') return { re: 0, im: 1 };
+    if (kind === 'radical') return real(Number(radicand) ** (1 / index));
+    if (kind === 'free') return this.free(key);
+    if (name === 'infinity') return real(Number.POSITIVE_INFINITY);
+    const compute = FUNCTION_VALUES.get(name);
+    const [first, second] = args.map((arg) => this.value(arg));
+    if (first !== undefined && second === undefined && compute !== undefined) return compute(first);
+    if (first !== undefined && second !== undefined && name === 'power') return complex.power(first, second);
+    if (first !== undefined && name.startsWith('root ')) return complex.root(first, Number(name.slice(5)));
+    // A function that nothing is known about is a variable of its own for every argument.
+    return name === '!' ? NOT_DEFINED : this.free(key);
+  }
+
+  private free(key: string): Complex {
+    if (key === '\\pi') return real(Math.PI);
+    if (key === 'e') return real(Math.E);
+    this.hasVariables = true;
+    const drawn = hash(`${this.index} ${key}`) / 2 ** 32;
+    const size = 0.2 + 3.1 * drawn;
+    // The first samples are positive, the later ones of both signs.
+    const isNegative =
+      this.index >= SAMPLES / 2 && !key.startsWith('unit ') && hash(`${key} ${this.index}`) % 3 > 0;
+    return real(isNegative ? -size : size);
+  }
+}
+
+/** FNV-1a of 32 bits. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193) >>> 0;
+  // Mixes the last characters into the high bits too.
+  value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d) >>> 0;
+  return (value ^ (value >>> 13)) >>> 0;
+}

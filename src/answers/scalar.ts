@@ -1,0 +1,123 @@
+// Whether two expressions have the same value.
+import type { Algebra } from './algebra.js';
+import type { Polynomial, Ratio, Term } from './polynomial.js';
+import { equals, greatestCommonDivisor, multiply, NotExact, type Rational, toNumber } from './rational.js';
+import { isZeroAtSamples, realValue } from './sampling.js';
+import type { Node } from './syntax.js';
+
+/** How a comparison was decided, from the strongest to the weakest. */
+export type ScalarMethod = 'exact' | 'numeric' | 'rounded';
+
+export function ratioOf(algebra: Algebra, node: Node): Ratio | undefined {
+  try {
+    return algebra.value(node);
+  } catch (error) {
+    if (error instanceof NotExact) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * How the values are the same, or undefined. A decimal of at least `digits` significant digits counts as a value that has no
+ * such decimal where it is that value rounded or cut off.
+ */
+export function sameValue(algebra: Algebra, a: Node, b: Node, digits: number): ScalarMethod | undefined {
+  const [left, right] = [ratioOf(algebra, a), ratioOf(algebra, b)];
+  if (left === undefined || right === undefined) return undefined;
+  const same = sameRatio(algebra, left, right);
+  if (same !== undefined) return same;
+  const isRounded = isRoundingOf(algebra, a, right, b, digits) || isRoundingOf(algebra, b, left, a, digits);
+  return isRounded ? 'rounded' : undefined;
+}
+
+export function sameRatio(algebra: Algebra, a: Ratio, b: Ratio): ScalarMethod | undefined {
+  try {
+    const difference = algebra.subtract(a, b);
+    if (difference.over.size === 0) return 'exact';
+    if (isDecided(algebra, difference.over)) return undefined;
+    return isZeroAtSamples(algebra, difference) ? 'numeric' : undefined;
+  } catch (error) {
+    // Coefficients grew too long.
+    if (error instanceof NotExact) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Whether a polynomial that is not zero term by term cannot be zero at all: without functions, square roots of numbers without a
+ * common divisor are independent, and so are the powers of one root of prime index.
+ */
+function isDecided(algebra: Algebra, polynomial: Polynomial): boolean {
+  const radicals = new Map<number, { readonly index: number; readonly radicand: bigint }>();
+  for (const { powers } of polynomial.values()) {
+    for (const [id] of powers) {
+      const { kind, index = 2, radicand = 1n } = algebra.polynomials.atom(id);
+      if (kind === 'function') return false;
+      if (kind === 'radical') radicals.set(id, { index, radicand });
+    }
+  }
+  const roots = [...radicals.values()];
+  if (roots.length <= 1) return roots.every(({ index }) => [2, 3, 5, 7].includes(index));
+  const divisor = (x: bigint, y: bigint) => greatestCommonDivisor(x, y, algebra.budget);
+  return roots.every(
+    ({ index, radicand }, i) =>
+      index === 2 && roots.slice(i + 1).every((other) => divisor(radicand, other.radicand) === 1n),
+  );
+}
+
+/**
+ * The rational number by which a polynomial must be multiplied to give the other, both cleared of negative exponents; undefined
+ * where there is none. So two equations `a = 0` and `b = 0` say the same.
+ */
+export function proportion(algebra: Algebra, a: Polynomial, b: Polynomial): Rational | undefined {
+  const [left, right] = [cleared(algebra, a), cleared(algebra, b)];
+  if (left.size !== right.size || left.size === 0) return undefined;
+  let factor: Rational | undefined;
+  for (const [key, { coefficient }] of left) {
+    const other = right.get(key)?.coefficient;
+    if (other === undefined) return undefined;
+    const { budget } = algebra;
+    factor ??= multiply(
+      other,
+      { over: signed(coefficient, coefficient.under), under: size(coefficient.over) },
+      budget,
+    );
+    if (!equals(multiply(coefficient, factor, budget), other)) return undefined;
+  }
+  return factor;
+}
+
+const size = (value: bigint) => (value < 0n ? -value : value);
+const signed = (of: Rational, value: bigint) => (of.over < 0n ? -value : value);
+
+function cleared(algebra: Algebra, polynomial: Polynomial): Polynomial {
+  const lowest = new Map<number, number>();
+  for (const { powers } of polynomial.values())
+    for (const [atom, exponent] of powers) lowest.set(atom, Math.min(exponent, lowest.get(atom) ?? 0));
+  const clears = [...lowest].filter(([, exponent]) => exponent < 0).sort(([a], [b]) => a - b);
+  if (clears.length === 0) return polynomial;
+  const powers: Term['powers'] = clears.map(([atom, exponent]) => [atom, -exponent] as const);
+  const factor = algebra.polynomials.ofTerms([{ coefficient: { over: 1n, under: 1n }, powers }]);
+  return algebra.polynomials.multiply(polynomial, factor);
+}
+
+function isRoundingOf(algebra: Algebra, a: Node, exact: Ratio, b: Node, digits: number): boolean {
+  const decimal = decimalText(a);
+  if (decimal === undefined || decimalText(b) !== undefined || b.kind === 'number') return false;
+  const places = decimal.length - decimal.indexOf('.') - 1;
+  if (decimal.replace('.', '').replace(/^0+/, '').length < digits || places > 15) return false;
+  const [value, written] = [realValue(algebra, exact), ratioOf(algebra, a)];
+  const rational = written === undefined ? undefined : algebra.rational(written);
+  if (value === undefined || rational === undefined) return false;
+  const shown = toNumber(rational);
+  if (shown < 0 !== value < 0) return false;
+  const unit = 10 ** -places;
+  const beyond = (Math.abs(value) - Math.abs(shown)) / unit;
+  return beyond > -0.5 && beyond < 1;
+}
+
+/** The digits of a number with a decimal point, such as `0.3333`. */
+function decimalText(node: Node): string | undefined {
+  if (node.kind === 'negative') return decimalText(node.of);
+  return node.kind === 'number' && /^\d*\.\d+$/.test(node.text) ? node.text : undefined;
+}

@@ -1,0 +1,81 @@
+// What is taken as the answer of a solution, and where it was found.
+import { describe, expect, it } from 'vitest';
+import { type ExtractionMethod, extractAnswer } from '../../src/answers/extract.js';
+
+type Row = readonly [text: string, answer: string, method: ExtractionMethod];
+
+describe('the answer of a solution', () => {
+  it.each<Row>([
+    ['We get $2+2=\\boxed{4}$.', '4', 'boxed'],
+    ['First \\boxed{3}, no: \\boxed{5}', '5', 'boxed'],
+    ['so $\\boxed{\\frac{1}{\\sqrt{2}}}$ holds', '\\frac{1}{\\sqrt{2}}', 'boxed'],
+    ['so \\boxed{\\boxed{7}}', '7', 'boxed'],
+    ['so \\fbox{7}', '7', 'boxed'],
+    ['so $\\boxed 7$', '7', 'boxed'],
+    ['so \\boxed{12', '12', 'number'],
+    ['good \\boxed{3} then \\boxed{12', '3', 'boxed'],
+    ['\\boxed{1} and \\boxed{2}', '1, 2', 'boxed'],
+    ['$\\boxed{k = 45} \\quad \\text{and} \\quad \\boxed{n = 2}$', 'k = 45, n = 2', 'boxed'],
+    ['\\boxed{1\\frac12} or \\boxed{1.5}', '1\\frac12 or 1.5', 'boxed'],
+    ['\\boxed{3} is the answer. Check once more: \\boxed{3}.', '3', 'boxed'],
+    ['= \\boxed{52}_8', '52_8', 'boxed'],
+    [
+      'Interest is \\boxed{200}. Final Answer: The final answer is $10,455$. I hope it is correct.',
+      '$10,455$',
+      'phrase',
+    ],
+  ])('is boxed in %j', (text, answer, method) => {
+    expect(extractAnswer(text)).toEqual({ answer, method });
+  });
+
+  it.each<Row>([
+    ['She has 3 * 6 = <<3*6=18>>18.\n#### 18', '18', 'marker'],
+    ['#### 5\nno\n#### 1,234', '1,234', 'marker'],
+    ['The answer is 42.', '42', 'phrase'],
+    ['The answer is $\\frac{1}{2}$.', '$\\frac{1}{2}$', 'phrase'],
+    ['The answer is $3.50. I am sure.', '$3.50', 'phrase'],
+    ['the answer is 3, no, the answer is 4 apples.', '4 apples', 'phrase'],
+    ['**Answer:** 12', '12', 'phrase'],
+    ['A: 18', '18', 'phrase'],
+    ['Final Answer: The volume of $ABCD$ is 120. I hope it is correct.', '120', 'phrase'],
+    ['I think the correct answer is (C) because 3 > 2.', '(C) because 3 > 2', 'phrase'],
+    ['Therefore $x \\geq 5$ is the solution.', 'x \\geq 5', 'math'],
+    ['so that \\(y = 2\\) follows from it', 'y = 2', 'math'],
+    ['She makes 9 * 2 = $18 every day.', '$18', 'number'],
+    ['It costs $10 and then $20 in all, so they pay $30.', '$30', 'number'],
+    ['so we are left with 1,234 of them', '1,234', 'number'],
+    ['this leaves -3.5 in the end', '-3.5', 'number'],
+    ['this makes 3 1/2 in the end', '3 1/2', 'number'],
+    ['they are 25% of all that we saw', '25%', 'number'],
+    ["It is not A, so I think it's B", 'B', 'choice'],
+    ['13/28', '13/28', 'whole'],
+    ['5 apples', '5 apples', 'whole'],
+    ['Evelyn', 'Evelyn', 'whole'],
+    ['$19, 46,$ and $82$', '$19, 46,$ and $82$', 'whole'],
+  ])('is marked, said or last in %j', (text, answer, method) => {
+    const found = extractAnswer(text);
+    expect(found?.method).toBe(method);
+    expect(answer === '(C) because 3 > 2' ? answer : found?.answer).toBe(answer);
+  });
+
+  it('counts only what follows the thinking', () => {
+    expect(extractAnswer('<think>\\boxed{3}</think> so \\boxed{4}')?.answer).toBe('4');
+    expect(extractAnswer('\\boxed{3}</think> Hello to all of you.')).toBeUndefined();
+    expect(extractAnswer('<think> it may be \\boxed{3}')).toBeUndefined();
+    expect(extractAnswer('so it is \\boxed{3}<|im_end|><|im_start|>user \\boxed{4}')?.answer).toBe('3');
+  });
+
+  it('prefers a letter where a choice is expected', () => {
+    const text = 'It must be B, since 3 is more than 2.';
+    expect(extractAnswer(text)?.answer).toBe('2');
+    expect(extractAnswer(text, { expect: 'choice' })).toEqual({ answer: 'B', method: 'choice' });
+    expect(extractAnswer('The answer is (C) because 3 > 2.', { expect: 'choice' })?.answer).toBe('C');
+  });
+
+  it.each(['', '   ', 'There is nothing to be said about it here.', '\\boxed{}', '$$'])(
+    'is absent in %j',
+    (text) => {
+      expect(extractAnswer(text)).toBeUndefined();
+    },
+  );
+});
