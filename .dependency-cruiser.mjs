@@ -12,7 +12,7 @@ const ROOMS = [
   ['architectures'],
   ['tokenizer', 'weights'],
   ['objectives', 'ops', 'autograd', 'runtime'],
-  ['records', 'files', 'random', 'terminal'],
+  ['answers', 'records', 'files', 'random', 'terminal'],
   ['native'],
 ];
 

@@ -1,10 +1,19 @@
 /**
  * steptrain from other programs: devices and tensors, models with their roles, objectives, one's own training steps,
- * step-labelled data, evaluation, and whole runs.
+ * step-labelled data, evaluation, answers, and whole runs.
  *
  * @packageDocumentation
  */
 
+// Answers
+export { answersEqual, type Equality, type EqualityMethod, type EqualityOptions } from './answers/equal.js';
+export {
+  type ExtractedAnswer,
+  type ExtractionMethod,
+  type ExtractionOptions,
+  extractAnswer,
+} from './answers/extract.js';
+export { type Grade, type GradeOptions, grade } from './answers/grade.js';
 // Models, adapters, heads
 export type { DtypeName, ModelConfig } from './architectures/config.js';
 export type { ModelHead } from './architectures/heads.js';

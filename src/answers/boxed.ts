@@ -44,10 +44,8 @@ export function lastBoxed(text: string): Found | undefined {
 
 /** Without further boxes in it. */
 function contentOf(text: string, { content: [from, to] }: Box): string {
-  return text
-    .slice(from, to)
-    .replace(/\\f?box(?:ed)?(?![a-zA-Z])/g, ' ')
-    .trim();
+  const content = text.slice(from, to).replace(/\\f?box(?:ed)?(?![a-zA-Z])/g, ' ');
+  return content.trim().replace(/^\{([^{}]*)\}$/, '$1');
 }
 
 /** Boxes with matching braces, in order; of nested ones the outermost only. One pass over the text. */

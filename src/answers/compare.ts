@@ -11,6 +11,8 @@ export interface CompareOptions {
   readonly algebra: Algebra;
   /** Significant digits from which a decimal stands for the value that it is rounded from. */
   readonly digits: number;
+  /** Within a set, where {2} is no longer 2. */
+  readonly inside?: boolean;
 }
 
 type Same = ScalarMethod | undefined;
@@ -136,7 +138,7 @@ function sameList(a: Node, b: Node, options: CompareOptions): Same {
     if (tuple !== undefined) return sameItems(members.map(valueIn), tuple, options);
     // `15\frac{39}{40} or \frac{639}{40}` is one value twice.
     const isOneValue = isSet
-      ? members.length === 1
+      ? members.length === 1 && !options.inside
       : (a.kind === 'list' ? a : b.kind === 'list' ? b : undefined)?.alternatives;
     return isOneValue ? weakest(members.map((member) => () => same(member, other, options))) : undefined;
   }
@@ -187,7 +189,7 @@ function sameRecords(a: readonly Node[], b: readonly Node[], options: CompareOpt
 
 /** In any order. What stands twice counts once in a set, and in a list of tuples, which are solutions. */
 function sameSet(a: readonly Node[], b: readonly Node[], isSet: boolean, options: CompareOptions): Same {
-  const compare = (one: Node, two: Node) => same(one, two, options);
+  const compare = (one: Node, two: Node) => same(one, two, isSet ? { ...options, inside: true } : options);
   const counts = isSet || [...a, ...b].every((item) => tupleOf(item) !== undefined);
   return counts ? matched(distinct(a, compare), distinct(b, compare), compare) : matched(a, b, compare);
 }
@@ -271,7 +273,9 @@ function matrixOf(node: Node): MatrixNode | undefined {
 function sameRatio(a: Node, b: Node, options: CompareOptions): Same {
   if (a.kind !== 'ratio' && b.kind !== 'ratio') return undefined;
   if (a.kind === 'ratio' && b.kind === 'ratio') {
+    const isClock = [a, b].some(({ parts }) => parts.some((part) => /^0\d/.test(firstDigits(part))));
     if (isTime(a.parts) && isTime(b.parts)) return sameItems(a.parts, b.parts, options);
+    if (isClock) return undefined;
     if (a.parts.length !== b.parts.length) return undefined;
     // a : b : c is d : e : f where b/a = e/d and c/a = f/d.
     const scaled = (parts: readonly Node[]) => parts.slice(1).map((part) => quotient(part, parts[0]!));
@@ -284,15 +288,14 @@ function sameRatio(a: Node, b: Node, options: CompareOptions): Same {
 
 /** `12:05` is a time of day, and so is `3:20 pm`. */
 function isTime(parts: readonly Node[]): boolean {
-  const texts = parts.map((part) => {
-    const number = part.kind === 'product' ? part.factors[0]! : part;
-    return number.kind === 'number' ? number.text : '';
-  });
-  return (
-    texts.length >= 2 &&
-    /^[012]?\d$/.test(texts[0]!) &&
-    texts.slice(1).every((text) => /^[0-5]\d$/.test(text))
-  );
+  const [hours = '', ...others] = parts.map(firstDigits);
+  return others.length > 0 && /^[012]?\d$/.test(hours) && others.every((digits) => /^[0-5]\d$/.test(digits));
+}
+
+/** The number that a part begins with, as it is written. */
+function firstDigits(part: Node): string {
+  const number = part.kind === 'product' ? part.factors[0]! : part;
+  return number.kind === 'number' ? number.text : '';
 }
 
 function sameWords(a: Node, b: Node): Same {

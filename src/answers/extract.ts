@@ -45,11 +45,9 @@ export function extractAnswer(
     if (said !== undefined) return found(said.answer, 'phrase');
     if (boxed !== undefined) return found(boxed.text, 'boxed');
   }
-  if (isBare(spoken)) return found(spoken, 'whole');
-  const last =
-    expect === 'choice'
-      ? (lastChoice(spoken) ?? lastValue(spoken))
-      : (lastValue(spoken) ?? lastChoice(spoken));
+  const letter = expect === 'choice' ? lastChoice(spoken) : undefined;
+  if (letter === undefined && isBare(spoken)) return found(spoken, 'whole');
+  const last = letter ?? lastValue(spoken) ?? lastChoice(spoken);
   return last && found(last.answer, last.method);
 }
 
@@ -122,6 +120,7 @@ function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: st
   return lastValue(said) ?? (said.split(/\s+/).length <= 4 ? { answer: said } : undefined);
 }
 
+const TYPED = /\\(?:text\w*|mbox|mathrm)\s?\{[^{}]*\}/g;
 const COMMANDS = /\\(?:begin|end)\{[a-z]*\}|\\[a-zA-Z]+/g;
 
 /** Nothing but an answer: a formula, a value with its unit, a few words. */
@@ -129,9 +128,9 @@ function isBare(text: string): boolean {
   const trimmed = text.trim();
   if (trimmed === '' || trimmed.length > MAX_SENTENCE) return false;
   const withoutMath = trimmed.replace(/\$[^$]*\$|\\\([\s\S]*?\\\)|\\\[[\s\S]*?\\\]/g, ' ');
-  const outside = withoutMath.replace(/\\text\w*\s?\{[^{}]*\}/g, ' ').replace(COMMANDS, ' ');
-  const words = (outside.match(/\p{L}[\p{L}'’]+/gu) ?? []).filter((word) => word !== 'and' && word !== 'or');
-  if (/[.!?]\s+\p{Lu}/u.test(outside)) return false;
+  const outside = withoutMath.replace(TYPED, ' ').replace(COMMANDS, ' ');
+  const words = (outside.match(/\p{L}[\p{L}'’]{2,}/gu) ?? []).filter((word) => word !== 'and');
+  if (/[.!?]\s+\p{Lu}/u.test(outside) || /\b(?:is|as|so|we|it|be|are|was)\b/.test(outside)) return false;
   if (/[\d$\\]/.test(trimmed)) {
     // Words may follow a value as its unit, and not go before it.
     const isNamed = /^[\s*]*(?!(?:sqrt|pi|sin|cos|tan|log|ln|and|or)\b)\p{L}[\p{L}'’]+(?:\s|\p{Nd})/u.test(
@@ -173,10 +172,10 @@ function lastValue(text: string): Value | undefined {
 
 /** Dollar signs around words are money, not mathematics. */
 function isProse(content: string): boolean {
-  const plain = content.replace(/\\text\w*\s?\{[^{}]*\}/g, ' ').replace(COMMANDS, ' ');
+  const plain = content.replace(TYPED, ' ').replace(COMMANDS, ' ');
   return (
     (plain.match(/(?<![\p{L}])\p{Ll}{3,}(?![\p{L}])/gu) ?? []).length >= 2 ||
-    /^[\d.,]+\s[a-z]{2,}/.test(plain)
+    /^[\d.,]+\s(?!or\b|and\b)[a-z]{2,}/.test(plain)
   );
 }
 

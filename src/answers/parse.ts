@@ -10,11 +10,14 @@ import { type TokenOptions, tokenise } from './tokens.js';
 import { isUnitSign } from './units.js';
 
 const MATRICES = new Set(['matrix', 'pmatrix', 'bmatrix', 'Bmatrix', 'vmatrix', 'smallmatrix', 'array']);
+/** `2020-01-31` and `1/31/2020` are no differences and quotients. */
+const DATE = /^\d{4}-\d\d?-\d\d?$|^\d\d?\/\d\d?\/\d{4}$/;
 /** Letters that stand for functions when a bracket follows at once. */
 const FUNCTION_LETTERS = new Set(['f', 'g', 'F', 'G']);
 
 /** Reads a normalised answer. Throws {@link Unreadable}, and {@link BudgetExceeded} where it is too long. */
 export function parseAnswer(source: string, budget: StepBudget, options: TokenOptions): Node {
+  if (DATE.test(source)) throw new Unreadable('a date');
   const parser = new Parser(tokenise(source, budget, options), budget);
   const node = parser.list();
   parser.expectEnd();

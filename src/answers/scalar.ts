@@ -44,8 +44,8 @@ export function sameRatio(algebra: Algebra, a: Ratio, b: Ratio): ScalarMethod | 
 }
 
 /**
- * Whether a polynomial that is not zero term by term cannot be zero at all: without functions, square roots of numbers without a
- * common divisor are independent, and so are the powers of one root of prime index.
+ * Whether a polynomial that is not zero term by term cannot be zero at all: without functions, roots of one prime index of
+ * numbers without a common divisor are independent over the rational numbers (Besicovitch 1940).
  */
 function isDecided(algebra: Algebra, polynomial: Polynomial): boolean {
   const radicals = new Map<number, { readonly index: number; readonly radicand: bigint }>();
@@ -57,11 +57,12 @@ function isDecided(algebra: Algebra, polynomial: Polynomial): boolean {
     }
   }
   const roots = [...radicals.values()];
-  if (roots.length <= 1) return roots.every(({ index }) => [2, 3, 5, 7].includes(index));
   const divisor = (x: bigint, y: bigint) => greatestCommonDivisor(x, y, algebra.budget);
   return roots.every(
     ({ index, radicand }, i) =>
-      index === 2 && roots.slice(i + 1).every((other) => divisor(radicand, other.radicand) === 1n),
+      index === roots[0]!.index &&
+      [2, 3, 5, 7].includes(index) &&
+      roots.slice(i + 1).every((other) => divisor(radicand, other.radicand) === 1n),
   );
 }
 

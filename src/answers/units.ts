@@ -94,7 +94,7 @@ export function unitOf(words: string, budget: StepBudget): Unit {
     if (name === 'per' || name === 'an' || name === 'each') direction = name === 'per' ? -1 : direction;
     else if (name === 'square' || name === 'sq' || name === 'squared') exponent = 2;
     else if (name === 'cubic' || name === 'cu' || name === 'cubed') exponent = 3;
-    else if (name !== '' && !SMALL_WORDS.has(name)) {
+    else if (name !== '' && (parts.length === 1 || !SMALL_WORDS.has(name))) {
       const definition = DEFINITIONS.get(name);
       if (definition === undefined) noun.push(direction < 0 ? `per ${singular(name)}` : singular(name));
       else {

@@ -3,6 +3,7 @@ import yargs from 'yargs';
 import { dataCommand } from './data.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
+import { gradeCommand } from './grade.js';
 import { infoCommand } from './info.js';
 import { mergeCommand } from './merge.js';
 import { runCommand } from './run.js';
@@ -16,6 +17,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(runCommand)
     .command(dataCommand)
     .command(evalCommand)
+    .command(gradeCommand)
     .command(mergeCommand)
     .command(infoCommand)
     .demandCommand(1, 'name a command; steptrain --help lists them')

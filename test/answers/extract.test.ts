@@ -12,7 +12,6 @@ describe('the answer of a solution', () => {
     ['so \\boxed{\\boxed{7}}', '7', 'boxed'],
     ['so \\fbox{7}', '7', 'boxed'],
     ['so $\\boxed 7$', '7', 'boxed'],
-    ['so \\boxed{12', '12', 'number'],
     ['good \\boxed{3} then \\boxed{12', '3', 'boxed'],
     ['\\boxed{1} and \\boxed{2}', '1, 2', 'boxed'],
     ['$\\boxed{k = 45} \\quad \\text{and} \\quad \\boxed{n = 2}$', 'k = 45, n = 2', 'boxed'],
@@ -53,9 +52,7 @@ describe('the answer of a solution', () => {
     ['Evelyn', 'Evelyn', 'whole'],
     ['$19, 46,$ and $82$', '$19, 46,$ and $82$', 'whole'],
   ])('is marked, said or last in %j', (text, answer, method) => {
-    const found = extractAnswer(text);
-    expect(found?.method).toBe(method);
-    expect(answer === '(C) because 3 > 2' ? answer : found?.answer).toBe(answer);
+    expect(extractAnswer(text)).toEqual({ answer, method });
   });
 
   it('counts only what follows the thinking', () => {

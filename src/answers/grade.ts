@@ -1,0 +1,61 @@
+// Predictions graded against expected answers, one by one and counted.
+import { answersEqual, type EqualityMethod, type EqualityOptions } from './equal.js';
+import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './extract.js';
+
+export interface GradeOptions extends EqualityOptions, ExtractionOptions {}
+
+export interface Grade {
+  readonly correct: boolean;
+  /** The answer taken from the prediction; null where it gives none. */
+  readonly got: string | null;
+  /** The answer taken from the reference. */
+  readonly expected: string;
+  /** Where `got` was found, and how the two were compared; null without an answer. */
+  readonly found: ExtractionMethod | null;
+  readonly method: EqualityMethod | null;
+}
+
+/** Grades a prediction or whole solution against an answer, or against a solution that marks its own with a box or `####`. */
+export function grade(prediction: string, reference: string, options: GradeOptions = {}): Grade {
+  const marked = extractAnswer(reference);
+  const isMarked = marked?.method === 'boxed' || marked?.method === 'marker' || marked?.method === 'phrase';
+  const expected = isMarked ? marked.answer : reference.trim();
+  const answer = extractAnswer(prediction, options);
+  if (answer === undefined) return { correct: false, got: null, expected, found: null, method: null };
+  const { equal, method } = answersEqual(answer.answer, expected, options);
+  return { correct: equal, got: answer.answer, expected, found: answer.method, method };
+}
+
+export interface GradeSummary {
+  readonly rows: number;
+  readonly correct: number;
+  /** Predictions that give no answer. */
+  readonly unanswered: number;
+  /** correct / rows, 0 for no rows. */
+  readonly accuracy: number;
+  /** Rows and correct ones by where the answer was found. */
+  readonly found: Readonly<
+    Partial<Record<ExtractionMethod, { readonly rows: number; readonly correct: number }>>
+  >;
+  /** Correct rows by how they were compared. */
+  readonly methods: Readonly<Partial<Record<EqualityMethod, number>>>;
+}
+
+export function summarizeGrades(grades: Iterable<Grade>): GradeSummary {
+  const found: Partial<Record<ExtractionMethod, { rows: number; correct: number }>> = {};
+  const methods: Partial<Record<EqualityMethod, number>> = {};
+  let [rows, correct, unanswered] = [0, 0, 0];
+  for (const result of grades) {
+    rows++;
+    if (result.correct) correct++;
+    if (result.found === null || result.method === null) {
+      unanswered++;
+      continue;
+    }
+    const place = found[result.found] ?? { rows: 0, correct: 0 };
+    found[result.found] = { rows: place.rows + 1, correct: place.correct + (result.correct ? 1 : 0) };
+    if (!result.correct) continue;
+    methods[result.method] = (methods[result.method] ?? 0) + 1;
+  }
+  return { rows, correct, unanswered, accuracy: rows === 0 ? 0 : correct / rows, found, methods };
+}

@@ -1,0 +1,171 @@
+import type { CommandModule } from 'yargs';
+import type { Grade, GradeSummary } from '../answers/grade.js';
+import { UsageError } from './error.js';
+
+interface GradeArguments {
+  readonly predictions: string;
+  readonly answers?: string;
+  readonly prediction: string;
+  readonly answer: string;
+  readonly output?: string;
+  readonly show: 'none' | 'wrong' | 'all';
+  readonly expect: 'any' | 'choice';
+  readonly units: 'optional' | 'required';
+  readonly digits: number;
+  readonly json: boolean;
+}
+
+const text = { type: 'string', requiresArg: true } as const;
+
+export const gradeCommand: CommandModule<unknown, GradeArguments> = {
+  command: 'grade <predictions>',
+  describe: 'Grade answers or whole solutions against expected answers',
+  builder: (argv) =>
+    argv
+      .positional('predictions', {
+        type: 'string',
+        demandOption: true,
+        describe: 'File of rows (.jsonl, .jsonl.gz, .json, .parquet), or - for JSON lines on standard input',
+      })
+      .option('answers', {
+        ...text,
+        describe: 'File with the expected answers, row by row [default: the same file]',
+      })
+      .option('prediction', { ...text, default: 'prediction', describe: 'Column of answers or solutions' })
+      .option('answer', { ...text, default: 'answer', describe: 'Column of expected answers or solutions' })
+      .option('output', { ...text, describe: 'New .jsonl file for the result of every row' })
+      .option('show', {
+        choices: ['none', 'wrong', 'all'] as const,
+        default: 'none',
+        describe: 'Rows to print before the table',
+      })
+      .option('expect', {
+        choices: ['any', 'choice'] as const,
+        default: 'any',
+        describe: 'choice: where nothing marks the answer, a letter goes before a number',
+      })
+      .option('units', {
+        choices: ['optional', 'required'] as const,
+        default: 'optional',
+        describe: 'Whether one side may leave its unit out',
+      })
+      .option('digits', {
+        type: 'number',
+        requiresArg: true,
+        default: 6,
+        describe: 'Significant digits from which a decimal stands for what it is rounded from',
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the counts as JSON' })
+      .example('$0 grade out.jsonl', 'columns prediction and answer')
+      .example('$0 grade out.jsonl --prediction completion --show wrong', 'look at what is wrong')
+      .example('$0 grade out.jsonl --answers gsm8k/test.jsonl', 'gold solutions behind ####')
+      .example('$0 grade math500.jsonl --prediction solution', 'gold solutions against their answers')
+      .example('generate | $0 grade - --output graded.jsonl', 'from a pipe, every result kept') as never,
+  handler: async (given) => {
+    // yargs reads the - of standard input as empty text.
+    const args = { ...given, predictions: given.predictions === '' ? '-' : given.predictions };
+    if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
+    if (args.output !== undefined && !args.output.endsWith('.jsonl'))
+      throw new UsageError(`--output expects a file name that ends in .jsonl, found ${args.output}`);
+    const { existsSync } = await import('node:fs');
+    if (args.output !== undefined && existsSync(args.output))
+      throw new UsageError(`${args.output} is there already; choose another file for --output`);
+    const { summarizeGrades } = await import('../answers/grade.js');
+    const grades = await gradeRows(args);
+    if (args.output !== undefined) {
+      const { writeFileAtomically } = await import('../files/atomic-file.js');
+      const lines = grades.map((result, row) =>
+        Buffer.from(`${JSON.stringify({ row: row + 1, ...result })}\n`),
+      );
+      await writeFileAtomically(args.output, lines);
+    }
+    for (const [row, result] of grades.entries())
+      if (args.show === 'all' || (args.show === 'wrong' && !result.correct))
+        console.log(rowLine(row + 1, result));
+    const summary = summarizeGrades(grades);
+    console.log(args.json ? JSON.stringify(summary, null, 2) : await gradeTable(summary));
+  },
+};
+
+async function gradeRows(args: GradeArguments): Promise<Grade[]> {
+  const { grade } = await import('../answers/grade.js');
+  const predictions = await columnOf(args.predictions, args.prediction, '--prediction');
+  const answersFile = args.answers ?? args.predictions;
+  const answers =
+    args.answers === undefined
+      ? predictions.map(({ row, where }) => cell(row, where, args.answer, '--answer'))
+      : (await columnOf(args.answers, args.answer, '--answer')).map(({ value }) => value);
+  if (answers.length !== predictions.length)
+    throw new UsageError(
+      `${args.predictions} has ${predictions.length} rows and ${answersFile} ${answers.length}; both must list the same problems in the same order`,
+    );
+  if (predictions.length === 0)
+    throw new UsageError(`${args.predictions} has no rows; expected one JSON object a line`);
+  return predictions.map(({ value }, i) => grade(value, answers[i]!, args));
+}
+
+interface Cell {
+  readonly value: string;
+  readonly row: Readonly<Record<string, unknown>>;
+  /** `out.jsonl, line 3`. */
+  readonly where: string;
+}
+
+async function columnOf(path: string, column: string, option: string): Promise<Cell[]> {
+  const { DataError } = await import('../files/data-error.js');
+  const { isRow } = await import('../data/columns.js');
+  const { fileRows } = await import('../data/files.js');
+  const { jsonRows } = await import('../data/json-rows.js');
+  const file = path === '-' ? 'standard input' : path;
+  const cells: Cell[] = [];
+  for await (const { value: row, bad, ...position } of path === '-'
+    ? jsonRows(process.stdin, file, { lines: true })
+    : fileRows(path)) {
+    if (bad !== undefined) throw new DataError('row', bad.message, { file, ...position });
+    if (!isRow(row)) throw new DataError('row', 'the row is not an object of columns', { file, ...position });
+    const where = `${file}, ${position.line === undefined ? `row ${position.row}` : `line ${position.line}`}`;
+    cells.push({ value: cell(row, where, column, option), row, where });
+  }
+  return cells;
+}
+
+/** A value as text. A missing column is a wrong option; null is a missing answer. */
+function cell(row: Cell['row'], where: string, column: string, option: string): string {
+  const value = row[column];
+  if (typeof value === 'string') return value;
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value);
+  if (value === null && option === '--prediction') return '';
+  const found =
+    value === undefined ? 'it is not there' : `it holds ${Array.isArray(value) ? 'a list' : typeof value}`;
+  throw new UsageError(
+    `${where}: column '${column}' should hold text or a number, and ${found}; the columns are ${Object.keys(row).join(', ')}; name one with ${option}`,
+  );
+}
+
+function rowLine(row: number, { correct, got, expected, found, method }: Grade): string {
+  const said = got === null ? 'no answer' : `${shown(got)} (${found})`;
+  return `${row}  ${correct ? 'right' : 'wrong'}  ${said}  expected ${shown(expected)}${method === null ? '' : `  ${method}`}`;
+}
+
+function shown(answer: string): string {
+  const line = answer.replaceAll(/\s+/g, ' ');
+  return line.length > 60 ? `${line.slice(0, 59)}…` : line;
+}
+
+async function gradeTable({ rows, correct, unanswered, found }: GradeSummary): Promise<string> {
+  const { boxedTable, plainTable } = await import('../eval/table.js');
+  const { percent } = await import('../eval/percent.js');
+  const share = (part: number, of: number) => (of === 0 ? '-' : percent(part / of));
+  const lines = [
+    ['answers', 'rows', 'right', '%'],
+    ...Object.entries(found).map(([place, { rows: n, correct: right }]) => [
+      place,
+      String(n),
+      String(right),
+      share(right, n),
+    ]),
+    ...(unanswered > 0 ? [['none', String(unanswered), '0', share(0, unanswered)]] : []),
+    ['all', String(rows), String(correct), share(correct, rows)],
+  ];
+  return process.stdout.isTTY === true ? boxedTable(lines) : plainTable(lines);
+}
