@@ -20,11 +20,45 @@ Napi::Array strings(Napi::Env env, const std::vector<std::string>& list) {
   return out;
 }
 
-/// signatures() -> the op list, as written in core/ops.cc
+Napi::Array tensors(Napi::Env env, const std::vector<steptrain::TensorParam>& list) {
+  auto out = Napi::Array::New(env, list.size());
+  for (uint32_t i = 0; i < list.size(); i++) {
+    auto tensor = Napi::Object::New(env);
+    tensor.Set("name", list[i].name);
+    tensor.Set("optional", list[i].optional);
+    out.Set(i, tensor);
+  }
+  return out;
+}
+
+Napi::Array scalars(Napi::Env env, const std::vector<steptrain::ScalarParam>& list) {
+  auto out = Napi::Array::New(env, list.size());
+  for (uint32_t i = 0; i < list.size(); i++) {
+    auto scalar = Napi::Object::New(env);
+    scalar.Set("name", list[i].name);
+    scalar.Set("type", list[i].type);
+    scalar.Set("names", strings(env, list[i].names));
+    if (list[i].fallback) scalar.Set("fallback", *list[i].fallback);
+    out.Set(i, scalar);
+  }
+  return out;
+}
+
+/// signatures() -> the op list of core/ops.cc, by number: { name, text, inputs, outputs, scalars }
 Napi::Value signatures(const Napi::CallbackInfo& info) {
-  std::vector<std::string> list;
-  for (const auto& op : steptrain::ops()) list.push_back(op.text);
-  return strings(info.Env(), list);
+  const Napi::Env env = info.Env();
+  auto list = Napi::Array::New(env, steptrain::ops().size());
+  for (uint32_t i = 0; i < list.Length(); i++) {
+    const steptrain::Signature& signature = steptrain::ops()[i];
+    auto op = Napi::Object::New(env);
+    op.Set("name", signature.name);
+    op.Set("text", signature.text);
+    op.Set("inputs", tensors(env, signature.inputs));
+    op.Set("outputs", tensors(env, signature.outputs));
+    op.Set("scalars", scalars(env, signature.scalars));
+    list.Set(i, op);
+  }
+  return list;
 }
 
 /// isas() -> instruction sets of this processor and build, best first

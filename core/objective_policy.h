@@ -28,6 +28,7 @@ inline void require(bool condition, const char* message) {
 struct Ppo {
   static constexpr const char* kName = "ppo";
   static constexpr Check kCheck = Check::none;
+  enum Estimator { kByK1, kByK2, kByK3 };
   enum {
     kPolicy,
     kValue,
@@ -47,15 +48,13 @@ struct Ppo {
   const float *ref_logprobs, *entropy, *values, *old_values, *returns;  // [R] or null
   float *loss, *dlogprobs, *dentropy, *dvalues, *stats;                 // [1], [R], [R]?, [R]?, [12]
   double clip_low, clip_high, kl_coef, entropy_coef, vf_coef, value_clip;
-  int kl;
+  int kl;  // Estimator
 
   static Ppo from(const Args& args) {
     const auto [logprobs, old_logprobs, advantages, weights, ref_logprobs, entropy, values, old_values,
                 returns, loss, dlogprobs, dentropy, dvalues, stats] = args.tensors<14>();
     const double kl_coef = args.d(2), entropy_coef = args.d(4), value_clip = args.d(6);
-    const int64_t kl = args.i(3);
-    require(kl_coef == 0 || (ref_logprobs && kl >= 1 && kl <= 3),
-            "ppo: kl_coef needs ref_logprobs and kl 1, 2 or 3");
+    require(kl_coef == 0 || ref_logprobs, "ppo: kl_coef needs ref_logprobs");
     require(entropy_coef == 0 || entropy, "ppo: entropy_coef needs entropy");
     require(!dentropy || entropy, "ppo: dentropy needs entropy");
     require(!dvalues || values, "ppo: dvalues needs values");
@@ -81,7 +80,7 @@ struct Ppo {
             entropy_coef,
             args.d(5),
             value_clip,
-            static_cast<int>(kl)};
+            static_cast<int>(args.i(3))};
   }
   STEPTRAIN_HOST_DEVICE void clear(int64_t i) const {
     dlogprobs[i] = 0;
@@ -115,8 +114,8 @@ struct Ppo {
       const double k3 = expm1(-bounded) + bounded;
       tally[kK1] += w * k1;
       tally[kK3] += w * k3;
-      tally[kKl] += w * (kl == 1 ? k1 : kl == 2 ? 0.5 * square(k1) : k3);
-      slope += kl_coef * (kl == 1 ? 1 : kl == 2 ? k1 : bounded == k1 ? -expm1(-k1) : 0);
+      tally[kKl] += w * (kl == kByK1 ? k1 : kl == kByK2 ? 0.5 * square(k1) : k3);
+      slope += kl_coef * (kl == kByK1 ? 1 : kl == kByK2 ? k1 : bounded == k1 ? -expm1(-k1) : 0);
     }
     dlogprobs[i] = static_cast<float>(w * slope);
     if (entropy) tally[kEntropy] += w * entropy[i];
@@ -176,8 +175,6 @@ struct VerdictConstraint {
 
   static VerdictConstraint from(const Args& args) {
     const auto [positive, negative, labels, weights, loss, dpositive, dnegative, stats] = args.tensors<8>();
-    const int64_t form = args.i(0);
-    require(form >= kClassBalanced && form <= kMargin, "verdict_constraint: form must be 0 to 4");
     return {negative.as<float>(),
             positive.as<float>(),
             weights.as<float>(),
@@ -188,7 +185,7 @@ struct VerdictConstraint {
             stats.as<float>(),
             labels[0],
             args.d(1),
-            static_cast<int>(form),
+            static_cast<int>(args.i(0)),
             {}};
   }
   STEPTRAIN_HOST_DEVICE void clear(int64_t i) const { dnegative[i] = dpositive[i] = 0; }

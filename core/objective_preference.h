@@ -108,14 +108,12 @@ struct Dpo {
   static Pairs<Dpo> from(const Args& args) {
     const auto [chosen, rejected, ref_chosen, ref_rejected] = args.tensors<4>();
     const double beta = args.d(0);
-    const int64_t kind = args.i(3);
-    if (kind < kSigmoid || kind > kHinge) throw Error("E_RANGE", "dpo: kind must be 0, 1 or 2");
     if (!(beta > 0)) throw Error("E_RANGE", format("dpo: beta is %g, expected more than 0", beta));
     if (static_cast<bool>(ref_chosen) != static_cast<bool>(ref_rejected))
       throw Error("E_RANGE", "dpo: ref_chosen and ref_rejected come together or not at all");
     return pairs_of(args, 4,
                     Dpo{chosen.as<float>(), rejected.as<float>(), ref_chosen.as<float>(),
-                        ref_rejected.as<float>(), beta, args.d(1), args.d(2), static_cast<int>(kind)});
+                        ref_rejected.as<float>(), beta, args.d(1), args.d(2), static_cast<int>(args.i(3))});
   }
   STEPTRAIN_HOST_DEVICE PairTerm term(int64_t i) const {
     const double good = static_cast<double>(chosen[i]) - (ref_chosen ? ref_chosen[i] : 0.0f);
@@ -200,20 +198,10 @@ struct Kto {
 
   static Kto from(const Args& args) {
     const auto [policy, ref, labels, weights, z0, loss, dpolicy, stats] = args.tensors<8>();
-    const int64_t kind = args.i(3);
-    if (kind != 0 && kind != 1) throw Error("E_RANGE", "kto: kind must be 0 or 1");
-    return {policy.as<float>(),
-            ref.as<float>(),
-            weights.as<float>(),
-            z0.as<float>(),
-            labels.as<int32_t>(),
-            loss.as<float>(),
-            dpolicy.as<float>(),
-            stats.as<float>(),
-            args.d(0),
-            args.d(1),
-            args.d(2),
-            kind == 1};
+    return {
+        policy.as<float>(), ref.as<float>(),     weights.as<float>(), z0.as<float>(), labels.as<int32_t>(),
+        loss.as<float>(),   dpolicy.as<float>(), stats.as<float>(),   args.d(0),      args.d(1),
+        args.d(2),          args.i(3) != 0};
   }
   STEPTRAIN_HOST_DEVICE void clear(int64_t i) const { gradient[i] = 0; }
   STEPTRAIN_HOST_DEVICE bool skips(int64_t i) const { return weights[i] == 0; }

@@ -4,30 +4,29 @@ namespace steptrain {
 namespace {
 
 // T tokens, R selected rows, B sequences, H hidden, K/N in/out features, V vocabulary, r LoRA rank,
-// Hq/Hk query/key heads, D head size, E = D/2, P positions or parameters, S segments.
+// Hq/Hk query/key heads, D head size, E = D/2, P positions or parameters, S segments. The grammar is in
+// signature.h.
 const char* const kSignatures[] = {
     // ---- gemm --------------------------------------------------------------------------------------------
     // Row-major [N,K] to and from the panels that the micro-kernel reads; on CUDA a copy.
-    "pack_weight(w:F[N,K]; dtype:i) -> y:@dtype[N,K]",
-    "unpack_weight(w:W[N,K]; dtype:i) -> y:@dtype[N,K]",
-    // y = x·Wᵀ + bias + scale·u·Bᵀ with u = drop(x)·Aᵀ. key0, key1: Philox key of the dropout mask, counter
-    // (row_ids[t], positions[t], k). Master weights may be f32 under bf16 activations.
-    "linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], "
-    "positions?:i32[T];"
-    " scale:f, dropout:f, key0:i, key1:i) -> y:=x[T,N], u?:f32[T,r]",
-    // y = silu(gate)·up, where gate and up are what linear makes of x with either weight and its own LoRA
-    // pair
-    // (r and s are their ranks): the bits of linear, linear, swiglu. gate and up are what the gradient needs.
+    "pack_weight(w:F[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
+    "unpack_weight(w:W[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
+    // y = x·Wᵀ + bias + scale·u·Bᵀ with u = drop(x)·Aᵀ. key0 and key1 are the Philox key of the dropout mask,
+    // whose counter is (row_ids[t], positions[t], k). Master weights may be f32 under bf16 activations.
+    "linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],"
+    " positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]",
+    // y = silu(gate)·up with the bits of linear, linear, swiglu: gate and up are what linear makes of x with
+    // its own weight and LoRA pair (of rank r and s). gate and up are what the gradient needs.
     "linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],"
-    " up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T]; gate_scale:f, up_scale:f, dropout:f, gate_key0:i,"
-    " gate_key1:i, up_key0:i, up_key1:i)"
+    " up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T];"
+    " gate_scale:f=1, up_scale:f=1, dropout:f=0, gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0)"
     " -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]",
-    // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B. accumulate 1 adds to the dx that is passed.
+    // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B; accumulate adds to the dx that is passed.
     "linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];"
-    " scale:f, dropout:f, key0:i, key1:i, accumulate:i) -> dx:=dy[T,K], v?:f32[T,r]",
+    " scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]",
     // da += vᵀ·drop(x), db += scale·dyᵀ·u.
     "lora_grads(x:F[T,K], dy:F[T,N], u:f32[T,r], v:f32[T,r], &da:f32[r,K], &db:f32[N,r], row_ids?:i32[T],"
-    " positions?:i32[T]; scale:f, dropout:f, key0:i, key1:i)",
+    " positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0)",
     // dw += dyᵀ·x, db += column sums of dy.
     "linear_dw(x:F[T,K], dy:F[T,N], &dw?:f32[N,K], &db?:f32[N])",
 
@@ -35,9 +34,9 @@ const char* const kSignatures[] = {
     // Query i of a sequence sees key j of the same sequence where j ≤ i (causal), i - j < window (window > 0)
     // and branch[j] is 0 or branch[i]. lse = log Σ exp(scale·qk), natural logarithm.
     "attention(q:F[T,Hq,D], k:F[T,Hk,D], v:F[T,Hk,D], cu_seqlens:i32[B+1], branch?:i32[T];"
-    " causal:i, window:i, scale:f) -> o:=q[T,Hq,D], lse:f32[Hq,T]",
+    " causal:bool=true, window:i=0, scale:f) -> o:=q[T,Hq,D], lse:f32[Hq,T]",
     "attention_backward(do:F[T,Hq,D], q:F[T,Hq,D], k:F[T,Hk,D], v:F[T,Hk,D], o:F[T,Hq,D], lse:f32[Hq,T],"
-    " cu_seqlens:i32[B+1], branch?:i32[T]; causal:i, window:i, scale:f)"
+    " cu_seqlens:i32[B+1], branch?:i32[T]; causal:bool=true, window:i=0, scale:f)"
     " -> dq:=q[T,Hq,D], dk:=q[T,Hk,D], dv:=q[T,Hk,D]",
 
     // ---- norm --------------------------------------------------------------------------------------------
@@ -46,112 +45,114 @@ const char* const kSignatures[] = {
     // dx = dsum + ∂y/∂sum·dy; dweight +=.
     "rmsnorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], rstd:f32[T], dsum?:=dy[T,H], &dweight?:f32[H])"
     " -> dx:=dy[T,H]",
+    // y = (sum - mean(sum)) · rsqrt(variance(sum) + eps) · weight + bias.
     "layernorm(x:F[T,H], weight:F[H], bias?:F[H], residual?:=x[T,H]; eps:f)"
     " -> y:=x[T,H], sum?:=x[T,H], mean:f32[T], rstd:f32[T]",
     "layernorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], mean:f32[T], rstd:f32[T], dsum?:=dy[T,H],"
     " &dweight?:f32[H], &dbias?:f32[H]) -> dx:=dy[T,H]",
 
     // ---- rope --------------------------------------------------------------------------------------------
-    // Halves rotate as in Hugging Face models: (a, b) -> (a·cos - b·sin, b·cos + a·sin); inverse 1 for the
-    // gradient.
-    "rope(x:F[T,Hq,D], cos:f32[P,E], sin:f32[P,E], positions:i32[T]; inverse:i) -> y:=x[T,Hq,D]",
+    // Halves rotate as in Hugging Face models: (a, b) -> (a·cos - b·sin, b·cos + a·sin); inverse rotates back,
+    // as the gradient does.
+    "rope(x:F[T,Hq,D], cos:f32[P,E], sin:f32[P,E], positions:i32[T]; inverse:bool=false) -> y:=x[T,Hq,D]",
 
     // ---- mlp ---------------------------------------------------------------------------------------------
     "swiglu(gate:F[T,N], up:=gate[T,N]) -> y:=gate[T,N]",
     "swiglu_backward(dy:F[T,N], gate:=dy[T,N], up:=dy[T,N]) -> dgate:=dy[T,N], dup:=dy[T,N]",
-    "gelu(x:F[#n]; tanh:i) -> y:=x[#n]",
-    "gelu_backward(dy:F[#n], x:=dy[#n]; tanh:i) -> dx:=dy[#n]",
+    "gelu(x:F[#n]; tanh:bool=false) -> y:=x[#n]",
+    "gelu_backward(dy:F[#n], x:=dy[#n]; tanh:bool=false) -> dx:=dy[#n]",
     "relu(x:F[#n]) -> y:=x[#n]",
     "relu_backward(dy:F[#n], x:=dy[#n]) -> dx:=dy[#n]",
 
     // ---- embedding ---------------------------------------------------------------------------------------
-    "embedding(ids:i32[T], weight:W[V,H]; dtype:i) -> y:@dtype[T,H]",
+    "embedding(ids:i32[T], weight:W[V,H]; dtype:f32|bf16) -> y:@dtype[T,H]",
     // dweight[ids[t]] += dy[t], added in order of t.
     "embedding_backward(dy:F[T,H], ids:i32[T], &dweight:f32[V,H])",
 
     // ---- head --------------------------------------------------------------------------------------------
     // Of softmax(x·Wᵀ / temperature), row by row, by online softmax over vocabulary tiles: log p(target),
-    // entropy
-    // (nats), log-sum-exp, arg-max, and where asked the expectation e = Σ_v p_v·W_v / temperature, which
-    // makes
-    // the gradient of a log-prob under a frozen head free of a second GEMM.
-    "head_logprobs(x:F[R,H], w:W[V,H], targets:i32[R]; temperature:f)"
+    // entropy (nats), log-sum-exp, arg-max and, where asked for, the expectation e = Σ_v p_v·W_v / temperature:
+    // with it the gradient of a log-prob under a frozen head needs no second GEMM.
+    "head_logprobs(x:F[R,H], w:W[V,H], targets:i32[R]; temperature:f=1)"
     " -> logprobs:f32[R], entropy:f32[R], lse:f32[R], argmax:i32[R], expectation?:f32[R,H]",
     // dx = dlogprobs·(W[target]/temperature - e).
-    "head_expectation_backward(dlogprobs:f32[R], w:W[V,H], targets:i32[R], expectation:f32[R,H]; "
-    "temperature:f,"
-    " dtype:i) -> dx:@dtype[R,H]",
-    // The general backward: recomputes the tiles; dw += (trainable head).
-    "head_logprobs_backward(dlogprobs:f32[R], dentropy?:f32[R], x:F[R,H], w:W[V,H], targets:i32[R], "
-    "lse:f32[R],"
-    " entropy:f32[R], &dw?:f32[V,H]; temperature:f) -> dx:=x[R,H]",
+    "head_expectation_backward(dlogprobs:f32[R], w:W[V,H], targets:i32[R], expectation:f32[R,H];"
+    " temperature:f=1, dtype:f32|bf16) -> dx:@dtype[R,H]",
+    // The general backward computes the tiles again; dw += where the head trains.
+    "head_logprobs_backward(dlogprobs:f32[R], dentropy?:f32[R], x:F[R,H], w:W[V,H], targets:i32[R],"
+    " lse:f32[R], entropy:f32[R], &dw?:f32[V,H]; temperature:f=1) -> dx:=x[R,H]",
     // Logits of C chosen tokens per row, and their gradient (dw += where given).
-    "head_select(x:F[R,H], w:W[V,H], tokens:i32[R,C]; temperature:f) -> logits:f32[R,C]",
-    "head_select_backward(dlogits:f32[R,C], x:F[R,H], w:W[V,H], tokens:i32[R,C], &dw?:f32[V,H]; "
-    "temperature:f)"
-    " -> dx:=x[R,H]",
+    "head_select(x:F[R,H], w:W[V,H], tokens:i32[R,C]; temperature:f=1) -> logits:f32[R,C]",
+    "head_select_backward(dlogits:f32[R,C], x:F[R,H], w:W[V,H], tokens:i32[R,C], &dw?:f32[V,H];"
+    " temperature:f=1) -> dx:=x[R,H]",
     // All logits of few rows: decoding and tests only.
-    "head_logits(x:F[R,H], w:W[V,H]; temperature:f) -> logits:f32[R,V]",
+    "head_logits(x:F[R,H], w:W[V,H]; temperature:f=1) -> logits:f32[R,V]",
 
     // ---- advantage ---------------------------------------------------------------------------------------
-    // methods.md 0; last_values bootstraps sequences that were cut.
-    "gae(rewards:f32[T], values:f32[T], cu_seqlens:i32[B+1], last_values?:f32[B]; gamma:f, lam:f)"
+    // Generalised advantage estimation: δ_t = r_t + gamma·V_{t+1} - V_t, A_t = δ_t + gamma·lam·A_{t+1}, returns
+    // A + V. last_values are the values after the last tokens of sequences that were cut.
+    "gae(rewards:f32[T], values:f32[T], cu_seqlens:i32[B+1], last_values?:f32[B]; gamma:f=1, lam:f=0.95)"
     " -> advantages:f32[T], returns:f32[T]",
-    // (x - mean)/sqrt(var + eps) over the rows with mask ≠ 0; shift_mean 0 keeps the mean; masked-out rows
-    // give 0.
-    "whiten(x:f32[T], mask?:f32[T]; bessel:i, shift_mean:i, eps:f) -> y:f32[T]",
-    // Of rewards in groups offsets[g]..offsets[g+1]; kind 0 GRPO (sample std + eps), 1 mean only, 2
-    // leave-one-out. A group of one, and for kind 0 a group of equals, gives 0.
-    "group_advantages(rewards:f32[n], offsets:i32[G+1]; kind:i, eps:f) -> advantages:f32[n]",
-    // y[s] = Σ x[t], t in spans[s][0]..spans[s][1]-1, over its length if mean 1 (an empty span gives 0); and
-    // its gradient. Spans may overlap (steps within responses): they are added in order.
-    "span_sum(x:f32[T], spans:i32[S,2]; mean:i) -> y:f32[S]",
-    "span_spread(dy:f32[S], spans:i32[S,2]; T:i, mean:i) -> dx:f32[T]",
+    // (x - mean)/sqrt(var + eps) over the rows with mask ≠ 0; the others give 0. Without shift_mean the mean
+    // stays; bessel divides the variance by n - 1.
+    "whiten(x:f32[T], mask?:f32[T]; bessel:bool=true, shift_mean:bool=true, eps:f=1e-8) -> y:f32[T]",
+    // Of rewards in groups offsets[g]..offsets[g+1]: (r - mean)/(sample deviation + eps), r - mean, or r - mean
+    // of the others. A group of one, and under grpo a group of equals, gives 0.
+    "group_advantages(rewards:f32[n], offsets:i32[G+1]; kind:grpo|mean|leave_one_out=grpo, eps:f=1e-4)"
+    " -> advantages:f32[n]",
+    // y[s] = Σ x[t] over t = spans[s][0] .. spans[s][1]-1, or their mean (an empty span gives 0), and its
+    // gradient. Spans may overlap (steps within responses): they are added in order.
+    "span_sum(x:f32[T], spans:i32[S,2]; mean:bool=false) -> y:f32[S]",
+    "span_spread(dy:f32[S], spans:i32[S,2]; T:i, mean:bool=false) -> dx:f32[T]",
 
     // ---- objective ---------------------------------------------------------------------------------------
-    // Loss (one number), its gradient and logged statistics in one launch. `weights` carry mask and
-    // normaliser (where optional and absent: 1/n each); a row of weight 0 is not read, its gradient is 0.
+    // Loss (one number), its gradient and logged statistics in one launch. `weights` carry mask and normaliser
+    // (where they are optional and absent: 1/n each); a row of weight 0 is not read, its gradient is 0.
+
     // loss = -Σ weights·logprobs.
     "nll(logprobs:f32[R], weights:f32[R]) -> loss:f32[1], dlogprobs:f32[R]",
     // loss = Σ w·[max(-A·d, -A·clip(d, 1-clip_low, 1+clip_high)) + kl_coef·KL - entropy_coef·entropy
     //           + vf_coef·½·max((V-Ret)², (clip(V, V_old±value_clip)-Ret)²)]
-    // with d = exp(logprobs - old). kl: 1 k1, 2 k2, 3 k3 of logprobs - ref. value_clip ≤ 0: none. Differences
-    // of log-probs are held within ±20 before exp. Rows may be tokens (PPO, GRPO) or sequences (GSPO, RLOO).
-    // stats (means by w): policy, value, entropy, k1 to ref, k3 to ref, k3 to old, share of ratios outside
-    // the clip range, of values outside theirs, ratio mean, ratio max, Σ w, rows with a non-finite input
-    // (which make the loss NaN).
+    // with d = exp(logprobs - old) and KL(policy ‖ ref) estimated by k1, k2 or k3 from logprobs - ref.
+    // value_clip ≤ 0: none. Differences of log-probs are held within ±20 before exp. Rows may be tokens (PPO,
+    // GRPO) or sequences (GSPO, RLOO). stats (means by w): policy, value, entropy, k1 to ref, k3 to ref, k3 to
+    // old, share of ratios outside the clip range, of values outside theirs, ratio mean, ratio max, Σ w, rows
+    // with a non-finite input (which make the loss NaN).
     "ppo(logprobs:f32[R], old_logprobs:f32[R], advantages:f32[R], weights:f32[R], ref_logprobs?:f32[R],"
     " entropy?:f32[R], values?:f32[R], old_values?:f32[R], returns?:f32[R];"
-    " clip_low:f, clip_high:f, kl_coef:f, kl:i, entropy_coef:f, vf_coef:f, value_clip:f)"
+    " clip_low:f=0.2, clip_high:f=0.2, kl_coef:f=0, kl:k1|k2|k3=k3, entropy_coef:f=0, vf_coef:f=0.1,"
+    " value_clip:f=0)"
     " -> loss:f32[1], dlogprobs:f32[R], dentropy?:f32[R], dvalues?:f32[R], stats:f32[12]",
-    // StepAMC constraint on the log-probs (or logits) of the two verdict words; labels 1 positive, 0
-    // negative. form 0 class_balanced, 1 ce_two, 2 ce_full, 3 mass, 4 margin (methods.md 1.2); ce_full and
-    // mass need log-probs. Σ weights·term; without weights the mean, of each class for form 0.
-    // stats: loss of positives, loss of negatives (plain means), Acc_pos, Acc_neg, n_pos, n_neg, mean
-    // p(right) of the two, rows with a non-finite input.
-    "verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R]; form:i, margin:f)"
+    // StepAMC's constraint on the log-probs (or logits) of the two verdict words; labels 1 positive, 0 negative.
+    // ce_full and mass need log-probs. Σ weights·term; without weights the mean, under class_balanced that of
+    // each class. stats: loss of positives, loss of negatives (plain means), Acc_pos, Acc_neg, n_pos, n_neg,
+    // mean p(right) of the two, rows with a non-finite input.
+    "verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R];"
+    " form:class_balanced|ce_two|ce_full|mass|margin=class_balanced, margin:f=1)"
     " -> loss:f32[1], dpositive:f32[R], dnegative:f32[R], stats:f32[8]",
     // Σ weights·[-log σ(chosen - rejected - margin) + center·(chosen + rejected)²]. stats (means by weight):
     // accuracy, chosen - rejected, chosen, rejected.
-    "pairwise(chosen:f32[n], rejected:f32[n], weights?:f32[n]; margin:f, center:f)"
+    "pairwise(chosen:f32[n], rejected:f32[n], weights?:f32[n]; margin:f=0, center:f=0)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
     // Of Δ = (chosen - ref_chosen) - (rejected - ref_rejected), sums over a sequence or a step, or means per
-    // token. kind 0 sigmoid with label smoothing on β·Δ - margin (no reference and means: SimPO), 1 IPO
-    // (Δ - 1/2β)², 2 hinge. stats (means by weight): accuracy, margin, chosen, rejected reward.
-    "dpo(chosen:f32[n], rejected:f32[n], ref_chosen?:f32[n], ref_rejected?:f32[n], weights?:f32[n]; beta:f,"
-    " label_smoothing:f, margin:f, kind:i)"
+    // token. sigmoid: -log σ(β·Δ - margin) with label smoothing (on means without a reference: SimPO);
+    // ipo: (Δ - 1/2β)²; hinge: max(0, 1 - β·Δ + margin). stats (means by weight): accuracy, margin, chosen and
+    // rejected reward.
+    "dpo(chosen:f32[n], rejected:f32[n], ref_chosen?:f32[n], ref_rejected?:f32[n], weights?:f32[n];"
+    " beta:f=0.1, label_smoothing:f=0, margin:f=0, kind:sigmoid|ipo|hinge=sigmoid)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
-    // Mean log-probs per token. Σ weights·[-chosen - beta·log σ(log odds)].
-    // stats (means by weight): accuracy, log odds, chosen, rejected.
-    "orpo(chosen:f32[n], rejected:f32[n], weights?:f32[n]; beta:f)"
+    // Σ weights·[-chosen - beta·log σ(log odds)] of mean log-probs per token. stats (means by weight): accuracy,
+    // log odds, chosen, rejected.
+    "orpo(chosen:f32[n], rejected:f32[n], weights?:f32[n]; beta:f=0.1)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
     // Mean of policy - ref over mismatched pairs (x_i, y_j): the reference point of kto, before its clamp.
     "kto_reference(policy:f32[n], ref:f32[n]) -> z0:f32[1]",
-    // KTO over n items (responses or steps) with their own weights; z0 is detached and, below 0, taken as 0.
-    // Σ weights·λ·(1 - σ(±beta·(policy - ref - z0))). kind 0 kto, 1 apo_zero (z0 = 0). stats: mean reward of
-    // desirable, of undesirable, their counts.
+    // Σ weights·λ·(1 - σ(±beta·(policy - ref - z0))) over n items (responses or steps); λ is lambda_d and the
+    // sign + for desirable ones. No gradient flows into z0, which below 0 counts as 0; apo_zero takes z0 = 0.
+    // stats: mean reward of desirable, of undesirable items, their counts.
     "kto(policy:f32[n], ref:f32[n], labels:i32[n], weights:f32[n], z0:f32[1];"
-    " beta:f, lambda_d:f, lambda_u:f, kind:i) -> loss:f32[1], dpolicy:f32[n], stats:f32[4]",
+    " beta:f=0.1, lambda_d:f=1, lambda_u:f=1, kind:kto|apo_zero=kto)"
+    " -> loss:f32[1], dpolicy:f32[n], stats:f32[4]",
     // Σ weights·BCE(σ(logit), label); labels in [0,1]. stats: accuracy at 0.5 and mean probability (by
     // weight), Σ weights, rows counted.
     "bce(logits:f32[n], labels:f32[n], weights:f32[n]) -> loss:f32[1], dlogits:f32[n], stats:f32[4]",
@@ -166,20 +167,20 @@ const char* const kSignatures[] = {
     // correction by `step` (from 1). A non-finite norm leaves everything untouched. stats: norm before
     // clipping, clip factor, non-finite (0 or 1).
     "adamw(&params:f32[P], grads:f32[P], &exp_avg:f32[P], &exp_avg_sq:f32[P], sizes:i32[S],"
-    " weight_decay:f32[S], lr_scale?:f32[S]; lr:f, beta1:f, beta2:f, eps:f, step:i, max_norm:f, grad_scale:f)"
-    " -> stats:f32[3]",
+    " weight_decay:f32[S], lr_scale?:f32[S]; lr:f, beta1:f=0.9, beta2:f=0.999, eps:f=1e-8, step:i,"
+    " max_norm:f=0, grad_scale:f=1) -> stats:f32[3]",
 
     // ---- sampling ----------------------------------------------------------------------------------------
     // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; off at 0, 1, 0.
     // keys[row]: Philox key low, key high, counter low (token position), counter high. temperature 0: greedy.
     // logprobs under the model (temperature 1), sampling_logprobs under the filtered distribution,
     // tempered_logprobs at the temperature without the filters, as head_logprobs gives them.
-    "sample(logits:f32[R,V], keys:i32[R,4]; temperature:f, top_k:i, top_p:f, min_p:f)"
+    "sample(logits:f32[R,V], keys:i32[R,4]; temperature:f=1, top_k:i=0, top_p:f=1, min_p:f=0)"
     " -> tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R]",
 
     // ---- memory ------------------------------------------------------------------------------------------
     "copy(x:A[#n]) -> y:=x[#n]",
-    "cast(x:F[#n]; dtype:i) -> y:@dtype[#n]",
+    "cast(x:F[#n]; dtype:f32|bf16) -> y:@dtype[#n]",
     "fill(&x:A[#n]; value:f)",
     "add(x:F[#n], y:=x[#n]) -> z:=x[#n]",
     "scale(x:F[#n]; factor:f) -> y:=x[#n]",
@@ -189,7 +190,7 @@ const char* const kSignatures[] = {
     // y[rows[i]] += x[i] on zeros, in order of i.
     "scatter_rows(x:F[R,H], rows:i32[R]; T:i) -> y:=x[T,H]",
     // IEEE half bytes, as read from disk.
-    "decode_f16(x:u8[b]; rows:i, cols:i, dtype:i) -> y:@dtype[rows,cols]",
+    "decode_f16(x:u8[b]; rows:i, cols:i, dtype:f32|bf16) -> y:@dtype[rows,cols]",
     // stats: largest finite |x|, number of non-finite elements.
     "finite(x:F[#n]) -> stats:f32[2]",
 };

@@ -101,6 +101,31 @@ TensorParam parse_tensor(Signature& s, std::string text) {
   return p;
 }
 
+ScalarParam parse_scalar(const Signature& s, const std::string& text) {
+  const size_t colon = text.find(':'), equals = text.find('=');
+  ScalarParam p;
+  p.name = text.substr(0, colon);
+  p.type = text.substr(colon + 1, equals - colon - 1);
+  if (p.type == "bool") {
+    p.names = {"false", "true"};
+  } else if (p.type != "f" && p.type != "i") {
+    p.names = split(p.type, '|');
+    if (p.names.size() < 2) throw Error("E_RANGE", "signature with an unknown type of scalar: " + s.text);
+  }
+  if (equals == std::string::npos) return p;
+  const std::string fallback = text.substr(equals + 1);
+  if (p.names.empty()) {
+    char* end = nullptr;
+    p.fallback = std::strtod(fallback.c_str(), &end);
+    if (end == fallback.c_str() || *end) p.fallback.reset();
+  }
+  for (size_t i = 0; i < p.names.size(); i++) {
+    if (p.names[i] == fallback) p.fallback = static_cast<double>(i);
+  }
+  if (!p.fallback) throw Error("E_RANGE", "signature with a default that its type does not have: " + s.text);
+  return p;
+}
+
 std::string shape_text(const TensorView& t) {
   std::string text = "[";
   for (int i = 0; i < t.rank; i++) text += (i ? "," : "") + std::to_string(t[i]);
@@ -123,6 +148,16 @@ using Extents = std::array<int64_t, kMaxSymbols>;
 [[noreturn]] void refuse(const Signature& s, const TensorParam& p, const char* code,
                          const std::string& what) {
   throw Error(code, s.name + ": " + p.name + " " + what);
+}
+
+/// Refuses a number that stands for none of the names.
+void check_name(const Signature& s, const ScalarParam& p, double value) {
+  const size_t n = p.names.size();
+  if (value >= 0 && value < static_cast<double>(n)) return;
+  std::string names = p.names[0];
+  for (size_t i = 1; i < n; i++) names += (i + 1 < n ? ", " : " or ") + p.names[i];
+  throw Error("E_RANGE", format("%s: %s must stand for %s, got %g", s.name.c_str(), p.name.c_str(),
+                                names.c_str(), value));
 }
 
 /// The dtype that a parameter must have, where its signature names one.
@@ -206,9 +241,7 @@ Signature parse_signature(const std::string& text) {
   for (const auto& part : split(inside.substr(0, semicolon), ',')) s.inputs.push_back(parse_tensor(s, part));
   if (semicolon != std::string::npos) {
     for (const auto& part : split(inside.substr(semicolon + 1), ',')) {
-      const std::string name = part.substr(0, part.find(':'));
-      const bool integer = part.back() == 'i';
-      s.scalars.push_back({name, integer, -1});
+      s.scalars.push_back(parse_scalar(s, part));
     }
   }
   const size_t arrow = text.find("->");
@@ -218,7 +251,7 @@ Signature parse_signature(const std::string& text) {
   // Only scalars that name a dimension bind one.
   for (auto& scalar : s.scalars) {
     for (size_t i = 0; i < s.symbols.size(); i++) {
-      if (scalar.integer && s.symbols[i] == scalar.name) scalar.symbol = static_cast<int>(i);
+      if (scalar.type == "i" && s.symbols[i] == scalar.name) scalar.symbol = static_cast<int>(i);
     }
   }
   for (auto& p : s.inputs) resolve_type(s, p);
@@ -232,6 +265,7 @@ void check(const Signature& s, Args& args, const Given* given) {
   Extents extents;
   extents.fill(-1);
   for (size_t i = 0; i < s.scalars.size(); i++) {
+    if (!s.scalars[i].names.empty()) check_name(s, s.scalars[i], args.scalar[i]);
     if (s.scalars[i].symbol < 0) continue;
     const int64_t extent = args.i(static_cast<int>(i));
     if (extent < 0)

@@ -1,16 +1,17 @@
 // One signature per op, written once as text in ops.cc and checked here before anything is queued.
 //
 //   name(inputs; scalars) -> outputs
-//   input    [&]name[?]:dtype[dims]    & written in place (gradient accumulators, parameters, moments); ?
-//   optional scalar   name:f | name:i           an integer scalar also binds the dimension of its name output
-//   name[?]:dtype[dims]       allocated unless a tensor is passed; ? only where asked for dtype    f32 bf16
-//   i32 u8; F = f32|bf16; A = any; W = F, row-major or packed; =x as x; @s named by scalar s (0 f32, 1 bf16)
+//   input    [&]name[?]:dtype[dims]   & written in place (gradient accumulators, parameters, moments); ? optional
+//   scalar   name:type[=default]      required where it has no default
+//   output   name[?]:dtype[dims]      allocated unless a tensor is passed; ? only where it is asked for
+//   dtype    f32 bf16 i32 u8; F = f32 or bf16; A = any; W = F, row-major or packed; =x as x; @s named by scalar s
 //   dims     symbol, symbol+1, number, or #n: any shape with n elements (an output #n takes the shape of the
 //            first input that has #n)
+//   type     f, i (also binds the dimension of its name), bool, or names a|b|c that stand for 0, 1, 2
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,10 @@ struct TensorParam {
 
 struct ScalarParam {
   std::string name;
-  bool integer = false;
-  int symbol = -1;  // the dimension that it binds
+  std::string type;                // as written, without the default
+  std::vector<std::string> names;  // of a bool: false, true; of numbers: none
+  std::optional<double> fallback;  // none: required
+  int symbol = -1;                 // the dimension that it binds
 };
 
 struct Signature {

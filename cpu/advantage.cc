@@ -134,7 +134,6 @@ void group_advantages(Stream& stream, const Args& args) {
   enum Kind { kGrpo, kMeanOnly, kLeaveOneOut };
   const int64_t kind = args.i(0);
   const double eps = args.d(1);
-  if (kind < kGrpo || kind > kLeaveOneOut) throw Error("E_RANGE", "group_advantages: kind must be 0, 1 or 2");
   check_offsets("group_advantages", "offsets", offsets, rewards[0]);
   const float* r = rewards.as<float>();
   const int32_t* at = offsets.as<int32_t>();

@@ -20,7 +20,7 @@ export type { ModelHead } from './architectures/heads.js';
 // Devices and tensors
 export type { Parameter, ParameterSpec } from './autograd/parameters.js';
 export { type ParameterBuffer, TrainableParameters } from './autograd/parameters.js';
-export { type Backward, type Disposable, type Gradients, type LossBackward, Tape } from './autograd/tape.js';
+export { type Disposable, type Gradients, type Saved, Tape } from './autograd/tape.js';
 // Step-labelled data and tokenizers
 export { type Dataset, dataset, inMemory } from './data/dataset.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
@@ -143,6 +143,7 @@ export {
 } from './records/record.js';
 export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
 export type { Graph } from './runtime/graph.js';
+export type { Made, Ops, Wanted } from './runtime/op-types.js';
 export { type DType, Tensor, type TypedArray } from './runtime/tensor.js';
 // Forward of branched sequences, and what is read off it
 export { type BatchPlan, type BatchSettings, groupBySize, planBatches } from './sequences/batching.js';

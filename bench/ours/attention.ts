@@ -1,5 +1,4 @@
 import type { Device } from '#src/runtime/device.js';
-import type { Tensor } from '#src/runtime/tensor.js';
 import type { AttentionCase } from '../cases.js';
 import { randomTensor } from './random.js';
 import { stopwatch } from './stopwatch.js';
@@ -17,22 +16,13 @@ export async function benchAttention(
     randomTensor(device, [tokens, count, headDim], dtype, { seed });
   const [q, k, v, dy] = [random(heads, 1), random(kvHeads, 2), random(kvHeads, 3), random(heads, 4)];
   const cuSeqlens = device.tensor(Int32Array.from(ends));
-  const scalars = [1, 0, headDim ** -0.5];
-  const forward = () =>
-    device.enqueue(device.signature('attention'), [q, k, v, cuSeqlens, undefined], scalars) as [
-      Tensor,
-      Tensor,
-    ];
+  const given = { q, k, v, cu_seqlens: cuSeqlens, scale: headDim ** -0.5 };
+  const forward = () => device.ops.attention(given);
   const saved = forward();
-  const backward = () =>
-    device.enqueue(
-      device.signature('attention_backward'),
-      [dy, q, k, v, ...saved, cuSeqlens, undefined],
-      scalars,
-    );
+  const backward = () => device.ops.attention_backward({ ...given, ...saved, do: dy });
   const samples = await stopwatch(device, seconds, () => {
-    for (const tensor of direction === 'forward' ? forward() : backward()) tensor?.dispose();
+    for (const tensor of Object.values(direction === 'forward' ? forward() : backward())) tensor.dispose();
   });
-  for (const tensor of [q, k, v, dy, cuSeqlens, ...saved]) tensor.dispose();
+  for (const tensor of [q, k, v, dy, cuSeqlens, ...Object.values(saved)]) tensor.dispose();
   return samples;
 }

@@ -1,6 +1,5 @@
 import { packWeight } from '#src/ops/gemm.js';
-import { type Device, WANTED } from '#src/runtime/device.js';
-import type { Tensor } from '#src/runtime/tensor.js';
+import type { Device } from '#src/runtime/device.js';
 import type { GemmCase } from '../cases.js';
 import { randomTensor } from './random.js';
 import { copiesFor, stopwatch } from './stopwatch.js';
@@ -16,23 +15,18 @@ export async function benchGemm(device: Device, item: GemmCase, seconds: number)
     w: device.scope(() => packWeight(randomTensor(device, [n, k], dtype, { seed: seed + 101 }), dtype)),
   }));
   const pair = rank > 0 ? pairOf(device, item) : undefined;
-  const linear = device.signature('linear');
-  const linearDx = device.signature('linear_dx');
-  const loraGrads = device.signature('lora_grads');
-  const lora = [pair?.a, pair?.b, undefined, undefined];
-  const kept = pair && op === 'both' ? WANTED : undefined;
-  const scalars = pair ? [SCALE] : [];
+  const { ops } = device;
+  const lora = pair && { lora_a: pair.a, lora_b: pair.b, scale: SCALE };
+  const trains = pair !== undefined && op === 'both';
   const samples = await stopwatch(device, seconds, (run) => {
     const { x, dy, w } = sets[run % sets.length] as (typeof sets)[number];
-    const made: (Tensor | undefined)[] = [];
-    if (op !== 'linear_dx')
-      made.push(...device.enqueue(linear, [x, w, undefined, ...lora, undefined, kept], scalars));
-    if (op !== 'linear') made.push(...device.enqueue(linearDx, [dy, w, ...lora, undefined, kept], scalars));
-    if (pair && op === 'both') {
-      const [, u, , v] = made;
-      device.enqueue(loraGrads, [x, dy, u, v, pair.da, pair.db], scalars);
+    const forward = op === 'linear_dx' ? undefined : ops.linear({ x, w, ...lora, u: trains });
+    const backward = dy && ops.linear_dx({ dy, w, ...lora, v: trains });
+    if (pair && dy && forward?.u && backward?.v) {
+      const { da, db } = pair;
+      ops.lora_grads({ x, dy, u: forward.u, v: backward.v, da, db, scale: SCALE });
     }
-    for (const tensor of made) tensor?.dispose();
+    for (const tensor of Object.values({ ...forward, ...backward })) tensor?.dispose();
   });
   for (const set of sets) for (const tensor of Object.values(set)) tensor?.dispose();
   for (const tensor of Object.values(pair ?? {})) tensor.dispose();

@@ -1,7 +1,6 @@
 /** Properties of the runtime itself: what an op costs JavaScript, how long the event loop waits, what memory does. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import type { Device } from '#src/runtime/device.js';
-import type { Tensor } from '#src/runtime/tensor.js';
 import { branchedSequence } from '#src/sequences/sequence.js';
 import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
@@ -29,10 +28,10 @@ const OPS_PER_BATCH = 500;
 /** Nanoseconds of JavaScript per op: five inputs, two outputs and three scalars, on tensors of one token. */
 async function queueCost(device: Device, batches: number): Promise<Metrics> {
   const x = () => device.zeros([1, 1, 8]);
-  const inputs = [x(), x(), x(), device.tensor(Int32Array.from([0, 1])), device.zeros([1], 'i32')];
-  const outputs = [x(), device.zeros([1, 1])];
-  const op = device.signature('attention');
-  const scalars = [1, 0, 1];
+  const [q, k, v, o] = [x(), x(), x(), x()];
+  const [cu_seqlens, branch] = [device.tensor(Int32Array.from([0, 1])), device.zeros([1], 'i32')];
+  const lse = device.zeros([1, 1]);
+  const { ops } = device;
   const time = async (queueOne: () => void) => {
     const samples: number[] = [];
     for (let batch = 0; batch < batches; batch++) {
@@ -43,12 +42,15 @@ async function queueCost(device: Device, batches: number): Promise<Metrics> {
     }
     return median(samples);
   };
-  const all = [...inputs, ...outputs];
-  const given = await time(() => device.enqueue(op, all, scalars));
-  const allocated = await time(() => {
-    for (const output of device.enqueue(op, inputs, scalars) as Tensor[]) output.dispose();
+  const given = await time(() => {
+    ops.attention({ q, k, v, cu_seqlens, branch, causal: true, window: 0, scale: 1, o, lse });
   });
-  for (const tensor of all) tensor.dispose();
+  const allocated = await time(() => {
+    const made = ops.attention({ q, k, v, cu_seqlens, branch, causal: true, window: 0, scale: 1 });
+    made.o.dispose();
+    made.lse.dispose();
+  });
+  for (const tensor of [q, k, v, cu_seqlens, branch, o, lse]) tensor.dispose();
   return { 'ns, outputs given': given, 'ns, outputs made and disposed': allocated };
 }
 

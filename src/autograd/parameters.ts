@@ -88,7 +88,7 @@ export class TrainableParameters extends ParameterBuffer {
   }
 
   zeroGrads(): void {
-    this.device.enqueue(this.device.signature('fill'), [this.grads], [0]);
+    this.device.ops.fill({ x: this.grads, value: 0 });
   }
 
   override dispose(): void {

@@ -5,7 +5,7 @@
  */
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
-import type { Tensor } from '../runtime/tensor.js';
+import { Tensor } from '../runtime/tensor.js';
 
 /** Gradients as they travel back. A tensor's identity is its object, also after its owner disposed it. */
 export interface Gradients {
@@ -22,12 +22,14 @@ export interface Disposable {
   dispose(): void;
 }
 
-export type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
-export type LossBackward = (seed: number, gradients: Gradients) => void;
+/** What a backward reads, by name; tensors, and whatever else is to be disposed with them. */
+export type Saved = Readonly<Record<string, Disposable | undefined>>;
+type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
+type LossBackward = (seed: number, gradients: Gradients) => void;
 
 interface Entry {
   readonly outputs: readonly Tensor[];
-  readonly saved: readonly Disposable[];
+  readonly saved: readonly (Disposable | undefined)[];
   readonly backward: Backward | undefined;
   readonly lossBackward: LossBackward | undefined;
 }
@@ -66,19 +68,47 @@ export class Tape {
     return tensor !== undefined && this.tracked.has(tensor);
   }
 
-  /** A reference of the tape's own, so that the caller may dispose its tensor. Pass it in `saved`. */
-  save(tensor: Tensor): Tensor {
-    return tensor.alias();
+  /**
+   * Records an op of one output. `backward` gets the output's gradient and `saved`: references of the tape's own to the
+   * tensors of `save`, so that the caller may dispose its tensors; they are dropped after the backward has run.
+   */
+  record<S extends Saved>(
+    output: Tensor,
+    save: S,
+    backward: (gradient: Tensor, saved: S, gradients: Gradients) => void,
+  ): void {
+    this.recordAll([output], save, ([gradient], saved, gradients) => {
+      if (gradient) backward(gradient, saved, gradients);
+    });
   }
 
-  /** Records an op. `saved` are references from `save`, dropped after its backward has run. */
-  record(outputs: readonly Tensor[], saved: readonly Disposable[], backward: Backward): void {
+  /** As `record`, for an op of several outputs: a gradient is undefined where none came in. */
+  recordAll<S extends Saved>(
+    outputs: readonly Tensor[],
+    save: S,
+    backward: (incoming: readonly (Tensor | undefined)[], saved: S, gradients: Gradients) => void,
+  ): void {
+    const saved = Object.fromEntries(
+      Object.entries(save).map(([name, held]) => [name, held instanceof Tensor ? held.alias() : held]),
+    ) as S;
     for (const output of outputs) this.tracked.add(output);
-    this.entries.push({ outputs, saved, backward, lossBackward: undefined });
+    this.entries.push({
+      outputs,
+      saved: Object.values(saved),
+      backward: (incoming, gradients) => backward(incoming, saved, gradients),
+      lossBackward: undefined,
+    });
   }
 
-  /** Records an objective: its backward scales gradients that the forward already made. */
-  recordLoss(loss: Tensor, saved: readonly Disposable[], lossBackward: LossBackward): void {
+  /** Records an objective whose forward has already made the gradients: the backward scales them by the loss's weight. */
+  recordLoss(loss: Tensor, made: readonly (readonly [input: Tensor, gradient: Tensor])[]): void {
+    const saved = made.map(([, gradient]) => gradient.alias());
+    const lossBackward: LossBackward = (seed, gradients) => {
+      made.forEach(([input], i) => {
+        const x = saved[i] as Tensor;
+        gradients.add(input, seed === 1 ? x.alias() : this.device.ops.scale({ x, factor: seed }).y);
+      });
+    };
     this.tracked.add(loss);
     this.entries.push({ outputs: [loss], saved, backward: undefined, lossBackward });
   }
@@ -117,7 +147,7 @@ export class Tape {
 
   /** Drops whatever is saved. */
   dispose(): void {
-    for (const { saved } of this.entries) for (const held of saved) held.dispose();
+    for (const { saved } of this.entries) for (const held of saved) held?.dispose();
     this.entries = [];
     for (const { gradient } of this.arrived.values()) gradient.dispose();
     this.arrived.clear();
@@ -133,7 +163,7 @@ export class Tape {
       if (outputs.some((gradient) => gradient !== undefined)) entry.backward?.(outputs, this.gradients);
       for (const gradient of outputs) gradient?.dispose();
     }
-    for (const held of entry.saved) held.dispose();
+    for (const held of entry.saved) held?.dispose();
   }
 
   private add(tensor: Tensor, gradient: Tensor): void {
@@ -143,10 +173,10 @@ export class Tape {
       this.arrived.set(tensor, { gradient, exclusive: !gradient.isShared });
       return;
     }
-    const [sum] = this.device.enqueue(this.device.signature('add'), [found.gradient, gradient]);
+    const { z: sum } = this.device.ops.add({ x: found.gradient, y: gradient });
     found.gradient.dispose();
     gradient.dispose();
-    this.arrived.set(tensor, { gradient: this.device.keep(sum as Tensor), exclusive: true });
+    this.arrived.set(tensor, { gradient: this.device.keep(sum), exclusive: true });
   }
 
   private readonly gradients: Gradients = {
@@ -182,8 +212,13 @@ export function checkpoint<Own extends Disposable>(
   }
   if (!tape) return outputs;
   const { device } = tape;
-  const saved = inputs.map((input) => tape.save(input));
-  tape.record(outputs, [...saved, held], (outputGradients, gradients) => {
+  const saved = inputs.map((input) => input.alias());
+  const all = {
+    dispose() {
+      for (const each of [...saved, held]) each.dispose();
+    },
+  };
+  tape.recordAll(outputs, { all }, (outputGradients, _, gradients) => {
     const inner = new Tape(device);
     inputs.forEach((input, i) => {
       if (gradients.wants(input)) inner.watch(saved[i] as Tensor);

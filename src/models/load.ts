@@ -131,8 +131,7 @@ function layout(stored: Tensor, { shape, kind }: WeightSpec, dtype: DType): Tens
 
 function castTo(stored: Tensor, dtype: DType): Tensor {
   if (stored.dtype === dtype) return stored.alias();
-  const { device } = stored;
-  return device.enqueue(device.signature('cast'), [stored], [dtype === 'bf16' ? 1 : 0])[0] as Tensor;
+  return stored.device.ops.cast({ x: stored, dtype }).y;
 }
 
 function uploadStored(device: Device, reader: CheckpointReader, { name, shape }: WeightSpec): Tensor {
@@ -149,8 +148,7 @@ function uploadStored(device: Device, reader: CheckpointReader, { name, shape }:
     case 'F16': {
       const cols = shape.at(-1) as number;
       const rows = shape.length === 1 ? 1 : (shape[0] as number);
-      const half = device.op('decode_f16', { x: device.tensor(bytes) }, { rows, cols, dtype: 0 });
-      return (half.y as Tensor).reshape(shape);
+      return device.ops.decode_f16({ x: device.tensor(bytes), rows, cols, dtype: 'f32' }).y.reshape(shape);
     }
   }
 }

@@ -127,7 +127,7 @@ async function addPair(
     const b = device.tensor(readStoredF32(file, bName), bShape);
     const product = linear(b, { name: aName, value: device.tensor(transposed, [inputs, rank]) });
     const total = device.tensor(weight, [bShape[0], inputs]);
-    device.enqueue(device.signature('axpy'), [total, product], [scaling]);
+    device.ops.axpy({ y: total, x: product, factor: scaling });
     return total;
   });
   try {

@@ -51,6 +51,30 @@ export interface DeviceStats {
   readonly waits: number;
 }
 
+/** An op of core/ops.cc; its number is its place in `signatures()`. */
+export interface OpSignature {
+  readonly name: string;
+  readonly text: string;
+  readonly inputs: readonly OpTensor[];
+  readonly outputs: readonly OpTensor[];
+  readonly scalars: readonly OpScalar[];
+}
+
+export interface OpTensor {
+  readonly name: string;
+  readonly optional: boolean;
+}
+
+export interface OpScalar {
+  readonly name: string;
+  /** f, i, bool, or its names as `a|b|c`. */
+  readonly type: string;
+  /** What it may be, where it is no number; each stands for its place in the list. */
+  readonly names: readonly string[];
+  /** Its default as a number; a scalar without one is required. */
+  readonly fallback?: number;
+}
+
 export interface NativeAddon {
   readonly Device: new (
     name: string,
@@ -60,7 +84,7 @@ export interface NativeAddon {
     commands: Float64Array,
   ) => NativeDevice;
   readonly commandLength: number;
-  signatures(): string[];
+  signatures(): OpSignature[];
   isas(): string[];
   cudaDevices(): string[] | undefined;
   /** Why `cudaDevices()` lists none; empty where it does, undefined where the addon was built without CUDA. */

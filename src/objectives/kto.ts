@@ -1,4 +1,3 @@
-import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
@@ -37,16 +36,13 @@ export type KtoStatistic = (typeof STATISTICS)[number];
  */
 export function kto(
   { policy, ref, labels, weights, z0 }: KtoInputs,
-  { beta = 0.1, lambdaD = 1, lambdaU = 1, kind = 'kto' }: KtoOptions = {},
+  { beta, lambdaD: lambda_d, lambdaU: lambda_u, kind }: KtoOptions = {},
 ): Objective<KtoStatistic> {
-  const { device } = policy;
-  const [loss, dpolicy, statistics] = device.enqueue(
-    device.signature('kto'),
-    [policy, ref, labels, weights, z0],
-    [beta, lambdaD, lambdaU, kind === 'apo_zero' ? 1 : 0],
-  ) as [Tensor, Tensor, Tensor];
-  recordLoss(openTape(), loss, [[policy, dpolicy]]);
-  return { loss, statistics: { names: STATISTICS, values: statistics } };
+  const { ops } = policy.device;
+  const inputs = { policy, ref, labels, weights, z0 };
+  const { loss, dpolicy, stats } = ops.kto({ ...inputs, beta, lambda_d, lambda_u, kind });
+  recordLoss(loss, [[policy, dpolicy]]);
+  return { loss, statistics: { names: STATISTICS, values: stats } };
 }
 
 /**
@@ -56,6 +52,5 @@ export function kto(
  * @param policy f32 [n]: summed log-probs of answers after prompts that are not theirs
  */
 export function ktoReference(policy: Tensor, ref: Tensor): Tensor {
-  const { device } = policy;
-  return device.enqueue(device.signature('kto_reference'), [policy, ref])[0] as Tensor;
+  return policy.device.ops.kto_reference({ policy, ref }).z0;
 }

@@ -1,5 +1,4 @@
 /** Likelihood objectives of scalar and class heads. */
-import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
@@ -17,7 +16,7 @@ export type LikelihoodStatistic = (typeof STATISTICS)[number];
  * @param weights f32 [n]: mask and normaliser
  */
 export function bce(logits: Tensor, labels: Tensor, weights: Tensor): Objective<LikelihoodStatistic> {
-  return likelihood('bce', logits, labels, weights);
+  return likelihood(logits, logits.device.ops.bce({ logits, labels, weights }));
 }
 
 /**
@@ -32,21 +31,13 @@ export function crossEntropy(
   targets: Tensor,
   weights: Tensor,
 ): Objective<LikelihoodStatistic> {
-  return likelihood('cross_entropy', logits, targets, weights);
+  return likelihood(logits, logits.device.ops.cross_entropy({ logits, targets, weights }));
 }
 
 function likelihood(
-  op: 'bce' | 'cross_entropy',
   logits: Tensor,
-  targets: Tensor,
-  weights: Tensor,
+  { loss, dlogits, stats }: { readonly loss: Tensor; readonly dlogits: Tensor; readonly stats: Tensor },
 ): Objective<LikelihoodStatistic> {
-  const { device } = logits;
-  const [loss, dlogits, statistics] = device.enqueue(device.signature(op), [logits, targets, weights]) as [
-    Tensor,
-    Tensor,
-    Tensor,
-  ];
-  recordLoss(openTape(), loss, [[logits, dlogits]]);
-  return { loss, statistics: { names: STATISTICS, values: statistics } };
+  recordLoss(loss, [[logits, dlogits]]);
+  return { loss, statistics: { names: STATISTICS, values: stats } };
 }

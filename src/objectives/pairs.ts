@@ -1,5 +1,4 @@
 /** Objectives over n pairs of a chosen and a rejected answer (or step). */
-import { openTape } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { recordLoss } from './record.js';
@@ -24,10 +23,10 @@ const ODDS = ['accuracy', 'log_odds', 'chosen', 'rejected'] as const;
  */
 export function pairwise(
   { chosen, rejected, weights }: Pairs,
-  { margin = 0, center = 0 }: { readonly margin?: number; readonly center?: number } = {},
+  { margin, center }: { readonly margin?: number; readonly center?: number } = {},
 ): Objective<(typeof SCORES)[number]> {
-  const run = record('pairwise', chosen, rejected, [chosen, rejected, weights], [margin, center]);
-  return { loss: run.loss, statistics: { names: SCORES, values: run.statistics } };
+  const { ops } = chosen.device;
+  return objective(chosen, rejected, SCORES, ops.pairwise({ chosen, rejected, weights, margin, center }));
 }
 
 export interface DpoPairs extends Pairs {
@@ -43,10 +42,9 @@ export interface DpoOptions {
   readonly labelSmoothing?: number;
   /** Subtracted from beta·Δ. Default 0. */
   readonly margin?: number;
+  /** Default sigmoid. */
   readonly kind?: 'sigmoid' | 'ipo' | 'hinge';
 }
-
-const DPO_KINDS = ['sigmoid', 'ipo', 'hinge'];
 
 /**
  * Direct preference optimisation of Δ = (chosen − refChosen) − (rejected − refRejected), sums of log-probs over an
@@ -56,45 +54,50 @@ const DPO_KINDS = ['sigmoid', 'ipo', 'hinge'];
  */
 export function dpo(
   { chosen, rejected, refChosen, refRejected, weights }: DpoPairs,
-  { beta = 0.1, labelSmoothing = 0, margin = 0, kind = 'sigmoid' }: DpoOptions = {},
+  { beta, labelSmoothing, margin, kind }: DpoOptions = {},
 ): Objective<(typeof SCORES)[number]> {
   if (!refChosen !== !refRejected) {
     throw new StepTrainError('E_RANGE', 'dpo: refChosen and refRejected come together or not at all');
   }
-  if (!(beta > 0)) throw new StepTrainError('E_RANGE', `dpo: expected beta above 0, found ${beta}`);
-  const tensors = [chosen, rejected, refChosen, refRejected, weights];
-  const scalars = [beta, labelSmoothing, margin, DPO_KINDS.indexOf(kind)];
-  const run = record('dpo', chosen, rejected, tensors, scalars);
-  return { loss: run.loss, statistics: { names: SCORES, values: run.statistics } };
+  if (beta !== undefined && !(beta > 0)) {
+    throw new StepTrainError('E_RANGE', `dpo: expected beta above 0, found ${beta}`);
+  }
+  const made = chosen.device.ops.dpo({
+    chosen,
+    rejected,
+    ref_chosen: refChosen,
+    ref_rejected: refRejected,
+    weights,
+    beta,
+    label_smoothing: labelSmoothing,
+    margin,
+    kind,
+  });
+  return objective(chosen, rejected, SCORES, made);
 }
 
 /**
  * Odds-ratio preference optimisation (arXiv 2403.07691, equation 6): −chosen − beta·log σ(log odds of chosen − of
  * rejected), log odds = l − log(1 − exp l).
  *
- * @param pairs mean log-probs per token
+ * @param pairs mean log-probs per token; beta: default 0.1
  */
 export function orpo(
   { chosen, rejected, weights }: Pairs,
-  { beta = 0.1 }: { readonly beta?: number } = {},
+  { beta }: { readonly beta?: number } = {},
 ): Objective<(typeof ODDS)[number]> {
-  const run = record('orpo', chosen, rejected, [chosen, rejected, weights], [beta]);
-  return { loss: run.loss, statistics: { names: ODDS, values: run.statistics } };
+  return objective(chosen, rejected, ODDS, chosen.device.ops.orpo({ chosen, rejected, weights, beta }));
 }
 
-function record(
-  op: 'pairwise' | 'dpo' | 'orpo',
+function objective<Name extends string>(
   chosen: Tensor,
   rejected: Tensor,
-  tensors: readonly (Tensor | undefined)[],
-  scalars: readonly number[],
-): { readonly loss: Tensor; readonly statistics: Tensor } {
-  const { device } = chosen;
-  const outputs = device.enqueue(device.signature(op), tensors, scalars);
-  const [loss, dchosen, drejected, statistics] = outputs as [Tensor, Tensor, Tensor, Tensor];
-  recordLoss(openTape(), loss, [
-    [chosen, dchosen],
-    [rejected, drejected],
+  names: readonly Name[],
+  made: Record<'loss' | 'dchosen' | 'drejected' | 'stats', Tensor>,
+): Objective<Name> {
+  recordLoss(made.loss, [
+    [chosen, made.dchosen],
+    [rejected, made.drejected],
   ]);
-  return { loss, statistics };
+  return { loss: made.loss, statistics: { names, values: made.stats } };
 }

@@ -1,6 +1,5 @@
 import { openTape } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
-import { WANTED } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
@@ -60,8 +59,6 @@ const STATISTICS = [
 
 export type PpoStatistic = (typeof STATISTICS)[number];
 
-const ESTIMATORS: readonly KlEstimator[] = ['k1', 'k2', 'k3'];
-
 /**
  * Proximal policy optimisation (arXiv 1707.06347, equation 7) with the terms that language models add:
  *
@@ -73,8 +70,7 @@ const ESTIMATORS: readonly KlEstimator[] = ['k1', 'k2', 'k3'];
  */
 export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoStatistic> {
   const { logprobs, oldLogprobs, advantages, weights, refLogprobs, entropy, values } = inputs;
-  const { clipLow = 0.2, clipHigh = 0.2, klCoef = 0, klEstimator = 'k3' } = options;
-  const { entropyCoef = 0, valueCoef = 0.1, valueClip = 0 } = options;
+  const { klCoef = 0, entropyCoef = 0, valueClip = 0 } = options;
   demand('klCoef', klCoef !== 0, 'refLogprobs', refLogprobs);
   demand('entropyCoef', entropyCoef !== 0, 'entropy', entropy);
   demand('values', values !== undefined, 'returns', inputs.returns);
@@ -86,32 +82,32 @@ export function ppo(inputs: PpoInputs, options: PpoOptions = {}): Objective<PpoS
       'ppo: the entropy carries no gradient; make it with headLogprobs(…, { entropyGradient: true })',
     );
   }
-  const { device } = logprobs;
-  const [loss, dlogprobs, dentropy, dvalues, statistics] = device.enqueue(
-    device.signature('ppo'),
-    [
-      logprobs,
-      oldLogprobs,
-      advantages,
-      weights,
-      refLogprobs,
-      entropy,
-      values,
-      inputs.oldValues,
-      inputs.returns,
-      undefined,
-      undefined,
-      entropy && entropyCoef !== 0 ? WANTED : undefined,
-      values && WANTED,
-    ],
-    [clipLow, clipHigh, klCoef, ESTIMATORS.indexOf(klEstimator) + 1, entropyCoef, valueCoef, valueClip],
-  ) as [Tensor, Tensor, Tensor | undefined, Tensor | undefined, Tensor];
-  recordLoss(tape, loss, [
+  const { loss, dlogprobs, dentropy, dvalues, stats } = logprobs.device.ops.ppo({
+    logprobs,
+    old_logprobs: oldLogprobs,
+    advantages,
+    weights,
+    ref_logprobs: refLogprobs,
+    entropy,
+    values,
+    old_values: inputs.oldValues,
+    returns: inputs.returns,
+    clip_low: options.clipLow,
+    clip_high: options.clipHigh,
+    kl_coef: klCoef,
+    kl: options.klEstimator,
+    entropy_coef: entropyCoef,
+    vf_coef: options.valueCoef,
+    value_clip: valueClip,
+    dentropy: entropy !== undefined && entropyCoef !== 0,
+    dvalues: values !== undefined,
+  });
+  recordLoss(loss, [
     [logprobs, dlogprobs],
-    ...(entropy ? [[entropy, dentropy] as const] : []),
-    ...(values ? [[values, dvalues] as const] : []),
+    ...(entropy && dentropy ? [[entropy, dentropy] as const] : []),
+    ...(values && dvalues ? [[values, dvalues] as const] : []),
   ]);
-  return { loss, statistics: { names: STATISTICS, values: statistics } };
+  return { loss, statistics: { names: STATISTICS, values: stats } };
 }
 
 function demand(option: string, active: boolean, input: string, given: Tensor | undefined): void {

@@ -1,17 +1,14 @@
-import { openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { recordLoss } from './record.js';
 import type { Objective } from './statistics.js';
 
 /**
  * With p₊ and p₋ the probabilities of the two words renormalised over the two, and y the right one:
- * `class_balanced` −log p_y, meaned over each class apart; `ce_two` the same, meaned over all rows; `ce_full`
+ * `class_balanced` −log p_y, averaged over each class apart; `ce_two` the same, averaged over all rows; `ce_full`
  * −log-prob of the right word over the whole vocabulary; `mass` −log(the words' probability together);
  * `margin` max(0, margin − (log-prob of the right − of the wrong word)). ce_full = ce_two + mass.
  */
 export type ConstraintForm = 'class_balanced' | 'ce_two' | 'ce_full' | 'mass' | 'margin';
-
-const FORMS: readonly ConstraintForm[] = ['class_balanced', 'ce_two', 'ce_full', 'mass', 'margin'];
 
 const STATISTICS = [
   'positive_loss',
@@ -37,20 +34,20 @@ export interface VerdictConstraintInputs {
   readonly weights?: Tensor | undefined;
 }
 
-/** The constraint of StepAMC (arXiv 2503.18432, equations 9 to 11) on the verdicts of labelled steps. */
+/**
+ * The constraint of StepAMC (arXiv 2503.18432, equations 9 to 11) on the verdicts of labelled steps. Default
+ * class_balanced, and 1 as the margin of `margin`.
+ */
 export function verdictConstraint(
   { positive, negative, labels, weights }: VerdictConstraintInputs,
-  { form = 'class_balanced', margin = 1 }: { readonly form?: ConstraintForm; readonly margin?: number } = {},
+  { form, margin }: { readonly form?: ConstraintForm; readonly margin?: number } = {},
 ): Objective<ConstraintStatistic> {
-  const { device } = positive;
-  const [loss, dpositive, dnegative, statistics] = device.enqueue(
-    device.signature('verdict_constraint'),
-    [positive, negative, labels, weights],
-    [FORMS.indexOf(form), margin],
-  ) as [Tensor, Tensor, Tensor, Tensor];
-  recordLoss(openTape(), loss, [
+  const { ops } = positive.device;
+  const inputs = { positive, negative, labels, weights };
+  const { loss, dpositive, dnegative, stats } = ops.verdict_constraint({ ...inputs, form, margin });
+  recordLoss(loss, [
     [positive, dpositive],
     [negative, dnegative],
   ]);
-  return { loss, statistics: { names: STATISTICS, values: statistics } };
+  return { loss, statistics: { names: STATISTICS, values: stats } };
 }

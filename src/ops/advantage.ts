@@ -23,15 +23,9 @@ export function gae(
   rewards: Tensor,
   values: Tensor,
   cuSeqlens: Tensor,
-  { gamma = 1, lambda = 0.95, lastValues }: GaeOptions = {},
+  { gamma, lambda: lam, lastValues: last_values }: GaeOptions = {},
 ): { readonly advantages: Tensor; readonly returns: Tensor } {
-  const { device } = rewards;
-  const inputs = [rewards, values, cuSeqlens, lastValues];
-  const [advantages, returns] = device.enqueue(device.signature('gae'), inputs, [gamma, lambda]) as [
-    Tensor,
-    Tensor,
-  ];
-  return { advantages, returns };
+  return rewards.device.ops.gae({ rewards, values, cu_seqlens: cuSeqlens, last_values, gamma, lam });
 }
 
 export interface WhitenOptions {
@@ -46,13 +40,8 @@ export interface WhitenOptions {
 }
 
 /** (x − mean) / √(variance + eps), f32 [T]. Not differentiable. */
-export function whiten(
-  x: Tensor,
-  { mask, bessel = true, shiftMean = true, eps = 1e-8 }: WhitenOptions = {},
-): Tensor {
-  const { device } = x;
-  const scalars = [bessel ? 1 : 0, shiftMean ? 1 : 0, eps];
-  return device.enqueue(device.signature('whiten'), [x, mask], scalars)[0] as Tensor;
+export function whiten(x: Tensor, { mask, bessel, shiftMean, eps }: WhitenOptions = {}): Tensor {
+  return x.device.ops.whiten({ x, mask, bessel, shift_mean: shiftMean, eps }).y;
 }
 
 /** Baselines within a group of answers to one prompt. */
@@ -64,10 +53,9 @@ export type GroupBaseline =
   /** R − mean of the others: RLOO, arXiv 2402.14740 */
   | 'leave_one_out';
 
-const BASELINES: readonly GroupBaseline[] = ['grpo', 'mean', 'leave_one_out'];
-
 /**
- * Advantages of answers within their groups, f32 [n]; a group of equals gives 0. Not differentiable.
+ * Advantages of answers within their groups, f32 [n]; a group of equals gives 0. Default baseline grpo, eps 1e-4. Not
+ * differentiable.
  *
  * @param rewards f32 [n]
  * @param offsets i32 [groups + 1]: where each group begins
@@ -75,11 +63,9 @@ const BASELINES: readonly GroupBaseline[] = ['grpo', 'mean', 'leave_one_out'];
 export function groupAdvantages(
   rewards: Tensor,
   offsets: Tensor,
-  { baseline = 'grpo', eps = 1e-4 }: { readonly baseline?: GroupBaseline; readonly eps?: number } = {},
+  { baseline, eps }: { readonly baseline?: GroupBaseline; readonly eps?: number } = {},
 ): Tensor {
-  const { device } = rewards;
-  const scalars = [BASELINES.indexOf(baseline), eps];
-  return device.enqueue(device.signature('group_advantages'), [rewards, offsets], scalars)[0] as Tensor;
+  return rewards.device.ops.group_advantages({ rewards, offsets, kind: baseline, eps }).advantages;
 }
 
 /**
@@ -88,21 +74,13 @@ export function groupAdvantages(
  * @param x f32 [T]
  * @param spans i32 [S, 2]: begin, end exclusive
  */
-export function spanSum(
-  x: Tensor,
-  spans: Tensor,
-  { mean = false }: { readonly mean?: boolean } = {},
-): Tensor {
-  const { device } = x;
-  const byLength = mean ? 1 : 0;
-  const y = device.enqueue(device.signature('span_sum'), [x, spans], [byLength])[0] as Tensor;
+export function spanSum(x: Tensor, spans: Tensor, { mean }: { readonly mean?: boolean } = {}): Tensor {
+  const { ops } = x.device;
+  const { y } = ops.span_sum({ x, spans, mean });
   const tape = openTape();
   if (!tape?.tracks(x)) return y;
-  const savedSpans = tape.save(spans);
-  const length = x.shape[0] as number;
-  tape.record([y], [savedSpans], ([dy], gradients) => {
-    const spread = device.enqueue(device.signature('span_spread'), [dy, savedSpans], [length, byLength]);
-    gradients.add(x, spread[0] as Tensor);
+  tape.record(y, { spans }, (dy, saved, gradients) => {
+    gradients.add(x, ops.span_spread({ dy, ...saved, T: x.size, mean }).dx);
   });
   return y;
 }

@@ -5,17 +5,16 @@ import type { DType, Tensor } from '../runtime/tensor.js';
 /** Rows `first` + `ids` (i32 [T]) of weight [V, H], as `dtype`. Only a weight in rows can begin at another than row 0. */
 export function embedding(ids: Tensor, weight: Parameter, dtype: DType, first = 0): Tensor {
   const { device } = ids;
+  const { ops } = device;
   const from = (table: Tensor) => (first === 0 ? table : table.slice(first, table.shape[0] as number));
   return device.scope(() => {
-    const op = device.signature('embedding');
-    const y = device.enqueue(op, [ids, from(weight.value)], [dtype === 'bf16' ? 1 : 0])[0] as Tensor;
-    const tape = openTape();
-    if (!tape || !weight.grad) return y;
-    const grad = weight.grad;
-    const savedIds = tape.save(ids);
-    tape.record([y], [savedIds], ([dy]) => {
-      device.enqueue(device.signature('embedding_backward'), [dy, savedIds, from(grad)]);
-    });
+    const { y } = ops.embedding({ ids, weight: from(weight.value), dtype });
+    const { grad } = weight;
+    if (grad) {
+      openTape()?.record(y, { ids }, (dy, saved) => {
+        ops.embedding_backward({ dy, ...saved, dweight: from(grad) });
+      });
+    }
     return y;
   });
 }

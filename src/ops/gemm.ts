@@ -1,6 +1,5 @@
 import type { Parameter } from '../autograd/parameters.js';
 import { openTape, type Tape } from '../autograd/tape.js';
-import { WANTED } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { recordSwiglu, swiglu } from './mlp.js';
 
@@ -28,16 +27,12 @@ export interface LinearOptions {
 }
 
 /** The weight in the layout that the device's GEMM reads, as `dtype`. */
-export function packWeight(weight: Tensor, dtype: DType): Tensor {
-  const { device } = weight;
-  return device.enqueue(device.signature('pack_weight'), [weight], [dtype === 'bf16' ? 1 : 0])[0] as Tensor;
-}
+export const packWeight = (weight: Tensor, dtype: DType): Tensor =>
+  weight.device.ops.pack_weight({ w: weight, dtype }).y;
 
 /** Back to row-major. */
-export function unpackWeight(weight: Tensor, dtype: DType): Tensor {
-  const { device } = weight;
-  return device.enqueue(device.signature('unpack_weight'), [weight], [dtype === 'bf16' ? 1 : 0])[0] as Tensor;
-}
+export const unpackWeight = (weight: Tensor, dtype: DType): Tensor =>
+  weight.device.ops.unpack_weight({ w: weight, dtype }).y;
 
 /** A weight with what stands beside it. */
 export interface Projection extends LinearOptions {
@@ -46,26 +41,15 @@ export interface Projection extends LinearOptions {
 
 /** y [T, N] = x [T, K] · Wᵀ + bias + scale · (drop(x) · Aᵀ) · Bᵀ, in one launch. Dtype of x. */
 export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}): Tensor {
-  const { device } = x;
-  const { bias, lora } = options;
   const projection: Projection = { ...options, weight };
-  const mask = maskOf(projection);
   const tape = recordingTape(x, projection);
-  const [y, u] = device.enqueue(
-    device.signature('linear'),
-    [
-      x,
-      weight.value,
-      bias?.value,
-      lora?.a.value,
-      lora?.b.value,
-      mask?.rowIds,
-      mask?.positions,
-      undefined,
-      tape && loraTrains(projection) ? WANTED : undefined,
-    ],
-    scalarsOf(projection),
-  ) as [Tensor, Tensor | undefined];
+  const { y, u } = x.device.ops.linear({
+    x,
+    ...factorsOf(projection),
+    bias: options.bias?.value,
+    ...maskOf(projection),
+    u: tape !== undefined && loraTrains(projection),
+  });
   if (tape) recordLinear(tape, y, x, projection, u);
   return y;
 }
@@ -75,56 +59,63 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
  * neither has a bias. gate and up are written to memory only where a tape is open.
  */
 export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tensor {
-  const { device } = x;
-  const [gateMask, upMask] = [maskOf(gate), maskOf(up)];
   const rates = new Set([gate, up].filter(({ lora }) => lora).map(({ dropout }) => dropout?.rate ?? 0));
   if (gate.bias || up.bias || rates.size > 1) {
     return swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
   }
+  const [gateMask, upMask] = [maskOf(gate), maskOf(up)];
+  const { row_ids, positions, dropout } = gateMask ?? upMask ?? {};
   const [gateTape, upTape] = [recordingTape(x, gate), recordingTape(x, up)];
-  const wanted = (asked: unknown) => (asked ? WANTED : undefined);
-  const mask = gateMask ?? upMask;
-  const [y, gateY, upY, gateU, upU] = device.enqueue(
-    device.signature('linear_swiglu'),
-    [
-      x,
-      gate.weight.value,
-      up.weight.value,
-      gate.lora?.a.value,
-      gate.lora?.b.value,
-      up.lora?.a.value,
-      up.lora?.b.value,
-      mask?.rowIds,
-      mask?.positions,
-      undefined,
-      wanted(gateTape ?? upTape),
-      wanted(gateTape ?? upTape),
-      wanted(gateTape && loraTrains(gate)),
-      wanted(upTape && loraTrains(up)),
-    ],
-    [
-      gate.lora?.scale ?? 0,
-      up.lora?.scale ?? 0,
-      mask?.rate ?? 0,
-      ...(gateMask?.key ?? [0, 0]),
-      ...(upMask?.key ?? [0, 0]),
-    ],
-  ) as [Tensor, ...(Tensor | undefined)[]];
-  if (gateTape) recordLinear(gateTape, gateY as Tensor, x, gate, gateU);
-  if (upTape) recordLinear(upTape, upY as Tensor, x, up, upU);
-  if (gateY && upY) recordSwiglu(openTape(), y, gateY, upY);
-  return y;
+  const recording = (gateTape ?? upTape) !== undefined;
+  const made = x.device.ops.linear_swiglu({
+    x,
+    w_gate: gate.weight.value,
+    w_up: up.weight.value,
+    gate_a: gate.lora?.a.value,
+    gate_b: gate.lora?.b.value,
+    gate_scale: gate.lora?.scale,
+    gate_key0: gateMask?.key0,
+    gate_key1: gateMask?.key1,
+    up_a: up.lora?.a.value,
+    up_b: up.lora?.b.value,
+    up_scale: up.lora?.scale,
+    up_key0: upMask?.key0,
+    up_key1: upMask?.key1,
+    row_ids,
+    positions,
+    dropout,
+    gate: recording,
+    up: recording,
+    gate_u: gateTape !== undefined && loraTrains(gate),
+    up_u: upTape !== undefined && loraTrains(up),
+  });
+  if (gateTape && made.gate) recordLinear(gateTape, made.gate, x, gate, made.gate_u);
+  if (upTape && made.up) recordLinear(upTape, made.up, x, up, made.up_u);
+  if (made.gate && made.up) recordSwiglu(openTape(), made.y, made.gate, made.up);
+  return made.y;
 }
 
+/** The frozen weight and the pair beside it, as `linear` and `linear_dx` take them. */
+const factorsOf = ({ weight, lora }: Projection) => ({
+  w: weight.value,
+  lora_a: lora?.a.value,
+  lora_b: lora?.b.value,
+  scale: lora?.scale,
+});
+
 /** Dropout works on the input of a pair alone. */
-const maskOf = ({ lora, dropout }: Projection): Dropout | undefined => (lora ? dropout : undefined);
+const maskOf = ({ lora, dropout }: Projection) =>
+  lora && dropout
+    ? {
+        row_ids: dropout.rowIds,
+        positions: dropout.positions,
+        dropout: dropout.rate,
+        key0: dropout.key[0],
+        key1: dropout.key[1],
+      }
+    : undefined;
 
 const loraTrains = ({ lora }: Projection): boolean => lora?.a.grad !== undefined && lora.b.grad !== undefined;
-
-const scalarsOf = (projection: Projection): readonly number[] => {
-  const mask = maskOf(projection);
-  return [projection.lora?.scale ?? 0, mask?.rate ?? 0, mask?.key[0] ?? 0, mask?.key[1] ?? 0];
-};
 
 /** The open tape where a linear of x has a gradient to carry back. */
 function recordingTape(x: Tensor, { weight, bias, lora }: Projection): Tape | undefined {
@@ -134,47 +125,27 @@ function recordingTape(x: Tensor, { weight, bias, lora }: Projection): Tape | un
 }
 
 function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, u: Tensor | undefined): void {
-  const { device } = x;
+  const { ops } = x.device;
   const { weight, bias, lora } = projection;
-  const mask = maskOf(projection);
+  const { row_ids, positions, ...mask } = maskOf(projection) ?? {};
   const trains = loraTrains(projection);
   const needsX = trains || weight.grad !== undefined || bias?.grad !== undefined;
-  const savedX = needsX ? tape.save(x) : undefined;
-  const savedU = u ? tape.save(u) : undefined;
-  const maskTensors = mask ? [tape.save(mask.rowIds), tape.save(mask.positions)] : [];
-  const saved = [savedX, savedU, ...maskTensors].filter((tensor) => tensor !== undefined);
-  const scalars = scalarsOf(projection);
-  tape.record([y], saved, ([dy], gradients) => {
-    if (!dy) return;
+  const save = { x: needsX ? x : undefined, u, row_ids, positions };
+  tape.record(y, save, (dy, { x: savedX, u, ...rows }, gradients) => {
     let v: Tensor | undefined;
     if (gradients.wants(x) || trains) {
       const into = gradients.wants(x) ? gradients.inPlace(x) : undefined;
-      const [dx, made] = device.enqueue(
-        device.signature('linear_dx'),
-        [
-          dy,
-          weight.value,
-          lora?.a.value,
-          lora?.b.value,
-          maskTensors[0],
-          maskTensors[1],
-          into,
-          trains ? WANTED : undefined,
-        ],
-        [...scalars, into ? 1 : 0],
-      );
-      v = made;
-      if (gradients.wants(x) && !into) gradients.add(x, dx as Tensor);
+      const factors = { ...factorsOf(projection), ...rows, ...mask };
+      const made = ops.linear_dx({ dy, ...factors, dx: into, accumulate: into !== undefined, v: trains });
+      v = made.v;
+      if (gradients.wants(x) && !into) gradients.add(x, made.dx);
     }
-    if (lora && trains && savedX && savedU && v) {
-      device.enqueue(
-        device.signature('lora_grads'),
-        [savedX, dy, savedU, v, lora.a.grad, lora.b.grad, maskTensors[0], maskTensors[1]],
-        scalars,
-      );
+    if (lora?.a.grad && lora.b.grad && savedX && u && v) {
+      const sums = { da: lora.a.grad, db: lora.b.grad };
+      ops.lora_grads({ x: savedX, dy, u, v, ...sums, ...rows, ...mask, scale: lora.scale });
     }
-    if (weight.grad || bias?.grad) {
-      device.enqueue(device.signature('linear_dw'), [savedX, dy, weight.grad, bias?.grad]);
+    if (savedX && (weight.grad || bias?.grad)) {
+      ops.linear_dw({ x: savedX, dy, dw: weight.grad, db: bias?.grad });
     }
   });
 }

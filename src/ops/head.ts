@@ -1,6 +1,5 @@
 import type { Parameter } from '../autograd/parameters.js';
 import { openTape } from '../autograd/tape.js';
-import { WANTED } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 export interface HeadLogprobs {
@@ -31,73 +30,51 @@ export function headLogprobs(
   options: HeadOptions = {},
 ): HeadLogprobs {
   const { device } = x;
-  const { temperature = 1, entropyGradient = false } = options;
+  const { ops } = device;
+  const { temperature, entropyGradient = false } = options;
+  const w = weight.value;
   const tape = openTape();
-  const recording = tape && (tape.tracks(x) || weight.grad !== undefined);
-  const byExpectation = recording && !weight.grad && !entropyGradient;
-  const [logprobs, entropy, lse, argmax, expectation] = device.enqueue(
-    device.signature('head_logprobs'),
-    [
-      x,
-      weight.value,
-      targets,
-      undefined,
-      undefined,
-      undefined,
-      undefined,
-      byExpectation ? WANTED : undefined,
-    ],
-    [temperature],
-  ) as [Tensor, Tensor, Tensor, Tensor, Tensor | undefined];
-  const result = { logprobs, entropy, lse, argmax };
-  if (!recording) return result;
-
-  const bf16 = x.dtype === 'bf16' ? 1 : 0;
-  const savedTargets = tape.save(targets);
+  const recording = tape && (tape.tracks(x) || weight.grad) ? tape : undefined;
+  const byExpectation = recording !== undefined && !weight.grad && !entropyGradient;
+  const { expectation, ...result } = ops.head_logprobs({
+    x,
+    w,
+    targets,
+    temperature,
+    expectation: byExpectation,
+  });
+  const { logprobs, entropy, lse } = result;
   if (expectation) {
-    const savedExpectation = tape.save(expectation);
-    tape.record([logprobs], [savedTargets, savedExpectation], ([dlogprobs], gradients) => {
-      const op = device.signature('head_expectation_backward');
-      const tensors = [dlogprobs, weight.value, savedTargets, savedExpectation];
-      gradients.add(x, device.enqueue(op, tensors, [temperature, bf16])[0] as Tensor);
+    recording?.record(logprobs, { targets, expectation }, (dlogprobs, saved, gradients) => {
+      const made = ops.head_expectation_backward({ dlogprobs, w, ...saved, temperature, dtype: x.dtype });
+      gradients.add(x, made.dx);
     });
     return result;
   }
-  const [savedX, savedLse, savedEntropy] = [tape.save(x), tape.save(lse), tape.save(entropy)];
-  tape.record([logprobs, entropy], [savedTargets, savedX, savedLse, savedEntropy], (incoming, gradients) => {
-    const rows = savedLse.shape;
-    const dlogprobs = incoming[0] ?? device.zeros(rows);
-    const [dx] = device.enqueue(
-      device.signature('head_logprobs_backward'),
-      [dlogprobs, incoming[1], savedX, weight.value, savedTargets, savedLse, savedEntropy, weight.grad],
-      [temperature],
-    );
-    if (gradients.wants(x)) gradients.add(x, dx as Tensor);
+  recording?.recordAll([logprobs, entropy], { targets, x, lse, entropy }, (incoming, saved, gradients) => {
+    const [dlogprobs = device.zeros(saved.lse.shape), dentropy] = incoming;
+    const all = { dlogprobs, dentropy, ...saved, w, dw: weight.grad, temperature };
+    const { dx } = ops.head_logprobs_backward(all);
+    if (gradients.wants(x)) gradients.add(x, dx);
   });
   return result;
 }
 
 /** Logits of the chosen `tokens` (i32 [R, C]) alone, f32 [R, C]. */
 export function headSelect(x: Tensor, weight: Parameter, tokens: Tensor, temperature = 1): Tensor {
-  const { device } = x;
-  const op = device.signature('head_select');
-  const logits = device.enqueue(op, [x, weight.value, tokens], [temperature])[0] as Tensor;
+  const { ops } = x.device;
+  const w = weight.value;
+  const { logits } = ops.head_select({ x, w, tokens, temperature });
   const tape = openTape();
   if (!tape || !(tape.tracks(x) || weight.grad)) return logits;
-  const [savedX, savedTokens] = [tape.save(x), tape.save(tokens)];
-  tape.record([logits], [savedX, savedTokens], ([dlogits], gradients) => {
-    const [dx] = device.enqueue(
-      device.signature('head_select_backward'),
-      [dlogits, savedX, weight.value, savedTokens, weight.grad],
-      [temperature],
-    );
-    if (gradients.wants(x)) gradients.add(x, dx as Tensor);
+  tape.record(logits, { x, tokens }, (dlogits, saved, gradients) => {
+    const { dx } = ops.head_select_backward({ dlogits, ...saved, w, dw: weight.grad, temperature });
+    if (gradients.wants(x)) gradients.add(x, dx);
   });
   return logits;
 }
 
 /** All logits of few rows, f32 [R, V]: for decoding and tests. Not differentiable. */
 export function headLogits(x: Tensor, weight: Parameter, temperature = 1): Tensor {
-  const { device } = x;
-  return device.enqueue(device.signature('head_logits'), [x, weight.value], [temperature])[0] as Tensor;
+  return x.device.ops.head_logits({ x, w: weight.value, temperature }).logits;
 }

@@ -3,8 +3,7 @@ import type { Tensor } from '../runtime/tensor.js';
 
 /** silu(gate) · up, elementwise [T, N]. */
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
-  const { device } = gate;
-  const y = device.enqueue(device.signature('swiglu'), [gate, up])[0] as Tensor;
+  const { y } = gate.device.ops.swiglu({ gate, up });
   recordSwiglu(openTape(), y, gate, up);
   return y;
 }
@@ -12,35 +11,33 @@ export function swiglu(gate: Tensor, up: Tensor): Tensor {
 /** Records y = silu(gate) · up, however it was made. */
 export function recordSwiglu(tape: Tape | undefined, y: Tensor, gate: Tensor, up: Tensor): void {
   if (!tape || !(tape.tracks(gate) || tape.tracks(up))) return;
-  const { device } = y;
-  const saved = [tape.save(gate), tape.save(up)];
-  tape.record([y], saved, ([dy], gradients) => {
-    const [dgate, dup] = device.enqueue(device.signature('swiglu_backward'), [dy, ...saved]) as [
-      Tensor,
-      Tensor,
-    ];
+  const { ops } = y.device;
+  tape.record(y, { gate, up }, (dy, saved, gradients) => {
+    const { dgate, dup } = ops.swiglu_backward({ dy, ...saved });
     if (gradients.wants(gate)) gradients.add(gate, dgate);
     if (gradients.wants(up)) gradients.add(up, dup);
   });
 }
 
 /** Elementwise; `tanh` chooses the approximation that GPT-2 and its kin use. */
-export function gelu(x: Tensor, { tanh = false }: { readonly tanh?: boolean } = {}): Tensor {
-  return activation('gelu', x, [tanh ? 1 : 0]);
+export function gelu(x: Tensor, { tanh }: { readonly tanh?: boolean } = {}): Tensor {
+  const { ops } = x.device;
+  return activation(x, ops.gelu({ x, tanh }).y, (args) => ops.gelu_backward({ ...args, tanh }).dx);
 }
 
 export function relu(x: Tensor): Tensor {
-  return activation('relu', x, []);
+  const { ops } = x.device;
+  return activation(x, ops.relu({ x }).y, (args) => ops.relu_backward(args).dx);
 }
 
-function activation(op: 'gelu' | 'relu', x: Tensor, scalars: readonly number[]): Tensor {
-  const { device } = x;
-  const y = device.enqueue(device.signature(op), [x], scalars)[0] as Tensor;
+function activation(
+  x: Tensor,
+  y: Tensor,
+  backward: (args: { readonly dy: Tensor; readonly x: Tensor }) => Tensor,
+): Tensor {
   const tape = openTape();
-  if (!tape?.tracks(x)) return y;
-  const saved = tape.save(x);
-  tape.record([y], [saved], ([dy], gradients) => {
-    gradients.add(x, device.enqueue(device.signature(`${op}_backward`), [dy, saved], scalars)[0] as Tensor);
-  });
+  if (tape?.tracks(x)) {
+    tape.record(y, { x }, (dy, saved, gradients) => gradients.add(x, backward({ dy, ...saved })));
+  }
   return y;
 }

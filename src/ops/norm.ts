@@ -1,6 +1,5 @@
 import type { Parameter } from '../autograd/parameters.js';
-import { openTape } from '../autograd/tape.js';
-import { WANTED } from '../runtime/device.js';
+import { type Gradients, openTape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /**
@@ -8,27 +7,21 @@ import type { Tensor } from '../runtime/tensor.js';
  * for the query and key norms. Statistics in f32.
  */
 export function rmsNorm(x: Tensor, weight: Parameter, eps: number): Tensor {
-  const { device } = x;
-  const grouped = [x.size / (weight.value.shape[0] as number), weight.value.shape[0] as number];
-  const [y, , rstd] = device.enqueue(
-    device.signature('rmsnorm'),
-    [x.reshape(grouped), weight.value, undefined],
-    [eps],
-  ) as [Tensor, undefined, Tensor];
+  const { ops } = x.device;
+  const grouped = [x.size / weight.value.size, weight.value.size];
+  const { y, rstd } = ops.rmsnorm({ x: x.reshape(grouped), weight: weight.value, eps });
   const result = y.reshape(x.shape);
   const tape = openTape();
   if (!tape || !(tape.tracks(x) || weight.grad)) return result;
-  const saved = [tape.save(x), tape.save(rstd)] as const;
-  tape.record([result], saved, ([dy], gradients) => {
-    const [dx] = device.enqueue(device.signature('rmsnorm_backward'), [
-      dy?.reshape(grouped),
-      saved[0].reshape(grouped),
-      weight.value,
-      saved[1],
-      undefined,
-      weight.grad,
-    ]);
-    if (gradients.wants(x)) gradients.add(x, (dx as Tensor).reshape(x.shape));
+  tape.record(result, { x, rstd }, (dy, saved, gradients) => {
+    const { dx } = ops.rmsnorm_backward({
+      dy: dy.reshape(grouped),
+      sum: saved.x.reshape(grouped),
+      rstd: saved.rstd,
+      weight: weight.value,
+      dweight: weight.grad,
+    });
+    if (gradients.wants(x)) gradients.add(x, dx.reshape(x.shape));
   });
   return result;
 }
@@ -40,33 +33,15 @@ export function addRmsNorm(
   weight: Parameter,
   eps: number,
 ): { readonly y: Tensor; readonly sum: Tensor } {
-  const { device } = x;
+  const { ops } = x.device;
+  const { y, sum, rstd } = ops.rmsnorm({ x, weight: weight.value, residual, eps, sum: true });
   const tape = openTape();
-  const recording = tape && (tape.tracks(x) || tape.tracks(residual) || weight.grad !== undefined);
-  const [y, sum, rstd] = device.enqueue(
-    device.signature('rmsnorm'),
-    [x, weight.value, residual, undefined, WANTED],
-    [eps],
-  ) as [Tensor, Tensor, Tensor];
-  if (!recording) return { y, sum };
-
-  const [savedSum, savedRstd] = [tape.save(sum), tape.save(rstd)];
-  tape.record([y, sum], [savedSum, savedRstd], ([dy, dsum], gradients) => {
+  if (!tape || !(tape.tracks(x) || tape.tracks(residual) || weight.grad)) return { y, sum };
+  tape.recordAll([y, sum], { sum, rstd }, ([dy, dsum], saved, gradients) => {
     const dx = dy
-      ? device.enqueue(device.signature('rmsnorm_backward'), [
-          dy,
-          savedSum,
-          weight.value,
-          savedRstd,
-          dsum,
-          weight.grad,
-        ])[0]
+      ? ops.rmsnorm_backward({ dy, dsum, ...saved, weight: weight.value, dweight: weight.grad }).dx
       : dsum?.alias();
-    if (!dx) return;
-    // Both addends receive the same gradient; neither may then be written in place.
-    if (gradients.wants(residual)) gradients.add(residual, dx.alias());
-    if (gradients.wants(x)) gradients.add(x, dx);
-    else dx.dispose();
+    addToBoth(gradients, x, residual, dx);
   });
   return { y, sum };
 }
@@ -84,35 +59,25 @@ export function addLayerNorm(
   { weight, bias }: LayerNormParameters,
   eps: number,
 ): { readonly y: Tensor; readonly sum: Tensor } {
-  const { device } = x;
-  const [y, sum, mean, rstd] = device.enqueue(
-    device.signature('layernorm'),
-    [x, weight.value, bias?.value, residual, undefined, WANTED],
-    [eps],
-  ) as [Tensor, Tensor, Tensor, Tensor];
+  const { ops } = x.device;
+  const affine = { weight: weight.value, bias: bias?.value };
+  const { y, sum, mean, rstd } = ops.layernorm({ x, ...affine, residual, eps, sum: true });
   const tape = openTape();
   if (!tape || !(tape.tracks(x) || tape.tracks(residual) || weight.grad || bias?.grad)) return { y, sum };
-
-  const saved = [tape.save(sum), tape.save(mean), tape.save(rstd)];
-  const [savedSum, savedMean, savedRstd] = saved;
-  tape.record([y, sum], saved, ([dy, dsum], gradients) => {
+  tape.recordAll([y, sum], { sum, mean, rstd }, ([dy, dsum], saved, gradients) => {
+    const gained = { dweight: weight.grad, dbias: bias?.grad };
     const dx = dy
-      ? device.enqueue(device.signature('layernorm_backward'), [
-          dy,
-          savedSum,
-          weight.value,
-          savedMean,
-          savedRstd,
-          dsum,
-          weight.grad,
-          bias?.grad,
-        ])[0]
+      ? ops.layernorm_backward({ dy, dsum, ...saved, weight: weight.value, ...gained }).dx
       : dsum?.alias();
-    if (!dx) return;
-    // Both addends receive the same gradient; neither may then be written in place.
-    if (gradients.wants(residual)) gradients.add(residual, dx.alias());
-    if (gradients.wants(x)) gradients.add(x, dx);
-    else dx.dispose();
+    addToBoth(gradients, x, residual, dx);
   });
   return { y, sum };
+}
+
+/** Both addends receive the same gradient; neither may then be written in place. */
+function addToBoth(gradients: Gradients, x: Tensor, residual: Tensor, dx: Tensor | undefined): void {
+  if (!dx) return;
+  if (gradients.wants(residual)) gradients.add(residual, dx.alias());
+  if (gradients.wants(x)) gradients.add(x, dx);
+  else dx.dispose();
 }

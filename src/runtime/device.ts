@@ -1,8 +1,9 @@
 import { totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
-import { type OpSignature, signatures } from '../native/signature.js';
 import { Graph } from './graph.js';
+import { opsOf } from './op-call.js';
+import type { Ops } from './op-types.js';
 import { DTYPES, type DType, Storage, Tensor, type TypedArray } from './tensor.js';
 
 export interface DeviceOptions {
@@ -13,12 +14,6 @@ export interface DeviceOptions {
   /** Most bytes that tensors may take together, in segments of whole MiB; workspace is not counted. Default: none. */
   readonly memoryLimit?: number;
 }
-
-/** Tensors of an op in the order of its signature; undefined where an optional one is absent. */
-export type OpTensors = readonly (Tensor | undefined)[];
-
-/** Asks for an optional output, in the place of a tensor. */
-export const WANTED = Symbol('wanted');
 
 /** How many call stacks STEPTRAIN_STACKS=1 remembers. */
 const STACKS = 16_384;
@@ -32,6 +27,13 @@ export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
 
 /** One processor with its own memory and an in-order queue. Ops return at once; only `read` and `synchronize` wait. */
 export class Device {
+  /**
+   * Every op of core/ops.cc by its name: inputs, scalars and outputs to write into go in by name, outputs come back by
+   * name. An optional output is made where it is asked for with `true`.
+   *
+   *     const { y, sum } = device.ops.rmsnorm({ x, residual, weight, eps: 1e-6, sum: true });
+   */
+  readonly ops: Ops;
   private readonly commands: Float64Array;
   private readonly native: NativeDevice;
   private readonly scopes: Tensor[][] = [];
@@ -47,6 +49,7 @@ export class Device {
   ) {
     this.commands = new Float64Array(addon().commandLength);
     this.native = new (addon().Device)(name, threads, isa, memoryLimit, this.commands);
+    this.ops = opsOf(this, this.commands, () => this.enqueue());
   }
 
   info(): DeviceInfo {
@@ -79,7 +82,7 @@ export class Device {
 
   zeros(shape: readonly number[], dtype: DType = 'f32'): Tensor {
     const tensor = this.empty(shape, dtype);
-    this.enqueue(this.signature('fill'), [tensor], [0]);
+    this.ops.fill({ x: tensor, value: 0 });
     return tensor;
   }
 
@@ -99,86 +102,10 @@ export class Device {
     return tensor;
   }
 
-  /** The signature of an op, to be looked up once and passed to `enqueue`. */
-  signature(name: string): OpSignature {
-    const signature = signatures().get(name);
-    if (!signature) throw new StepTrainError('E_RANGE', `there is no op named '${name}'`);
-    return signature;
-  }
-
-  /**
-   * Queues one op: inputs then outputs in the signature's order. An output that is left out is allocated when it is
-   * required, or when WANTED stands in its place. Returns the outputs in order, undefined where absent.
-   */
-  enqueue(
-    op: OpSignature,
-    tensors: readonly (Tensor | typeof WANTED | undefined)[],
-    scalars: readonly number[] = [],
-  ): (Tensor | undefined)[] {
-    const { commands } = this;
-    const inputs = op.inputs.length;
-    const total = inputs + op.outputs.length;
-    commands[0] = op.id;
-    for (let i = 0; i < total; i++) {
-      const given = tensors[i];
-      let handle = 0;
-      if (given === WANTED) handle = -1;
-      else if (given !== undefined) {
-        if (given.device !== this) throw foreignTensor(op, i);
-        handle = given.handle;
-      } else if (i >= inputs && !op.outputs[i - inputs]?.optional) handle = -1;
-      commands[COMMAND.tensors + i] = handle;
-    }
-    for (let i = 0; i < op.scalars.length; i++) commands[COMMAND.scalars + i] = scalars[i] ?? 0;
+  private enqueue(): void {
     this.open.enqueue();
-    if (this.stacks) this.stacks[(commands[COMMAND.number] as number) % STACKS] = new Error().stack ?? '';
-    const outputs: (Tensor | undefined)[] = [];
-    for (let i = inputs; i < total; i++) {
-      const given = tensors[i];
-      if (given !== undefined && given !== WANTED) {
-        outputs.push(given);
-        continue;
-      }
-      const at = COMMAND.outputs + 6 * (i - inputs);
-      const handle = commands[COMMAND.tensors + i] as number;
-      if (handle === 0) {
-        outputs.push(undefined);
-        continue;
-      }
-      const shape: number[] = [];
-      for (let axis = 1; axis <= (commands[at] as number); axis++) shape.push(commands[at + axis] as number);
-      outputs.push(this.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType));
-    }
-    return outputs;
-  }
-
-  /** As `enqueue`, by name: for tests, examples and ops that are not on a hot path. */
-  op(
-    name: string,
-    tensors: Readonly<Record<string, Tensor | undefined>>,
-    scalars: Readonly<Record<string, number>> = {},
-    wanted: readonly string[] = [],
-  ): Record<string, Tensor> {
-    const op = this.signature(name);
-    const known = [...op.inputs, ...op.outputs.map((output) => output.name)];
-    for (const given of [...Object.keys(tensors), ...wanted]) {
-      if (!known.includes(given))
-        throw new StepTrainError('E_RANGE', `${name} has no tensor '${given}': ${op.text}`);
-    }
-    for (const given of Object.keys(scalars)) {
-      if (!op.scalars.includes(given))
-        throw new StepTrainError('E_RANGE', `${name} has no scalar '${given}': ${op.text}`);
-    }
-    const outputs = this.enqueue(
-      op,
-      known.map((tensor) => tensors[tensor] ?? (wanted.includes(tensor) ? WANTED : undefined)),
-      op.scalars.map((scalar) => scalars[scalar] ?? 0),
-    );
-    const named: Record<string, Tensor> = {};
-    outputs.forEach((tensor, i) => {
-      if (tensor) named[op.outputs[i]?.name as string] = tensor;
-    });
-    return named;
+    if (this.stacks)
+      this.stacks[(this.commands[COMMAND.number] as number) % STACKS] = new Error().stack ?? '';
   }
 
   /**
@@ -303,7 +230,7 @@ export class Device {
   private withStack(error: unknown): unknown {
     if (this.stacks && error instanceof StepTrainError && error.opNumber > 0) {
       const queued = this.stacks[error.opNumber % STACKS];
-      if (queued) error.stack = `${error.stack}\nqueued by:\n${queued.split('\n').slice(2).join('\n')}`;
+      if (queued) error.stack = `${error.stack}\nqueued by:\n${queued.split('\n').slice(4).join('\n')}`;
     }
     return error;
   }
@@ -349,12 +276,4 @@ function positiveInteger(variable: string): number | undefined {
     throw new StepTrainError('E_RANGE', `${variable} must be a whole number of at least 1, got '${text}'`);
   }
   return value;
-}
-
-function foreignTensor(op: OpSignature, index: number): StepTrainError {
-  const name = op.inputs[index] ?? op.outputs[index - op.inputs.length]?.name;
-  return new StepTrainError(
-    'E_HANDLE',
-    `${op.name}: '${name}' is a tensor of another device: copy it over first`,
-  );
 }

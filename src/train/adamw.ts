@@ -67,20 +67,21 @@ export class AdamW {
   /** Applies the accumulated gradients. Queued; the result resolves when it has run. */
   async step(learningRate: number): Promise<OptimizerStep> {
     const { device, options, parameters } = this;
-    const { beta1, beta2, epsilon, maxGradNorm } = options;
-    const [stats] = device.enqueue(
-      device.signature('adamw'),
-      [
-        parameters.values,
-        parameters.grads,
-        this.expAvg,
-        this.expAvgSq,
-        this.sizes,
-        this.weightDecay,
-        this.rates,
-      ],
-      [learningRate, beta1, beta2, epsilon, this.steps + 1, maxGradNorm, 1],
-    ) as [Tensor];
+    const { stats } = device.ops.adamw({
+      params: parameters.values,
+      grads: parameters.grads,
+      exp_avg: this.expAvg,
+      exp_avg_sq: this.expAvgSq,
+      sizes: this.sizes,
+      weight_decay: this.weightDecay,
+      lr_scale: this.rates,
+      lr: learningRate,
+      beta1: options.beta1,
+      beta2: options.beta2,
+      eps: options.epsilon,
+      step: this.steps + 1,
+      max_norm: options.maxGradNorm,
+    });
     const [gradNorm, , flag] = await stats.readFloats();
     stats.dispose();
     const nonFinite = flag !== 0;

@@ -1,5 +1,4 @@
 import type { TrainableParameters } from '../autograd/parameters.js';
-import type { Tensor } from '../runtime/tensor.js';
 import type { AdamW } from './adamw.js';
 
 /** What became of accumulated gradients. */
@@ -30,9 +29,10 @@ export async function applyGradients(
 
 async function nonFiniteGradient({ device, list }: TrainableParameters): Promise<string | undefined> {
   for (const { name, grad } of list) {
-    const { stats } = device.op('finite', { x: grad });
-    const [, count] = await (stats as Tensor).readFloats();
-    stats?.dispose();
+    if (!grad) continue;
+    const { stats } = device.ops.finite({ x: grad });
+    const [, count] = await stats.readFloats();
+    stats.dispose();
     if (count !== 0) return name;
   }
   return undefined;

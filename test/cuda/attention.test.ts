@@ -6,7 +6,7 @@ import { type Call, type Given, openBoth, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
 
 interface Settings {
-  readonly causal?: number;
+  readonly causal?: boolean;
   readonly window?: number;
   readonly branched?: boolean;
   readonly scale?: number;
@@ -61,7 +61,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     values: Values,
     dtype: 'bf16' | 'f32' = 'bf16',
   ): Promise<Read> {
-    const { lengths = ragged, causal = 1, window = 0, scale = size ** -0.5 } = settings;
+    const { lengths = ragged, causal = true, window = 0, scale = size ** -0.5 } = settings;
     const given = (name: Name): Given => ({
       values: values[name],
       shape: shapeOf(name, size, settings),
@@ -81,7 +81,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     const forward: Call = {
       op: 'attention',
       tensors: { q: given('q'), k: given('k'), v: given('v'), ...where },
-      scalars,
+      settings: scalars,
     };
     const first = await results(device, forward);
     const backward: Call = {
@@ -92,7 +92,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
         o: { values: Float32Array.from(first.o!), shape: given('q').shape, dtype },
         lse: { values: Float32Array.from(first.lse!), shape: [heads, tokens] },
       },
-      scalars,
+      settings: scalars,
     };
     return { ...first, ...(await results(device, backward)) };
   }
@@ -112,24 +112,24 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
 
   it.each<[number, Settings]>([
     [32, {}],
-    [32, { causal: 0, window: 100 }],
+    [32, { causal: false, window: 100 }],
     [64, {}],
-    [64, { causal: 0 }],
+    [64, { causal: false }],
     [64, { window: 150 }],
-    [64, { causal: 0, window: 70 }],
+    [64, { causal: false, window: 70 }],
     [64, { branched: true }],
     [64, { lengths: [129, 1, 1, 64, 127], heads: 6, kvHeads: 2 }],
     [64, { lengths: [70, 1], heads: 16, kvHeads: 8 }],
     [64, { lengths: many }],
     [96, {}],
-    [96, { causal: 0, branched: true }],
+    [96, { causal: false, branched: true }],
     [128, {}],
-    [128, { causal: 0 }],
+    [128, { causal: false }],
     [128, { window: 70, branched: true }],
     [128, { lengths: [1, 257, 1], heads: 3, kvHeads: 3 }],
-    [128, { lengths: [128, 64, 130], heads: 4, kvHeads: 2, causal: 0 }],
+    [128, { lengths: [128, 64, 130], heads: 4, kvHeads: 2, causal: false }],
     [256, { lengths: [70, 1, 33] }],
-    [256, { lengths: [70, 1, 33], causal: 0, window: 20 }],
+    [256, { lengths: [70, 1, 33], causal: false, window: 20 }],
     [64, { lengths: [70, 130], scale: -0.1 }],
     [64, { lengths: [70, 130], scale: 0 }],
   ])('heads of %i, %j: agrees with the CPU', (size, settings) => agrees(size, settings));

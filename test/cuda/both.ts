@@ -1,6 +1,7 @@
 import { afterAll, beforeAll } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { DType, Tensor, TypedArray } from '../../src/runtime/tensor.js';
+import { call } from '../ops/harness.js';
 
 /** Opens cuda:0 and the CPU for the tests of a `describe`, and disposes them after. */
 export function openBoth(opened: (gpu: Device, cpu: Device) => void): void {
@@ -26,8 +27,8 @@ export interface Given {
 export interface Call {
   readonly op: string;
   readonly tensors: Readonly<Record<string, Given | undefined>>;
-  readonly scalars?: Readonly<Record<string, number>>;
-  readonly wanted?: readonly string[];
+  /** Scalars, and `true` for optional outputs. */
+  readonly settings?: Readonly<Record<string, number | boolean | string>>;
   /** Inputs that the op writes. */
   readonly written?: readonly string[];
 }
@@ -42,14 +43,15 @@ export function made(device: Device, { values, shape, dtype, offset = 0 }: Given
 }
 
 /** Runs one op and reads everything that it wrote: values, with bf16 as floats. */
-export async function results(device: Device, call: Call): Promise<Record<string, number[]>> {
+export async function results(
+  device: Device,
+  { op, tensors: given, settings, written }: Call,
+): Promise<Record<string, number[]>> {
   const tensors: Record<string, Tensor | undefined> = {};
-  for (const [name, given] of Object.entries(call.tensors)) {
-    tensors[name] = given && made(device, given);
-  }
-  const outputs = device.op(call.op, tensors, call.scalars ?? {}, call.wanted ?? []);
+  for (const [name, tensor] of Object.entries(given)) tensors[name] = tensor && made(device, tensor);
+  const outputs = call(device, op, { ...tensors, ...settings });
   const read: Record<string, number[]> = {};
-  for (const name of call.written ?? []) read[name] = Array.from(await tensors[name]!.read());
+  for (const name of written ?? []) read[name] = Array.from(await tensors[name]!.read());
   for (const [name, tensor] of Object.entries(outputs)) read[name] = Array.from(await tensor.read());
   return read;
 }

@@ -33,10 +33,10 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
   }
   function step(b: ReturnType<typeof buffers>) {
     const { x, w, lora_a, lora_b, weight, ...optimizer } = b;
-    const { y } = device.op('linear', { x, w, lora_a, lora_b }, { scale: 0.5 });
-    const normed = device.op('rmsnorm', { x: y, weight }, { eps: 1e-5 });
-    const { stats } = device.op('adamw', optimizer, SCALARS);
-    return { y: normed.y!, stats: stats! };
+    const { y } = device.ops.linear({ x, w, lora_a, lora_b, scale: 0.5 });
+    const normed = device.ops.rmsnorm({ x: y, weight, eps: 1e-5 });
+    const { stats } = device.ops.adamw({ ...optimizer, ...SCALARS });
+    return { y: normed.y, stats: stats };
   }
 
   it('equals eager bitwise, replay after replay', async () => {
@@ -78,8 +78,8 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     graph.replay();
     const first = await graph.result.y.readBytes();
     const big = device.empty([600, 512]);
-    device.op('fill', { x: big }, { value: 1 });
-    device.op('linear', { x: device.tensor(random(1024), [2, 512], 'bf16'), w: big }, { scale: 1 });
+    device.ops.fill({ x: big, value: 1 });
+    device.ops.linear({ x: device.tensor(random(1024), [2, 512], 'bf16'), w: big, scale: 1 });
     graph.replay();
     expect(await graph.result.y.readBytes()).toEqual(first);
     graph.dispose();
@@ -94,7 +94,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
       const want = await step(b).y.readBytes();
       const graphs = Array.from({ length: 4 }, () => device.capture(() => step(b)));
       const x = limited.empty([4]);
-      const own = limited.capture(() => limited.op('fill', { x }, { value: 2 }));
+      const own = limited.capture(() => limited.ops.fill({ x, value: 2 }));
       for (const graph of graphs) graph.replay();
       for (let i = 0; i < 10; i++) {
         const other = openDevice('cuda:0');
@@ -118,7 +118,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     const second = openDevice('cuda:1');
     const x = second.tensor(random(64 * 64, 1), [64, 64], 'bf16');
     const w = second.tensor(random(64 * 64, 2), [64, 64]);
-    const graph = second.capture(() => second.op('linear', { x, w }, { scale: 1 }).y!);
+    const graph = second.capture(() => second.ops.linear({ x, w, scale: 1 }).y!);
     graph.replay();
     await second.synchronize();
     expect(device.stats().reservedBytes).toBeGreaterThan(0);
@@ -148,7 +148,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     ];
     const sizes = other.tensor(Int32Array.of(2));
     const graph = other.capture(() =>
-      other.op('adamw', { params, grads, exp_avg, exp_avg_sq, sizes, weight_decay }, { ...SCALARS, step: 0 }),
+      other.ops.adamw({ params, grads, exp_avg, exp_avg_sq, sizes, weight_decay, ...SCALARS, step: 0 }),
     );
     graph.replay();
     await expect(other.synchronize()).rejects.toThrow('adamw: step is 0, expected 1 or more (op replay');

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import type { Tensor } from '../../src/runtime/tensor.js';
 import {
   KEY,
   type Numbers,
@@ -63,17 +62,17 @@ async function run(device: Device, p: Problem, rows: Storage, weights: Storage, 
   };
   const scalars = { scale, dropout, key0: KEY[0], key1: KEY[1] };
   const bias = p.bias && at(p.bias, [N], weights);
-  const { y, u } = device.op('linear', { x, w, bias, ...lora }, scalars, ['u']);
-  const { dx, v } = device.op('linear_dx', { dy, w, ...lora }, { ...scalars, accumulate: 0 }, ['v']);
+  const { y, u } = device.ops.linear({ x, w, bias, ...lora, ...scalars, u: true });
+  const { dx, v } = device.ops.linear_dx({ dy, w, ...lora, ...scalars, accumulate: false, v: true });
   const filled = (...shape: number[]) =>
     device.tensor(new Float32Array(shape.reduce((a, b) => a * b)).fill(held), shape);
   const [da, db, dw, dbias] = [filled(r, K), filled(N, r), filled(N, K), filled(N)];
   const { row_ids, positions } = lora;
-  device.op('lora_grads', { x, dy, u, v, da, db, row_ids, positions }, scalars);
-  device.op('linear_dw', { x, dy, dw, db: dbias });
+  device.ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, ...scalars });
+  device.ops.linear_dw({ x, dy, dw, db: dbias });
   const read: Record<string, Float32Array> = {};
   for (const [name, tensor] of Object.entries({ y, u, dx, v, da, db, dw, dbias }))
-    read[name] = await (tensor as Tensor).readFloats();
+    read[name] = await tensor.readFloats();
   return read;
 }
 
@@ -135,7 +134,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     const w = gpu.tensor(random(N * K, 2), [N, K], dtype);
     const rowsOf = async (from: number, to: number) => {
       const cut = gpu.tensor(x.slice(from * K, to * K), [to - from, K], dtype);
-      return gpu.op('linear', { x: cut, w }, { scale: 1 }).y!.readFloats();
+      return gpu.ops.linear({ x: cut, w, scale: 1 }).y.readFloats();
     };
     const all = await rowsOf(0, T);
     expect(await rowsOf(37, 60)).toEqual(all.slice(37 * N, 60 * N));
@@ -197,7 +196,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
         tensor(8, 32, 'f32'),
         tensor(40, 8, 'f32'),
       ];
-      const count = async (body: () => Record<string, Tensor | undefined>) => {
+      const count = async <T>(body: () => T) => {
         await gpu.synchronize();
         const before = gpu.stats().launches;
         const made = body();
@@ -206,13 +205,13 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
       };
       const scalars = { scale: 1, dropout: 0, key0: 0, key1: 0 };
       const [forward, { y, u }] = await count(() =>
-        gpu.op('linear', { x, w, lora_a, lora_b }, scalars, ['u']),
+        gpu.ops.linear({ x, w, lora_a, lora_b, ...scalars, u: true }),
       );
       const [backward, { v }] = await count(() =>
-        gpu.op('linear_dx', { dy: y!, w, lora_a, lora_b }, { ...scalars, accumulate: 0 }, ['v']),
+        gpu.ops.linear_dx({ dy: y, w, lora_a, lora_b, ...scalars, accumulate: false, v: true }),
       );
       const [gradients] = await count(() =>
-        gpu.op('lora_grads', { x, dy: y!, u: u!, v: v!, da: lora_a, db: lora_b }, scalars),
+        gpu.ops.lora_grads({ x, dy: y, u: u, v: v, da: lora_a, db: lora_b, ...scalars }),
       );
       expect([forward, backward, gradients]).toEqual([2, 2, 1]);
     });
@@ -238,8 +237,8 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
       gpu.tensor(Float32Array.from(problem.dy), [9, 16]),
       gpu.tensor(Float32Array.from(problem.w), [16, 24]),
     ];
-    const plain = await gpu.op('linear_dx', { dy, w }, { accumulate: 0 }).dx!.readFloats();
-    gpu.op('linear_dx', { dy, w, dx }, { accumulate: 1 });
+    const plain = await gpu.ops.linear_dx({ dy, w, accumulate: false }).dx.readFloats();
+    gpu.ops.linear_dx({ dy, w, dx, accumulate: true });
     expect(
       maxDifference(
         await dx.readFloats(),
@@ -250,13 +249,13 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
 
   it('takes no rows and no features', async () => {
     const w = gpu.tensor(random(40), [5, 8], 'bf16');
-    const none = gpu.op('linear', { x: gpu.empty([0, 8], 'bf16'), w }, { scale: 1 }).y!;
+    const none = gpu.ops.linear({ x: gpu.empty([0, 8], 'bf16'), w, scale: 1 }).y;
     expect(await none.readFloats()).toHaveLength(0);
     const bias = gpu.tensor(Float32Array.of(1, 2, 3));
-    const only = gpu.op('linear', { x: gpu.empty([2, 0]), w: gpu.empty([3, 0]), bias }, { scale: 1 }).y!;
+    const only = gpu.ops.linear({ x: gpu.empty([2, 0]), w: gpu.empty([3, 0]), bias, scale: 1 }).y;
     expect(Array.from(await only.readFloats())).toEqual([1, 2, 3, 1, 2, 3]);
     const dw = gpu.tensor(random(40), [5, 8]);
-    gpu.op('linear_dw', { x: gpu.empty([0, 8]), dy: gpu.empty([0, 5]), dw });
+    gpu.ops.linear_dw({ x: gpu.empty([0, 8]), dy: gpu.empty([0, 5]), dw });
     expect(await dw.readFloats()).toEqual(random(40));
   });
 
@@ -264,7 +263,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     const [x, w] = [gpu.tensor(random(64), [8, 8], 'bf16'), gpu.tensor(random(64), [8, 8], 'bf16')];
     await gpu.synchronize();
     const before = gpu.stats().launches;
-    gpu.op('linear', { x, w }, { scale: 1 });
+    gpu.ops.linear({ x, w, scale: 1 });
     await gpu.synchronize();
     expect(gpu.stats().launches - before).toBe(1);
   });

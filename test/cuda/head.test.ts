@@ -29,8 +29,7 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
           shape: [count],
         },
       },
-      scalars: { temperature: 0.8 },
-      wanted: ['expectation'],
+      settings: { temperature: 0.8, expectation: true },
     };
   }
 
@@ -50,7 +49,7 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
         entropy: floats(entropy!),
         dw: { values: random(w!.values.length, 5), shape: w!.shape },
       },
-      scalars: { temperature: 0.8 },
+      settings: { temperature: 0.8 },
       written: ['dw'],
     };
   }

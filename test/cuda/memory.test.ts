@@ -33,7 +33,7 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
     const sum = gpu.zeros([64]);
     for (let i = 1; i <= 300; i++) {
       x.write(new Float32Array(64).fill(i));
-      gpu.op('axpy', { y: sum, x }, { factor: 1 });
+      gpu.ops.axpy({ y: sum, x, factor: 1 });
     }
     expect(Array.from(await sum.read())).toEqual(new Array(64).fill((300 * 301) / 2));
   });
@@ -45,20 +45,21 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
         const x = { values: a, shape: [n], dtype, offset };
         const y = { values: b, shape: [n], dtype };
         await same({ op: 'copy', tensors: { x } });
-        for (const to of [0, 1]) await same({ op: 'cast', tensors: { x }, scalars: { dtype: to } });
+        for (const to of ['f32', 'bf16'] as const)
+          await same({ op: 'cast', tensors: { x }, settings: { dtype: to } });
         await same({ op: 'add', tensors: { x, y } });
-        await same({ op: 'scale', tensors: { x }, scalars: { factor: 0.3 } });
+        await same({ op: 'scale', tensors: { x }, settings: { factor: 0.3 } });
         for (const from of floats) {
-          const scalars = { factor: -0.7 };
-          await same({ op: 'axpy', tensors: { y, x: { ...x, dtype: from } }, scalars, written: ['y'] });
+          const settings = { factor: -0.7 };
+          await same({ op: 'axpy', tensors: { y, x: { ...x, dtype: from } }, settings, written: ['y'] });
         }
-        await same({ op: 'fill', tensors: { x }, scalars: { value: 1.2345 }, written: ['x'] });
+        await same({ op: 'fill', tensors: { x }, settings: { value: 1.2345 }, written: ['x'] });
       }
     }
     const integers = { values: new Int32Array(n), shape: [n] };
-    await same({ op: 'fill', tensors: { x: integers }, scalars: { value: -7 }, written: ['x'] });
+    await same({ op: 'fill', tensors: { x: integers }, settings: { value: -7 }, written: ['x'] });
     const bytes = { values: new Uint8Array(n), shape: [n] };
-    await same({ op: 'fill', tensors: { x: bytes }, scalars: { value: 200 }, written: ['x'] });
+    await same({ op: 'fill', tensors: { x: bytes }, settings: { value: 200 }, written: ['x'] });
     await same({ op: 'copy', tensors: { x: bytes } });
   });
 
@@ -68,10 +69,10 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
     [17, 40],
   ])('packs and unpacks a weight of %i by %i', async (n, k) => {
     const values = random(n * k);
-    for (const dtype of [0, 1]) {
+    for (const dtype of ['f32', 'bf16'] as const) {
       const unpacked = async (device: Device) => {
-        const { y } = device.op('pack_weight', { w: device.tensor(values, [n, k]) }, { dtype });
-        return device.op('unpack_weight', { w: y }, { dtype: 0 }).y!.readFloats();
+        const { y } = device.ops.pack_weight({ w: device.tensor(values, [n, k]), dtype });
+        return device.ops.unpack_weight({ w: y, dtype: 'f32' }).y.readFloats();
       };
       expect(await unpacked(gpu)).toEqual(await unpacked(cpu));
     }
@@ -81,12 +82,12 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
     const x = gpu.tensor(random(100));
     await gpu.synchronize();
     const before = gpu.stats().launches;
-    gpu.op('copy', { x });
-    gpu.op('cast', { x }, { dtype: 1 });
-    gpu.op('fill', { x }, { value: 1 });
-    gpu.op('add', { x, y: x });
-    gpu.op('scale', { x }, { factor: 2 });
-    gpu.op('axpy', { y: x, x }, { factor: 2 });
+    gpu.ops.copy({ x });
+    gpu.ops.cast({ x, dtype: 'bf16' });
+    gpu.ops.fill({ x, value: 1 });
+    gpu.ops.add({ x, y: x });
+    gpu.ops.scale({ x, factor: 2 });
+    gpu.ops.axpy({ y: x, x, factor: 2 });
     await gpu.synchronize();
     expect(gpu.stats().launches - before).toBe(6);
   });

@@ -40,12 +40,11 @@ describe.skipIf(gpus.length === 0)(`norm on cuda:0${skipped}`, () => {
       });
       const weight = { values: random(size, 3), shape: [size], dtype: weights };
       for (const extra of [true, false]) {
-        for (const wanted of [['sum'], []]) {
+        for (const sum of [true, false]) {
           const call = {
             op: 'rmsnorm',
             tensors: { x: rowsOf(1, extra ? 1 : 0), weight, residual: extra ? rowsOf(2) : undefined },
-            scalars: { eps: 1e-5 },
-            wanted,
+            settings: { eps: 1e-5, sum },
           };
           const [got, want] = [await results(gpu, call), await results(cpu, call)];
           expect(got.sum).toEqual(want.sum);
@@ -86,8 +85,7 @@ describe.skipIf(gpus.length === 0)(`norm on cuda:0${skipped}`, () => {
       return results(gpu, {
         op: 'rmsnorm',
         tensors: { x: cut(x), residual: cut(residual), weight: { values: weight, shape: [size] } },
-        scalars: { eps: 1e-5 },
-        wanted: ['sum'],
+        settings: { eps: 1e-5, sum: true },
       });
     };
     const all = await forward(0, rows, 0);
@@ -96,24 +94,26 @@ describe.skipIf(gpus.length === 0)(`norm on cuda:0${skipped}`, () => {
     expect(part.rstd).toEqual(all.rstd!.slice(7, 12));
 
     const held = gpu.tensor(residual, [rows, size]);
-    const { y } = gpu.op(
-      'rmsnorm',
-      { x: gpu.tensor(x, [rows, size]), residual: held, weight: gpu.tensor(weight), sum: held },
-      { eps: 1e-5 },
-    );
-    expect(Array.from(await y!.read())).toEqual(all.y);
+    const { y } = gpu.ops.rmsnorm({
+      x: gpu.tensor(x, [rows, size]),
+      residual: held,
+      weight: gpu.tensor(weight),
+      sum: held,
+      eps: 1e-5,
+    });
+    expect(Array.from(await y.read())).toEqual(all.y);
     expect(Array.from(await held.read())).toEqual(all.sum);
   });
 
   it('launches once, and once more for the gradient of the weight', async () => {
     const x = gpu.tensor(random(40), [5, 8]);
     const weight = gpu.tensor(random(8));
-    const { rstd } = gpu.op('rmsnorm', { x, weight }, { eps: 1e-5 });
+    const { rstd } = gpu.ops.rmsnorm({ x, weight, eps: 1e-5 });
     await gpu.synchronize();
     const before = gpu.stats().launches;
-    gpu.op('rmsnorm', { x, weight }, { eps: 1e-5 });
-    gpu.op('rmsnorm_backward', { dy: x, sum: x, weight, rstd });
-    gpu.op('rmsnorm_backward', { dy: x, sum: x, weight, rstd, dweight: gpu.tensor(random(8)) });
+    gpu.ops.rmsnorm({ x, weight, eps: 1e-5 });
+    gpu.ops.rmsnorm_backward({ dy: x, sum: x, weight, rstd });
+    gpu.ops.rmsnorm_backward({ dy: x, sum: x, weight, rstd, dweight: gpu.tensor(random(8)) });
     await gpu.synchronize();
     expect(gpu.stats().launches - before).toBe(4);
   });

@@ -73,8 +73,8 @@ test.skipIf(gpus.length === 0)('memory that is not there is refused, and the dev
     refused = error as StepTrainError;
   }
   expect(refused?.code).toBe('E_MEMORY');
-  const { y } = device.op('scale', { x: device.tensor(Float32Array.of(1, 2)) }, { factor: 3 });
-  expect(Array.from(await y!.read())).toEqual([3, 6]);
+  const { y } = device.ops.scale({ x: device.tensor(Float32Array.of(1, 2)), factor: 3 });
+  expect(Array.from(await y.read())).toEqual([3, 6]);
   device.dispose();
 });
 
@@ -82,7 +82,7 @@ test.skipIf(gpus.length < 2)('two GPUs work side by side', async () => {
   const devices = [openDevice('cuda:0'), openDevice('cuda:1')];
   const outputs = devices.map((device, i) => {
     const x = device.tensor(Float32Array.of(1, 2, 3));
-    return device.op('scale', { x }, { factor: i + 2 }).y!;
+    return device.ops.scale({ x, factor: i + 2 }).y;
   });
   expect(Array.from(await outputs[0]!.read())).toEqual([2, 4, 6]);
   expect(Array.from(await outputs[1]!.read())).toEqual([3, 6, 9]);

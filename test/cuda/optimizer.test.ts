@@ -35,12 +35,8 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
     for (let step = 1; step <= 3; step++) {
       const grads = random(total, 10 + step);
       if (poison && step === 2) grads[total - 1] = Number.POSITIVE_INFINITY;
-      const out = device.op(
-        'adamw',
-        { ...state, ...segments, grads: device.tensor(grads) },
-        { ...DEFAULTS, step },
-      );
-      stats.push(Array.from(await out.stats!.read()));
+      const out = device.ops.adamw({ ...state, ...segments, grads: device.tensor(grads), ...DEFAULTS, step });
+      stats.push(Array.from(await out.stats.read()));
     }
     const read = async (name: keyof typeof state) => state[name].readFloats();
     return {
@@ -91,22 +87,19 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
     [[9, -3], 'adamw: sizes[1] is -3, below 0 (op 8)'],
   ])('poisons the queue where sizes are %j', async (sizes, message) => {
     const device = openDevice('cuda:0');
-    const [params, grads, exp_avg, exp_avg_sq] = [1, 2, 3, 4].map((seed) => device.tensor(random(6, seed)));
+    const flat = (seed: number) => device.tensor(random(6, seed));
     const x = device.tensor(random(4));
-    device.op(
-      'adamw',
-      {
-        params,
-        grads,
-        exp_avg,
-        exp_avg_sq,
-        sizes: device.tensor(Int32Array.from(sizes)),
-        weight_decay: device.tensor(new Float32Array(2)),
-      },
-      DEFAULTS,
-    );
+    device.ops.adamw({
+      params: flat(1),
+      grads: flat(2),
+      exp_avg: flat(3),
+      exp_avg_sq: flat(4),
+      sizes: device.tensor(Int32Array.from(sizes)),
+      weight_decay: device.tensor(new Float32Array(2)),
+      ...DEFAULTS,
+    });
     // Queued after the failure: launched, and its result is not handed out.
-    const late = device.op('copy', { x }).y!;
+    const late = device.ops.copy({ x }).y;
     await expect(late.read()).rejects.toThrow(message);
     await expect(device.synchronize()).rejects.toMatchObject({ code: 'E_RANGE' });
     device.dispose();
@@ -115,18 +108,16 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
   it('refuses step 0 when it runs', async () => {
     const device = openDevice('cuda:0');
     const flat = () => device.tensor(random(2));
-    device.op(
-      'adamw',
-      {
-        params: flat(),
-        grads: flat(),
-        exp_avg: flat(),
-        exp_avg_sq: flat(),
-        sizes: device.tensor(Int32Array.of(2)),
-        weight_decay: device.tensor(Float32Array.of(0)),
-      },
-      { ...DEFAULTS, step: 0 },
-    );
+    device.ops.adamw({
+      params: flat(),
+      grads: flat(),
+      exp_avg: flat(),
+      exp_avg_sq: flat(),
+      sizes: device.tensor(Int32Array.of(2)),
+      weight_decay: device.tensor(Float32Array.of(0)),
+      ...DEFAULTS,
+      step: 0,
+    });
     await expect(device.synchronize()).rejects.toThrow('adamw: step is 0, expected 1 or more');
     device.dispose();
   });

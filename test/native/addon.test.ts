@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { addon, COMMAND } from '../../src/native/addon.js';
-import { signatures } from '../../src/native/signature.js';
 
 test('the typed mirror names exactly what the addon exports', () => {
   const native = addon();
@@ -34,9 +33,10 @@ test('the typed mirror names exactly what the addon exports', () => {
 });
 
 test('every signature parses to distinct names that fit the command array', () => {
-  for (const op of signatures().values()) {
-    const tensors = [...op.inputs, ...op.outputs.map((output) => output.name)];
-    expect(new Set(tensors).size, op.text).toBe(tensors.length);
+  for (const op of addon().signatures()) {
+    const tensors = [...op.inputs, ...op.outputs];
+    const names = [...tensors, ...op.scalars].map(({ name }) => name);
+    expect(new Set(names).size, op.text).toBe(names.length);
     expect(tensors.length).toBeLessThanOrEqual(COMMAND.scalars - COMMAND.tensors);
     expect(op.outputs.length).toBeLessThanOrEqual(8);
     expect(op.scalars.length).toBeLessThanOrEqual(COMMAND.number - COMMAND.scalars);

@@ -55,7 +55,7 @@ describe.each(isas)('advantages on %s', (isa) => {
       device,
       'whiten',
       { x: c.advantages },
-      { bessel: 1, shift_mean: 1, eps: 1e-8 },
+      { bessel: true, shift_mean: true, eps: 1e-8 },
     );
     expect(maxDifference(whitened.y!, c.whitened ?? [0])).toBeLessThan(1e-6);
   });
@@ -68,13 +68,11 @@ describe.each(isas)('advantages on %s', (isa) => {
     expect(maxDifference(found.returns!, c.returns)).toBeLessThan(1e-7);
     const whole = await evaluate(device, 'gae', inputs, { gamma: 1, lam: 1 });
     expect(maxDifference(whole.advantages!, c.lam1_adv_equals_return_minus_value)).toBeLessThan(1e-7);
-    for (const [bessel, expected] of [c.whitened_population, c.whitened_bessel].entries()) {
-      const { y } = await evaluate(
-        device,
-        'whiten',
-        { x: c.advantages },
-        { bessel, shift_mean: 1, eps: 1e-8 },
-      );
+    for (const [bessel, expected] of [
+      [false, c.whitened_population],
+      [true, c.whitened_bessel],
+    ] as const) {
+      const { y } = await evaluate(device, 'whiten', { x: c.advantages }, { bessel, eps: 1e-8 });
       expect(maxDifference(y!, expected)).toBeLessThan(2e-6);
     }
   });
@@ -148,13 +146,13 @@ describe.each(isas)('advantages on %s', (isa) => {
     fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(between(-9, 9), fc.constantFrom(0, 1, 0.5)), { maxLength: 30 }),
-        fc.constantFrom(0, 1),
-        fc.constantFrom(0, 1),
+        fc.boolean(),
+        fc.boolean(),
         async (rows, bessel, shift) => {
           const kept = rows.filter(([, m]) => m !== 0).map(([x]) => x);
           const average = kept.length ? mean(kept) : 0;
           const square = sum(kept.map((x) => (x - average) ** 2));
-          const variance = kept.length > 1 ? square / (kept.length - bessel) : 0;
+          const variance = kept.length > 1 ? square / (kept.length - (bessel ? 1 : 0)) : 0;
           const expected = rows.map(([x, m]) =>
             m === 0 ? 0 : (x - average) / Math.sqrt(variance + 1e-8) + (shift ? 0 : average),
           );
@@ -174,7 +172,7 @@ describe.each(isas)('advantages on %s', (isa) => {
 
   it('whiten gives mean 0 and deviation 1 over many rows, the same bits with any number of threads', async () => {
     const x = Array.from(random(50_003, 7), (v) => v * 3 + 5);
-    const settings = { bessel: 1, shift_mean: 1, eps: 1e-8 };
+    const settings = { eps: 1e-8 };
     const [many, one] = await Promise.all(
       [device, single].map((on) => evaluate(on, 'whiten', { x }, settings)),
     );
@@ -185,7 +183,7 @@ describe.each(isas)('advantages on %s', (isa) => {
 
   it('group_advantages gives the worked GRPO, Dr. GRPO and RLOO advantages', async () => {
     const { rewards, grpo, dr_grpo, rloo } = vectors.group;
-    for (const [kind, expected] of [grpo, dr_grpo, rloo].entries()) {
+    for (const [kind, expected] of Object.entries({ grpo, mean: dr_grpo, leave_one_out: rloo })) {
       const inputs = { rewards, offsets: Int32Array.of(0, rewards.length) };
       const { advantages } = await evaluate(device, 'group_advantages', inputs, { kind, eps: 1e-4 });
       expect(maxDifference(advantages!, expected)).toBeLessThan(1e-6);
@@ -198,7 +196,7 @@ describe.each(isas)('advantages on %s', (isa) => {
       device,
       'group_advantages',
       { rewards: cases.flatMap((c) => c.rewards), offsets: offsets(cases.map((c) => c.rewards.length)) },
-      { kind: 0, eps: 1e-4 },
+      { kind: 'grpo', eps: 1e-4 },
     );
     expect(
       maxDifference(
@@ -216,10 +214,10 @@ describe.each(isas)('advantages on %s', (isa) => {
         }),
         async (groups) => {
           const inputs = { rewards: groups.flat(), offsets: offsets(groups.map((group) => group.length)) };
-          const of = async (kind: number) =>
-            (await evaluate(device, 'group_advantages', inputs, { kind, eps: kind === 0 ? 0 : 1e-4 }))
+          const of = async (kind: string) =>
+            (await evaluate(device, 'group_advantages', inputs, { kind, eps: kind === 'grpo' ? 0 : 1e-4 }))
               .advantages!;
-          const [grpo, plain, rloo] = [await of(0), await of(1), await of(2)];
+          const [grpo, plain, rloo] = [await of('grpo'), await of('mean'), await of('leave_one_out')];
           let at = 0;
           for (const group of groups) {
             const begin = at;
@@ -240,18 +238,24 @@ describe.each(isas)('advantages on %s', (isa) => {
 
   it('span_sum aggregates step scores: average, product, geometric mean, sum of logits', async () => {
     const { p, avg, log_prod, prod, geo_mean, sum_logit } = vectors.prm_agg;
-    const over = async (x: number[], by: number) =>
-      (await evaluate(device, 'span_sum', { x, spans: [Int32Array.of(0, p.length), [1, 2]] }, { mean: by }))
-        .y![0]!;
-    expect(await over(p, 1)).toBeCloseTo(avg[0]!, 6);
-    const product = await over(p.map(Math.log), 0);
+    const over = async (x: number[], by: 'sum' | 'mean') =>
+      (
+        await evaluate(
+          device,
+          'span_sum',
+          { x, spans: [Int32Array.of(0, p.length), [1, 2]] },
+          { mean: by === 'mean' },
+        )
+      ).y![0]!;
+    expect(await over(p, 'mean')).toBeCloseTo(avg[0]!, 6);
+    const product = await over(p.map(Math.log), 'sum');
     expect(product).toBeCloseTo(log_prod[0]!, 6);
     expect(Math.exp(product)).toBeCloseTo(prod[0]!, 6);
-    expect(Math.exp(await over(p.map(Math.log), 1))).toBeCloseTo(geo_mean[0]!, 6);
+    expect(Math.exp(await over(p.map(Math.log), 'mean'))).toBeCloseTo(geo_mean[0]!, 6);
     expect(
       await over(
         p.map((x) => Math.log(x / (1 - x))),
-        0,
+        'sum',
       ),
     ).toBeCloseTo(sum_logit[0]!, 5);
   });
@@ -270,15 +274,15 @@ describe.each(isas)('advantages on %s', (isa) => {
             ),
           }),
         ),
-        fc.constantFrom(0, 1),
-        async ({ x, spans }, by) => {
+        fc.boolean(),
+        async ({ x, spans }, mean) => {
           const shaped = [Int32Array.from(spans.flat()), [spans.length, 2]] as const;
           const sums = (values: number[]) =>
-            spans.map(([a, b]) => sum(values.slice(a, b)) / (by === 1 ? Math.max(1, b - a) : 1));
-          const { y } = await evaluate(device, 'span_sum', { x, spans: shaped }, { mean: by });
+            spans.map(([a, b]) => sum(values.slice(a, b)) / (mean ? Math.max(1, b - a) : 1));
+          const { y } = await evaluate(device, 'span_sum', { x, spans: shaped }, { mean });
           expect(maxDifference(y!, sums(x))).toBeLessThan(1e-5);
           const dy = spans.map((_, s) => Math.fround(Math.sin(s + 1)));
-          const scalars = { T: x.length, mean: by };
+          const scalars = { T: x.length, mean };
           const { dx } = await evaluate(device, 'span_spread', { dy, spans: shaped }, scalars);
           const along = (values: number[]) => sum(sums(values).map((value, s) => value * dy[s]!));
           expect(maxDifference(dx!, differentiate(along, x))).toBeLessThan(2e-6);
@@ -292,7 +296,7 @@ describe.each(isas)('advantages on %s', (isa) => {
     const spans = Int32Array.from({ length: 2_000 }, (_, i) => Math.floor(i / 2) * 29 + (i % 2) * 20);
     const dy = Array.from(random(1_000, 3));
     const run = (on: typeof device) =>
-      evaluate(on, 'span_spread', { dy, spans: [spans, [1_000, 2]] }, { T, mean: 1 });
+      evaluate(on, 'span_spread', { dy, spans: [spans, [1_000, 2]] }, { T, mean: true });
     const [many, one] = await Promise.all([run(device), run(single)]);
     expect(maxDifference(many.dx!, one.dx!)).toBe(0);
     expect(many.dx!.every((v, t) => (t % 29 < 20 && t < 29_000) === (v !== 0))).toBe(true);
@@ -332,8 +336,8 @@ describe.each(isas)('advantages on %s', (isa) => {
     {
       op: 'group_advantages',
       inputs: { rewards: [1, 2], offsets: Int32Array.of(0, 2) },
-      scalars: { kind: 3 },
-      message: 'group_advantages: kind must be 0, 1 or 2',
+      scalars: { kind: 'best' },
+      message: "group_advantages: kind must be grpo, mean or leave_one_out, found 'best'",
     },
     {
       op: 'span_sum',

@@ -109,7 +109,7 @@ function reference(c: Case, { q, k, v, dout }: Values, { store, sum }: Precision
 }
 
 const settings = (c: Case) => ({
-  causal: c.causal ? 1 : 0,
+  causal: c.causal ?? false,
   window: c.window ?? 0,
   scale: Math.fround(1 / Math.sqrt(c.size)),
 });
@@ -131,9 +131,9 @@ async function run(
     cu_seqlens: device.tensor(offsets(c.lengths)),
     ...(c.branch && { branch: device.tensor(c.branch) }),
   };
-  const forward = device.op('attention', inputs, settings(c)) as { o: Tensor; lse: Tensor };
+  const forward = device.ops.attention({ ...inputs, ...settings(c) });
   const upstream = { do: device.tensor(values.dout, queries, dtype) };
-  const backward = device.op('attention_backward', { ...inputs, ...forward, ...upstream }, settings(c));
+  const backward = device.ops.attention_backward({ ...inputs, ...forward, ...upstream, ...settings(c) });
   const read: [string, Float32Array][] = [];
   for (const [name, tensor] of Object.entries({ ...forward, ...backward }))
     read.push([name, await tensor.readFloats()]);
@@ -226,7 +226,7 @@ it('the reference gradient is that of finite differences', () => {
         const moved = values[name].slice();
         moved[i] = x + step;
         const { o } = reference(c, { ...values, [name]: moved }, exact);
-        return { x: moved[i]!, y: o.reduce((total, y, n) => total + y * values.dout[n]!, 0) };
+        return { x: moved[i], y: o.reduce((total, y, n) => total + y * values.dout[n]!, 0) };
       };
       const [up, down] = [loss(1 / 4096), loss(-1 / 4096)];
       return (up.y - down.y) / (up.x - down.x);
@@ -331,7 +331,7 @@ describe.each(isas)('attention on %s', (isa) => {
         cu_seqlens: other.tensor(offsets(c.lengths)),
         ...change(other),
       };
-      other.op('attention', inputs, settings(c));
+      other.ops.attention({ ...inputs, ...settings(c) });
       const message = await other.synchronize().then(
         () => '',
         (error: Error) => error.message,

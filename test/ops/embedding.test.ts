@@ -17,21 +17,15 @@ describe.each(isas)('embedding on %s', (isa) => {
     const ids = Int32Array.from({ length: 50 }, (_, t) => (t * 31 + 69) % V);
     const values = random(V * H);
     const plain = device.tensor(values, [V, H], weights);
-    const weight = packed
-      ? device.op('pack_weight', { w: plain }, { dtype: weights === 'bf16' ? 1 : 0 }).y!
-      : plain;
-    const { y } = device.op(
-      'embedding',
-      { ids: device.tensor(ids), weight },
-      { dtype: output === 'bf16' ? 1 : 0 },
-    );
-    expect(y!.dtype).toBe(output);
+    const weight = packed ? device.ops.pack_weight({ w: plain, dtype: weights }).y : plain;
+    const { y } = device.ops.embedding({ ids: device.tensor(ids), weight, dtype: output });
+    expect(y.dtype).toBe(output);
     const table = stored(stored(values, weights), output);
     const expected = Array.from(
       { length: ids.length * H },
       (_, i) => table[ids[Math.floor(i / H)]! * H + (i % H)],
     );
-    expect(Array.from(await y!.read())).toEqual(expected);
+    expect(Array.from(await y.read())).toEqual(expected);
   });
 
   it.each([
@@ -43,7 +37,7 @@ describe.each(isas)('embedding on %s', (isa) => {
     const values = random(T * H, 2).map((v, i) => v * 2 ** (i % 23));
     const before = random(V * H, 3);
     const dweight = device.tensor(before, [V, H]);
-    device.op('embedding_backward', {
+    device.ops.embedding_backward({
       dy: device.tensor(values, [T, H], dtype),
       ids: device.tensor(ids),
       dweight,
@@ -61,19 +55,19 @@ describe.each(isas)('embedding on %s', (isa) => {
     const ids = device.tensor(Int32Array.from({ length: 100 }, (_, i) => i % 10));
     await device.synchronize();
     const before = device.stats().launches;
-    const { y } = device.op('embedding', { ids, weight }, { dtype: 0 });
-    device.op('embedding_backward', { dy: y, ids, dweight: weight });
+    const { y } = device.ops.embedding({ ids, weight, dtype: 'f32' });
+    device.ops.embedding_backward({ dy: y, ids, dweight: weight });
     await device.synchronize();
     expect(device.stats().launches - before).toBe(onGpu(isa) ? 3 : 2);
   });
 
   it('refuses a token outside the vocabulary', async () => {
-    for (const op of ['embedding', 'embedding_backward']) {
+    for (const op of ['embedding', 'embedding_backward'] as const) {
       const other = openTest(isa);
       const weight = other.tensor(random(40), [10, 4]);
       const ids = other.tensor(Int32Array.of(3, 10));
-      if (op === 'embedding') other.op(op, { ids, weight }, { dtype: 0 });
-      else other.op(op, { dy: other.empty([2, 4]), ids, dweight: weight });
+      if (op === 'embedding') other.ops[op]({ ids, weight, dtype: 'f32' });
+      else other.ops[op]({ dy: other.empty([2, 4]), ids, dweight: weight });
       await expect(other.synchronize()).rejects.toThrow(`${op}: ids[1] is 10, outside 0..9`);
       other.dispose();
     }

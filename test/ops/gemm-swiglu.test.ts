@@ -20,7 +20,6 @@ const SCALES = [0.75, 1.5] as const;
 const UP_KEY = [77, 0xabcdef] as const;
 
 type Size = readonly [number, number, number, number, number];
-const DTYPE = { f32: 0, bf16: 1 } as const;
 
 interface Case {
   readonly size: Size;
@@ -55,7 +54,7 @@ function upload(device: Device, from: Case) {
   const { x, gate, up, rowIds, positions } = valuesOf(from);
   const weight = (values: Float32Array) => {
     const w = device.tensor(values, [N, K], weights);
-    return packed ? (device.op('pack_weight', { w }, { dtype: DTYPE[weights] }).y as Tensor) : w;
+    return packed ? device.ops.pack_weight({ w, dtype: weights }).y : w;
   };
   const pair = (values: Float32Array, shape: readonly number[], rank: number) =>
     rank > 0 ? device.tensor(values, shape) : undefined;
@@ -94,7 +93,13 @@ async function read(outputs: Readonly<Record<string, Tensor | undefined>>): Prom
 function fused(device: Device, from: Case, all = true): Promise<Read> {
   const [, , , r, s] = from.size;
   const wanted = ['gate', 'up', ...(r > 0 ? ['gate_u'] : []), ...(s > 0 ? ['up_u'] : [])];
-  return read(device.op('linear_swiglu', upload(device, from), scalarsOf(from), all ? wanted : []));
+  return read(
+    device.ops.linear_swiglu({
+      ...upload(device, from),
+      ...scalarsOf(from),
+      ...Object.fromEntries((all ? wanted : []).map((output) => [output, true])),
+    }),
+  );
 }
 
 function unfused(device: Device, from: Case): Promise<Read> {
@@ -106,15 +111,21 @@ function unfused(device: Device, from: Case): Promise<Read> {
     scale: number,
     [key0, key1]: readonly [number, number],
   ) =>
-    device.op(
-      'linear',
-      { x, w, ...lora, row_ids, positions },
-      { scale, dropout, key0, key1 },
-      lora.lora_a ? ['u'] : [],
-    );
+    device.ops.linear({
+      x,
+      w,
+      ...lora,
+      row_ids,
+      positions,
+      scale,
+      dropout,
+      key0,
+      key1,
+      ...Object.fromEntries((lora.lora_a ? ['u'] : []).map((output) => [output, true])),
+    });
   const gate = side(w_gate, { lora_a: gate_a, lora_b: gate_b }, SCALES[0], KEY);
   const up = side(w_up, { lora_a: up_a, lora_b: up_b }, SCALES[1], UP_KEY);
-  const { y } = device.op('swiglu', { gate: gate.y!, up: up.y! });
+  const { y } = device.ops.swiglu({ gate: gate.y, up: up.y });
   return read({
     y,
     gate: gate.y,
@@ -194,7 +205,7 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
       const x = random(150 * K, 9);
       const rowsOf = async (from: number, to: number) => {
         const cut = device.tensor(x.slice(from * K, to * K), [to - from, K], rows);
-        return (await read(device.op('linear_swiglu', { x: cut, w_gate, w_up }))).y!;
+        return (await read(device.ops.linear_swiglu({ x: cut, w_gate, w_up }))).y!;
       };
       const all = await rowsOf(0, 150);
       for (const [from, to] of [
@@ -219,7 +230,9 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
       const a = device.tensor(new Float32Array(ranks * K).fill(1e30), [ranks, K]);
       const pairs = large === 'gate' ? { gate_a: a, up_a } : { gate_a, up_a: a };
       const tensors = { ...rest, ...pairs, x: device.tensor(scaled, [T, K], 'bf16') };
-      return read(device.op('linear_swiglu', tensors, scalarsOf({ size, rows: 'bf16' }), ['gate', 'up']));
+      return read(
+        device.ops.linear_swiglu({ ...tensors, ...scalarsOf({ size, rows: 'bf16' }), gate: true, up: true }),
+      );
     };
     for (const large of ['gate', 'up'] as const) {
       const other = large === 'gate' ? 'up' : 'gate';
@@ -245,7 +258,10 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
     const tensors = upload(device, { size: [20, 40, 64, 4, 4], rows: 'bf16', packed: true });
     await device.synchronize();
     const before = device.stats().launches;
-    device.op('linear_swiglu', tensors, scalarsOf({ size: [20, 40, 64, 4, 4], rows: 'bf16', dropout: 0.1 }));
+    device.ops.linear_swiglu({
+      ...tensors,
+      ...scalarsOf({ size: [20, 40, 64, 4, 4], rows: 'bf16', dropout: 0.1 }),
+    });
     await device.synchronize();
     expect(device.stats().launches - before).toBe(1);
   });
@@ -260,11 +276,7 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
     const from = { size: [3, 4, 5, 2, 2] as const, rows: 'f32' as const };
     const call = async () => {
       const up_u = broken.empty([3, 2]);
-      broken.op(
-        'linear_swiglu',
-        { ...upload(broken, from), ...tensors, up_u },
-        { ...scalarsOf(from), ...scalars },
-      );
+      broken.ops.linear_swiglu({ ...upload(broken, from), ...tensors, up_u, ...scalarsOf(from), ...scalars });
       await broken.synchronize();
     };
     try {

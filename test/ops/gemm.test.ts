@@ -14,7 +14,6 @@ import {
 import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
 import { exact, naive, stored } from './precision.js';
 
-const DTYPE = { f32: 0, bf16: 1 } as const;
 /** T, N, K, r: single elements, odd extents, more rows than one tile, more outputs than one panel, wide ranks. */
 const sizes = [
   [1, 1, 1, 1],
@@ -59,7 +58,7 @@ function upload(device: Device, problem: Problem, rows: Storage, weights: Storag
   const w = float(problem.w, [N, K], weights);
   return {
     x: float(problem.x, [T, K], rows),
-    w: packed ? (device.op('pack_weight', { w }, { dtype: DTYPE[weights] }).y as Tensor) : w,
+    w: packed ? device.ops.pack_weight({ w, dtype: weights }).y : w,
     bias: problem.bias && float(problem.bias, [N], weights),
     dy: float(problem.dy, [T, N], rows),
     lora_a: float(problem.a, [r, K], 'f32'),
@@ -69,15 +68,15 @@ function upload(device: Device, problem: Problem, rows: Storage, weights: Storag
   };
 }
 
-const floats = (tensor: Tensor | undefined) => (tensor as Tensor).readFloats();
+const floats = (tensor: Tensor) => tensor.readFloats();
 
 /** Every op of the family on one problem, gradients added to what `held` gives. */
 async function run(device: Device, problem: Problem, rows: Storage, weights: Storage, packed: boolean) {
   const { N, K, r } = problem;
   const { x, w, bias, dy, ...lora } = upload(device, problem, rows, weights, packed);
   const scalars = scalarsOf(problem);
-  const { y, u } = device.op('linear', { x, w, bias, ...lora }, scalars, ['u']);
-  const { dx, v } = device.op('linear_dx', { dy, w, ...lora }, { ...scalars, accumulate: 0 }, ['v']);
+  const { y, u } = device.ops.linear({ x, w, bias, ...lora, ...scalars, u: true });
+  const { dx, v } = device.ops.linear_dx({ dy, w, ...lora, ...scalars, accumulate: false, v: true });
   const [da, db, dw, dbias] = [
     device.zeros([r, K]),
     device.zeros([N, r]),
@@ -85,8 +84,8 @@ async function run(device: Device, problem: Problem, rows: Storage, weights: Sto
     device.zeros([N]),
   ];
   const { row_ids, positions } = lora;
-  device.op('lora_grads', { x, dy, u, v, da, db, row_ids, positions }, scalars);
-  device.op('linear_dw', { x, dy, dw, db: dbias });
+  device.ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, ...scalars });
+  device.ops.linear_dw({ x, dy, dw, db: dbias });
   const read: Record<string, Float32Array> = {};
   for (const [name, tensor] of Object.entries({ y, u, dx, v, da, db, dw, dbias }))
     read[name] = await floats(tensor);
@@ -155,11 +154,11 @@ describe.each(isas)('gemm on %s', (isa) => {
       const { x, w, dy } = upload(device, problem, dtype, dtype, true);
       const want = reference(problem, exact);
       const low = reference(problem, naive(dtype));
-      const { y } = device.op('linear', { x, w });
+      const { y } = device.ops.linear({ x, w });
       expect(maxDifference(await floats(y), want.y)).toBeLessThanOrEqual(tolerance(low.y, want.y, dtype));
       const held = stored(random(9 * 50, 8), dtype);
       const dx = device.tensor(held, [9, 50], dtype);
-      device.op('linear_dx', { dy, w, dx }, { accumulate: 1 });
+      device.ops.linear_dx({ dy, w, dx, accumulate: true });
       const total = want.dx.map((value, i) => value + held[i]!);
       expect(maxDifference(await floats(dx), total)).toBeLessThanOrEqual(
         2 * tolerance(low.dx, want.dx, dtype),
@@ -187,8 +186,8 @@ describe.each(isas)('gemm on %s', (isa) => {
     const v = device.tensor(Float32Array.from(want.v), [1100, 17]);
     const { da, db, dw, dbias } = held;
     const tensors = { da: da!.tensor, db: db!.tensor };
-    device.op('lora_grads', { x, dy, u, v, row_ids, positions, ...tensors }, scalarsOf(problem));
-    device.op('linear_dw', { x, dy, dw: dw!.tensor, db: dbias!.tensor });
+    device.ops.lora_grads({ x, dy, u, v, row_ids, positions, ...tensors, ...scalarsOf(problem) });
+    device.ops.linear_dw({ x, dy, dw: dw!.tensor, db: dbias!.tensor });
     for (const name of Object.keys(shapes) as (keyof typeof shapes)[]) {
       const total = want[name].map((value, i) => value + held[name]!.values[i]!);
       const bound = tolerance(low[name], want[name], 'f32');
@@ -196,7 +195,7 @@ describe.each(isas)('gemm on %s', (isa) => {
     }
     // Each alone.
     const only = device.zeros([33]);
-    device.op('linear_dw', { x, dy, db: only });
+    device.ops.linear_dw({ x, dy, db: only });
     expect(maxDifference(await floats(only), want.dbias)).toBeLessThanOrEqual(
       tolerance(low.dbias, want.dbias, 'f32'),
     );
@@ -277,15 +276,11 @@ describe.each(isas)('gemm on %s', (isa) => {
         for (const to of ['f32', 'bf16'] as const) {
           for (const back of ['f32', 'bf16'] as const) {
             const w = device.tensor(values, [N, K], from);
-            const packed = device.op('pack_weight', { w }, { dtype: DTYPE[to] }).y as Tensor;
-            const { y } = device.op('unpack_weight', { w: packed }, { dtype: DTYPE[back] });
+            const packed = device.ops.pack_weight({ w, dtype: to }).y;
+            const { y } = device.ops.unpack_weight({ w: packed, dtype: back });
             expect(await floats(y)).toEqual(stored(stored(stored(values, from), to), back));
           }
-          const plain = device.op(
-            'unpack_weight',
-            { w: device.tensor(values, [N, K], from) },
-            { dtype: DTYPE[to] },
-          );
+          const plain = device.ops.unpack_weight({ w: device.tensor(values, [N, K], from), dtype: to });
           expect(await floats(plain.y)).toEqual(stored(stored(values, from), to));
         }
       }
@@ -320,13 +315,13 @@ describe.each(isas)('gemm on %s', (isa) => {
     const scalars = scalarsOf(problem);
     await device.synchronize();
     const before = device.stats().launches;
-    const { u } = device.op('linear', { x, w, bias, ...lora }, scalars, ['u']);
-    const { v } = device.op('linear_dx', { dy, w, ...lora }, scalars, ['v']);
+    const { u } = device.ops.linear({ x, w, bias, ...lora, ...scalars, u: true });
+    const { v } = device.ops.linear_dx({ dy, w, ...lora, ...scalars, v: true });
     const [da, db] = [device.tensor(problem.a as Float32Array, [4, 64]), device.tensor(random(160), [40, 4])];
     const dw = device.tensor(problem.w as Float32Array, [40, 64]);
     const { row_ids, positions } = lora;
-    device.op('lora_grads', { x, dy, u, v, da, db, row_ids, positions }, scalars);
-    device.op('linear_dw', { x, dy, dw });
+    device.ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, ...scalars });
+    device.ops.linear_dw({ x, dy, dw });
     await device.synchronize();
     expect(device.stats().launches - before).toBe(4);
   });
@@ -358,11 +353,7 @@ describe.each(isas)('gemm on %s', (isa) => {
       const { dy: __, ...all } = upload(broken, problemOf([3, 4, 5, 2], 'f32', 'f32'), 'f32', 'f32', true);
       const u = broken.empty([3, 2]);
       const call = async () => {
-        broken.op(
-          'linear',
-          { ...all, ...tensors, u },
-          { scale: 1, dropout: 0, key0: 1, key1: 2, ...scalars },
-        );
+        broken.ops.linear({ ...all, ...tensors, u, scale: 1, dropout: 0, key0: 1, key1: 2, ...scalars });
         await broken.synchronize();
       };
       await expect(call()).rejects.toThrow(message);

@@ -1,5 +1,6 @@
 import { addon } from '../../src/native/addon.js';
 import { type Device, type DeviceOptions, openDevice } from '../../src/runtime/device.js';
+import { Tensor } from '../../src/runtime/tensor.js';
 
 const GPU = 'cuda:0';
 
@@ -19,6 +20,17 @@ export const onGpu = (isa: string): boolean => isa === GPU;
 export function openTest(isa?: string, options: DeviceOptions = {}): Device {
   if ((isa ?? process.env.STEPTRAIN_TEST_DEVICE) === GPU) return openDevice(GPU);
   return openDevice('cpu', { ...options, ...(isa === undefined ? {} : { isa }) });
+}
+
+/** Calls an op whose name or arguments the types do not know; gives the outputs that there are. */
+export function call(
+  device: Device,
+  op: string,
+  args: Readonly<Record<string, unknown>>,
+): Record<string, Tensor> {
+  const ops = device.ops as unknown as Record<string, (given: typeof args) => Record<string, unknown>>;
+  const made = Object.entries(ops[op]?.(args) ?? {});
+  return Object.fromEntries(made.filter((entry): entry is [string, Tensor] => entry[1] instanceof Tensor));
 }
 
 /** Reproducible numbers in [-1, 1): a 32-bit mix of seed and index, independent of the library's own generator. */

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
 import { roundAlike } from '../cuda/gpu.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { call, isas, maxDifference, onGpu, openTest, random } from './harness.js';
 import {
   type HeadForward,
   type HeadGradients,
@@ -54,14 +54,16 @@ function upload(device: Device, c: Case, packed: boolean): Tensors {
   const plain = device.tensor(Float32Array.from(c.w), [c.vocabulary, c.size], c.weights);
   return {
     x: device.tensor(Float32Array.from(c.x), [c.rows, c.size], c.dtype),
-    w: packed ? device.op('pack_weight', { w: plain }, { dtype: c.weights === 'bf16' ? 1 : 0 }).y! : plain,
+    w: packed ? device.ops.pack_weight({ w: plain, dtype: c.weights }).y : plain,
     targets: device.tensor(c.targets),
   };
 }
 
-const read = async (tensors: Record<string, Tensor>): Promise<Record<string, number[]>> =>
+const read = async (tensors: Record<string, Tensor | undefined>): Promise<Record<string, number[]>> =>
   Object.fromEntries(
-    await Promise.all(Object.entries(tensors).map(async ([name, t]) => [name, Array.from(await t.read())])),
+    await Promise.all(
+      Object.entries(tensors).map(async ([name, t]) => [name, t ? Array.from(await t.read()) : []]),
+    ),
   );
 
 /** The exact head and a plain program's, which casts weights to the type of its activations; kept, as they are slow. */
@@ -131,8 +133,10 @@ describe.each(isas)('head on %s', (isa) => {
     single.dispose();
   });
 
-  const forward = (c: Case, t: Tensors, wanted = ['expectation'], on = device) =>
-    on.op('head_logprobs', { ...t }, { temperature: c.temperature }, wanted);
+  const forward = ({ temperature }: Case, t: Tensors, on = device) =>
+    on.ops.head_logprobs({ ...t, temperature, expectation: true });
+  const withoutExpectation = ({ temperature }: Case, t: Tensors, on = device) =>
+    on.ops.head_logprobs({ ...t, temperature });
 
   it.each(['f32', 'bf16'] as const)('gives impossible tokens no share, in %s', async (dtype) => {
     const c = make([5, 8, 4100], dtype);
@@ -145,7 +149,7 @@ describe.each(isas)('head on %s', (isa) => {
     ] as const)
       w.fill(Number.NEGATIVE_INFINITY, begin * c.size, end * c.size);
     const given = { ...c, x: stored(x, dtype), w };
-    const found = await read(forward(given, upload(device, given, false), []));
+    const found = await read(withoutExpectation(given, upload(device, given, false)));
     for (let r = 0; r < c.rows; r++) {
       const z = Array.from({ length: c.vocabulary }, (_, v) => {
         let sum = 0;
@@ -172,7 +176,7 @@ describe.each(isas)('head on %s', (isa) => {
       for (const name of ['logprobs', 'entropy', 'lse', 'expectation'] as const)
         within(found[name]!, truth[name], plain[name]);
       expect(found.argmax).toEqual(truth.argmax);
-      expect((await read(forward(c, upload(device, c, packed), []))).logprobs).toEqual(found.logprobs);
+      expect((await read(withoutExpectation(c, upload(device, c, packed)))).logprobs).toEqual(found.logprobs);
     });
 
     it.each(shapes)('gives the gradients of R %i, H %i, V %i', async (...shape) => {
@@ -181,32 +185,31 @@ describe.each(isas)('head on %s', (isa) => {
       const { size: H, vocabulary: V } = c;
       const { dlogprobs, dentropy, both, bothPlain, one, onePlain } = references(c);
       const { temperature } = c;
-      const { lse, entropy, expectation } = forward(c, t) as Record<string, Tensor>;
+      const { lse, entropy, expectation } = forward(c, t);
       const d = { dlogprobs: device.tensor(dlogprobs), dentropy: device.tensor(dentropy) };
 
-      const frozen = device.op('head_logprobs_backward', { ...d, ...t, lse, entropy }, { temperature });
-      within(await frozen.dx!.read(), both.dx, bothPlain.dx);
+      const frozen = device.ops.head_logprobs_backward({ ...d, ...t, lse, entropy, temperature });
+      within(await frozen.dx.read(), both.dx, bothPlain.dx);
 
       const before = random(V * H, 7);
       const dw = device.tensor(before, [V, H]);
-      const trained = device.op('head_logprobs_backward', { ...d, ...t, lse, entropy, dw }, { temperature });
-      within(await trained.dx!.read(), both.dx, bothPlain.dx);
+      const trained = device.ops.head_logprobs_backward({ ...d, ...t, lse, entropy, dw, temperature });
+      within(await trained.dx.read(), both.dx, bothPlain.dx);
       const gained = (await dw.read()).map((v, i) => v - before[i]!);
       within(gained, both.dw, bothPlain.dw);
 
-      const free = device.op(
-        'head_expectation_backward',
-        { dlogprobs: d.dlogprobs, w: t.w, targets: t.targets, expectation },
-        { temperature, dtype: dtype === 'bf16' ? 1 : 0 },
-      );
-      within(await free.dx!.read(), one.dx, onePlain.dx);
+      const free = device.ops.head_expectation_backward({
+        dlogprobs: d.dlogprobs,
+        w: t.w,
+        targets: t.targets,
+        expectation,
+        temperature,
+        dtype: dtype,
+      });
+      within(await free.dx.read(), one.dx, onePlain.dx);
       const { dentropy: _, ...without } = d;
-      const plainLoss = device.op(
-        'head_logprobs_backward',
-        { ...without, ...t, lse, entropy },
-        { temperature },
-      );
-      within(await plainLoss.dx!.read(), one.dx, onePlain.dx);
+      const plainLoss = device.ops.head_logprobs_backward({ ...without, ...t, lse, entropy, temperature });
+      within(await plainLoss.dx.read(), one.dx, onePlain.dx);
     });
 
     it('gives the logits of chosen tokens, of all tokens, and their gradients', async () => {
@@ -215,29 +218,21 @@ describe.each(isas)('head on %s', (isa) => {
       const t = upload(device, c, packed);
       const truth = references(c).truth.logits;
       const plain = references(c).plain.logits;
-      within(
-        await device.op('head_logits', { x: t.x, w: t.w }, { temperature }).logits!.read(),
-        truth,
-        plain,
-      );
+      within(await device.ops.head_logits({ x: t.x, w: t.w, temperature }).logits.read(), truth, plain);
 
       const C = 3;
       const chosen = Int32Array.from({ length: R * C }, (_, i) => (i * i) % 50);
       const tokens = device.tensor(chosen, [R, C]);
       const select = (values: Float64Array) =>
         Array.from(chosen, (v, i) => values[Math.floor(i / C) * V + v]!);
-      const { logits } = device.op('head_select', { x: t.x, w: t.w, tokens }, { temperature });
-      within(await logits!.read(), select(truth), select(plain));
+      const { logits } = device.ops.head_select({ x: t.x, w: t.w, tokens, temperature });
+      within(await logits.read(), select(truth), select(plain));
 
       const d = random(R * C, 8);
       const before = random(V * H, 9);
       const dw = device.tensor(before, [V, H]);
       const dlogits = device.tensor(d, [R, C]);
-      const { dx } = device.op(
-        'head_select_backward',
-        { dlogits, x: t.x, w: t.w, tokens, dw },
-        { temperature },
-      );
+      const { dx } = device.ops.head_select_backward({ dlogits, x: t.x, w: t.w, tokens, dw, temperature });
       const wantX = new Float64Array(R * H);
       const wantW = Float64Array.from(before);
       chosen.forEach((v, i) => {
@@ -247,14 +242,14 @@ describe.each(isas)('head on %s', (isa) => {
           wantW[v * H + h]! += (d[i]! * c.x[r * H + h]!) / temperature;
         }
       });
-      within(await dx!.read(), wantX, wantX.map(naive(dtype).store));
+      within(await dx.read(), wantX, wantX.map(naive(dtype).store));
       within(await dw.read(), wantW, wantW.map(Math.fround));
     });
 
     it('gives a row the same bits in any batch and with any number of threads', async () => {
       const c = make([40, 37, 8300], dtype, weights);
       const all = await read(forward(c, upload(device, c, packed)));
-      expect(await read(forward(c, upload(single, c, packed), ['expectation'], single))).toEqual(all);
+      expect(await read(forward(c, upload(single, c, packed), single))).toEqual(all);
       for (const [begin, end] of [
         [0, 1],
         [7, 9],
@@ -280,12 +275,12 @@ describe.each(isas)('head on %s', (isa) => {
       const results = [];
       for (const on of [device, single]) {
         const t = upload(on, c, packed);
-        const { lse, entropy } = forward(c, t, [], on) as Record<string, Tensor>;
+        const { lse, entropy } = withoutExpectation(c, t, on);
         const d = { dlogprobs: on.tensor(random(600, 5)), dentropy: on.tensor(random(600, 6)) };
         const dw = on.zeros([c.vocabulary, c.size]);
-        const frozen = on.op('head_logprobs_backward', { ...d, ...t, lse, entropy }, { temperature });
-        const trained = on.op('head_logprobs_backward', { ...d, ...t, lse, entropy, dw }, { temperature });
-        results.push(await read({ frozen: frozen.dx!, trained: trained.dx!, dw }));
+        const frozen = on.ops.head_logprobs_backward({ ...d, ...t, lse, entropy, temperature });
+        const trained = on.ops.head_logprobs_backward({ ...d, ...t, lse, entropy, dw, temperature });
+        results.push(await read({ frozen: frozen.dx, trained: trained.dx, dw }));
       }
       expect(results[1]).toEqual(results[0]);
     });
@@ -296,10 +291,10 @@ describe.each(isas)('head on %s', (isa) => {
     const { temperature, rows: R, size: H } = c;
     const t = upload(device, c, true);
     const [dl, dh] = [random(R, 5), random(R, 6)];
-    const { lse, entropy } = forward(c, t) as Record<string, Tensor>;
+    const { lse, entropy } = forward(c, t);
     const d = { dlogprobs: device.tensor(dl), dentropy: device.tensor(dh) };
-    const { dx } = device.op('head_logprobs_backward', { ...d, ...t, lse, entropy }, { temperature });
-    const gradient = await dx!.read();
+    const { dx } = device.ops.head_logprobs_backward({ ...d, ...t, lse, entropy, temperature });
+    const gradient = await dx.read();
     const step = 2 ** -7;
     const loss = async (i: number, by: number): Promise<number> => {
       const x = Float32Array.from(c.x);
@@ -338,15 +333,18 @@ describe.each(isas)('head on %s', (isa) => {
   it('takes no rows', async () => {
     const c = make([0, 8, 50], 'f32');
     const t = upload(device, c, true);
-    const out = forward(c, t) as Record<string, Tensor>;
+    const out = forward(c, t);
     const empty = device.tensor(new Float32Array(0));
-    const { dx } = device.op(
-      'head_logprobs_backward',
-      { dlogprobs: empty, ...t, lse: out.lse, entropy: out.entropy, dw: device.zeros([50, 8]) },
-      { temperature: 1 },
-    );
-    expect(dx!.shape).toEqual([0, 8]);
-    expect(Array.from(await out.logprobs!.read())).toEqual([]);
+    const { dx } = device.ops.head_logprobs_backward({
+      dlogprobs: empty,
+      ...t,
+      lse: out.lse,
+      entropy: out.entropy,
+      dw: device.zeros([50, 8]),
+      temperature: 1,
+    });
+    expect(dx.shape).toEqual([0, 8]);
+    expect(Array.from(await out.logprobs.read())).toEqual([]);
   });
 
   it('is one parallel region per op and never holds [R, V]', async () => {
@@ -357,17 +355,20 @@ describe.each(isas)('head on %s', (isa) => {
     await fresh.synchronize();
     fresh.resetPeak();
     const start = fresh.stats();
-    const { lse, entropy, expectation } = forward(c, t, ['expectation'], fresh) as Record<string, Tensor>;
+    const { lse, entropy, expectation } = forward(c, t, fresh);
     const dlogprobs = fresh.tensor(random(256, 5));
-    fresh.op('head_logprobs_backward', { dlogprobs, ...t, lse, entropy }, { temperature });
-    fresh.op(
-      'head_expectation_backward',
-      { dlogprobs, w: t.w, targets: t.targets, expectation },
-      { temperature, dtype: 0 },
-    );
+    fresh.ops.head_logprobs_backward({ dlogprobs, ...t, lse, entropy, temperature });
+    fresh.ops.head_expectation_backward({
+      dlogprobs,
+      w: t.w,
+      targets: t.targets,
+      expectation,
+      temperature,
+      dtype: 'f32',
+    });
     const tokens = fresh.tensor(new Int32Array(512), [256, 2]);
-    const { logits } = fresh.op('head_select', { x: t.x, w: t.w, tokens }, { temperature });
-    fresh.op('head_select_backward', { dlogits: logits, x: t.x, w: t.w, tokens }, { temperature });
+    const { logits } = fresh.ops.head_select({ x: t.x, w: t.w, tokens, temperature });
+    fresh.ops.head_select_backward({ dlogits: logits, x: t.x, w: t.w, tokens, temperature });
     await fresh.synchronize();
     const end = fresh.stats();
     const held = 256 * 20_000 * 4;
@@ -378,7 +379,7 @@ describe.each(isas)('head on %s', (isa) => {
     const dw = fresh.zeros([20_000, 16]);
     await fresh.synchronize();
     const before = fresh.stats().launches;
-    fresh.op('head_logprobs_backward', { dlogprobs, ...t, lse, entropy, dw }, { temperature });
+    fresh.ops.head_logprobs_backward({ dlogprobs, ...t, lse, entropy, dw, temperature });
     await fresh.synchronize();
     if (!onGpu(isa)) expect(fresh.stats().launches - before).toBe(1);
     expect(fresh.stats().scratchBytes).toBeLessThan(held / 2);
@@ -394,14 +395,14 @@ describe.each(isas)('head on %s', (isa) => {
     const x = other.tensor(random(16), [2, 8]);
     const w = other.tensor(random(40), [5, 8]);
     const shape = name === 'tokens' ? [2, 1] : [2];
-    other.op(op, { x, w, [name]: other.tensor(Int32Array.from(values), shape) }, { temperature: 1 });
+    call(other, op, { x, w, [name]: other.tensor(Int32Array.from(values), shape), temperature: 1 });
     await expect(other.synchronize()).rejects.toThrow(message);
     other.dispose();
   });
 
   it('refuses a temperature of 0', async () => {
     const other = openTest(isa);
-    other.op('head_logits', { x: other.empty([2, 8]), w: other.empty([5, 8]) }, { temperature: 0 });
+    other.ops.head_logits({ x: other.empty([2, 8]), w: other.empty([5, 8]), temperature: 0 });
     await expect(other.synchronize()).rejects.toThrow(
       'head_logits: temperature must be positive and finite, got 0',
     );

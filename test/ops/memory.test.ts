@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, onGpu, openTest, random } from './harness.js';
+import { call, isas, onGpu, openTest, random } from './harness.js';
 import { roundBf16 } from './precision.js';
 
 /** Value of IEEE half bits, by its definition. */
@@ -25,14 +25,14 @@ describe.each(isas)('memory on %s', (isa) => {
   it.each(sizes)('copies and casts %i elements exactly', async (n) => {
     const values = random(n);
     const x = device.tensor(values, [n]);
-    const { y } = device.op('copy', { x });
-    expect(Array.from(await y!.read())).toEqual(Array.from(values));
-    const half = device.op('cast', { x }, { dtype: 1 }).y!;
+    const { y } = device.ops.copy({ x });
+    expect(Array.from(await y.read())).toEqual(Array.from(values));
+    const half = device.ops.cast({ x, dtype: 'bf16' }).y;
     expect(half.dtype).toBe('bf16');
     const rounded = Array.from(values, roundBf16);
     expect(Array.from(await half.read())).toEqual(rounded);
-    expect(Array.from(await device.op('cast', { x: half }, { dtype: 0 }).y!.read())).toEqual(rounded);
-    expect(Array.from(await device.op('copy', { x: half }).y!.read())).toEqual(rounded);
+    expect(Array.from(await device.ops.cast({ x: half, dtype: 'f32' }).y.read())).toEqual(rounded);
+    expect(Array.from(await device.ops.copy({ x: half }).y.read())).toEqual(rounded);
   });
 
   it.each(sizes)('adds, scales and accumulates %i elements', async (n) => {
@@ -42,11 +42,11 @@ describe.each(isas)('memory on %s', (isa) => {
       const [ra, rb] = [Array.from(a, round), Array.from(b, round)];
       const x = device.tensor(a, [n], dtype);
       const y = device.tensor(b, [n], dtype);
-      const { z } = device.op('add', { x, y });
-      expect(Array.from(await z!.read())).toEqual(ra.map((v, i) => round(v + (rb[i] as number))));
-      const scaled = device.op('scale', { x }, { factor: 0.375 }).y!;
+      const { z } = device.ops.add({ x, y });
+      expect(Array.from(await z.read())).toEqual(ra.map((v, i) => round(v + (rb[i] as number))));
+      const scaled = device.ops.scale({ x, factor: 0.375 }).y;
       expect(Array.from(await scaled.read())).toEqual(ra.map((v) => round(v * 0.375)));
-      device.op('axpy', { y, x }, { factor: -0.5 });
+      device.ops.axpy({ y, x, factor: -0.5 });
       expect(Array.from(await y.read())).toEqual(ra.map((v, i) => round((rb[i] as number) - 0.5 * v)));
     }
   });
@@ -59,11 +59,11 @@ describe.each(isas)('memory on %s', (isa) => {
       ['u8', 200],
     ] as const) {
       const x = device.empty([3, 5], dtype);
-      device.op('fill', { x }, { value });
+      device.ops.fill({ x, value });
       expect(Array.from(await x.read())).toEqual(new Array(15).fill(value));
     }
     const other = openTest(isa);
-    other.op('fill', { x: other.empty([2], 'u8') }, { value: 256 });
+    other.ops.fill({ x: other.empty([2], 'u8'), value: 256 });
     await expect(other.synchronize()).rejects.toThrow('fill: value 256 does not fit into u8');
     other.dispose();
   });
@@ -77,14 +77,14 @@ describe.each(isas)('memory on %s', (isa) => {
     for (const dtype of ['f32', 'bf16'] as const) {
       const round = dtype === 'f32' ? Math.fround : roundBf16;
       const source = random(T * H);
-      const gathered = device.op('gather_rows', {
+      const gathered = device.ops.gather_rows({
         x: device.tensor(source, [T, H], dtype),
         rows: device.tensor(rows),
       });
       const expected = Array.from({ length: R * H }, (_, i) =>
         round(source[(rows[Math.floor(i / H)] as number) * H + (i % H)] as number),
       );
-      expect(Array.from(await gathered.y!.read())).toEqual(expected);
+      expect(Array.from(await gathered.y.read())).toEqual(expected);
 
       const values = random(R * H, 3);
       const sums = new Float32Array(T * H);
@@ -92,20 +92,20 @@ describe.each(isas)('memory on %s', (isa) => {
         const at = (rows[Math.floor(i / H)] as number) * H + (i % H);
         sums[at] = (sums[at] as number) + round(values[i] as number);
       }
-      const { y } = device.op(
-        'scatter_rows',
-        { x: device.tensor(values, [R, H], dtype), rows: device.tensor(rows) },
-        { T },
-      );
-      expect(Array.from(await y!.read())).toEqual(Array.from(sums, round));
+      const { y } = device.ops.scatter_rows({
+        x: device.tensor(values, [R, H], dtype),
+        rows: device.tensor(rows),
+        T,
+      });
+      expect(Array.from(await y.read())).toEqual(Array.from(sums, round));
     }
   });
 
   it('decodes every IEEE half', async () => {
     const halves = Uint16Array.from({ length: 65_536 }, (_, i) => i);
     const x = device.tensor(new Uint8Array(halves.buffer), [131_072]);
-    const f32 = await device.op('decode_f16', { x }, { rows: 256, cols: 256, dtype: 0 }).y!.read();
-    const bf16 = await device.op('decode_f16', { x }, { rows: 256, cols: 256, dtype: 1 }).y!.read();
+    const f32 = await device.ops.decode_f16({ x, rows: 256, cols: 256, dtype: 'f32' }).y.read();
+    const bf16 = await device.ops.decode_f16({ x, rows: 256, cols: 256, dtype: 'bf16' }).y.read();
     for (let i = 0; i < 65_536; i++) {
       const expected = fromHalf(i);
       if (!Object.is(f32[i], expected)) expect(`${i}: ${f32[i]}`).toBe(`${i}: ${expected}`);
@@ -128,8 +128,8 @@ describe.each(isas)('memory on %s', (isa) => {
         (most, v) => (Number.isFinite(v) ? Math.max(most, Math.abs(round(v))) : most),
         0,
       );
-      const { stats } = device.op('finite', { x: device.tensor(values, [n], dtype) });
-      expect(Array.from(await stats!.read())).toEqual([largest, n > 6 ? 3 : 0]);
+      const { stats } = device.ops.finite({ x: device.tensor(values, [n], dtype) });
+      expect(Array.from(await stats.read())).toEqual([largest, n > 6 ? 3 : 0]);
     }
   });
 
@@ -138,16 +138,16 @@ describe.each(isas)('memory on %s', (isa) => {
     const rows = device.tensor(Int32Array.of(1, 2, 3));
     const bytes = device.tensor(new Uint8Array(8));
     const calls: (() => void)[] = [
-      () => device.op('copy', { x }),
-      () => device.op('cast', { x }, { dtype: 1 }),
-      () => device.op('fill', { x }, { value: 1 }),
-      () => device.op('add', { x, y: x }),
-      () => device.op('scale', { x }, { factor: 2 }),
-      () => device.op('axpy', { y: x, x }, { factor: 2 }),
-      () => device.op('gather_rows', { x, rows }),
-      () => device.op('scatter_rows', { x: device.empty([3, 4]), rows }, { T: 9 }),
-      () => device.op('decode_f16', { x: bytes }, { rows: 2, cols: 2, dtype: 0 }),
-      () => device.op('finite', { x }),
+      () => device.ops.copy({ x }),
+      () => device.ops.cast({ x, dtype: 'bf16' }),
+      () => device.ops.fill({ x, value: 1 }),
+      () => device.ops.add({ x, y: x }),
+      () => device.ops.scale({ x, factor: 2 }),
+      () => device.ops.axpy({ y: x, x, factor: 2 }),
+      () => device.ops.gather_rows({ x, rows }),
+      () => device.ops.scatter_rows({ x: device.empty([3, 4]), rows, T: 9 }),
+      () => device.ops.decode_f16({ x: bytes, rows: 2, cols: 2, dtype: 'f32' }),
+      () => device.ops.finite({ x }),
     ];
     await device.synchronize();
     const before = device.stats().launches;
@@ -163,14 +163,14 @@ describe.each(isas)('memory on %s', (isa) => {
   ] as const)('%s refuses a row out of range', async (op, scalars, message) => {
     const other = openTest(isa);
     const x = other.tensor(random(op === 'gather_rows' ? 8 : 4), [op === 'gather_rows' ? 4 : 2, 2]);
-    other.op(op, { x, rows: other.tensor(Int32Array.of(0, 9)) }, scalars());
+    call(other, op, { x, rows: other.tensor(Int32Array.of(0, 9)), ...scalars() });
     await expect(other.synchronize()).rejects.toThrow(message);
     other.dispose();
   });
 
   it('refuses halves that do not fill the shape', async () => {
     const other = openTest(isa);
-    other.op('decode_f16', { x: other.tensor(new Uint8Array(6)) }, { rows: 2, cols: 2, dtype: 0 });
+    other.ops.decode_f16({ x: other.tensor(new Uint8Array(6)), rows: 2, cols: 2, dtype: 'f32' });
     await expect(other.synchronize()).rejects.toThrow('decode_f16: x has 6 bytes, but 2 x 2 halves need 8');
     other.dispose();
   });

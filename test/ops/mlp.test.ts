@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { isas, maxDifference, openTest, random } from './harness.js';
+import { call, isas, maxDifference, openTest, random } from './harness.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 type Storage = 'f32' | 'bf16';
@@ -40,13 +40,13 @@ const activations = {
     slope: (x: number, _: Precision = exact) => (x > 0 ? 1 : 0),
   },
   gelu_erf: {
-    scalars: { tanh: 0 },
+    scalars: { tanh: false },
     f: (x: number) => x * normalCdf(x),
     slope: (x: number, _: Precision = exact) =>
       normalCdf(x) + (x * Math.exp((-x * x) / 2)) / Math.sqrt(2 * Math.PI),
   },
   gelu_tanh: {
-    scalars: { tanh: 1 },
+    scalars: { tanh: true },
     f: (x: number) => 0.5 * x * (1 + Math.tanh(TANH * (x + 0.044715 * x ** 3))),
     slope: (x: number, { sum }: Precision = exact) => {
       const t = sum(Math.tanh(TANH * (x + 0.044715 * x ** 3)));
@@ -76,10 +76,10 @@ describe.each(isas)('mlp on %s', (isa) => {
         const x = stored(spread(n, 1), dtype);
         const dy = stored(random(n, 2), dtype);
         const t = { x: device.tensor(x, [n], dtype), dy: device.tensor(dy, [n], dtype) };
-        const { y } = device.op(op, { x: t.x }, scalars);
+        const { y } = call(device, op, { x: t.x, ...scalars });
         const truth = Array.from(x, f);
         within(await y!.read(), truth, truth.map(p.store));
-        const { dx } = device.op(`${op}_backward`, t, scalars);
+        const { dx } = call(device, `${op}_backward`, { ...t, ...scalars });
         const gradient = Array.from(x, (v, i) => dy[i]! * slope(v));
         within(
           await dx!.read(),
@@ -109,18 +109,18 @@ describe.each(isas)('mlp on %s', (isa) => {
           dup: Array.from(gate!, (g, i) => p.store(dy![i]! * p.store(g * p.sum(sigmoid(g))))),
         });
         const [truth, plain] = [reference(exact), reference(naive(dtype))];
-        const { y } = device.op('swiglu', { gate: t.gate, up: t.up });
-        const { dgate, dup } = device.op('swiglu_backward', t);
-        within(await y!.read(), truth.y, plain.y);
-        within(await dgate!.read(), truth.dgate, plain.dgate);
-        within(await dup!.read(), truth.dup, plain.dup);
+        const { y } = device.ops.swiglu({ gate: t.gate, up: t.up });
+        const { dgate, dup } = device.ops.swiglu_backward(t);
+        within(await y.read(), truth.y, plain.y);
+        within(await dgate.read(), truth.dgate, plain.dgate);
+        within(await dup.read(), truth.dup, plain.dup);
       }
     });
   });
 
   it('exact GELU keeps its relative precision in the tail', async () => {
     const x = Float32Array.from({ length: 120 }, (_, i) => -i / 10);
-    const y = await device.op('gelu', { x: device.tensor(x) }, { tanh: 0 }).y!.read();
+    const y = await device.ops.gelu({ x: device.tensor(x), tanh: false }).y.read();
     x.forEach((v, i) => {
       const truth = v * normalCdf(v);
       expect(Math.abs(y[i]! - truth)).toBeLessThanOrEqual(1e-5 * Math.abs(truth));
@@ -132,9 +132,9 @@ describe.each(isas)('mlp on %s', (isa) => {
     const ones = device.tensor(new Float32Array(5).fill(1));
     const expected = [0, 0, 200, 1e30, Number.NaN].map(Math.fround);
     const outputs = [
-      device.op('relu', { x }).y!,
-      device.op('gelu', { x }, { tanh: 0 }).y!,
-      device.op('swiglu', { gate: x.reshape([1, 5]), up: ones.reshape([1, 5]) }).y!,
+      device.ops.relu({ x }).y,
+      device.ops.gelu({ x, tanh: false }).y,
+      device.ops.swiglu({ gate: x.reshape([1, 5]), up: ones.reshape([1, 5]) }).y,
     ];
     for (const y of outputs) {
       const found = Array.from(await y.read(), (v) => (Math.abs(v) < 1e-7 ? 0 : v));
@@ -144,13 +144,13 @@ describe.each(isas)('mlp on %s', (isa) => {
 
   it('gives an element the same bits wherever it stands', async () => {
     const x = spread(301, 4);
-    const whole = await device.op('gelu', { x: device.tensor(x) }, { tanh: 1 }).y!.read();
+    const whole = await device.ops.gelu({ x: device.tensor(x), tanh: true }).y.read();
     for (const [begin, end] of [
       [0, 1],
       [5, 22],
       [100, 301],
     ] as const) {
-      const part = await device.op('gelu', { x: device.tensor(x.slice(begin, end)) }, { tanh: 1 }).y!.read();
+      const part = await device.ops.gelu({ x: device.tensor(x.slice(begin, end)), tanh: true }).y.read();
       expect(Array.from(part)).toEqual(Array.from(whole.slice(begin, end)));
     }
   });
@@ -159,12 +159,12 @@ describe.each(isas)('mlp on %s', (isa) => {
     const x = device.tensor(random(30_000), [100, 300]);
     await device.synchronize();
     const before = device.stats().launches;
-    device.op('swiglu', { gate: x, up: x });
-    device.op('swiglu_backward', { dy: x, gate: x, up: x });
-    device.op('gelu', { x }, { tanh: 1 });
-    device.op('gelu_backward', { dy: x, x }, { tanh: 0 });
-    device.op('relu', { x });
-    device.op('relu_backward', { dy: x, x });
+    device.ops.swiglu({ gate: x, up: x });
+    device.ops.swiglu_backward({ dy: x, gate: x, up: x });
+    device.ops.gelu({ x, tanh: true });
+    device.ops.gelu_backward({ dy: x, x, tanh: false });
+    device.ops.relu({ x });
+    device.ops.relu_backward({ dy: x, x });
     await device.synchronize();
     expect(device.stats().launches - before).toBe(6);
   });

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { call, isas, maxDifference, onGpu, openTest, random } from './harness.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 type Numbers = ArrayLike<number>;
@@ -175,7 +175,11 @@ describe.each(isas)('norm on %s', (isa) => {
         for (const extra of [true, false]) {
           const all = inputsOf(rows, size, dtype, weights, extra);
           const inputs = kind === 'layernorm' ? all : { ...all, bias: undefined };
-          const got = device.op(kind, upload(device, kind, inputs, dtype, weights), { eps: EPS }, ['sum']);
+          const got = call(device, kind, {
+            ...upload(device, kind, inputs, dtype, weights),
+            eps: EPS,
+            sum: true,
+          });
           const sum = await floats(got.sum);
           // The norm is of the rounded sum, which is exact to begin with.
           const rounded = { ...inputs, x: sum, residual: undefined };
@@ -190,7 +194,7 @@ describe.each(isas)('norm on %s', (isa) => {
               1e-6 * scale + 1e-7,
             );
           }
-          const quiet = device.op(kind, upload(device, kind, inputs, dtype, weights), { eps: EPS });
+          const quiet = call(device, kind, { ...upload(device, kind, inputs, dtype, weights), eps: EPS });
           expect(await floats(quiet.y)).toEqual(await floats(got.y));
         }
       });
@@ -206,7 +210,7 @@ describe.each(isas)('norm on %s', (isa) => {
           const want = backward(kind, inputs, f32, dy, dsum, exact);
           const low = backward(kind, inputs, f32, dy, dsum, naive(dtype));
           const shape = [rows, size];
-          const got = device.op(`${kind}_backward`, {
+          const got = call(device, `${kind}_backward`, {
             dy: device.tensor(dy, shape, dtype),
             sum: device.tensor(Float32Array.from(inputs.x), shape, dtype),
             weight: device.tensor(Float32Array.from(inputs.weight), [size], weights),
@@ -220,7 +224,7 @@ describe.each(isas)('norm on %s', (isa) => {
 
           const dweight = device.tensor(held);
           const dbias = device.tensor(held);
-          const trained = device.op(`${kind}_backward`, {
+          const trained = call(device, `${kind}_backward`, {
             dy: device.tensor(dy, shape, dtype),
             sum: device.tensor(Float32Array.from(inputs.x), shape, dtype),
             weight: device.tensor(Float32Array.from(inputs.weight), [size], weights),
@@ -253,9 +257,9 @@ describe.each(isas)('norm on %s', (isa) => {
         const part = (values: Numbers) => Array.prototype.slice.call(values, from * size, to * size);
         const cut = { ...inputs, rows: to - from, x: part(inputs.x), residual: part(inputs.residual!) };
         const { weight, ...rest } = upload(on, kind, cut, 'bf16', 'f32');
-        const f = on.op(kind, { weight, ...rest }, { eps: EPS }, ['sum']);
+        const f = call(on, kind, { weight, ...rest, eps: EPS, sum: true });
         const dweight = on.tensor(new Float32Array(size));
-        const { dx } = on.op(`${kind}_backward`, {
+        const { dx } = call(on, `${kind}_backward`, {
           dy: on.tensor(Float32Array.from(part(dy)), [to - from, size], 'bf16'),
           sum: f.sum,
           weight,
@@ -278,9 +282,9 @@ describe.each(isas)('norm on %s', (isa) => {
       const before = device.stats().launches;
       const inputs = inputsOf(0, 8, 'f32', 'f32', false);
       const { weight, ...rest } = upload(device, kind, inputs, 'f32', 'f32');
-      const f = device.op(kind, { weight, ...rest }, { eps: EPS }, ['sum']);
+      const f = call(device, kind, { weight, ...rest, eps: EPS, sum: true });
       const dweight = device.tensor(random(8));
-      const b = device.op(`${kind}_backward`, {
+      const b = call(device, `${kind}_backward`, {
         dy: device.tensor(new Float32Array(0), [0, 8]),
         sum: f.sum,
         weight,

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import type { Device } from '../../src/runtime/device.js';
+import { call } from './harness.js';
 
 type Values = Float32Array | Int32Array | readonly number[];
 
@@ -9,13 +10,15 @@ export function readGolden(name: 'objectives' | 'vectors'): Record<string, unkno
   return JSON.parse(readFileSync(new URL(`../golden/${name}.json`, import.meta.url), 'utf8'));
 }
 
-/** Runs one op on vectors (plain arrays are f32) and reads all its outputs; fails unless it took one launch. */
+/**
+ * Runs one op on vectors (plain arrays are f32) and reads all its outputs; fails unless it took one launch. `settings` are
+ * scalars, and `true` for optional outputs.
+ */
 export async function evaluate(
   device: Device,
   op: string,
   inputs: Readonly<Record<string, Values | readonly [Values, readonly number[]]>>,
-  scalars: Readonly<Record<string, number>> = {},
-  wanted: readonly string[] = [],
+  settings: Readonly<Record<string, number | boolean | string>> = {},
 ): Promise<Record<string, number[]>> {
   const tensors = Object.entries(inputs).map(([name, given]) => {
     const shaped = Array.isArray(given) && typeof given[0] === 'object';
@@ -24,7 +27,7 @@ export async function evaluate(
     return [name, device.tensor(array, shaped ? (given[1] as readonly number[]) : [array.length])] as const;
   });
   const before = device.stats().launches;
-  const outputs = device.op(op, Object.fromEntries(tensors), scalars, wanted);
+  const outputs = call(device, op, { ...Object.fromEntries(tensors), ...settings });
   await device.synchronize();
   const launches = device.stats().launches - before;
   const none = device.info().name !== 'cpu' && launches === 0; // of nothing a GPU is spared the launch

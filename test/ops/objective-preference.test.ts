@@ -154,7 +154,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
           ref_chosen: c.ref_chosen,
           ref_rejected: c.ref_rejected,
         },
-        { beta: c.beta, label_smoothing: c.label_smoothing, kind: 0 },
+        { beta: c.beta, label_smoothing: c.label_smoothing, kind: 'sigmoid' },
       );
       expect(Math.abs(found.loss![0]! - c.loss)).toBeLessThan(2e-6);
       expect(maxDifference(found.dchosen!, c.grad_policy_chosen)).toBeLessThan(1e-7);
@@ -225,7 +225,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
               beta,
               label_smoothing: smoothing,
               margin,
-              kind: ['sigmoid', 'ipo', 'hinge'].indexOf(kind),
+              kind,
             };
             const found = await evaluate(device, 'dpo', inputs, scalars);
             const x = [...chosen, ...rejected];
@@ -250,7 +250,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
     it.each([
       { inputs: { ref_chosen: [0] }, scalars: { beta: 1 }, message: 'come together or not at all' },
       { inputs: {}, scalars: { beta: 0 }, message: 'dpo: beta is 0, expected more than 0' },
-      { inputs: {}, scalars: { beta: 1, kind: 3 }, message: 'dpo: kind must be 0, 1 or 2' },
+      { inputs: {}, scalars: { kind: 'ppo' }, message: 'dpo: kind must be sigmoid, ipo or hinge' },
     ])('refuses: $message', async ({ inputs, scalars, message }) => {
       const poisoned = openTest(isa);
       const plain = { chosen: [0], rejected: [0] };
@@ -364,7 +364,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
           }),
           between(-2, 2),
           fc.constantFrom(0.1, 1),
-          fc.constantFrom(0, 1),
+          fc.constantFrom('kto', 'apo_zero'),
           async (rows, z0, beta, kind) => {
             const [policy, ref, labels, weights] = columns(rows, 4) as [
               number[],
@@ -372,7 +372,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
               number[],
               number[],
             ];
-            const zero = kind === 1 ? 0 : Math.max(0, z0);
+            const zero = kind === 'apo_zero' ? 0 : Math.max(0, z0);
             const loss = (x: number[]) =>
               sum(
                 weights.map((w, i) => {

@@ -87,12 +87,19 @@ describe.each(isas)('adamw on %s', (isa) => {
     const sizes = device.tensor(Int32Array.of(2, 3));
     const decay = device.tensor(Float32Array.of(0.1, 0.1));
     for (const [i, expected] of steps.entries()) {
-      const { stats } = device.op(
-        'adamw',
-        { ...state, grads: device.tensor(Float32Array.from(expected.grads)), sizes, weight_decay: decay },
-        { ...DEFAULTS, lr: 0.05, beta2: 0.95, eps: 1e-6, step: i + 1, max_norm: 1 },
-      );
-      const [norm, , nonFinite] = await stats!.read();
+      const { stats } = device.ops.adamw({
+        ...state,
+        grads: device.tensor(Float32Array.from(expected.grads)),
+        sizes,
+        weight_decay: decay,
+        ...DEFAULTS,
+        lr: 0.05,
+        beta2: 0.95,
+        eps: 1e-6,
+        step: i + 1,
+        max_norm: 1,
+      });
+      const [norm, , nonFinite] = await stats.read();
       expect(norm).toBeCloseTo(expected.norm, 6);
       expect(nonFinite).toBe(0);
       expect(maxDifference(await state.params.read(), expected.params)).toBeLessThan(3e-7);
@@ -117,19 +124,16 @@ describe.each(isas)('adamw on %s', (isa) => {
     for (let step = 1; step <= 4; step++) {
       const grads = random(total, 10 + step);
       const scalars = { ...DEFAULTS, step, max_norm: 2, grad_scale: 0.25 };
-      const { stats } = device.op(
-        'adamw',
-        {
-          ...state,
-          grads: device.tensor(grads),
-          sizes: device.tensor(Int32Array.from(segments, (s) => s.size)),
-          weight_decay: device.tensor(Float32Array.from(segments, (s) => s.decay)),
-          lr_scale: device.tensor(Float32Array.from(segments, (s) => s.scale)),
-        },
-        scalars,
-      );
+      const { stats } = device.ops.adamw({
+        ...state,
+        grads: device.tensor(grads),
+        sizes: device.tensor(Int32Array.from(segments, (s) => s.size)),
+        weight_decay: device.tensor(Float32Array.from(segments, (s) => s.decay)),
+        lr_scale: device.tensor(Float32Array.from(segments, (s) => s.scale)),
+        ...scalars,
+      });
       const { norm, clip } = reference(expected, grads, segments, scalars);
-      const found = await stats!.read();
+      const found = await stats.read();
       expect(Math.abs(found[0]! / norm - 1)).toBeLessThan(1e-6);
       expect(Math.abs(found[1]! / clip - 1)).toBeLessThan(1e-6);
       expect(maxDifference(await state.params.read(), expected.params)).toBeLessThan(1e-6);
@@ -143,16 +147,15 @@ describe.each(isas)('adamw on %s', (isa) => {
       const state = flatState(on, random(total, 5));
       const before = on.stats().launches;
       for (let step = 1; step <= 3; step++) {
-        on.op(
-          'adamw',
-          {
-            ...state,
-            grads: on.tensor(random(total, step)),
-            sizes: on.tensor(Int32Array.of(total)),
-            weight_decay: on.tensor(Float32Array.of(0.01)),
-          },
-          { ...DEFAULTS, step, max_norm: 1 },
-        );
+        on.ops.adamw({
+          ...state,
+          grads: on.tensor(random(total, step)),
+          sizes: on.tensor(Int32Array.of(total)),
+          weight_decay: on.tensor(Float32Array.of(0.01)),
+          ...DEFAULTS,
+          step,
+          max_norm: 1,
+        });
       }
       await on.synchronize();
       expect(on.stats().launches - before).toBe(onGpu(isa) ? 6 : 3);
@@ -169,17 +172,14 @@ describe.each(isas)('adamw on %s', (isa) => {
       const state = flatState(device, initial);
       const grads = random(total, 4);
       grads[total - 1] = bad;
-      const { stats } = device.op(
-        'adamw',
-        {
-          ...state,
-          grads: device.tensor(grads),
-          sizes: device.tensor(Int32Array.of(total)),
-          weight_decay: device.tensor(Float32Array.of(0.1)),
-        },
-        DEFAULTS,
-      );
-      expect((await stats!.read())[2]).toBe(1);
+      const { stats } = device.ops.adamw({
+        ...state,
+        grads: device.tensor(grads),
+        sizes: device.tensor(Int32Array.of(total)),
+        weight_decay: device.tensor(Float32Array.of(0.1)),
+        ...DEFAULTS,
+      });
+      expect((await stats.read())[2]).toBe(1);
       expect(bytes(await state.params.read()).equals(bytes(initial))).toBe(true);
       expect(maxDifference(await state.exp_avg.read(), new Float32Array(total))).toBe(0);
       expect(maxDifference(await state.exp_avg_sq.read(), new Float32Array(total))).toBe(0);
@@ -188,17 +188,15 @@ describe.each(isas)('adamw on %s', (isa) => {
 
   it('takes a gradient whose square leaves the range of f32', async () => {
     const state = flatState(device, Float32Array.of(1, 1));
-    const { stats } = device.op(
-      'adamw',
-      {
-        ...state,
-        grads: device.tensor(Float32Array.of(3e30, 4e30)),
-        sizes: device.tensor(Int32Array.of(2)),
-        weight_decay: device.tensor(Float32Array.of(0)),
-      },
-      { ...DEFAULTS, max_norm: 1 },
-    );
-    const [norm, clip, nonFinite] = await stats!.read();
+    const { stats } = device.ops.adamw({
+      ...state,
+      grads: device.tensor(Float32Array.of(3e30, 4e30)),
+      sizes: device.tensor(Int32Array.of(2)),
+      weight_decay: device.tensor(Float32Array.of(0)),
+      ...DEFAULTS,
+      max_norm: 1,
+    });
+    const [norm, clip, nonFinite] = await stats.read();
     expect(norm! / 5e30).toBeCloseTo(1, 6);
     expect(clip! * 5e30).toBeCloseTo(1, 5);
     expect(nonFinite).toBe(0);
@@ -207,17 +205,15 @@ describe.each(isas)('adamw on %s', (isa) => {
 
   it('does nothing to no parameters', async () => {
     const state = flatState(device, new Float32Array(0));
-    const { stats } = device.op(
-      'adamw',
-      {
-        ...state,
-        grads: device.tensor(new Float32Array(0)),
-        sizes: device.tensor(new Int32Array(0)),
-        weight_decay: device.tensor(new Float32Array(0)),
-      },
-      { ...DEFAULTS, max_norm: 1 },
-    );
-    expect(Array.from(await stats!.read())).toEqual([0, 1, 0]);
+    const { stats } = device.ops.adamw({
+      ...state,
+      grads: device.tensor(new Float32Array(0)),
+      sizes: device.tensor(new Int32Array(0)),
+      weight_decay: device.tensor(new Float32Array(0)),
+      ...DEFAULTS,
+      max_norm: 1,
+    });
+    expect(Array.from(await stats.read())).toEqual([0, 1, 0]);
   });
 
   it.each([
@@ -227,17 +223,15 @@ describe.each(isas)('adamw on %s', (isa) => {
   ])('refuses sizes $sizes at step $step', async ({ sizes, step, message }) => {
     const poisoned = openTest(isa);
     const state = flatState(poisoned, Float32Array.of(1, 2, 3));
-    const { stats } = poisoned.op(
-      'adamw',
-      {
-        ...state,
-        grads: poisoned.tensor(Float32Array.of(1, 1, 1)),
-        sizes: poisoned.tensor(Int32Array.from(sizes)),
-        weight_decay: poisoned.tensor(Float32Array.of(0, 0)),
-      },
-      { ...DEFAULTS, step },
-    );
-    await expect(stats!.read()).rejects.toThrow(message);
+    const { stats } = poisoned.ops.adamw({
+      ...state,
+      grads: poisoned.tensor(Float32Array.of(1, 1, 1)),
+      sizes: poisoned.tensor(Int32Array.from(sizes)),
+      weight_decay: poisoned.tensor(Float32Array.of(0, 0)),
+      ...DEFAULTS,
+      step,
+    });
+    await expect(stats.read()).rejects.toThrow(message);
     poisoned.dispose();
   });
 });

@@ -48,20 +48,17 @@ describe.each(isas)('rope on %s', (isa) => {
     heads: number,
     size: number,
     dtype: 'f32' | 'bf16',
-    inverse = 0,
+    inverse = false,
   ): Promise<Float32Array> {
     const { cos, sin } = tables(size / 2);
-    const { y } = on.op(
-      'rope',
-      {
-        x: on.tensor(x, [positions.length, heads, size], dtype),
-        cos: on.tensor(cos, [POSITIONS, size / 2]),
-        sin: on.tensor(sin, [POSITIONS, size / 2]),
-        positions: on.tensor(positions),
-      },
-      { inverse },
-    );
-    return y!.readFloats();
+    const { y } = on.ops.rope({
+      x: on.tensor(x, [positions.length, heads, size], dtype),
+      cos: on.tensor(cos, [POSITIONS, size / 2]),
+      sin: on.tensor(sin, [POSITIONS, size / 2]),
+      positions: on.tensor(positions),
+      inverse,
+    });
+    return y.readFloats();
   }
 
   describe.each(['f32', 'bf16'] as const)('%s', (dtype) => {
@@ -74,9 +71,9 @@ describe.each(isas)('rope on %s', (isa) => {
     ])('rotates %d tokens, %d heads of %d as transformers does, and back', async (tokens, heads, size) => {
       const x = stored(random(tokens * heads * size), dtype);
       const positions = Int32Array.from({ length: tokens }, (_, t) => (t * 7) % POSITIONS);
-      for (const inverse of [0, 1]) {
-        const want = reference(x, positions, heads, size, inverse === 1, exact);
-        const low = reference(x, positions, heads, size, inverse === 1, naive(dtype));
+      for (const inverse of [false, true]) {
+        const want = reference(x, positions, heads, size, inverse, exact);
+        const low = reference(x, positions, heads, size, inverse, naive(dtype));
         const got = await rotate(device, x, positions, heads, size, dtype, inverse);
         expect(maxDifference(got, want)).toBeLessThanOrEqual(2 * maxDifference(low, want));
       }
@@ -87,7 +84,7 @@ describe.each(isas)('rope on %s', (isa) => {
       const values = random(4 * 2 * 64);
       const { cos, sin } = tables(32);
       const x = device.tensor(values, [4, 2, 64], dtype);
-      device.op('rope', {
+      device.ops.rope({
         x,
         cos: device.tensor(cos, [POSITIONS, 32]),
         sin: device.tensor(sin, [POSITIONS, 32]),
@@ -127,7 +124,7 @@ describe.each(isas)('rope on %s', (isa) => {
 
   it('refuses tables of another width', async () => {
     const other = openTest(isa);
-    other.op('rope', {
+    other.ops.rope({
       x: other.tensor(random(12), [2, 1, 6]),
       cos: other.tensor(random(4), [2, 2]),
       sin: other.tensor(random(4), [2, 2]),

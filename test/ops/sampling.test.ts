@@ -40,8 +40,8 @@ async function draw(
   const logits = device.tensor(Float32Array.from(rows.flat()), [rows.length, rows[0]?.length ?? 0]);
   const given = { logits, keys: device.tensor(keys, [rows.length, 4]) };
   const before = device.stats().launches;
-  const found = device.op('sample', given, { ...PLAIN, ...settings }, ['tempered_logprobs']);
-  const read = async (name: string) => Array.from(await found[name]!.read());
+  const found = device.ops.sample({ ...given, ...PLAIN, ...settings, tempered_logprobs: true });
+  const read = async (name: keyof typeof found) => Array.from(await found[name].read());
   const drawn = {
     tokens: await read('tokens'),
     logprobs: await read('logprobs'),
@@ -189,25 +189,28 @@ describe.each(isas)('sampling on %s', (isa) => {
       const [rows, hidden] = [5, 33];
       const x = device.tensor(random(rows * hidden, 3), [rows, hidden]);
       const w = device.tensor(random(vocabulary * hidden, 4), [vocabulary, hidden]);
-      const { logits } = device.op('head_logits', { x, w }, { temperature: 1 });
+      const { logits } = device.ops.head_logits({ x, w, temperature: 1 });
       for (const [temperature, top_p] of [
         [1, 1],
         [0.7, 1],
         [1.3, 0.8],
       ] as const) {
         const keys = device.tensor(keysOf(rows), [rows, 4]);
-        const drawn = device.op('sample', { logits, keys }, { ...PLAIN, temperature, top_p }, [
-          'tempered_logprobs',
-        ]);
+        const drawn = device.ops.sample({
+          logits,
+          keys,
+          ...PLAIN,
+          temperature,
+          top_p,
+          tempered_logprobs: true,
+        });
         const head = async (at: number) =>
           Array.from(
-            await device
-              .op('head_logprobs', { x, w, targets: drawn.tokens }, { temperature: at })
-              .logprobs!.read(),
+            await device.ops.head_logprobs({ x, w, targets: drawn.tokens, temperature: at }).logprobs.read(),
           );
         // On a GPU the two sum in different orders.
-        const same = async (name: string, want: readonly number[]) =>
-          expect(maxDifference(await drawn[name]!.read(), want)).toBeLessThanOrEqual(onGpu(isa) ? 2e-6 : 0);
+        const same = async (name: keyof typeof drawn, want: readonly number[]) =>
+          expect(maxDifference(await drawn[name].read(), want)).toBeLessThanOrEqual(onGpu(isa) ? 2e-6 : 0);
         await same('logprobs', await head(1));
         await same('tempered_logprobs', await head(temperature));
         if (top_p === 1) await same('sampling_logprobs', await head(temperature));

@@ -49,16 +49,16 @@ describe('accounting', () => {
 
   test('the outputs of an op count, its arguments are not copied', () => {
     const x = device.zeros([1024]);
-    const { y } = device.op('copy', { x });
+    const { y } = device.ops.copy({ x });
     expect(device.stats()).toMatchObject({ liveBytes: 8 * KiB, tensors: 2 });
-    device.op('copy', { x, y });
+    device.ops.copy({ x, y });
     expect(device.stats()).toMatchObject({ liveBytes: 8 * KiB, tensors: 2 });
   });
 
   test('an op that is refused leaves nothing behind', () => {
     const [x, y] = [device.zeros([1024]), device.zeros([3])];
     const { tensors, liveBytes } = device.stats();
-    expect(() => device.op('add', { x, y })).toThrow(/add: y must have 1024 elements/);
+    expect(() => device.ops.add({ x, y })).toThrow(/add: y must have 1024 elements/);
     expect(device.stats()).toMatchObject({ tensors, liveBytes });
   });
 

@@ -28,11 +28,11 @@ type Buffers = ReturnType<typeof buffers>;
 /** Several ops with intermediates that the scope drops, one of them updating `state` in place. */
 function program({ x, rows, weight, state }: Buffers): Tensor {
   return device.scope(() => {
-    const { y: chosen } = device.op('gather_rows', { x, rows });
-    const { y: normed } = device.op('rmsnorm', { x: chosen, weight }, { eps: 1e-6 });
-    const { y: gated } = device.op('swiglu', { gate: normed, up: chosen });
-    device.op('axpy', { y: state, x: gated }, { factor: 0.5 });
-    return device.op('add', { x: gated, y: state }).z as Tensor;
+    const { y: chosen } = device.ops.gather_rows({ x, rows });
+    const { y: normed } = device.ops.rmsnorm({ x: chosen, weight, eps: 1e-6 });
+    const { y: gated } = device.ops.swiglu({ gate: normed, up: chosen });
+    device.ops.axpy({ y: state, x: gated, factor: 0.5 });
+    return device.ops.add({ x: gated, y: state }).z;
   });
 }
 
@@ -78,7 +78,7 @@ test('values in the fixed buffers may change between replays', async () => {
 test('one queued replay reads what was written before it, not what is written after', async () => {
   const x = device.tensor(new Float32Array([1]));
   const sum = device.zeros([1]);
-  const graph = device.capture(() => device.op('axpy', { y: sum, x }, { factor: 1 }));
+  const graph = device.capture(() => device.ops.axpy({ y: sum, x, factor: 1 }));
   for (const value of [1, 10, 100]) {
     x.write(new Float32Array([value]));
     graph.replay();
@@ -140,9 +140,9 @@ test.each<[string, RegExp, (x: Tensor) => unknown]>([
     expect.objectContaining({ code: 'E_CAPTURE', message: expect.stringMatching(message) }) as StepTrainError,
   );
   expect(device.stats()).toMatchObject({ liveBytes: before.liveBytes, tensors: before.tensors });
-  const { y } = device.op('scale', { x }, { factor: 3 });
-  expect(Array.from(await y!.readFloats())).toEqual([3, 6]);
-  dispose(x, y!);
+  const { y } = device.ops.scale({ x, factor: 3 });
+  expect(Array.from(await y.readFloats())).toEqual([3, 6]);
+  dispose(x, y);
 });
 
 test('a read inside capture rejects', async () => {

@@ -40,7 +40,7 @@ test('a disposed tensor is refused, a second dispose is not', () => {
   x.dispose();
   x.dispose();
   expect(() => x.handle).toThrow(DisposedError);
-  expect(() => device.op('copy', { x })).toThrow(/after it was disposed/);
+  expect(() => device.ops.copy({ x })).toThrow(/after it was disposed/);
 });
 
 test('an alias outlives the owner', async () => {
@@ -75,10 +75,11 @@ test('a scope refuses a promise and still cleans up', () => {
 test('wrong shapes and dtypes are refused at the call, naming op, tensor, expected and found', () => {
   const x = device.empty([4, 3]);
   const w = device.empty([2, 5]);
-  expect(() => device.op('linear', { x, w })).toThrow(/linear: w must be \[N,K\] with K = 3, got \[2,5\]/);
+  expect(() => device.ops.linear({ x, w })).toThrow(/linear: w must be \[N,K\] with K = 3, got \[2,5\]/);
   const ids = device.empty([4, 3], 'i32');
-  expect(() => device.op('linear', { x: ids, w })).toThrow(/linear: x must be f32 or bf16, got i32/);
-  expect(() => device.op('linear', { x })).toThrow(/linear: w is required/);
+  expect(() => device.ops.linear({ x: ids, w })).toThrow(/linear: x must be f32 or bf16, got i32/);
+  // @ts-expect-error: w is required
+  expect(() => device.ops.linear({ x })).toThrow(/linear: w is required/);
   for (const tensor of [x, w, ids]) tensor.dispose();
 });
 

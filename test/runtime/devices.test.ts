@@ -11,7 +11,7 @@ test('two devices work side by side with memory of their own', async () => {
     const x = device.tensor(values);
     return device.scope(() => {
       let sum = device.zeros([4096]);
-      for (let i = 0; i < 50; i++) sum = device.op('add', { x: sum, y: x }).z!;
+      for (let i = 0; i < 50; i++) sum = device.ops.add({ x: sum, y: x }).z;
       return sum;
     });
   });
@@ -28,9 +28,9 @@ test('a tensor of another device is refused, whatever that device holds at its p
   const [a, b] = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 1 })];
   const mine = a.tensor(new Float32Array([1, 2]));
   const foreign = b.tensor(new Float32Array([3, 4]));
-  expect(() => a.op('copy', { x: foreign })).toThrow(/another device/);
-  expect(() => a.op('add', { x: mine, y: foreign })).toThrow(/another device/);
-  expect(() => b.op('axpy', { y: foreign, x: mine }, { factor: 1 })).toThrow(/another device/);
+  expect(() => a.ops.copy({ x: foreign })).toThrow(/another device/);
+  expect(() => a.ops.add({ x: mine, y: foreign })).toThrow(/another device/);
+  expect(() => b.ops.axpy({ y: foreign, x: mine, factor: 1 })).toThrow(/another device/);
   expect(Array.from(await mine.readFloats())).toEqual([1, 2]);
   expect(Array.from(await foreign.readFloats())).toEqual([3, 4]);
   a.dispose();
@@ -45,7 +45,7 @@ test('a tensor of a disposed device is refused', async () => {
   await expect(x.read()).rejects.toThrow(DisposedError);
   expect(() => x.write(new Float32Array([2]))).toThrow(DisposedError);
   expect(() => x.slice(0, 1)).toThrow(DisposedError);
-  expect(() => device.op('copy', { x })).toThrow(DisposedError);
+  expect(() => device.ops.copy({ x })).toThrow(DisposedError);
   x.dispose();
 });
 
@@ -57,6 +57,6 @@ test('a handle that was given to another tensor is not mistaken for it', () => {
   const fresh = device.empty([4]);
   expect(fresh.handle).not.toBe(handle);
   const stale = device.adopt(handle, [4], 'f32');
-  expect(() => device.op('copy', { x: stale })).toThrow(expect.objectContaining({ code: 'E_HANDLE' }));
+  expect(() => device.ops.copy({ x: stale })).toThrow(expect.objectContaining({ code: 'E_HANDLE' }));
   device.dispose();
 });

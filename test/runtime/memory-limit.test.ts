@@ -19,15 +19,15 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     device = openDevice(name, { memoryLimit: LIMIT });
     return device;
   };
-  const fill = (x: Tensor, value: number) => device.op('fill', { x }, { value });
+  const fill = (x: Tensor, value: number) => device.ops.fill({ x, value });
   /** The first column of some rows, as they are when the queue comes to it. */
   const sample = (x: Tensor) => {
     const rows = device.tensor(Int32Array.of(0, 511, 1023));
-    const { y } = device.op('gather_rows', { x, rows });
+    const { y } = device.ops.gather_rows({ x, rows });
     rows.dispose();
     return async () => {
-      const values = await y!.readFloats();
-      y!.dispose();
+      const values = await y.readFloats();
+      y.dispose();
       return [values[0], values[COLUMNS], values[3 * COLUMNS - 1]];
     };
   };
@@ -53,9 +53,9 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     x.dispose();
     const small = device.tensor(new Int32Array(1152)); // all of them row 0
     const row = device.tensor(new Float32Array(COLUMNS).fill(6), [1, COLUMNS]);
-    const { y } = device.op('gather_rows', { x: row, rows: small }); // 40.5 MiB
+    const { y } = device.ops.gather_rows({ x: row, rows: small }); // 40.5 MiB
     expect(await sampled()).toEqual([5, 5, 5]);
-    expect((await y!.slice(1151, 1152).readFloats()).at(-1)).toBe(6);
+    expect((await y.slice(1151, 1152).readFloats()).at(-1)).toBe(6);
   });
 
   test('memory of a released graph is given back once its replays have run', async () => {
@@ -63,16 +63,16 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     const x = device.empty([ROWS, COLUMNS / 2]);
     const graph = device.capture(() => {
       fill(x, 7);
-      return device.op('scale', { x }, { factor: 2 }).y!;
+      return device.ops.scale({ x, factor: 2 }).y;
     });
     graph.replay();
     const rows = device.tensor(Int32Array.of(1023));
-    const { y } = device.op('gather_rows', { x: graph.result, rows });
+    const { y } = device.ops.gather_rows({ x: graph.result, rows });
     graph.dispose();
     for (const tensor of [graph.result, x]) tensor.dispose();
     const larger = device.empty([LARGER]);
     fill(larger, 8);
-    expect((await y!.readFloats()).at(-1)).toBe(14);
+    expect((await y.readFloats()).at(-1)).toBe(14);
     expect((await larger.slice(0, 1).readFloats())[0]).toBe(8);
   });
 
@@ -81,7 +81,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     const x = device.empty([ROWS, COLUMNS / 2]);
     const graph = device.capture(() => {
       fill(x, 9);
-      return device.op('scale', { x }, { factor: 2 }).y!;
+      return device.ops.scale({ x, factor: 2 }).y;
     });
     x.dispose();
     expect(() => device.empty([LARGER])).toThrow(/out of device memory/);
@@ -97,7 +97,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     open();
     const x = device.empty([ROWS, COLUMNS]);
     fill(x, 1);
-    const twice = () => [1, 2].map((factor) => device.op('scale', { x }, { factor }).y);
+    const twice = () => [1, 2].map((factor) => device.ops.scale({ x, factor }).y);
     expect(() => device.capture(twice)).toThrow(expect.objectContaining({ code: 'E_MEMORY' }));
     expect(await sample(x)()).toEqual([1, 1, 1]);
     x.dispose();
@@ -110,7 +110,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     fill(x, 1);
     const read = x.readFloats();
     const rows = device.tensor(Int32Array.of(ROWS));
-    device.op('gather_rows', { x, rows });
+    device.ops.gather_rows({ x, rows });
     x.dispose();
     const larger = device.empty([LARGER]);
     expect((await read).at(-1)).toBe(1);

@@ -15,8 +15,8 @@ function poisoned() {
   const opened = device;
   const weight = opened.zeros([100, 8]);
   const ids = opened.tensor(Int32Array.from([0, 99, 70_000]));
-  const rows = opened.scope(() => opened.op('embedding', { ids, weight }).y!, 'layer 3');
-  const after = opened.op('scale', { x: weight }, { factor: 2 }).y!;
+  const rows = opened.scope(() => opened.ops.embedding({ ids, weight, dtype: 'f32' }).y, 'layer 3');
+  const after = opened.ops.scale({ x: weight, factor: 2 }).y;
   return { device: opened, weight, rows, after };
 }
 
@@ -41,7 +41,7 @@ test('every later wait rejects with the first failure, also of tensors that it d
   for (const wait of [after.read(), weight.read(), device.synchronize()]) {
     expect(await rejection(wait)).toMatchObject({ code: 'E_RANGE', op: 'embedding', opNumber: 3 });
   }
-  const later = device.op('copy', { x: weight }).y!;
+  const later = device.ops.copy({ x: weight }).y;
   expect(await rejection(later.read())).toMatchObject({ op: 'embedding', opNumber: 3 });
 });
 
@@ -49,7 +49,7 @@ test('reads that were queued before the failing op resolve', async () => {
   device = openDevice('cpu');
   const weight = device.zeros([100, 8]);
   const before = weight.read();
-  device.op('embedding', { ids: device.tensor(Int32Array.from([-1])), weight });
+  device.ops.embedding({ ids: device.tensor(Int32Array.from([-1])), weight, dtype: 'f32' });
   expect(await before).toEqual(new Float32Array(800));
   expect((await rejection(weight.read())).message).toMatch(/ids\[0\] is -1, outside 0\.\.99/);
 });
@@ -74,7 +74,7 @@ test('a poisoned device can be disposed, and a new one opened', async () => {
 test('a failure inside a replay names the replay', async () => {
   device = openDevice('cpu');
   const [weight, ids] = [device.zeros([4, 2]), device.tensor(Int32Array.from([0]))];
-  const graph = device.capture(() => device!.op('embedding', { ids, weight }).y!);
+  const graph = device.capture(() => device!.ops.embedding({ ids, weight, dtype: 'f32' }).y);
   graph.replay();
   await graph.result.read();
   ids.write(Int32Array.from([4]));

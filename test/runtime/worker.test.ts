@@ -54,7 +54,7 @@ test.skipIf(!compiled)('a pending read keeps the process alive until it resolves
   const result = await run(
     script(`const device = openDevice('cpu');
       let x = device.zeros([1 << 22]);
-      for (let i = 0; i < 50; i++) x = device.op('add', { x, y: x }).z;
+      for (let i = 0; i < 50; i++) x = device.ops.add({ x, y: x }).z;
       x.read().then((values) => console.log(values.length));`),
     20,
   );
@@ -65,7 +65,7 @@ test.skipIf(!compiled)('a process may exit with work in the queue', async () => 
   const result = await run(
     script(`const device = openDevice('cpu');
       let x = device.zeros([1 << 22]);
-      for (let i = 0; i < 1000; i++) device.op('add', { x, y: x }).z.dispose();
+      for (let i = 0; i < 1000; i++) device.ops.add({ x, y: x }).z.dispose();
       process.exit(3);`),
     20,
   );

@@ -164,16 +164,16 @@ async function sampleAnswers(
         const rows = slice.map(({ sequence, row }) => (states.offsets[sequence] as number) + row);
         const hidden = gatherRows(states.hidden, device.tensor(Int32Array.from(rows)));
         const logits = headLogits(hidden, decoder.head(policy));
-        const { tokens, tempered_logprobs: logprobs } = device.op(
-          'sample',
-          { logits, keys: device.tensor(keys, [slice.length, 4]) },
-          { temperature: settings.temperature, top_k: 0, top_p: 1, min_p: 0 },
-          ['tempered_logprobs'],
-        );
+        const { tokens, tempered_logprobs: logprobs } = device.ops.sample({
+          logits,
+          keys: device.tensor(keys, [slice.length, 4]),
+          temperature: settings.temperature,
+          tempered_logprobs: true,
+        });
         return { tokens, logprobs };
       });
-      const [tokens, logprobs] = await Promise.all([outputs.tokens!.read(), outputs.logprobs!.readFloats()]);
-      for (const tensor of Object.values(outputs)) tensor?.dispose();
+      const [tokens, logprobs] = await Promise.all([outputs.tokens.read(), outputs.logprobs.readFloats()]);
+      for (const tensor of Object.values(outputs)) tensor.dispose();
       slice.forEach(({ draft }, i) => {
         draft.answers[0]?.tokens.push(tokens[i] as number);
         draft.answers[0]?.sampler.push(logprobs[i] as number);

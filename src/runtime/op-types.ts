@@ -1,0 +1,611 @@
+// Written by `npm run op-types` from the signatures in core/ops.cc.
+import type { DType, Tensor } from './tensor.js';
+
+/** In the place of an optional output: a tensor to write into, or whether to make one. */
+export type Wanted = Tensor | boolean | undefined;
+
+/** What comes back for it. */
+export type Made<W extends Wanted> = W extends Tensor | true ? Tensor : undefined;
+
+/** Every op by its name: inputs, scalars and outputs to write into go in by name, outputs come back by name. */
+export interface Ops {
+  /** pack_weight(w:F[N,K]; dtype:f32|bf16) -> y:@dtype[N,K] */
+  pack_weight(args: { w: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
+
+  /** unpack_weight(w:W[N,K]; dtype:f32|bf16) -> y:@dtype[N,K] */
+  unpack_weight(args: { w: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
+
+  /**
+   * linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],
+   * positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
+   */
+  linear<U extends Wanted = undefined>(args: {
+    x: Tensor;
+    w: Tensor;
+    bias?: Tensor | undefined;
+    lora_a?: Tensor | undefined;
+    lora_b?: Tensor | undefined;
+    row_ids?: Tensor | undefined;
+    positions?: Tensor | undefined;
+    scale?: number | undefined;
+    dropout?: number | undefined;
+    key0?: number | undefined;
+    key1?: number | undefined;
+    y?: Tensor | undefined;
+    u?: U;
+  }): { y: Tensor; u: Made<U> };
+
+  /**
+   * linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],
+   * up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T]; gate_scale:f=1, up_scale:f=1, dropout:f=0,
+   * gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0) -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N],
+   * gate_u?:f32[T,r], up_u?:f32[T,s]
+   */
+  linear_swiglu<
+    Gate extends Wanted = undefined,
+    Up extends Wanted = undefined,
+    GateU extends Wanted = undefined,
+    UpU extends Wanted = undefined,
+  >(args: {
+    x: Tensor;
+    w_gate: Tensor;
+    w_up: Tensor;
+    gate_a?: Tensor | undefined;
+    gate_b?: Tensor | undefined;
+    up_a?: Tensor | undefined;
+    up_b?: Tensor | undefined;
+    row_ids?: Tensor | undefined;
+    positions?: Tensor | undefined;
+    gate_scale?: number | undefined;
+    up_scale?: number | undefined;
+    dropout?: number | undefined;
+    gate_key0?: number | undefined;
+    gate_key1?: number | undefined;
+    up_key0?: number | undefined;
+    up_key1?: number | undefined;
+    y?: Tensor | undefined;
+    gate?: Gate;
+    up?: Up;
+    gate_u?: GateU;
+    up_u?: UpU;
+  }): { y: Tensor; gate: Made<Gate>; up: Made<Up>; gate_u: Made<GateU>; up_u: Made<UpU> };
+
+  /**
+   * linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];
+   * scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]
+   */
+  linear_dx<V extends Wanted = undefined>(args: {
+    dy: Tensor;
+    w: Tensor;
+    lora_a?: Tensor | undefined;
+    lora_b?: Tensor | undefined;
+    row_ids?: Tensor | undefined;
+    positions?: Tensor | undefined;
+    scale?: number | undefined;
+    dropout?: number | undefined;
+    key0?: number | undefined;
+    key1?: number | undefined;
+    accumulate?: boolean | undefined;
+    dx?: Tensor | undefined;
+    v?: V;
+  }): { dx: Tensor; v: Made<V> };
+
+  /**
+   * lora_grads(x:F[T,K], dy:F[T,N], u:f32[T,r], v:f32[T,r], &da:f32[r,K], &db:f32[N,r], row_ids?:i32[T],
+   * positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0)
+   */
+  lora_grads(args: {
+    x: Tensor;
+    dy: Tensor;
+    u: Tensor;
+    v: Tensor;
+    da: Tensor;
+    db: Tensor;
+    row_ids?: Tensor | undefined;
+    positions?: Tensor | undefined;
+    scale?: number | undefined;
+    dropout?: number | undefined;
+    key0?: number | undefined;
+    key1?: number | undefined;
+  }): void;
+
+  /** linear_dw(x:F[T,K], dy:F[T,N], &dw?:f32[N,K], &db?:f32[N]) */
+  linear_dw(args: { x: Tensor; dy: Tensor; dw?: Tensor | undefined; db?: Tensor | undefined }): void;
+
+  /**
+   * attention(q:F[T,Hq,D], k:F[T,Hk,D], v:F[T,Hk,D], cu_seqlens:i32[B+1], branch?:i32[T]; causal:bool=true,
+   * window:i=0, scale:f) -> o:=q[T,Hq,D], lse:f32[Hq,T]
+   */
+  attention(args: {
+    q: Tensor;
+    k: Tensor;
+    v: Tensor;
+    cu_seqlens: Tensor;
+    branch?: Tensor | undefined;
+    causal?: boolean | undefined;
+    window?: number | undefined;
+    scale: number;
+    o?: Tensor | undefined;
+    lse?: Tensor | undefined;
+  }): { o: Tensor; lse: Tensor };
+
+  /**
+   * attention_backward(do:F[T,Hq,D], q:F[T,Hq,D], k:F[T,Hk,D], v:F[T,Hk,D], o:F[T,Hq,D], lse:f32[Hq,T],
+   * cu_seqlens:i32[B+1], branch?:i32[T]; causal:bool=true, window:i=0, scale:f) -> dq:=q[T,Hq,D],
+   * dk:=q[T,Hk,D], dv:=q[T,Hk,D]
+   */
+  attention_backward(args: {
+    do: Tensor;
+    q: Tensor;
+    k: Tensor;
+    v: Tensor;
+    o: Tensor;
+    lse: Tensor;
+    cu_seqlens: Tensor;
+    branch?: Tensor | undefined;
+    causal?: boolean | undefined;
+    window?: number | undefined;
+    scale: number;
+    dq?: Tensor | undefined;
+    dk?: Tensor | undefined;
+    dv?: Tensor | undefined;
+  }): { dq: Tensor; dk: Tensor; dv: Tensor };
+
+  /** rmsnorm(x:F[T,H], weight:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H], rstd:f32[T] */
+  rmsnorm<Sum extends Wanted = undefined>(args: {
+    x: Tensor;
+    weight: Tensor;
+    residual?: Tensor | undefined;
+    eps: number;
+    y?: Tensor | undefined;
+    sum?: Sum;
+    rstd?: Tensor | undefined;
+  }): { y: Tensor; sum: Made<Sum>; rstd: Tensor };
+
+  /**
+   * rmsnorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], rstd:f32[T], dsum?:=dy[T,H], &dweight?:f32[H]) ->
+   * dx:=dy[T,H]
+   */
+  rmsnorm_backward(args: {
+    dy: Tensor;
+    sum: Tensor;
+    weight: Tensor;
+    rstd: Tensor;
+    dsum?: Tensor | undefined;
+    dweight?: Tensor | undefined;
+    dx?: Tensor | undefined;
+  }): { dx: Tensor };
+
+  /**
+   * layernorm(x:F[T,H], weight:F[H], bias?:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H],
+   * mean:f32[T], rstd:f32[T]
+   */
+  layernorm<Sum extends Wanted = undefined>(args: {
+    x: Tensor;
+    weight: Tensor;
+    bias?: Tensor | undefined;
+    residual?: Tensor | undefined;
+    eps: number;
+    y?: Tensor | undefined;
+    sum?: Sum;
+    mean?: Tensor | undefined;
+    rstd?: Tensor | undefined;
+  }): { y: Tensor; sum: Made<Sum>; mean: Tensor; rstd: Tensor };
+
+  /**
+   * layernorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], mean:f32[T], rstd:f32[T], dsum?:=dy[T,H],
+   * &dweight?:f32[H], &dbias?:f32[H]) -> dx:=dy[T,H]
+   */
+  layernorm_backward(args: {
+    dy: Tensor;
+    sum: Tensor;
+    weight: Tensor;
+    mean: Tensor;
+    rstd: Tensor;
+    dsum?: Tensor | undefined;
+    dweight?: Tensor | undefined;
+    dbias?: Tensor | undefined;
+    dx?: Tensor | undefined;
+  }): { dx: Tensor };
+
+  /** rope(x:F[T,Hq,D], cos:f32[P,E], sin:f32[P,E], positions:i32[T]; inverse:bool=false) -> y:=x[T,Hq,D] */
+  rope(args: {
+    x: Tensor;
+    cos: Tensor;
+    sin: Tensor;
+    positions: Tensor;
+    inverse?: boolean | undefined;
+    y?: Tensor | undefined;
+  }): { y: Tensor };
+
+  /** swiglu(gate:F[T,N], up:=gate[T,N]) -> y:=gate[T,N] */
+  swiglu(args: { gate: Tensor; up: Tensor; y?: Tensor | undefined }): { y: Tensor };
+
+  /** swiglu_backward(dy:F[T,N], gate:=dy[T,N], up:=dy[T,N]) -> dgate:=dy[T,N], dup:=dy[T,N] */
+  swiglu_backward(args: {
+    dy: Tensor;
+    gate: Tensor;
+    up: Tensor;
+    dgate?: Tensor | undefined;
+    dup?: Tensor | undefined;
+  }): { dgate: Tensor; dup: Tensor };
+
+  /** gelu(x:F[#n]; tanh:bool=false) -> y:=x[#n] */
+  gelu(args: { x: Tensor; tanh?: boolean | undefined; y?: Tensor | undefined }): { y: Tensor };
+
+  /** gelu_backward(dy:F[#n], x:=dy[#n]; tanh:bool=false) -> dx:=dy[#n] */
+  gelu_backward(args: { dy: Tensor; x: Tensor; tanh?: boolean | undefined; dx?: Tensor | undefined }): {
+    dx: Tensor;
+  };
+
+  /** relu(x:F[#n]) -> y:=x[#n] */
+  relu(args: { x: Tensor; y?: Tensor | undefined }): { y: Tensor };
+
+  /** relu_backward(dy:F[#n], x:=dy[#n]) -> dx:=dy[#n] */
+  relu_backward(args: { dy: Tensor; x: Tensor; dx?: Tensor | undefined }): { dx: Tensor };
+
+  /** embedding(ids:i32[T], weight:W[V,H]; dtype:f32|bf16) -> y:@dtype[T,H] */
+  embedding(args: { ids: Tensor; weight: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
+
+  /** embedding_backward(dy:F[T,H], ids:i32[T], &dweight:f32[V,H]) */
+  embedding_backward(args: { dy: Tensor; ids: Tensor; dweight: Tensor }): void;
+
+  /**
+   * head_logprobs(x:F[R,H], w:W[V,H], targets:i32[R]; temperature:f=1) -> logprobs:f32[R], entropy:f32[R],
+   * lse:f32[R], argmax:i32[R], expectation?:f32[R,H]
+   */
+  head_logprobs<Expectation extends Wanted = undefined>(args: {
+    x: Tensor;
+    w: Tensor;
+    targets: Tensor;
+    temperature?: number | undefined;
+    logprobs?: Tensor | undefined;
+    entropy?: Tensor | undefined;
+    lse?: Tensor | undefined;
+    argmax?: Tensor | undefined;
+    expectation?: Expectation;
+  }): { logprobs: Tensor; entropy: Tensor; lse: Tensor; argmax: Tensor; expectation: Made<Expectation> };
+
+  /**
+   * head_expectation_backward(dlogprobs:f32[R], w:W[V,H], targets:i32[R], expectation:f32[R,H];
+   * temperature:f=1, dtype:f32|bf16) -> dx:@dtype[R,H]
+   */
+  head_expectation_backward(args: {
+    dlogprobs: Tensor;
+    w: Tensor;
+    targets: Tensor;
+    expectation: Tensor;
+    temperature?: number | undefined;
+    dtype: DType;
+    dx?: Tensor | undefined;
+  }): { dx: Tensor };
+
+  /**
+   * head_logprobs_backward(dlogprobs:f32[R], dentropy?:f32[R], x:F[R,H], w:W[V,H], targets:i32[R],
+   * lse:f32[R], entropy:f32[R], &dw?:f32[V,H]; temperature:f=1) -> dx:=x[R,H]
+   */
+  head_logprobs_backward(args: {
+    dlogprobs: Tensor;
+    dentropy?: Tensor | undefined;
+    x: Tensor;
+    w: Tensor;
+    targets: Tensor;
+    lse: Tensor;
+    entropy: Tensor;
+    dw?: Tensor | undefined;
+    temperature?: number | undefined;
+    dx?: Tensor | undefined;
+  }): { dx: Tensor };
+
+  /** head_select(x:F[R,H], w:W[V,H], tokens:i32[R,C]; temperature:f=1) -> logits:f32[R,C] */
+  head_select(args: {
+    x: Tensor;
+    w: Tensor;
+    tokens: Tensor;
+    temperature?: number | undefined;
+    logits?: Tensor | undefined;
+  }): { logits: Tensor };
+
+  /**
+   * head_select_backward(dlogits:f32[R,C], x:F[R,H], w:W[V,H], tokens:i32[R,C], &dw?:f32[V,H];
+   * temperature:f=1) -> dx:=x[R,H]
+   */
+  head_select_backward(args: {
+    dlogits: Tensor;
+    x: Tensor;
+    w: Tensor;
+    tokens: Tensor;
+    dw?: Tensor | undefined;
+    temperature?: number | undefined;
+    dx?: Tensor | undefined;
+  }): { dx: Tensor };
+
+  /** head_logits(x:F[R,H], w:W[V,H]; temperature:f=1) -> logits:f32[R,V] */
+  head_logits(args: {
+    x: Tensor;
+    w: Tensor;
+    temperature?: number | undefined;
+    logits?: Tensor | undefined;
+  }): { logits: Tensor };
+
+  /**
+   * gae(rewards:f32[T], values:f32[T], cu_seqlens:i32[B+1], last_values?:f32[B]; gamma:f=1, lam:f=0.95) ->
+   * advantages:f32[T], returns:f32[T]
+   */
+  gae(args: {
+    rewards: Tensor;
+    values: Tensor;
+    cu_seqlens: Tensor;
+    last_values?: Tensor | undefined;
+    gamma?: number | undefined;
+    lam?: number | undefined;
+    advantages?: Tensor | undefined;
+    returns?: Tensor | undefined;
+  }): { advantages: Tensor; returns: Tensor };
+
+  /** whiten(x:f32[T], mask?:f32[T]; bessel:bool=true, shift_mean:bool=true, eps:f=1e-8) -> y:f32[T] */
+  whiten(args: {
+    x: Tensor;
+    mask?: Tensor | undefined;
+    bessel?: boolean | undefined;
+    shift_mean?: boolean | undefined;
+    eps?: number | undefined;
+    y?: Tensor | undefined;
+  }): { y: Tensor };
+
+  /**
+   * group_advantages(rewards:f32[n], offsets:i32[G+1]; kind:grpo|mean|leave_one_out=grpo, eps:f=1e-4) ->
+   * advantages:f32[n]
+   */
+  group_advantages(args: {
+    rewards: Tensor;
+    offsets: Tensor;
+    kind?: 'grpo' | 'mean' | 'leave_one_out' | undefined;
+    eps?: number | undefined;
+    advantages?: Tensor | undefined;
+  }): { advantages: Tensor };
+
+  /** span_sum(x:f32[T], spans:i32[S,2]; mean:bool=false) -> y:f32[S] */
+  span_sum(args: { x: Tensor; spans: Tensor; mean?: boolean | undefined; y?: Tensor | undefined }): {
+    y: Tensor;
+  };
+
+  /** span_spread(dy:f32[S], spans:i32[S,2]; T:i, mean:bool=false) -> dx:f32[T] */
+  span_spread(args: {
+    dy: Tensor;
+    spans: Tensor;
+    T: number;
+    mean?: boolean | undefined;
+    dx?: Tensor | undefined;
+  }): { dx: Tensor };
+
+  /** nll(logprobs:f32[R], weights:f32[R]) -> loss:f32[1], dlogprobs:f32[R] */
+  nll(args: {
+    logprobs: Tensor;
+    weights: Tensor;
+    loss?: Tensor | undefined;
+    dlogprobs?: Tensor | undefined;
+  }): { loss: Tensor; dlogprobs: Tensor };
+
+  /**
+   * ppo(logprobs:f32[R], old_logprobs:f32[R], advantages:f32[R], weights:f32[R], ref_logprobs?:f32[R],
+   * entropy?:f32[R], values?:f32[R], old_values?:f32[R], returns?:f32[R]; clip_low:f=0.2, clip_high:f=0.2,
+   * kl_coef:f=0, kl:k1|k2|k3=k3, entropy_coef:f=0, vf_coef:f=0.1, value_clip:f=0) -> loss:f32[1],
+   * dlogprobs:f32[R], dentropy?:f32[R], dvalues?:f32[R], stats:f32[12]
+   */
+  ppo<Dentropy extends Wanted = undefined, Dvalues extends Wanted = undefined>(args: {
+    logprobs: Tensor;
+    old_logprobs: Tensor;
+    advantages: Tensor;
+    weights: Tensor;
+    ref_logprobs?: Tensor | undefined;
+    entropy?: Tensor | undefined;
+    values?: Tensor | undefined;
+    old_values?: Tensor | undefined;
+    returns?: Tensor | undefined;
+    clip_low?: number | undefined;
+    clip_high?: number | undefined;
+    kl_coef?: number | undefined;
+    kl?: 'k1' | 'k2' | 'k3' | undefined;
+    entropy_coef?: number | undefined;
+    vf_coef?: number | undefined;
+    value_clip?: number | undefined;
+    loss?: Tensor | undefined;
+    dlogprobs?: Tensor | undefined;
+    dentropy?: Dentropy;
+    dvalues?: Dvalues;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dlogprobs: Tensor; dentropy: Made<Dentropy>; dvalues: Made<Dvalues>; stats: Tensor };
+
+  /**
+   * verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R];
+   * form:class_balanced|ce_two|ce_full|mass|margin=class_balanced, margin:f=1) -> loss:f32[1],
+   * dpositive:f32[R], dnegative:f32[R], stats:f32[8]
+   */
+  verdict_constraint(args: {
+    positive: Tensor;
+    negative: Tensor;
+    labels: Tensor;
+    weights?: Tensor | undefined;
+    form?: 'class_balanced' | 'ce_two' | 'ce_full' | 'mass' | 'margin' | undefined;
+    margin?: number | undefined;
+    loss?: Tensor | undefined;
+    dpositive?: Tensor | undefined;
+    dnegative?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dpositive: Tensor; dnegative: Tensor; stats: Tensor };
+
+  /**
+   * pairwise(chosen:f32[n], rejected:f32[n], weights?:f32[n]; margin:f=0, center:f=0) -> loss:f32[1],
+   * dchosen:f32[n], drejected:f32[n], stats:f32[4]
+   */
+  pairwise(args: {
+    chosen: Tensor;
+    rejected: Tensor;
+    weights?: Tensor | undefined;
+    margin?: number | undefined;
+    center?: number | undefined;
+    loss?: Tensor | undefined;
+    dchosen?: Tensor | undefined;
+    drejected?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dchosen: Tensor; drejected: Tensor; stats: Tensor };
+
+  /**
+   * dpo(chosen:f32[n], rejected:f32[n], ref_chosen?:f32[n], ref_rejected?:f32[n], weights?:f32[n];
+   * beta:f=0.1, label_smoothing:f=0, margin:f=0, kind:sigmoid|ipo|hinge=sigmoid) -> loss:f32[1],
+   * dchosen:f32[n], drejected:f32[n], stats:f32[4]
+   */
+  dpo(args: {
+    chosen: Tensor;
+    rejected: Tensor;
+    ref_chosen?: Tensor | undefined;
+    ref_rejected?: Tensor | undefined;
+    weights?: Tensor | undefined;
+    beta?: number | undefined;
+    label_smoothing?: number | undefined;
+    margin?: number | undefined;
+    kind?: 'sigmoid' | 'ipo' | 'hinge' | undefined;
+    loss?: Tensor | undefined;
+    dchosen?: Tensor | undefined;
+    drejected?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dchosen: Tensor; drejected: Tensor; stats: Tensor };
+
+  /**
+   * orpo(chosen:f32[n], rejected:f32[n], weights?:f32[n]; beta:f=0.1) -> loss:f32[1], dchosen:f32[n],
+   * drejected:f32[n], stats:f32[4]
+   */
+  orpo(args: {
+    chosen: Tensor;
+    rejected: Tensor;
+    weights?: Tensor | undefined;
+    beta?: number | undefined;
+    loss?: Tensor | undefined;
+    dchosen?: Tensor | undefined;
+    drejected?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dchosen: Tensor; drejected: Tensor; stats: Tensor };
+
+  /** kto_reference(policy:f32[n], ref:f32[n]) -> z0:f32[1] */
+  kto_reference(args: { policy: Tensor; ref: Tensor; z0?: Tensor | undefined }): { z0: Tensor };
+
+  /**
+   * kto(policy:f32[n], ref:f32[n], labels:i32[n], weights:f32[n], z0:f32[1]; beta:f=0.1, lambda_d:f=1,
+   * lambda_u:f=1, kind:kto|apo_zero=kto) -> loss:f32[1], dpolicy:f32[n], stats:f32[4]
+   */
+  kto(args: {
+    policy: Tensor;
+    ref: Tensor;
+    labels: Tensor;
+    weights: Tensor;
+    z0: Tensor;
+    beta?: number | undefined;
+    lambda_d?: number | undefined;
+    lambda_u?: number | undefined;
+    kind?: 'kto' | 'apo_zero' | undefined;
+    loss?: Tensor | undefined;
+    dpolicy?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dpolicy: Tensor; stats: Tensor };
+
+  /** bce(logits:f32[n], labels:f32[n], weights:f32[n]) -> loss:f32[1], dlogits:f32[n], stats:f32[4] */
+  bce(args: {
+    logits: Tensor;
+    labels: Tensor;
+    weights: Tensor;
+    loss?: Tensor | undefined;
+    dlogits?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dlogits: Tensor; stats: Tensor };
+
+  /**
+   * cross_entropy(logits:f32[R,C], targets:i32[R], weights:f32[R]) -> loss:f32[1], dlogits:f32[R,C],
+   * stats:f32[4]
+   */
+  cross_entropy(args: {
+    logits: Tensor;
+    targets: Tensor;
+    weights: Tensor;
+    loss?: Tensor | undefined;
+    dlogits?: Tensor | undefined;
+    stats?: Tensor | undefined;
+  }): { loss: Tensor; dlogits: Tensor; stats: Tensor };
+
+  /**
+   * adamw(&params:f32[P], grads:f32[P], &exp_avg:f32[P], &exp_avg_sq:f32[P], sizes:i32[S],
+   * weight_decay:f32[S], lr_scale?:f32[S]; lr:f, beta1:f=0.9, beta2:f=0.999, eps:f=1e-8, step:i,
+   * max_norm:f=0, grad_scale:f=1) -> stats:f32[3]
+   */
+  adamw(args: {
+    params: Tensor;
+    grads: Tensor;
+    exp_avg: Tensor;
+    exp_avg_sq: Tensor;
+    sizes: Tensor;
+    weight_decay: Tensor;
+    lr_scale?: Tensor | undefined;
+    lr: number;
+    beta1?: number | undefined;
+    beta2?: number | undefined;
+    eps?: number | undefined;
+    step: number;
+    max_norm?: number | undefined;
+    grad_scale?: number | undefined;
+    stats?: Tensor | undefined;
+  }): { stats: Tensor };
+
+  /**
+   * sample(logits:f32[R,V], keys:i32[R,4]; temperature:f=1, top_k:i=0, top_p:f=1, min_p:f=0) ->
+   * tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R]
+   */
+  sample<TemperedLogprobs extends Wanted = undefined>(args: {
+    logits: Tensor;
+    keys: Tensor;
+    temperature?: number | undefined;
+    top_k?: number | undefined;
+    top_p?: number | undefined;
+    min_p?: number | undefined;
+    tokens?: Tensor | undefined;
+    logprobs?: Tensor | undefined;
+    sampling_logprobs?: Tensor | undefined;
+    tempered_logprobs?: TemperedLogprobs;
+  }): {
+    tokens: Tensor;
+    logprobs: Tensor;
+    sampling_logprobs: Tensor;
+    tempered_logprobs: Made<TemperedLogprobs>;
+  };
+
+  /** copy(x:A[#n]) -> y:=x[#n] */
+  copy(args: { x: Tensor; y?: Tensor | undefined }): { y: Tensor };
+
+  /** cast(x:F[#n]; dtype:f32|bf16) -> y:@dtype[#n] */
+  cast(args: { x: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
+
+  /** fill(&x:A[#n]; value:f) */
+  fill(args: { x: Tensor; value: number }): void;
+
+  /** add(x:F[#n], y:=x[#n]) -> z:=x[#n] */
+  add(args: { x: Tensor; y: Tensor; z?: Tensor | undefined }): { z: Tensor };
+
+  /** scale(x:F[#n]; factor:f) -> y:=x[#n] */
+  scale(args: { x: Tensor; factor: number; y?: Tensor | undefined }): { y: Tensor };
+
+  /** axpy(&y:F[#n], x:F[#n]; factor:f) */
+  axpy(args: { y: Tensor; x: Tensor; factor: number }): void;
+
+  /** gather_rows(x:F[T,H], rows:i32[R]) -> y:=x[R,H] */
+  gather_rows(args: { x: Tensor; rows: Tensor; y?: Tensor | undefined }): { y: Tensor };
+
+  /** scatter_rows(x:F[R,H], rows:i32[R]; T:i) -> y:=x[T,H] */
+  scatter_rows(args: { x: Tensor; rows: Tensor; T: number; y?: Tensor | undefined }): { y: Tensor };
+
+  /** decode_f16(x:u8[b]; rows:i, cols:i, dtype:f32|bf16) -> y:@dtype[rows,cols] */
+  decode_f16(args: { x: Tensor; rows: number; cols: number; dtype: DType; y?: Tensor | undefined }): {
+    y: Tensor;
+  };
+
+  /** finite(x:F[#n]) -> stats:f32[2] */
+  finite(args: { x: Tensor; stats?: Tensor | undefined }): { stats: Tensor };
+}

@@ -1,0 +1,95 @@
+import { spawnSync } from 'node:child_process';
+import { afterAll, expect, test } from 'vitest';
+import { addon, COMMAND } from '../../src/native/addon.js';
+import { openDevice } from '../../src/runtime/device.js';
+
+const device = openDevice('cpu', { threads: 1 });
+const { ops } = device;
+afterAll(() => device.dispose());
+
+const x = device.tensor(Float32Array.of(1, 2, 3, 4), [2, 2]);
+const weight = device.tensor(Float32Array.of(1, 1));
+const values = async (tensor: { read(): Promise<ArrayLike<number>> }) => Array.from(await tensor.read());
+
+test('the types of the ops are those of core/ops.cc', () => {
+  const { stderr } = spawnSync(process.execPath, ['scripts/op-types.mjs', '--check'], { encoding: 'utf8' });
+  expect(stderr).toBe('');
+});
+
+test('required outputs come back by name, optional ones where they are asked for', () => {
+  const plain = ops.rmsnorm({ x, weight, eps: 1e-6 });
+  expect([plain.y.shape, plain.rstd.shape, plain.sum]).toEqual([[2, 2], [2], undefined]);
+  const asked: boolean = [true].includes(true);
+  const both = ops.rmsnorm({ x, weight, eps: 1e-6, sum: asked });
+  expect(both.sum?.shape).toEqual([2, 2]);
+  expect(ops.rmsnorm({ x, weight, eps: 1e-6, sum: false }).sum).toBeUndefined();
+});
+
+test('an output that is passed is written into and comes back', async () => {
+  const [y, sum] = [device.empty([2, 2]), device.empty([2, 2])];
+  const made = ops.rmsnorm({ x, weight, residual: x, eps: 1e-6, y, sum });
+  expect([made.y === y, made.sum === sum]).toEqual([true, true]);
+  expect(await values(sum)).toEqual([2, 4, 6, 8]);
+});
+
+test('a scalar that is left out or undefined has the default of its signature', async () => {
+  const given = {
+    rewards: device.tensor(Float32Array.of(1, 2, 6)),
+    offsets: device.tensor(Int32Array.of(0, 3)),
+  };
+  const advantages = async (kind?: 'grpo' | 'mean') =>
+    values(ops.group_advantages({ ...given, kind }).advantages);
+  expect(await advantages()).toEqual(await advantages('grpo'));
+  expect(await advantages('mean')).toEqual([-2, -1, 3]);
+  const whitened = (bessel?: boolean) => values(ops.whiten({ x: given.rewards, bessel }).y);
+  expect(await whitened()).toEqual(await whitened(true));
+  expect(await whitened()).not.toEqual(await whitened(false));
+});
+
+test('a required scalar that is missing is refused, and so are undefined and unknown names', () => {
+  // @ts-expect-error: eps is required
+  expect(() => ops.rmsnorm({ x, weight })).toThrow(/^rmsnorm: eps is required: rmsnorm\(x:/);
+  // @ts-expect-error: value is required
+  expect(() => ops.fill({ x, value: undefined })).toThrow('fill: value is required');
+  // @ts-expect-error: the scalar is called eps
+  expect(() => ops.rmsnorm({ x, weight, epsilon: 1 })).toThrow(
+    "rmsnorm has no argument 'epsilon': rmsnorm(x:",
+  );
+  // @ts-expect-error: w is required
+  expect(() => ops.linear({ x })).toThrow('linear: w is required');
+});
+
+test('arguments of another kind are refused with what was expected and found', () => {
+  const rewards = device.zeros([2]);
+  const offsets = device.tensor(Int32Array.of(0, 2));
+  // @ts-expect-error: no such kind
+  expect(() => ops.group_advantages({ rewards, offsets, kind: 'best' })).toThrow(
+    "group_advantages: kind must be grpo, mean or leave_one_out, found 'best'",
+  );
+  // @ts-expect-error: a kind is a name
+  expect(() => ops.group_advantages({ rewards, offsets, kind: 0 })).toThrow('leave_one_out, found 0');
+  expect(() => ops.cast({ x, dtype: 'i32' })).toThrow("cast: dtype must be f32 or bf16, found 'i32'");
+  // @ts-expect-error: tanh is a boolean
+  expect(() => ops.gelu({ x, tanh: 1 })).toThrow('gelu: tanh must be false or true, found 1');
+  // @ts-expect-error: eps is a number
+  expect(() => ops.rmsnorm({ x, weight, eps: '1' })).toThrow("rmsnorm: eps must be a number, found '1'");
+  expect(() => ops.scatter_rows({ x, rows: offsets, T: 1.5 })).toThrow(
+    'scatter_rows: T must be a whole number, found 1.5',
+  );
+  // @ts-expect-error: x is a tensor
+  expect(() => ops.relu({ x: [1, 2] })).toThrow('relu: x must be a tensor, found 1,2');
+  // @ts-expect-error: y is no optional output
+  expect(() => ops.relu({ x, y: true })).toThrow('relu: y must be a tensor, found true');
+});
+
+test('the addon itself refuses a number that stands for no name', () => {
+  const commands = new Float64Array(addon().commandLength);
+  const native = new (addon().Device)('cpu', 1, '', undefined, commands);
+  const gelu = addon()
+    .signatures()
+    .findIndex(({ name }) => name === 'gelu');
+  commands.set([gelu, native.allocate(0, [4]), -1]);
+  commands[COMMAND.scalars] = 2;
+  expect(() => native.enqueue()).toThrow('gelu: tanh must stand for false or true, got 2');
+  native.dispose();
+});
