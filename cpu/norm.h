@@ -1,6 +1,6 @@
-// What the norms share: loads, stores and sums over a row, the residual add in front, and the order in which weight
-// gradients are summed: within chunks of kChunk rows, then over the chunks in index order, whatever the thread
-// count.
+// What the norms share: loads, stores and sums over a row, the residual add in front, and the order in which
+// weight gradients are summed: within chunks of kChunk rows, then over the chunks in index order, whatever
+// the thread count.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // AdamW over one flat buffer of parameters, in one region: global gradient norm, barrier, update.
 //
-//   norm = |grad_scale| · sqrt(Σ grads²): f64 sums of fixed chunks, added in index order, so that the number of
-//   threads changes nothing. factor = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
+//   norm = |grad_scale| · sqrt(Σ grads²): f64 sums of fixed chunks, added in index order, so that the number
+//   of threads changes nothing. factor = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
 //   g = grads · grad_scale · factor; exp_avg = β1·exp_avg + (1-β1)·g; exp_avg_sq = β2·exp_avg_sq + (1-β2)·g²;
 //   params = params - lr·decay·params - lr/(1-β1^step) · exp_avg / (sqrt(exp_avg_sq / (1-β2^step)) + eps)
 //

@@ -1,11 +1,11 @@
 // Draws one token per row of logits [R, V]: temperature, then top-k, top-p and min-p as transformers' logits
-// warpers define them, then the inverse of the cumulative distribution, in order of the vocabulary, at a Philox
-// number of the row's own key and counter. A row depends on its logits and key alone. Outputs are `=`.
+// warpers define them, then the inverse of the cumulative distribution, in order of the vocabulary, at a
+// Philox number of the row's own key and counter. A row depends on its logits and key alone. Outputs are `=`.
 //
-// Nothing is sorted. Without filters, the mass of each tile of the vocabulary is summed; the draw finds the tile,
-// then the token in it. With filters, candidates above a lower bound of the threshold are gathered, and the exact
-// threshold is found among them by selection. Log-probs without filters have the bits of head_logprobs: the same
-// tiles and splits in the same order.
+// Nothing is sorted. Without filters, the mass of each tile of the vocabulary is summed; the draw finds the
+// tile, then the token in it. With filters, candidates above a lower bound of the threshold are gathered, and
+// the exact threshold is found among them by selection. Log-probs without filters have the bits of
+// head_logprobs: the same tiles and splits in the same order.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -267,8 +267,8 @@ class RowSampler {
     gather_above(-INFINITY);
   }
 
-  /// Keeps a token if the more likely ones hold less than top_p of the mass, as in TopPLogitsWarper; among equals
-  /// the first come first.
+  /// Keeps a token if the more likely ones hold less than top_p of the mass, as in TopPLogitsWarper; among
+  /// equals the first come first.
   void keep_top_p() {
     const double limit = warp_.top_p * (total_ > 0 ? total_ : mass());
     Candidate* const begin = work_.ranked;

@@ -1,4 +1,4 @@
-// Activations that more than one family computes.
+// Activations that more than one op computes.
 #pragma once
 
 namespace steptrain::cuda {

@@ -1,6 +1,6 @@
 // Advantages and step bookkeeping over ragged sequences: gae, whiten, group_advantages, and the sums over
-// spans with their gradient. Everything is f32 in memory and f64 in the recurrences and sums, in an order
-// that the sizes alone decide. Outputs are `=`. One launch each.
+// spans with their gradient. Everything is f32 in memory and f64 in the recurrences and sums, whose order
+// depends on the sizes alone. Outputs are `=`. One launch each.
 #include "core/error.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/reduce.cuh"
@@ -12,12 +12,12 @@ namespace {
 constexpr unsigned kAll = 0xffffffffu;
 constexpr int kWarps = kThreads / kWarp;
 
-/// Blocks for `warps` warps; one at least, which also checks borders of no range.
+/// Blocks for `warps` warps; at least one, which checks the offsets even where there is no range.
 int64_t blocks_of_warps(int64_t warps) {
   return warps == 0 ? 1 : (warps + kWarps - 1) / kWarps;
 }
 
-/// Whether `offsets` are borders at all.
+/// The number of ranges of `offsets`, which must not be empty.
 int64_t range_count(const char* op, const char* name, const TensorView& offsets) {
   if (offsets[0] < 1) throw Error("E_RANGE", format("%s: %s is empty, expected at least one 0", op, name));
   return offsets[0] - 1;
@@ -37,10 +37,10 @@ __global__ void __launch_bounds__(kThreads)
   if (b >= sequences) return;
   int64_t begin, end;
   if (!range_holds(faults, kSeqlens, cu_seqlens, b, sequences, tokens, begin, end)) return;
-  double after = last_values ? last_values[b] : 0;  // V and A of the token behind the 32
+  double after = last_values ? last_values[b] : 0;  // V and A of the token after the 32
   double carried = 0;
   for (int64_t top = end; top > begin; top -= kWarp) {
-    const int64_t t = top - 1 - lane;  // lane 0 the last
+    const int64_t t = top - 1 - lane;  // lane 0 has the last
     const bool inside = t >= begin;
     const double value = inside ? values[t] : 0;
     const double shifted = __shfl_up_sync(kAll, value, 1);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
       if (lane >= distance) sum += factor * earlier;
       factor *= factor;
     }
-    // decay^(lane + 1) times what came behind.
+    // decay^(lane + 1) times the advantage after these tokens.
     double power = decay;
     for (int i = 0; i < lane; i++) power *= decay;
     sum += power * carried;
@@ -77,7 +77,7 @@ void gae(Stream& stream, const Args& args) {
 
 constexpr int kWhitenThreads = 1024;
 
-/// One block: the mean, the variance about it, then the output. Of a single row the variance is 0.
+/// One block: the mean, the variance, then the output. The variance of a single row is 0.
 __global__ void __launch_bounds__(kWhitenThreads)
     whiten_kernel(const float* x, const float* mask, float* y, int64_t n, bool bessel, bool shift,
                   double eps) {
@@ -154,7 +154,7 @@ __device__ bool span_holds(const FaultReporter& faults, const int32_t* spans, in
   return false;
 }
 
-/// A warp takes a span: lanes their tokens in order, then lanes by halving distance.
+/// A warp takes a span: a lane adds its tokens in order, then lanes are added by halving distance.
 __global__ void __launch_bounds__(kThreads)
     span_sum_kernel(const float* x, const int32_t* spans, float* y, int64_t count, int64_t total, bool mean,
                     FaultReporter faults) {
@@ -175,8 +175,8 @@ void span_sum(Stream& stream, const Args& args) {
                 spans.as<int32_t>(), y.as<float>(), spans[0], x[0], args.i(0) != 0, stream.faults);
 }
 
-/// A thread takes a token and walks over all spans, so that overlapping ones add up in order. The first
-/// block checks the spans, of which those out of range reach no token that is not there.
+/// A thread takes a token and walks over all spans, so that overlapping ones are added in order. The first
+/// block checks the spans; one out of range writes nothing outside the tensor.
 __global__ void __launch_bounds__(kThreads)
     span_spread_kernel(const float* dy, const int32_t* spans, float* dx, int64_t count, int64_t total,
                        bool mean, FaultReporter faults) {

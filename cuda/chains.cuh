@@ -1,5 +1,5 @@
-// Sums of rows that share a destination, in order of the rows, without atomics: each row learns the next one
-// with its key and whether it is the first; then whoever is first walks its chain. The bits are those of a
+// Sums rows that share a destination, in order of the rows, without atomics: each row finds the next one with
+// its key and whether it is the first; then the first of each chain walks along it. The bits are those of a
 // loop over the rows.
 #pragma once
 
@@ -7,15 +7,15 @@
 
 namespace steptrain::cuda {
 
-/// Rows by key: in device memory, for the length of an op.
+/// Rows linked by key, in device memory, for the duration of an op.
 struct Chains {
   const int32_t* keys;  // [n], the destinations
   int32_t* next;        // [n], -1 at the end
   uint8_t* first;       // [n]; 0 too where the key is out of range
 };
 
-/// Keys outside 0..limit-1 are reported as elements of the op's input `tensor`. Every thread compares its key
-/// with all: n² cheap steps, less than the sums cost for any batch that fits a GPU.
+/// Reports keys outside 0..limit-1 as elements of the op's input `tensor`. Every thread compares its key with
+/// all others: n² cheap steps, which cost less than the sums for any batch that fits a GPU.
 static __global__ void __launch_bounds__(kThreads)
     chain_kernel(Chains chains, int64_t n, int64_t limit, int tensor, FaultReporter faults) {
   __shared__ int32_t tile[kThreads];

@@ -1,5 +1,5 @@
 // embedding y[t] = weight[ids[t]] (`=`, any mix of f32 and bf16), and its gradient dweight[ids[t]] += dy[t]
-// in f32, added in order of t (cuda/chains.cuh). Deterministic. One launch; the gradient two.
+// in f32, added in order of t (cuda/chains.cuh). Deterministic. One launch, two for the gradient.
 #include "cuda/chains.cuh"
 #include "cuda/runtime/families.h"
 

@@ -1,4 +1,4 @@
-// The PTX instructions that kernels use and C++ has no words for.
+// The PTX instructions that kernels use and C++ has no names for. docs/kernels/glossary.md has PTX's names.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ __device__ inline char* dynamic_shared() {
   return reinterpret_cast<char*>(shared);
 }
 
-/// 2^x to about 2 units in the last place of f32; 0 where it is below f32's normal numbers.
+/// 2^x to about 2 ulp; 0 where it is below the normal numbers.
 __device__ inline float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// Keeps the compiler from knowing the value, and so from moving what depends on it to before this place.
+/// Hides the value from the compiler, so that it cannot compute ahead what depends on it.
 __device__ inline void forget(int64_t& value) {
   asm volatile("" : "+l"(value));
 }
@@ -40,18 +40,18 @@ __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-/// Starts a copy of 16 bytes into shared memory; both addresses multiples of 16. `inside` false: writes zeros
-/// and reads nothing.
+/// Starts a copy of 16 bytes into shared memory; both addresses are multiples of 16. Where `inside` is false,
+/// writes zeros and reads nothing.
 __device__ inline void copy_async(void* to_shared, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from),
                "r"(inside ? 16 : 0)
                : "memory");
 }
-/// Closes the group of copies that this thread started.
+/// Commits the copies that this thread started as a group.
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-/// Waits until at most `pending` of this thread's groups are under way.
+/// Waits until at most `pending` of this thread's groups are incomplete.
 template <int pending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
@@ -65,7 +65,7 @@ __device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
-/// The same, each matrix transposed: rows 2(l%4) and 2(l%4)+1, column l/4.
+/// The same with each matrix transposed: rows 2(l%4) and 2(l%4)+1, column l/4.
 __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

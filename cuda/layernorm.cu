@@ -1,8 +1,8 @@
 // LayerNorm over rows x[T,H] with the residual add in front fused, and its backward.
 //   sum = x + residual, rounded to storage
 //   y = (sum - mean)·rstd·weight + bias, rstd = 1/sqrt(mean((sum - mean)²) + eps)
-// y, sum, mean, rstd and dx are =; dweight, dbias f32[H] are +=. Launches, order of sums and use in place as
-// in cuda/rmsnorm.cu; dweight and dbias take a launch each for their chunks.
+// y, sum, mean, rstd and dx are =; dweight, dbias f32[H] are +=. Launches, order of sums and in-place use are
+// those of cuda/rmsnorm.cu; dweight and dbias take a launch each for their chunks.
 #include "core/error.h"
 #include "cuda/norm.cuh"
 #include "cuda/runtime/families.h"
@@ -11,12 +11,12 @@ namespace steptrain::cuda {
 namespace {
 
 template <typename T, typename W>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     layernorm_kernel(const T* x, const W* weight, const W* bias, const T* residual, T* y, T* sum, float* mean,
                      float* rstd, int size, float eps, bool wide) {
   const int64_t row = int64_t{blockIdx.x} * size;
   const auto load = [&](bool kept, int h, int count, float(&v)[kEight]) {
-    // `sum` may lie in place of x or residual, which then hold it already.
+    // `sum` may share memory with x or residual, which then already hold it.
     if (kept) return load8(sum + row + h, count, wide, v);
     load_sum(x + row + h, residual ? residual + row + h : nullptr, count, wide, v);
   };
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kMostThreads)
 /// dx = rstd·(g - mean(g) - x̂·mean(g·x̂)) + dsum with g = dy·weight, x̂ = (sum - mean)·rstd, for the `chunk`
 /// rows of the block; weights[block] = Σ dy·x̂ and biases[block] = Σ dy over them.
 template <typename T, typename W>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     layernorm_backward_kernel(const T* dy, const T* sum, const W* weight, const float* mean,
                               const float* rstd, const T* dsum, T* dx, float* weights, float* biases,
                               int64_t rows, int chunk, int size, bool wide) {

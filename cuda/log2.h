@@ -1,4 +1,4 @@
-// Between natural logarithms and those to base 2, which GPUs compute.
+// The factors between natural logarithms and those to base 2, which GPUs compute.
 #pragma once
 
 namespace steptrain::cuda {

@@ -1,4 +1,4 @@
-// Moving and combining tensors of any shape. All outputs are `=` but axpy, which is `+=`. Arithmetic is f32,
+// Moves and combines tensors of any shape. All outputs are `=` but axpy, which is `+=`. Arithmetic is f32,
 // rounded once on the store: the bits are those of the CPU. One launch each; a thread takes eight
 // neighbouring elements. Rows by index: cuda/memory_rows.cu.
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace steptrain::cuda {
 namespace {
 
-/// y[i] = body(x[i], y[i]) on i < n; y is read only where the body says so.
+/// y[i] = body(x[i], y[i]) for i < n; y is read only where the body uses it.
 template <typename X, typename Y, typename F>
 __global__ void map_kernel(const X* x, Y* y, int64_t n, bool wide, F body) {
   const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kEight;
@@ -62,7 +62,7 @@ __device__ inline float half_to_float(uint32_t half) {
     const float value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;
     return sign ? -value : value;
   }
-  // The exponent's bias goes from 15 to 127; of infinity and NaN to all ones.
+  // The exponent's bias goes from 15 to 127; that of infinity and NaN becomes all ones.
   return __uint_as_float((rest + ((rest >= 0x7c00u << 13 ? 224u : 112u) << 23)) | sign);
 }
 
@@ -84,7 +84,8 @@ struct Seen {
   float largest;
 };
 
-/// stats: largest finite |x|, number of others. A block takes a span, the last adds up in index order.
+/// stats: the largest finite |x| and the number of other elements. A block takes a span; the last one adds
+/// the partial results in index order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     finite_kernel(const T* x, int64_t n, Seen* partial, float* stats, uint32_t* ticket, bool wide) {

@@ -1,5 +1,5 @@
 // Rows by index: gather_rows y[r] = x[rows[r]]; scatter_rows y[rows[r]] = Σ x[r] in order of r, rows that
-// nobody names are 0. Both outputs are `=`. One launch; the scatter three (cuda/chains.cuh).
+// no index names are 0. Both outputs are `=`. One launch, three for the scatter (cuda/chains.cuh).
 #include "cuda/chains.cuh"
 #include "cuda/runtime/families.h"
 

@@ -69,7 +69,7 @@ struct Gradient {  // of dy, x
     out[0] = in[0] * Activation::slope(in[1]);
   }
 };
-/// dy is not multiplied, so that an infinite one below 0 gives 0.
+/// Selects instead of multiplying, so that an infinite dy below 0 gives 0.
 template <>
 struct Gradient<Relu> {
   __device__ void operator()(const float (&in)[2], float (&out)[1]) const { out[0] = in[1] > 0 ? in[0] : 0; }

@@ -1,5 +1,5 @@
-// What the norms share: how a block walks a row, x + residual, and the sum of the weight's gradient over
-// chunks of rows in index order.
+// What the norms share: how a block walks along a row, x + residual, and the sum of the weight's gradient
+// over chunks of rows in index order.
 #pragma once
 
 #include <algorithm>
@@ -10,17 +10,17 @@
 
 namespace steptrain::cuda {
 
-constexpr int kChunk = 16;         // rows whose dweight is one partial sum
-constexpr int kMostThreads = 512;  // per row
-constexpr int kColumns = 128;      // per block that adds the partial sums
+constexpr int kChunk = 16;        // rows whose dweight is one partial sum
+constexpr int kMaxThreads = 512;  // per row
+constexpr int kColumns = 128;     // per block that adds the partial sums
 
-/// A multiple of the warp; decided by the row's size alone, since it decides the order of sums.
+/// A multiple of the warp. Depends on the row's size alone, because it determines the order of sums.
 inline int threads_for(int64_t size) {
   const int64_t groups = (size + kEight - 1) / kEight;
-  return static_cast<int>(std::clamp<int64_t>((groups + kWarp - 1) / kWarp * kWarp, kWarp, kMostThreads));
+  return static_cast<int>(std::clamp<int64_t>((groups + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads));
 }
 
-/// The elements h of a row of `size` that the running thread takes: body(h, count) for groups of eight.
+/// body(h, count) for the groups of eight elements of a row of `size` that the running thread takes.
 template <typename F>
 __device__ void each_group(int size, F body) {
   for (int h = static_cast<int>(threadIdx.x) * kEight; h < size; h += static_cast<int>(blockDim.x) * kEight)

@@ -1,15 +1,14 @@
-// AdamW over one flat buffer of parameters, in two launches: squares of the gradient and check of the
-// segments; norm and update.
+// AdamW over one flat buffer of parameters, in two launches: one squares the gradient and checks the
+// segments, the other takes the norm and updates.
 //
-//   norm = |grad_scale| · sqrt(Σ grads²), f64 sums in an order that the number of parameters alone decides.
+//   norm = |grad_scale| · sqrt(Σ grads²), f64 sums whose order depends on the number of parameters alone.
 //   factor = min(1, max_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_.
 //   g = grads · grad_scale · factor; exp_avg = β1·exp_avg + (1-β1)·g; exp_avg_sq = β2·exp_avg_sq + (1-β2)·g²;
 //   params = params - lr·decay·params - lr/(1-β1^step) · exp_avg / (sqrt(exp_avg_sq / (1-β2^step)) + eps)
 //
 // as torch.optim.AdamW (Loshchilov and Hutter 2019), elementwise in f32 with the operations of the CPU's
 // kernel. Parameters and moments are written in place, grads are only read; a non-finite norm leaves all of
-// them as they are. The partial sums (at most kMostPartials) are added by every block for itself, which saves
-// a launch.
+// them unchanged. Every block adds the partial sums (at most kMaxPartials) itself, which saves a launch.
 #include <algorithm>
 #include <cmath>
 
@@ -23,7 +22,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kGrain = int64_t{kThreads} * kEight;  // parameters that a block takes at a time
-constexpr int64_t kMostPartials = 1024;
+constexpr int64_t kMaxPartials = 1024;
 constexpr int kBlocksPerProcessor = 4;
 constexpr int kSizes = 4;  // of the op's inputs: `sizes`
 
@@ -44,7 +43,8 @@ struct Update {
   bool wide;
 };
 
-/// The last block adds the segments' sizes up; every other the squares of its groups of eight.
+/// The last block adds up the sizes of the segments; every other block adds the squares of its groups of
+/// eight.
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(const float* grads, int64_t total, double* partials, const int32_t* sizes,
                    int32_t segments, int64_t* starts, int32_t* valid, FaultReporter faults, bool wide) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(Update u) {
 
   const float factor = static_cast<float>(u.grad_scale * clip);
   for (int64_t begin = int64_t{blockIdx.x} * kGrain; begin < u.total; begin += int64_t{gridDim.x} * kGrain) {
-    // The last segment that starts at or before the block's first parameter; empty ones are stepped over.
+    // The last segment that starts at or before the block's first parameter; empty ones are skipped.
     int32_t segment = 0;
     for (int32_t end = u.segments; end - segment > 1;) {
       const int32_t middle = segment + (end - segment) / 2;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(Update u) {
     load8(u.grads + at, count, u.wide, g);
     load8(u.exp_avg + at, count, u.wide, m);
     load8(u.exp_avg_sq + at, count, u.wide, v);
-    int64_t segment_end = 0;  // of the segment whose rates are held
+    int64_t segment_end = 0;  // end of the segment whose rates are loaded
     float decay = 0, rate = 0;
 #pragma unroll
     for (int i = 0; i < kEight; i++) {
@@ -155,7 +155,7 @@ void adamw(Stream& stream, const Args& args) {
 
   const int64_t total = params.numel(), segments = sizes[0];
   const int64_t grains = std::max<int64_t>(1, (total + kGrain - 1) / kGrain);
-  const int64_t partial_count = std::min(kMostPartials, grains);
+  const int64_t partial_count = std::min(kMaxPartials, grains);
   int64_t* starts = stream.scratch.take<int64_t>(segments + 1);
   double* partials = stream.scratch.take<double>(partial_count);
   int32_t* valid = stream.scratch.take<int32_t>(1);

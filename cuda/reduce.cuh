@@ -1,5 +1,5 @@
-// Sums over a block in one fixed order: lanes by halving distance, then warps by index. The same bits for
-// every block, whatever else the GPU does.
+// Sums over a block in one fixed order: lanes by halving distance, then warps by index. Every block gives the
+// same bits, whatever else the GPU does.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,13 @@
 namespace steptrain::cuda {
 
 constexpr int kWarp = 32;
-constexpr int kMostWarps = 32;
+constexpr int kMaxWarps = 32;
 
-/// Σ of `value` over the block's threads, for all of them. The block has whole warps, all of which call this.
+/// Σ of `value` over the block's threads, for all of them. The block has whole warps, and all threads call
+/// this.
 template <typename T>
 __device__ T block_sum(T value) {
-  __shared__ T sums[kMostWarps];
+  __shared__ T sums[kMaxWarps];
 #pragma unroll
   for (int distance = kWarp / 2; distance > 0; distance /= 2)
     value += __shfl_xor_sync(0xffffffffu, value, distance);
@@ -24,10 +25,10 @@ __device__ T block_sum(T value) {
   return total;
 }
 
-/// The greatest `value` of the block's threads, for all of them; NaN is passed over.
+/// The largest `value` of the block's threads, for all of them. Ignores NaN.
 template <typename T>
 __device__ T block_max(T value) {
-  __shared__ T found[kMostWarps];
+  __shared__ T found[kMaxWarps];
 #pragma unroll
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     const T other = __shfl_xor_sync(0xffffffffu, value, distance);
@@ -36,14 +37,14 @@ __device__ T block_max(T value) {
   __syncthreads();
   if (threadIdx.x % kWarp == 0) found[threadIdx.x / kWarp] = value;
   __syncthreads();
-  T most = found[0];
+  T largest = found[0];
   for (int warp = 1; warp < static_cast<int>(blockDim.x) / kWarp; warp++)
-    most = found[warp] > most ? found[warp] : most;
-  return most;
+    largest = found[warp] > largest ? found[warp] : largest;
+  return largest;
 }
 
-/// Whether the running block is the last of `blocks` to come here: what the others wrote before is there.
-/// `ticket` is one of Stream::ticket.
+/// Whether the running block is the last of `blocks` to arrive here; it then sees what the others wrote
+/// before. `ticket` is one of Stream::ticket.
 __device__ inline bool last_block(uint32_t* ticket, uint32_t blocks = gridDim.x) {
   __shared__ bool last;
   __threadfence();

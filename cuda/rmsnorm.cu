@@ -2,9 +2,9 @@
 //   sum = x + residual, rounded to storage: the norm reads the rounded sum, as transformers does
 //   y = sum·rstd·weight, rstd = 1/sqrt(mean(sum²) + eps)
 // y, sum, rstd and dx are =; dweight f32[H] is +=. Statistics and arithmetic in f32, y and dx are rounded
-// once. One block per row in a forward, and in a backward without dweight: one launch. With dweight a block
-// takes kChunk rows and sums their dweight, and a second launch adds the chunks in index order. A row's bits
-// depend on that row alone. Outputs may be written in place of the inputs of the same shape.
+// once. The forward, and the backward without dweight, take one launch with a block per row. With dweight a
+// block takes kChunk rows and sums their dweight, and a second launch adds the chunks in index order. A row's
+// bits depend on that row alone. An output may share memory with an input of the same shape.
 #include "cuda/norm.cuh"
 #include "cuda/runtime/families.h"
 
@@ -12,7 +12,7 @@ namespace steptrain::cuda {
 namespace {
 
 template <typename T, typename W>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     rmsnorm_kernel(const T* x, const W* weight, const T* residual, T* y, T* sum, float* rstd, int size,
                    float eps, bool wide) {
   const int64_t row = int64_t{blockIdx.x} * size;
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
   each_group(size, [&](int h, int count) {
     float v[kEight], w[kEight];
-    // `sum` may lie in place of x or residual, which then hold it already.
+    // `sum` may share memory with x or residual, which then already hold it.
     if (sum) {
       load8(sum + row + h, count, wide, v);
     } else {
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kMostThreads)
 /// dx = rstd·(g - x̂·mean(g·x̂)) + dsum with g = dy·weight, x̂ = sum·rstd, for the `chunk` rows of the block;
 /// partial[block] = Σ dy·x̂ over them.
 template <typename T, typename W>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     rmsnorm_backward_kernel(const T* dy, const T* sum, const W* weight, const float* rstd, const T* dsum,
                             T* dx, float* partial, int64_t rows, int chunk, int size, bool wide) {
   const int64_t first = int64_t{blockIdx.x} * chunk;

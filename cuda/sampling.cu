@@ -1,11 +1,11 @@
 // Draws one token per row of logits [R, V]: temperature, then top-k, top-p and min-p as transformers' logits
-// warpers define them, then the inverse of the cumulative distribution at a Philox number of the row's own
-// key and counter, in order of the vocabulary. One launch, a block per row; a row depends on its logits and
-// key alone. Outputs are `=`.
+// warpers define them, then the inverse of the cumulative distribution, in order of the vocabulary, at a
+// Philox number of the row's own key and counter. One launch, a block per row; a row depends on its logits
+// and key alone. Outputs are `=`.
 //
-// Nothing is sorted: logits become integers of the same order, and a threshold is found by halving the range
-// of integers, each step a pass that counts or weighs what lies between. The draw walks over tiles of the
-// vocabulary, then within one.
+// Nothing is sorted: logits become integers of the same order, and a threshold is found by bisection over
+// these integers; each step is a pass that counts tokens or sums their mass. The draw finds the tile of the
+// vocabulary, then the token in it.
 #include <algorithm>
 #include <cmath>
 
@@ -18,12 +18,12 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr int kMostThreads = 512;
+constexpr int kMaxThreads = 512;
 constexpr int64_t kTileTokens = 512;
 
-/// Decided by the vocabulary alone, since it decides the order of sums.
+/// Depends on the vocabulary alone, because it determines the order of sums.
 int threads_for(int64_t vocabulary) {
-  return static_cast<int>(std::clamp<int64_t>((vocabulary + 255) / 256 * kWarp, kWarp, kMostThreads));
+  return static_cast<int>(std::clamp<int64_t>((vocabulary + 255) / 256 * kWarp, kWarp, kMaxThreads));
 }
 
 struct Warp {
@@ -37,31 +37,31 @@ struct SampleOutputs {
   float *logprobs, *sampling_logprobs, *tempered_logprobs;
 };
 
-/// Ascends as the float does.
+/// An integer in the order of the floats.
 __device__ inline uint32_t order_of(float x) {
   const uint32_t bits = __float_as_uint(x == 0 ? 0.0f : x);  // -0 is 0
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// One row and what its filters leave. All threads of the block hold the same, but where a comment says
-/// otherwise.
+/// One row and what its filters leave. All threads of the block hold the same values, except where a comment
+/// says otherwise.
 struct RowSampler {
   const float* row;
   int64_t vocabulary;
   Warp warp;
   double* masses;  // [tiles], in device memory
   float largest;
-  int32_t most_likely;  // the first of equals
-  // A token stays if its order is above `border`, or equal and the token not behind `last_equal`.
+  int32_t most_likely;  // the first among equals
+  // A token stays if its order is above `border`, or equal to it and the token at most `last_equal`.
   uint32_t border = 0;
   int64_t last_equal = INT64_MAX;
   bool filtered = false;
 
-  /// Relative to that of the most likely token.
+  /// Mass relative to that of the most likely token.
   __device__ double mass(float logit) const {
     return exp((static_cast<double>(logit) - largest) / warp.temperature);
   }
-  /// Of token v after the filters.
+  /// The mass of token v after the filters.
   __device__ double kept_mass(int64_t v) const {
     if (!filtered) return expf((row[v] - largest) * (1 / static_cast<float>(warp.temperature)));
     const uint32_t order = order_of(row[v]);
@@ -70,7 +70,7 @@ struct RowSampler {
     return own >= warp.min_p ? own : 0;
   }
 
-  /// Σ of body(v) over the vocabulary, for all threads.
+  /// Σ body(v) over the vocabulary, for all threads.
   template <typename F>
   __device__ double sum(F body) const {
     double total = 0;
@@ -78,8 +78,8 @@ struct RowSampler {
     return block_sum(total);
   }
 
-  /// The greatest integer of which weight(order, v), summed over tokens of that order or above, reaches
-  /// `limit`; `above`: the sum beyond it.
+  /// The greatest order for which weight(order, v), summed over tokens of this order or above, reaches
+  /// `limit`; `above` is the sum over tokens above it.
   template <typename F>
   __device__ uint32_t find_border(double limit, F weight, double& above) const {
     uint64_t low = 0, high = uint64_t{1} << 32;
@@ -100,22 +100,22 @@ struct RowSampler {
     return static_cast<uint32_t>(low);
   }
 
-  /// Those not below the k-th largest; its equals stay, as in TopKLogitsWarper.
+  /// Keeps the tokens that are not below the k-th largest; its equals stay, as in TopKLogitsWarper.
   __device__ void keep_top_k() {
     double above;
     border = find_border(
         static_cast<double>(warp.top_k), [](int64_t) { return 1.0; }, above);
   }
 
-  /// The most likely tokens before which less than top_p of the mass lies, as in TopPLogitsWarper; among
-  /// equals the first.
+  /// Keeps a token if the more likely ones hold less than top_p of the mass, as in TopPLogitsWarper; among
+  /// equals the first come first.
   __device__ void keep_top_p() {
     const uint32_t lowest = border;
     const auto weight = [&](int64_t v) { return order_of(row[v]) >= lowest ? mass(row[v]) : 0.0; };
     const double limit = warp.top_p * sum(weight);
     double above;
     const uint32_t found = find_border(limit, weight, above);
-    if (found < lowest) return;  // rounding left the limit out of reach: all stay
+    if (found < lowest) return;  // rounding put the limit out of reach: all stay
     border = found;
     const auto equal = [&](int64_t v) { return order_of(row[v]) == found; };
     const double equals = sum([&](int64_t v) { return equal(v) ? 1.0 : 0.0; });
@@ -123,7 +123,7 @@ struct RowSampler {
     const double each = sum([&](int64_t v) { return equal(v) ? mass(row[v]) : 0.0; }) / equals;
     const double wanted = each > 0 ? fmax(1.0, ceil((limit - above) / each)) : equals;
     if (wanted >= equals) return;
-    int64_t low = 0, high = vocabulary - 1;  // the first token with `wanted` equals up to it
+    int64_t low = 0, high = vocabulary - 1;  // the first token up to which there are `wanted` equals
     while (low < high) {
       const int64_t middle = (low + high) / 2;
       const double count = sum([&](int64_t v) { return v <= middle && equal(v) ? 1.0 : 0.0; });
@@ -136,8 +136,8 @@ struct RowSampler {
     last_equal = low;
   }
 
-  /// Masses of tiles, and their sum; a warp takes a tile.
-  __device__ double weigh_tiles() const {
+  /// Sums the masses of tiles, a warp per tile, and returns the total.
+  __device__ double sum_tiles() const {
     __shared__ double total;
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
     const int64_t tiles = (vocabulary + kTileTokens - 1) / kTileTokens;
@@ -176,7 +176,7 @@ struct RowSampler {
       before += own;
       if (before > target) break;
     }
-    // Below 0 where rounding left the tile's mass above the sum of its tokens.
+    // Below 0 where rounding made the tile's mass larger than the sum over its tokens.
     return drawn < 0 ? most_likely : static_cast<int32_t>(drawn);
   }
 
@@ -194,7 +194,7 @@ __device__ double uniform_of(const int32_t* key) {
   return (static_cast<double>(block.v[0] >> 5) * 0x1p26 + static_cast<double>(block.v[1] >> 6)) * 0x1p-53;
 }
 
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     sample_kernel(const float* logits, int64_t vocabulary, const int32_t* keys, Warp warp, double* masses,
                   SampleOutputs out, FaultReporter faults) {
   __shared__ int32_t drawn;
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kMostThreads)
     sampler.filtered = top_k || top_p || warp.min_p > 0;
     if (top_k) sampler.keep_top_k();
     if (top_p) sampler.keep_top_p();
-    const double total = sampler.weigh_tiles();
+    const double total = sampler.sum_tiles();
     if (threadIdx.x == 0) drawn = sampler.draw(uniform_of(keys + 4 * r) * total);
     __syncthreads();
     token = drawn;

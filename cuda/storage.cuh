@@ -1,6 +1,6 @@
 // Elements as floats: f32 as they are, bf16 widened on load and rounded to nearest even on store. Kernels
-// move eight neighbouring elements a time, with 16-byte accesses where the address allows; which element a
-// thread takes never depends on that, so neither do the bits of a sum.
+// move eight neighbouring elements at a time, with 16-byte accesses where the address allows. The elements
+// that a thread takes do not depend on the address, so neither do the bits of a sum.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ __device__ inline float upper(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
-/// v = p[0..7], zero from p[n] on, which is not touched. wide: p is a multiple of 16 bytes.
+/// v = p[0..7], zero from p[n] on, which is not read. wide: p is a multiple of 16 bytes.
 __device__ inline void load8(const float* p, int n, bool wide, float (&v)[kEight]) {
   if (wide && n >= kEight) {
     const float4 a = reinterpret_cast<const float4*>(p)[0], b = reinterpret_cast<const float4*>(p)[1];
@@ -88,13 +88,13 @@ __device__ inline void store8(bf16* p, int n, bool wide, const float (&v)[kEight
   }
 }
 
-/// Elements of a group that lie within `size`, for the group that starts at `at`.
+/// How many elements of the group of eight that starts at `at` are within `size`.
 __device__ inline int in_group(int64_t at, int64_t size) {
   return static_cast<int>(size - at < kEight ? size - at : kEight);
 }
 
-/// Whether every group of eight may be accessed wide: addresses multiples of 16 bytes and, for rows, `stride`
-/// of eight elements. Absent tensors do not matter.
+/// Whether every group of eight may be accessed wide: addresses are multiples of 16 bytes and, for rows,
+/// `stride` is one of eight elements. Absent tensors are ignored.
 inline bool all_wide(std::initializer_list<TensorView> tensors, int64_t stride = kEight) {
   if (stride % kEight != 0) return false;
   for (const TensorView& t : tensors)
@@ -102,7 +102,7 @@ inline bool all_wide(std::initializer_list<TensorView> tensors, int64_t stride =
   return true;
 }
 
-/// body(float{}) or body(bf16{}): the storage type of a tensor as a type.
+/// Calls body(float{}) or body(bf16{}), by the storage type of a tensor.
 template <typename F>
 void by_storage(DType dtype, F body) {
   if (dtype == DType::bf16) {

@@ -1,7 +1,7 @@
-// The backward of a trainable head: dx = dz·W (`=`) and dw += dzᵀ·x in f32. Rows come in groups of kGroupRows and,
-// within a group, the vocabulary in spans: first dz for all rows and tokens, then both products, so dw is added in
-// order of the groups. One region; scratch holds dz of one group and span, never [R, V]. Sums are f32; with bf16
-// arithmetic dz is rounded to bf16. Deterministic, whatever the thread count.
+// The backward of a trainable head: dx = dz·W (`=`) and dw += dzᵀ·x in f32. Rows come in groups of kGroupRows
+// and, within a group, the vocabulary in spans: first dz for all rows and tokens, then both products, so dw
+// is added in order of the groups. One region; scratch holds dz of one group and span, never [R, V]. Sums are
+// f32; with bf16 arithmetic dz is rounded to bf16. Deterministic, whatever the thread count.
 #include "cpu/head/gradients.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -12,8 +12,8 @@ constexpr int64_t kSpanTokens = 2048;
 constexpr int64_t kScoreTokens = 4 * kPanel;     // of a span, per task of dz
 constexpr int64_t kOuterTokens = 8 * kTileRows;  // of a span, per task of dw
 
-/// Consecutive rounds of tasks from one phase of a region. A worker that draws a task of the next round keeps it
-/// for then.
+/// Consecutive rounds of tasks from one phase of a region. A worker that draws a task of the next round keeps
+/// it for then.
 class Rounds {
  public:
   Rounds(Worker& worker, int phase) : worker_(worker), phase_(phase), held_(worker.next(phase)) {}
@@ -30,8 +30,8 @@ class Rounds {
   int64_t held_, base_ = 0;
 };
 
-/// Elements from one token to the next of the transposed dz: whole vectors and one more, so that the tokens do not
-/// all fall into the same cache sets.
+/// Elements from one token to the next of the transposed dz: whole vectors and one more, so that the tokens
+/// do not all fall into the same cache sets.
 template <typename C>
 int64_t transposed_stride(int64_t rows) {
   constexpr int64_t vector = kLanes * kGroup<C>;

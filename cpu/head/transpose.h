@@ -1,6 +1,7 @@
-// Transposes part of a packed weight on the fly, for sums over tokens: panel(h - first, v) = W(v, h) for kPanel
-// columns from `first`, all of them within H, where W and the panel have the same type. This is transpose_panel of
-// gemm/panel.h for 512 bits, written out because it runs once per vocabulary tile and block of rows.
+// Transposes part of a packed weight on the fly, for sums over tokens: panel(h - first, v) = W(v, h) for
+// kPanel columns from `first`, all of them within H, where W and the panel have the same type. This is
+// transpose_panel of gemm/panel.h for 512 bits, written out because it runs once per vocabulary tile and
+// block of rows.
 #pragma once
 
 #include "cpu/gemm/panel.h"
@@ -24,8 +25,8 @@ inline void transpose_columns(const float* w, int64_t tokens, int64_t features, 
   }
 }
 
-/// A pair is two columns of a token in W, two tokens of a column in the panel: pairs of pairs are regrouped in
-/// place, then transposed as blocks of 8 × 8.
+/// A pair is two columns of a token in W, two tokens of a column in the panel: pairs of pairs are regrouped
+/// in place, then transposed as blocks of 8 × 8.
 inline void transpose_columns(const bf16* w, int64_t tokens, int64_t features, int64_t first, bf16* panel) {
   const __m512i regroup =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));

@@ -19,10 +19,11 @@ class Worker {
  public:
   int index;
   int count;
-  /// Waits for every member. Results do not depend on which member took a task: tasks follow from shapes alone.
+  /// Waits for every member. Results do not depend on which member took a task: tasks follow from shapes
+  /// alone.
   void barrier();
-  /// The next task of `phase` (0–7): 0, 1, … until ≥ n. Each phase has its own counter, so two phases of a region need
-  /// a barrier between them only where one reads what the other wrote.
+  /// The next task of `phase` (0–7): 0, 1, … until ≥ n. Each phase has its own counter, so two phases of a
+  /// region need a barrier between them only where one reads what the other wrote.
   int64_t next(int phase = 0);
 
  private:
@@ -39,8 +40,9 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
-  /// Runs `body` on every member and returns when all have finished. The first exception is rethrown. A member that
-  /// throws still takes part in later barriers, so a body with barriers must make its checks before the first one.
+  /// Runs `body` on every member and returns when all have finished. The first exception is rethrown. A
+  /// member that throws still takes part in later barriers, so a body with barriers must make its checks
+  /// before the first one.
   void region(const std::function<void(Worker&)>& body);
   /// body(task) for each task in [0, n), taken in order by whichever member is free.
   void run(int64_t n, const std::function<void(int64_t)>& body);

@@ -1,7 +1,7 @@
 // Attention over ragged sequences, o = softmax(scale·q·kᵀ, visible keys)·v with lse, both =. Chooses the
 // kernel: bf16 on tensor cores (cuda/attention/sm90_forward.cu, forward_bf16.cu); f32, odd head sizes and odd
 // addresses on the ordinary cores (portable.cu). Keys come in tiles of fixed size from the sequence's own
-// token 0 and sums run in their order, so a row's bits depend on its own sequence alone. Nothing of T × T is
+// token 0 and sums run in their order, so a row's bits depend on its own sequence alone. No T × T matrix is
 // held. Two launches: plan, kernel.
 #include "cuda/attention/problem.h"
 #include "cuda/runtime/families.h"

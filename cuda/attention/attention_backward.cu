@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kDeltaThreads = 128;
 
-/// delta[h][t] = Σ_d do·o; a warp takes a (token, head), lanes eight neighbours at a time.
+/// delta[h][t] = Σ_d do·o. A warp takes a (token, head), a lane eight neighbouring elements at a time.
 template <typename T>
 __global__ void __launch_bounds__(kDeltaThreads)
     attention_delta_kernel(const T* dout, const T* o, float* delta, int64_t tokens, int32_t heads,
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
   if (lane == 0) delta[row % heads * tokens + row / heads] = sum;
 }
 
-/// out = Σ parts[i], in order, eight elements a thread; dk's first, then dv's.
+/// dk and then dv = Σ parts[i], in order, eight elements a thread.
 __global__ void __launch_bounds__(kDeltaThreads)
     attention_parts_kernel(const __grid_constant__ GroupParts parts, bf16* dk, bf16* dv, int64_t elements) {
   int64_t at = (int64_t{blockIdx.x} * kDeltaThreads + threadIdx.x) * kEight;
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
   store8((of_values ? dv : dk) + at, kEight, true, sum);
 }
 
-/// About eight blocks for each tile of keys. By the heads alone, so that bits do not depend on the batch.
+/// About eight blocks for each tile of keys. The heads alone decide, so that bits do not depend on the batch.
 GroupParts divide_group(Stream& stream, const Attention& p) {
   constexpr int32_t kBlocks = 8;
   if (p.group <= 1 || p.kv_heads >= kBlocks) return {1, p.group, nullptr, nullptr};

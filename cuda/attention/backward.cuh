@@ -1,4 +1,4 @@
-// What the two kernels of attention's backward on tensor cores share.
+// What the two backward kernels of attention on tensor cores share.
 #pragma once
 
 #include "cuda/attention/tile.cuh"
@@ -7,8 +7,8 @@ namespace steptrain::cuda {
 
 constexpr int kBackwardThreads = 128;
 
-/// Walks over tiles first, first + step … below end: fetch(at, stage), then body(at, stage) with the next
-/// fetch under way. The order of work is the same for one stage and two.
+/// Walks over tiles first, first + step … below end: fetch(at, stage), then body(at, stage) while the next
+/// fetch is under way. One stage and two give the same order of work.
 template <int kStages, typename Fetch, typename Body>
 __device__ void pipeline(int32_t first, int32_t end, int32_t step, Fetch fetch, Body body) {
   if (kStages == 2 && first < end) fetch(first, 0);
@@ -17,7 +17,7 @@ __device__ void pipeline(int32_t first, int32_t end, int32_t step, Fetch fetch, 
   for (int32_t at = first; at < end; at += step) {
     if constexpr (kStages == 2) {
       wait_for_copies<0>();
-      __syncthreads();  // this tile has arrived, and all are done with the one before it
+      __syncthreads();  // all threads see this tile, and none still reads the one before
       if (at + step < end) fetch(at + step, stage ^ 1);
       commit_copies();
       body(at, stage);

@@ -1,9 +1,9 @@
-// dk = scale·dsᵀ·q and dv = pᵀ·do on tensor cores (see problem.h): a block takes kRows keys of one KV head
-// and walks over the queries of the group's heads, or of a part of them, in order, tiles of kQueries, two in
-// turn where there is room. Four warps share the work twice over: first each scores a part of [keys, queries]
-// and leaves p and ds, rounded, in shared memory; then each sums a part of [keys, head] over all queries of
-// the tile. So no warp holds more than a quarter of dk and dv, and keys and queries are read from shared
-// memory for 32 rows at a time where registers allow.
+// dk = scale·dsᵀ·q and dv = pᵀ·do on tensor cores (see problem.h). A block takes kRows keys of one KV head
+// and walks over the queries of the group's heads, or of a part of them, in order, in tiles of kQueries,
+// double-buffered where shared memory allows. Four warps divide the work in two ways: first each computes
+// scores of a part of [keys, queries] and writes p and ds, rounded, to shared memory; then each sums a part
+// of [keys, head] over all queries of the tile. So no warp holds more than a quarter of dk and dv, and keys
+// and queries are read from shared memory for 32 rows at a time where registers allow.
 #include "cuda/attention/backward.cuh"
 
 namespace steptrain::cuda {
@@ -21,12 +21,13 @@ struct Backward {
   static constexpr int kScoreRows = kRows / 2, kScoreColumns = kQueries / 2;
   /// A warp's part of dk and dv.
   static constexpr int kSumRows = 32, kSumColumns = kSize * kRows / 32 / kWarps;
-  static constexpr int kAcross = kSize / kSumColumns;  // warps beside each other
+  static constexpr int kAcross = kSize / kSumColumns;  // warps per row
   using Own = HeadTile<kRows, kSize>;
   using Other = HeadTile<kQueries, kSize>;
   using Weights = HeadTile<kRows, kQueries>;
   static constexpr int kTileBytes = 2 * Own::kBytes + 2 * kStages * Other::kBytes + 2 * Weights::kBytes;
-  static constexpr int kShared = kTileBytes + 2 * kStages * kQueries * 4;  // and the queries' lse and delta
+  static constexpr int kShared =
+      kTileBytes + 2 * kStages * kQueries * 4;  // with lse and delta of the queries
   static_assert(kBackwardRows % kRows == 0 && kRows / kSumRows * kAcross == kWarps);
 };
 
@@ -87,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, 2)
           }
         },
         [&](int32_t query, int stage) {
-          // Rows are keys, columns queries.
+          // Rows are keys, columns are queries.
           float weights[kDown][kColumns][4], slopes[kDown][kColumns][4];
           multiply_heads<Own, Other, kDown, B::kScoreColumns, kSize>(weights, k_tile, score_row,
                                                                      q_tile(stage), score_column, lane);
@@ -120,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, 2)
               Weights::put(ds_tile, score_row + 16 * i, score_column + 8 * j, slopes[i][j], lane);
             }
           }
-          __syncthreads();  // p and ds are there; the next are written behind the barrier of the next tile
+          __syncthreads();  // p and ds are written; the next ones are, after the barrier of the next tile
           multiply_rows<Other, kSumDown, kQueries, B::kSumColumns>(
               dv, do_tile(stage), sum_column, lane, [&](uint32_t(&a)[4], int i, int depth) {
                 Weights::load_a(a, p_tile, sum_row + 16 * i, depth, lane);

@@ -1,5 +1,5 @@
-// dq = scale·ds·k on tensor cores (see problem.h): a block takes 64 queries of one head, four warps 16
-// each, and walks over their keys, two tiles in turn where there is room. ds goes from accumulators to
+// dq = scale·ds·k on tensor cores (see problem.h). A block takes 64 queries of one head, 16 for each of four
+// warps, and walks over their keys, double-buffered where shared memory allows. ds goes from accumulators to
 // operands in registers.
 #include "cuda/attention/backward.cuh"
 

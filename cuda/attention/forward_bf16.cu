@@ -1,8 +1,8 @@
-// Attention forward on tensor cores (mma.sync, cp.async), after FlashAttention-2 (Dao 2023): a block takes
-// kRows queries of one head, four warps a quarter each, and walks over tiles of kKeys keys with an online
-// softmax: the maximum of the scores as they are, then scale, shift and log2 e in one fmaf. The next keys are
-// fetched while values are weighed, the next values while keys are scored. Scores, sums and o in f32; p is
-// rounded to bf16 for p·v. A hidden key weighs exactly 0.
+// Attention forward on tensor cores (mma.sync, cp.async), after FlashAttention-2 (Dao 2023). A block takes
+// kRows queries of one head, a quarter for each of four warps, and walks over tiles of kKeys keys with an
+// online softmax: the maximum of the unscaled scores, then scale, shift and log2 e in one fmaf. The next keys
+// are fetched during p·v, the next values during q·kᵀ. Scores, sums and o are f32; p is rounded to bf16 for
+// p·v. A masked key has a weight of exactly 0.
 #include <type_traits>
 
 #include "cuda/attention/tile.cuh"
@@ -15,14 +15,14 @@ constexpr int kWarps = kThreads / 32;
 
 template <int kSize>
 struct Forward {
-  /// 16-row slices of a warp: two share what is read of keys and values, as far as registers allow.
+  /// 16-row slices of a warp: where registers allow, two slices share what is read of keys and values.
   static constexpr int kDown = kSize <= 64 || kSize == 128 ? 2 : 1;
   static constexpr int kRows = 16 * kDown * kWarps;
   static constexpr int kKeys = kSize <= 128 ? 64 : 32;
   using Queries = HeadTile<kRows, kSize>;
   using Keys = HeadTile<kKeys, kSize>;
   static constexpr int kShared = Queries::kBytes + 2 * Keys::kBytes;
-  static constexpr int kBlocks = kSize <= 128 ? 2 : 1;  // per multiprocessor, that registers must allow
+  static constexpr int kBlocks = kSize <= 128 ? 2 : 1;  // per multiprocessor, which limits registers
 };
 
 template <int kSize>
@@ -68,10 +68,10 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 
   for (int32_t key = begin; key < end; key += kKeys) {
     wait_for_copies<1>();
-    __syncthreads();  // the keys have arrived for all threads
+    __syncthreads();  // all threads see the keys
     float scores[kDown][kKeys / 8][4];
     multiply_heads<Queries, Keys, kDown, kKeys, kSize>(scores, q_tile, warp_row, k_tile, 0, lane);
-    __syncthreads();  // all are done with the keys
+    __syncthreads();  // no thread still reads the keys
     fetch(k_tile, k, key + kKeys);
 
     const bool all = sees_all(p, tile, tile.start, F::kRows, key, key + kKeys);
@@ -80,20 +80,21 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const Sight sight = sight_of(p, tile, tile.start + warp_row + 16 * i + lane / 4 + 8 * half);
-        float most = maximum[i][half];
+        float new_maximum = maximum[i][half];
 #pragma unroll
         for (int j = 0; j < kKeys / 8; j++)
 #pragma unroll
           for (int e = 0; e < 2; e++) {
             float& score = scores[i][j][2 * half + e];
             if (!all && !sees(p, tile, sight, key + 8 * j + lane % 4 * 2 + e)) score = kMasked;
-            most = fmaxf(most, score);
+            new_maximum = fmaxf(new_maximum, score);
           }
-        // A row lies in four lanes.
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-        const float decay = exp2_approximate((maximum[i][half] - most) * scale), shift = most * scale;
-        maximum[i][half] = most;
+        // Four lanes share a row.
+        new_maximum = fmaxf(new_maximum, __shfl_xor_sync(0xffffffffu, new_maximum, 1));
+        new_maximum = fmaxf(new_maximum, __shfl_xor_sync(0xffffffffu, new_maximum, 2));
+        const float decay = exp2_approximate((maximum[i][half] - new_maximum) * scale),
+                    shift = new_maximum * scale;
+        maximum[i][half] = new_maximum;
         float total = sum[i][half] * decay;
 #pragma unroll
         for (int j = 0; j < kKeys / 8; j++)
@@ -113,10 +114,10 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
     }
 
     wait_for_copies<1>();
-    __syncthreads();  // the values have arrived for all threads
+    __syncthreads();  // all threads see the values
     multiply_rows<Keys, kDown, kKeys, kSize>(
         out, v_tile, 0, lane, [&](uint32_t(&a)[4], int i, int depth) { round_to_a(a, scores[i], depth); });
-    __syncthreads();  // all are done with the values
+    __syncthreads();  // no thread still reads the values
     fetch(v_tile, v, key + kKeys);
   }
   wait_for_copies<0>();
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
         out[i][j][2 * half + 1] *= inverse;
       }
     }
-    // A warp's own queries are read by nobody else.
+    // No other warp reads the queries of this one.
 #pragma unroll
     for (int j = 0; j < kSize / 8; j++) Queries::put(q_tile, warp_row + 16 * i, 8 * j, out[i][j], lane);
   }

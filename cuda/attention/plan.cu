@@ -10,11 +10,11 @@ namespace steptrain::cuda {
 namespace {
 
 constexpr int kPlanThreads = 256;
-/// Beyond it blocks are many and sequences short, and what sorting costs grows with the sequences.
+/// With more of them blocks are many and sequences short, while the cost of sorting grows with their number.
 constexpr int32_t kSortedSequences = 128;
 
-/// ends[s] = Σ tiles of the sequences up to s, by one warp; all 0, so that there are no tiles, where
-/// cu_seqlens does not hold.
+/// ends[s] = Σ tiles of the sequences up to s, by one warp. All are 0, so that there are no tiles, where
+/// cu_seqlens is invalid.
 __device__ void end_tiles(const int32_t* cu_seqlens, int32_t sequences, int64_t tokens, int rows,
                           int32_t* ends, int cu_input, const FaultReporter& faults) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -39,10 +39,9 @@ __device__ void end_tiles(const int32_t* cu_seqlens, int32_t sequences, int64_t 
   for (int32_t s = lane; s < sequences; s += kWarp) ends[s] = 0;
 }
 
-/// One block. Tile r of a sequence, of rows r·rows …, has r tiles before it: as many, and one, does a causal
-/// query see. `sorted`: tiles with the most before them first, whatever their sequence; a tile's place is the
-/// number of tiles with more before them, and of those with as many in sequences before its own. Else
-/// sequence by sequence, last tile first.
+/// One block. A causal query in tile r of a sequence sees tiles 0 … r. `sorted`: tiles with the largest r
+/// come first, whatever their sequence; the place of a tile is the number of tiles with a larger r, plus
+/// those with the same r in earlier sequences. Otherwise sequence by sequence, last tile first.
 __global__ void __launch_bounds__(kPlanThreads)
     attention_plan_kernel(const int32_t* cu_seqlens, int32_t sequences, int64_t tokens, int rows, bool sorted,
                           int32_t* ends, AttentionTile* tiles, int64_t most_tiles, int cu_input,
@@ -59,7 +58,7 @@ __global__ void __launch_bounds__(kPlanThreads)
       tiles[index] = {};
       continue;
     }
-    int32_t low = 0, high = sequences;  // the first sequence that ends behind `index`
+    int32_t low = 0, high = sequences;  // the first sequence that ends after `index`
     while (low < high) {
       const int32_t middle = (low + high) / 2;
       if (ends[middle] > index) {

@@ -1,7 +1,7 @@
-// Attention on the ordinary cores, f32 arithmetic on either storage, any head size that shared memory holds:
-// what the tensor cores do not take. A block of 128 threads takes 32 rows (of queries, or of keys for dk and
-// dv) of one head and walks over tiles of 32 of the other side; a row belongs to four threads, which take
-// every fourth column. Heads come through shared memory in slices of kSlice elements; a block's outputs stay
+// Attention on the ordinary cores, for what the tensor cores do not take: f32 arithmetic on either storage,
+// any head size that shared memory holds. A block of 128 threads takes 32 rows (queries, or keys for dk and
+// dv) of one head and walks over tiles of 32 rows of the other side; four threads share a row and take every
+// fourth column. Heads pass through shared memory in slices of kSlice elements; the outputs of the block stay
 // there, in f32. The backward has one kernel for dq and one for dk and dv, as on tensor cores.
 #include "core/error.h"
 #include "cuda/attention/problem.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kRows = kPortableRows;
 constexpr int kShare = 4;                 // threads of a row
-constexpr int kColumns = kRows / kShare;  // of a thread, in a tile or a slice
+constexpr int kColumns = kRows / kShare;  // per thread, in a tile or a slice
 constexpr int kSlice = 32;
 constexpr int kStride = kSlice + 1;
 static_assert(kThreads == kRows * kShare && kSlice == kRows);
@@ -54,8 +54,8 @@ __device__ inline void multiply(float (&sums)[kColumns], const Slice& a, const S
 }
 
 /// out[first + column] = out·decay + Σ_j weights[row][j]·slice[j][column].
-__device__ inline void weigh(float* out, int32_t first, int32_t size, float decay, const Slice& weights,
-                             const Slice& slice, int row, int share) {
+__device__ inline void add_weighted(float* out, int32_t first, int32_t size, float decay,
+                                    const Slice& weights, const Slice& slice, int row, int share) {
 #pragma unroll
   for (int i = 0; i < kColumns; i++) {
     const int column = share + kShare * i;
@@ -66,7 +66,7 @@ __device__ inline void weigh(float* out, int32_t first, int32_t size, float deca
   }
 }
 
-/// Over the four lanes of a row.
+/// Reductions over the four lanes of a row.
 __device__ inline float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
@@ -106,19 +106,19 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       multiply(scores, left, right, row, share);
     }
-    float most = maximum;
+    float new_maximum = maximum;
 #pragma unroll
     for (int i = 0; i < kColumns; i++) {
       scores[i] = sees(p, tile, sight, key + share + kShare * i) ? scores[i] * scale : kMasked;
-      most = fmaxf(most, scores[i]);
+      new_maximum = fmaxf(new_maximum, scores[i]);
     }
-    most = row_max(most);
-    const float decay = exp2f(maximum - most);
-    maximum = most;
+    new_maximum = row_max(new_maximum);
+    const float decay = exp2f(maximum - new_maximum);
+    maximum = new_maximum;
     sum *= decay;
 #pragma unroll
     for (int i = 0; i < kColumns; i++) {
-      const float weight = exp2f(scores[i] - most);
+      const float weight = exp2f(scores[i] - new_maximum);
       sum += weight;
       weights[row][share + kShare * i] = weight;
     }
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       load_slice(right, v, key, d);
       __syncthreads();
-      weigh(out, d, p.size, decay, weights, right, row, share);
+      add_weighted(out, d, p.size, decay, weights, right, row, share);
     }
   }
   sum = row_sum(sum);
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       load_slice(k_slice, k, key, d);
       __syncthreads();
-      weigh(dq, d, p.size, 1, q_slice, k_slice, row, share);
+      add_weighted(dq, d, p.size, 1, q_slice, k_slice, row, share);
     }
   }
   if (!there) return;
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int d = share; d < p.size; d += kShare) to[d] = from_float<T>(dq[d]);
 }
 
-/// dk, dv or both; `outputs` has room for each.
+/// dk, dv or both; `outputs` holds each of them.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     attention_portable_keys_kernel(const __grid_constant__ Attention p,
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads)
         multiply(slopes, v_slice, do_slice, row, share);
       }
       __syncthreads();
-      // k_slice becomes p, v_slice ds: rows are keys, columns queries.
+      // k_slice becomes p, v_slice becomes ds: rows are keys, columns are queries.
 #pragma unroll
       for (int i = 0; i < kColumns; i++) {
         const int column = share + kShare * i;
@@ -247,8 +247,8 @@ __global__ void __launch_bounds__(kThreads)
         if (makes_keys) load_slice(q_slice, q, query, d);
         if (makes_values) load_slice(do_slice, dout, query, d);
         __syncthreads();
-        if (makes_values) weigh(dv, d, p.size, 1, k_slice, do_slice, row, share);
-        if (makes_keys) weigh(dk, d, p.size, 1, v_slice, q_slice, row, share);
+        if (makes_values) add_weighted(dv, d, p.size, 1, k_slice, do_slice, row, share);
+        if (makes_keys) add_weighted(dk, d, p.size, 1, v_slice, q_slice, row, share);
       }
     }
   }
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Bytes for the outputs of `rows` rows; E_UNSUPPORTED where a block cannot have them.
+/// Bytes for the outputs of `rows` rows. E_UNSUPPORTED where a block cannot have as many.
 int64_t output_bytes(const Stream& stream, const Attention& problem) {
   constexpr int64_t kStatic = 4 * sizeof(Slice);
   const int64_t bytes = int64_t{kRows} * problem.size * 4;

@@ -1,5 +1,5 @@
-// What attention and its backward share: the problem, how its query (or key) tiles are found, who sees whom,
-// and the kernels' host functions. T tokens, Hq query and Hk key heads of D elements.
+// What attention and its backward share: the problem, how a block finds its tile of queries (or keys), the
+// mask, and the kernels' host functions. T tokens, Hq query and Hk key heads of D elements.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 namespace steptrain::cuda {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();  // a score that weighs exactly 0
-constexpr float kFloor = -1e20f;  // the maximum of no scores: below any, and finite
-constexpr float kUnseen = 1e30f;  // lse (log2 units) of rows that are not there: every p is 0
+constexpr float kFloor = -1e20f;  // the maximum of no scores: finite, and below any score
+constexpr float kUnseen = 1e30f;  // lse (log2 units) of rows past the sequence: every p is 0
 
 /// One tile of one sequence.
 struct alignas(16) AttentionTile {
   int32_t begin;   // the sequence's first token
   int32_t length;  // of the sequence
-  int32_t start;   // the tile's first token, counted from the sequence's
-  int32_t there;   // 0: there is none
+  int32_t start;   // the tile's first token, relative to the sequence's
+  int32_t there;   // 0: no tile
 };
 
-/// Extents and settings of one call, for kernels.
+/// Extents and settings of one call, as kernels need them.
 struct Attention {
   int64_t tokens;
   int32_t heads, kv_heads, group, size, sequences;
@@ -43,29 +43,27 @@ struct AttentionTensors {
   void *o, *dq, *dk, *dv;
 };
 
-/// How blocks of keys divide the heads of a group between them, since one block for all of them leaves most
-/// of a GPU idle where KV heads are few. With more parts than one each leaves its sums here, and they are
-/// added in order.
+/// How blocks of keys divide the heads of a group: where KV heads are few, one block for all heads would
+/// leave most of a GPU idle. With more than one part, each writes its sums here, and they are added in order.
 struct GroupParts {
   int32_t parts, heads;  // heads of a part; the last may have fewer
   float *dk, *dv;        // [parts][T,Hk,D], or null: one part writes the outputs itself
 };
 
 /// Checks the arguments (E_DTYPE, E_SHAPE; cu_seqlens, the op's input `cu_input`, on the device) and finds
-/// the tiles of `rows` tokens, which count from each sequence's own token 0. One launch.
+/// the tiles of `rows` tokens, counted from each sequence's own token 0. One launch.
 Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,
                          const TensorView& v, const TensorView& cu_seqlens, int cu_input,
                          const TensorView& branch, const Args& args, int rows);
 
-/// Tensor cores: bf16, D a multiple of 8 up to 256, addresses multiples of 16 bytes; the forward: scale above
-/// 0, since it takes the maximum before it scales. Rows of `rows` tokens:
-/// what plan_attention must be given.
+/// Tensor cores: bf16, D a multiple of 8 up to 256, addresses multiples of 16 bytes. The forward needs a
+/// scale above 0, since it takes the maximum of unscaled scores. Returns the `rows` for plan_attention.
 int forward_bf16_rows(int64_t size);
 void attention_forward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             float* lse);
 
-/// The backward has a kernel for each output side, which makes the probabilities again from lse, so that it
-/// is deterministic without atomics or turns:
+/// The backward has a kernel for each output side, which recomputes the probabilities from lse, so that it is
+/// deterministic without atomics and without one block waiting for another:
 ///   p = exp(scale·q·k - lse)   ds = p·(do·v - delta)   queries: dq = scale·ds·k   keys: dk = scale·dsᵀ·q,
 ///   dv = pᵀ·do, over the heads of the group in order
 constexpr int kBackwardRows = 64;
@@ -88,22 +86,22 @@ void attention_forward_portable(Stream& stream, const Attention& problem, const 
 void attention_backward_portable(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                                  DType dtype);
 
-/// Whether q and what goes with it can take the tensor cores.
+/// Whether q and the other tensors can take the tensor cores.
 bool on_tensor_cores(const TensorView& q, std::initializer_list<TensorView> tensors);
-/// Of what the tensor cores take: whether the kernels of sm_90 do.
+/// Whether the kernels of sm_90 can take what the tensor cores can.
 bool on_hopper(const Stream& stream, int64_t size);
 
 #ifdef __CUDACC__
 
-/// The tile of a block. `of_keys`: its mirror image in the sequence, since the keys that the most causal
-/// queries see come first.
+/// The tile of a block. `of_keys`: its mirror image in the sequence, since the first keys are visible to the
+/// most causal queries.
 __device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int rows, bool of_keys = false) {
   AttentionTile tile = p.tiles[index];
   if (of_keys && tile.there) tile.start = (tile.length - 1) / rows * rows - tile.start;
   return tile;
 }
 
-/// What a block of keys sums over: heads begin ≤ head < end of the group of one KV head.
+/// The heads over which a block of keys sums: begin ≤ head < end, of the group of one KV head.
 struct HeadRange {
   int32_t kv_head, part, begin, end;
 };
@@ -113,7 +111,7 @@ __device__ inline HeadRange find_heads(const Attention& p, const GroupParts& par
                 limit = (kv_head + 1) * p.group;
   return {kv_head, part, begin, begin + parts.heads < limit ? begin + parts.heads : limit};
 }
-/// Two neighbouring elements of a part's sums.
+/// Writes two neighbouring elements of a part's sums.
 __device__ inline void put_part(float* sums, const Attention& p, const AttentionTile& tile,
                                 const HeadRange& heads, int32_t key, int column, float first, float second) {
   if (key >= tile.length || column >= p.size) return;
@@ -121,7 +119,7 @@ __device__ inline void put_part(float* sums, const Attention& p, const Attention
   *reinterpret_cast<float2*>(sums + row * p.size + column) = make_float2(first, second);
 }
 
-/// Keys that a query may see: first ≤ key ≤ last, and of them those whose branch is 0 or its own.
+/// The keys visible to a query: first ≤ key ≤ last, and of these the keys whose branch is 0 or its own.
 struct Sight {
   int32_t first, last, branch;
 };
@@ -136,8 +134,8 @@ __device__ inline bool sees(const Attention& p, const AttentionTile& tile, const
   const int32_t branch = p.branch[tile.begin + key];
   return branch == 0 || branch == sight.branch;
 }
-/// The same from the other side: queries that may see a key, first ≤ query ≤ last, and of them those of its
-/// branch unless that is 0.
+/// The same from the other side, the queries to which a key is visible: first ≤ query ≤ last, and of these
+/// the queries of its branch, unless that is 0.
 __device__ inline Sight sight_on(const Attention& p, const AttentionTile& tile, int32_t key) {
   if (key >= tile.length) return {0, -1, 0};
   return {p.causal ? key : 0,
@@ -149,14 +147,15 @@ __device__ inline bool seen_by(const Attention& p, const AttentionTile& tile, co
   if (query < sight.first || query > sight.last) return false;
   return sight.branch == 0 || sight.branch == p.branch[tile.begin + query];
 }
-/// Whether each of `rows` queries from `query`, all of them there, sees each of the keys [from, to).
+/// Whether the queries [query, query + rows) are all within the sequence and all keys [from, to) visible to
+/// each.
 __device__ inline bool sees_all(const Attention& p, const AttentionTile& tile, int32_t query, int32_t rows,
                                 int32_t from, int32_t to) {
   const int32_t last = query + rows - 1;
   return !p.branch && to <= tile.length && last < tile.length && (!p.causal || to - 1 <= query) &&
          (p.window == 0 || from > last - p.window);
 }
-/// The first and one past the last key that any of `rows` queries from `query` may see.
+/// The first and one past the last key visible to any of `rows` queries from `query`.
 __device__ inline int32_t first_key(const Attention& p, int32_t query) {
   return p.window > 0 && query >= p.window ? query - p.window + 1 : 0;
 }
@@ -164,7 +163,7 @@ __device__ inline int32_t end_key(const Attention& p, const AttentionTile& tile,
                                   int32_t rows) {
   return p.causal && query + rows < tile.length ? query + rows : tile.length;
 }
-/// The first and one past the last query that may see any of `keys` keys from `key`.
+/// The first and one past the last query to which any of `keys` keys from `key` is visible.
 __device__ inline int32_t first_query(const Attention& p, int32_t key) {
   return p.causal ? key : 0;
 }

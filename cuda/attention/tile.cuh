@@ -1,7 +1,7 @@
-// A tile of one head in shared memory, bf16 [kRows][kSize] in chunks of eight elements, for the tensor-core
-// attention kernels. Chunks of a row are permuted by the row, so that the eight rows that load_matrices reads
-// at a time lie in different banks: by row mod 8 where a row is a multiple of 128 bytes, else (64 and 192
-// bytes) by row/2 mod 4 within groups of four.
+// A tile of one head in shared memory, bf16 [kRows][kSize] in chunks of eight elements, for the attention
+// kernels on tensor cores. The chunks of a row are permuted by its number, so that the eight rows that
+// load_matrices reads at a time lie in different banks: by row mod 8 where a row is a multiple of 128 bytes,
+// else (64 and 192 bytes) by row/2 mod 4 within groups of four.
 #pragma once
 
 #include "cuda/attention/problem.h"
@@ -20,9 +20,9 @@ struct HeadTile {
     return tile + (row * kChunks + permuted) * 16;
   }
 
-  /// body(row, chunk, element) for this thread's share of the tile, with the place of the chunk in a tensor
-  /// [T, heads, size]: tokens from `start` of a sequence, of one head. All kThreads threads take part. A
-  /// thread walks down the rows, so that its addresses differ by constants.
+  /// body(row, chunk, element) for this thread's share of the tile; `element` is the place of the chunk in a
+  /// tensor [T, heads, size], for tokens from `start` of a sequence and one head. All kThreads threads take
+  /// part. A thread walks down the rows, so that its addresses differ by constants.
   template <int kThreads, typename Body>
   __device__ static void share(const AttentionTile& sequence, int32_t start, int32_t head, int32_t heads,
                                int32_t size, Body body) {
@@ -39,7 +39,7 @@ struct HeadTile {
     }
   }
 
-  /// Starts the copy into `tile`; zeros beyond the sequence and beyond the head's `size`.
+  /// Starts the copy into `tile`, with zeros beyond the sequence and beyond the head's `size`.
   template <int kThreads>
   __device__ static void copy(char* tile, const bf16* from, const AttentionTile& sequence, int32_t start,
                               int32_t head, int32_t heads, int32_t size) {
@@ -49,7 +49,7 @@ struct HeadTile {
     });
   }
 
-  /// The opposite: writes what lies in `tile`.
+  /// Writes `tile` back.
   template <int kThreads>
   __device__ static void write(char* tile, bf16* to, const AttentionTile& sequence, int32_t start,
                                int32_t head, int32_t heads, int32_t size) {
@@ -59,20 +59,19 @@ struct HeadTile {
     });
   }
 
-  /// Rows as the outer extent, the head as depth: a[16,16] from (row, k), and two b[16,8], of rows `row` and
-  /// `row` + 8.
+  /// K-major, the head is the depth: a[16,16] from (row, k), and two b[16,8], from rows `row` and `row` + 8.
   __device__ static void load_a(uint32_t (&a)[4], char* tile, int row, int k, int lane) {
     load_matrices(a, at(tile, row + lane % 16, k / kEight + lane / 16));
   }
   __device__ static void load_b(uint32_t (&b)[4], char* tile, int row, int k, int lane) {
     load_matrices(b, at(tile, row + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
   }
-  /// Rows as depth: two b[16,8], of columns `column` and `column` + 8, rows from k.
+  /// MN-major, rows are the depth: two b[16,8], from columns `column` and `column` + 8, rows from k.
   __device__ static void load_b_by_row(uint32_t (&b)[4], char* tile, int k, int column, int lane) {
     load_matrices_transposed(b, at(tile, k + lane % 16, column / kEight + lane / 16));
   }
 
-  /// Puts the pairs of d[16,8] (see multiply_add) at (row, column), rounded.
+  /// Writes d[16,8] (see multiply_add), rounded, at (row, column).
   __device__ static void put(char* tile, int row, int column, const float (&d)[4], int lane) {
     const int chunk = column / kEight, within = lane % 4 * 4;
     *reinterpret_cast<uint32_t*>(at(tile, row + lane / 4, chunk) + within) = round_to_bf16_pair(d[0], d[1]);
@@ -81,7 +80,7 @@ struct HeadTile {
   }
 };
 
-/// sums[16·kDown, kColumns] = a · bᵀ over the head: rows of tile a from `row`, of tile b from `column`.
+/// sums[16·kDown, kColumns] = a·bᵀ over the head, with rows of tile a from `row` and of tile b from `column`.
 template <typename A, typename B, int kDown, int kColumns, int kSize>
 __device__ void multiply_heads(float (&sums)[kDown][kColumns / 8][4], char* a_tile, int row, char* b_tile,
                                int column, int lane) {
@@ -110,8 +109,8 @@ __device__ void multiply_heads(float (&sums)[kDown][kColumns / 8][4], char* a_ti
   }
 }
 
-/// out[16·kDown, kColumns] += weights[16·kDown, kDepth] · tile: kDepth rows of it, columns from `column`.
-/// load(a, i, k) gives the weights' a[16,16] of slice i from depth k.
+/// out[16·kDown, kColumns] += weights[16·kDown, kDepth]·tile, with kDepth rows of the tile and its columns
+/// from `column`. load(a, i, k) gives a[16,16] of the weights, for slice i from depth k.
 template <typename Tile, int kDown, int kDepth, int kColumns, typename Load>
 __device__ void multiply_rows(float (&out)[kDown][kColumns / 8][4], char* tile, int column, int lane,
                               Load load) {
@@ -133,7 +132,7 @@ __device__ void multiply_rows(float (&out)[kDown][kColumns / 8][4], char* tile, 
   }
 }
 
-/// a[16,16] from column k of what multiply_add summed, rounded.
+/// a[16,16], rounded, from column k of the accumulators of multiply_add.
 template <int kColumns>
 __device__ void round_to_a(uint32_t (&a)[4], const float (&d)[kColumns][4], int k) {
   const float(&left)[4] = d[k / 8], (&right)[4] = d[k / 8 + 1];

@@ -1,4 +1,5 @@
-// Tiles of a product's factors in shared memory, and the ring of them, for products by mma.sync.
+// Tiles of a product's factors in shared memory, and the ring of them, for products by mma.sync. The depth of
+// a product is its sum over k; the outer extent of a factor is its other one, m or n.
 #pragma once
 
 #include "cuda/gemm/parts.cuh"
@@ -7,7 +8,7 @@ namespace steptrain::cuda {
 
 constexpr int kStep = 16;  // depth of one multiply_add
 
-/// Eight elements of a bf16 factor, zeros outside of it.
+/// Eight elements of a bf16 factor, zeros outside it.
 struct Chunk {
   const bf16* data;
   bool inside;
@@ -17,9 +18,9 @@ __device__ inline Chunk chunk_of(const Factor& f, int64_t row, int64_t column) {
   return {static_cast<const bf16*>(f.data) + (inside ? row * f.columns + column : 0), inside};
 }
 
-/// A tile of one factor, in chunks of eight elements: rows along the depth [kOuter][kDepth], or rows along
-/// the outer extent [kDepth][kOuter]. Chunks of a row are permuted by the row, so that the eight rows that
-/// load_matrices reads at a time lie in different banks.
+/// A tile of one factor in chunks of eight elements: K-major [kOuter][kDepth], or MN-major [kDepth][kOuter].
+/// The chunks of a row are permuted by its number, so that the eight rows that load_matrices reads at a time
+/// lie in different banks.
 template <int kOuter, int kDepth, bool kAlongDepth, int kThreads>
 struct FactorTile {
   static constexpr int kChunks = (kAlongDepth ? kDepth : kOuter) / kEight;  // per row
@@ -28,12 +29,12 @@ struct FactorTile {
   static constexpr int kBytes = kOuter * kDepth * 2;
 
   __device__ static char* at(char* tile, int row, int chunk) {
-    // Short rows share the banks of one line of 128 bytes: four of 32 bytes, two of 64.
+    // Short rows share the banks of a line of 128 bytes: four of 32 bytes, two of 64.
     const int permuted = chunk ^ (kChunks == 2 ? row >> 2 & 1 : kChunks == 4 ? row >> 1 & 3 : row & 7);
     return tile + (row * kChunks + permuted) * 16;
   }
 
-  /// body(i, row, chunk) for the chunks of a tile that the running thread fills.
+  /// body(i, row, chunk) for each chunk of a tile that the running thread fills.
   template <typename F>
   __device__ static void each_chunk(F body) {
 #pragma unroll
@@ -43,7 +44,7 @@ struct FactorTile {
     }
   }
 
-  /// Starts copies; locate(row, chunk) tells of which aligned Chunk.
+  /// Starts copies. locate(row, chunk) gives the aligned Chunk to copy.
   template <typename F>
   __device__ static void copy(char* tile, F locate) {
     each_chunk([&](int, int row, int chunk) {
@@ -51,13 +52,13 @@ struct FactorTile {
       copy_async(at(tile, row, chunk), from.data, from.inside);
     });
   }
-  /// Of the tile at (outer, depth) of a factor.
+  /// Starts the copy of the tile at (outer, depth) of a factor.
   __device__ static void copy(char* tile, const Factor& f, int64_t outer, int64_t depth) {
     const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
     copy(tile, [&](int row, int chunk) { return chunk_of(f, row0 + row, column0 + chunk * kEight); });
   }
 
-  /// The same through registers, for any factor.
+  /// The same through registers, for any factor. Fetched is what a thread has loaded and not yet stored.
   struct Held {
     uint4 chunk[kPerThread];
   };
@@ -109,10 +110,10 @@ __device__ void load_b(uint32_t (&b)[4], char* tile, int outer, int k, int lane)
   }
 }
 
-/// `rounds` of the depth through a ring of kStages buffers. copy(stage, round) starts copies into a buffer;
-/// what load(round) returns goes there by store(stage, held) once its buffer is free and the loads have had
-/// the time of a multiply(stage). Groups of copies are closed for absent rounds too, so that their count
-/// tells which round has arrived.
+/// Walks `rounds` tiles of the depth through a ring of kStages buffers. copy(stage, round) starts
+/// asynchronous copies into a buffer. load(round) starts loads into registers; store(stage, fetched) writes
+/// them once the buffer is free, one multiply(stage) later. A group of copies is committed for absent rounds
+/// too, so that the number of pending groups tells which round has arrived.
 template <int kStages, typename Copy, typename Load, typename Store, typename Multiply>
 __device__ void run_ring(int rounds, Copy copy, Load load, Store store, Multiply multiply) {
   for (int stage = 0; stage < kStages - 1; stage++) {
@@ -124,7 +125,7 @@ __device__ void run_ring(int rounds, Copy copy, Load load, Store store, Multiply
   }
   for (int round = 0; round < rounds; round++) {
     wait_for_copies<kStages - 2>();
-    __syncthreads();  // this round has arrived for all threads, and all are done with the one before it
+    __syncthreads();  // all threads see this round, and none still reads the one before
     const int next = round + kStages - 1, into = next % kStages;
     decltype(load(0)) held = {};
     if (next < rounds) {

@@ -1,8 +1,7 @@
 // linear_swiglu: y = silu(gate)·up, where gate and up are linear's outputs of x with two weights. bf16
-// factors that cp.async or TMA can read make one product of two halves (cuda/gemm/linear_swiglu.cuh);
-// everything else goes through linear's kernels and the elementwise one. The bits are linear's wherever
-// linear takes the same way in for both weights. Launches: one; with LoRA one more for both pairs, or two
-// where they have masks.
+// factors that cp.async or TMA can read take one product of two halves (cuda/gemm/linear_swiglu.cuh); all
+// others take linear's kernels and the elementwise one. The bits are linear's wherever linear loads both
+// weights in the same way. One launch; with LoRA one more for both pairs, or two where they have masks.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +19,7 @@ using portable::Few;
 using portable::Large;
 using portable::Small;
 
-/// The way in that both products allow.
+/// The fastest loading that both products allow.
 Loading loading_of(const Stream& stream, const Product& p, const Product& twin) {
   return std::min(cuda::loading_of(stream, p), cuda::loading_of(stream, twin));
 }

@@ -1,6 +1,6 @@
-// The epilogue of two products of the same rows, p and `twin`, whose tiles are made together: a tile's
-// columns are half p's, half twin's, so that a thread holds both sums of an element: those of pair j belong
-// to p, of pair j + kPairs/2 to twin. Each is rounded as it would be by linear before they meet.
+// The epilogue of two products of the same rows, p and `twin`, that share tiles: half of a tile's columns are
+// p's, half are twin's, so that a thread has both sums of an element: pair j belongs to p, pair j + kPairs/2
+// to twin. Each sum is rounded as linear would round it before the two are combined.
 #pragma once
 
 #include "cuda/activation.cuh"

@@ -7,15 +7,15 @@ namespace {
 
 constexpr int64_t kWide = 8;  // elements that are read at once
 
-/// Columns of `low`.
+/// The rank of a pair, which is the number of columns of `low`.
 int64_t rank_of(const LowRank& pair, Layout layout) {
   if (!pair.first) return 0;
   return layout == Layout::forward ? pair.first[0] : pair.first[1];
 }
 
-/// Whether the kernels of cuda/gemm/skinny.h make it.
+/// Whether the kernels of cuda/gemm/skinny.h compute it.
 bool skinny(const LowRank& pair, int64_t columns) {
-  return pair.rows.dtype == DType::bf16 && columns <= kMostNarrow;
+  return pair.rows.dtype == DType::bf16 && columns <= kMaxNarrow;
 }
 
 NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Product& p) {
@@ -26,7 +26,7 @@ NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Pr
   f.b = factor(pair.first), f.columns = rank;
   f.out = pair.out.as<float>();
   p.extra_depth = rank;
-  // The product that follows reads both in bf16, where it can read them wide.
+  // The product that follows reads both in bf16, if their rows are whole 16 bytes.
   if (rank % kWide == 0 && second.columns % kWide == 0) {
     f.rounded = stream.scratch.take<bf16>(tokens * rank);
     f.other = pair.second.as<float>();

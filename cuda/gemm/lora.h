@@ -1,4 +1,4 @@
-// LoRA pairs on the host: their masks, and their way into the product that they are folded into.
+// LoRA pairs on the host: their masks, and how a frozen product takes them up.
 #pragma once
 
 #include "cuda/gemm/product.h"
@@ -11,7 +11,7 @@ struct DropoutArgs {
   double rate;
   int64_t key0, key1;
 };
-/// The mask's arguments checked for `tokens` rows; no mask without a LoRA pair.
+/// Checks the arguments of the mask for `tokens` rows. Without a LoRA pair there is no mask.
 Dropout dropout_of(const char* op, const DropoutArgs& args, int64_t tokens, const TensorView& lora_a,
                    const TensorView& lora_b, const TensorView& row_ids, const TensorView& positions);
 
@@ -20,18 +20,19 @@ inline void drop(Product& p, Dropped what, const Dropout& dropout) {
   p.dropped = dropout.rate > 0 ? what : Dropped::nothing;
 }
 
-/// low = scale · drop(rows)·first, [T, r], is extra depth of a product, where `second` is its other factor.
+/// A pair on its way into a product: low = scale · drop(rows)·first, [T, r], whose other factor is `second`.
 /// Without a pair `first` is absent.
 struct LowRank {
   TensorView rows, first, second;
-  TensorView out;  // where low is kept, may be absent
+  TensorView out;  // low for the backward, may be absent
   float scale = 1;
   Dropout dropout;
 };
 
-/// Makes the low-rank rows and has `p` go on with them.
+/// Computes the low-rank rows and adds the pair to `p`.
 void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p);
-/// Two pairs of the same rows, each into a product of its own; in one launch where nothing is dropped.
+/// The same for two pairs of the same rows, each with a product of its own. One launch for both where nothing
+/// is dropped.
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin);
 
 }  // namespace steptrain::cuda

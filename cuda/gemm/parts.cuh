@@ -1,19 +1,19 @@
-// What the GEMM kernels share: reading factors of any dtype, size and alignment, dropout, the raster of
-// tiles, and epilogues: what becomes of a tile's sums. A kernel is a mainloop (cuda/gemm/product_bf16.cuh,
+// What the GEMM kernels share: reading factors of any dtype, size and alignment; dropout; the order of tiles;
+// and epilogues, which take the sums of a tile. A kernel is a mainloop (cuda/gemm/product_bf16.cuh,
 // cuda/gemm/product_f32.cuh, cuda/gemm/sm90_product.cuh) with an epilogue, a type like Store below:
-//   kColumns  columns of an item, the work that a block takes at a time: one tile of rows by as many tiles of
-//             columns, one after the other; 0: a single tile
-//   kExtra    whether products may have extra depth
-//   kTwin     where true (absent: false), tiles are halves of p and of the epilogue's `twin`
-//             (cuda/gemm/linear_swiglu.cuh)
-//   Item<Sums>  made with the epilogue and the product when a thread starts on an item; add(sums, last) takes
-//             what the thread holds of each tile's sums, in order; last: no tile follows. apply(sums), of
-//             epilogues that write one matrix, makes the sums that matrix's elements, for a kernel that
-//             writes it another way
-// Sums are kRows rows by kPairs pairs of neighbouring columns, of which the first is even: at(i, pair, 0 or
-// 1) lies in row(i) and column(pair) or the next; pairs are kStride columns apart. Those beyond the product
-// are 0. kLanes neighbouring lanes share their rows, kParts such groups a tile's row, of which the thread's
-// is part().
+//   kColumns    columns of an item, the work that a block takes at a time: one tile of rows by several tiles
+//               of columns, one after the other. 0: a single tile
+//   kExtra      whether products may have a LoRA pair
+//   kTwin       where true (absent: false), half of each tile is of p, half of the epilogue's `twin`
+//               (cuda/gemm/linear_swiglu.cuh)
+//   Item<Sums>  is constructed from the epilogue and the product when a thread starts on an item.
+//               add(sums, last) takes the thread's share of each tile's sums, in order; last: no tile
+//               follows. apply(sums), of epilogues that write one matrix, turns the sums into elements of
+//               that matrix, for a kernel that stores them itself
+// Sums are kRows rows by kPairs pairs of neighbouring columns, the first of which is even: at(i, pair, 0 or
+// 1) is in row(i) and in column(pair) or the next; pairs are kStride columns apart. Sums beyond the product
+// are 0. kLanes neighbouring lanes share their rows; kParts such groups share a row of the tile, and part()
+// is the thread's.
 #pragma once
 
 #include "core/philox.h"
@@ -29,7 +29,7 @@ constexpr bool b_along_depth(Layout layout) {
   return layout == Layout::forward;
 }
 
-/// v = f[row][column..column+7], zero outside of f.
+/// v = f[row][column..column+7], zero outside f.
 __device__ inline void fetch(const Factor& f, int64_t row, int64_t column, float (&v)[kEight]) {
   const int count = row < f.rows ? in_group(column, f.columns) : 0;
   const int64_t at = count > 0 ? row * f.columns + column : 0;
@@ -42,7 +42,7 @@ __device__ inline void fetch(const Factor& f, int64_t row, int64_t column, float
   }
 }
 
-/// Factors of elements (token, feature..feature+3); feature is a multiple of 4.
+/// The dropout factors of elements (token, feature..feature+3); feature is a multiple of 4.
 __device__ inline void dropout_factors(const Dropout& d, int64_t token, int64_t feature, float (&factor)[4]) {
   const Philox4 block =
       philox({{static_cast<uint32_t>(feature >> 2), static_cast<uint32_t>(d.positions[token]),
@@ -52,8 +52,7 @@ __device__ inline void dropout_factors(const Dropout& d, int64_t token, int64_t 
   for (int i = 0; i < 4; i++) factor[i] = uniform(block.v[i]) >= d.rate ? d.kept : 0.0f;
 }
 
-/// As fetch, of a factor that dropout applies to: rows are tokens, columns features, column is a multiple
-/// of 8.
+/// As fetch, for a factor with dropout: rows are tokens, columns features; column is a multiple of 8.
 __device__ inline void fetch_dropped(const Factor& f, const Dropout& d, int64_t row, int64_t column,
                                      float (&v)[kEight]) {
   fetch(f, row, column, v);
@@ -67,8 +66,8 @@ __device__ inline void fetch_dropped(const Factor& f, const Dropout& d, int64_t 
   }
 }
 
-/// Tiles in bands of kBand rows of tiles, column by column within a band, so that tiles that run at the same
-/// time share factors in the L2 cache.
+/// The order of tiles: bands of kBand rows of tiles, column by column within a band, so that tiles that run
+/// at the same time share factors in the L2 cache.
 struct TilePlace {
   int64_t row, column;  // of the tile's first element
 };
@@ -89,7 +88,7 @@ __device__ inline float element(const void* data, DType dtype, int64_t at) {
                               : static_cast<const float*>(data)[at];
 }
 
-/// The value of one output, of its sum; without what the output already holds.
+/// An output from its sum, without what the output already holds.
 __device__ inline float finished(const Product& p, int64_t column, float sum) {
   sum *= p.scale;
   return p.bias ? sum + element(p.bias, p.bias_dtype, column) : sum;
@@ -99,7 +98,7 @@ __device__ inline float finished(const Product& p, int64_t at, int64_t column, f
   return p.accumulate ? sum + element(p.out, p.out_dtype, at) : sum;
 }
 
-/// p[0], p[1] = first, second, at once.
+/// p[0], p[1] = first, second in one access.
 __device__ inline void store_pair(float* p, float first, float second) {
   *reinterpret_cast<float2*>(p) = make_float2(first, second);
 }
@@ -107,8 +106,8 @@ __device__ inline void store_pair(bf16* p, float first, float second) {
   *reinterpret_cast<uint32_t*>(p) = round_to_bf16_pair(first, second);
 }
 
-/// Writes the outputs of neighbouring columns, of which the first is even. paired: both lie within p and may
-/// be written at once.
+/// Writes the outputs of two neighbouring columns, the first of which is even. paired: both are within p and
+/// may be written in one access.
 __device__ inline void finish(const Product& p, bool paired, int64_t row, int64_t column, float first,
                               float second) {
   if (row >= p.rows || column >= p.columns) return;
@@ -129,13 +128,14 @@ __device__ inline void finish(const Product& p, bool paired, int64_t row, int64_
   }
 }
 
-/// Whether every pair of neighbouring columns may be written at once.
+/// Whether every pair of neighbouring columns may be written in one access.
 __device__ inline bool writes_pairs(const Product& p) {
   const uintptr_t pair = p.out_dtype == DType::bf16 ? 4 : 8;
   return p.columns % 2 == 0 && reinterpret_cast<uintptr_t>(p.out) % pair == 0;
 }
 
-/// What a thread holds of a tile's sums as tensor cores leave them: rows 8 apart, and pairs 8 columns apart.
+/// A thread's share of a tile's sums in the layout of the tensor cores: rows 8 apart, and pairs 8 columns
+/// apart.
 template <int kTheRows, int kThePairs, int kTheParts>
 struct TensorSums {
   static constexpr int kRows = kTheRows, kPairs = kThePairs, kStride = 8, kLanes = 4, kParts = kTheParts;
@@ -143,7 +143,7 @@ struct TensorSums {
   TilePlace tile;
   int first_row, first_column;  // within the tile
   __device__ float& at(int i, int pair, int e) { return v[(i / 2 * kPairs + pair) * 4 + i % 2 * 2 + e]; }
-  /// The accumulator of one multiply_add, of the i-th two rows.
+  /// The accumulator of one multiply_add, for the i-th two rows.
   __device__ float (&block(int i, int pair))[4] {
     return *reinterpret_cast<float(*)[4]>(v + (i * kPairs + pair) * 4);
   }
@@ -164,7 +164,7 @@ __device__ inline void each_pair(Sums& sums, F body) {
         body(sums.at(i + half, pair, 0), sums.at(i + half, pair, 1), sums.row(i + half), sums.column(pair));
 }
 
-/// Makes of the extra product's sums what the frozen product adds to.
+/// Scales and masks the sums of the LoRA pair, which the frozen product then continues.
 template <typename Sums>
 __device__ inline void scale_extra(const Product& p, Sums& sums) {
   each_pair(sums, [&](float& first, float& second, int64_t row, int64_t column) {
@@ -175,7 +175,7 @@ __device__ inline void scale_extra(const Product& p, Sums& sums) {
   });
 }
 
-/// The same where half of a tile is twin's; no mask.
+/// The same where half of the tile is twin's; without a mask.
 template <typename Sums>
 __device__ inline void scale_extra(const Product& p, const Product& twin, Sums& sums) {
 #pragma unroll
@@ -218,7 +218,7 @@ requires requires {
 }
 constexpr bool kTwin<Epilogue> = Epilogue::kTwin;
 
-/// Columns of the product in tiles of that many columns, and in an item of them.
+/// Columns of the product in a tile of `columns`, and in an item of such tiles.
 template <typename Epilogue>
 constexpr int tile_columns(int columns) {
   return kTwin<Epilogue> ? columns / 2 : columns;
@@ -228,7 +228,7 @@ constexpr int64_t item_columns(int columns) {
   return Epilogue::kColumns > columns ? Epilogue::kColumns : tile_columns<Epilogue>(columns);
 }
 
-/// The other half's product, or p where there is none.
+/// The product of the other half, or p where there is none.
 template <typename Epilogue>
 __device__ const Product& twin_of(const Epilogue& epilogue, const Product& p) {
   if constexpr (kTwin<Epilogue>) {

@@ -1,4 +1,4 @@
-// The bf16 product (cuda/gemm/product.h): which kernel multiplies, and the portable ones
+// The bf16 product (cuda/gemm/product.h): chooses the kernel, and compiles those for every GPU
 // (cuda/gemm/product_bf16.cuh).
 #include "cuda/convert.h"
 #include "cuda/gemm/product_bf16.cuh"

@@ -1,16 +1,18 @@
 // The mainloop of the bf16 product (cuda/gemm/product.h) on tensor cores by mma.sync.m16n8k16, which every
-// GPU from sm_80 on has. A block makes a tile of rows × columns, 32 of the depth at a time through a ring of
-// buffers in shared memory, filled by cp.async where both factors are bf16, 16-byte aligned and of rows of
-// whole 16 bytes, else through registers, converting on the way; the extra depth always goes through
-// registers.
+// GPU from sm_80 on has. A block computes a tile of rows × columns, 32 of the depth at a time, through a ring
+// of buffers in shared memory. cp.async fills them where both factors are bf16 with addresses and rows of
+// whole 16 bytes; other factors are converted on their way through registers. The LoRA pair always goes
+// through registers.
 //   Large  128 × 128, 8 warps of 64 × 32, 64 KiB of shared memory; enough tiles to fill the GPU
 //   Small   64 ×  64, 4 warps of 32 × 32, 32 KiB
-//   Few     16 ×  32, 2 warps of 16 × 16, 24 KiB; up to 16 rows, whose other factor streams through many
-//   blocks
-// Where the epilogue has a twin, the first half of each warp's columns are p's, the other half twin's.
-// An element is summed in f32 over the extra depth, then over the depth, ascending in steps of 16: its bits
-// depend neither on its place in a tile, nor on the tile's size or way of loading, nor on the size of the
-// product. Outside of the factors tiles hold zeros, which leave sums as they are.
+//   Few     16 ×  32, 2 warps of 16 × 16, 24 KiB; up to 16 rows: the other factor streams through many blocks
+// On sm_80 a multiprocessor does 1,024 multiply-adds a clock and reads 128 bytes a clock of shared memory. A
+// step of 16 of a warp in Large is 64·32·16 multiply-adds, 32 clocks, and (64 + 32)·16·2 bytes, 24 clocks, so
+// tensor cores are the bound; in Small, 16 and 16 clocks; in Few, 4 and 8: that tile is bound by reading its
+// factor from memory anyway. Where the epilogue has a twin, the first half of each warp's columns are p's,
+// the other half twin's. An element is summed in f32 over the LoRA rank, then over the depth, ascending in
+// steps of 16: its bits depend neither on its place in a tile, nor on the tile's size or loading, nor on the
+// size of the product. Outside the factors tiles hold zeros, which leave sums unchanged.
 #pragma once
 
 #include "cuda/gemm/factor.cuh"
@@ -38,7 +40,7 @@ constexpr int kThreads = 32 * (Tile::kRows / Tile::kWarpRows) * (Tile::kColumns 
 template <typename Tile>
 constexpr int kStageBytes = (Tile::kRows + Tile::kColumns) * kDepth * 2;
 
-/// The sums of one tile after another of a block of threads.
+/// Computes the sums of one tile after another, with all threads of a block.
 template <Layout kLayout, typename Tile, bool kAsync, bool kTwin = false>
 class Mainloop {
   using A = FactorTile<Tile::kRows, kDepth, a_along_depth(kLayout), kThreads<Tile>>;
@@ -65,8 +67,8 @@ class Mainloop {
     warp_column_ = warp % kWarpsAcross * Tile::kWarpColumns;
   }
 
-  /// The ring's first fill, once no thread reads an earlier tile any more. Groups are closed for absent depth
-  /// tiles too, so that their count tells which has arrived.
+  /// Fills the ring for a tile, once no thread reads an earlier one. A group of copies is committed for
+  /// absent depth tiles too, so that the number of pending groups tells which has arrived.
   __device__ void fill(TilePlace place) const {
     for (int stage = 0; stage < kStages - 1; stage++) {
       if (stage < tiles_) {
@@ -90,7 +92,7 @@ class Mainloop {
     return sums;
   }
 
-  /// The extra product, through the stage that the first fill leaves free.
+  /// The product of the LoRA pair, through the stage that `fill` leaves free.
   __device__ void add_extra(TilePlace place, Sums& sums) const {
     if constexpr (kTwin) {
       add_extra<0, kAcross / 2>(p_, place, sums);
@@ -105,7 +107,7 @@ class Mainloop {
   __device__ void add(TilePlace place, Sums& sums) const {
     for (int tile = 0; tile < tiles_; tile++) {
       if constexpr (kAsync) wait_for_copies<kStages - 2>();
-      __syncthreads();  // this tile has arrived for all threads, and all are done with the one before it
+      __syncthreads();  // all threads see this tile, and none still reads the one before
       const int next = tile + kStages - 1;
       const int into = next % kStages;
       if constexpr (kAsync) {
@@ -132,7 +134,7 @@ class Mainloop {
   }
 
  private:
-  /// Rows of a twin tile of b, of which half are p's: the column that row `row` is.
+  /// The output column of row `row` of a twin tile of b, half of whose rows are p's.
   __device__ static int64_t twin_column(TilePlace place, int row) {
     constexpr int kHalf = Tile::kWarpColumns / 2;
     return place.column + row / Tile::kWarpColumns * kHalf + row % kHalf;
@@ -149,7 +151,7 @@ class Mainloop {
     }
   }
 
-  /// The extra product of p or twin, into a warp's columns from 8·kFrom to 8·kTo.
+  /// The product of the LoRA pair of p or twin, into a warp's columns from 8·kFrom to 8·kTo.
   template <int kFrom, int kTo>
   __device__ void add_extra(const Product& of, TilePlace place, Sums& sums) const {
     for (int64_t k = 0; k < of.extra_depth; k += kDepth) {
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
   loop.fill(place);
   for (bool more = true; more;) {
     if constexpr (kAsync) {
-      // Or addresses are computed before the loop and spilled.
+      // Otherwise the compiler computes addresses before the loop and spills them.
       forget(place.row);
       forget(place.column);
     }
@@ -218,7 +220,7 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
     place.column += kTileColumns;
     more = kColumns > kTileColumns && place.column < end;
     if (more) {
-      // The next tile's first copies run during this one's epilogue.
+      // The next tile's first copies run during the epilogue of this one.
       __syncthreads();
       loop.fill(place);
     }
@@ -226,7 +228,7 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
   }
 }
 
-/// A launch for each item of the product.
+/// Launches a block for each item of the product.
 template <Layout kLayout, typename Tile, bool kAsync, typename Epilogue>
 void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   stream.launch(gemm_bf16_kernel<kLayout, Tile, kAsync, Epilogue>,

@@ -1,8 +1,10 @@
-// The mainloop of the f32 product (cuda/gemm/product.h) on the ordinary cores: a block of 128 threads makes a
-// tile of 64 rows by 64 columns, each thread 8 × 4 of it in registers, 16 of the depth at a time through
-// shared memory (two buffers, filled from registers while the other is read). An element is summed over the
-// depth, ascending, by fused multiply-adds, and the extra depth likewise, apart: its bits depend neither on
-// its place in a tile nor on the size of the product.
+// The mainloop of the f32 product (cuda/gemm/product.h) on the ordinary cores: a block of 128 threads
+// computes a tile of 64 rows by 64 columns, each thread 8 × 4 of it in registers, 16 of the depth at a time
+// through shared memory (two buffers of 8.5 KiB; one is filled from registers while the other is read). A
+// step of k is 32 multiply-adds of a thread beside three 16-byte reads (12 floats): 64 clocks of a
+// multiprocessor with 64 lanes beside 48 with 128 bytes of shared memory a clock, less what the threads of a
+// warp read together. An element is summed over the depth in ascending order; the LoRA pair is summed apart
+// in the same way. Its bits depend neither on its place in a tile nor on the size of the product.
 #pragma once
 
 #include "cuda/gemm/parts.cuh"
@@ -15,9 +17,9 @@ constexpr int kTile = 64;
 constexpr int kDepth = 16;
 constexpr int kStride = kTile + 4;  // keeps rows multiples of 16 bytes, and their banks apart
 constexpr int kRows = 8, kColumns = 4;
-constexpr int kAcross = kTile / kColumns;  // threads along the columns
+constexpr int kAcross = kTile / kColumns;  // threads per row
 
-/// Each thread's eight elements of a tile [kDepth][kTile] of the factor.
+/// Eight elements of a tile [kDepth][kTile] of the factor, for each thread.
 template <bool kAlongDepth>
 struct Slice {
   int outer, depth;  // of the first element
@@ -25,7 +27,7 @@ struct Slice {
 
   __device__ Slice() {
     const int thread = static_cast<int>(threadIdx.x);
-    // Neighbouring threads take neighbouring `outer` where shared memory is written one element at a time.
+    // Where shared memory is written one element at a time, neighbouring threads take neighbouring `outer`.
     outer = kAlongDepth ? thread % kTile : thread % (kTile / kEight) * kEight;
     depth = kAlongDepth ? thread / kTile * kEight : thread / (kTile / kEight);
   }
@@ -48,7 +50,7 @@ struct Slice {
   }
 };
 
-/// What a thread holds of a tile's sums: neighbouring rows and columns.
+/// A thread's share of a tile's sums: neighbouring rows and columns.
 struct Sums {
   static constexpr int kRows = ordinary::kRows, kPairs = kColumns / 2, kStride = 2, kLanes = kAcross,
                        kParts = 1;
@@ -120,8 +122,8 @@ class Mainloop {
         p_.dropped == Dropped::b ? &p_.dropout : nullptr, place, sums);
   }
 
-  /// The extra product on its own: held apart, so that the frozen one is summed from zero and rounds as it
-  /// would alone.
+  /// The product of the LoRA pair, in sums of its own: the frozen product is then summed from zero and rounds
+  /// as it would alone.
   __device__ Sums extra(TilePlace place) const {
     Sums sums = zero(place);
     if (p_.extra_depth == 0) return sums;

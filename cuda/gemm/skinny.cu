@@ -1,10 +1,12 @@
 // u = drop(x)·Aᵀ and v = scale·dy·B (cuda/gemm/skinny.h): few columns, a depth of thousands. A block of eight
-// warps makes all columns of kRows rows, 64 of the depth at a time through a ring of four buffers. Two groups
-// of warps take half of the rows each; of a group's four, warp s takes step s of the four steps of 16 in each
-// buffer. Their sums are added in order of s at the end, whatever the number of rows.
-//   Tall  128 rows, 18 to 24 KiB a buffer; enough rows for a block on every multiprocessor
+// warps computes all columns of kRows rows, 64 of the depth at a time through a ring of four buffers. Two
+// groups of warps take half of the rows each; of the four warps of a group, warp s takes step s of the four
+// steps of 16 in each buffer. Their sums are added in order of s at the end, whatever the number of rows.
+//   Tall  128 rows, 18 to 24 KiB a buffer; where there are enough rows for a block on every multiprocessor
 //   Flat   32 rows, 6 to 12 KiB a buffer; else
-// x comes by cp.async where it is aligned and nothing is dropped, else through registers; b always does.
+// cp.async loads x where it is aligned and nothing is dropped; otherwise x goes through registers, as b
+// always does. With a rank of 16 a row of x, 2 bytes an element, is used for 16 multiply-adds an element:
+// reading x is the bound, at any rank up to 64.
 #include "cuda/gemm/factor.cuh"
 #include "cuda/gemm/skinny.h"
 
@@ -19,7 +21,7 @@ constexpr int kGroups = kThreads / 32 / kSlices;
 constexpr int kTall = 128, kFlat = 32;
 constexpr int kRoundedPerBlock = kThreads * kEight;
 
-/// The blocks after those of tiles round what the next product reads.
+/// Rounds the factors that the next product reads; done by the blocks after those with tiles.
 __device__ inline void round_others(const Narrow& p, int64_t block) {
   for (const NarrowFactor& f : p.of) {
     const int64_t blocks = (f.count + kRoundedPerBlock - 1) / kRoundedPerBlock;
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         }
       });
 
-  // The slices add their sums in turn, where the ring was.
+  // The slices add their sums one after another, in the memory of the ring.
   constexpr int kStride = kColumns + 8;
   static_assert(kRows * kStride * 4 <= kStages * (X::kBytes + B::kBytes));
   float* const totals = reinterpret_cast<float*>(shared);
@@ -161,7 +163,7 @@ void multiply_narrow(Stream& stream, Layout layout, Narrow p) {
   const int64_t columns = p.of[0].columns + p.of[1].columns;
   if (columns <= 16) return launch<16>(stream, layout, p);
   if (columns <= 32) return launch<32>(stream, layout, p);
-  launch<kMostNarrow>(stream, layout, p);
+  launch<kMaxNarrow>(stream, layout, p);
 }
 
 }  // namespace steptrain::cuda

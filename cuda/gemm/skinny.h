@@ -1,20 +1,21 @@
-// Products of a LoRA pair, whose rank is one side: bf16 rows on tensor cores, f32 factors rounded to bf16 as
-// they are loaded, sums in f32. Ranks beyond kMostNarrow take the ordinary product (cuda/gemm/product.h).
+// Products of a LoRA pair, one side of which is its rank: bf16 rows on tensor cores, f32 factors rounded to
+// bf16 as they are loaded, sums in f32. Ranks above kMaxNarrow take the ordinary product
+// (cuda/gemm/product.h).
 #pragma once
 
 #include "cuda/gemm/product.h"
 
 namespace steptrain::cuda {
 
-constexpr int kMostNarrow = 64;  // columns together
+constexpr int kMaxNarrow = 64;  // columns together
 
-/// One of the right factors of a narrow product, [columns][depth] or [depth][columns].
+/// The right factor of a narrow product, [columns][depth] or [depth][columns].
 struct NarrowFactor {
   Factor b;
   int64_t columns = 0;
   float* out = nullptr;     // [rows, columns], may be absent
   bf16* rounded = nullptr;  // the same in bf16, may be absent
-  /// A factor that the next product reads, to be rounded by the same launch: `count` elements. May be absent.
+  /// A factor of `count` elements that the next product reads, rounded in the same launch. May be absent.
   const float* other = nullptr;
   bf16* other_rounded = nullptr;
   int64_t count = 0;
@@ -51,7 +52,7 @@ struct NarrowGradient {
   uint32_t* tickets = nullptr;
 };
 
-/// Both in one launch. Tokens are cut into splits by the shapes alone; a tile's last block adds the splits in
+/// Both in one launch. Shapes alone decide how tokens are split; the last block of a tile adds the splits in
 /// order.
 void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second);
 

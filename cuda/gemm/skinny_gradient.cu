@@ -1,9 +1,9 @@
-// The gradients of a LoRA pair (cuda/gemm/skinny.h), whose depth is the tokens: da = vᵀ·drop(x) and dbᵀ =
-// uᵀ·dy. A block of eight warps sums one split of the tokens for 128 columns of the wide factor and all
-// ranks, 64 tokens at a time through a ring of three buffers; a warp has 16 of the columns. Where tokens are
-// split, sums go to workspace in the order in which threads hold them, and the last block to arrive at a tile
-// adds its splits in order. The wide factor comes by cp.async where it is aligned and nothing is dropped,
-// else through registers; the narrow one, of f32, always does.
+// The gradients of a LoRA pair (cuda/gemm/skinny.h), sums over tokens: da = vᵀ·drop(x) and dbᵀ = uᵀ·dy. A
+// block of eight warps sums one split of the tokens for 128 columns of the wide factor and all ranks, 64
+// tokens at a time through a ring of three buffers; a warp has 16 of the columns. Where tokens are split, the
+// threads write their accumulators to workspace, and the last block to arrive at a tile adds its splits in
+// order. cp.async loads the wide factor where it is aligned and nothing is dropped; otherwise it goes through
+// registers, as the narrow one, in f32, always does.
 #include "cuda/gemm/factor.cuh"
 #include "cuda/gemm/skinny.h"
 #include "cuda/reduce.cuh"
@@ -15,8 +15,8 @@ constexpr int kThreads = 256;
 constexpr int kColumns = 128;  // of the wide factor
 constexpr int kTokens = 64;
 constexpr int kStages = 3;
-constexpr int kBlocks = 264;       // that tokens are split for: two on each multiprocessor of an H100
-constexpr int kLeastTokens = 256;  // of a split
+constexpr int kBlocks = 264;     // to split tokens for: two on each of the 132 multiprocessors of an H100
+constexpr int kMinTokens = 256;  // of a split
 
 struct Gradients {
   NarrowGradient of[2];
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(const __grid_constan
   const bool second = int64_t{blockIdx.x} >= before;
   const NarrowGradient& p = gradients.of[second ? 1 : 0];
   const int64_t block = int64_t{blockIdx.x} - (second ? before : 0);
-  // Blocks of one split are neighbours: together they read whole rows.
+  // Neighbouring blocks have the same split: together they read whole rows.
   const int64_t tile = block % p.tiles, split = block / p.tiles;
   const int64_t first_token = split * p.tokens, first_column = tile * kColumns;
   const int64_t end = first_token + p.tokens < p.wide.rows ? first_token + p.tokens : p.wide.rows;
@@ -111,14 +111,14 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(const __grid_constan
     }
 }
 
-/// Cuts the tokens, by the shapes alone: bits are those of every GPU of a kind.
+/// Splits the tokens by the shapes alone, so that all GPUs of a kind give the same bits.
 void plan(Stream& stream, NarrowGradient& p, int64_t padded_rank, uint32_t* tickets) {
   p.async = !p.dropped && readable_async(p.wide);
   p.tiles = (p.wide.columns + kColumns - 1) / kColumns;
   if (p.tiles == 0) return;
-  const int64_t most = (p.wide.rows + kLeastTokens - 1) / kLeastTokens;
+  const int64_t max_splits = (p.wide.rows + kMinTokens - 1) / kMinTokens;
   const int64_t wanted = kBlocks / p.tiles > 1 ? kBlocks / p.tiles : 1;
-  const int64_t splits = most < wanted ? most : wanted;
+  const int64_t splits = max_splits < wanted ? max_splits : wanted;
   p.tokens = ((p.wide.rows + splits - 1) / splits + kTokens - 1) / kTokens * kTokens;
   p.splits = (p.wide.rows + p.tokens - 1) / p.tokens;
   if (p.splits == 1) return;
@@ -128,10 +128,10 @@ void plan(Stream& stream, NarrowGradient& p, int64_t padded_rank, uint32_t* tick
 
 template <int kRank>
 void launch(Stream& stream, NarrowGradient first, NarrowGradient second) {
-  constexpr int kMostSplit = kBlocks / 2;  // tiles: with more, each has its tokens to itself
-  static_assert(2 * kMostSplit <= kTickets);
+  constexpr int kMaxSplitTiles = kBlocks / 2;  // tiles; with more of them tokens are not split
+  static_assert(2 * kMaxSplitTiles <= kTickets);
   plan(stream, first, kRank, stream.ticket);
-  plan(stream, second, kRank, stream.ticket + kMostSplit);
+  plan(stream, second, kRank, stream.ticket + kMaxSplitTiles);
   const int64_t blocks = first.tiles * first.splits + second.tiles * second.splits;
   stream.launch(gradient_kernel<kRank>, blocks, kThreads, kStages * (kColumns + kRank) * kTokens * 2,
                 Gradients{{first, second}});
@@ -145,7 +145,7 @@ void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient s
   if (rank == 0) return;
   if (rank <= 16) return launch<16>(stream, first, second);
   if (rank <= 32) return launch<32>(stream, first, second);
-  launch<kMostNarrow>(stream, first, second);
+  launch<kMaxNarrow>(stream, first, second);
 }
 
 }  // namespace steptrain::cuda

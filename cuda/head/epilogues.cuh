@@ -1,5 +1,5 @@
 // Epilogues of the head's product, whose logits z = x·Wᵀ are never written: they are folded into the softmax
-// of each row, or turned into weights for the next product.
+// of each row, or mapped to weights for the next product.
 #pragma once
 
 #include "cuda/gemm/parts.cuh"
@@ -7,7 +7,8 @@
 
 namespace steptrain::cuda {
 
-/// A row's softmax over some of the tokens, in powers of two: s = z·scale with scale = log2(e)/temperature.
+/// The softmax of a row over some of the tokens, in powers of two: s = z·scale with scale =
+/// log2(e)/temperature.
 struct alignas(16) SoftmaxPart {
   float largest;   // logit
   int32_t argmax;  // the first token that has it
@@ -16,7 +17,7 @@ struct alignas(16) SoftmaxPart {
 };
 constexpr SoftmaxPart kNoTokens{-INFINITY, INT32_MAX, 0, 0};
 
-/// What is subtracted from every s. Finite, so that impossible tokens, of z = -infinity, have a mass of 0.
+/// Is subtracted from every s. Finite, so that impossible tokens, with z = -infinity, have a mass of 0.
 __device__ inline float shift_of(float largest, float scale) {
   return fmaxf(largest * scale, -1e30f);
 }
@@ -36,7 +37,7 @@ __device__ inline SoftmaxPart merged(const SoftmaxPart& a, const SoftmaxPart& b,
   return sum;
 }
 
-/// Folds kColumns logits of a row into one part for each of the tile's parts, written to
+/// Folds kColumns logits of a row into one SoftmaxPart for each part of the tile's columns, written to
 /// parts[row][first_part + item·kParts + part], and writes the target's logit.
 struct Fold {
   static constexpr int64_t kColumns = 2048;
@@ -54,7 +55,8 @@ struct Fold {
     static constexpr int kHeld = (Sums::kRows + Sums::kLanes - 1) / Sums::kLanes;
     const Fold& fold;
     const Product& p;
-    /// The thread's own: of row i·kLanes + lane, so that lanes that share rows share the work.
+    /// The parts that this thread keeps: of rows i·kLanes + lane, so that lanes with the same rows divide the
+    /// work.
     SoftmaxPart held[kHeld];
 
     __device__ Item(const Fold& fold, const Product& p) : fold(fold), p(p) {
@@ -93,7 +95,7 @@ struct Fold {
             if (sums.column(pair) + e >= p.columns) sums.at(i, pair, e) = -INFINITY;
     }
 
-    /// Of the tile's row i, the same for all lanes that share it.
+    /// The softmax of the tile's row i, the same for all lanes that share the row.
     __device__ SoftmaxPart part_of(Sums& sums, int i) const {
       SoftmaxPart part = kNoTokens;
 #pragma unroll
@@ -126,7 +128,7 @@ struct Fold {
 
     __device__ void find_target(Sums& sums, int i) const {
       if (sums.row(i) >= p.rows) return;
-      // From this thread's first column on; wraps where it lies before.
+      // The target's distance from this thread's first column; wraps around if it lies before.
       const uint32_t beyond = static_cast<uint32_t>(fold.targets[sums.row(i)]) -
                               static_cast<uint32_t>(fold.first_token + sums.column(0));
       constexpr uint32_t kReach = Sums::kStride * Sums::kPairs;
@@ -141,7 +143,7 @@ struct Fold {
   };
 };
 
-/// Writes what Value makes of each logit to p.out, of elements T: value.row(row)(column, z).
+/// Writes value.row(row)(column, z) of each logit z to p.out, with elements T.
 template <typename T, typename Value>
 struct Map {
   static constexpr int64_t kColumns = 0;
@@ -219,7 +221,7 @@ struct LogitGradient {
     __device__ float operator()(int64_t column, float z) const {
       const float logp = fmaf(z, inverse, -lse), p = exp2_approximate(logp * kLog2e);
       const float direct = column == target ? dlogprob * (1.0f - p) : -dlogprob * p;
-      // Of an impossible token log p is -infinity, its share 0.
+      // For an impossible token log p is -infinity and its share 0.
       return dentropy == 0 || p == 0 ? direct : direct - dentropy * p * (logp + entropy);
     }
   };
@@ -233,9 +235,9 @@ struct LogitGradient {
   }
 };
 
-/// One launch of x·Wᵀ with that epilogue (Fold; Map of Probability or LogitGradient to the type of x):
-/// cuda/head/product_bf16.cu, cuda/head/sm90_product.cu and cuda/head/product_f32.cu. Of bf16: p as `loading`
-/// wants it.
+/// One launch of x·Wᵀ with an epilogue (Fold; Map of Probability or LogitGradient to the type of x):
+/// cuda/head/product_bf16.cu, cuda/head/sm90_product.cu and cuda/head/product_f32.cu. For bf16 p is as
+/// `loading` needs it.
 template <typename Epilogue>
 void head_product_bf16(Stream& stream, Loading loading, const Product& p, const Epilogue& epilogue);
 template <typename Epilogue>
@@ -243,7 +245,7 @@ void head_product_sm90(Stream& stream, const Product& p, const Epilogue& epilogu
 template <typename Epilogue>
 void head_product_f32(Stream& stream, const Product& p, const Epilogue& epilogue);
 
-/// Parts of a Fold's item in bf16.
+/// Parts per item of a Fold in bf16.
 int64_t fold_parts(Loading loading);
 
 }  // namespace steptrain::cuda

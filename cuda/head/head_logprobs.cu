@@ -20,7 +20,8 @@ struct HeadOutputs {
   int32_t* argmax;
 };
 
-/// Merges each row's parts: lane l of its warp those of l, l + 32, … in order, then the lanes by distance.
+/// Merges the parts of each row: lane l of its warp takes parts l, l + 32, … in order, then lanes merge by
+/// distance.
 __global__ void __launch_bounds__(kMergeRows* kWarp)
     head_merge_kernel(Fold fold, HeadOutputs out, int64_t row0, int64_t rows, int64_t vocabulary,
                       float inverse, FaultReporter faults) {
@@ -42,13 +43,13 @@ __global__ void __launch_bounds__(kMergeRows* kWarp)
   if (lane != 0 || !index_holds(faults, kTargets, row0 + row, fold.targets[row], vocabulary)) return;
 
   const float log_mass = logf(all.mass), shift = shift_of(all.largest, fold.scale);
-  // By how much the shift was rounded: log Σ exp((z - largest)/temperature) wants none of it.
+  // The rounding error of the shift, which log Σ exp((z - largest)/temperature) must not contain.
   const float rounded = fmaf(all.largest, fold.scale, -shift) * kLn2;
   const float log_sum = log_mass - rounded;
   out.logprobs[row] = fmaf(fold.target_logits[row] - all.largest, inverse, -log_sum);
   out.entropy[row] = fmaf(-kLn2, all.moment / all.mass, log_mass);
   out.lse[row] = fmaf(all.largest, inverse, log_sum);
-  out.argmax[row] = all.argmax < vocabulary ? all.argmax : 0;  // no maximum among NaN
+  out.argmax[row] = all.argmax < vocabulary ? all.argmax : 0;  // NaN has no maximum
 }
 
 void head_logprobs(Stream& stream, const Args& args) {
@@ -67,10 +68,10 @@ void head_logprobs(Stream& stream, const Args& args) {
   });
   if (!expectation) return;
   const int64_t rows = head.span_rows();
-  void* const room = head.room(rows);
+  void* const buffer = head.buffer(rows);
   each_group(x[0], rows, [&](int64_t row, int64_t count) {
     head.each_span(span_tokens(x.dtype), [&](int64_t first, int64_t n) {
-      const Factor p = head.map(row, count, first, n, Probability{lse.as<float>() + row, inverse}, room);
+      const Factor p = head.map(row, count, first, n, Probability{lse.as<float>() + row, inverse}, buffer);
       head.sum_tokens(p, first, n, inverse, expectation.as<float>() + row * x[1]);
     });
   });

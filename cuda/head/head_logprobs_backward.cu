@@ -13,7 +13,7 @@ void head_logprobs_backward(Stream& stream, const Args& args) {
   check_temperature("head_logprobs_backward", args.d(0));
   const Head head(stream, x, w);
   const int64_t rows = head.span_rows(), size = x[1];
-  void* const room = head.room(rows);
+  void* const buffer = head.buffer(rows);
   float* const sums = dx.dtype == DType::f32 ? nullptr : stream.scratch.take<float>(rows * size);
   each_group(x[0], rows, [&](int64_t row, int64_t count) {
     LogitGradient gradient{};
@@ -29,7 +29,7 @@ void head_logprobs_backward(Stream& stream, const Args& args) {
     float* const sum = sums ? sums : to.as<float>();
     head.each_span(span_tokens(x.dtype), [&](int64_t first, int64_t n) {
       gradient.first_token = static_cast<int32_t>(first);
-      const Factor dz = head.map(row, count, first, n, gradient, room);
+      const Factor dz = head.map(row, count, first, n, gradient, buffer);
       head.sum_tokens(dz, first, n, 1, sum);
       if (dw) head.sum_rows(dz, row, dw.as<float>() + first * size);
     });

@@ -1,7 +1,8 @@
 // Logits of chosen tokens: logits[r, c] = x[r]·W[tokens[r, c]] / temperature, and their gradient: dx `=`,
 // dw[tokens[r, c]] += dlogits·x[r] / temperature in order of r, then c (cuda/chains.cuh).
-// head_expectation_backward dx = dlogprobs·(W[target]/temperature - e) belongs here too: it reads single rows
-// of W. f32 arithmetic on stored values; row-invariant, deterministic. One launch each, dw two more.
+// head_expectation_backward, dx = dlogprobs·(W[target]/temperature - e), stands here because it reads single
+// rows of W too. f32 arithmetic on stored values; row-invariant, deterministic. One launch each, dw takes two
+// more.
 #include "cuda/chains.cuh"
 #include "cuda/head/head.h"
 #include "cuda/reduce.cuh"
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int kWarps = kThreads / kWarp;
 
-/// A warp takes one logit.
+/// A warp computes one logit.
 template <typename X, typename W>
 __global__ void __launch_bounds__(kThreads)
     head_select_kernel(const X* x, const W* w, const int32_t* tokens, float* logits, int64_t n,
@@ -56,7 +57,7 @@ void head_select(Stream& stream, const Args& args) {
   });
 }
 
-/// dx[r] = Σ_c dlogits[r,c]/temperature · W[tokens[r,c]]; a block takes a row.
+/// dx[r] = Σ_c dlogits[r,c]/temperature · W[tokens[r,c]]. A block takes a row.
 template <typename X, typename W>
 __global__ void __launch_bounds__(kThreads)
     head_select_backward_kernel(const float* dlogits, const W* w, const int32_t* tokens, X* dx,

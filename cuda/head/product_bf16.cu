@@ -8,7 +8,7 @@ namespace {
 using portable::Large;
 using portable::Small;
 
-/// The parts of a row that a tile's warps make.
+/// The parts into which a tile's warps divide a row.
 template <typename Tile>
 constexpr int64_t kParts = Tile::kColumns / Tile::kWarpColumns;
 
@@ -25,7 +25,7 @@ void head_product_bf16(Stream& stream, Loading loading, const Product& p, const 
 #ifdef STEPTRAIN_SM90
   if (loading == Loading::boxes) return head_product_sm90(stream, p, epilogue);
 #endif
-  // A fold's tile is the same for any number of rows, and so are a row's bits.
+  // A fold has the same tile for any number of rows, so that a row's bits do not depend on it.
   constexpr bool kFold = Epilogue::kColumns > 0;
   if constexpr (!kFold) {
     if (tile_count(p, Large::kRows, Large::kColumns) < stream.hardware.multiprocessors)

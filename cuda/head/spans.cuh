@@ -1,6 +1,6 @@
-// The head's products on the host, some rows and a span of the vocabulary at a time: what an epilogue makes
-// of the logits, and the products that take it up. Spans have one size and go in order, so that a row's bits
-// depend on that row alone.
+// The head's products on the host, for some rows and a span of the vocabulary at a time: the weights that an
+// epilogue makes of the logits, and the products of these weights. Spans have one size and come in order, so
+// that a row's bits depend on that row alone.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,10 @@
 
 namespace steptrain::cuda {
 
-constexpr int64_t kSpanRows = 2048;  // whose weights are held at a time, at most
+constexpr int64_t kSpanRows = 2048;  // the most rows whose weights are held at a time
 
-/// Tokens of a span: its weights stay in the cache of a large GPU.
+/// Tokens of a span. Its weights, 2,048 rows by 8,192 tokens in bf16 = 32 MiB (f32: 16), stay in the L2 cache
+/// of a large GPU.
 inline int64_t span_tokens(DType dtype) {
   return dtype == DType::bf16 ? 8192 : 2048;
 }
@@ -24,13 +25,13 @@ class Head {
     if (bf16_) loading_ = loading_of(stream, logits(0, x[0], 0, w[0]));
   }
 
-  /// body(first token, tokens) for each span of at most `most` tokens, in order; what it takes of the
-  /// workspace is given back.
+  /// body(first token, tokens) for each span of at most `limit` tokens, in order. Workspace that it takes is
+  /// freed after it.
   template <typename F>
-  void each_span(int64_t most, F body) const {
-    for (int64_t first = 0; first < w_[0]; first += most) {
+  void each_span(int64_t limit, F body) const {
+    for (int64_t first = 0; first < w_[0]; first += limit) {
       const Scratch::Mark mark = stream_.scratch.mark();
-      body(first, std::min(most, w_[0] - first));
+      body(first, std::min(limit, w_[0] - first));
       stream_.scratch.rewind(mark);
     }
   }
@@ -44,7 +45,7 @@ class Head {
     fold.target_logits = stream_.scratch.take<float>(count);
     fold.targets = targets;
     fold.scale = inverse * kLog2e;
-    // In one launch; weights that must be rounded into workspace first, a span at a time.
+    // One launch for all tokens, or one per span where W must be rounded into workspace first.
     const bool rounds = bf16_ && w_.dtype == DType::f32 && loading_ != Loading::registers;
     each_span(rounds ? span_tokens(x_.dtype) : std::max<int64_t>(w_[0], 1), [&](int64_t first, int64_t n) {
       fold.first_token = static_cast<int32_t>(first);
@@ -55,8 +56,9 @@ class Head {
     return fold;
   }
 
-  /// Rows whose weights are made at a time: on Hopper, of 1,024 to kSpanRows, those whose two products of a
-  /// span leave the fewest multiprocessors idle in their last tiles. A row does not depend on it.
+  /// Rows whose weights are made at a time: on Hopper the number from 1,024 to kSpanRows with which the two
+  /// products of a span leave the fewest multiprocessors idle in the last wave. The bits of a row do not
+  /// depend on it.
   int64_t span_rows() const {
     if (loading_ != Loading::boxes) return std::min(x_[0], kSpanRows);
     constexpr int64_t kTileRows = 128, kWide = 256, kNarrow = 128;  // as cuda/gemm/sm90_product.cuh chooses
@@ -67,28 +69,29 @@ class Head {
       return rounded_up(down * rounded_up(columns, width), blocks) * width * depth;
     };
     int64_t best = 0;
-    double least = 0;
+    double best_time = 0;
     for (int64_t down = kSpanRows / kTileRows / 2; down <= kSpanRows / kTileRows; down++) {
       const double per_row = static_cast<double>(time(down, tokens, x_[1]) + time(down, x_[1], tokens)) /
                              static_cast<double>(down);
-      if (best == 0 || per_row <= least) best = down, least = per_row;
+      if (best == 0 || per_row <= best_time) best = down, best_time = per_row;
     }
     return std::min(x_[0], best * kTileRows);
   }
 
-  /// For the weights of a span of `rows`, in workspace.
-  void* room(int64_t rows) const {
+  /// A buffer in workspace for the weights of a span of `rows`.
+  void* buffer(int64_t rows) const {
     const int64_t count = rows * std::min(w_[0], span_tokens(x_.dtype));
     return stream_.scratch.take<char>(count * size_of(x_.dtype));
   }
 
-  /// What `value` makes of the logits of a span, in the arithmetic of x: a factor [count, n] in `room`.
+  /// The weights that `value` makes of the logits of a span, in the arithmetic of x: a factor [count, n] in
+  /// `buffer`.
   template <typename Value>
-  Factor map(int64_t row, int64_t count, int64_t first, int64_t n, const Value& value, void* room) const {
+  Factor map(int64_t row, int64_t count, int64_t first, int64_t n, const Value& value, void* buffer) const {
     Product p = logits(row, count, first, n);
-    p.out = room, p.out_dtype = x_.dtype;
+    p.out = buffer, p.out_dtype = x_.dtype;
     bf16_ ? run_bf16(p, Map<bf16, Value>{value}) : head_product_f32(stream_, p, Map<float, Value>{value});
-    return {room, x_.dtype, count, n};
+    return {buffer, x_.dtype, count, n};
   }
 
   /// out[count, H] (=|+=) scale · weights·W.
@@ -137,10 +140,10 @@ class Head {
   Loading loading_ = Loading::registers;
 };
 
-/// body(row, count) for groups of `most` rows.
+/// body(row, count) for groups of `limit` rows.
 template <typename F>
-void each_group(int64_t rows, int64_t most, F body) {
-  for (int64_t row = 0; row < rows; row += most) body(row, std::min(most, rows - row));
+void each_group(int64_t rows, int64_t limit, F body) {
+  for (int64_t row = 0; row < rows; row += limit) body(row, std::min(limit, rows - row));
 }
 
 }  // namespace steptrain::cuda

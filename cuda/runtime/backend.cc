@@ -1,6 +1,6 @@
-// The CUDA device: one compute stream in whose order everything happens. Memory segments come from cudaMalloc
-// and are shared out by core/allocator.h; the queue's thread launches and never waits, except to hand out
-// what was read and where all staging buffers are under way.
+// The CUDA device: everything happens in the order of one compute stream. Memory segments come from
+// cudaMalloc and are divided by core/allocator.h. The queue's thread launches and does not wait, except for
+// reads and where all staging buffers are in use.
 #include "cuda/runtime/backend.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::string model(int index) {
   return "a GPU that does not answer";
 }
 
-/// "13.0" of 13000.
+/// "13.0" for 13000.
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -50,7 +50,7 @@ std::string driver_release() {
   return release;
 }
 
-/// GPUs that this process sees; `why` says what stands in the way where there are none.
+/// The number of GPUs that this process sees. Where there are none, `why` says what prevents it.
 int count_devices(std::string& why) {
   int count = 0, driver = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -72,7 +72,7 @@ int count_devices(std::string& why) {
   return 0;
 }
 
-/// What lives on the queue's thread, from start() to the end.
+/// What belongs to the queue's thread, from start() to the end.
 struct Session {
   struct OwnedStream {
     cudaStream_t stream = nullptr;

@@ -8,10 +8,10 @@
 
 namespace steptrain::cuda {
 
-/// Models of the GPUs that this process sees; empty where there is no driver or none can be used.
+/// The names of the GPUs that this process sees; empty without a driver or a usable GPU.
 std::vector<std::string> devices();
 
-/// Why devices() lists none; empty where it does not.
+/// Why devices() lists none; empty where it lists some.
 std::string obstacle();
 
 /// Opens GPU `index`. Throws Error(E_UNSUPPORTED) where there is none, no driver, or one too old.

@@ -8,7 +8,7 @@
 namespace steptrain::cuda {
 namespace {
 
-/// Ends an open capture whatever happens, since the thread could start no other.
+/// Ends an open capture even after an error, because the thread could not start another one.
 class Capture {
  public:
   Capture() {
@@ -44,8 +44,8 @@ class Capture {
 }  // namespace
 
 CompiledGraph::~CompiledGraph() {
-  cudaSetDevice(device);                             // the host's thread may have another one current
-  if (executable) cudaGraphExecDestroy(executable);  // a replay under way is not disturbed
+  cudaSetDevice(device);                             // the host thread may use another device
+  if (executable) cudaGraphExecDestroy(executable);  // does not disturb a running replay
   if (workspace) cudaFreeAsync(workspace, stream);
 }
 

@@ -1,4 +1,4 @@
-// The compiled form of a captured list of ops: a CUDA graph with workspace of its own.
+// The compiled form of a captured list of ops: a CUDA graph with its own workspace.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,8 @@ struct CompiledGraph {
 };
 
 /// Compiles the records for replay on `stream`. Runs the ops' host functions twice, first to load the kernels
-/// and measure the workspace, which a capture may do neither of, and no kernel. Throws what an op refuses.
+/// and measure the workspace, both of which a capture forbids; runs no kernel. Throws the error of an op that
+/// refuses its arguments.
 std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& table, const Faults& faults,
                                        PreparedKernels& prepared, const Hardware& hardware, uint32_t* ticket,
                                        cudaStream_t stream);

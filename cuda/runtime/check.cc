@@ -7,7 +7,7 @@
 namespace steptrain::cuda {
 namespace {
 
-/// Errors after which every further call of the process fails alike (CUDA Runtime API, cudaError).
+/// Errors after which every further call of the process fails in the same way (CUDA Runtime API, cudaError).
 bool ends_context(cudaError_t status) {
   switch (status) {
     case cudaErrorECCUncorrectable:
@@ -33,7 +33,7 @@ bool ends_context(cudaError_t status) {
 
 void check(cudaError_t status, const char* doing, std::source_location where) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // an error that does not last must not be found again by the next call
+  cudaGetLastError();  // the next call must not find an error again that does not last
   const std::string what =
       std::string(cudaGetErrorString(status)) + " (" + cudaGetErrorName(status) + ") while " + doing;
   if (status == cudaErrorMemoryAllocation)

@@ -34,7 +34,8 @@ void Faults::raise() const {
   const auto position = static_cast<long long>(f.position), value = static_cast<long long>(f.value),
              limit = static_cast<long long>(f.limit);
   const auto other = static_cast<long long>(f.other);
-  const bool attends = op.name.starts_with("attention");  // which words it differently, as on the CPU
+  const bool attends =
+      op.name.starts_with("attention");  // whose messages are worded differently, as on the CPU
   std::string found;
   switch (f.kind) {
     case FaultKind::outside:

@@ -1,7 +1,7 @@
-// What a kernel found wrong in its arguments' values. Ops return before their kernels run, so a kernel that
-// meets an index out of range skips it and leaves a report, which the device's next wait turns into an error.
-// The first report stands; the report lies in host memory that the GPU writes into, so that a wait which
-// finds none costs nothing.
+// Reports of invalid values in a kernel's arguments. Ops return before their kernels run, so a kernel that
+// finds an index out of range skips it and writes a report, which the device's next wait turns into an error.
+// The first report stands. It is in host memory that the GPU can write, so that a wait without a report costs
+// nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@ enum class FaultKind : int32_t {
   outside,   // tensor[position] is value, outside 0..limit-1
   negative,  // tensor[position] is value, below 0
   sum,       // the tensor's elements sum to value, expected limit
-  // Borders of ranges:
+  // Offsets of ranges:
   start,     // tensor[0] is value, expected 0
   descends,  // tensor[position] is value, below the limit before it
   end,       // the tensor's last element, at position, is value, expected limit
@@ -35,7 +35,7 @@ struct Fault {
   int64_t position, value, limit, other;
 };
 
-/// What a kernel needs to leave a report; passed by value.
+/// What a kernel needs to write a report; passed by value.
 struct FaultReporter {
   int32_t* claimed = nullptr;  // device memory: 1 once there is a report
   Fault* fault = nullptr;      // host memory, mapped
@@ -43,7 +43,7 @@ struct FaultReporter {
   int64_t number = 0;
 };
 
-/// Owns the place of the report.
+/// Owns the memory of the report.
 class Faults {
  public:
   /// Cleared in the order of `stream`.
@@ -88,9 +88,8 @@ __device__ inline bool index_holds(const FaultReporter& to, int tensor, int64_t 
   return false;
 }
 
-/// Range `index` of `count`, whose borders are `offsets` [count + 1], the op's input `tensor`: from 0 to
-/// `total` without a gap. False where it may not be used; who breaks the rule is reported once per launch at
-/// least.
+/// Range `index` of `count`, given by `offsets` [count + 1], the op's input `tensor`, which must go from 0 to
+/// `total` without a gap. False where the range may not be used; every launch reports at least one violation.
 __device__ inline bool range_holds(const FaultReporter& to, int tensor, const int32_t* offsets, int64_t index,
                                    int64_t count, int64_t total, int64_t& begin, int64_t& end) {
   begin = offsets[index], end = offsets[index + 1];
@@ -105,7 +104,7 @@ __device__ inline bool range_holds(const FaultReporter& to, int tensor, const in
   }
   return false;
 }
-/// The same of borders of no range.
+/// The same for the offsets of no range.
 __device__ inline void no_range_holds(const FaultReporter& to, int tensor, const int32_t* offsets,
                                       int64_t total) {
   if (offsets[0] != 0) return report(to, FaultKind::start, tensor, 0, offsets[0], 0);

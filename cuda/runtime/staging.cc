@@ -21,7 +21,7 @@ void Event::record(cudaStream_t stream) {
 }
 
 bool Event::wait(const char* doing) const {
-  // As the queue's own wait: waking a thread costs tens of microseconds.
+  // Polls first, like the queue's own wait: waking a thread costs tens of microseconds.
   constexpr auto kSpin = std::chrono::microseconds(100);
   const auto until = std::chrono::steady_clock::now() + kSpin;
   bool waited = false;
@@ -33,7 +33,7 @@ bool Event::wait(const char* doing) const {
     }
     waited = true;
   } while (std::chrono::steady_clock::now() < until);
-  cudaGetLastError();  // "not ready" is no error
+  cudaGetLastError();  // "not ready" is not an error
   check(cudaEventSynchronize(event_), doing);
   return waited;
 }

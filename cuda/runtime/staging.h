@@ -1,5 +1,5 @@
-// Copies between the caller's memory and the GPU's through pinned buffers, so that an upload returns once its
-// bytes are in a buffer, and waits only where all buffers are still on their way.
+// Copies between the caller's memory and the GPU's through pinned buffers. An upload returns once its bytes
+// are in a buffer and waits only where all buffers are still being copied.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +10,7 @@
 
 namespace steptrain::cuda {
 
-/// An event that can be waited for without a busy core: polled briefly, then slept on.
+/// An event to wait for without keeping a core busy: polls briefly, then sleeps.
 class Event {
  public:
   Event();
@@ -18,7 +18,7 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t stream);
-  /// Returns at once where nothing was recorded. Whether there was something to wait for.
+  /// Returns whether there was something to wait for; at once where nothing was recorded.
   bool wait(const char* doing) const;
 
  private:
@@ -32,7 +32,7 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  /// Queues the copy of host bytes, which may be reused when it returns.
+  /// Queues the copy of host bytes, whose memory may be reused when this returns.
   void upload(void* to, const void* from, int64_t bytes);
   /// Waits for everything queued before, then for the bytes.
   void download(void* to, const void* from, int64_t bytes);

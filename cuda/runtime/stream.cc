@@ -13,7 +13,7 @@ Scratch::Scratch(Kind kind, void* block, int64_t bytes)
     : kind_(kind), block_(static_cast<char*>(block)), block_bytes_(bytes) {}
 
 Scratch Scratch::measuring() {
-  // Any address does that is aligned and not null.
+  // Any aligned address that is not null will do.
   return Scratch(Kind::measuring, reinterpret_cast<void*>(uintptr_t{4096}), INT64_MAX);
 }
 
@@ -50,7 +50,7 @@ void Scratch::grow(int64_t bytes) {
 
 void Scratch::reset() {
   if (!outgrown_.empty()) {
-    // Freed in stream order, after the op's kernels. One block that would have held it all replaces them.
+    // Freed in stream order, after the op's kernels. One block large enough for all of it replaces them.
     for (char* block : outgrown_) check(cudaFreeAsync(block, stream_), "freeing workspace");
     outgrown_.clear();
     if (block_bytes_ < held_) {
@@ -63,20 +63,20 @@ void Scratch::reset() {
 }
 
 void Scratch::rewind(const Mark& mark) {
-  if (block_ != mark.block) return;  // it grew meanwhile: reset() finds one block for all
+  if (block_ != mark.block) return;  // it has grown since; reset() makes one block for all
   used_ = mark.used;
   held_ = mark.held;
 }
 
 void Stream::prepare(const void* kernel, int64_t blocks, int64_t shared) {
-  constexpr int64_t kWithoutAsking = 48 << 10;  // static and dynamic together
-  constexpr int64_t kMostBlocks = 0x7fffffff;
-  if (blocks > kMostBlocks)
+  constexpr int64_t kWithoutAsking = 48 << 10;  // static and dynamic shared memory together
+  constexpr int64_t kMaxBlocks = 0x7fffffff;
+  if (blocks > kMaxBlocks)
     throw Error("E_SHAPE", format("a kernel would need %lld blocks, more than CUDA's 2147483647",
                                   static_cast<long long>(blocks)));
   const auto found = prepared.find(kernel);
   if (found != prepared.end() && found->second >= shared) return;
-  // Loads the kernel now, since loading may wait for the GPU, which nothing must during a capture.
+  // Loads the kernel now: loading may wait for the GPU, which is forbidden during a capture.
   const std::lock_guard lock(capture_lock());
   cudaFuncAttributes attributes;
   check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");

@@ -1,4 +1,4 @@
-// What a CUDA kernel's host function is handed besides its arguments: the stream, workspace, and the way to
+// What a CUDA kernel's host function gets besides its arguments: the stream, workspace, and the way to
 // launch. The host function runs on the queue's thread and returns before the kernel has run.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace steptrain::cuda {
 
-/// Workspace of the running op in device memory: handed out by a bump pointer, taken back when the op's
-/// kernels are queued (the next op's run after them), kept for the next. Grows and shrinks in stream order.
+/// Workspace of the running op in device memory: a bump allocator that is reset when the op's kernels are
+/// queued (those of the next op run after them) and keeps its memory. Grows and shrinks in stream order.
 class Scratch {
  public:
   explicit Scratch(cudaStream_t stream) : stream_(stream) {}
-  /// Hands out addresses that nothing may touch, to learn what a list of ops will need.
+  /// Hands out addresses that must not be accessed, to measure what a list of ops needs.
   static Scratch measuring();
-  /// Hands out what lies in `block`; its owner frees it.
+  /// Hands out parts of `block`, which its owner frees.
   static Scratch within(void* block, int64_t bytes);
   ~Scratch();
   Scratch(const Scratch&) = delete;
@@ -33,7 +33,8 @@ class Scratch {
     return static_cast<T*>(take_bytes((count * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256));
   }
   void reset();
-  /// What was taken since `mark` may be handed out again: its users run before those of what is taken next.
+  /// Lets what was taken since `mark` be handed out again: kernels that use it run before those that get it
+  /// next.
   struct Mark {
     char* block;
     int64_t used, held;
@@ -58,10 +59,10 @@ class Scratch {
   int64_t peak_ = 0;
 };
 
-/// Kernels that are loaded and allowed the dynamic shared memory that they ask for, by their largest request.
+/// Loaded kernels, with the most dynamic shared memory that each has been allowed.
 using PreparedKernels = std::unordered_map<const void*, int64_t>;
 
-/// What launches depend on.
+/// The properties of the GPU that launches depend on.
 struct Hardware {
   int multiprocessors = 1;
   int compute_capability = 80;   // 10 · major + minor
@@ -82,8 +83,8 @@ struct Stream {
   FaultReporter faults{};
   int64_t launches = 0;
 
-  /// Queues `kernel` on `blocks` blocks of `threads`, with `shared` bytes of dynamic shared memory. No
-  /// blocks: nothing to do, no launch.
+  /// Queues `kernel` with `blocks` blocks of `threads` and `shared` bytes of dynamic shared memory. With 0
+  /// blocks nothing is launched.
   template <typename... Params, typename... Given>
   void launch(void (*kernel)(Params...), int64_t blocks, int threads, int64_t shared, Given... given) {
     if (blocks == 0) return;

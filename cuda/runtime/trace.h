@@ -1,5 +1,5 @@
-// Names ops for profilers (Nsight Systems) where the CUDA toolkit that built this has NVTX, which is headers
-// alone and costs a branch where no profiler listens.
+// Names ops for profilers (Nsight Systems) if the CUDA toolkit of the build has NVTX, which consists of
+// headers only and costs a branch where no profiler listens.
 #pragma once
 
 #if __has_include(<nvtx3/nvToolsExt.h>)
