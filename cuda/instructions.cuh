@@ -42,31 +42,31 @@ __device__ inline uint32_t shared_address(const void* p) {
 
 /// Starts a copy of 16 bytes into shared memory; both addresses are multiples of 16. Where `inside` is false,
 /// writes zeros and reads nothing.
-__device__ inline void copy_async(void* to_shared, const void* from, bool inside) {
+__device__ inline void cp_async(void* to_shared, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from),
                "r"(inside ? 16 : 0)
                : "memory");
 }
 /// Commits the copies that this thread started as a group.
-__device__ inline void commit_copies() {
+__device__ inline void cp_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 /// Waits until at most `pending` of this thread's groups are incomplete.
 template <int pending>
-__device__ inline void wait_for_copies() {
+__device__ inline void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 
 /// Four 8×8 matrices of bf16: lanes 8i..8i+7 give the addresses of the rows of matrix i. Register i of lane l
 /// receives row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i.
-__device__ inline void load_matrices(uint32_t (&r)[4], const void* row) {
+__device__ inline void ldmatrix(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row))
                : "memory");
 }
 /// The same with each matrix transposed: rows 2(l%4) and 2(l%4)+1, column l/4.
-__device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
+__device__ inline void ldmatrix_trans(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row))
@@ -75,7 +75,7 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void* ro
 
 /// d[16,8] += a[16,16]·b[16,8]. With g = l/4 and t = l%4 of lane l, pairs of neighbours:
 ///   a: (g, 2t) (g+8, 2t) (g, 2t+8) (g+8, 2t+8)   b: (2t, g) (2t+8, g) along rows   d: (g, 2t) (g+8, 2t)
-__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+__device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"

@@ -41,11 +41,11 @@ __device__ void load_sum(const T* x, const T* residual, int count, bool wide, fl
 /// partial[h..] (first ? = : +=) a·b for eight elements.
 __device__ inline void add_product(float* partial, int count, bool wide, bool first, const float (&a)[kEight],
                                    const float (&b)[kEight]) {
-  float held[kEight] = {};
-  if (!first) load8(partial, count, wide, held);
+  float sums[kEight] = {};
+  if (!first) load8(partial, count, wide, sums);
 #pragma unroll
-  for (int i = 0; i < kEight; i++) held[i] = fmaf(a[i], b[i], held[i]);
-  store8(partial, count, wide, held);
+  for (int i = 0; i < kEight; i++) sums[i] = fmaf(a[i], b[i], sums[i]);
+  store8(partial, count, wide, sums);
 }
 
 /// target[h] += Σ partial[chunk][h], in index order.

@@ -43,8 +43,8 @@ __device__ T block_max(T value) {
   return largest;
 }
 
-/// Whether the running block is the last of `blocks` to arrive here; it then sees what the others wrote
-/// before. `ticket` is one of Stream::ticket.
+/// Whether the running block is the last of `blocks` to arrive here; it then key_visible what the others
+/// wrote before. `ticket` is one of Stream::ticket.
 __device__ inline bool last_block(uint32_t* ticket, uint32_t blocks = gridDim.x) {
   __shared__ bool last;
   __threadfence();

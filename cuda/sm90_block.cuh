@@ -1,5 +1,5 @@
-// How Hopper's kernels divide a block: three warpgroups, of which the first copies tiles by TMA into a ring
-// of stages in shared memory and the other two, its consumers, take 64 rows each.
+// How Hopper's kernels divide a block into three warpgroups: the first loads tiles by TMA into a ring of
+// stages in shared memory; the other two, the consumers, take 64 rows each.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ constexpr int kThreads = kGroup * (1 + kConsumers);
 constexpr int kGroupRows = 64;  // of a consumer
 constexpr int kStep = 16;       // depth of one wgmma
 
-/// A place in a ring of stages. Its barriers' phases alternate each time round.
+/// A place in a ring of stages, with the parity of its barriers' phases, which alternates every round.
 template <int kStages>
 struct RingPlace {
   int stage = 0;
@@ -28,8 +28,7 @@ struct RingPlace {
   }
 };
 
-/// Dynamic shared memory from its first multiple of 1024 bytes, which the swizzle of TMA and wgmma counts
-/// from.
+/// Dynamic shared memory from its first multiple of 1024 bytes, to which the swizzle of TMA and wgmma refers.
 __device__ inline char* aligned_shared() {
   return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(dynamic_shared()) + 1023) / 1024 * 1024);
 }

@@ -1,5 +1,5 @@
-// The PTX instructions of sm_90a: barriers in shared memory, tile copies by the tensor memory accelerator
-// (TMA), and products of a warpgroup (wgmma).
+// The PTX instructions of sm_90a: mbarriers in shared memory, tile copies by the tensor memory accelerator
+// (TMA), and products of a warpgroup (wgmma). docs/kernels/glossary.md has PTX's names.
 #pragma once
 
 #include <cuda.h>
@@ -13,26 +13,26 @@ namespace steptrain::cuda {
 /// An mbarrier in shared memory. A phase ends when all arrivals and all expected bytes have come.
 using Barrier = uint64_t;
 
-__device__ inline void barrier_init(Barrier* barrier, uint32_t arrivals) {
+__device__ inline void mbarrier_init(Barrier* barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals)
                : "memory");
 }
-/// After barrier_init, by the thread that called it, before the block's barrier.
-__device__ inline void publish_barriers() {
+/// After mbarrier_init, by the thread that called it, before the block's barrier.
+__device__ inline void fence_barrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ inline void barrier_arrive(Barrier* barrier) {
+__device__ inline void mbarrier_arrive(Barrier* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
-/// Arrives, and has the phase wait for that many bytes of copies.
-__device__ inline void barrier_expect(Barrier* barrier, uint32_t bytes) {
+/// Arrives, and makes the phase wait for that many bytes of copies.
+__device__ inline void mbarrier_expect_tx(Barrier* barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
                "r"(bytes)
                : "memory");
 }
 /// Waits for the end of the phase of that parity; the phases of a barrier are 0, 1, 0, …
-__device__ inline void barrier_wait(Barrier* barrier, uint32_t parity) {
+__device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
   uint32_t ended = 0;
   while (!ended) {
     asm volatile(
@@ -45,9 +45,9 @@ __device__ inline void barrier_wait(Barrier* barrier, uint32_t parity) {
   }
 }
 
-/// Starts the copy of the box at (row, column) of a matrix into shared memory, 1024-byte aligned; `barrier`
-/// counts its bytes, those beyond the matrix too, which are zeros. By one thread.
-__device__ inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row, int32_t column,
+/// Starts the load of the box at (row, column) of a matrix into shared memory, 1024-byte aligned. `barrier`
+/// counts all its bytes, also those beyond the matrix, which are zeros. By one thread.
+__device__ inline void tma_load(void* to, const CUtensorMap* matrix, int32_t row, int32_t column,
                                 Barrier* barrier) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
@@ -56,58 +56,58 @@ __device__ inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row
       : "memory");
 }
 
-/// Writes four 8×8 matrices of bf16 to shared memory, the counterpart of load_matrices.
-__device__ inline void store_matrices(void* row, const uint32_t (&r)[4]) {
+/// Writes four 8×8 matrices of bf16 to shared memory, the counterpart of ldmatrix.
+__device__ inline void stmatrix(void* row, const uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
-/// Starts the copy of a box in shared memory, as copy_box leaves it, to (row, column) of a matrix; what lies
-/// beyond the matrix is left out. By one thread, which closes groups of copies and waits for them.
-__device__ inline void store_box(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
+/// Starts the store of a box in shared memory, in the layout of tma_load, to (row, column) of a matrix;
+/// elements beyond the matrix are not written. By one thread, which also commits groups of stores and waits
+/// for them.
+__device__ inline void tma_store(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(matrix),
                "r"(column), "r"(row), "r"(shared_address(from))
                : "memory");
 }
-__device__ inline void close_stores() {
+__device__ inline void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 /// Waits until at most `pending` groups may still read shared memory.
 template <int pending>
-__device__ inline void wait_for_reads() {
+__device__ inline void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-/// How a wgmma finds a factor: boxes of rows of 128 bytes, chunks of 16 bytes permuted by the row mod 8, as
-/// TMA's 128-byte swizzle leaves them. rows: 8 rows are 1024 bytes. Where rows are the depth, `across` is the
-/// distance of boxes of 64 columns. The tile's address plus 32 bytes (or, where rows are the depth, 2048) is
-/// 16 further along it.
-__device__ inline uint64_t box_descriptor(const void* tile, uint32_t across) {
+/// The descriptor by which a wgmma finds a factor in boxes of rows of 128 bytes, whose chunks of 16 bytes
+/// TMA's 128-byte swizzle has permuted by the row mod 8; 8 rows are 1024 bytes. MN-major, `across` is the
+/// distance between boxes of 64 columns. A step of 16 of the depth is 32 bytes further, MN-major 2048.
+__device__ inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
   constexpr uint64_t kRows = 1024, kSwizzle128 = 1;
   return (shared_address(tile) >> 4 & 0x3fff) | uint64_t{across >> 4 & 0x3fff} << 16 | kRows >> 4 << 32 |
          kSwizzle128 << 62;
 }
 
-/// Between what writes accumulators and the wgmma that read them.
-__device__ inline void open_group() {
+/// Orders writes to registers before the wgmmas that read them.
+__device__ inline void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-__device__ inline void close_group() {
+__device__ inline void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-/// Waits until at most `pending` of the warpgroup's groups are under way.
+/// Waits until at most `pending` of the warpgroup's groups are incomplete.
 template <int pending>
-__device__ inline void wait_for_groups() {
+__device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
-/// Keeps the compiler from moving uses of accumulators across this place.
+/// Keeps the compiler from moving uses of accumulators past this point.
 template <int n>
 __device__ inline void pin(float (&d)[n]) {
 #pragma unroll
   for (int i = 0; i < n; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/// The same of registers that hold a factor.
+/// The same for registers that hold a factor.
 template <int n>
 __device__ inline void pin(uint32_t (&a)[n]) {
 #pragma unroll
@@ -115,10 +115,10 @@ __device__ inline void pin(uint32_t (&a)[n]) {
 }
 
 /// d[64, 64] += a[64,16]·b[64,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
-/// rows each, as multiply_add's d in every eight columns. kAcrossA, kAcrossB: a tile's rows are the depth.
+/// rows each, as mma's d in every eight columns. kMnMajorA, kMnMajorB: the rows of a tile are the depth.
 /// kFresh: = instead of +=, whatever d holds.
-template <bool kAcrossA, bool kAcrossB, bool kFresh = false>
-__device__ inline void multiply_group(float (&d)[32], uint64_t a, uint64_t b) {
+template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false>
+__device__ inline void wgmma(float (&d)[32], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %36, 0;\n"  // p: add to d
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
@@ -130,11 +130,11 @@ __device__ inline void multiply_group(float (&d)[32], uint64_t a, uint64_t b) {
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
         "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
         "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}), "n"(int{!kFresh}));
+      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}), "n"(int{!kFresh}));
 }
-/// The same, of [64, 128].
-template <bool kAcrossA, bool kAcrossB, bool kFresh = false>
-__device__ inline void multiply_group(float (&d)[64], uint64_t a, uint64_t b) {
+/// The same for [64, 128].
+template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false>
+__device__ inline void wgmma(float (&d)[64], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %68, 0;\n"  // p: add to d
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
@@ -152,13 +152,13 @@ __device__ inline void multiply_group(float (&d)[64], uint64_t a, uint64_t b) {
         "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
         "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
         "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}), "n"(int{!kFresh}));
+      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}), "n"(int{!kFresh}));
 }
 
 /// d[64, 256] += a[64,16]·b[256,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
-/// rows each, as multiply_add's d in every eight columns. kAcrossA, kAcrossB: a tile's rows are the depth.
-template <bool kAcrossA, bool kAcrossB>
-__device__ inline void multiply_group(float (&d)[128], uint64_t a, uint64_t b) {
+/// rows each, as mma's d in every eight columns. kMnMajorA, kMnMajorB: the rows of a tile are the depth.
+template <bool kMnMajorA, bool kMnMajorB>
+__device__ inline void wgmma(float (&d)[128], uint64_t a, uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
       "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
@@ -190,12 +190,12 @@ __device__ inline void multiply_group(float (&d)[128], uint64_t a, uint64_t b) {
         "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
         "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
         "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-      : "l"(a), "l"(b), "n"(int{kAcrossA}), "n"(int{kAcrossB}));
+      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
 }
 
-/// d[64, 64] += a[64,16]·b: a warp holds its 16 rows of a as multiply_add's a, in registers that are not to
+/// d[64, 64] += a[64,16]·b: a warp holds its 16 rows of a as mma's a, in registers that are not to
 /// change before the product is waited for; b's tile has rows of the depth.
-__device__ inline void multiply_held(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
+__device__ inline void wgmma_from_registers(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
@@ -209,9 +209,9 @@ __device__ inline void multiply_held(float (&d)[32], const uint32_t (&a)[4], uin
         "+f"(d[30]), "+f"(d[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-/// d[64, 128] += a[64,16]·b: a warp holds its 16 rows of a as multiply_add's a; b's tile has rows of the
+/// d[64, 128] += a[64,16]·b: a warp holds its 16 rows of a as mma's a; b's tile has rows of the
 /// depth.
-__device__ inline void multiply_held(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
+__device__ inline void wgmma_from_registers(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
@@ -232,24 +232,24 @@ __device__ inline void multiply_held(float (&d)[64], const uint32_t (&a)[4], uin
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/// After plain writes to shared memory that a wgmma or store_box will read, before the barrier that parts
+/// After ordinary writes to shared memory that a wgmma or tma_store will read, before the barrier between
 /// them.
-__device__ inline void publish_writes() {
+__device__ inline void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 /// Waits for all 128 threads of the running warpgroup; `id` 1 to 15, one for each warpgroup.
-__device__ inline void group_barrier(int id) {
+__device__ inline void warpgroup_barrier(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
-/// Waits for all 256 threads of two warpgroups, or arrives for those of the other that wait; `id` as there.
-__device__ inline void wait_at_barrier(int id) {
+/// Waits for all 256 threads of two warpgroups, or arrives without waiting; `id` as in warpgroup_barrier.
+__device__ inline void named_barrier_sync(int id) {
   asm volatile("bar.sync %0, 256;" ::"r"(id) : "memory");
 }
-__device__ inline void arrive_at_barrier(int id) {
+__device__ inline void named_barrier_arrive(int id) {
   asm volatile("bar.arrive %0, 256;" ::"r"(id) : "memory");
 }
 
-/// Hands registers back to the multiprocessor, or takes more, for the running warpgroup.
+/// Gives registers of the running warpgroup back to the multiprocessor, or takes more.
 template <int registers>
 __device__ inline void shrink_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));

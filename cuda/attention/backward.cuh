@@ -12,21 +12,21 @@ constexpr int kBackwardThreads = 128;
 template <int kStages, typename Fetch, typename Body>
 __device__ void pipeline(int32_t first, int32_t end, int32_t step, Fetch fetch, Body body) {
   if (kStages == 2 && first < end) fetch(first, 0);
-  commit_copies();
+  cp_async_commit();
   int stage = 0;
   for (int32_t at = first; at < end; at += step) {
     if constexpr (kStages == 2) {
-      wait_for_copies<0>();
+      cp_async_wait<0>();
       __syncthreads();  // all threads see this tile, and none still reads the one before
       if (at + step < end) fetch(at + step, stage ^ 1);
-      commit_copies();
+      cp_async_commit();
       body(at, stage);
       stage ^= 1;
     } else {
       __syncthreads();
       fetch(at, 0);
-      commit_copies();
-      wait_for_copies<0>();
+      cp_async_commit();
+      cp_async_wait<0>();
       __syncthreads();
       body(at, 0);
     }

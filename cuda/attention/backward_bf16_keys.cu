@@ -21,14 +21,14 @@ struct Backward {
   static constexpr int kScoreRows = kRows / 2, kScoreColumns = kQueries / 2;
   /// A warp's part of dk and dv.
   static constexpr int kSumRows = 32, kSumColumns = kSize * kRows / 32 / kWarps;
-  static constexpr int kAcross = kSize / kSumColumns;  // warps per row
+  static constexpr int kRowWarps = kSize / kSumColumns;  // warps per row
   using Own = HeadTile<kRows, kSize>;
   using Other = HeadTile<kQueries, kSize>;
   using Weights = HeadTile<kRows, kQueries>;
   static constexpr int kTileBytes = 2 * Own::kBytes + 2 * kStages * Other::kBytes + 2 * Weights::kBytes;
   static constexpr int kShared =
       kTileBytes + 2 * kStages * kQueries * 4;  // with lse and delta of the queries
-  static_assert(kBackwardRows % kRows == 0 && kRows / kSumRows * kAcross == kWarps);
+  static_assert(kBackwardRows % kRows == 0 && kRows / kSumRows * kRowWarps == kWarps);
 };
 
 template <int kSize>
@@ -57,10 +57,10 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int32_t kv_head = heads.kv_head;
   AttentionTile tile = find_tile(p, index / kParts, kBackwardRows, true);
   tile.start += static_cast<int32_t>(index % kParts) * B::kRows;
-  if (!tile.there || tile.start >= tile.length) return;
+  if (!tile.exists || tile.start >= tile.length) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int score_row = warp / 2 * B::kScoreRows, score_column = warp % 2 * B::kScoreColumns;
-  const int sum_row = warp / B::kAcross * B::kSumRows, sum_column = warp % B::kAcross * B::kSumColumns;
+  const int sum_row = warp / B::kRowWarps * B::kSumRows, sum_column = warp % B::kRowWarps * B::kSumColumns;
   const int32_t last = tile.start + B::kRows < tile.length ? tile.start + B::kRows : tile.length;
   const int32_t begin = first_query(p, tile.start) / kQueries * kQueries,
                 end = end_query(p, tile, tile.start, last - tile.start);
@@ -81,10 +81,10 @@ __global__ void __launch_bounds__(kThreads, 2)
                                          p.heads, p.size);
           const int row = static_cast<int>(threadIdx.x);
           if (row < kQueries) {
-            const bool there = query + row < tile.length;
+            const bool inside = query + row < tile.length;
             const int64_t at = head * p.tokens + tile.begin + query + row;
-            statistics(stage)[row] = there ? t.lse[at] * kLog2e : kUnseen;
-            statistics(stage)[kQueries + row] = there ? t.delta[at] : 0.0f;
+            statistics(stage)[row] = inside ? t.lse[at] * kLog2e : kPaddedLse;
+            statistics(stage)[kQueries + row] = inside ? t.delta[at] : 0.0f;
           }
         },
         [&](int32_t query, int stage) {
@@ -96,14 +96,14 @@ __global__ void __launch_bounds__(kThreads, 2)
                                                                      do_tile(stage), score_column, lane);
           const float *const lse = statistics(stage), *const delta = lse + kQueries;
           const bool all = query + kQueries <= tile.length &&
-                           sees_all(p, tile, query, kQueries, tile.start, tile.start + B::kRows);
+                           all_visible(p, tile, query, kQueries, tile.start, tile.start + B::kRows);
 #pragma unroll
           for (int j = 0; j < kColumns; j++) {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
               const int column = score_column + 8 * j + lane % 4 * 2 + e;
               const float shift = lse[column], less = delta[column];
-              const Sight sight = all ? Sight{} : sight_of(p, tile, query + column);
+              const VisibleRange visible = all ? VisibleRange{} : visible_keys(p, tile, query + column);
 #pragma unroll
               for (int i = 0; i < kDown; i++)
 #pragma unroll
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                   float &weight = weights[i][j][2 * half + e], &slope = slopes[i][j][2 * half + e];
                   weight = exp2_approximate(fmaf(weight, scale, -shift));
                   const int32_t key = tile.start + score_row + 16 * i + lane / 4 + 8 * half;
-                  if (!all && !sees(p, tile, sight, key)) weight = 0;
+                  if (!all && !key_visible(p, tile, visible, key)) weight = 0;
                   slope = (slope - less) * weight;
                 }
             }
@@ -168,7 +168,7 @@ void attention_keys_bf16(Stream& stream, const Attention& problem, const Attenti
   by_head_size(problem.size, [&](auto padded) {
     using B = Backward<padded()>;
     stream.launch(attention_keys_kernel<padded()>,
-                  problem.most_tiles * problem.kv_heads * parts.parts * (kBackwardRows / B::kRows), kThreads,
+                  problem.max_tiles * problem.kv_heads * parts.parts * (kBackwardRows / B::kRows), kThreads,
                   B::kShared, problem, tensors, parts);
   });
 }

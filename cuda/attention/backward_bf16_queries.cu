@@ -35,23 +35,23 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
                 kv_head = head / p.group;
   const AttentionTile tile = find_tile(p, blockIdx.x / static_cast<unsigned>(p.heads), kRows);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * 16;
 
   Own::template copy<kThreads>(q_tile, static_cast<const bf16*>(t.q), tile, tile.start, head, p.heads,
                                p.size);
   Own::template copy<kThreads>(do_tile, static_cast<const bf16*>(t.dout), tile, tile.start, head, p.heads,
                                p.size);
-  Sight sight[2];
+  VisibleRange visible[2];
   float lse[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int32_t query = tile.start + warp_row + lane / 4 + 8 * half;
-    const bool there = query < tile.length;
+    const bool inside = query < tile.length;
     const int64_t at = head * p.tokens + tile.begin + query;
-    sight[half] = sight_of(p, tile, query);
-    lse[half] = there ? t.lse[at] * kLog2e : kUnseen;
-    delta[half] = there ? t.delta[at] : 0.0f;
+    visible[half] = visible_keys(p, tile, query);
+    lse[half] = inside ? t.lse[at] * kLog2e : kPaddedLse;
+    delta[half] = inside ? t.delta[at] : 0.0f;
   }
   const float scale = p.scale * kLog2e;
   float dq[1][kSize / 8][4] = {};
@@ -67,14 +67,14 @@ __global__ void __launch_bounds__(kThreads)
         float weights[1][kKeys / 8][4], slopes[1][kKeys / 8][4];
         multiply_heads<Own, Other, 1, kKeys, kSize>(weights, q_tile, warp_row, k_tile(stage), 0, lane);
         multiply_heads<Own, Other, 1, kKeys, kSize>(slopes, do_tile, warp_row, v_tile(stage), 0, lane);
-        const bool all = sees_all(p, tile, tile.start, kRows, key, key + kKeys);
+        const bool all = all_visible(p, tile, tile.start, kRows, key, key + kKeys);
 #pragma unroll
         for (int j = 0; j < kKeys / 8; j++)
 #pragma unroll
           for (int i = 0; i < 4; i++) {
             const int half = i / 2;
             float weight = exp2_approximate(fmaf(weights[0][j][i], scale, -lse[half]));
-            if (!all && !sees(p, tile, sight[half], key + 8 * j + lane % 4 * 2 + i % 2)) weight = 0;
+            if (!all && !key_visible(p, tile, visible[half], key + 8 * j + lane % 4 * 2 + i % 2)) weight = 0;
             slopes[0][j][i] = (slopes[0][j][i] - delta[half]) * weight;
           }
         multiply_rows<Other, 1, kKeys, kSize>(
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void attention_queries_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors) {
   by_head_size(problem.size, [&](auto padded) {
-    stream.launch(attention_queries_kernel<padded()>, problem.most_tiles * problem.heads, kThreads,
+    stream.launch(attention_queries_kernel<padded()>, problem.max_tiles * problem.heads, kThreads,
                   Backward<padded()>::kShared, problem, tensors);
   });
 }

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
                 kv_head = head / p.group;
   const AttentionTile tile = find_tile(p, blockIdx.x / static_cast<unsigned>(p.heads), F::kRows);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int warp_row = warp * 16 * kDown;
   const int32_t begin = first_key(p, tile.start) / kKeys * kKeys,
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 
   const auto fetch = [&](char* to, const bf16* from, int32_t key) {
     if (key < end) Keys::template copy<kThreads>(to, from, tile, key, kv_head, p.kv_heads, p.size);
-    commit_copies();
+    cp_async_commit();
   };
   Queries::template copy<kThreads>(q_tile, q, tile, tile.start, head, p.heads, p.size);
   fetch(k_tile, k, begin);
@@ -61,32 +61,33 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
   for (int i = 0; i < kDown; i++)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      maximum[i][half] = kFloor;
+      maximum[i][half] = kMinimum;
       sum[i][half] = 0;
     }
   const float scale = p.scale * kLog2e;
 
   for (int32_t key = begin; key < end; key += kKeys) {
-    wait_for_copies<1>();
+    cp_async_wait<1>();
     __syncthreads();  // all threads see the keys
     float scores[kDown][kKeys / 8][4];
     multiply_heads<Queries, Keys, kDown, kKeys, kSize>(scores, q_tile, warp_row, k_tile, 0, lane);
     __syncthreads();  // no thread still reads the keys
     fetch(k_tile, k, key + kKeys);
 
-    const bool all = sees_all(p, tile, tile.start, F::kRows, key, key + kKeys);
+    const bool all = all_visible(p, tile, tile.start, F::kRows, key, key + kKeys);
 #pragma unroll
     for (int i = 0; i < kDown; i++) {
 #pragma unroll
       for (int half = 0; half < 2; half++) {
-        const Sight sight = sight_of(p, tile, tile.start + warp_row + 16 * i + lane / 4 + 8 * half);
+        const VisibleRange visible =
+            visible_keys(p, tile, tile.start + warp_row + 16 * i + lane / 4 + 8 * half);
         float new_maximum = maximum[i][half];
 #pragma unroll
         for (int j = 0; j < kKeys / 8; j++)
 #pragma unroll
           for (int e = 0; e < 2; e++) {
             float& score = scores[i][j][2 * half + e];
-            if (!all && !sees(p, tile, sight, key + 8 * j + lane % 4 * 2 + e)) score = kMasked;
+            if (!all && !key_visible(p, tile, visible, key + 8 * j + lane % 4 * 2 + e)) score = kMasked;
             new_maximum = fmaxf(new_maximum, score);
           }
         // Four lanes share a row.
@@ -113,14 +114,14 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
       }
     }
 
-    wait_for_copies<1>();
+    cp_async_wait<1>();
     __syncthreads();  // all threads see the values
     multiply_rows<Keys, kDown, kKeys, kSize>(
         out, v_tile, 0, lane, [&](uint32_t(&a)[4], int i, int depth) { round_to_a(a, scores[i], depth); });
     __syncthreads();  // no thread still reads the values
     fetch(v_tile, v, key + kKeys);
   }
-  wait_for_copies<0>();
+  cp_async_wait<0>();
 
 #pragma unroll
   for (int i = 0; i < kDown; i++) {
@@ -157,7 +158,7 @@ int forward_bf16_rows(int64_t size) {
 
 void attention_forward_bf16(Stream& stream, const Attention& problem, const AttentionTensors& t, float* lse) {
   by_head_size(problem.size, [&](auto padded) {
-    stream.launch(attention_bf16_kernel<padded()>, problem.most_tiles * problem.heads, kThreads,
+    stream.launch(attention_bf16_kernel<padded()>, problem.max_tiles * problem.heads, kThreads,
                   Forward<padded()>::kShared, problem, static_cast<const bf16*>(t.q),
                   static_cast<const bf16*>(t.k), static_cast<const bf16*>(t.v), static_cast<bf16*>(t.o), lse);
   });

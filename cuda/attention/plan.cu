@@ -39,12 +39,12 @@ __device__ void end_tiles(const int32_t* cu_seqlens, int32_t sequences, int64_t 
   for (int32_t s = lane; s < sequences; s += kWarp) ends[s] = 0;
 }
 
-/// One block. A causal query in tile r of a sequence sees tiles 0 … r. `sorted`: tiles with the largest r
-/// come first, whatever their sequence; the place of a tile is the number of tiles with a larger r, plus
-/// those with the same r in earlier sequences. Otherwise sequence by sequence, last tile first.
+/// One block. A causal query in tile r of a sequence key_visible tiles 0 … r. `sorted`: tiles with the
+/// largest r come first, whatever their sequence; the place of a tile is the number of tiles with a larger r,
+/// plus those with the same r in earlier sequences. Otherwise sequence by sequence, last tile first.
 __global__ void __launch_bounds__(kPlanThreads)
     attention_plan_kernel(const int32_t* cu_seqlens, int32_t sequences, int64_t tokens, int rows, bool sorted,
-                          int32_t* ends, AttentionTile* tiles, int64_t most_tiles, int cu_input,
+                          int32_t* ends, AttentionTile* tiles, int64_t max_tiles, int cu_input,
                           FaultReporter faults) {
   if (sequences == 0) {
     if (threadIdx.x == 0) no_range_holds(faults, cu_input, cu_seqlens, tokens);
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kPlanThreads)
   }
   __syncthreads();
   const int32_t total = sequences > 0 ? ends[sequences - 1] : 0;
-  for (int64_t index = threadIdx.x; index < most_tiles; index += kPlanThreads) {
+  for (int64_t index = threadIdx.x; index < max_tiles; index += kPlanThreads) {
     if (index >= total) {
       tiles[index] = {};
       continue;
@@ -121,11 +121,11 @@ Attention plan_attention(Stream& stream, const char* op, const TensorView& q, co
   p.causal = args.i(0) != 0;
   p.window = static_cast<int32_t>(std::clamp<int64_t>(args.i(1), 0, INT32_MAX));
   p.scale = args.f(2);
-  p.most_tiles = p.tokens == 0 ? 0 : p.tokens / rows + std::min<int64_t>(p.sequences, p.tokens);
-  auto* const tiles = stream.scratch.take<AttentionTile>(p.most_tiles);
+  p.max_tiles = p.tokens == 0 ? 0 : p.tokens / rows + std::min<int64_t>(p.sequences, p.tokens);
+  auto* const tiles = stream.scratch.take<AttentionTile>(p.max_tiles);
   const bool sorted = p.causal && p.window == 0 && p.sequences > 1 && p.sequences <= kSortedSequences;
   stream.launch(attention_plan_kernel, 1, kPlanThreads, 0, p.cu_seqlens, p.sequences, p.tokens, rows, sorted,
-                stream.scratch.take<int32_t>(p.sequences), tiles, p.most_tiles, cu_input, stream.faults);
+                stream.scratch.take<int32_t>(p.sequences), tiles, p.max_tiles, cu_input, stream.faults);
   p.tiles = tiles;
   return p;
 }

@@ -85,17 +85,17 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
                 kv_head = head / p.group;
   const AttentionTile tile = find_tile(p, blockIdx.x / static_cast<unsigned>(p.heads), kRows);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   const int row = static_cast<int>(threadIdx.x) / kShare, share = static_cast<int>(threadIdx.x) % kShare;
   const int32_t query = tile.start + row;
   const auto q = head_rows<const T>(t.q, tile, head, p.heads, p.size);
   const auto k = head_rows<const T>(t.k, tile, kv_head, p.kv_heads, p.size);
   const auto v = head_rows<const T>(t.v, tile, kv_head, p.kv_heads, p.size);
-  const Sight sight = sight_of(p, tile, query);
+  const VisibleRange visible = visible_keys(p, tile, query);
   float* const out = outputs + row * p.size;
   for (int d = share; d < p.size; d += kShare) out[d] = 0;
   const float scale = p.scale * kLog2e;
-  float maximum = kFloor, sum = 0;
+  float maximum = kMinimum, sum = 0;
   const int32_t end = end_key(p, tile, tile.start, kRows);
   for (int32_t key = first_key(p, tile.start) / kRows * kRows; key < end; key += kRows) {
     float scores[kColumns] = {};
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads)
     float new_maximum = maximum;
 #pragma unroll
     for (int i = 0; i < kColumns; i++) {
-      scores[i] = sees(p, tile, sight, key + share + kShare * i) ? scores[i] * scale : kMasked;
+      scores[i] = key_visible(p, tile, visible, key + share + kShare * i) ? scores[i] * scale : kMasked;
       new_maximum = fmaxf(new_maximum, scores[i]);
     }
     new_maximum = row_max(new_maximum);
@@ -146,17 +146,17 @@ __global__ void __launch_bounds__(kThreads)
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
                 kv_head = head / p.group;
   const AttentionTile tile = find_tile(p, blockIdx.x / static_cast<unsigned>(p.heads), kRows);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   const int row = static_cast<int>(threadIdx.x) / kShare, share = static_cast<int>(threadIdx.x) % kShare;
   const int32_t query = tile.start + row;
   const auto q = head_rows<const T>(t.q, tile, head, p.heads, p.size);
   const auto dout = head_rows<const T>(t.dout, tile, head, p.heads, p.size);
   const auto k = head_rows<const T>(t.k, tile, kv_head, p.kv_heads, p.size);
   const auto v = head_rows<const T>(t.v, tile, kv_head, p.kv_heads, p.size);
-  const Sight sight = sight_of(p, tile, query);
-  const bool there = query < tile.length;
+  const VisibleRange visible = visible_keys(p, tile, query);
+  const bool inside = query < tile.length;
   const int64_t at = head * p.tokens + tile.begin + query;
-  const float lse = there ? t.lse[at] * kLog2e : kUnseen, delta = there ? t.delta[at] : 0.0f;
+  const float lse = inside ? t.lse[at] * kLog2e : kPaddedLse, delta = inside ? t.delta[at] : 0.0f;
   float* const dq = outputs + row * p.size;
   for (int d = share; d < p.size; d += kShare) dq[d] = 0;
   const int32_t end = end_key(p, tile, tile.start, kRows);
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kColumns; i++) {
-      const bool seen = sees(p, tile, sight, key + share + kShare * i);
+      const bool seen = key_visible(p, tile, visible, key + share + kShare * i);
       const float weight = seen ? exp2f(fmaf(scores[i], p.scale * kLog2e, -lse)) : 0.0f;
       q_slice[row][share + kShare * i] = seen ? (slopes[i] - delta) * (weight * p.scale) : 0.0f;
     }
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
       add_weighted(dq, d, p.size, 1, q_slice, k_slice, row, share);
     }
   }
-  if (!there) return;
+  if (!inside) return;
   T* const to = head_rows<T>(t.dq, tile, head, p.heads, p.size).row(query);
   for (int d = share; d < p.size; d += kShare) to[d] = from_float<T>(dq[d]);
 }
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned kv_heads = static_cast<unsigned>(p.kv_heads);
   const int32_t kv_head = static_cast<int32_t>(blockIdx.x % kv_heads);
   const AttentionTile tile = find_tile(p, blockIdx.x / kv_heads, kRows, true);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   const int row = static_cast<int>(threadIdx.x) / kShare, share = static_cast<int>(threadIdx.x) % kShare;
   const int32_t key = tile.start + row;
   const auto k = head_rows<const T>(t.k, tile, kv_head, p.kv_heads, p.size);
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int i = 0; i < kColumns; i++) {
         const int column = share + kShare * i;
-        const bool seen = sees(p, tile, sight_of(p, tile, query + column), key);
+        const bool seen = key_visible(p, tile, visible_keys(p, tile, query + column), key);
         const int64_t at = head * p.tokens + tile.begin + query + column;
         const float weight = seen ? exp2f(fmaf(scores[i], p.scale * kLog2e, -t.lse[at] * kLog2e)) : 0.0f;
         k_slice[row][column] = weight;
@@ -281,7 +281,7 @@ void attention_forward_portable(Stream& stream, const Attention& problem, const 
   const int64_t shared = output_bytes(stream, problem);
   by_storage(dtype, [&](auto t) {
     using T = decltype(t);
-    stream.launch(attention_portable_kernel<T>, problem.most_tiles * problem.heads, kThreads, shared, problem,
+    stream.launch(attention_portable_kernel<T>, problem.max_tiles * problem.heads, kThreads, shared, problem,
                   tensors, lse);
   });
 }
@@ -293,8 +293,8 @@ void attention_backward_portable(Stream& stream, const Attention& problem, const
       2 * shared + 4 * static_cast<int64_t>(sizeof(Slice)) <= stream.hardware.shared_per_block;
   by_storage(dtype, [&](auto t) {
     using T = decltype(t);
-    const int64_t key_blocks = problem.most_tiles * problem.kv_heads;
-    stream.launch(attention_portable_queries_kernel<T>, problem.most_tiles * problem.heads, kThreads, shared,
+    const int64_t key_blocks = problem.max_tiles * problem.kv_heads;
+    stream.launch(attention_portable_queries_kernel<T>, problem.max_tiles * problem.heads, kThreads, shared,
                   problem, tensors);
     const auto keys = attention_portable_keys_kernel<T>;
     if (at_once) return stream.launch(keys, key_blocks, kThreads, 2 * shared, problem, tensors, true, true);

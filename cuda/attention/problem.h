@@ -12,15 +12,15 @@
 namespace steptrain::cuda {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();  // a score that weighs exactly 0
-constexpr float kFloor = -1e20f;  // the maximum of no scores: finite, and below any score
-constexpr float kUnseen = 1e30f;  // lse (log2 units) of rows past the sequence: every p is 0
+constexpr float kMinimum = -1e20f;   // the maximum of no scores: finite, and below any score
+constexpr float kPaddedLse = 1e30f;  // lse (log2 units) of rows past the sequence: every p is 0
 
 /// One tile of one sequence.
 struct alignas(16) AttentionTile {
   int32_t begin;   // the sequence's first token
   int32_t length;  // of the sequence
   int32_t start;   // the tile's first token, relative to the sequence's
-  int32_t there;   // 0: no tile
+  int32_t exists;  // 0: no tile
 };
 
 /// Extents and settings of one call, as kernels need them.
@@ -32,8 +32,8 @@ struct Attention {
   bool causal;
   int32_t window;  // 0: none
   float scale;
-  const AttentionTile* tiles;  // [most_tiles], in the order in which blocks should start
-  int64_t most_tiles;          // at least as many as there are
+  const AttentionTile* tiles;  // [max_tiles], in the order in which blocks should start
+  int64_t max_tiles;           // at least as many as there are
 };
 
 /// The tensors of both directions; absent ones are null.
@@ -97,7 +97,7 @@ bool on_hopper(const Stream& stream, int64_t size);
 /// most causal queries.
 __device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int rows, bool of_keys = false) {
   AttentionTile tile = p.tiles[index];
-  if (of_keys && tile.there) tile.start = (tile.length - 1) / rows * rows - tile.start;
+  if (of_keys && tile.exists) tile.start = (tile.length - 1) / rows * rows - tile.start;
   return tile;
 }
 
@@ -120,37 +120,38 @@ __device__ inline void put_part(float* sums, const Attention& p, const Attention
 }
 
 /// The keys visible to a query: first ≤ key ≤ last, and of these the keys whose branch is 0 or its own.
-struct Sight {
+struct VisibleRange {
   int32_t first, last, branch;
 };
-__device__ inline Sight sight_of(const Attention& p, const AttentionTile& tile, int32_t query) {
+__device__ inline VisibleRange visible_keys(const Attention& p, const AttentionTile& tile, int32_t query) {
   if (query >= tile.length) return {0, -1, 0};
   return {p.window > 0 && query >= p.window ? query - p.window + 1 : 0, p.causal ? query : tile.length - 1,
           p.branch ? p.branch[tile.begin + query] : 0};
 }
-__device__ inline bool sees(const Attention& p, const AttentionTile& tile, const Sight& sight, int32_t key) {
-  if (key < sight.first || key > sight.last) return false;
+__device__ inline bool key_visible(const Attention& p, const AttentionTile& tile, const VisibleRange& visible,
+                                   int32_t key) {
+  if (key < visible.first || key > visible.last) return false;
   if (!p.branch) return true;
   const int32_t branch = p.branch[tile.begin + key];
-  return branch == 0 || branch == sight.branch;
+  return branch == 0 || branch == visible.branch;
 }
 /// The same from the other side, the queries to which a key is visible: first ≤ query ≤ last, and of these
 /// the queries of its branch, unless that is 0.
-__device__ inline Sight sight_on(const Attention& p, const AttentionTile& tile, int32_t key) {
+__device__ inline VisibleRange visible_queries(const Attention& p, const AttentionTile& tile, int32_t key) {
   if (key >= tile.length) return {0, -1, 0};
   return {p.causal ? key : 0,
           p.window > 0 && tile.length - key > p.window ? key + p.window - 1 : tile.length - 1,
           p.branch ? p.branch[tile.begin + key] : 0};
 }
-__device__ inline bool seen_by(const Attention& p, const AttentionTile& tile, const Sight& sight,
-                               int32_t query) {
-  if (query < sight.first || query > sight.last) return false;
-  return sight.branch == 0 || sight.branch == p.branch[tile.begin + query];
+__device__ inline bool query_visible(const Attention& p, const AttentionTile& tile,
+                                     const VisibleRange& visible, int32_t query) {
+  if (query < visible.first || query > visible.last) return false;
+  return visible.branch == 0 || visible.branch == p.branch[tile.begin + query];
 }
 /// Whether the queries [query, query + rows) are all within the sequence and all keys [from, to) visible to
 /// each.
-__device__ inline bool sees_all(const Attention& p, const AttentionTile& tile, int32_t query, int32_t rows,
-                                int32_t from, int32_t to) {
+__device__ inline bool all_visible(const Attention& p, const AttentionTile& tile, int32_t query, int32_t rows,
+                                   int32_t from, int32_t to) {
   const int32_t last = query + rows - 1;
   return !p.branch && to <= tile.length && last < tile.length && (!p.causal || to - 1 <= query) &&
          (p.window == 0 || from > last - p.window);

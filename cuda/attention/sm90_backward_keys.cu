@@ -1,10 +1,12 @@
-// dk = scale·dsᵀ·q and dv = pᵀ·do on Hopper (see problem.h), for heads of 64 and 128 elements: a block
-// takes 128 keys of one KV head and walks over the queries of the group's heads, or of a part of them, in
-// order. sᵀ = k·qᵀ and dpᵀ = v·doᵀ by wgmma from shared memory, so that pᵀ and dsᵀ, rounded to bf16, come out
-// in registers as wgmma takes them for dv += pᵀ·do and dk += dsᵀ·q; one consumer's arithmetic runs beside the
-// other's products. A query is a column then: its lse and delta come through shared memory, by the second
-// warp. Queries of the next sequence, and their do, are overwritten with zeros, since 0 times what is not
-// finite is not 0.
+// dk = scale·dsᵀ·q and dv = pᵀ·do on Hopper (see problem.h), for heads of 64 and 128 elements. A block takes
+// 128 keys of one KV head and walks over the queries of the group's heads, or of a part of them, in order.
+// wgmma computes sᵀ = k·qᵀ and dpᵀ = v·doᵀ from shared memory, so that pᵀ and dsᵀ, rounded to bf16, are
+// already in the registers from which wgmma takes A for dv += pᵀ·do and dk += dsᵀ·q. The arithmetic of one
+// consumer overlaps with the products of the other. Queries are columns here: the second warp writes their
+// lse and delta to shared memory. Queries of the next sequence, and their do, are overwritten with zeros,
+// because 0 times NaN or infinity is not 0. A tile of a consumer is 4·64·64·D multiply-adds, at 2,048 a clock
+// of an H100's multiprocessor 512 clocks for D = 64 and 1,024 for D = 128, and 64·64 exponentials, 256 clocks
+// at 16 a clock.
 #include "cuda/attention/sm90_tiles.cuh"
 
 namespace steptrain::cuda {
@@ -50,23 +52,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   const HeadRange heads = find_heads(p, parts, blockIdx.x % columns);
   const int32_t kv_head = heads.kv_head;
   const AttentionTile tile = find_tile(p, blockIdx.x / columns, kRows, true);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   if (threadIdx.x == 0) {
-    barrier_init(&own_full, 1);
+    mbarrier_init(&own_full, 1);
     for (int stage = 0; stage < kStages; stage++) {
-      barrier_init(&full[stage], 1 + 32);
-      barrier_init(&empty[stage], kConsumerWarps);
+      mbarrier_init(&full[stage], 1 + 32);
+      mbarrier_init(&empty[stage], kConsumerWarps);
     }
-    publish_barriers();
+    fence_barrier_init();
   }
   __syncthreads();
 
-  const int32_t last = tile.start + kRows < tile.length ? tile.start + kRows : tile.length;  // past the keys
+  const int32_t last =
+      tile.start + kRows < tile.length ? tile.start + kRows : tile.length;  // one past the keys
   const int32_t begin = first_query(p, tile.start) / kQueries * kQueries,
                 end = end_query(p, tile, tile.start, last - tile.start);
   const int group = static_cast<int>(threadIdx.x) / kGroup, lane = static_cast<int>(threadIdx.x) % 32;
   RingPlace<kStages> place;
-  /// body(head, query) for every tile, in order, at its place in the ring.
+  /// body(head, query) for every tile, in order, with its place in the ring.
   const auto walk = [&](auto body) {
     for (int32_t head = heads.begin; head < heads.end; head++)
       for (int32_t query = begin; query < end; query += kQueries, place.advance()) body(head, query);
@@ -75,29 +78,29 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group == 0) {
     shrink_registers<40>();
     if (threadIdx.x == 0) {
-      barrier_expect(&own_full, 2 * Own::kBytes);
+      mbarrier_expect_tx(&own_full, 2 * Own::kBytes);
       Own::fetch(k_tile, &maps.k, tile.begin + tile.start, kv_head, &own_full);
       Own::fetch(v_tile, &maps.v, tile.begin + tile.start, kv_head, &own_full);
       walk([&](int32_t head, int32_t query) {
-        // The first time round stages are empty: the phase before the first counts as ended.
-        barrier_wait(&empty[place.stage], place.parity ^ 1);
+        // In the first round all stages are empty: the phase before the first counts as ended.
+        mbarrier_wait(&empty[place.stage], place.parity ^ 1);
         Barrier* const barrier = &full[place.stage];
-        barrier_expect(barrier, 2 * Other::kBytes);
+        mbarrier_expect_tx(barrier, 2 * Other::kBytes);
         Other::fetch(q_tile(place.stage), &maps.q, tile.begin + query, head, barrier);
         Other::fetch(do_tile(place.stage), &maps.dout, tile.begin + query, head, barrier);
       });
     } else if (threadIdx.x / 32 == 1) {
       walk([&](int32_t head, int32_t query) {
-        barrier_wait(&empty[place.stage], place.parity ^ 1);
+        mbarrier_wait(&empty[place.stage], place.parity ^ 1);
         float* const to = statistics(place.stage);
 #pragma unroll
         for (int i = 0; i < kQueries; i += 32) {
-          const bool there = query + i + lane < tile.length;
+          const bool inside = query + i + lane < tile.length;
           const int64_t at = head * p.tokens + tile.begin + query + i + lane;
-          to[i + lane] = there ? t.lse[at] * kLog2e : kUnseen;
-          to[kQueries + i + lane] = there ? t.delta[at] : 0.0f;
+          to[i + lane] = inside ? t.lse[at] * kLog2e : kPaddedLse;
+          to[kQueries + i + lane] = inside ? t.delta[at] : 0.0f;
         }
-        barrier_arrive(&full[place.stage]);
+        mbarrier_arrive(&full[place.stage]);
       });
     }
     return;
@@ -106,24 +109,24 @@ __global__ void __launch_bounds__(kThreads, 1)
   grow_registers<232>();
   const int row = (group - 1) * kGroupRows;
   const int32_t key = tile.start + row + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
-  const Sight sight[2] = {sight_on(p, tile, key), sight_on(p, tile, key + 8)};
+  const VisibleRange visible[2] = {visible_queries(p, tile, key), visible_queries(p, tile, key + 8)};
   const float scale = p.scale * kLog2e;
   float dk[kSize / 2] = {}, dv[kSize / 2] = {};
-  Held<kQueries / 2> held, held_slopes;
-  barrier_wait(&own_full, 0);
+  RegisterFactor<kQueries / 2> factor_a, factor_ds;
+  mbarrier_wait(&own_full, 0);
   walk([&](int32_t, int32_t query) {
     const int stage = place.stage;
-    barrier_wait(&full[stage], place.parity);
+    mbarrier_wait(&full[stage], place.parity);
     if (query + kQueries > tile.length) {
       Other::clear(q_tile(stage), tile.length - query);
       Other::clear(do_tile(stage), tile.length - query);
-      publish_cleared();
+      wait_for_cleared();
     }
-    // Rows are keys, columns queries.
+    // Rows are keys, columns are queries.
     float weights[kQueries / 2], slopes[kQueries / 2];
-    score<Own, Other, kSize>(weights, k_tile, row, q_tile(stage));
-    score<Own, Other, kSize>(slopes, v_tile, row, do_tile(stage));
-    wait_for_groups<1>();  // for the scores
+    multiply_tiles<Own, Other, kSize>(weights, k_tile, row, q_tile(stage));
+    multiply_tiles<Own, Other, kSize>(slopes, v_tile, row, do_tile(stage));
+    wgmma_wait<1>();  // for the scores
     pin(weights);
 
     const float* const lse = statistics(stage) + lane % 4 * 2;
@@ -138,13 +141,14 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
     }
     if (query + kQueries > tile.length ||
-        !sees_all(p, tile, query, kQueries, tile.start + row, tile.start + row + kGroupRows)) {
+        !all_visible(p, tile, query, kQueries, tile.start + row, tile.start + row + kGroupRows)) {
 #pragma unroll
       for (int i = 0; i < kQueries / 2; i++) {
-        if (!seen_by(p, tile, sight[i / 2 % 2], query + i / 4 * 8 + lane % 4 * 2 + i % 2)) weights[i] = 0;
+        if (!query_visible(p, tile, visible[i / 2 % 2], query + i / 4 * 8 + lane % 4 * 2 + i % 2))
+          weights[i] = 0;
       }
     }
-    wait_for_groups<0>();  // for the slopes
+    wgmma_wait<0>();  // for the slopes
     pin(slopes);
 #pragma unroll
     for (int j = 0; j < kQueries / 8; j++) {
@@ -156,17 +160,17 @@ __global__ void __launch_bounds__(kThreads, 1)
         slopes[i + 1] = (slopes[i + 1] - delta.y) * weights[i + 1];
       }
     }
-    held.round(weights);
-    held_slopes.round(slopes);
-    weigh<Other>(dv, held, do_tile(stage));
-    weigh<Other>(dk, held_slopes, q_tile(stage));
-    wait_for_groups<0>();
+    factor_a.round(weights);
+    factor_ds.round(slopes);
+    multiply_registers<Other>(dv, factor_a, do_tile(stage));
+    multiply_registers<Other>(dk, factor_ds, q_tile(stage));
+    wgmma_wait<0>();
     pin(dv);
     pin(dk);
-    held.pin();
-    held_slopes.pin();
+    factor_a.pin();
+    factor_ds.pin();
     __syncwarp();  // lane 0 arrives for what all lanes have read
-    if (lane == 0) barrier_arrive(&empty[stage]);
+    if (lane == 0) mbarrier_arrive(&empty[stage]);
   });
   if (parts.dk) {
 #pragma unroll
@@ -188,11 +192,11 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
-    return describe_matrix(stream, data, p.tokens, int64_t{heads} * kSize, rows);
+    return make_tensor_map(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
                   describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};
-  stream.launch(sm90_attention_keys_kernel<kSize>, p.most_tiles * p.kv_heads * parts.parts, kThreads,
+  stream.launch(sm90_attention_keys_kernel<kSize>, p.max_tiles * p.kv_heads * parts.parts, kThreads,
                 L::kShared, p, maps, t, parts);
 }
 

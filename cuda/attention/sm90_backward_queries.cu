@@ -1,7 +1,7 @@
-// dq = scale·ds·k on Hopper (see problem.h), for heads of 64 and 128 elements: a block takes 128 queries of
-// one head and walks over their keys. s = q·kᵀ and dp = do·vᵀ by wgmma from shared memory, then dq += ds·k
-// with ds, rounded to bf16, in registers; that product runs beside the next tile's. Keys and values of the
-// next sequence are overwritten with zeros, since 0 times what is not finite is not 0.
+// dq = scale·ds·k on Hopper (see problem.h), for heads of 64 and 128 elements. A block takes 128 queries of
+// one head and walks over their keys. wgmma computes s = q·kᵀ and dp = do·vᵀ from shared memory, then dq +=
+// ds·k with ds, rounded to bf16, from registers; that product overlaps with those of the next tile. Keys and
+// values of the next sequence are overwritten with zeros, because 0 times NaN or infinity is not 0.
 #include "cuda/attention/sm90_tiles.cuh"
 
 namespace steptrain::cuda {
@@ -41,14 +41,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
                 kv_head = head / p.group;
   const AttentionTile tile = find_tile(p, blockIdx.x / static_cast<unsigned>(p.heads), kRows);
-  if (!tile.there) return;
+  if (!tile.exists) return;
   if (threadIdx.x == 0) {
-    barrier_init(&own_full, 1);
+    mbarrier_init(&own_full, 1);
     for (int stage = 0; stage < kStages; stage++) {
-      barrier_init(&full[stage], 1);
-      barrier_init(&empty[stage], kConsumerWarps);
+      mbarrier_init(&full[stage], 1);
+      mbarrier_init(&empty[stage], kConsumerWarps);
     }
-    publish_barriers();
+    fence_barrier_init();
   }
   __syncthreads();
 
@@ -59,14 +59,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group == 0) {
     shrink_registers<24>();
     if (threadIdx.x != 0) return;
-    barrier_expect(&own_full, 2 * Own::kBytes);
+    mbarrier_expect_tx(&own_full, 2 * Own::kBytes);
     Own::fetch(q_tile, &maps.q, tile.begin + tile.start, head, &own_full);
     Own::fetch(do_tile, &maps.dout, tile.begin + tile.start, head, &own_full);
     for (int32_t key = begin; key < end; key += kKeys, place.advance()) {
-      // The first time round stages are empty: the phase before the first counts as ended.
-      barrier_wait(&empty[place.stage], place.parity ^ 1);
+      // In the first round all stages are empty: the phase before the first counts as ended.
+      mbarrier_wait(&empty[place.stage], place.parity ^ 1);
       Barrier* const barrier = &full[place.stage];
-      barrier_expect(barrier, 2 * Other::kBytes);
+      mbarrier_expect_tx(barrier, 2 * Other::kBytes);
       Other::fetch(k_tile(place.stage), &maps.k, tile.begin + key, kv_head, barrier);
       Other::fetch(v_tile(place.stage), &maps.v, tile.begin + key, kv_head, barrier);
     }
@@ -76,44 +76,44 @@ __global__ void __launch_bounds__(kThreads, 1)
   grow_registers<240>();
   const int row = (group - 1) * kGroupRows;
   const int32_t first = tile.start + row;  // of the consumer's queries
-  Sight sight[2];
+  VisibleRange visible[2];
   float lse[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int32_t query = first + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4 + 8 * half;
-    const bool there = query < tile.length;
+    const bool inside = query < tile.length;
     const int64_t at = head * p.tokens + tile.begin + query;
-    sight[half] = sight_of(p, tile, query);
-    lse[half] = there ? t.lse[at] * kLog2e : kUnseen;
-    delta[half] = there ? t.delta[at] : 0.0f;
+    visible[half] = visible_keys(p, tile, query);
+    lse[half] = inside ? t.lse[at] * kLog2e : kPaddedLse;
+    delta[half] = inside ? t.delta[at] : 0.0f;
   }
   const float scale = p.scale * kLog2e;
   float dq[kSize / 2] = {};
-  Held<kKeys / 2> held;
-  int before = -1;  // the stage whose keys dq's product reads
+  RegisterFactor<kKeys / 2> factor_a;
+  int before = -1;  // the stage whose keys the product of dq reads
   const auto release = [&] {
-    if (lane == 0 && before >= 0) barrier_arrive(&empty[before]);
+    if (lane == 0 && before >= 0) mbarrier_arrive(&empty[before]);
   };
-  barrier_wait(&own_full, 0);
+  mbarrier_wait(&own_full, 0);
   for (int32_t key = begin; key < end; key += kKeys, place.advance()) {
     const int stage = place.stage;
-    barrier_wait(&full[stage], place.parity);
+    mbarrier_wait(&full[stage], place.parity);
     if (key + kKeys > tile.length) {
       Other::clear(k_tile(stage), tile.length - key);
       Other::clear(v_tile(stage), tile.length - key);
-      publish_cleared();
+      wait_for_cleared();
     }
     float weights[kKeys / 2], slopes[kKeys / 2];
-    score<Own, Other, kSize>(weights, q_tile, row, k_tile(stage));
-    score<Own, Other, kSize>(slopes, do_tile, row, v_tile(stage));
-    wait_for_groups<1>();  // for the scores, and for dq before them
+    multiply_tiles<Own, Other, kSize>(weights, q_tile, row, k_tile(stage));
+    multiply_tiles<Own, Other, kSize>(slopes, do_tile, row, v_tile(stage));
+    wgmma_wait<1>();  // for the scores, and for dq before them
     pin(weights);
     pin(dq);
-    held.pin();
+    factor_a.pin();
     release();
     before = stage;
 
-    const bool all = sees_all(p, tile, first, kGroupRows, key, key + kKeys);
+    const bool all = all_visible(p, tile, first, kGroupRows, key, key + kKeys);
 #pragma unroll
     for (int i = 0; i < kKeys / 2; i++) {
       const int half = i / 2 % 2;
@@ -122,18 +122,18 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (!all)
 #pragma unroll
       for (int i = 0; i < kKeys / 2; i++) {
-        if (!sees(p, tile, sight[i / 2 % 2], key + i / 4 * 8 + lane % 4 * 2 + i % 2)) weights[i] = 0;
+        if (!key_visible(p, tile, visible[i / 2 % 2], key + i / 4 * 8 + lane % 4 * 2 + i % 2)) weights[i] = 0;
       }
-    wait_for_groups<0>();
+    wgmma_wait<0>();
     pin(slopes);
 #pragma unroll
     for (int i = 0; i < kKeys / 2; i++) slopes[i] = (slopes[i] - delta[i / 2 % 2]) * weights[i];
-    held.round(slopes);
-    weigh<Other>(dq, held, k_tile(stage));
+    factor_a.round(slopes);
+    multiply_registers<Other>(dq, factor_a, k_tile(stage));
   }
-  wait_for_groups<0>();
+  wgmma_wait<0>();
   pin(dq);
-  held.pin();
+  factor_a.pin();
   Own::write(q_tile, row, dq, {p.scale, p.scale}, static_cast<bf16*>(t.dq), tile, first, head, p.heads);
 }
 
@@ -142,11 +142,11 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t) {
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
-    return describe_matrix(stream, data, p.tokens, int64_t{heads} * kSize, rows);
+    return make_tensor_map(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, kRows), describe(t.k, p.kv_heads, L::kKeys),
                   describe(t.v, p.kv_heads, L::kKeys), describe(t.dout, p.heads, kRows)};
-  stream.launch(sm90_attention_queries_kernel<kSize>, p.most_tiles * p.heads, kThreads, L::kShared, p, maps,
+  stream.launch(sm90_attention_queries_kernel<kSize>, p.max_tiles * p.heads, kThreads, L::kShared, p, maps,
                 t);
 }
 

@@ -1,5 +1,5 @@
-// What the attention kernels of sm_90 share. The tensors are matrices [T, heads·D] to TMA, so that a tile at
-// a sequence's end holds tokens of the next one.
+// What the attention kernels of sm_90 share. For TMA the tensors are matrices [T, heads·D], so that a tile at
+// the end of a sequence holds tokens of the next one.
 #pragma once
 
 #include "cuda/attention/problem.h"
@@ -11,8 +11,8 @@
 namespace steptrain::cuda {
 namespace hopper {
 
-/// kRows tokens of one head in shared memory, 1024-byte aligned: for each 64 elements of the head a box of
-/// all rows, 128 bytes each, chunks of 16 bytes permuted by the row mod 8.
+/// kRows tokens of one head in shared memory, 1024-byte aligned: a box of all rows for each 64 elements of
+/// the head. A row of a box is 128 bytes, in chunks of 16 bytes permuted by the row mod 8.
 template <int kRows, int kSize>
 struct BoxTile {
   static constexpr int kBoxes = kSize / kBoxColumns;
@@ -24,24 +24,24 @@ struct BoxTile {
     return tile + chunk / 8 * kBoxBytes + row * 128 + ((chunk ^ row) & 7) * 16;
   }
 
-  /// Starts the copy of rows token … token + kRows of a head; `full` expects kBytes. By one thread.
+  /// Starts the load of rows token … token + kRows of a head; `full` expects kBytes. By one thread.
   __device__ static void fetch(char* tile, const CUtensorMap* from, int64_t token, int32_t head,
                                Barrier* full) {
 #pragma unroll
     for (int i = 0; i < kBoxes; i++)
-      copy_box(tile + i * kBoxBytes, from, static_cast<int32_t>(token), head * kSize + i * kBoxColumns, full);
+      tma_load(tile + i * kBoxBytes, from, static_cast<int32_t>(token), head * kSize + i * kBoxColumns, full);
   }
 
-  /// For multiply_group: rows from `row`, a multiple of 8, the head as depth, from k.
-  __device__ static uint64_t along(char* tile, int row, int k) {
-    return box_descriptor(tile + k / kBoxColumns * kBoxBytes + row * 128, 16) + k % kBoxColumns * 2 / 16;
+  /// K-major, for wgmma: rows from `row`, a multiple of 8; the head is the depth, from k.
+  __device__ static uint64_t k_major(char* tile, int row, int k) {
+    return matrix_descriptor(tile + k / kBoxColumns * kBoxBytes + row * 128, 16) + k % kBoxColumns * 2 / 16;
   }
-  /// For multiply_held: rows as depth, from k.
-  __device__ static uint64_t across(char* tile, int k) {
-    return box_descriptor(tile, kBoxBytes) + k * 128 / 16;
+  /// MN-major, for wgmma_from_registers: rows are the depth, from k.
+  __device__ static uint64_t mn_major(char* tile, int k) {
+    return matrix_descriptor(tile, kBoxBytes) + k * 128 / 16;
   }
 
-  /// Zeros in the rows from `first` on, by both consumers, each its share: before publish_cleared().
+  /// Writes zeros to the rows from `first` on, by both consumers, half each. wait_for_cleared() must follow.
   __device__ static void clear(char* tile, int first) {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x) - kGroup; i < (kRows - first) * kChunks;
@@ -49,9 +49,9 @@ struct BoxTile {
       *reinterpret_cast<uint4*>(at(tile, first + i / kChunks, i % kChunks)) = make_uint4(0, 0, 0, 0);
   }
 
-  /// Rounds a consumer's sums, times the factor of a thread's upper and lower rows, and writes them to the
-  /// tokens from `start` of one head: through the 64 rows of `tile` from `row`, which that consumer alone has
-  /// read.
+  /// Multiplies a consumer's sums by the factors of a thread's upper and lower rows, rounds them and writes
+  /// them to the tokens from `start` of one head, through the 64 rows of `tile` from `row`, which no other
+  /// consumer reads.
   __device__ static void write(char* tile, int row, const float (&sums)[kSize / 2], const float (&factor)[2],
                                bf16* to, const AttentionTile& sequence, int32_t start, int32_t head,
                                int32_t heads) {
@@ -63,7 +63,7 @@ struct BoxTile {
       for (int half = 0; half < 2; half++)
         *reinterpret_cast<uint32_t*>(at(tile, own + 8 * half, j) + lane % 4 * 4) = round_to_bf16_pair(
             sums[4 * j + 2 * half] * factor[half], sums[4 * j + 2 * half + 1] * factor[half]);
-    group_barrier(static_cast<int>(threadIdx.x) / kGroup);
+    warpgroup_barrier(static_cast<int>(threadIdx.x) / kGroup);
     constexpr int kDown = kGroup / kChunks;  // rows at a time
 #pragma unroll
     for (int down = 0; down < kGroupRows; down += kDown) {
@@ -76,28 +76,30 @@ struct BoxTile {
   }
 };
 
-/// After clear() and before the products, by both consumers: either's products read what the other cleared.
-__device__ inline void publish_cleared() {
-  constexpr int kBarrier = 5;  // after those of groups and turns
-  publish_writes();
-  wait_at_barrier(kBarrier);
+/// After clear() and before the products, by both consumers: the products of each read what the other
+/// cleared.
+__device__ inline void wait_for_cleared() {
+  constexpr int kBarrier = 5;  // the next after those of warpgroups and turns
+  fence_proxy_async();
+  named_barrier_sync(kBarrier);
 }
 
-/// sums[64, kColumns] = rows of a from `row`, times all rows of b, over the head: starts the products.
+/// Starts the products sums[64, kColumns] = a·bᵀ over the head, with rows of a from `row` and all rows of b.
 template <typename A, typename B, int kSize, int kSums>
-__device__ void score(float (&sums)[kSums], char* a, int row, char* b) {
-  open_group();
-  multiply_group<false, false, true>(sums, A::along(a, row, 0), B::along(b, 0, 0));
+__device__ void multiply_tiles(float (&sums)[kSums], char* a, int row, char* b) {
+  wgmma_fence();
+  wgmma<false, false, true>(sums, A::k_major(a, row, 0), B::k_major(b, 0, 0));
 #pragma unroll
   for (int k = kStep; k < kSize; k += kStep)
-    multiply_group<false, false>(sums, A::along(a, row, k), B::along(b, 0, k));
-  close_group();
+    wgmma<false, false>(sums, A::k_major(a, row, k), B::k_major(b, 0, k));
+  wgmma_commit();
 }
 
-/// What a consumer holds of [64, kColumns], rounded, as multiply_held's a. The products read these registers
-/// until they are waited for: pin() after that wait keeps them from being used for anything else before.
+/// A thread's share of a consumer's [64, kColumns], rounded, as A from registers. The products read these
+/// registers until they have been waited for: pin() after that wait keeps the compiler from reusing them
+/// earlier.
 template <int kSums>
-struct Held {
+struct RegisterFactor {
   uint32_t a[kSums / 8][4];
   __device__ void pin() {
 #pragma unroll
@@ -111,16 +113,17 @@ struct Held {
   }
 };
 
-/// out[64, D] += held · tile, whose rows are the depth: starts the products. After the wait for them both out
-/// and held are to be pinned.
+/// Starts the products out[64, D] += factor_a·tile, where the rows of the tile are the depth. After the wait
+/// for them both `out` and `factor_a` must be pinned.
 template <typename Tile, int kSums, int kOut>
-__device__ void weigh(float (&out)[kOut], Held<kSums>& held, char* tile) {
+__device__ void multiply_registers(float (&out)[kOut], RegisterFactor<kSums>& factor_a, char* tile) {
   pin(out);
-  held.pin();
-  open_group();
+  factor_a.pin();
+  wgmma_fence();
 #pragma unroll
-  for (int k = 0; k < kSums / 8; k++) multiply_held(out, held.a[k], Tile::across(tile, k * kStep));
-  close_group();
+  for (int k = 0; k < kSums / 8; k++)
+    wgmma_from_registers(out, factor_a.a[k], Tile::mn_major(tile, k * kStep));
+  wgmma_commit();
 }
 
 }  // namespace hopper

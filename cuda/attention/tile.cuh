@@ -1,6 +1,6 @@
 // A tile of one head in shared memory, bf16 [kRows][kSize] in chunks of eight elements, for the attention
 // kernels on tensor cores. The chunks of a row are permuted by its number, so that the eight rows that
-// load_matrices reads at a time lie in different banks: by row mod 8 where a row is a multiple of 128 bytes,
+// ldmatrix reads at a time lie in different banks: by row mod 8 where a row is a multiple of 128 bytes,
 // else (64 and 192 bytes) by row/2 mod 4 within groups of four.
 #pragma once
 
@@ -26,15 +26,16 @@ struct HeadTile {
   template <int kThreads, typename Body>
   __device__ static void share(const AttentionTile& sequence, int32_t start, int32_t head, int32_t heads,
                                int32_t size, Body body) {
-    constexpr int kAcross = kChunks % 8 == 0 ? kChunks : 4, kDown = kThreads / kAcross;
-    static_assert(kThreads % kAcross == 0 && kRows % kDown == 0);
-    const int row = static_cast<int>(threadIdx.x) / kAcross, chunk = static_cast<int>(threadIdx.x) % kAcross;
+    constexpr int kRowChunks = kChunks % 8 == 0 ? kChunks : 4, kDown = kThreads / kRowChunks;
+    static_assert(kThreads % kRowChunks == 0 && kRows % kDown == 0);
+    const int row = static_cast<int>(threadIdx.x) / kRowChunks,
+              chunk = static_cast<int>(threadIdx.x) % kRowChunks;
     int64_t element = ((int64_t{sequence.begin} + start + row) * heads + head) * size + chunk * kEight;
 #pragma unroll
     for (int down = 0; down < kRows; down += kDown) {
 #pragma unroll
-      for (int across = 0; across < kChunks; across += kAcross)
-        body(row + down, chunk + across, element + across * kEight);
+      for (int beside = 0; beside < kChunks; beside += kRowChunks)
+        body(row + down, chunk + beside, element + beside * kEight);
       element += int64_t{kDown} * heads * size;
     }
   }
@@ -45,7 +46,7 @@ struct HeadTile {
                               int32_t head, int32_t heads, int32_t size) {
     share<kThreads>(sequence, start, head, heads, size, [&](int row, int chunk, int64_t element) {
       const bool inside = start + row < sequence.length && chunk * kEight < size;
-      copy_async(at(tile, row, chunk), from + (inside ? element : 0), inside);
+      cp_async(at(tile, row, chunk), from + (inside ? element : 0), inside);
     });
   }
 
@@ -61,17 +62,17 @@ struct HeadTile {
 
   /// K-major, the head is the depth: a[16,16] from (row, k), and two b[16,8], from rows `row` and `row` + 8.
   __device__ static void load_a(uint32_t (&a)[4], char* tile, int row, int k, int lane) {
-    load_matrices(a, at(tile, row + lane % 16, k / kEight + lane / 16));
+    ldmatrix(a, at(tile, row + lane % 16, k / kEight + lane / 16));
   }
   __device__ static void load_b(uint32_t (&b)[4], char* tile, int row, int k, int lane) {
-    load_matrices(b, at(tile, row + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
+    ldmatrix(b, at(tile, row + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
   }
   /// MN-major, rows are the depth: two b[16,8], from columns `column` and `column` + 8, rows from k.
   __device__ static void load_b_by_row(uint32_t (&b)[4], char* tile, int k, int column, int lane) {
-    load_matrices_transposed(b, at(tile, k + lane % 16, column / kEight + lane / 16));
+    ldmatrix_trans(b, at(tile, k + lane % 16, column / kEight + lane / 16));
   }
 
-  /// Writes d[16,8] (see multiply_add), rounded, at (row, column).
+  /// Writes d[16,8] (see mma), rounded, at (row, column).
   __device__ static void put(char* tile, int row, int column, const float (&d)[4], int lane) {
     const int chunk = column / kEight, within = lane % 4 * 4;
     *reinterpret_cast<uint32_t*>(at(tile, row + lane / 4, chunk) + within) = round_to_bf16_pair(d[0], d[1]);
@@ -102,8 +103,8 @@ __device__ void multiply_heads(float (&sums)[kDown][kColumns / 8][4], char* a_ti
       B::load_b(b, b_tile, column + 16 * j, k, lane);
 #pragma unroll
       for (int i = 0; i < kDown; i++) {
-        multiply_add(sums[i][2 * j], a[i], b[0], b[1]);
-        multiply_add(sums[i][2 * j + 1], a[i], b[2], b[3]);
+        mma(sums[i][2 * j], a[i], b[0], b[1]);
+        mma(sums[i][2 * j + 1], a[i], b[2], b[3]);
       }
     }
   }
@@ -125,14 +126,14 @@ __device__ void multiply_rows(float (&out)[kDown][kColumns / 8][4], char* tile, 
       Tile::load_b_by_row(b, tile, k, column + 16 * j, lane);
 #pragma unroll
       for (int i = 0; i < kDown; i++) {
-        multiply_add(out[i][2 * j], a[i], b[0], b[1]);
-        multiply_add(out[i][2 * j + 1], a[i], b[2], b[3]);
+        mma(out[i][2 * j], a[i], b[0], b[1]);
+        mma(out[i][2 * j + 1], a[i], b[2], b[3]);
       }
     }
   }
 }
 
-/// a[16,16], rounded, from column k of the accumulators of multiply_add.
+/// a[16,16], rounded, from column k of the accumulators of mma.
 template <int kColumns>
 __device__ void round_to_a(uint32_t (&a)[4], const float (&d)[kColumns][4], int k) {
   const float(&left)[4] = d[k / 8], (&right)[4] = d[k / 8 + 1];

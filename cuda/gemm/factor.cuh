@@ -6,7 +6,7 @@
 
 namespace steptrain::cuda {
 
-constexpr int kStep = 16;  // depth of one multiply_add
+constexpr int kStep = 16;  // depth of one mma
 
 /// Eight elements of a bf16 factor, zeros outside it.
 struct Chunk {
@@ -19,11 +19,11 @@ __device__ inline Chunk chunk_of(const Factor& f, int64_t row, int64_t column) {
 }
 
 /// A tile of one factor in chunks of eight elements: K-major [kOuter][kDepth], or MN-major [kDepth][kOuter].
-/// The chunks of a row are permuted by its number, so that the eight rows that load_matrices reads at a time
+/// The chunks of a row are permuted by its number, so that the eight rows that ldmatrix reads at a time
 /// lie in different banks.
-template <int kOuter, int kDepth, bool kAlongDepth, int kThreads>
+template <int kOuter, int kDepth, bool kKMajor, int kThreads>
 struct FactorTile {
-  static constexpr int kChunks = (kAlongDepth ? kDepth : kOuter) / kEight;  // per row
+  static constexpr int kChunks = (kKMajor ? kDepth : kOuter) / kEight;  // per row
   static constexpr int kTotal = kOuter * kDepth / kEight;
   static constexpr int kPerThread = (kTotal + kThreads - 1) / kThreads;
   static constexpr int kBytes = kOuter * kDepth * 2;
@@ -49,23 +49,23 @@ struct FactorTile {
   __device__ static void copy(char* tile, F locate) {
     each_chunk([&](int, int row, int chunk) {
       const Chunk from = locate(row, chunk);
-      copy_async(at(tile, row, chunk), from.data, from.inside);
+      cp_async(at(tile, row, chunk), from.data, from.inside);
     });
   }
   /// Starts the copy of the tile at (outer, depth) of a factor.
   __device__ static void copy(char* tile, const Factor& f, int64_t outer, int64_t depth) {
-    const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
+    const int64_t row0 = kKMajor ? outer : depth, column0 = kKMajor ? depth : outer;
     copy(tile, [&](int row, int chunk) { return chunk_of(f, row0 + row, column0 + chunk * kEight); });
   }
 
   /// The same through registers, for any factor. Fetched is what a thread has loaded and not yet stored.
-  struct Held {
+  struct Fetched {
     uint4 chunk[kPerThread];
   };
   /// fetch(row, chunk, v): eight elements of the tile.
   template <typename F>
-  __device__ static Held load(F fetch_chunk) {
-    Held held = {};
+  __device__ static Fetched load(F fetch_chunk) {
+    Fetched held = {};
     each_chunk([&](int i, int row, int chunk) {
       float v[kEight];
       fetch_chunk(row, chunk, v);
@@ -74,8 +74,8 @@ struct FactorTile {
     });
     return held;
   }
-  __device__ static Held load(const Factor& f, const Dropout* dropout, int64_t outer, int64_t depth) {
-    const int64_t row0 = kAlongDepth ? outer : depth, column0 = kAlongDepth ? depth : outer;
+  __device__ static Fetched load(const Factor& f, const Dropout* dropout, int64_t outer, int64_t depth) {
+    const int64_t row0 = kKMajor ? outer : depth, column0 = kKMajor ? depth : outer;
     return load([&](int row, int chunk, float(&v)[kEight]) {
       if (dropout) {
         fetch_dropped(f, *dropout, row0 + row, column0 + chunk * kEight, v);
@@ -84,29 +84,29 @@ struct FactorTile {
       }
     });
   }
-  __device__ static void store(char* tile, const Held& held) {
+  __device__ static void store(char* tile, const Fetched& held) {
     each_chunk(
         [&](int i, int row, int chunk) { *reinterpret_cast<uint4*>(at(tile, row, chunk)) = held.chunk[i]; });
   }
 };
 
-/// a[16,16] of rows from `outer` and depth from `k`, as multiply_add wants it.
-template <typename Tile, bool kAlongDepth>
+/// a[16,16] of rows from `outer` and depth from `k`, as mma wants it.
+template <typename Tile, bool kKMajor>
 __device__ void load_a(uint32_t (&a)[4], char* tile, int outer, int k, int lane) {
-  if constexpr (kAlongDepth) {
-    load_matrices(a, Tile::at(tile, outer + lane % 16, k / kEight + lane / 16));
+  if constexpr (kKMajor) {
+    ldmatrix(a, Tile::at(tile, outer + lane % 16, k / kEight + lane / 16));
   } else {
-    load_matrices_transposed(a, Tile::at(tile, k + lane % 8 + lane / 16 * 8, outer / kEight + lane / 8 % 2));
+    ldmatrix_trans(a, Tile::at(tile, k + lane % 8 + lane / 16 * 8, outer / kEight + lane / 8 % 2));
   }
 }
 
 /// Two b[16,8], of columns from `outer` and from `outer` + 8: {b0, b1} of the first, of the second.
-template <typename Tile, bool kAlongDepth>
+template <typename Tile, bool kKMajor>
 __device__ void load_b(uint32_t (&b)[4], char* tile, int outer, int k, int lane) {
-  if constexpr (kAlongDepth) {
-    load_matrices(b, Tile::at(tile, outer + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
+  if constexpr (kKMajor) {
+    ldmatrix(b, Tile::at(tile, outer + lane % 8 + lane / 16 * 8, k / kEight + lane / 8 % 2));
   } else {
-    load_matrices_transposed(b, Tile::at(tile, k + lane % 16, outer / kEight + lane / 16));
+    ldmatrix_trans(b, Tile::at(tile, k + lane % 16, outer / kEight + lane / 16));
   }
 }
 
@@ -121,10 +121,10 @@ __device__ void run_ring(int rounds, Copy copy, Load load, Store store, Multiply
       copy(stage, stage);
       store(stage, load(stage));
     }
-    commit_copies();
+    cp_async_commit();
   }
   for (int round = 0; round < rounds; round++) {
-    wait_for_copies<kStages - 2>();
+    cp_async_wait<kStages - 2>();
     __syncthreads();  // all threads see this round, and none still reads the one before
     const int next = round + kStages - 1, into = next % kStages;
     decltype(load(0)) held = {};
@@ -132,7 +132,7 @@ __device__ void run_ring(int rounds, Copy copy, Load load, Store store, Multiply
       copy(into, next);
       held = load(next);
     }
-    commit_copies();
+    cp_async_commit();
     multiply(round % kStages);
     if (next < rounds) store(into, held);
   }

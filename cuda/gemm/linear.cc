@@ -1,5 +1,5 @@
 // linear: u = drop(x)·Aᵀ, y = x·Wᵀ + bias + scale·u·Bᵀ, with T tokens, K input and N output features and LoRA
-// rank r; y and u are =. The LoRA pair is folded into the product as extra depth. One launch, one more for u,
+// rank r; y and u are =. The LoRA pair is more depth for the same product. One launch, one more for u,
 // and one for each f32 weight of an aligned bf16 product.
 #include "core/error.h"
 #include "cuda/gemm/lora.h"
@@ -21,7 +21,7 @@ void linear(Stream& stream, const Args& args) {
   set_output(p, y.data, y.dtype, false);
   if (lora_a) {
     fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
-    p.extra_scale = args.f(0);
+    p.lora_scale = args.f(0);
   }
   multiply(stream, x.dtype, Layout::forward, p);
 }

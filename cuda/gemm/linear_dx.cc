@@ -18,7 +18,7 @@ void linear_dx(Stream& stream, const Args& args) {
   set_output(p, dx.data, dx.dtype, args.i(4) != 0);
   if (lora_a) {
     fold_in(stream, Layout::input, {dy, lora_b, lora_a, v_out, args.f(0), {}}, p);
-    drop(p, Dropped::extra, dropout);
+    drop(p, Dropped::lora, dropout);
   }
   multiply(stream, dy.dtype, Layout::input, p);
 }

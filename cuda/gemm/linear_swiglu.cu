@@ -29,7 +29,7 @@ void multiply_swiglu(Stream& stream, Loading loading, Product p, StoreSwiglu epi
   round_factors(stream, loading, epilogue.twin);
   if (p.rows <= Few::kRows) return portable::launch<Layout::forward, Few, true>(stream, p, epilogue);
 #ifdef STEPTRAIN_SM90
-  if (loading == Loading::boxes) return multiply_swiglu_sm90(stream, p, epilogue);
+  if (loading == Loading::tma) return multiply_swiglu_sm90(stream, p, epilogue);
 #endif
   if (tile_count(p, Large::kRows, Large::kColumns / 2) >= stream.hardware.multiprocessors)
     return portable::launch<Layout::forward, Large, true>(stream, p, epilogue);
@@ -55,12 +55,12 @@ void linear_swiglu(Stream& stream, const Args& args) {
   p.rows = x[0], p.columns = w_gate[0], p.depth = x[1];
   p.a = factor(x), p.b = factor(w_gate);
   p.out = gate_out.data, p.out_dtype = y.dtype;
-  p.extra_scale = args.f(0);
+  p.lora_scale = args.f(0);
   StoreSwiglu epilogue{p, y.as<bf16>()};
   Product& twin = epilogue.twin;
   twin.b = factor(w_up);
   twin.out = up_out.data;
-  twin.extra_scale = args.f(1);
+  twin.lora_scale = args.f(1);
   fold_in(stream, gate_pair, p, up_pair, twin);
   if (x.dtype == DType::bf16) {
     const Loading loading = loading_of(stream, p, twin);

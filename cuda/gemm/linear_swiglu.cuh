@@ -10,10 +10,10 @@ namespace steptrain::cuda {
 
 struct StoreSwiglu {
   static constexpr int64_t kColumns = 0;
-  static constexpr bool kExtra = true;
+  static constexpr bool kLora = true;
   static constexpr bool kTwin = true;
-  /// Its own b and extra pair; the rest as in p. p's and twin's outputs, bf16, are gate and up and may be
-  /// absent.
+  /// Has its own b and LoRA pair; the rest is as in p. The outputs of p and twin, bf16, are gate and up and
+  /// may be absent.
   Product twin;
   bf16* y = nullptr;
 

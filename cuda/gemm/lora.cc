@@ -25,19 +25,19 @@ NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Pr
   const Factor second = factor(pair.second);
   f.b = factor(pair.first), f.columns = rank;
   f.out = pair.out.as<float>();
-  p.extra_depth = rank;
+  p.rank = rank;
   // The product that follows reads both in bf16, if their rows are whole 16 bytes.
   if (rank % kWide == 0 && second.columns % kWide == 0) {
     f.rounded = stream.scratch.take<bf16>(tokens * rank);
     f.other = pair.second.as<float>();
     f.count = pair.second.numel();
     f.other_rounded = stream.scratch.take<bf16>(f.count);
-    p.extra_a = {f.rounded, DType::bf16, tokens, rank};
-    p.extra_b = {f.other_rounded, DType::bf16, second.rows, second.columns};
+    p.lora_a = {f.rounded, DType::bf16, tokens, rank};
+    p.lora_b = {f.other_rounded, DType::bf16, second.rows, second.columns};
   } else {
     if (!f.out) f.out = stream.scratch.take<float>(tokens * rank);
-    p.extra_a = {f.out, DType::f32, tokens, rank};
-    p.extra_b = second;
+    p.lora_a = {f.out, DType::f32, tokens, rank};
+    p.lora_b = second;
   }
   return f;
 }
@@ -90,9 +90,9 @@ void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p) {
   drop(low, Dropped::a, pair.dropout);
   low.out = pair.out ? pair.out.as<float>() : stream.scratch.take<float>(tokens * rank);
   multiply(stream, pair.rows.dtype, layout, low);
-  p.extra_depth = rank;
-  p.extra_a = {low.out, DType::f32, tokens, rank};
-  p.extra_b = factor(pair.second);
+  p.rank = rank;
+  p.lora_a = {low.out, DType::f32, tokens, rank};
+  p.lora_b = factor(pair.second);
 }
 
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin) {

@@ -3,7 +3,7 @@
 // cuda/gemm/product_f32.cuh, cuda/gemm/sm90_product.cuh) with an epilogue, a type like Store below:
 //   kColumns    columns of an item, the work that a block takes at a time: one tile of rows by several tiles
 //               of columns, one after the other. 0: a single tile
-//   kExtra      whether products may have a LoRA pair
+//   kLora      whether products may have a LoRA pair
 //   kTwin       where true (absent: false), half of each tile is of p, half of the epilogue's `twin`
 //               (cuda/gemm/linear_swiglu.cuh)
 //   Item<Sums>  is constructed from the epilogue and the product when a thread starts on an item.
@@ -22,10 +22,10 @@
 
 namespace steptrain::cuda {
 
-constexpr bool a_along_depth(Layout layout) {
+constexpr bool a_k_major(Layout layout) {
   return layout != Layout::weight;
 }
-constexpr bool b_along_depth(Layout layout) {
+constexpr bool b_k_major(Layout layout) {
   return layout == Layout::forward;
 }
 
@@ -143,7 +143,7 @@ struct TensorSums {
   TilePlace tile;
   int first_row, first_column;  // within the tile
   __device__ float& at(int i, int pair, int e) { return v[(i / 2 * kPairs + pair) * 4 + i % 2 * 2 + e]; }
-  /// The accumulator of one multiply_add, for the i-th two rows.
+  /// The accumulator of one mma, for the i-th two rows.
   __device__ float (&block(int i, int pair))[4] {
     return *reinterpret_cast<float(*)[4]>(v + (i * kPairs + pair) * 4);
   }
@@ -166,31 +166,31 @@ __device__ inline void each_pair(Sums& sums, F body) {
 
 /// Scales and masks the sums of the LoRA pair, which the frozen product then continues.
 template <typename Sums>
-__device__ inline void scale_extra(const Product& p, Sums& sums) {
+__device__ inline void scale_lora(const Product& p, Sums& sums) {
   each_pair(sums, [&](float& first, float& second, int64_t row, int64_t column) {
     float factor[4] = {1, 1, 1, 1};
-    if (p.dropped == Dropped::extra && row < p.rows) dropout_factors(p.dropout, row, column / 4 * 4, factor);
-    first *= p.extra_scale * (column % 4 == 0 ? factor[0] : factor[2]);
-    second *= p.extra_scale * (column % 4 == 0 ? factor[1] : factor[3]);
+    if (p.dropped == Dropped::lora && row < p.rows) dropout_factors(p.dropout, row, column / 4 * 4, factor);
+    first *= p.lora_scale * (column % 4 == 0 ? factor[0] : factor[2]);
+    second *= p.lora_scale * (column % 4 == 0 ? factor[1] : factor[3]);
   });
 }
 
 /// The same where half of the tile is twin's; without a mask.
 template <typename Sums>
-__device__ inline void scale_extra(const Product& p, const Product& twin, Sums& sums) {
+__device__ inline void scale_lora(const Product& p, const Product& twin, Sums& sums) {
 #pragma unroll
   for (int i = 0; i < Sums::kRows; i++)
 #pragma unroll
     for (int pair = 0; pair < Sums::kPairs; pair++)
 #pragma unroll
       for (int e = 0; e < 2; e++)
-        sums.at(i, pair, e) *= pair < Sums::kPairs / 2 ? p.extra_scale : twin.extra_scale;
+        sums.at(i, pair, e) *= pair < Sums::kPairs / 2 ? p.lora_scale : twin.lora_scale;
 }
 
 /// The epilogue of plain products: scale, bias, accumulation, and out.
 struct Store {
   static constexpr int64_t kColumns = 0;
-  static constexpr bool kExtra = true;
+  static constexpr bool kLora = true;
   template <typename Sums>
   struct Item {
     const Product& p;

@@ -1,8 +1,8 @@
 // The one product that every op of the gemm family is made of:
-//   out[m,n] (=|+=) scale · (Σ_k a(m,k)·b(n,k) + extra_scale · mask(m,n) · Σ_j extra_a(m,j)·extra_b(n,j)) +
+//   out[m,n] (=|+=) scale · (Σ_k a(m,k)·b(n,k) + lora_scale · mask(m,n) · Σ_j lora_a(m,j)·lora_b(n,j)) +
 //   bias[n]
-// The extra pair is LoRA's: more depth for the same kernel. It comes first, since mask and scale apply to the
-// accumulators before the frozen product joins them.
+// The depth of a product is its sum over k. The LoRA pair is more depth for the same kernel. It comes first,
+// since its scale and mask apply to the accumulators before the frozen product is added to them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace steptrain::cuda {
 
-/// A matrix as it lies in memory, row-major. A false one is absent.
+/// A row-major matrix in memory. A false one is absent.
 struct Factor {
   const void* data = nullptr;
   DType dtype = DType::f32;
@@ -22,7 +22,7 @@ inline Factor factor(const TensorView& t) {
   return {t.data, t.dtype, t[0], t[1]};
 }
 
-/// Whether cp.async and TMA can read it: of bf16, addresses and rows of whole 16 bytes.
+/// Whether cp.async and TMA can read it: bf16, with addresses and rows of whole 16 bytes.
 inline bool readable_async(const Factor& f) {
   return f.dtype == DType::bf16 && f.columns % 8 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
 }
@@ -31,10 +31,10 @@ inline bool readable_async(const Factor& f) {
 inline bool readable_once_bf16(const Factor& f) {
   return f.dtype == DType::bf16 ? readable_async(f) : f.columns % 8 == 0;
 }
-/// f in bf16: itself, or a copy in workspace, made by one launch.
+/// f in bf16: itself, or a copy in workspace, which takes one launch.
 Factor as_bf16(Stream& stream, const Factor& f);
 
-/// How factors lie: a is [m][k] or [k][m], b is [n][k] or [k][n]; the extra pair like them.
+/// The layout of the factors: a is [m][k] or [k][m], b is [n][k] or [k][n]; the LoRA pair follows them.
 enum class Layout : uint8_t {
   forward,  // a [m][k], b [n][k]: x·Wᵀ
   input,    // a [m][k], b [k][n]: dy·W
@@ -42,7 +42,7 @@ enum class Layout : uint8_t {
 };
 
 /// What dropout multiplies: element (t, k) by 0 or 1/(1-rate), where t is a token and k a feature.
-enum class Dropped : uint8_t { nothing, a, b, extra };
+enum class Dropped : uint8_t { nothing, a, b, lora };
 
 struct Dropout {
   const int32_t* row_ids = nullptr;
@@ -55,9 +55,9 @@ struct Product {
   int64_t rows = 0, columns = 0, depth = 0;
   Factor a, b;
   float scale = 1;
-  int64_t extra_depth = 0;
-  Factor extra_a, extra_b;
-  float extra_scale = 1;
+  int64_t rank = 0;
+  Factor lora_a, lora_b;
+  float lora_scale = 1;
   Dropped dropped = Dropped::nothing;
   Dropout dropout;
   const void* bias = nullptr;
@@ -75,23 +75,22 @@ inline void set_output(Product& p, void* out, DType dtype, bool accumulate) {
 
 /// How the factors of a bf16 product reach shared memory.
 enum class Loading : uint8_t {
-  registers,  // of any dtype, size and address
-  copies,     // by cp.async: bf16, addresses and rows of whole 16 bytes
-  boxes,      // by TMA on sm_90: the same
+  registers,  // any dtype, size and address
+  cp_async,   // bf16, addresses and rows of whole 16 bytes
+  tma,        // the same, on sm_90
 };
-/// The best that p allows once its factors are rounded.
+/// The fastest that p allows once its factors are rounded.
 Loading loading_of(const Stream& stream, const Product& p);
 /// Rounds f32 factors into workspace where `loading` reads bf16 alone.
 void round_factors(Stream& stream, Loading loading, Product& p);
 
 /// Tensor cores: factors are rounded to bf16, accumulated in f32.
 void multiply_bf16(Stream& stream, Layout layout, Product product);
-/// The same on sm_90, of bf16 factors whose addresses and rows are whole multiples of 16 bytes; no dropout on
-/// a or b.
+/// The same on sm_90, for bf16 factors with addresses and rows of whole 16 bytes, without dropout on a or b.
 void multiply_sm90(Stream& stream, Layout layout, const Product& product);
 /// f32 throughout.
 void multiply_f32(Stream& stream, Layout layout, const Product& product);
-/// The one or the other, as the activations are stored.
+/// multiply_bf16 or multiply_f32, by the dtype of the activations.
 inline void multiply(Stream& stream, DType activations, Layout layout, const Product& product) {
   activations == DType::bf16 ? multiply_bf16(stream, layout, product) : multiply_f32(stream, layout, product);
 }

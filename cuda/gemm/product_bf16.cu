@@ -40,25 +40,25 @@ Factor as_bf16(Stream& stream, const Factor& f) {
 }
 
 Loading loading_of(const Stream& stream, const Product& p) {
-  const bool plain = p.dropped == Dropped::nothing || p.dropped == Dropped::extra;
+  const bool plain = p.dropped == Dropped::nothing || p.dropped == Dropped::lora;
   if (!plain || !readable_once_bf16(p.a) || !readable_once_bf16(p.b)) return Loading::registers;
 #ifdef STEPTRAIN_SM90
-  if (stream.hardware.compute_capability == 90 && readable_once_bf16(p.extra_a) &&
-      readable_once_bf16(p.extra_b))
-    return Loading::boxes;
+  if (stream.hardware.compute_capability == 90 && readable_once_bf16(p.lora_a) &&
+      readable_once_bf16(p.lora_b))
+    return Loading::tma;
 #else
   (void)stream;
 #endif
-  return Loading::copies;
+  return Loading::cp_async;
 }
 
 void round_factors(Stream& stream, Loading loading, Product& p) {
   if (loading == Loading::registers) return;
   p.a = as_bf16(stream, p.a);
   p.b = as_bf16(stream, p.b);
-  if (loading == Loading::copies) return;  // the extra depth goes through registers
-  p.extra_a = as_bf16(stream, p.extra_a);
-  p.extra_b = as_bf16(stream, p.extra_b);
+  if (loading == Loading::cp_async) return;  // the LoRA pair goes through registers
+  p.lora_a = as_bf16(stream, p.lora_a);
+  p.lora_b = as_bf16(stream, p.lora_b);
 }
 
 void multiply_bf16(Stream& stream, Layout layout, Product p) {
@@ -68,7 +68,7 @@ void multiply_bf16(Stream& stream, Layout layout, Product p) {
   if (loading == Loading::registers) return launch<Small, false>(stream, layout, p);
   if (layout != Layout::weight && p.rows <= Few::kRows) return launch_few(stream, layout, p);
 #ifdef STEPTRAIN_SM90
-  if (loading == Loading::boxes) return multiply_sm90(stream, layout, p);
+  if (loading == Loading::tma) return multiply_sm90(stream, layout, p);
 #endif
   if (tile_count(p, Large::kRows, Large::kColumns) >= stream.hardware.multiprocessors) {
     launch<Large, true>(stream, layout, p);

@@ -43,14 +43,14 @@ constexpr int kStageBytes = (Tile::kRows + Tile::kColumns) * kDepth * 2;
 /// Computes the sums of one tile after another, with all threads of a block.
 template <Layout kLayout, typename Tile, bool kAsync, bool kTwin = false>
 class Mainloop {
-  using A = FactorTile<Tile::kRows, kDepth, a_along_depth(kLayout), kThreads<Tile>>;
-  using B = FactorTile<Tile::kColumns, kDepth, b_along_depth(kLayout), kThreads<Tile>>;
-  static constexpr int kDown = Tile::kWarpRows / 16, kAcross = Tile::kWarpColumns / 8;
+  using A = FactorTile<Tile::kRows, kDepth, a_k_major(kLayout), kThreads<Tile>>;
+  using B = FactorTile<Tile::kColumns, kDepth, b_k_major(kLayout), kThreads<Tile>>;
+  static constexpr int kDown = Tile::kWarpRows / 16, kColumnGroups = Tile::kWarpColumns / 8;
   static constexpr int kStages = Tile::kStages;
-  static_assert(!kTwin || (kAsync && b_along_depth(kLayout)));
+  static_assert(!kTwin || (kAsync && b_k_major(kLayout)));
 
  public:
-  using Sums = TensorSums<2 * kDown, kAcross, Tile::kColumns / Tile::kWarpColumns>;
+  using Sums = TensorSums<2 * kDown, kColumnGroups, Tile::kColumns / Tile::kWarpColumns>;
 
   /// `twin` is p where there is none.
   __device__ Mainloop(const Product& p, const Product& twin, char* ring)
@@ -80,7 +80,7 @@ class Mainloop {
           B::store(b_stage(stage), B::load(p_.b, b_dropout_, place.column, stage * kDepth));
         }
       }
-      if constexpr (kAsync) commit_copies();
+      if constexpr (kAsync) cp_async_commit();
     }
   }
 
@@ -93,20 +93,20 @@ class Mainloop {
   }
 
   /// The product of the LoRA pair, through the stage that `fill` leaves free.
-  __device__ void add_extra(TilePlace place, Sums& sums) const {
+  __device__ void add_lora(TilePlace place, Sums& sums) const {
     if constexpr (kTwin) {
-      add_extra<0, kAcross / 2>(p_, place, sums);
-      add_extra<kAcross / 2, kAcross>(twin_, place, sums);
-      if (p_.extra_depth > 0 || twin_.extra_depth > 0) scale_extra(p_, twin_, sums);
+      add_lora<0, kColumnGroups / 2>(p_, place, sums);
+      add_lora<kColumnGroups / 2, kColumnGroups>(twin_, place, sums);
+      if (p_.rank > 0 || twin_.rank > 0) scale_lora(p_, twin_, sums);
     } else {
-      add_extra<0, kAcross>(p_, place, sums);
-      if (p_.extra_depth > 0) scale_extra(p_, sums);
+      add_lora<0, kColumnGroups>(p_, place, sums);
+      if (p_.rank > 0) scale_lora(p_, sums);
     }
   }
 
   __device__ void add(TilePlace place, Sums& sums) const {
     for (int tile = 0; tile < tiles_; tile++) {
-      if constexpr (kAsync) wait_for_copies<kStages - 2>();
+      if constexpr (kAsync) cp_async_wait<kStages - 2>();
       __syncthreads();  // all threads see this tile, and none still reads the one before
       const int next = tile + kStages - 1;
       const int into = next % kStages;
@@ -115,11 +115,11 @@ class Mainloop {
           A::copy(a_stage(into), p_.a, place.row, int64_t{next} * kDepth);
           copy_b(b_stage(into), place, int64_t{next} * kDepth);
         }
-        commit_copies();
+        cp_async_commit();
         multiply(tile % kStages, sums);
       } else {
-        typename A::Held a = {};
-        typename B::Held b = {};
+        typename A::Fetched a = {};
+        typename B::Fetched b = {};
         if (next < tiles_) {
           a = A::load(p_.a, a_dropout_, place.row, int64_t{next} * kDepth);
           b = B::load(p_.b, b_dropout_, place.column, int64_t{next} * kDepth);
@@ -153,16 +153,16 @@ class Mainloop {
 
   /// The product of the LoRA pair of p or twin, into a warp's columns from 8·kFrom to 8·kTo.
   template <int kFrom, int kTo>
-  __device__ void add_extra(const Product& of, TilePlace place, Sums& sums) const {
-    for (int64_t k = 0; k < of.extra_depth; k += kDepth) {
+  __device__ void add_lora(const Product& of, TilePlace place, Sums& sums) const {
+    for (int64_t k = 0; k < of.rank; k += kDepth) {
       __syncthreads();
-      A::store(a_stage(kStages - 1), A::load(of.extra_a, nullptr, place.row, k));
+      A::store(a_stage(kStages - 1), A::load(of.lora_a, nullptr, place.row, k));
       if constexpr (kTwin) {
         B::store(b_stage(kStages - 1), B::load([&](int row, int chunk, float(&v)[kEight]) {
-                   fetch(of.extra_b, twin_column(place, row), k + chunk * kEight, v);
+                   fetch(of.lora_b, twin_column(place, row), k + chunk * kEight, v);
                  }));
       } else {
-        B::store(b_stage(kStages - 1), B::load(of.extra_b, nullptr, place.column, k));
+        B::store(b_stage(kStages - 1), B::load(of.lora_b, nullptr, place.column, k));
       }
       __syncthreads();
       multiply<kFrom, kTo>(kStages - 1, sums);
@@ -172,21 +172,21 @@ class Mainloop {
   __device__ char* a_stage(int stage) const { return ring_ + stage * kStageBytes<Tile>; }
   __device__ char* b_stage(int stage) const { return a_stage(stage) + Tile::kRows * kDepth * 2; }
 
-  template <int kFrom = 0, int kTo = kAcross>
+  template <int kFrom = 0, int kTo = kColumnGroups>
   __device__ void multiply(int stage, Sums& sums) const {
 #pragma unroll
     for (int k = 0; k < kDepth; k += kStep) {
-      uint32_t b[kAcross / 2][4];
+      uint32_t b[kColumnGroups / 2][4];
 #pragma unroll
       for (int j = kFrom / 2; j < (kTo + 1) / 2; j++)
-        load_b<B, b_along_depth(kLayout)>(b[j], b_stage(stage), warp_column_ + 16 * j, k, lane_);
+        load_b<B, b_k_major(kLayout)>(b[j], b_stage(stage), warp_column_ + 16 * j, k, lane_);
 #pragma unroll
       for (int i = 0; i < kDown; i++) {
         uint32_t a[4];
-        load_a<A, a_along_depth(kLayout)>(a, a_stage(stage), warp_row_ + 16 * i, k, lane_);
+        load_a<A, a_k_major(kLayout)>(a, a_stage(stage), warp_row_ + 16 * i, k, lane_);
 #pragma unroll
         for (int j = kFrom; j < kTo; j++)
-          multiply_add(sums.block(i, j), a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          mma(sums.block(i, j), a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
       }
     }
   }
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kThreads<Tile>, Tile::kMinBlocks)
       forget(place.column);
     }
     auto sums = loop.zero(place);
-    if constexpr (Epilogue::kExtra) loop.add_extra(place, sums);
+    if constexpr (Epilogue::kLora) loop.add_lora(place, sums);
     loop.add(place, sums);
     place.column += kTileColumns;
     more = kColumns > kTileColumns && place.column < end;

@@ -17,10 +17,10 @@ constexpr int kTile = 64;
 constexpr int kDepth = 16;
 constexpr int kStride = kTile + 4;  // keeps rows multiples of 16 bytes, and their banks apart
 constexpr int kRows = 8, kColumns = 4;
-constexpr int kAcross = kTile / kColumns;  // threads per row
+constexpr int kRowThreads = kTile / kColumns;  // threads per row
 
 /// Eight elements of a tile [kDepth][kTile] of the factor, for each thread.
-template <bool kAlongDepth>
+template <bool kKMajor>
 struct Slice {
   int outer, depth;  // of the first element
   float v[kEight];
@@ -28,12 +28,12 @@ struct Slice {
   __device__ Slice() {
     const int thread = static_cast<int>(threadIdx.x);
     // Where shared memory is written one element at a time, neighbouring threads take neighbouring `outer`.
-    outer = kAlongDepth ? thread % kTile : thread % (kTile / kEight) * kEight;
-    depth = kAlongDepth ? thread / kTile * kEight : thread / (kTile / kEight);
+    outer = kKMajor ? thread % kTile : thread % (kTile / kEight) * kEight;
+    depth = kKMajor ? thread / kTile * kEight : thread / (kTile / kEight);
   }
   __device__ void load(const Factor& f, const Dropout* dropout, int64_t outer0, int64_t depth0) {
-    const int64_t row = kAlongDepth ? outer0 + outer : depth0 + depth;
-    const int64_t column = kAlongDepth ? depth0 + depth : outer0 + outer;
+    const int64_t row = kKMajor ? outer0 + outer : depth0 + depth;
+    const int64_t column = kKMajor ? depth0 + depth : outer0 + outer;
     if (dropout) {
       fetch_dropped(f, *dropout, row, column, v);
     } else {
@@ -41,7 +41,7 @@ struct Slice {
     }
   }
   __device__ void store(float (&tile)[kDepth][kStride]) const {
-    if constexpr (kAlongDepth) {
+    if constexpr (kKMajor) {
 #pragma unroll
       for (int i = 0; i < kEight; i++) tile[depth + i][outer] = v[i];
     } else {
@@ -52,7 +52,7 @@ struct Slice {
 
 /// A thread's share of a tile's sums: neighbouring rows and columns.
 struct Sums {
-  static constexpr int kRows = ordinary::kRows, kPairs = kColumns / 2, kStride = 2, kLanes = kAcross,
+  static constexpr int kRows = ordinary::kRows, kPairs = kColumns / 2, kStride = 2, kLanes = kRowThreads,
                        kParts = 1;
   float v[kRows][kColumns];
   TilePlace tile;
@@ -81,8 +81,8 @@ class Mainloop {
                       const Dropout* b_dropout, TilePlace place, Sums& sums) const {
     alignas(16) __shared__ float a_tile[2][kDepth][kStride];
     alignas(16) __shared__ float b_tile[2][kDepth][kStride];
-    Slice<a_along_depth(kLayout)> a_slice;
-    Slice<b_along_depth(kLayout)> b_slice;
+    Slice<a_k_major(kLayout)> a_slice;
+    Slice<b_k_major(kLayout)> b_slice;
     const auto load = [&](int64_t k) {
       a_slice.load(a, a_dropout, place.row, k);
       b_slice.load(b, b_dropout, place.column, k);
@@ -124,27 +124,27 @@ class Mainloop {
 
   /// The product of the LoRA pair, in sums of its own: the frozen product is then summed from zero and rounds
   /// as it would alone.
-  __device__ Sums extra(TilePlace place) const {
+  __device__ Sums lora(TilePlace place) const {
     Sums sums = zero(place);
-    if (p_.extra_depth == 0) return sums;
-    add(p_.extra_a, p_.extra_b, p_.extra_depth, nullptr, nullptr, place, sums);
+    if (p_.rank == 0) return sums;
+    add(p_.lora_a, p_.lora_b, p_.rank, nullptr, nullptr, place, sums);
 #pragma unroll
     for (int i = 0; i < kRows; i++) {
       float factor[kColumns] = {1, 1, 1, 1};
-      if (p_.dropped == Dropped::extra && sums.row(i) < p_.rows)
+      if (p_.dropped == Dropped::lora && sums.row(i) < p_.rows)
         dropout_factors(p_.dropout, sums.row(i), sums.column(0), factor);
 #pragma unroll
-      for (int j = 0; j < kColumns; j++) sums.v[i][j] *= p_.extra_scale * factor[j];
+      for (int j = 0; j < kColumns; j++) sums.v[i][j] *= p_.lora_scale * factor[j];
     }
     return sums;
   }
 
  private:
   __device__ static int row() {
-    return static_cast<int>(threadIdx.x) / kAcross * kRows;
+    return static_cast<int>(threadIdx.x) / kRowThreads * kRows;
   }
   __device__ static int column() {
-    return static_cast<int>(threadIdx.x) % kAcross * kColumns;
+    return static_cast<int>(threadIdx.x) % kRowThreads * kColumns;
   }
 
   const Product& p_;
@@ -160,14 +160,14 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t end = place.column + kItem < p.columns ? place.column + kItem : p.columns;
   for (bool more = true; more;) {
     Sums sums;
-    if constexpr (Epilogue::kExtra) {
-      const Sums extra = loop.extra(place);
+    if constexpr (Epilogue::kLora) {
+      const Sums lora = loop.lora(place);
       sums = loop.zero(place);
       loop.add(place, sums);
 #pragma unroll
       for (int i = 0; i < kRows; i++)
 #pragma unroll
-        for (int j = 0; j < kColumns; j++) sums.v[i][j] += extra.v[i][j];
+        for (int j = 0; j < kColumns; j++) sums.v[i][j] += lora.v[i][j];
     } else {
       sums = loop.zero(place);
       loop.add(place, sums);

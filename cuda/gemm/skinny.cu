@@ -40,9 +40,9 @@ __device__ inline void round_others(const Narrow& p, int64_t block) {
 
 template <int kRows, int kColumns, Layout kLayout>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ Narrow p) {
-  constexpr bool kAlong = b_along_depth(kLayout);
+  constexpr bool kKMajor = b_k_major(kLayout);
   using X = FactorTile<kRows, kDepth, true, kThreads>;
-  using B = FactorTile<kColumns, kDepth, kAlong, kThreads>;
+  using B = FactorTile<kColumns, kDepth, kKMajor, kThreads>;
   constexpr int kDown = kRows / kGroups / 16, kAcross = kColumns / 8;
   extern __shared__ uint4 shared[];
   const int64_t tiles = (p.x.rows + kRows - 1) / kRows;
@@ -58,9 +58,9 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
   const Dropout* const dropout = p.dropped ? &p.dropout : nullptr;
   float sums[kDown][kAcross][4] = {};
 
-  struct Held {
-    typename X::Held x;
-    typename B::Held b;
+  struct Fetched {
+    typename X::Fetched x;
+    typename B::Fetched b;
   };
   run_ring<kStages>(
       static_cast<int>((p.x.columns + kDepth - 1) / kDepth),
@@ -68,11 +68,11 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         if (p.async) X::copy(x_stage(stage), p.x, first_row, int64_t{round} * kDepth);
       },
       [&](int round) {
-        Held held = {};
+        Fetched held = {};
         const int64_t depth = int64_t{round} * kDepth;
         if (!p.async) held.x = X::load(p.x, dropout, first_row, depth);
         held.b = B::load([&](int row, int chunk, float(&v)[kEight]) {
-          if constexpr (kAlong) {
+          if constexpr (kKMajor) {
             const bool first = row < p.of[0].columns;
             fetch(first ? p.of[0].b : p.of[1].b, first ? row : row - p.of[0].columns, depth + chunk * kEight,
                   v);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         });
         return held;
       },
-      [&](int stage, const Held& held) {
+      [&](int stage, const Fetched& held) {
         if (!p.async) X::store(x_stage(stage), held.x);
         B::store(b_stage(stage), held.b);
       },
@@ -90,14 +90,13 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         uint32_t b[kAcross / 2][4];
 #pragma unroll
         for (int j = 0; j < kAcross / 2; j++)
-          load_b<B, kAlong>(b[j], b_stage(stage), 16 * j, slice * kStep, lane);
+          load_b<B, kKMajor>(b[j], b_stage(stage), 16 * j, slice * kStep, lane);
 #pragma unroll
         for (int i = 0; i < kDown; i++) {
           uint32_t a[4];
           load_a<X, true>(a, x_stage(stage), group_row + 16 * i, slice * kStep, lane);
 #pragma unroll
-          for (int j = 0; j < kAcross; j++)
-            multiply_add(sums[i][j], a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+          for (int j = 0; j < kAcross; j++) mma(sums[i][j], a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
       });
 
@@ -105,7 +104,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
   constexpr int kStride = kColumns + 8;
   static_assert(kRows * kStride * 4 <= kStages * (X::kBytes + B::kBytes));
   float* const totals = reinterpret_cast<float*>(shared);
-  wait_for_copies<0>();
+  cp_async_wait<0>();
   __syncthreads();
   for (int turn = 0; turn < kSlices; turn++) {
     if (slice == turn) {

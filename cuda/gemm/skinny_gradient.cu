@@ -45,9 +45,9 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(const __grid_constan
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   float sums[kAcross][4] = {};
 
-  struct Held {
-    typename Wide::Held wide;
-    typename Thin::Held thin;
+  struct Fetched {
+    typename Wide::Fetched wide;
+    typename Thin::Fetched thin;
   };
   run_ring<kStages>(
       static_cast<int>((end - first_token + kTokens - 1) / kTokens),
@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(const __grid_constan
           Wide::copy(wide_stage(stage), p.wide, first_column, first_token + int64_t{round} * kTokens);
       },
       [&](int round) {
-        Held held = {};
+        Fetched held = {};
         const int64_t token = first_token + int64_t{round} * kTokens;
         if (!p.async) held.wide = Wide::load(p.wide, dropout, first_column, token);
         held.thin = Thin::load(p.narrow, nullptr, 0, token);
         return held;
       },
-      [&](int stage, const Held& held) {
+      [&](int stage, const Fetched& held) {
         if (!p.async) Wide::store(wide_stage(stage), held.wide);
         Thin::store(thin_stage(stage), held.thin);
       },
@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(const __grid_constan
           for (int j = 0; j < kAcross; j += 2) {
             uint32_t b[4];
             load_b<Thin, false>(b, thin_stage(stage), 8 * j, k, lane);
-            multiply_add(sums[j], a, b[0], b[1]);
-            multiply_add(sums[j + 1], a, b[2], b[3]);
+            mma(sums[j], a, b[0], b[1]);
+            mma(sums[j + 1], a, b[2], b[3]);
           }
         }
       });

@@ -41,7 +41,7 @@ __device__ inline SoftmaxPart merged(const SoftmaxPart& a, const SoftmaxPart& b,
 /// parts[row][first_part + item·kParts + part], and writes the target's logit.
 struct Fold {
   static constexpr int64_t kColumns = 2048;
-  static constexpr bool kExtra = false;
+  static constexpr bool kLora = false;
 
   SoftmaxPart* parts;
   int64_t parts_per_row, first_part;
@@ -52,16 +52,16 @@ struct Fold {
 
   template <typename Sums>
   struct Item {
-    static constexpr int kHeld = (Sums::kRows + Sums::kLanes - 1) / Sums::kLanes;
+    static constexpr int kKept = (Sums::kRows + Sums::kLanes - 1) / Sums::kLanes;
     const Fold& fold;
     const Product& p;
     /// The parts that this thread keeps: of rows i·kLanes + lane, so that lanes with the same rows divide the
     /// work.
-    SoftmaxPart held[kHeld];
+    SoftmaxPart kept[kKept];
 
     __device__ Item(const Fold& fold, const Product& p) : fold(fold), p(p) {
 #pragma unroll
-      for (int h = 0; h < kHeld; h++) held[h] = kNoTokens;
+      for (int h = 0; h < kKept; h++) kept[h] = kNoTokens;
     }
 
     __device__ void add(Sums& sums, bool last) {
@@ -71,16 +71,16 @@ struct Fold {
       for (int i = 0; i < Sums::kRows; i++) {
         const SoftmaxPart part = part_of(sums, i);
         if (lane == i % Sums::kLanes)
-          held[i / Sums::kLanes] = merged(held[i / Sums::kLanes], part, fold.scale);
+          kept[i / Sums::kLanes] = merged(kept[i / Sums::kLanes], part, fold.scale);
         find_target(sums, i);
       }
       if (!last) return;
       const int64_t at = fold.first_part + sums.tile.column / kColumns * Sums::kParts + sums.part();
 #pragma unroll
-      for (int h = 0; h < kHeld; h++) {
+      for (int h = 0; h < kKept; h++) {
         const int i = h * Sums::kLanes + lane;
         if (i < Sums::kRows && sums.row(i) < p.rows)
-          fold.parts[sums.row(i) * fold.parts_per_row + at] = held[h];
+          fold.parts[sums.row(i) * fold.parts_per_row + at] = kept[h];
       }
     }
 
@@ -147,7 +147,7 @@ struct Fold {
 template <typename T, typename Value>
 struct Map {
   static constexpr int64_t kColumns = 0;
-  static constexpr bool kExtra = false;
+  static constexpr bool kLora = false;
 
   Value value;
 

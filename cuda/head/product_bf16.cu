@@ -15,7 +15,7 @@ constexpr int64_t kParts = Tile::kColumns / Tile::kWarpColumns;
 }  // namespace
 
 int64_t fold_parts(Loading loading) {
-  return loading == Loading::boxes ? 1 : loading == Loading::copies ? kParts<Large> : kParts<Small>;
+  return loading == Loading::tma ? 1 : loading == Loading::cp_async ? kParts<Large> : kParts<Small>;
 }
 
 template <typename Epilogue>
@@ -23,7 +23,7 @@ void head_product_bf16(Stream& stream, Loading loading, const Product& p, const 
   if (loading == Loading::registers)
     return portable::launch<Layout::forward, Small, false>(stream, p, epilogue);
 #ifdef STEPTRAIN_SM90
-  if (loading == Loading::boxes) return head_product_sm90(stream, p, epilogue);
+  if (loading == Loading::tma) return head_product_sm90(stream, p, epilogue);
 #endif
   // A fold has the same tile for any number of rows, so that a row's bits do not depend on it.
   constexpr bool kFold = Epilogue::kColumns > 0;

@@ -60,7 +60,7 @@ class Head {
   /// products of a span leave the fewest multiprocessors idle in the last wave. The bits of a row do not
   /// depend on it.
   int64_t span_rows() const {
-    if (loading_ != Loading::boxes) return std::min(x_[0], kSpanRows);
+    if (loading_ != Loading::tma) return std::min(x_[0], kSpanRows);
     constexpr int64_t kTileRows = 128, kWide = 256, kNarrow = 128;  // as cuda/gemm/sm90_product.cuh chooses
     const int64_t blocks = stream_.hardware.multiprocessors, tokens = span_tokens(x_.dtype);
     const auto rounded_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };

@@ -50,7 +50,7 @@ std::string driver_release() {
   return release;
 }
 
-/// The number of GPUs that this process sees. Where there are none, `why` says what prevents it.
+/// The number of GPUs that this process key_visible. Where there are none, `why` says what prevents it.
 int count_devices(std::string& why) {
   int count = 0, driver = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -246,8 +246,8 @@ std::unique_ptr<Backend> make_backend(int index) {
     throw Error("E_UNSUPPORTED", device + " cannot be opened: " + why,
                 "open device 'cpu', or run on a machine with an NVIDIA GPU and its driver");
   if (index < 0 || index >= count)
-    throw Error("E_UNSUPPORTED", device + " does not exist: this process sees " + std::to_string(count) +
-                                     (count == 1 ? " GPU" : " GPUs") +
+    throw Error("E_UNSUPPORTED", device + " does not exist: this process key_visible " +
+                                     std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
                                      ", the last is cuda:" + std::to_string(count - 1));
   return std::make_unique<CudaBackend>(index);
 }

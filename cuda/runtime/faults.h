@@ -58,8 +58,8 @@ class Faults {
 
  private:
   int32_t* claimed_ = nullptr;
-  Fault* fault_ = nullptr;   // as the host sees it
-  Fault* mapped_ = nullptr;  // as the GPU sees it
+  Fault* fault_ = nullptr;   // as the host key_visible it
+  Fault* mapped_ = nullptr;  // as the GPU key_visible it
 };
 
 #ifdef __CUDACC__

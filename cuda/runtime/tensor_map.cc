@@ -30,7 +30,7 @@ decltype(&cuTensorMapEncodeTiled) encoder() {
 
 }  // namespace
 
-CUtensorMap describe_matrix(const Stream& stream, const void* data, int64_t rows, int64_t columns,
+CUtensorMap make_tensor_map(const Stream& stream, const void* data, int64_t rows, int64_t columns,
                             int box_rows) {
   CUtensorMap map{};
   if (stream.measuring) return map;

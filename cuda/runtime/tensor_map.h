@@ -1,4 +1,4 @@
-// Matrices as the tensor memory accelerator of sm_90 wants them described.
+// Tensor maps, which describe matrices to the tensor memory accelerator (TMA) of sm_90.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@ constexpr int kBoxColumns = 64;  // of bf16: the 128 bytes of one swizzled row
 /// kBoxColumns that land in shared memory with the 128-byte swizzle. The driver's function is looked up when
 /// first needed (nothing links libcuda). An empty map where `stream` only measures: workspace has no address
 /// then that the driver would know. Throws Error(E_DEVICE).
-CUtensorMap describe_matrix(const Stream& stream, const void* data, int64_t rows, int64_t columns,
+CUtensorMap make_tensor_map(const Stream& stream, const void* data, int64_t rows, int64_t columns,
                             int box_rows);
 
 }  // namespace steptrain::cuda

@@ -1,12 +1,11 @@
 // Runs the kernels of cuda/ on the CPU, so that their index arithmetic, barriers and use of the runtime can
-// be tested where there is no GPU. It is no GPU: it knows neither speed nor the memory model, and its mma is
-// this project's own reading of the PTX manual.
-//   threads   of one block are fibers of one thread; they switch at barriers and at what a warp does
-//   together.
-//             Passes alternate between ascending and descending order, so that a missing barrier shows.
+// be tested where there is no GPU. It has neither the speed nor the memory model of a GPU, and its mma is this
+// project's own reading of the PTX manual.
+//   threads   of a block are fibers of one thread; they switch at barriers and at operations of a whole warp.
+//             Passes alternate between ascending and descending order, which reveals missing barriers.
 //   blocks    run one after the other, the last first.
-//   streams   queue their work and run it when somebody waits, so that what must outlive the call is missed.
-//   memory    is filled with NaN when it is handed out, when it is taken back and as dynamic shared memory.
+//   streams   queue their work and run it at a wait, which reveals arguments that did not outlive the call.
+//   memory    is filled with NaN when it is allocated and freed, and as dynamic shared memory.
 //   copies    of cp.async happen at the wait for them.
 #pragma once
 
@@ -55,14 +54,14 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
 /// Of the running block.
 void* dynamic_shared();
 void block_barrier();
-/// Of `threads` threads that name the same barrier.
-void group_barrier(int id, int threads);
-/// Counts there without waiting.
-void arrive_at_barrier(int id, int threads);
+/// A barrier of `threads` threads with the same `id`.
+void warpgroup_barrier(int id, int threads);
+/// Arrives there without waiting.
+void named_barrier_arrive(int id, int threads);
 
 constexpr int kLanes = 32;
 constexpr int kMostBytes = 40;
-/// What every lane of the running thread's warp passed; waits for all of them. `what` names the operation,
+/// The values that all lanes of the running thread's warp passed; waits for all of them. `what` names the operation,
 /// which must be the same for all.
 struct Exchange {
   char bytes[kLanes][kMostBytes];
@@ -71,29 +70,31 @@ const Exchange& exchange(const char* what, const void* bytes, int size);
 
 /// cp.async of 16 bytes; done by the next wait that allows fewer pending groups.
 void start_copy(void* to, const void* from, bool inside);
-void commit_copies();
-void wait_for_copies(int pending);
+void cp_async_commit();
+void cp_async_wait(int pending);
 
-/// mbarriers, by their address in shared memory; forgotten at the end of a block. A copy by TMA happens at the
-/// first wait for its barrier, a product of a warpgroup at the wait for its group, so that a missing wait shows.
-void barrier_init(void* barrier, uint32_t arrivals);
-void barrier_arrive(void* barrier, uint32_t expected_bytes);
-void barrier_wait(void* barrier, uint32_t parity);
+/// mbarriers, by their address in shared memory; forgotten at the end of a block. A copy by TMA happens at
+/// the first wait for its barrier, a product of a warpgroup at the wait for its group, so that a missing wait
+/// shows.
+void mbarrier_init(void* barrier, uint32_t arrivals);
+void mbarrier_arrive(void* barrier, uint32_t expected_bytes);
+void mbarrier_wait(void* barrier, uint32_t parity);
 void start_box(void* barrier, uint32_t bytes, std::function<void()> copy);
 void start_product(std::function<void()> product);
-void close_group();
-void wait_for_groups(int pending);
-/// A copy by TMA out of shared memory: `store` is handed the box as it was at the start, at the wait for its group;
-/// changes meanwhile, writes that no fence made visible to TMA, and a thread that ends before it waits are forbidden.
+void wgmma_commit();
+void wgmma_wait(int pending);
+/// A copy by TMA out of shared memory: `store` is handed the box as it was at the start, at the wait for its
+/// group; changes meanwhile, writes that no fence made visible to TMA, and a thread that ends before it waits
+/// are forbidden.
 void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store);
-void close_stores();
-void wait_for_reads(int pending);
-void write_unpublished();
-void publish_writes();
+void tma_store_commit();
+void tma_store_wait_read(int pending);
+void write_unfenced();
+void fence_proxy_async();
 /// Where dynamic shared memory lies, for descriptors.
 char* shared_base();
 
-/// Stops the process with a sentence: the kernel did what CUDA forbids.
+/// Ends the process with a message: the kernel did what CUDA forbids.
 [[noreturn]] void forbid(const char* what);
 
 template <typename T>

@@ -1,4 +1,4 @@
-// The runtime: memory, streams, events and graphs, whose work runs when somebody waits for it.
+// The runtime: memory, streams, events and graphs, whose work runs when it is waited for.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +22,7 @@ struct Event {
 };
 struct Graph {
   std::vector<Work> work;
-  bool invalidated = false;  // while it was captured, somebody did what a capture forbids
+  bool invalidated = false;  // a forbidden call was made during its capture
 };
 struct Stream {
   int device = 0;
@@ -70,7 +70,8 @@ void linger() {
   if (text) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
 }
 
-/// Called by what may hold the host up on a GPU: appends a line to the file that STEPTRAIN_EMULATED_TRACE names.
+/// Called where a GPU might make the host wait: appends a line to the file that STEPTRAIN_EMULATED_TRACE
+/// names.
 void holds_up(const char* call) {
   const char* path = std::getenv("STEPTRAIN_EMULATED_TRACE");
   if (!path || !*path) return;
@@ -80,16 +81,16 @@ void holds_up(const char* call) {
   }
 }
 
-/// Whether a call that waits for the whole device must fail: the device is a handle that encompasses every stream of
-/// it, so none may be under capture, whichever thread captures and in whatever mode (CUDA Programming Guide, Prohibited
-/// and Unhandled Operations). Such a call also invalidates the captures.
+/// Whether a call that waits for the whole device must fail: the device is a handle that encompasses every
+/// stream of it, so none may be under capture, whichever thread captures and in whatever mode (CUDA
+/// Programming Guide, Prohibited and Unhandled Operations). Such a call also invalidates the captures.
 bool capture_forbids_device_wide() {
   for (Stream* stream : captures) stream->capture->invalidated = true;
   return !captures.empty();
 }
 
-/// Work for a stream of another GPU than the thread's current one, which CUDA refuses. Ends the process, since not all
-/// who ask look at the answer.
+/// Work for a stream of another GPU than the thread's current one, which CUDA refuses. Ends the process,
+/// since not all who ask look at the answer.
 void refuse_foreign(const Stream* stream, const char* call) {
   if (stream->device == current_device) return;
   std::fprintf(stderr, "emulated GPU: %s for cuda:%d while cuda:%d is current\n", call, stream->device, current_device);
@@ -389,7 +390,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
                     strides[0] == 2 * extents[0] && extents[0] > 0 && extents[1] > 0 && box[0] * 2 <= 128 &&
                     box[1] <= 256 && steps[0] == 1 && steps[1] == 1;
   if (!fits) return CUDA_ERROR_INVALID_VALUE;
-  // The driver does not look; a GPU that is told to read from elsewhere faults.
+  // The driver does not check this; on a GPU a read outside would fault.
   const auto after = memory.upper_bound(data);
   if (after == memory.begin()) return CUDA_ERROR_INVALID_VALUE;
   const auto& [start, size] = *std::prev(after);

@@ -1,4 +1,4 @@
-// Kernels: the fibers of a block, and what they do together.
+// Kernels: the fibers of a block, and their barriers and warp operations.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -16,8 +16,8 @@ Index threadIdx, blockIdx, blockDim, gridDim;
 #error "the emulator switches fibers on x86-64 alone"
 #endif
 
-/// Leaves the running fiber, whose stack pointer goes to *save, for the one whose stack pointer is `to`. By hand,
-/// since swapcontext asks the kernel for signal masks each time.
+/// Leaves the running fiber, whose stack pointer goes to *save, for the one whose stack pointer is `to`. By
+/// hand, since swapcontext asks the kernel for signal masks each time.
 extern "C" void emulator_switch(void** save, void* to);
 asm(R"(
 .text
@@ -72,7 +72,7 @@ struct Fiber {
   std::deque<std::vector<std::function<void()>>> product_groups;
   std::vector<Store> stores;
   std::deque<std::vector<Store>> store_groups;
-  bool unpublished = false;  // has written to shared memory what TMA cannot see yet
+  bool unfenced = false;  // has written to shared memory without a proxy fence
 };
 
 /// An mbarrier.
@@ -126,7 +126,7 @@ void resume(unsigned index) {
   emulator_switch(&scheduler, fiber.stack_pointer);
 }
 
-/// Lets go of the warps whose every lane has come to the same operation.
+/// Releases the warps whose lanes have all reached the same operation.
 bool release_warps(unsigned threads) {
   bool any = false;
   for (unsigned first = 0; first < threads; first += kLanes) {
@@ -156,8 +156,8 @@ bool release_barrier(unsigned threads) {
 }
 
 void begin(Fiber& fiber) {
-  // What emulator_switch takes from the stack: six registers, then where to go on; there, as at any function's
-  // start, the stack pointer lies 8 bytes past a multiple of 16.
+  // What emulator_switch takes from the stack: six registers, then where to go on; there, as at any
+  // function's start, the stack pointer lies 8 bytes past a multiple of 16.
   auto* top = reinterpret_cast<uintptr_t*>((reinterpret_cast<uintptr_t>(fiber.stack.get()) + kStackBytes) / 16 * 16);
   *--top = 0;
   *--top = reinterpret_cast<uintptr_t>(&fiber_main);
@@ -169,7 +169,7 @@ void begin(Fiber& fiber) {
   fiber.groups.clear();
   fiber.products.clear();
   fiber.product_groups.clear();
-  fiber.unpublished = false;
+  fiber.unfenced = false;
 }
 
 void run_block(unsigned threads) {
@@ -184,7 +184,7 @@ void run_block(unsigned threads) {
       resume(i);
       ran = true;
     }
-    // Warps go on whoever else polls an mbarrier meanwhile.
+    // Warps go on even while other threads poll an mbarrier.
     const bool released = release_warps(threads);
     if (ran || released || release_barrier(threads)) continue;
     for (unsigned i = 0; i < threads; i++) {
@@ -235,11 +235,11 @@ void end_phase_if_complete(Phases& phases) {
 
 }  // namespace
 
-void barrier_init(void* barrier, uint32_t arrivals) {
+void mbarrier_init(void* barrier, uint32_t arrivals) {
   barriers[barrier] = {arrivals, 0, 0, 0, {}};
 }
 
-void barrier_arrive(void* barrier, uint32_t expected_bytes) {
+void mbarrier_arrive(void* barrier, uint32_t expected_bytes) {
   Phases& phases = phases_of(barrier);
   if (phases.arrived == phases.arrivals) forbid("one arrival too many at an mbarrier");
   phases.pending_bytes += expected_bytes;
@@ -247,10 +247,10 @@ void barrier_arrive(void* barrier, uint32_t expected_bytes) {
   end_phase_if_complete(phases);
 }
 
-void barrier_wait(void* barrier, uint32_t parity) {
+void mbarrier_wait(void* barrier, uint32_t parity) {
   for (int polls = 0;; polls++) {
     Phases& phases = phases_of(barrier);
-    // Of an even number of ended phases, the one before has parity 1.
+    // After an even number of phases, the last one had parity 1.
     if ((phases.ended + 1) % 2 == parity) return;
     for (const auto& [bytes, copy] : std::exchange(phases.copies, {})) {
       copy();
@@ -270,12 +270,12 @@ void start_product(std::function<void()> product) {
   running().products.push_back(std::move(product));
 }
 
-void close_group() {
+void wgmma_commit() {
   Fiber& self = running();
   self.product_groups.push_back(std::exchange(self.products, {}));
 }
 
-void wait_for_groups(int pending) {
+void wgmma_wait(int pending) {
   auto& groups = running().product_groups;
   while (groups.size() > static_cast<size_t>(pending)) {
     for (const auto& product : groups.front()) product();
@@ -285,18 +285,18 @@ void wait_for_groups(int pending) {
 
 void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store) {
   for (unsigned i = 0; i < blockDim.x; i++) {
-    if (fibers[i].unpublished && i / 128 == threadIdx.x / 128) forbid("a store of what no fence has made visible");
+    if (fibers[i].unfenced && i / 128 == threadIdx.x / 128) forbid("a store of what no fence has made visible");
   }
   const char* from = static_cast<const char*>(box);
   running().stores.push_back({from, std::vector<char>(from, from + bytes), std::move(store)});
 }
 
-void close_stores() {
+void tma_store_commit() {
   Fiber& self = running();
   self.store_groups.push_back(std::exchange(self.stores, {}));
 }
 
-void wait_for_reads(int pending) {
+void tma_store_wait_read(int pending) {
   auto& groups = running().store_groups;
   while (groups.size() > static_cast<size_t>(pending)) {
     for (const Store& store : groups.front()) {
@@ -308,12 +308,12 @@ void wait_for_reads(int pending) {
   }
 }
 
-void write_unpublished() {
-  running().unpublished = true;
+void write_unfenced() {
+  running().unfenced = true;
 }
 
-void publish_writes() {
-  running().unpublished = false;
+void fence_proxy_async() {
+  running().unfenced = false;
 }
 
 char* shared_base() {
@@ -328,17 +328,17 @@ void block_barrier() {
   yield(Fiber::State::at_barrier);
 }
 
-void arrive_at_barrier(int id, int threads) {
+void named_barrier_arrive(int id, int threads) {
   NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
   if (++barrier.arrived < threads) return;
   barrier.arrived = 0;
   barrier.rounds++;
 }
 
-void group_barrier(int id, int threads) {
+void warpgroup_barrier(int id, int threads) {
   NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
   const int round = barrier.rounds;
-  arrive_at_barrier(id, threads);
+  named_barrier_arrive(id, threads);
   for (int polls = 0; barrier.rounds == round; polls++) {
     if (polls > 100'000) forbid("a named barrier to which not all come");
     yield(Fiber::State::ready);
@@ -361,13 +361,13 @@ void start_copy(void* to, const void* from, bool inside) {
   running().open.push_back({to, from, inside});
 }
 
-void commit_copies() {
+void cp_async_commit() {
   Fiber& self = running();
   self.groups.push_back(std::move(self.open));
   self.open.clear();
 }
 
-void wait_for_copies(int pending) {
+void cp_async_wait(int pending) {
   auto& groups = running().groups;
   while (groups.size() > static_cast<size_t>(pending)) {
     for (const Copy& copy : groups.front()) {

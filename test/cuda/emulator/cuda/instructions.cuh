@@ -31,15 +31,15 @@ inline float exp2_approximate(float x) {
 
 inline void forget(int64_t&) {}
 
-inline void copy_async(void* to_shared, const void* from, bool inside) {
+inline void cp_async(void* to_shared, const void* from, bool inside) {
   emulator::start_copy(to_shared, from, inside);
 }
-inline void commit_copies() {
-  emulator::commit_copies();
+inline void cp_async_commit() {
+  emulator::cp_async_commit();
 }
 template <int pending>
-void wait_for_copies() {
-  emulator::wait_for_copies(pending);
+void cp_async_wait() {
+  emulator::cp_async_wait(pending);
 }
 
 /// The row that lane `lane` points at, as it is in memory now.
@@ -57,7 +57,7 @@ inline uint32_t pair(uint16_t lower, uint16_t upper) {
   return lower | static_cast<uint32_t>(upper) << 16;
 }
 
-inline void load_matrices(uint32_t (&r)[4], const void* row) {
+inline void ldmatrix(uint32_t (&r)[4], const void* row) {
   const MatrixRow mine = matrix_row(row);
   const auto& all = emulator::exchange("ldmatrix", &mine, sizeof mine);
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -66,7 +66,7 @@ inline void load_matrices(uint32_t (&r)[4], const void* row) {
     r[i] = pair(from.element[lane % 4 * 2], from.element[lane % 4 * 2 + 1]);
   }
 }
-inline void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
+inline void ldmatrix_trans(uint32_t (&r)[4], const void* row) {
   const MatrixRow mine = matrix_row(row);
   const auto& all = emulator::exchange("ldmatrix.trans", &mine, sizeof mine);
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -81,7 +81,7 @@ inline float half_of(uint32_t pair, int which) {
   return __uint_as_float(which ? pair & 0xffff0000u : pair << 16);
 }
 
-inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Fragment {
     uint32_t a[4], b[2];
   } mine = {{a[0], a[1], a[2], a[3]}, {b0, b1}};

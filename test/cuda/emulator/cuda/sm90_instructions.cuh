@@ -9,18 +9,18 @@ namespace steptrain::cuda {
 
 using Barrier = uint64_t;
 
-inline void barrier_init(Barrier* barrier, uint32_t arrivals) {
-  emulator::barrier_init(barrier, arrivals);
+inline void mbarrier_init(Barrier* barrier, uint32_t arrivals) {
+  emulator::mbarrier_init(barrier, arrivals);
 }
-inline void publish_barriers() {}
-inline void barrier_arrive(Barrier* barrier) {
-  emulator::barrier_arrive(barrier, 0);
+inline void fence_barrier_init() {}
+inline void mbarrier_arrive(Barrier* barrier) {
+  emulator::mbarrier_arrive(barrier, 0);
 }
-inline void barrier_expect(Barrier* barrier, uint32_t bytes) {
-  emulator::barrier_arrive(barrier, bytes);
+inline void mbarrier_expect_tx(Barrier* barrier, uint32_t bytes) {
+  emulator::mbarrier_arrive(barrier, bytes);
 }
-inline void barrier_wait(Barrier* barrier, uint32_t parity) {
-  emulator::barrier_wait(barrier, parity);
+inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
+  emulator::mbarrier_wait(barrier, parity);
 }
 
 /// The 128-byte swizzle: bits 4 to 6 of an address in shared memory are permuted by bits 7 to 9.
@@ -28,7 +28,7 @@ inline int64_t swizzled(int64_t address) {
   return address ^ (address >> 7 & 7) << 4;
 }
 
-inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row, int32_t column, Barrier* barrier) {
+inline void tma_load(void* to, const CUtensorMap* matrix, int32_t row, int32_t column, Barrier* barrier) {
   const int64_t base = static_cast<char*>(to) - emulator::shared_base();
   if (base % 1024 != 0) emulator::forbid("a box that is not 1024-byte aligned");
   emulator::start_box(barrier, matrix->box_rows * matrix->box_columns * 2, [=, map = *matrix] {
@@ -43,18 +43,19 @@ inline void copy_box(void* to, const CUtensorMap* matrix, int32_t row, int32_t c
   });
 }
 
-/// Register i of lane l is row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i, whose row l/4 is where lane 8i + l/4 says.
-inline void store_matrices(void* row, const uint32_t (&r)[4]) {
+/// Register i of lane l is row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i, whose row l/4 is where lane 8i +
+/// l/4 says.
+inline void stmatrix(void* row, const uint32_t (&r)[4]) {
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) emulator::forbid("stmatrix to a row that is not 16-byte aligned");
   char* const mine = static_cast<char*>(row);
   const auto& all = emulator::exchange("stmatrix", &mine, sizeof mine);
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (int i = 0; i < 4; i++)
     std::memcpy(emulator::lane_value<char*>(all, 8 * i + lane / 4) + lane % 4 * 4, &r[i], 4);
-  emulator::write_unpublished();
+  emulator::write_unfenced();
 }
 
-inline void store_box(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
+inline void tma_store(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
   const int64_t base = static_cast<const char*>(from) - emulator::shared_base();
   if (base % 1024 != 0) emulator::forbid("a box that is not 1024-byte aligned");
   emulator::start_store(from, matrix->box_rows * matrix->box_columns * 2, [=, map = *matrix](const char* box) {
@@ -69,32 +70,32 @@ inline void store_box(const CUtensorMap* matrix, int32_t row, int32_t column, co
     }
   });
 }
-inline void close_stores() {
-  emulator::close_stores();
+inline void tma_store_commit() {
+  emulator::tma_store_commit();
 }
 template <int pending>
-void wait_for_reads() {
-  emulator::wait_for_reads(pending);
+void tma_store_wait_read() {
+  emulator::tma_store_wait_read(pending);
 }
 
-inline uint64_t box_descriptor(const void* tile, uint32_t across) {
+inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
   const auto address = static_cast<uint64_t>(static_cast<const char*>(tile) - emulator::shared_base());
   return (address >> 4 & 0x3fff) | uint64_t{across >> 4 & 0x3fff} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
 }
 
-inline void open_group() {}
-inline void close_group() {
-  emulator::close_group();
+inline void wgmma_fence() {}
+inline void wgmma_commit() {
+  emulator::wgmma_commit();
 }
 template <int pending>
-void wait_for_groups() {
-  emulator::wait_for_groups(pending);
+void wgmma_wait() {
+  emulator::wgmma_wait(pending);
 }
 template <typename T, int n>
 void pin(T (&)[n]) {}
 
-/// Element (outer, depth) of the factor that a descriptor names: the canonical layouts of the PTX ISA for bf16 with
-/// the 128-byte swizzle.
+/// Element (outer, depth) of the factor that a descriptor names: the canonical layouts of the PTX ISA for
+/// bf16 with the 128-byte swizzle.
 inline float factor_element(uint64_t descriptor, bool across, int outer, int depth) {
   const int64_t start = static_cast<int64_t>(descriptor & 0x3fff) * 16;
   const int64_t leading = static_cast<int64_t>(descriptor >> 16 & 0x3fff) * 16,
@@ -107,29 +108,29 @@ inline float factor_element(uint64_t descriptor, bool across, int outer, int dep
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 
-/// Sums a step's products from its end, where multiply_add begins at its start: PTX promises neither order, so nothing
+/// Sums the products of a step from its end, where mma begins at its start: PTX promises neither order, so nothing
 /// may rely on a row having the same bits from both.
-template <bool kAcrossA, bool kAcrossB, bool kFresh = false, int kSums>
-void multiply_group(float (&d)[kSums], uint64_t a, uint64_t b) {
+template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false, int kSums>
+void wgmma(float (&d)[kSums], uint64_t a, uint64_t b) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32 % 4);
   float* const sums = d;
   emulator::start_product([=] {
     for (int half = 0; half < 2; half++) {
       float x[16];
-      for (int k = 0; k < 16; k++) x[k] = factor_element(a, kAcrossA, 16 * warp + lane / 4 + 8 * half, k);
+      for (int k = 0; k < 16; k++) x[k] = factor_element(a, kMnMajorA, 16 * warp + lane / 4 + 8 * half, k);
       for (int j = 0; j < kSums / 4; j++)
         for (int e = 0; e < 2; e++)
           for (int k = 16; k-- > 0;) {
             float& sum = sums[4 * j + 2 * half + e];
             if (kFresh && k == 15) sum = 0;
-            sum = std::fma(x[k], factor_element(b, kAcrossB, 8 * j + lane % 4 * 2 + e, k), sum);
+            sum = std::fma(x[k], factor_element(b, kMnMajorB, 8 * j + lane % 4 * 2 + e, k), sum);
           }
     }
   });
 }
 
 template <int kSums>
-void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
+void wgmma_from_registers(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
   struct Fragment {
     uint32_t a[4];
   } mine = {{a[0], a[1], a[2], a[3]}};
@@ -140,7 +141,7 @@ void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
   } rows;
   for (int half = 0; half < 2; half++)
     for (int k = 0; k < 16; k++) {
-      // As multiply_add's a: register 2·(k ≥ 8) + (row ≥ 8), neighbours in one.
+      // As mma's a: register 2·(k ≥ 8) + (row ≥ 8), neighbours in one.
       const auto from = emulator::lane_value<Fragment>(all, lane / 4 * 4 + k % 8 / 2);
       rows.x[half][k] = half_of(from.a[k / 8 * 2 + half], k % 2);
     }
@@ -160,17 +161,17 @@ void multiply_held(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
   });
 }
 
-inline void publish_writes() {
-  emulator::publish_writes();
+inline void fence_proxy_async() {
+  emulator::fence_proxy_async();
 }
-inline void group_barrier(int id) {
-  emulator::group_barrier(id, 128);
+inline void warpgroup_barrier(int id) {
+  emulator::warpgroup_barrier(id, 128);
 }
-inline void wait_at_barrier(int id) {
-  emulator::group_barrier(id, 256);
+inline void named_barrier_sync(int id) {
+  emulator::warpgroup_barrier(id, 256);
 }
-inline void arrive_at_barrier(int id) {
-  emulator::arrive_at_barrier(id, 256);
+inline void named_barrier_arrive(int id) {
+  emulator::named_barrier_arrive(id, 256);
 }
 
 template <int registers>
