@@ -4,6 +4,8 @@
 // scores of a part of [keys, queries] and writes p and ds, rounded, to shared memory; then each sums a part
 // of [keys, head] over all queries of the tile. So no warp holds more than a quarter of dk and dv, and keys
 // and queries are read from shared memory for 32 rows at a time where registers allow.
+// With D = 128 a tile is 4·64·32·128 multiply-adds, 1,024 clocks of a multiprocessor of sm_80, beside 144 KiB
+// read from shared memory (each warp: 24 for the scores, 12 for the sums), 1,152 clocks at 128 bytes a clock.
 #include "cuda/attention/backward.cuh"
 
 namespace steptrain::cuda {

@@ -1,6 +1,8 @@
 // dq = scale·ds·k on tensor cores (see problem.h). A block takes 64 queries of one head, 16 for each of four
 // warps, and walks over their keys, double-buffered where shared memory allows. ds goes from accumulators to
 // operands in registers.
+// With D = 128 a tile is 3·64·64·128 multiply-adds, 1,536 clocks of a multiprocessor of sm_80, beside 224 KiB
+// read from shared memory (each warp: q and do 8, k twice and v 48), 1,792 clocks at 128 bytes a clock.
 #include "cuda/attention/backward.cuh"
 
 namespace steptrain::cuda {

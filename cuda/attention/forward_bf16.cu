@@ -3,6 +3,9 @@
 // online softmax: the maximum of the unscaled scores, then scale, shift and log2 e in one fmaf. The next keys
 // are fetched during p·v, the next values during q·kᵀ. Scores, sums and o are f32; p is rounded to bf16 for
 // p·v. A masked key has a weight of exactly 0.
+// With D = 128 a tile is 2·128·64·128 multiply-adds of a block, 2,048 clocks at 1,024 a clock of a
+// multiprocessor of sm_80, beside 160 KiB read from shared memory (each warp: queries 8, keys 16, values 16),
+// 1,280 clocks at 128 bytes a clock, and 128·64 exponentials, 512 clocks at 16 a clock.
 #include <type_traits>
 
 #include "cuda/attention/tile.cuh"
