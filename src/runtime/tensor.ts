@@ -25,6 +25,7 @@ export class Storage {
 export class Tensor {
   private disposed = false;
 
+  /** @internal Tensors come from `device.tensor` and from ops. */
   constructor(
     private readonly storage: Storage,
     readonly shape: readonly number[],
