@@ -18,7 +18,8 @@ import { createTrainee } from '../../src/train/trainee.js';
 import type { JsonObject } from '../../src/weights/json.js';
 import { changedModel } from '../models/changed-model.js';
 import { goldenDirectory } from '../models/golden.js';
-import { openTest, random } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { random } from '../ops/numbers.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const device = openTest();

@@ -5,7 +5,8 @@ import { swiglu } from '../../src/ops/mlp.js';
 import { rmsNorm } from '../../src/ops/norm.js';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { openTest, random } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { random } from '../ops/numbers.js';
 import { everyToken, loraDecoder } from './lora-decoder.js';
 
 let device: Device;

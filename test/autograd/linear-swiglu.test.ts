@@ -4,7 +4,8 @@ import { Tape } from '../../src/autograd/tape.js';
 import { linear, linearSwiglu, type Projection } from '../../src/ops/gemm.js';
 import { swiglu } from '../../src/ops/mlp.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { openTest, random } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { random } from '../ops/numbers.js';
 
 const SCALES = [0.75, 1.5] as const;
 

@@ -10,7 +10,8 @@ import { swiglu } from '../../src/ops/mlp.js';
 import { addRmsNorm, rmsNorm } from '../../src/ops/norm.js';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { maxDifference, openTest, random } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference, random } from '../ops/numbers.js';
 
 const TOKENS = 6;
 const HIDDEN = 16;

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { maxDifference, random } from '../ops/harness.js';
+import { maxDifference, random } from '../ops/numbers.js';
 import { stored } from '../ops/precision.js';
-import { type Call, type Given, openBoth, results } from './both.js';
 import { gpus, skipped } from './gpu.js';
+import { type Call, type Given, openBoth, results } from './two-devices.js';
 
 interface Settings {
   readonly causal?: boolean;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { random } from '../ops/harness.js';
+import { random } from '../ops/numbers.js';
 import { gpus, skipped } from './gpu.js';
 
 const SCALARS = { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, step: 1, max_norm: 1, grad_scale: 1 };

@@ -8,10 +8,10 @@ import {
   type Storage,
   tolerance,
 } from '../ops/gemm-reference.js';
-import { maxDifference, random } from '../ops/harness.js';
+import { maxDifference, random } from '../ops/numbers.js';
 import { exact, naive, stored } from '../ops/precision.js';
-import { made } from './both.js';
 import { EMULATED, gpus, roundAlike, skipped } from './gpu.js';
+import { made } from './two-devices.js';
 
 /** T, N, K, r: single elements, odd extents, extents of whole 16 bytes, several tiles, depths of several stages. */
 const sizes = [

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { maxDifference, random } from '../ops/harness.js';
-import { type Call, openBoth, results } from './both.js';
+import { maxDifference, random } from '../ops/numbers.js';
 import { gpus, roundAlike, skipped } from './gpu.js';
+import { type Call, openBoth, results } from './two-devices.js';
 
 type Storage = 'f32' | 'bf16';
 const OUTPUTS = ['logprobs', 'entropy', 'lse'] as const;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { random } from '../ops/harness.js';
-import { type Call, openBoth, results } from './both.js';
+import { random } from '../ops/numbers.js';
 import { gpus, skipped } from './gpu.js';
+import { type Call, openBoth, results } from './two-devices.js';
 
 const sizes = [0, 1, 7, 8, 33, 2048, 5003];
 const floats = ['f32', 'bf16'] as const;

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { maxDifference, random } from '../ops/harness.js';
-import { type Given, openBoth, results } from './both.js';
+import { maxDifference, random } from '../ops/numbers.js';
 import { gpus, skipped } from './gpu.js';
+import { type Given, openBoth, results } from './two-devices.js';
 
 const sizes = [
   [0, 8],

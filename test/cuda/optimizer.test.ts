@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
-import { maxDifference, random } from '../ops/harness.js';
-import { openBoth } from './both.js';
+import { maxDifference, random } from '../ops/numbers.js';
 import { gpus, skipped } from './gpu.js';
+import { openBoth } from './two-devices.js';
 
 const DEFAULTS = { lr: 1e-2, beta1: 0.9, beta2: 0.99, eps: 1e-8, step: 1, max_norm: 1, grad_scale: 0.5 };
 

@@ -3,7 +3,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { raggedBatch, type Sequence } from '../../src/models/batch.js';
 import type { Decoder } from '../../src/models/decoder.js';
 import { loadDecoder } from '../../src/models/load.js';
-import { maxDifference, openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { goldenDirectory } from './golden.js';
 
 const device = openTest();

@@ -8,7 +8,8 @@ import type { Decoder } from '../../src/models/decoder.js';
 import { loadDecoder } from '../../src/models/load.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogprobs } from '../../src/ops/head.js';
-import { maxDifference, openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { changedAdapter } from './changed-model.js';
 import { goldenDirectory } from './golden.js';
 

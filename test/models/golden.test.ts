@@ -13,7 +13,8 @@ import type { Device } from '../../src/runtime/device.js';
 import { scoreRows } from '../../src/sequences/forward.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { EMULATED, roundAlike } from '../cuda/gpu.js';
-import { isas, maxDifference, openTest } from '../ops/harness.js';
+import { isas, openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { type Expected, expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
 const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadModel, type Model } from '../../src/models/model.js';
 import { DisposedError } from '../../src/native/errors.js';
-import { maxDifference, openTest, random } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference, random } from '../ops/numbers.js';
 import { changedAdapter, changedModel } from './changed-model.js';
 import { expectedOf, goldenDirectory } from './golden.js';
 

@@ -3,7 +3,7 @@ import { afterAll, expect, test } from 'vitest';
 import type { LlamaConfig } from '../../src/architectures/llama.js';
 import type { Decoder } from '../../src/models/decoder.js';
 import { loadModel } from '../../src/models/model.js';
-import { openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
 import { changedModel } from './changed-model.js';
 import { expectedOf, goldenDirectory } from './golden.js';
 

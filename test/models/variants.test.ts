@@ -7,7 +7,8 @@ import { loadTrainableDecoder, readStoredF32 } from '../../src/models/load.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogits, headLogprobs } from '../../src/ops/head.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
-import { isas, maxDifference, openTest } from '../ops/harness.js';
+import { isas, openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { goldenPath } from '../weights/golden.js';
 
 const VARIANTS = [

@@ -2,7 +2,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { bce, crossEntropy } from '../../src/objectives/likelihood.js';
 import { nll } from '../../src/objectives/nll.js';
-import { maxDifference, openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { differentiate, readGolden, sum } from '../ops/objective-cases.js';
 import { throughTape, vector } from './through-tape.js';
 

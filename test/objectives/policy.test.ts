@@ -5,7 +5,8 @@ import { type ConstraintForm, verdictConstraint } from '../../src/objectives/ver
 import { gae, groupAdvantages, whiten } from '../../src/ops/advantage.js';
 import { headLogprobs, headSelect } from '../../src/ops/head.js';
 import { reshape } from '../../src/ops/memory.js';
-import { maxDifference, openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { differentiate, readGolden, sum } from '../ops/objective-cases.js';
 import { throughTape, vector } from './through-tape.js';
 

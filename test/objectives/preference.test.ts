@@ -11,7 +11,8 @@ import {
   stepKto,
 } from '../../src/objectives/step-kto.js';
 import { spanSum } from '../../src/ops/advantage.js';
-import { maxDifference, openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { maxDifference } from '../ops/numbers.js';
 import { differentiate, logSigmoid, mean, readGolden, sum } from '../ops/objective-cases.js';
 import { throughTape, vector } from './through-tape.js';
 

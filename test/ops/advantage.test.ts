@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { isas, maxDifference, openTest, random } from './harness.js';
+import { isas, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 import { between, differentiate, evaluate, mean, readGolden, sum } from './objective-cases.js';
 
 interface GaeCase {

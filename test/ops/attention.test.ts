@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { isas, onGpu, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 type Storage = 'f32' | 'bf16';

@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { isas, onGpu, openTest, random } from './harness.js';
+import { isas, onGpu, openTest } from './devices.js';
+import { random } from './numbers.js';
 import { stored } from './precision.js';
 
 describe.each(isas)('embedding on %s', (isa) => {

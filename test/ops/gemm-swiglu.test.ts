@@ -2,8 +2,9 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
 import { roundAlike } from '../cuda/gpu.js';
+import { isas, onGpu, openTest } from './devices.js';
 import { KEY, type Numbers, product, type Storage } from './gemm-reference.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 /** T, N, K, rank of gate and of up: single elements, odd extents, whole chunks, several tiles, no pair on one side. */

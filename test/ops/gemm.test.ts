@@ -2,6 +2,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
 import { roundAlike } from '../cuda/gpu.js';
+import { isas, onGpu, openTest } from './devices.js';
 import {
   KEY,
   mask,
@@ -11,7 +12,7 @@ import {
   type Storage,
   tolerance,
 } from './gemm-reference.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, stored } from './precision.js';
 
 /** T, N, K, r: single elements, odd extents, more rows than one tile, more outputs than one panel, wide ranks. */

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
 import { roundAlike } from '../cuda/gpu.js';
-import { call, isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { call, isas, onGpu, openTest } from './devices.js';
 import {
   type HeadForward,
   type HeadGradients,
@@ -10,6 +10,7 @@ import {
   headBackward,
   headForward,
 } from './head-reference.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, stored } from './precision.js';
 
 type Storage = 'f32' | 'bf16';

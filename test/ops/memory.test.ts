@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { call, isas, onGpu, openTest, random } from './harness.js';
+import { call, isas, onGpu, openTest } from './devices.js';
+import { random } from './numbers.js';
 import { roundBf16 } from './precision.js';
 
 /** Value of IEEE half bits, by its definition. */

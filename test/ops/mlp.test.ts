@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { call, isas, maxDifference, openTest, random } from './harness.js';
+import { call, isas, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 type Storage = 'f32' | 'bf16';

@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { call, isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { call, isas, onGpu, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 type Numbers = ArrayLike<number>;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import type { Device } from '../../src/runtime/device.js';
-import { call } from './harness.js';
+import { call } from './devices.js';
 
 type Values = Float32Array | Int32Array | readonly number[];
 

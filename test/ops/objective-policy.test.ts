@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, maxDifference, openTest } from './harness.js';
+import { isas, openTest } from './devices.js';
+import { maxDifference } from './numbers.js';
 import {
   between,
   clamp,

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { isas, maxDifference, openTest } from './harness.js';
+import { isas, openTest } from './devices.js';
+import { maxDifference } from './numbers.js';
 import {
   between,
   differentiate,

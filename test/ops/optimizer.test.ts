@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { isas, onGpu, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 
 const DEFAULTS = { lr: 1e-2, beta1: 0.9, beta2: 0.999, eps: 1e-8, step: 1, max_norm: 0, grad_scale: 1 };
 

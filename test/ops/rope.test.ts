@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { isas, onGpu, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 import { exact, naive, type Precision, stored } from './precision.js';
 
 const POSITIONS = 50;

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { philox4x32 } from '../../src/random/philox.js';
 import type { Device } from '../../src/runtime/device.js';
-import { isas, maxDifference, onGpu, openTest, random } from './harness.js';
+import { isas, onGpu, openTest } from './devices.js';
+import { maxDifference, random } from './numbers.js';
 
 interface Settings {
   temperature: number;

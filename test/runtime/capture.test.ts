@@ -3,7 +3,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DisposedError, type StepTrainError } from '../../src/native/errors.js';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { openTest, random } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
+import { random } from '../ops/numbers.js';
 
 const ROWS = 5;
 const SIZE = 48;

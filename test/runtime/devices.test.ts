@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { DisposedError } from '../../src/native/errors.js';
 import { openDevice } from '../../src/runtime/device.js';
-import { random } from '../ops/harness.js';
+import { random } from '../ops/numbers.js';
 
 test('two devices work side by side with memory of their own', async () => {
   const devices = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 2 })];

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { everyToken, type LoraDecoder, loraDecoder } from '../autograd/lora-decoder.js';
-import { random } from '../ops/harness.js';
+import { random } from '../ops/numbers.js';
 
 const STEPS = 3000;
 const MiB = 2 ** 20;

@@ -8,7 +8,7 @@ import { loadDecoder } from '../../src/models/load.js';
 import { readWeight } from '../../src/models/save.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { compiled } from '../e2e/program.js';
-import { openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/random-model.mjs', import.meta.url));
 

@@ -10,7 +10,7 @@ import { AdamW } from '../../src/train/adamw.js';
 import { runStages } from '../../src/train/engine.js';
 import type { LaterStage, MakingStage, StageEntry, TrainingStage } from '../../src/train/stage.js';
 import { applyGradients } from '../../src/train/update.js';
-import { openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
 
 const device = openTest();
 afterAll(() => device.dispose());

@@ -10,7 +10,7 @@ import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/mem
 import { supervisedStage } from '../../src/train/supervised.js';
 import { createTrainee } from '../../src/train/trainee.js';
 import { goldenDirectory } from '../models/golden.js';
-import { openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
 
 const device = openTest();
 afterAll(() => device.dispose());

@@ -6,7 +6,7 @@ import { readWeight } from '../../src/models/save.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { createTrainee } from '../../src/train/trainee.js';
 import { goldenDirectory } from '../models/golden.js';
-import { openTest } from '../ops/harness.js';
+import { openTest } from '../ops/devices.js';
 
 const device = openTest();
 afterAll(() => device.dispose());

@@ -10,7 +10,7 @@ import {
 } from '../../../src/methods/stepamc/rewards.js';
 import type { Question, VerdictAnswer } from '../../../src/methods/stepamc/rollout.js';
 import { withKlPenalty } from '../../../src/train/policy/advantage.js';
-import { openTest } from '../../ops/harness.js';
+import { openTest } from '../../ops/devices.js';
 
 const device = openTest();
 afterAll(() => device.dispose());

@@ -11,7 +11,7 @@ import { type ScoredRows, scoreRows } from '../../../src/sequences/forward.js';
 import { type VerdictSequence, verdictSequence } from '../../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import type { RolloutBatch } from '../../../src/train/policy/records.js';
-import { openTest } from '../../ops/harness.js';
+import { openTest } from '../../ops/devices.js';
 
 const device = openTest();
 let roles: StepAmcRoles;

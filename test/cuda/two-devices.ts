@@ -1,7 +1,7 @@
 import { afterAll, beforeAll } from 'vitest';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { DType, Tensor, TypedArray } from '../../src/runtime/tensor.js';
-import { call } from '../ops/harness.js';
+import { call } from '../ops/devices.js';
 
 /** Opens cuda:0 and the CPU for the tests of a `describe`, and disposes them after. */
 export function openBoth(opened: (gpu: Device, cpu: Device) => void): void {
