@@ -39,6 +39,18 @@ const char* const kSignatures[] = {
     " cu_seqlens:i32[B+1], branch?:i32[T]; causal:bool=true, window:i=0, scale:f)"
     " -> dq:=q[T,Hq,D], dk:=q[T,Hk,D], dv:=q[T,Hk,D]",
 
+    // The cache of keys and values: pages of 64 tokens of one layer, E = 2·64·Hk·D elements with D rounded up
+    // to a multiple of 16, in the order in which the device's kernels read them. slots[t] = page·64 + place
+    // in the page, all different; -1 writes nothing.
+    "cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E])",
+    // Whole pages, in order of c.
+    "cache_copy(&cache:F[P,E], from:i32[C], to:i32[C])",
+    // Row r has queries query_offsets[r] .. query_offsets[r+1]-1, the last of them at key lengths[r] - 1;
+    // each sees the keys up to its own, with window > 0 only the last `window` of them. pages[r,i] holds keys
+    // 64·i .. 64·i+63 and is not read where no query sees them. The o of a row of length 0 is 0.
+    "attention_paged(q:F[T,Hq,D], cache:=q[P,E], query_offsets:i32[R+1], pages:i32[R,N], lengths:i32[R];"
+    " window:i=0, scale:f) -> o:=q[T,Hq,D]",
+
     // ---- norm --------------------------------------------------------------------------------------------
     // sum = x + residual (or x); y = sum · rsqrt(mean(sum²) + eps) · weight.
     "rmsnorm(x:F[T,H], weight:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H], rstd:f32[T]",
@@ -171,12 +183,16 @@ const char* const kSignatures[] = {
     " max_norm:f=0, grad_scale:f=1) -> stats:f32[3]",
 
     // ---- sampling ----------------------------------------------------------------------------------------
-    // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; off at 0, 1, 0.
-    // keys[row]: Philox key low, key high, counter low (token position), counter high. temperature 0: greedy.
-    // logprobs under the model (temperature 1), sampling_logprobs under the filtered distribution,
-    // tempered_logprobs at the temperature without the filters, as head_logprobs gives them.
-    "sample(logits:f32[R,V], keys:i32[R,4]; temperature:f=1, top_k:i=0, top_p:f=1, min_p:f=0)"
-    " -> tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R]",
+    // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; off at 0, 1, 0, which an
+    // absent tensor means, as it means temperature 1. temperature 0: greedy. bias[i] is added to the logit of
+    // bias_tokens[i], i in bias_offsets[r] .. bias_offsets[r+1]-1; where the row's range of `allowed` is not
+    // empty, it may draw these tokens only. keys[row]: Philox key low, key high, counter low (token
+    // position), counter high. logprobs under the model (temperature 1), sampling_logprobs under the
+    // distribution that is drawn from, tempered_logprobs at the temperature alone, as head_logprobs gives
+    // them. status 1: a logit is NaN or +infinity, or no token is left; the row's other outputs are then 0.
+    "sample(logits:f32[R,V], keys:i32[R,4], temperature?:f32[R], top_k?:i32[R], top_p?:f32[R], min_p?:f32[R],"
+    " bias_offsets?:i32[R+1], bias_tokens?:i32[b], bias?:f32[b], allowed_offsets?:i32[R+1], allowed?:i32[A])"
+    " -> tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R], status:i32[R]",
 
     // ---- memory ------------------------------------------------------------------------------------------
     "copy(x:A[#n]) -> y:=x[#n]",

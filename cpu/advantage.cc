@@ -4,29 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/indices.h"
 #include "cpu/objective.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
-
-/// The borders of `count` ranges must start at 0, not descend, and end at `total`.
-void check_offsets(const char* op, const char* name, const TensorView& offsets, int64_t total) {
-  const int32_t* at = offsets.as<int32_t>();
-  const int64_t last = offsets[0] - 1;
-  if (last < 0) throw Error("E_RANGE", format("%s: %s is empty, expected at least one 0", op, name));
-  if (at[0] != 0) throw Error("E_RANGE", format("%s: %s[0] is %d, expected 0", op, name, at[0]));
-  for (int64_t i = 0; i < last; i++) {
-    if (at[i + 1] < at[i]) {
-      throw Error("E_RANGE", format("%s: %s[%lld] is %d, below the %d before it", op, name,
-                                    static_cast<long long>(i + 1), at[i + 1], at[i]));
-    }
-  }
-  if (at[last] != total) {
-    throw Error("E_RANGE", format("%s: %s ends at %d, expected %lld", op, name, at[last],
-                                  static_cast<long long>(total)));
-  }
-}
 
 void check_spans(const char* op, const TensorView& spans, int64_t total) {
   const int32_t* span = spans.as<int32_t>();

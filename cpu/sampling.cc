@@ -1,321 +1,119 @@
-// Draws one token per row of logits [R, V]: temperature, then top-k, top-p and min-p as transformers' logits
-// warpers define them, then the inverse of the cumulative distribution, in order of the vocabulary, at a
-// Philox number of the row's own key and counter. A row depends on its logits and key alone. Outputs are `=`.
-//
-// Nothing is sorted. Without filters, the mass of each tile of the vocabulary is summed; the draw finds the
-// tile, then the token in it. With filters, candidates above a lower bound of the threshold are gathered, and
-// the exact threshold is found among them by selection. Log-probs without filters have the bits of
-// head_logprobs: the same tiles and splits in the same order.
-#include <algorithm>
+// Draws one token per row of logits [R, V], each row by its own parameters: biases and allowed tokens,
+// temperature, then top-k, top-p and min-p as transformers' logits warpers define them, then the inverse of
+// the cumulative distribution, in order of the vocabulary, at a Philox number of the row's own key and
+// counter. A row depends on its logits, parameters and key alone. Outputs are `=`.
 #include <cmath>
-#include <functional>
 
 #include "core/philox.h"
-#include "cpu/head/tile.h"
+#include "cpu/indices.h"
+#include "cpu/row_sampler.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-/// Tokens that share one stored maximum, so that a gathering pass can skip them together.
-constexpr int64_t kSkip = 64;
-/// How far the shift may fall behind the maximum, as in head/softmax.h.
-constexpr float kSlack = 8.0f;
-
-struct Warp {
-  double temperature;
-  int64_t top_k;  // 0: off
-  double top_p, min_p;
-
-  float inverse() const { return 1 / static_cast<float>(temperature); }
-  bool filters(int64_t vocabulary) const {
-    return (top_k > 0 && top_k < vocabulary) || top_p < 1 || min_p > 0;
-  }
-};
-
-/// Online softmax of one row: exp(shift) · sum is Σ exp(logit / temperature).
-struct Softmax {
-  float shift = kPadding;
-  float sum = 0;
-
-  void rebase(float to) {
-    sum *= std::exp(shift - to);
-    shift = to;
-  }
-  float logprob(float logit, float inverse) const { return logit * inverse - shift - std::log(sum); }
-};
-
-/// A vector of logits, `past` beyond the end of the row.
-vf load_logits(const float* p, int lanes, float past = -INFINITY) {
-  if (lanes == kLanes) return load(p);
-  float padded[kLanes];
-  std::fill(padded, padded + kLanes, past);
-  std::copy(p, p + lanes, padded);
-  return load(padded);
-}
-
-Softmax softmax(const float* row, int64_t vocabulary, float inverse) {
-  Softmax all;
-  for (int64_t split = 0; split < vocabulary; split += kSplitTokens) {
-    Softmax part;
-    const int64_t split_end = std::min(vocabulary, split + kSplitTokens);
-    for (int64_t tile = split; tile < split_end; tile += kTileTokens) {
-      const int64_t end = std::min(split_end, tile + kTileTokens);
-      vf maxima = set1(kPadding), sums = zero();
-      each_vector(tile, end,
-                  [&](int64_t i, int lanes) { maxima = max(maxima, load_logits(row + i, lanes, kPadding)); });
-      const float largest = max(maxima) * inverse;
-      if (largest > part.shift + kSlack) part.rebase(largest);
-      const vf scale = set1(inverse), shift = set1(part.shift);
-      each_vector(tile, end, [&](int64_t i, int lanes) {
-        sums = sums + exp(fma(load_logits(row + i, lanes, kPadding), scale, zero() - shift));
-      });
-      part.sum += sum(sums);
-    }
-    if (split == 0) {
-      all = part;
-      continue;
-    }
-    if (part.shift > all.shift) {
-      all.rebase(part.shift);
-    } else {
-      part.rebase(all.shift);
-    }
-    all.sum += part.sum;
-  }
-  return all;
-}
-
-struct Candidate {
-  float logit;
-  int32_t token;
-  double mass;  // relative to that of the most likely token
-
-  bool ranks_before(const Candidate& other) const {
-    return logit > other.logit || (logit == other.logit && token < other.token);
-  }
-};
-
-/// Workspace of one thread.
-struct Workspace {
-  float* peaks;      // [V / kSkip] largest logit of each stretch
-  double* masses;    // [V / kTileTokens]
-  float* selection;  // [V], used to select
-  Candidate* candidates;
-  Candidate* ranked;
-};
-
-class RowSampler {
+/// The parameters of every row.
+class Parameters {
  public:
-  RowSampler(const float* row, int64_t vocabulary, const Warp& warp, const Workspace& work)
-      : row_(row), vocabulary_(vocabulary), warp_(warp), work_(work) {}
-
-  /// Finds the largest logit. Refuses NaN and +infinity; `r` is for the message.
-  void scan(int64_t r) {
-    vf all = set1(-INFINITY), broken = zero();
-    for (int64_t begin = 0; begin < vocabulary_; begin += kSkip) {
-      vf maxima = set1(-INFINITY);
-      each_vector(begin, std::min(vocabulary_, begin + kSkip), [&](int64_t i, int lanes) {
-        const vf logits = load_logits(row_ + i, lanes);
-        maxima = max(maxima, logits);
-        broken = broken + select_less(logits, set1(INFINITY), zero(), set1(1.0f));
-      });
-      all = max(all, maxima);
-      if (work_.peaks) work_.peaks[begin / kSkip] = max(maxima);
-    }
-    largest_ = max(all);
-    if (sum(broken) > 0 || !(largest_ > -INFINITY)) refuse(r);
+  /// Throws E_RANGE.
+  Parameters(const Args& args, int64_t rows, int64_t vocabulary)
+      : temperature_(args.tensor[2]),
+        top_k_(args.tensor[3]),
+        top_p_(args.tensor[4]),
+        min_p_(args.tensor[5]),
+        bias_offsets_(args.tensor[6]),
+        bias_tokens_(args.tensor[7]),
+        bias_(args.tensor[8]),
+        allowed_offsets_(args.tensor[9]),
+        allowed_(args.tensor[10]),
+        vocabulary_(vocabulary) {
+    check_lists();
+    for (int64_t r = 0; r < rows; r++) check_warp(r);
   }
 
-  /// The most likely token, the first among equals.
-  int32_t most_likely() const {
-    return static_cast<int32_t>(std::find(row_, row_ + vocabulary_, largest_) - row_);
+  Warp warp(int64_t r) const {
+    Warp warp;
+    if (temperature_) warp.temperature = temperature_.as<float>()[r];
+    if (top_k_) warp.top_k = top_k_.as<int32_t>()[r];
+    if (top_p_) warp.top_p = top_p_.as<float>()[r];
+    if (min_p_) warp.min_p = min_p_.as<float>()[r];
+    return warp;
+  }
+  bool filters(int64_t r) const {
+    const Warp warp = this->warp(r);
+    return warp.temperature > 0 && warp.filters(vocabulary_);
+  }
+  bool adjusts(int64_t r) const {
+    return !range(bias_offsets_, r).empty() || !range(allowed_offsets_, r).empty();
   }
 
-  /// The token at `u` in [0, 1) of the distribution without filters.
-  int32_t draw(double u) const {
-    const double target = u * weigh_tiles();
-    double before = 0;
-    int64_t tile = 0;
-    for (const int64_t last = (vocabulary_ - 1) / kTileTokens; tile < last; tile++) {
-      if (before + work_.masses[tile] > target) break;
-      before += work_.masses[tile];
-    }
-    const int64_t begin = tile * kTileTokens, end = std::min(vocabulary_, begin + kTileTokens);
-    int64_t drawn = -1;
-    float mass[kLanes];
-    for (int64_t i = begin; i < end; i += kLanes) {
-      const int lanes = static_cast<int>(std::min<int64_t>(kLanes, end - i));
-      store(mass, mass_of(i, lanes));
-      for (int lane = 0; lane < lanes; lane++) {
-        if (mass[lane] == 0) continue;
-        drawn = i + lane;
-        before += mass[lane];
-        if (before > target) return static_cast<int32_t>(drawn);
+  /// Row r's logits with its biases, -infinity where a token is not allowed.
+  void adjust(int64_t r, const float* row, float* out) const {
+    const auto allowed = range(allowed_offsets_, r), biased = range(bias_offsets_, r);
+    if (allowed.empty()) {
+      std::copy(row, row + vocabulary_, out);
+    } else {
+      std::fill(out, out + vocabulary_, -INFINITY);
+      for (int64_t i = allowed.begin; i < allowed.end; i++) {
+        const int32_t token = allowed_.as<int32_t>()[i];
+        out[token] = row[token];
       }
     }
-    // Reached where rounding made the tile's mass larger than the sum over its tokens.
-    return drawn < 0 ? most_likely() : static_cast<int32_t>(drawn);
-  }
-
-  /// Gathers the tokens that the filters leave.
-  void filter() {
-    if (warp_.top_k > 0 && warp_.top_k < vocabulary_) {
-      keep_top_k();
-    } else if (warp_.top_p < 1) {
-      gather_nucleus();
-    } else {
-      // A bound lower by 1, so that rounding loses no token; the exact test follows.
-      gather_above(largest_ + static_cast<float>((std::log(warp_.min_p) - 1) * warp_.temperature));
-    }
-    if (warp_.top_p < 1) keep_top_p();
-    if (warp_.min_p > 0) keep([&](const Candidate& c) { return c.mass >= warp_.min_p; });
-  }
-
-  /// The token at `u` of the filtered distribution, and its log-probability there.
-  int32_t draw_filtered(double u, float& logprob) const {
-    const double total = mass();
-    double before = 0;
-    const Candidate* drawn = nullptr;
-    for (int64_t i = 0; i < count_ && before <= u * total; i++) {
-      if (work_.candidates[i].mass == 0) continue;
-      drawn = &work_.candidates[i];
-      before += drawn->mass;
-    }
-    logprob = static_cast<float>(scaled(drawn->logit) - std::log(total));
-    return drawn->token;
+    for (int64_t i = biased.begin; i < biased.end; i++)
+      out[bias_tokens_.as<int32_t>()[i]] += bias_.as<float>()[i];
   }
 
  private:
-  [[noreturn]] void refuse(int64_t r) const {
-    for (int64_t v = 0; v < vocabulary_; v++) {
-      if (row_[v] < INFINITY) continue;
+  struct Range {
+    int64_t begin, end;
+    bool empty() const { return begin == end; }
+  };
+  static Range range(const TensorView& offsets, int64_t r) {
+    if (!offsets) return {0, 0};
+    return {offsets.as<int32_t>()[r], offsets.as<int32_t>()[r + 1]};
+  }
+
+  void check_lists() const {
+    if (!bias_offsets_ != !bias_tokens_ || !bias_offsets_ != !bias_ || !allowed_offsets_ != !allowed_)
+      throw Error("E_SHAPE",
+                  "sample: bias_offsets, bias_tokens and bias are given together, as are allowed_offsets and "
+                  "allowed");
+    if (bias_) {
+      check_offsets("sample", "bias_offsets", bias_offsets_, bias_[0]);
+      check_indices("sample", "bias_tokens", bias_tokens_, vocabulary_);
+      for (int64_t i = 0; i < bias_[0]; i++) {
+        const float bias = bias_.as<float>()[i];
+        if (!(bias < INFINITY))
+          throw Error("E_RANGE", format("sample: bias[%lld] is %g, expected a number or -inf",
+                                        static_cast<long long>(i), static_cast<double>(bias)));
+      }
+    }
+    if (allowed_) {
+      check_offsets("sample", "allowed_offsets", allowed_offsets_, allowed_[0]);
+      check_indices("sample", "allowed", allowed_, vocabulary_);
+    }
+  }
+
+  void check_warp(int64_t row) const {
+    const Warp warp = this->warp(row);
+    const auto r = static_cast<long long>(row);
+    if (!(warp.temperature >= 0) || !std::isfinite(warp.temperature))
       throw Error("E_RANGE",
-                  format("sample: logits[%lld, %lld] is %g, expected a number or -inf",
-                         static_cast<long long>(r), static_cast<long long>(v), static_cast<double>(row_[v])));
-    }
-    throw Error("E_RANGE", format("sample: every logit of row %lld is -inf: there is no token to draw",
-                                  static_cast<long long>(r)));
+                  format("sample: temperature[%lld] is %g, expected 0 or more", r, warp.temperature));
+    if (warp.top_k < 0)
+      throw Error("E_RANGE", format("sample: top_k[%lld] is %lld, expected 0 (off) or more", r,
+                                    static_cast<long long>(warp.top_k)));
+    if (!(warp.top_p > 0 && warp.top_p <= 1))
+      throw Error("E_RANGE",
+                  format("sample: top_p[%lld] is %g, expected more than 0, up to 1 (off)", r, warp.top_p));
+    if (!(warp.min_p >= 0 && warp.min_p <= 1))
+      throw Error("E_RANGE", format("sample: min_p[%lld] is %g, expected 0 (off) to 1", r, warp.min_p));
   }
 
-  double scaled(float logit) const { return (static_cast<double>(logit) - largest_) / warp_.temperature; }
-  vf mass_of(int64_t i, int lanes) const {
-    return exp((load_logits(row_ + i, lanes) - set1(largest_)) * set1(warp_.inverse()));
-  }
-
-  double weigh_tiles() const {
-    double total = 0;
-    for (int64_t begin = 0; begin < vocabulary_; begin += kTileTokens) {
-      vf sums = zero();
-      each_vector(begin, std::min(vocabulary_, begin + kTileTokens),
-                  [&](int64_t i, int lanes) { sums = sums + mass_of(i, lanes); });
-      total += work_.masses[begin / kTileTokens] = sum(sums);
-    }
-    return total;
-  }
-
-  void gather_above(float bound) {
-    count_ = 0;
-    for (int64_t begin = 0; begin < vocabulary_; begin += kSkip) {
-      if (!(work_.peaks[begin / kSkip] >= bound)) continue;
-      for (int64_t v = begin, end = std::min(vocabulary_, begin + kSkip); v < end; v++) {
-        if (row_[v] >= bound)
-          work_.candidates[count_++] = {row_[v], static_cast<int32_t>(v), std::exp(scaled(row_[v]))};
-      }
-    }
-  }
-
-  /// Keeps candidates in order of the vocabulary.
-  template <typename Predicate>
-  void keep(const Predicate& predicate) {
-    count_ = std::copy_if(work_.candidates, work_.candidates + count_, work_.candidates, predicate) -
-             work_.candidates;
-  }
-
-  double mass() const {
-    double total = 0;
-    for (int64_t i = 0; i < count_; i++) total += work_.candidates[i].mass;
-    return total;
-  }
-
-  /// Keeps the candidates that are not below the k-th largest; its equals stay, as in TopKLogitsWarper.
-  void keep_top_k() {
-    // k stretches have peaks of at least the k-th largest peak, so no logit below it is among the k largest.
-    const int64_t stretches = (vocabulary_ + kSkip - 1) / kSkip, k = warp_.top_k;
-    const auto select = [&](int64_t n) {
-      std::nth_element(work_.selection, work_.selection + k - 1, work_.selection + n, std::greater<float>());
-      return work_.selection[k - 1];
-    };
-    float bound = -INFINITY;
-    if (stretches >= k) {
-      std::copy(work_.peaks, work_.peaks + stretches, work_.selection);
-      bound = select(stretches);
-    }
-    gather_above(bound);
-    for (int64_t i = 0; i < count_; i++) work_.selection[i] = work_.candidates[i].logit;
-    const float threshold = select(count_);
-    keep([&](const Candidate& c) { return c.logit >= threshold; });
-  }
-
-  /// Gathers candidates from ever further below the maximum, until they hold more than top_p of the mass.
-  void gather_nucleus() {
-    total_ = weigh_tiles();
-    for (const double depth : {8.0, 16.0}) {
-      gather_above(largest_ - static_cast<float>(depth * warp_.temperature));
-      if (mass() > warp_.top_p * total_) return;
-    }
-    gather_above(-INFINITY);
-  }
-
-  /// Keeps a token if the more likely ones hold less than top_p of the mass, as in TopPLogitsWarper; among
-  /// equals the first come first.
-  void keep_top_p() {
-    const double limit = warp_.top_p * (total_ > 0 ? total_ : mass());
-    Candidate* const begin = work_.ranked;
-    Candidate *first = begin, *last = begin + count_;
-    std::copy(work_.candidates, work_.candidates + count_, begin);
-    // The last token kept is in [first, last); those before `first` have the mass `before` < limit.
-    double before = 0;
-    while (last - first > 1) {
-      Candidate* const middle = first + (last - first) / 2;
-      std::nth_element(first, middle, last,
-                       [](const Candidate& a, const Candidate& b) { return a.ranks_before(b); });
-      double upper = 0;
-      for (const Candidate* c = first; c < middle; c++) upper += c->mass;
-      if (before + upper >= limit) {
-        last = middle;
-      } else {
-        before += upper;
-        first = middle;
-      }
-    }
-    const Candidate boundary = *first;
-    keep([&](const Candidate& c) { return !boundary.ranks_before(c); });
-  }
-
-  const float* row_;
+  TensorView temperature_, top_k_, top_p_, min_p_, bias_offsets_, bias_tokens_, bias_, allowed_offsets_,
+      allowed_;
   int64_t vocabulary_;
-  const Warp& warp_;
-  const Workspace& work_;
-  float largest_ = 0;
-  int64_t count_ = 0;
-  double total_ = 0;  // mass of the whole vocabulary, where the nucleus was gathered from it
 };
-
-Warp checked_warp(const Args& args) {
-  const Warp warp{args.d(0), args.i(1), args.d(2), args.d(3)};
-  if (!(warp.temperature >= 0) || !std::isfinite(warp.temperature))
-    throw Error("E_RANGE", format("sample: temperature is %g, expected 0 or more", warp.temperature));
-  if (warp.temperature == 0) return warp;
-  if (warp.top_k < 0)
-    throw Error("E_RANGE", format("sample: top_k is %lld, expected 0 (off) or more",
-                                  static_cast<long long>(warp.top_k)));
-  if (!(warp.top_p > 0 && warp.top_p <= 1))
-    throw Error("E_RANGE", format("sample: top_p is %g, expected more than 0, up to 1 (off)", warp.top_p));
-  if (!(warp.min_p >= 0 && warp.min_p <= 1))
-    throw Error("E_RANGE", format("sample: min_p is %g, expected 0 (off) to 1", warp.min_p));
-  return warp;
-}
 
 /// Uniform in [0, 1) with 53 bits, from the row's key and counter.
 double uniform_of(const int32_t* key) {
@@ -324,48 +122,83 @@ double uniform_of(const int32_t* key) {
   return (static_cast<double>(block.v[0] >> 5) * 0x1p26 + static_cast<double>(block.v[1] >> 6)) * 0x1p-53;
 }
 
+struct Draw {
+  int32_t token = 0;
+  float logprob = 0, sampling = 0, tempered = 0;
+  int32_t status = 1;
+};
+
+/// One row; tempered only where `wants_tempered` or where it comes with the rest.
+Draw draw_row(const float* row, int64_t vocabulary, const Parameters& parameters, int64_t r,
+              const int32_t* key, bool wants_tempered, const SamplerWorkspace& work) {
+  const Warp warp = parameters.warp(r);
+  Draw drawn;
+  RowSampler sampler(row, vocabulary, warp, work);
+  if (!sampler.scan()) return drawn;
+  const bool adjusts = parameters.adjusts(r), filters = parameters.filters(r);
+  if (adjusts) {
+    parameters.adjust(r, row, work.adjusted);
+    sampler = RowSampler(work.adjusted, vocabulary, warp, work);
+    if (!sampler.scan()) return drawn;
+  }
+  drawn.status = 0;
+  if (warp.temperature == 0) {
+    drawn.token = sampler.most_likely();
+  } else {
+    const double u = uniform_of(key);
+    if (filters) {
+      sampler.filter();
+      drawn.token = sampler.draw_filtered(u, drawn.sampling);
+    } else {
+      drawn.token = sampler.draw(u);
+    }
+    const auto tempered = [&](const float* logits) {
+      return softmax(logits, vocabulary, warp.inverse()).logprob(logits[drawn.token], warp.inverse());
+    };
+    const bool sampled_as_tempered = !filters && !adjusts;
+    if (sampled_as_tempered || wants_tempered) drawn.tempered = tempered(row);
+    if (!filters) drawn.sampling = adjusts ? tempered(work.adjusted) : drawn.tempered;
+  }
+  drawn.logprob = softmax(row, vocabulary, 1).logprob(row[drawn.token], 1);
+  return drawn;
+}
+
 void sample(Stream& stream, const Args& args) {
-  const auto [logits, keys, tokens, logprobs, sampling_logprobs, tempered_logprobs] = args.tensors<6>();
+  const auto [logits, keys] = args.tensors<2>();
+  const TensorView &tokens = args.tensor[11], &logprobs = args.tensor[12],
+                   &sampling_logprobs = args.tensor[13], &tempered_logprobs = args.tensor[14],
+                   &status = args.tensor[15];
   const int64_t rows = logits[0], vocabulary = logits[1];
-  const Warp warp = checked_warp(args);
   if (rows > 0 && vocabulary == 0) throw Error("E_RANGE", "sample: the vocabulary is empty");
-  const bool greedy = warp.temperature == 0, filters = !greedy && warp.filters(vocabulary);
+  const Parameters parameters(args, rows, vocabulary);
+  bool filters = false, adjusts = false;
+  for (int64_t r = 0; r < rows; r++) {
+    filters |= parameters.filters(r);
+    adjusts |= parameters.adjusts(r);
+  }
 
   const int64_t threads = stream.pool.threads();
-  Workspace* workspaces = stream.scratch.take<Workspace>(threads);
+  SamplerWorkspace* workspaces = stream.scratch.take<SamplerWorkspace>(threads);
   for (int64_t i = 0; i < threads; i++) {
     Scratch& s = stream.scratch;
-    workspaces[i] = {
-        filters ? s.take<float>(vocabulary / kSkip + 1) : nullptr,
-        s.take<double>(vocabulary / kTileTokens + 1), filters ? s.take<float>(vocabulary) : nullptr,
-        filters ? s.take<Candidate>(vocabulary) : nullptr, filters ? s.take<Candidate>(vocabulary) : nullptr};
+    workspaces[i] = {filters ? s.take<float>(vocabulary / kSkip + 1) : nullptr,
+                     s.take<double>(vocabulary / kTileTokens + 1),
+                     filters ? s.take<float>(vocabulary) : nullptr,
+                     filters ? s.take<Candidate>(vocabulary) : nullptr,
+                     filters ? s.take<Candidate>(vocabulary) : nullptr,
+                     adjusts ? s.take<float>(vocabulary) : nullptr};
   }
 
   stream.pool.region([&](Worker& worker) {
     for (int64_t r; (r = worker.next()) < rows;) {
-      const float* row = logits.as<float>() + r * vocabulary;
-      RowSampler sampler(row, vocabulary, warp, workspaces[worker.index]);
-      sampler.scan(r);
-      int32_t token;
-      float filtered = 0, tempered = 0;
-      if (greedy) {
-        token = sampler.most_likely();
-      } else {
-        const double u = uniform_of(keys.as<int32_t>() + 4 * r);
-        if (filters) {
-          sampler.filter();
-          token = sampler.draw_filtered(u, filtered);
-        } else {
-          token = sampler.draw(u);
-        }
-        if (!filters || tempered_logprobs)
-          tempered = softmax(row, vocabulary, warp.inverse()).logprob(row[token], warp.inverse());
-        if (!filters) filtered = tempered;
-      }
-      tokens.as<int32_t>()[r] = token;
-      logprobs.as<float>()[r] = softmax(row, vocabulary, 1).logprob(row[token], 1);
-      sampling_logprobs.as<float>()[r] = filtered;
-      if (tempered_logprobs) tempered_logprobs.as<float>()[r] = tempered;
+      const Draw drawn =
+          draw_row(logits.as<float>() + r * vocabulary, vocabulary, parameters, r, keys.as<int32_t>() + 4 * r,
+                   static_cast<bool>(tempered_logprobs), workspaces[worker.index]);
+      tokens.as<int32_t>()[r] = drawn.token;
+      logprobs.as<float>()[r] = drawn.logprob;
+      sampling_logprobs.as<float>()[r] = drawn.sampling;
+      if (tempered_logprobs) tempered_logprobs.as<float>()[r] = drawn.tempered;
+      status.as<int32_t>()[r] = drawn.status;
     }
   });
 }

@@ -1,7 +1,8 @@
-// Draws one token per row of logits [R, V]: temperature, then top-k, top-p and min-p as transformers' logits
-// warpers define them, then the inverse of the cumulative distribution, in order of the vocabulary, at a
-// Philox number of the row's own key and counter. One launch, a block per row; a row depends on its logits
-// and key alone. Outputs are `=`.
+// Draws one token per row of logits [R, V], each row by its own parameters: biases and allowed tokens,
+// temperature, then top-k, top-p and min-p as transformers' logits warpers define them, then the inverse of
+// the cumulative distribution at a Philox number of the row's own key and counter, in order of the
+// vocabulary. One launch, a block per row; a row depends on its logits, parameters and key alone. Outputs are
+// `=`.
 //
 // Nothing is sorted: logits become integers of the same order, and a threshold is found by bisection over
 // these integers; each step is a pass that counts tokens or sums their mass. The draw finds the tile of the
@@ -32,10 +33,97 @@ struct Warp {
   double top_p, min_p;
 };
 
+/// The op's inputs; absent ones are null.
+struct SampleInputs {
+  const float* logits;
+  int64_t rows, vocabulary;
+  const int32_t* keys;
+  const float* temperature;
+  const int32_t* top_k;
+  const float *top_p, *min_p;
+  const int32_t *bias_offsets, *bias_tokens;
+  const float* bias;
+  int64_t biases;
+  const int32_t *allowed_offsets, *allowed;
+  int64_t allowed_count;
+};
+enum Input {
+  kTemperature = 2,
+  kTopK,
+  kTopP,
+  kMinP,
+  kBiasOffsets,
+  kBiasTokens,
+  kBias,
+  kAllowedOffsets,
+  kAllowed
+};
+
 struct SampleOutputs {
   int32_t* tokens;
   float *logprobs, *sampling_logprobs, *tempered_logprobs;
+  int32_t* status;
 };
+
+/// Row r's parameters. `holds` is false, and reported, where one is out of range.
+__device__ inline Warp warp_of(const SampleInputs& in, int64_t r, const FaultReporter& faults, bool& holds) {
+  const float temperature = in.temperature ? in.temperature[r] : 1.0f, top_p = in.top_p ? in.top_p[r] : 1.0f,
+              min_p = in.min_p ? in.min_p[r] : 0.0f;
+  const int32_t top_k = in.top_k ? in.top_k[r] : 0;
+  holds = true;
+  const auto require = [&](bool good, int input, int32_t integer, float value) {
+    if (good) return;
+    holds = false;
+    if (threadIdx.x == 0)
+      report(faults, FaultKind::setting, input, r, integer, 0, static_cast<int64_t>(__float_as_uint(value)));
+  };
+  require(temperature >= 0 && temperature < INFINITY, kTemperature, 0, temperature);
+  require(top_k >= 0, kTopK, top_k, 0);
+  require(top_p > 0 && top_p <= 1, kTopP, 0, top_p);
+  require(min_p >= 0 && min_p <= 1, kMinP, 0, min_p);
+  return {temperature, top_k, top_p, min_p};
+}
+
+/// Row r's logits with its biases, -infinity where a token is not allowed: `row` itself where it has neither,
+/// null where a list does not hold.
+__device__ inline const float* adjusted(const SampleInputs& in, int64_t r, const float* row, float* out,
+                                        const FaultReporter& faults) {
+  int64_t first_bias = 0, last_bias = 0, first_allowed = 0, last_allowed = 0;
+  if (in.bias_offsets &&
+      !range_holds(faults, kBiasOffsets, in.bias_offsets, r, in.rows, in.biases, first_bias, last_bias))
+    return nullptr;
+  if (in.allowed_offsets && !range_holds(faults, kAllowedOffsets, in.allowed_offsets, r, in.rows,
+                                         in.allowed_count, first_allowed, last_allowed))
+    return nullptr;
+  const bool restricts = first_allowed < last_allowed;
+  if (!restricts && first_bias == last_bias) return row;
+  for (int64_t v = threadIdx.x; v < in.vocabulary; v += blockDim.x) out[v] = restricts ? -INFINITY : row[v];
+  __syncthreads();
+  bool holds = true;
+  for (int64_t i = first_allowed + threadIdx.x; i < last_allowed; i += blockDim.x) {
+    const int32_t token = in.allowed[i];
+    if (index_holds(faults, kAllowed, i, token, in.vocabulary)) {
+      out[token] = row[token];
+    } else {
+      holds = false;
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {  // in order, since a token may have several
+    for (int64_t i = first_bias; i < last_bias; i++) {
+      const int32_t token = in.bias_tokens[i];
+      if (!(in.bias[i] < INFINITY)) {
+        report(faults, FaultKind::setting, kBias, i, 0, 0, static_cast<int64_t>(__float_as_uint(in.bias[i])));
+        holds = false;
+      } else if (index_holds(faults, kBiasTokens, i, token, in.vocabulary)) {
+        out[token] += in.bias[i];
+      } else {
+        holds = false;
+      }
+    }
+  }
+  return __syncthreads_and(holds) ? out : nullptr;
+}
 
 /// An integer in the order of the floats.
 __device__ inline uint32_t order_of(float x) {
@@ -194,30 +282,39 @@ __device__ double uniform_of(const int32_t* key) {
   return (static_cast<double>(block.v[0] >> 5) * 0x1p26 + static_cast<double>(block.v[1] >> 6)) * 0x1p-53;
 }
 
-__global__ void __launch_bounds__(kMaxThreads)
-    sample_kernel(const float* logits, int64_t vocabulary, const int32_t* keys, Warp warp, double* masses,
-                  SampleOutputs out, FaultReporter faults) {
-  __shared__ int32_t drawn;
-  const int64_t r = blockIdx.x;
-  const float* const row = logits + r * vocabulary;
-  float largest = -INFINITY;
-  double broken = -static_cast<double>(vocabulary);  // minus the first token that is NaN or +infinity
+/// The largest of a row, for all threads; NaN where one is NaN or +infinity.
+__device__ inline float largest_of(const float* row, int64_t vocabulary) {
+  float largest = -INFINITY, broken = 0;
   for (int64_t v = threadIdx.x; v < vocabulary; v += blockDim.x) {
     if (!(row[v] < INFINITY)) {
-      broken = fmax(broken, -static_cast<double>(v));
+      broken = 1;
     } else if (row[v] > largest) {
       largest = row[v];
     }
   }
   largest = block_max(largest);
-  broken = block_max(broken);
-  if (-broken < static_cast<double>(vocabulary)) {
-    const int64_t v = static_cast<int64_t>(-broken);
-    if (threadIdx.x == 0) report(faults, FaultKind::logit, 0, r, v, vocabulary, row[v] > 0);
-    return;
-  }
-  if (!(largest > -INFINITY)) {
-    if (threadIdx.x == 0) report(faults, FaultKind::no_token, 0, r, 0, vocabulary);
+  return block_max(broken) > 0 ? NAN : largest;
+}
+
+__global__ void __launch_bounds__(kMaxThreads, 1)
+    sample_kernel(const __grid_constant__ SampleInputs in, double* masses, float* adjusted_rows,
+                  SampleOutputs out, FaultReporter faults) {
+  __shared__ int32_t drawn;
+  const int64_t r = blockIdx.x, vocabulary = in.vocabulary;
+  const float* const model_row = in.logits + r * vocabulary;
+  bool holds;
+  const Warp warp = warp_of(in, r, faults, holds);
+  if (!holds) return;
+  const float* const row = adjusted(in, r, model_row, adjusted_rows + r * vocabulary, faults);
+  if (!row) return;
+  const float model_largest = largest_of(model_row, vocabulary);
+  const float largest = row == model_row ? model_largest : largest_of(row, vocabulary);
+  if (!(model_largest > -INFINITY) || !(largest > -INFINITY)) {
+    if (threadIdx.x != 0) return;
+    out.tokens[r] = 0;
+    out.logprobs[r] = out.sampling_logprobs[r] = 0;
+    if (out.tempered_logprobs) out.tempered_logprobs[r] = 0;
+    out.status[r] = 1;
     return;
   }
   double first = -static_cast<double>(vocabulary);
@@ -227,58 +324,67 @@ __global__ void __launch_bounds__(kMaxThreads)
 
   const int64_t tiles = (vocabulary + kTileTokens - 1) / kTileTokens;
   RowSampler sampler{row, vocabulary, warp, masses + r * tiles, largest, most_likely};
-  const bool greedy = warp.temperature == 0;
+  const RowSampler model{model_row, vocabulary, warp, nullptr, model_largest, most_likely};
   int32_t token = most_likely;
   float sampling = 0, tempered = 0;
-  if (!greedy) {
+  if (warp.temperature > 0) {
     const bool top_k = warp.top_k > 0 && warp.top_k < vocabulary, top_p = warp.top_p < 1;
     sampler.filtered = top_k || top_p || warp.min_p > 0;
     if (top_k) sampler.keep_top_k();
     if (top_p) sampler.keep_top_p();
     const double total = sampler.sum_tiles();
-    if (threadIdx.x == 0) drawn = sampler.draw(uniform_of(keys + 4 * r) * total);
+    if (threadIdx.x == 0) drawn = sampler.draw(uniform_of(in.keys + 4 * r) * total);
     __syncthreads();
     token = drawn;
-    if (!sampler.filtered || out.tempered_logprobs)
-      tempered = sampler.logprob(token, 1 / static_cast<float>(warp.temperature));
+    const float inverse = 1 / static_cast<float>(warp.temperature);
+    const bool sampled_as_tempered = !sampler.filtered && row == model_row;
+    if (sampled_as_tempered || out.tempered_logprobs) tempered = model.logprob(token, inverse);
     sampling =
         sampler.filtered
             ? static_cast<float>((static_cast<double>(row[token]) - largest) / warp.temperature - log(total))
-            : tempered;
+        : sampled_as_tempered ? tempered
+                              : sampler.logprob(token, inverse);
   }
-  const float logprob = sampler.logprob(token, 1);
+  const float logprob = model.logprob(token, 1);
   if (threadIdx.x != 0) return;
   out.tokens[r] = token;
   out.logprobs[r] = logprob;
   out.sampling_logprobs[r] = sampling;
   if (out.tempered_logprobs) out.tempered_logprobs[r] = tempered;
-}
-
-Warp checked_warp(const Args& args) {
-  const Warp warp{args.d(0), args.i(1), args.d(2), args.d(3)};
-  if (!(warp.temperature >= 0) || !std::isfinite(warp.temperature))
-    throw Error("E_RANGE", format("sample: temperature is %g, expected 0 or more", warp.temperature));
-  if (warp.temperature == 0) return warp;
-  if (warp.top_k < 0)
-    throw Error("E_RANGE", format("sample: top_k is %lld, expected 0 (off) or more",
-                                  static_cast<long long>(warp.top_k)));
-  if (!(warp.top_p > 0 && warp.top_p <= 1))
-    throw Error("E_RANGE", format("sample: top_p is %g, expected more than 0, up to 1 (off)", warp.top_p));
-  if (!(warp.min_p >= 0 && warp.min_p <= 1))
-    throw Error("E_RANGE", format("sample: min_p is %g, expected 0 (off) to 1", warp.min_p));
-  return warp;
+  out.status[r] = 0;
 }
 
 void sample(Stream& stream, const Args& args) {
-  const auto [logits, keys, tokens, logprobs, sampling_logprobs, tempered_logprobs] = args.tensors<6>();
+  const auto [logits, keys, temperature, top_k, top_p, min_p, bias_offsets, bias_tokens, bias,
+              allowed_offsets, allowed, tokens, logprobs, sampling_logprobs, tempered_logprobs, status] =
+      args.tensors<16>();
   const int64_t rows = logits[0], vocabulary = logits[1];
-  const Warp warp = checked_warp(args);
+  if (!bias_offsets != !bias_tokens || !bias_offsets != !bias || !allowed_offsets != !allowed)
+    throw Error("E_SHAPE",
+                "sample: bias_offsets, bias_tokens and bias are given together, as are allowed_offsets and "
+                "allowed");
   if (rows > 0 && vocabulary == 0) throw Error("E_RANGE", "sample: the vocabulary is empty");
+  const SampleInputs in{logits.as<float>(),
+                        rows,
+                        vocabulary,
+                        keys.as<int32_t>(),
+                        temperature.as<float>(),
+                        top_k.as<int32_t>(),
+                        top_p.as<float>(),
+                        min_p.as<float>(),
+                        bias_offsets.as<int32_t>(),
+                        bias_tokens.as<int32_t>(),
+                        bias.as<float>(),
+                        bias ? bias[0] : 0,
+                        allowed_offsets.as<int32_t>(),
+                        allowed.as<int32_t>(),
+                        allowed ? allowed[0] : 0};
   double* const masses = stream.scratch.take<double>(rows * ((vocabulary + kTileTokens - 1) / kTileTokens));
+  float* const adjusted_rows = bias || allowed ? stream.scratch.take<float>(rows * vocabulary) : nullptr;
   const SampleOutputs out{tokens.as<int32_t>(), logprobs.as<float>(), sampling_logprobs.as<float>(),
-                          tempered_logprobs.as<float>()};
-  stream.launch(sample_kernel, rows, threads_for(vocabulary), 0, logits.as<float>(), vocabulary,
-                keys.as<int32_t>(), warp, masses, out, stream.faults);
+                          tempered_logprobs.as<float>(), status.as<int32_t>()};
+  stream.launch(sample_kernel, rows, threads_for(vocabulary), 0, in, masses, adjusted_rows, out,
+                stream.faults);
 }
 
 }  // namespace

@@ -65,6 +65,15 @@ RowBlock::RowBlock(const Problem& problem, int64_t sequence, int64_t index)
   }
 }
 
+RowBlock::RowBlock(int64_t begin, int64_t rows, int64_t group, int64_t query, int64_t window)
+    : begin(begin), count(std::min(kRows, rows - begin)), branch{}, key_branch(nullptr) {
+  for (int64_t r = 0; r < kRows; r++) {
+    const int64_t at = query + (begin + std::min(r, count - 1)) / group;
+    first[r] = static_cast<int32_t>(window > 0 ? std::max<int64_t>(0, at - window + 1) : 0);
+    last[r] = static_cast<int32_t>(at);
+  }
+}
+
 bool RowBlock::all_masked(int64_t from, int64_t to) const {
   if (!key_branch) return false;
   for (int64_t r = 1; r < kRows; r++) {

@@ -57,9 +57,10 @@ struct Problem {
 /// Hands out the pieces of each (sequence, KV head): the longest sequence first, KV heads inside pieces.
 class Schedule {
  public:
-  /// pieces(rows of a sequence) → pieces per KV head. Memory from scratch.
-  template <typename F>
-  Schedule(const Problem& problem, Scratch& scratch, F pieces) : kv_heads_(problem.kv_heads) {
+  /// Of anything with kv_heads, sequences and length(sequence); pieces(sequence) → pieces per KV head. Memory
+  /// from scratch.
+  template <typename P, typename F>
+  Schedule(const P& problem, Scratch& scratch, F pieces) : kv_heads_(problem.kv_heads) {
     sequences_ = problem.sequences;
     order_ = scratch.take<int64_t>(sequences_);
     ends_ = scratch.take<int64_t>(sequences_);
@@ -95,6 +96,8 @@ struct RowBlock {
   const int32_t* key_branch;  // of the sequence's tokens, or null
 
   RowBlock(const Problem& problem, int64_t sequence, int64_t index);
+  /// Causal rows without branches, of which row 0 belongs to the query of token `query`.
+  RowBlock(int64_t begin, int64_t rows, int64_t group, int64_t query, int64_t window);
 
   /// The keys visible to any row: lowest() … highest(), none where lowest() > highest(). Rows ascend.
   int64_t lowest() const { return first[0]; }

@@ -24,6 +24,8 @@ const KernelTable& kernels() {
     register_lora_grads(t);
     register_attention(t);
     register_attention_backward(t);
+    register_attention_paged(t);
+    register_cache(t);
     register_rmsnorm(t);
     register_layernorm(t);
     register_rope(t);

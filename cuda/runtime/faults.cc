@@ -8,6 +8,18 @@
 #include "cuda/runtime/check.h"
 
 namespace steptrain::cuda {
+namespace {
+
+/// What a setting of sample must be.
+const char* expected_of(const std::string& setting) {
+  if (setting == "temperature") return "0 or more";
+  if (setting == "top_k") return "0 (off) or more";
+  if (setting == "top_p") return "more than 0, up to 1 (off)";
+  if (setting == "min_p") return "0 (off) to 1";
+  return "a number or -inf";
+}
+
+}  // namespace
 
 Faults::Faults(cudaStream_t stream) {
   void *claimed = nullptr, *fault = nullptr, *mapped = nullptr;
@@ -34,12 +46,16 @@ void Faults::raise() const {
   const auto position = static_cast<long long>(f.position), value = static_cast<long long>(f.value),
              limit = static_cast<long long>(f.limit);
   const auto other = static_cast<long long>(f.other);
-  const bool attends =
-      op.name.starts_with("attention");  // whose messages are worded differently, as on the CPU
+  const bool attends = op.name == "attention" || op.name == "attention_backward";  // worded as on the CPU
   std::string found;
   switch (f.kind) {
     case FaultKind::outside:
-      found = format("%s[%lld] is %lld, outside 0..%lld", tensor.c_str(), position, value, limit - 1);
+      found = other ? format("%s[%lld, %lld] is %lld, outside 0..%lld", tensor.c_str(), position, other - 1,
+                             value, limit - 1)
+                    : format("%s[%lld] is %lld, outside 0..%lld", tensor.c_str(), position, value, limit - 1);
+      break;
+    case FaultKind::slot:
+      found = format("%s[%lld] is %lld, outside -1..%lld", tensor.c_str(), position, value, limit - 1);
       break;
     case FaultKind::negative:
       found = format("%s[%lld] is %lld, below 0", tensor.c_str(), position, value);
@@ -66,12 +82,16 @@ void Faults::raise() const {
       found = format("%s[%lld] is %g, expected a probability from 0 to 1", tensor.c_str(), position,
                      static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(f.other))));
       break;
-    case FaultKind::logit:
-      found = format("%s[%lld, %lld] is %s, expected a number or -inf", tensor.c_str(), position, value,
-                     other ? "inf" : "nan");
+    case FaultKind::setting:
+      found = format("%s[%lld] is %g, expected %s", tensor.c_str(), position,
+                     tensor == "top_k"
+                         ? static_cast<double>(value)
+                         : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(f.other))),
+                     expected_of(tensor));
       break;
-    case FaultKind::no_token:
-      found = format("every logit of row %lld is -inf: there is no token to draw", position);
+    case FaultKind::too_short:
+      found =
+          format("%s[%lld] is %lld, below the row's %lld queries", tensor.c_str(), position, value, limit);
       break;
     default:
       found = format("%s sum to %lld, expected the %lld parameters", tensor.c_str(), value, limit);

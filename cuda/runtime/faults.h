@@ -12,7 +12,8 @@ namespace steptrain::cuda {
 
 enum class FaultKind : int32_t {
   none,
-  outside,   // tensor[position] is value, outside 0..limit-1
+  outside,  // tensor[position] is value, outside 0..limit-1; `other`: 1 + the column, 0 where there is one axis
+  slot,     // tensor[position] is value, outside -1..limit-1
   negative,  // tensor[position] is value, below 0
   sum,       // the tensor's elements sum to value, expected limit
   // Offsets of ranges:
@@ -23,8 +24,8 @@ enum class FaultKind : int32_t {
   // Values:
   binary,       // tensor[position] is value, expected 0 or 1
   probability,  // tensor[position] is the float whose bits `other` holds, expected 0 to 1
-  logit,        // tensor[position, value] is NaN (other 0) or +infinity (1)
-  no_token,     // every element of row position is -infinity
+  setting,    // tensor[position] is value, or the float whose bits `other` holds: out of the setting's range
+  too_short,  // tensor[position] is value, below the row's `limit` queries
 };
 
 struct Fault {
@@ -58,8 +59,8 @@ class Faults {
 
  private:
   int32_t* claimed_ = nullptr;
-  Fault* fault_ = nullptr;   // as the host key_visible it
-  Fault* mapped_ = nullptr;  // as the GPU key_visible it
+  Fault* fault_ = nullptr;   // as the host sees it
+  Fault* mapped_ = nullptr;  // as the GPU sees it
 };
 
 #ifdef __CUDACC__

@@ -151,6 +151,27 @@ export interface Ops {
     dv?: Tensor | undefined;
   }): { dq: Tensor; dk: Tensor; dv: Tensor };
 
+  /** cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E]) */
+  cache_write(args: { k: Tensor; v: Tensor; slots: Tensor; cache: Tensor }): void;
+
+  /** cache_copy(&cache:F[P,E], from:i32[C], to:i32[C]) */
+  cache_copy(args: { cache: Tensor; from: Tensor; to: Tensor }): void;
+
+  /**
+   * attention_paged(q:F[T,Hq,D], cache:=q[P,E], query_offsets:i32[R+1], pages:i32[R,N], lengths:i32[R];
+   * window:i=0, scale:f) -> o:=q[T,Hq,D]
+   */
+  attention_paged(args: {
+    q: Tensor;
+    cache: Tensor;
+    query_offsets: Tensor;
+    pages: Tensor;
+    lengths: Tensor;
+    window?: number | undefined;
+    scale: number;
+    o?: Tensor | undefined;
+  }): { o: Tensor };
+
   /** rmsnorm(x:F[T,H], weight:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H], rstd:f32[T] */
   rmsnorm<Sum extends Wanted = undefined>(args: {
     x: Tensor;
@@ -556,25 +577,33 @@ export interface Ops {
   }): { stats: Tensor };
 
   /**
-   * sample(logits:f32[R,V], keys:i32[R,4]; temperature:f=1, top_k:i=0, top_p:f=1, min_p:f=0) ->
-   * tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R]
+   * sample(logits:f32[R,V], keys:i32[R,4], temperature?:f32[R], top_k?:i32[R], top_p?:f32[R], min_p?:f32[R],
+   * bias_offsets?:i32[R+1], bias_tokens?:i32[b], bias?:f32[b], allowed_offsets?:i32[R+1], allowed?:i32[A]) ->
+   * tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R], status:i32[R]
    */
   sample<TemperedLogprobs extends Wanted = undefined>(args: {
     logits: Tensor;
     keys: Tensor;
-    temperature?: number | undefined;
-    top_k?: number | undefined;
-    top_p?: number | undefined;
-    min_p?: number | undefined;
+    temperature?: Tensor | undefined;
+    top_k?: Tensor | undefined;
+    top_p?: Tensor | undefined;
+    min_p?: Tensor | undefined;
+    bias_offsets?: Tensor | undefined;
+    bias_tokens?: Tensor | undefined;
+    bias?: Tensor | undefined;
+    allowed_offsets?: Tensor | undefined;
+    allowed?: Tensor | undefined;
     tokens?: Tensor | undefined;
     logprobs?: Tensor | undefined;
     sampling_logprobs?: Tensor | undefined;
     tempered_logprobs?: TemperedLogprobs;
+    status?: Tensor | undefined;
   }): {
     tokens: Tensor;
     logprobs: Tensor;
     sampling_logprobs: Tensor;
     tempered_logprobs: Made<TemperedLogprobs>;
+    status: Tensor;
   };
 
   /** copy(x:A[#n]) -> y:=x[#n] */

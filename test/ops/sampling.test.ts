@@ -28,29 +28,80 @@ interface Drawn {
   tempered: number[];
 }
 
+/** What a row may have besides its settings. */
+interface Lists {
+  readonly bias?: Readonly<Record<number, number>>;
+  readonly allowed?: readonly number[];
+}
+
 /** Rows of [seed low, seed high, position, 0]. */
 const keysOf = (rows: number, seed = 7) =>
   Int32Array.from({ length: 4 * rows }, (_, i) => [seed, 0x9abcdef0, Math.floor(i / 4), 0][i % 4]!);
 
-async function draw(
+/** The settings of `rows` rows, and their lists where there are any, as the op takes them. */
+function parameters(device: Device, rows: readonly Settings[], lists: readonly Lists[] = []) {
+  const floats = (name: 'temperature' | 'top_p' | 'min_p') =>
+    device.tensor(Float32Array.from(rows, (row) => row[name]));
+  const offsets = (counts: readonly number[]) => {
+    let at = 0;
+    return device.tensor(Int32Array.from([0, ...counts.map((n) => (at += n))]));
+  };
+  const biases = lists.map(({ bias = {} }) => Object.entries(bias));
+  const allowed = lists.map((row) => row.allowed ?? []);
+  return {
+    temperature: floats('temperature'),
+    top_k: device.tensor(Int32Array.from(rows, (row) => row.top_k)),
+    top_p: floats('top_p'),
+    min_p: floats('min_p'),
+    ...(biases.some((row) => row.length > 0) && {
+      bias_offsets: offsets(biases.map((row) => row.length)),
+      bias_tokens: device.tensor(Int32Array.from(biases.flat(), ([token]) => Number(token))),
+      bias: device.tensor(Float32Array.from(biases.flat(), ([, bias]) => bias)),
+    }),
+    ...(allowed.some((row) => row.length > 0) && {
+      allowed_offsets: offsets(allowed.map((row) => row.length)),
+      allowed: device.tensor(Int32Array.from(allowed.flat())),
+    }),
+  };
+}
+
+async function drawWithStatus(
   device: Device,
   rows: readonly (readonly number[])[],
-  settings: Partial<Settings> = {},
+  settings: Partial<Settings> | readonly Partial<Settings>[] = {},
   keys = keysOf(rows.length),
-): Promise<Drawn> {
-  const logits = device.tensor(Float32Array.from(rows.flat()), [rows.length, rows[0]?.length ?? 0]);
-  const given = { logits, keys: device.tensor(keys, [rows.length, 4]) };
+  lists: readonly Lists[] = [],
+): Promise<Drawn & { status: number[] }> {
+  const of = (row: number): Partial<Settings> =>
+    Array.isArray(settings) ? settings[row] : (settings as Partial<Settings>);
+  const given = {
+    logits: device.tensor(Float32Array.from(rows.flat()), [rows.length, rows[0]?.length ?? 0]),
+    keys: device.tensor(keys, [rows.length, 4]),
+    ...parameters(
+      device,
+      rows.map((_, row) => ({ ...PLAIN, ...of(row) })),
+      lists,
+    ),
+  };
   const before = device.stats().launches;
-  const found = device.ops.sample({ ...given, ...PLAIN, ...settings, tempered_logprobs: true });
+  const found = device.ops.sample({ ...given, tempered_logprobs: true });
   const read = async (name: keyof typeof found) => Array.from(await found[name].read());
   const drawn = {
     tokens: await read('tokens'),
     logprobs: await read('logprobs'),
     sampling: await read('sampling_logprobs'),
     tempered: await read('tempered_logprobs'),
+    status: await read('status'),
   };
   expect(device.stats().launches - before).toBe(device.info().name !== 'cpu' && rows.length === 0 ? 0 : 1);
   for (const tensor of [...Object.values(given), ...Object.values(found)]) tensor.dispose();
+  return drawn;
+}
+
+/** Of rows that all have a token to draw. */
+async function draw(...call: Parameters<typeof drawWithStatus>): Promise<Drawn> {
+  const { status, ...drawn } = await drawWithStatus(...call);
+  expect(status.every((code) => code === 0)).toBe(true);
   return drawn;
 }
 
@@ -197,14 +248,8 @@ describe.each(isas)('sampling on %s', (isa) => {
         [1.3, 0.8],
       ] as const) {
         const keys = device.tensor(keysOf(rows), [rows, 4]);
-        const drawn = device.ops.sample({
-          logits,
-          keys,
-          ...PLAIN,
-          temperature,
-          top_p,
-          tempered_logprobs: true,
-        });
+        const settings = parameters(device, new Array(rows).fill({ ...PLAIN, temperature, top_p }));
+        const drawn = device.ops.sample({ logits, keys, ...settings, tempered_logprobs: true });
         const head = async (at: number) =>
           Array.from(
             await device.ops.head_logprobs({ x, w, targets: drawn.tokens, temperature: at }).logprobs.read(),
@@ -288,27 +333,156 @@ describe.each(isas)('sampling on %s', (isa) => {
     });
   });
 
+  it('takes absent settings as no settings', async () => {
+    const rows = Array.from({ length: 4 }, (_, row) => Array.from(random(600, row + 1), (x) => x * 3));
+    const logits = device.tensor(Float32Array.from(rows.flat()), [4, 600]);
+    const drawn = await draw(device, rows);
+    const plain = device.ops.sample({ logits, keys: device.tensor(keysOf(4), [4, 4]) });
+    expect(Array.from(await plain.tokens.read())).toEqual(drawn.tokens);
+    expect(Array.from(await plain.sampling_logprobs.read())).toEqual(drawn.sampling);
+  });
+
+  it('gives each row its own settings and lists', async () => {
+    const rows = Array.from({ length: 7 }, (_, row) => Array.from(random(700, row + 1), (x) => x * 3));
+    const settings = [
+      {},
+      { temperature: 0 },
+      { temperature: 0.5, top_k: 9 },
+      { top_p: 0.6 },
+      { temperature: 1.5, min_p: 0.1 },
+      { temperature: 0.8 },
+      { temperature: 0.8, top_k: 3 },
+    ];
+    const lists = [{}, {}, {}, { bias: { 3: 4, 5: -2 } }, {}, { allowed: [1, 650, 2] }, { bias: { 0: 9 } }];
+    const keys = keysOf(7);
+    const together = await draw(device, rows, settings, keys, lists);
+    for (const [row, logits] of rows.entries()) {
+      const alone = await draw(device, [logits], [settings[row]!], keys.slice(4 * row, 4 * row + 4), [
+        lists[row]!,
+      ]);
+      for (const name of ['tokens', 'logprobs', 'sampling', 'tempered'] as const)
+        expect(alone[name][0], `${name} of row ${row}`).toBe(together[name][row]);
+    }
+  });
+
+  it('follows the definition under biases and allowed tokens', () =>
+    fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(3, 65, 1_500),
+        fc.integer({ min: 1, max: 1e6 }),
+        settings,
+        fc.dictionary(fc.constantFrom('0', '1', '2'), fc.constantFrom(-3, 2.5, Number.NEGATIVE_INFINITY)),
+        fc.constantFrom<number[][]>([], [1], [0, 2], [2, 1, 0]),
+        async (vocabulary, seed, given, bias, allowed) => {
+          // Not every token that may be drawn is banned.
+          if (allowed.length > 0 && allowed.every((token) => bias[token] === Number.NEGATIVE_INFINITY))
+            return;
+          if (vocabulary === 3 && [0, 1, 2].every((token) => bias[token] === Number.NEGATIVE_INFINITY))
+            return;
+          const logits = Array.from(random(vocabulary, seed), (x) => Math.fround(x * 3));
+          const keys = keysOf(1, seed);
+          const drawn = await draw(device, [logits], given, keys, [{ bias, allowed }]);
+          const left = logits.map((x, token) =>
+            allowed.length > 0 && !allowed.includes(token)
+              ? Number.NEGATIVE_INFINITY
+              : Math.fround(x + (bias[token] ?? 0)),
+          );
+          const filtered = warp(left, given);
+          const { token, margin } = invert(filtered, keys);
+          const found = drawn.tokens[0]!;
+          if (margin > 1e-5) {
+            expect(found).toBe(token);
+            expect(Math.abs(drawn.sampling[0]! - filtered[found]!)).toBeLessThan(2e-5);
+          }
+          // The model knows of neither.
+          expect(Math.abs(drawn.logprobs[0]! - logSoftmax(logits)[found]!)).toBeLessThan(2e-5);
+          const tempered = logSoftmax(logits.map((x) => x / given.temperature));
+          expect(Math.abs(drawn.tempered[0]! - tempered[found]!)).toBeLessThan(1e-4);
+        },
+      ),
+      { numRuns: 60 },
+    ));
+
+  it('adds the biases of a token that has several, and is greedy over what is left', async () => {
+    const row = [3, 2, 1, 0];
+    const logits = device.tensor(Float32Array.from(row), [1, 4]);
+    const drawn = device.ops.sample({
+      logits,
+      keys: device.tensor(keysOf(1), [1, 4]),
+      temperature: device.tensor(Float32Array.of(0)),
+      bias_offsets: device.tensor(Int32Array.of(0, 3)),
+      bias_tokens: device.tensor(Int32Array.of(2, 0, 2)),
+      bias: device.tensor(Float32Array.of(1.25, -5, 1.25)),
+    });
+    expect(Array.from(await drawn.tokens.read())).toEqual([2]);
+    expect((await drawn.logprobs.read())[0]).toBeCloseTo(logSoftmax(row)[2]!, 5);
+    const { tokens, sampling } = await draw(device, [row], { temperature: 0 }, keysOf(1), [
+      { allowed: [3, 1] },
+    ]);
+    expect([tokens, sampling]).toEqual([[1], [0]]);
+  });
+
   const { NaN: nan, POSITIVE_INFINITY: infinity, NEGATIVE_INFINITY: never } = Number;
-  it.each([
-    {
-      rows: [
-        [0, 1],
-        [0, nan],
-      ],
-      given: {},
-      message: 'sample: logits[1, 1] is nan, expected a number or -inf',
+  it.each([{}, { temperature: 0 }, { top_k: 2, top_p: 0.9, min_p: 0.01 }])(
+    'tells of rows without a token to draw, and draws the others ($temperature)',
+    async (given) => {
+      const rows = [
+        [0, 1, 2],
+        [0, nan, 2],
+        [never, never, never],
+        [0, infinity, 2],
+        [2, 1, 0],
+        [0, 1, 2],
+        [0, 1, never],
+      ];
+      const lists = [{}, {}, {}, {}, {}, { bias: { 0: never, 1: never, 2: never } }, { allowed: [2] }];
+      const drawn = await drawWithStatus(device, rows, given, keysOf(7), lists);
+      expect(drawn.status).toEqual([0, 1, 1, 1, 0, 1, 1]);
+      for (const row of [1, 2, 3, 5, 6])
+        expect([drawn.tokens, drawn.logprobs, drawn.sampling, drawn.tempered].map((x) => x[row])).toEqual([
+          0, 0, 0, 0,
+        ]);
+      const alone = await draw(device, [rows[0]!], given, keysOf(1));
+      expect(alone.tokens[0]).toBe(drawn.tokens[0]);
+      expect(alone.logprobs[0]).toBe(drawn.logprobs[0]);
+      await device.synchronize();
     },
-    { rows: [[infinity, 1]], given: {}, message: 'sample: logits[0, 0] is inf, expected a number or -inf' },
-    { rows: [[never, never]], given: {}, message: 'sample: every logit of row 0 is -inf' },
-    { rows: [[]], given: {}, message: 'sample: the vocabulary is empty' },
-    { rows: [[0]], given: { temperature: -1 }, message: 'sample: temperature is -1, expected 0 or more' },
-    { rows: [[0]], given: { temperature: nan }, message: 'sample: temperature is nan' },
-    { rows: [[0]], given: { top_k: -1 }, message: 'sample: top_k is -1, expected 0 (off) or more' },
-    { rows: [[0]], given: { top_p: 0 }, message: 'sample: top_p is 0, expected more than 0' },
-    { rows: [[0]], given: { min_p: 2 }, message: 'sample: min_p is 2, expected 0 (off) to 1' },
-  ])('refuses: $message', async ({ rows, given, message }) => {
+  );
+
+  it.each<{ rows?: number[][]; given?: Partial<Settings>; lists?: Lists; message: string }>([
+    { rows: [[]], message: 'sample: the vocabulary is empty' },
+    { given: { temperature: -1 }, message: 'sample: temperature[0] is -1, expected 0 or more' },
+    { given: { temperature: nan }, message: 'sample: temperature[0] is nan' },
+    { given: { temperature: infinity }, message: 'sample: temperature[0] is inf' },
+    { given: { top_k: -1 }, message: 'sample: top_k[0] is -1, expected 0 (off) or more' },
+    { given: { top_p: 0 }, message: 'sample: top_p[0] is 0, expected more than 0' },
+    { given: { min_p: 2 }, message: 'sample: min_p[0] is 2, expected 0 (off) to 1' },
+    { lists: { bias: { 2: 1 } }, message: 'sample: bias_tokens[0] is 2, outside 0..1' },
+    { lists: { bias: { 1: infinity } }, message: 'sample: bias[0] is inf, expected a number or -inf' },
+    { lists: { allowed: [0, -1] }, message: 'sample: allowed[1] is -1, outside 0..1' },
+  ])('refuses: $message', async ({ rows = [[0, 1]], given, lists = {}, message }) => {
     const poisoned = openTest(isa);
-    await expect(draw(poisoned, rows, given)).rejects.toThrow(message);
+    await expect(draw(poisoned, rows, given, keysOf(1), [lists])).rejects.toThrow(message);
+    poisoned.dispose();
+  });
+
+  it.each([
+    { name: 'bias_offsets', values: [1, 1], message: 'sample: bias_offsets[0] is 1, expected 0' },
+    { name: 'bias_offsets', values: [0, 2], message: 'sample: bias_offsets ends at 2, expected 1' },
+    { name: 'allowed_offsets', values: [0, 0], message: 'sample: allowed_offsets ends at 0, expected 1' },
+  ])('refuses: $message', async ({ name, values, message }) => {
+    const poisoned = openTest(isa);
+    const int = (...x: number[]) => poisoned.tensor(Int32Array.from(x));
+    const lists = { bias_offsets: int(0, 1), allowed_offsets: int(0, 1), [name]: int(...values) };
+    poisoned.ops.sample({
+      logits: poisoned.tensor(random(2), [1, 2]),
+      keys: poisoned.tensor(keysOf(1), [1, 4]),
+      bias_tokens: int(0),
+      bias: poisoned.tensor(Float32Array.of(1)),
+      allowed: int(0),
+      ...lists,
+    });
+    await expect(poisoned.synchronize()).rejects.toThrow(message);
     poisoned.dispose();
   });
 });

@@ -1,6 +1,7 @@
 /** Rollouts of StepAMC: answers of the policy to the verdict asked after each step. */
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTemplate } from '../../data/verdict.js';
+import { StepTrainError } from '../../native/errors.js';
 import { headLogits } from '../../ops/head.js';
 import { gatherRows } from '../../ops/memory.js';
 import { keyOfSeed, philox4x32 } from '../../random/philox.js';
@@ -164,16 +165,25 @@ async function sampleAnswers(
         const rows = slice.map(({ sequence, row }) => (states.offsets[sequence] as number) + row);
         const hidden = gatherRows(states.hidden, device.tensor(Int32Array.from(rows)));
         const logits = headLogits(hidden, decoder.head(policy));
-        const { tokens, tempered_logprobs: logprobs } = device.ops.sample({
+        const { tokens, tempered_logprobs, status } = device.ops.sample({
           logits,
           keys: device.tensor(keys, [slice.length, 4]),
-          temperature: settings.temperature,
+          temperature: device.tensor(new Float32Array(slice.length).fill(settings.temperature)),
           tempered_logprobs: true,
         });
-        return { tokens, logprobs };
+        return { tokens, logprobs: tempered_logprobs, status };
       });
-      const [tokens, logprobs] = await Promise.all([outputs.tokens.read(), outputs.logprobs.readFloats()]);
+      const [tokens, logprobs, status] = await Promise.all([
+        outputs.tokens.read(),
+        outputs.logprobs.readFloats(),
+        outputs.status.read(),
+      ]);
       for (const tensor of Object.values(outputs)) tensor.dispose();
+      if (status.some((code) => code !== 0))
+        throw new StepTrainError(
+          'E_RANGE',
+          "rollout: a logit of the policy's answer is NaN or infinite, so there is no token to draw",
+        );
       slice.forEach(({ draft }, i) => {
         draft.answers[0]?.tokens.push(tokens[i] as number);
         draft.answers[0]?.sampler.push(logprobs[i] as number);

@@ -1,0 +1,82 @@
+// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, cache_copy
+// copies whole pages in the order given. Both write in place.
+#include <algorithm>
+#include <cstring>
+
+#include "cpu/attention/page.h"
+#include "cpu/indices.h"
+#include "cpu/runtime/families.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
+
+constexpr int64_t kTokens = 16;        // per task of cache_write
+constexpr int64_t kPiece = 16 * 1024;  // elements per task of cache_copy
+
+void check_slots(const TensorView& slots, int64_t pages) {
+  const int32_t* slot = slots.as<int32_t>();
+  for (int64_t t = 0; t < slots[0]; t++) {
+    if (slot[t] < -1 || slot[t] >= pages * kTile)
+      throw Error("E_RANGE",
+                  format("cache_write: slots[%lld] is %d, outside -1..%lld", static_cast<long long>(t),
+                         slot[t], static_cast<long long>(pages * kTile - 1)));
+  }
+}
+
+template <typename Operand, typename T = typename Operand::Storage>
+void write_head(const T* k, const T* v, T* page, int64_t place, int64_t size) {
+  const PageHead<Operand> at(size);
+  for (int64_t d = 0; d < size; d++) page[at.key(place, d)] = k[d];
+  // The last unit of an odd head is multiplied whole.
+  for (int64_t d = size; d < round_up(size, Operand::kSteps); d++) page[at.key(place, d)] = T{};
+  for (int64_t d = 0; d < size; d++) page[at.value(place, d)] = v[d];
+}
+
+void cache_write(Stream& stream, const Args& args) {
+  const auto [k, v, slots, cache] = args.tensors<4>();
+  const int64_t tokens = k[0], heads = k[1], size = k[2], elements = cache[1];
+  if (const int64_t held = page_heads("cache_write", cache, size); held != heads)
+    throw Error("E_SHAPE", format("cache_write: k has %lld heads, the cache's pages hold %lld",
+                                  static_cast<long long>(heads), static_cast<long long>(held)));
+  check_slots(slots, cache[0]);
+  by_operand(k.dtype, [&](auto operand) {
+    using Operand = decltype(operand);
+    using T = typename Operand::Storage;
+    stream.pool.run((tokens + kTokens - 1) / kTokens, [&](int64_t task) {
+      for (int64_t t = task * kTokens; t < std::min(tokens, (task + 1) * kTokens); t++) {
+        const int64_t slot = slots.as<int32_t>()[t];
+        if (slot < 0) continue;
+        T* const page = cache.as<T>() + slot / kTile * elements;
+        for (int64_t head = 0; head < heads; head++) {
+          const int64_t row = (t * heads + head) * size;
+          write_head<Operand>(k.as<T>() + row, v.as<T>() + row, page + head * head_elements(size),
+                              slot % kTile, size);
+        }
+      }
+    });
+  });
+}
+
+void cache_copy(Stream& stream, const Args& args) {
+  const auto [cache, from, to] = args.tensors<3>();
+  check_indices("cache_copy", "from", from, cache[0]);
+  check_indices("cache_copy", "to", to, cache[0]);
+  const int64_t bytes = cache[1] * size_of(cache.dtype), piece = kPiece * size_of(cache.dtype);
+  char* const pages = cache.as<char>();
+  // A task takes a piece of every page, so that the copies of a piece run in order.
+  stream.pool.run(from[0] ? (bytes + piece - 1) / piece : 0, [&](int64_t task) {
+    const int64_t begin = task * piece, count = std::min(piece, bytes - begin);
+    for (int64_t c = 0; c < from[0]; c++)
+      std::memmove(pages + to.as<int32_t>()[c] * bytes + begin, pages + from.as<int32_t>()[c] * bytes + begin,
+                   static_cast<size_t>(count));
+  });
+}
+
+}  // namespace
+
+void register_cache(KernelTable& table) {
+  table.set("cache_write", cache_write);
+  table.set("cache_copy", cache_copy);
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,204 @@
+// Attention over the paged cache: o = softmax(scale·q·kᵀ, keys up to the query's own, of them the window)·v,
+// which is =. Any head size, f32 arithmetic on either storage, on the ordinary cores. A block takes one query
+// of one head and walks over its pages; an online softmax runs over each split of kSplit keys, which count
+// from key 0, and the splits' results are combined in order, so a token's bits depend on its own sequence
+// alone. What lies past a row's length is not read. One launch.
+#include "core/error.h"
+#include "cuda/attention/page.h"
+#include "cuda/log2.h"
+#include "cuda/runtime/families.h"
+#include "cuda/storage.cuh"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kThreads = 128, kWarpSize = 32;
+constexpr int kTile = static_cast<int>(kPageTokens);
+constexpr int32_t kSplit = 512;
+constexpr float kMinimum = -1e20f;  // the maximum of no scores: below any, and finite
+enum Input { kQueryOffsets = 2, kPages, kLengths };
+
+/// Extents and settings of one call.
+struct Paged {
+  const int32_t *offsets, *pages, *lengths;
+  int32_t rows, most_pages, heads, group, size, width, window;
+  int64_t tokens, pages_held, elements;
+  float scale;  // log2 units
+};
+
+/// The keys that a query sees, first ≤ key ≤ last, and its row; none where `there` is false.
+struct Query {
+  int32_t row, first, last;
+  bool there;
+};
+
+/// Row r's queries and length, reported where they do not hold.
+__device__ inline bool row_holds(const Paged& p, int64_t r, const FaultReporter& faults, int64_t& begin,
+                                 int64_t& end) {
+  if (!range_holds(faults, kQueryOffsets, p.offsets, r, p.rows, p.tokens, begin, end)) return false;
+  const int32_t length = p.lengths[r];
+  if (!index_holds(faults, kLengths, r, length, p.most_pages * kPageTokens + 1)) return false;
+  if (length > 0 && length < end - begin) {
+    report(faults, FaultKind::too_short, kLengths, r, length, end - begin);
+    return false;
+  }
+  return true;
+}
+
+__device__ inline Query find_query(const Paged& p, int64_t t, const FaultReporter& faults, bool& holds) {
+  int32_t low = 0, high = p.rows - 1;  // the first row that ends behind t
+  while (low < high) {
+    const int32_t middle = (low + high) / 2;
+    if (p.offsets[middle + 1] > t) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  int64_t begin, end;
+  holds = row_holds(p, low, faults, begin, end) && begin <= t && t < end;
+  if (!holds) return {};
+  const int32_t length = p.lengths[low], last = length - static_cast<int32_t>(end - t);
+  return {low, p.window > 0 && last >= p.window ? last - p.window + 1 : 0, last, length > 0};
+}
+
+/// One head's softmax, by the whole block: the maximum and sum are every thread's, sums[d] are a thread's
+/// own.
+struct Running {
+  float maximum = kMinimum, sum = 0;
+  float* sums;  // [size], in shared memory
+
+  __device__ void clear(int size) {
+    maximum = kMinimum, sum = 0;
+    for (int d = static_cast<int>(threadIdx.x); d < size; d += kThreads) sums[d] = 0;
+  }
+  __device__ void add(const Running& other, int size) {
+    const float to = fmaxf(maximum, other.maximum), own = exp2f(maximum - to),
+                others = exp2f(other.maximum - to);
+    for (int d = static_cast<int>(threadIdx.x); d < size; d += kThreads)
+      sums[d] = fmaf(sums[d], own, other.sums[d] * others);
+    sum = fmaf(sum, own, other.sum * others);
+    maximum = to;
+  }
+};
+
+/// Adds the keys of a page from place `from` to place `to`, both of them in.
+template <typename T>
+__device__ void add_page(Running& running, const Paged& p, const float* q, const T* page, int from, int to) {
+  __shared__ float weights[kTile];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpSize;
+  for (int j = from + thread / kWarpSize; j <= to; j += kThreads / kWarpSize) {
+    float score = 0;
+    for (int d = lane; d < p.size; d += kWarpSize) score = fmaf(q[d], to_float(page[j * p.width + d]), score);
+#pragma unroll
+    for (int distance = kWarpSize / 2; distance > 0; distance /= 2)
+      score += __shfl_xor_sync(0xffffffffu, score, distance);
+    if (lane == 0) weights[j] = score * p.scale;
+  }
+  __syncthreads();
+  float maximum = running.maximum;
+  for (int j = from; j <= to; j++) maximum = fmaxf(maximum, weights[j]);
+  __syncthreads();
+  const float decay = exp2f(running.maximum - maximum);
+  running.maximum = maximum;
+  if (thread >= from && thread <= to) weights[thread] = exp2f(weights[thread] - maximum);
+  __syncthreads();
+  running.sum *= decay;
+  for (int j = from; j <= to; j++) running.sum += weights[j];
+  const T* const values = page + kTile * p.width;
+  for (int d = thread; d < p.size; d += kThreads) {
+    float sum = running.sums[d] * decay;
+    for (int j = from; j <= to; j++) sum = fmaf(weights[j], to_float(values[j * p.width + d]), sum);
+    running.sums[d] = sum;
+  }
+  __syncthreads();
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, 8)
+    attention_paged_kernel(const T* q, const T* cache, T* o, const __grid_constant__ Paged p,
+                           FaultReporter faults) {
+  extern __shared__ float heads[];
+  const int64_t t = blockIdx.x / static_cast<unsigned>(p.heads);
+  const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads));
+  if (blockIdx.x == 0) {  // every row, since those without queries have no block
+    int64_t begin, end;
+    for (int64_t r = threadIdx.x; r < p.rows; r += kThreads) row_holds(p, r, faults, begin, end);
+    if (p.rows == 0 && threadIdx.x == 0) no_range_holds(faults, kQueryOffsets, p.offsets, p.tokens);
+  }
+  if (p.rows == 0) return;
+  bool holds;
+  const Query query = find_query(p, t, faults, holds);
+  if (!holds) return;
+  T* const to = o + (t * p.heads + head) * p.size;
+  if (!query.there) {
+    for (int d = static_cast<int>(threadIdx.x); d < p.size; d += kThreads) to[d] = from_float<T>(0.0f);
+    return;
+  }
+  float* const own = heads;
+  for (int d = static_cast<int>(threadIdx.x); d < p.size; d += kThreads)
+    own[d] = to_float(q[(t * p.heads + head) * p.size + d]);
+  Running whole{}, split{};
+  whole.sums = heads + p.size, split.sums = heads + 2 * p.size;
+  whole.clear(p.size);
+  split.clear(p.size);
+  __syncthreads();
+  for (int32_t tile = query.first / kTile * kTile; tile <= query.last; tile += kTile) {
+    const int64_t index = int64_t{query.row} * p.most_pages + tile / kTile;
+    const int64_t page = p.pages[index];
+    if (page < 0 || page >= p.pages_held) {
+      if (threadIdx.x == 0)
+        report(faults, FaultKind::outside, kPages, query.row, page, p.pages_held, tile / kTile + 1);
+      return;
+    }
+    add_page(split, p, own, cache + page * p.elements + head / p.group * (2 * kPageTokens) * p.width,
+             query.first > tile ? query.first - tile : 0,
+             query.last - tile < kTile ? query.last - tile : kTile - 1);
+    if ((tile + kTile) % kSplit != 0 && tile + kTile <= query.last) continue;
+    whole.add(split, p.size);
+    split.clear(p.size);
+  }
+  const float inverse = 1.0f / whole.sum;
+  for (int d = static_cast<int>(threadIdx.x); d < p.size; d += kThreads)
+    to[d] = from_float<T>(whole.sums[d] * inverse);
+}
+
+void attention_paged(Stream& stream, const Args& args) {
+  const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
+  const int64_t heads = q[1], size = q[2], kv_heads = page_heads("attention_paged", cache, size);
+  if (heads % kv_heads != 0)
+    throw Error("E_SHAPE", format("attention_paged: %lld query heads cannot share %lld KV heads evenly",
+                                  static_cast<long long>(heads), static_cast<long long>(kv_heads)));
+  const Paged problem{query_offsets.as<int32_t>(),
+                      pages.as<int32_t>(),
+                      lengths.as<int32_t>(),
+                      static_cast<int32_t>(lengths[0]),
+                      static_cast<int32_t>(pages[1]),
+                      static_cast<int32_t>(heads),
+                      static_cast<int32_t>(heads / kv_heads),
+                      static_cast<int32_t>(size),
+                      static_cast<int32_t>(page_width(size)),
+                      static_cast<int32_t>(args.i(0)),
+                      q[0],
+                      cache[0],
+                      cache[1],
+                      args.f(1) * kLog2e};
+  const int64_t shared = 3 * size * static_cast<int64_t>(sizeof(float));
+  if (shared > stream.hardware.shared_per_block - 1024)
+    throw Error("E_UNSUPPORTED",
+                format("attention_paged: heads of %lld elements do not fit into shared memory",
+                       static_cast<long long>(size)));
+  by_storage(q.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.launch(attention_paged_kernel<T>, q[0] * heads, kThreads, shared, q.as<T>(), cache.as<T>(),
+                  o.as<T>(), problem, stream.faults);
+  });
+}
+
+}  // namespace
+
+void register_attention_paged(KernelTable& table) {
+  table.set("attention_paged", attention_paged);
+}
+
+}  // namespace steptrain::cuda

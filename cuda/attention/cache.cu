@@ -1,0 +1,88 @@
+// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, cache_copy
+// copies whole pages in the order given. Both write in place, one launch each.
+#include "core/error.h"
+#include "cuda/attention/page.h"
+#include "cuda/elementwise.cuh"
+#include "cuda/runtime/families.h"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kSlots = 2;  // of cache_write's inputs
+constexpr int kFrom = 1, kTo = 2;
+
+/// A thread takes eight neighbours of one head of one token, of its key and of its value.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    cache_write_kernel(const T* k, const T* v, const int32_t* slots, T* cache, int64_t tokens, int64_t heads,
+                       int64_t size, int64_t width, int64_t pages, FaultReporter faults, bool wide) {
+  const int64_t groups = (size + kEight - 1) / kEight;
+  const int64_t task = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = task / groups, t = row / heads;
+  if (t >= tokens) return;
+  const int64_t slot = slots[t];
+  if (slot == -1) return;
+  if (slot < 0 || slot >= pages * kPageTokens) {
+    report(faults, FaultKind::slot, kSlots, t, slot, pages * kPageTokens);
+    return;
+  }
+  const int64_t d = task % groups * kEight, head = row % heads;
+  const int count = in_group(d, size);
+  T* const to =
+      cache + (slot / kPageTokens * heads + head) * 2 * kPageTokens * width + slot % kPageTokens * width + d;
+  float x[kEight];
+  load8(k + row * size + d, count, wide, x);
+  store8(to, count, wide, x);
+  load8(v + row * size + d, count, wide, x);
+  store8(to + kPageTokens * width, count, wide, x);
+}
+
+void cache_write(Stream& stream, const Args& args) {
+  const auto [k, v, slots, cache] = args.tensors<4>();
+  const int64_t tokens = k[0], heads = k[1], size = k[2], width = page_width(size);
+  if (const int64_t held = page_heads("cache_write", cache, size); held != heads)
+    throw Error("E_SHAPE", format("cache_write: k has %lld heads, the cache's pages hold %lld",
+                                  static_cast<long long>(heads), static_cast<long long>(held)));
+  const int64_t tasks = tokens * heads * ((size + kEight - 1) / kEight);
+  by_storage(k.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.launch(cache_write_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, k.as<T>(), v.as<T>(),
+                  slots.as<int32_t>(), cache.as<T>(), tokens, heads, size, width, cache[0], stream.faults,
+                  all_wide({k, v, cache}, size));
+  });
+}
+
+/// A thread takes eight neighbours of every page, so that their copies run in order.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    cache_copy_kernel(T* cache, const int32_t* from, const int32_t* to, int64_t copies, int64_t elements,
+                      int64_t pages, FaultReporter faults, bool wide) {
+  const int64_t at = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kEight;
+  if (at >= elements) return;
+  const int count = in_group(at, elements);
+  for (int64_t c = 0; c < copies; c++) {
+    if (!index_holds(faults, kFrom, c, from[c], pages) || !index_holds(faults, kTo, c, to[c], pages)) return;
+    float x[kEight];
+    load8(cache + from[c] * elements + at, count, wide, x);
+    store8(cache + to[c] * elements + at, count, wide, x);
+  }
+}
+
+void cache_copy(Stream& stream, const Args& args) {
+  const auto [cache, from, to] = args.tensors<3>();
+  const int64_t elements = cache[1], tasks = from[0] ? (elements + kEight - 1) / kEight : 0;
+  by_storage(cache.dtype, [&](auto t) {
+    using T = decltype(t);
+    stream.launch(cache_copy_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, cache.as<T>(),
+                  from.as<int32_t>(), to.as<int32_t>(), from[0], elements, cache[0], stream.faults,
+                  all_wide({cache}, elements));
+  });
+}
+
+}  // namespace
+
+void register_cache(KernelTable& table) {
+  table.set("cache_write", cache_write);
+  table.set("cache_copy", cache_copy);
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,60 @@
+/**
+ * The paged cache of keys and values. A page holds PAGE_TOKENS tokens of one layer, one key tile of the attention
+ * kernels, in an order that only the device's kernels know. Nothing here has a gradient.
+ */
+import type { Tensor } from '../runtime/tensor.js';
+
+export const PAGE_TOKENS = 64;
+
+/** Elements of a page: a cache is a tensor [pages, pageElements(…)] of the dtype of the activations. */
+export function pageElements(kvHeads: number, headDim: number): number {
+  return 2 * PAGE_TOKENS * kvHeads * Math.ceil(headDim / 16) * 16;
+}
+
+const heads = (t: Tensor, headDim: number) =>
+  t.reshape([t.shape[0] as number, (t.shape[1] as number) / headDim, headDim]);
+
+/**
+ * Writes k and v [T, Hk·D] into `cache`. slots i32 [T]: page · PAGE_TOKENS + place in the page, all different; −1
+ * writes nothing. A slot outside the cache fails the queue (E_RANGE).
+ */
+export function cacheWrite(k: Tensor, v: Tensor, cache: Tensor, slots: Tensor, headDim: number): void {
+  k.device.ops.cache_write({ k: heads(k, headDim), v: heads(v, headDim), slots, cache });
+}
+
+/** Copies whole pages of `cache`, page from[c] to page to[c] (i32 [C]), in order. */
+export function cacheCopy(cache: Tensor, from: Tensor, to: Tensor): void {
+  cache.device.ops.cache_copy({ cache, from, to });
+}
+
+export interface PagedAttentionOptions {
+  readonly headDim: number;
+  /** i32 [R + 1]: the queries of row r are query_offsets[r] … query_offsets[r + 1] − 1 of q. */
+  readonly queryOffsets: Tensor;
+  /** i32 [R, N]: the page of keys 64·i … 64·i + 63 of each row; not read where no query of the row sees them. */
+  readonly pages: Tensor;
+  /** i32 [R]: keys in the cache, the last of them that of the row's last query. A row of length 0 gives 0. */
+  readonly lengths: Tensor;
+  /** A query sees itself and the `window − 1` tokens before it. */
+  readonly window?: number | undefined;
+  /** Default 1/√headDim. */
+  readonly scale?: number;
+}
+
+/**
+ * Causal attention of q [T, Hq·D] over cached keys and values. Result as q; on the CPU a token's bits are those of
+ * `attention` over its whole sequence. Errors: E_SHAPE, E_DTYPE; indices and lengths out of range fail the queue.
+ */
+export function attentionPaged(q: Tensor, cache: Tensor, options: PagedAttentionOptions): Tensor {
+  const { headDim, queryOffsets, pages, lengths, window, scale = headDim ** -0.5 } = options;
+  const { o } = q.device.ops.attention_paged({
+    q: heads(q, headDim),
+    cache,
+    query_offsets: queryOffsets,
+    pages,
+    lengths,
+    window,
+    scale,
+  });
+  return o.reshape(q.shape);
+}
