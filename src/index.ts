@@ -1,6 +1,6 @@
 /**
- * steptrain from other programs: devices and tensors, models with their roles, objectives, one's own training steps,
- * step-labelled data, evaluation, answers, and whole runs.
+ * The API of steptrain: devices and tensors, models with their roles, objectives, custom training steps, step-labelled
+ * data, evaluation, answers, and whole runs.
  *
  * @packageDocumentation
  */
@@ -57,7 +57,7 @@ export { type EvalReport, formatEvalTable } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
-// Runs, and what plugs into the loop of online learning
+// Runs, and the plug-ins of the loop of online learning
 export { resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
 export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';
 export {
@@ -145,8 +145,13 @@ export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
 export type { Graph } from './runtime/graph.js';
 export type { Made, Ops, Wanted } from './runtime/op-types.js';
 export { type DType, Tensor, type TypedArray } from './runtime/tensor.js';
-// Forward of branched sequences, and what is read off it
-export { type BatchPlan, type BatchSettings, groupBySize, planBatches } from './sequences/batching.js';
+// Forward of branched sequences, and the outputs read from it
+export {
+  type BatchSchedule,
+  type BatchSettings,
+  groupBySize,
+  scheduleBatches,
+} from './sequences/batching.js';
 export {
   type ForwardSequence,
   type HiddenStates,

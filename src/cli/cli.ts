@@ -1,4 +1,4 @@
-// The command line: which commands there are, and how every one of them ends.
+// The command line: the list of commands, and how each of them ends.
 import yargs from 'yargs';
 import { dataCommand } from './data.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';

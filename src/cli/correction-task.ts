@@ -1,4 +1,4 @@
-// What `steptrain eval correction` judges: the model and data of a run directory, or those that options name.
+// The model and data for `steptrain eval correction`: those of a run directory, or those given as options.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { readModelConfig } from '../architectures/table.js';
@@ -20,7 +20,7 @@ import { configuredRecords } from '../run/parts.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 
-/** Options of the command that apply to runs and models alike; undefined: as the run has it, or the usual. */
+/** Options for runs and models; undefined: the run's value, or the default. */
 export interface CorrectionOptions {
   readonly data?: string | undefined;
   readonly validation?: string | undefined;
@@ -41,20 +41,20 @@ export interface ModelChoice {
   readonly dtype?: 'f32' | 'bf16' | undefined;
 }
 
-/** The trained model of a run on its own test part, or on `data`; its validation part chooses thresholds. */
+/** The trained model of a run on its own test part, or on `data`; its validation part selects the thresholds. */
 export async function taskOfRun(directory: string, options: CorrectionOptions): Promise<CorrectionTask> {
   const { config } = parseRunConfig(await readRunConfig(directory), { name: join(directory, 'config.yaml') });
   if (!('prompt' in config))
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
-  const own = await configuredRecords(config.data);
+  const source = await configuredRecords(config.data);
   const given = await readGiven(config, options);
-  const most = options.maxSamples ?? config.eval.max_samples;
-  const test = limited(given.test?.records ?? own.parts.test, most);
-  const labels = own.parts.train.flatMap(({ steps }) => steps.map(({ label }) => label));
+  const limit = options.maxSamples ?? config.eval.max_samples;
+  const test = limited(given.test?.records ?? source.parts.test, limit);
+  const labels = source.parts.train.flatMap(({ steps }) => steps.map(({ label }) => label));
   const samples = labels.filter((label) => label !== null).length;
   const positive = labels.filter((label) => label === 1).length;
   const keys = (records: readonly StepRecord[]) => records.map(({ problem }) => problemKey(problem));
-  const { same: overlap } = problemOverlap(keys(own.parts.train), keys(test));
+  const { same: overlap } = problemOverlap(keys(source.parts.train), keys(test));
   const asTrained = [options.data, options.maxSamples, options.maxLength].every(
     (value) => value === undefined,
   );
@@ -69,12 +69,12 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       threshold: options.threshold ?? config.eval.threshold,
     },
     test,
-    validation: limited(given.validation?.records ?? own.parts.validation, most),
+    validation: limited(given.validation?.records ?? source.parts.validation, limit),
     positivePrior: samples > 0 ? positive / samples : 0.5,
     data: {
       source: given.test ? (options.source ?? 'auto') : config.data.source,
-      ...countsOf([...own.reports, given.validation?.report, given.test?.report]),
-      train_solutions: own.parts.train.length,
+      ...countsOf([...source.reports, given.validation?.report, given.test?.report]),
+      train_solutions: source.parts.train.length,
       train_steps: samples,
       train_positive_share: samples > 0 ? positive / samples : 0,
     },
@@ -90,7 +90,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   };
 }
 
-/** Any model, with or without an adapter, on a file; without validation data no threshold is chosen. */
+/** Any model, with or without an adapter, on a file; without validation data no threshold is selected. */
 export async function taskOfModel(
   { model, adapter, tokenizer, dtype }: ModelChoice,
   options: CorrectionOptions & { readonly data: string },
@@ -98,14 +98,14 @@ export async function taskOfModel(
   const config = completeRunConfig({
     method: 'sft',
     model: { base: model, tokenizer: tokenizer ?? 'base', dtype: dtype ?? 'f32' },
-    // Named for the check that there is something to train on; what is judged is read below.
+    // Only for the check that there is training data; the data to judge is read below.
     data: { train: options.data },
     prompt: promptOf(options),
   });
   const { test, validation, model: resolved } = await readGiven(config, options);
   const directory = baseDirectory(resolved.base as string);
   const { maxPositions } = readModelConfig(directory);
-  const most = options.maxSamples ?? 'all';
+  const limit = options.maxSamples ?? 'all';
   return {
     method: adapter === undefined ? 'model' : 'adapter',
     judge: {
@@ -117,8 +117,8 @@ export async function taskOfModel(
       maxLength: options.maxLength ?? Math.min(config.data.max_length, maxPositions),
       threshold: options.threshold ?? 'greedy',
     },
-    test: limited(test?.records ?? [], most),
-    validation: limited(validation?.records ?? [], most),
+    test: limited(test?.records ?? [], limit),
+    validation: limited(validation?.records ?? [], limit),
     positivePrior: undefined,
     data: {
       source: options.source ?? 'auto',
@@ -135,7 +135,7 @@ interface ReadFile {
   readonly report: LoadReport;
 }
 
-/** Finds what the options name, here or on the hub, and reads its rows as the configuration says. */
+/** Resolves a path, locally or on the hub, and reads its rows with the options of the configuration. */
 async function readGiven(
   config: RunConfig,
   { data: test, validation, source = 'auto' }: CorrectionOptions,
@@ -186,14 +186,14 @@ async function readRecords(
   return { records: all, report };
 }
 
-/** Where a run left its model: an adapter on its base, or a whole model. */
+/** The model of a run: an adapter on its base, or a whole model. */
 function trainedModel(directory: string, base: unknown): Pick<Judge, 'model' | 'adapter'> {
   const adapter = join(directory, 'adapter');
   if (typeof base === 'string' && existsSync(adapter)) return { model: baseDirectory(base), adapter };
   const model = join(directory, 'model');
   if (existsSync(model)) return { model, adapter: undefined };
   throw new RunError(
-    `${directory} holds neither adapter/ nor model/: its training has not ended; go on with: steptrain run --resume ${directory}`,
+    `${directory} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${directory}`,
   );
 }
 
@@ -209,7 +209,7 @@ function promptOf(
   };
 }
 
-/** What the report says about the files: nothing that was left out goes unmentioned. */
+/** The data section of the report, with the counts of everything left out. */
 function countsOf(read: readonly (LoadReport | undefined)[]) {
   const reports = read.filter((report) => report !== undefined);
   const skipped = new Map<string, number>();
@@ -222,6 +222,6 @@ function countsOf(read: readonly (LoadReport | undefined)[]) {
   };
 }
 
-function limited<T>(records: readonly T[], most: number | 'all'): readonly T[] {
-  return most === 'all' ? records : records.slice(0, most);
+function limited<T>(records: readonly T[], limit: number | 'all'): readonly T[] {
+  return limit === 'all' ? records : records.slice(0, limit);
 }

@@ -1,4 +1,4 @@
-// `steptrain data convert`: any layout that can be read, as records.
+// `steptrain data convert`: converts any readable layout to records.
 import { existsSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
@@ -10,10 +10,10 @@ import { readRecords } from '../run/parts.js';
 import { UsageError } from './error.js';
 
 /**
- * Writes the records of `data.train` to a new file, one a line, as a stream; gzipped where its name ends in .gz. The file
- * is there only once it is whole.
+ * Writes the records of `data.train` to a new file, one per line, as a stream; gzipped if the name ends in .gz. The file
+ * appears only when complete.
  *
- * @throws UsageError for a name that cannot be written to; DataError as reading does
+ * @throws UsageError for an unsuitable or existing file name; DataError from reading
  */
 export async function convertData(data: DataConfig, output: string): Promise<LoadReport> {
   if (!/\.(jsonl|ndjson)(\.gz)?$/.test(output)) {

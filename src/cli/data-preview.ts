@@ -1,4 +1,4 @@
-// `steptrain data preview`: single samples as the model will see them, token by token.
+// `steptrain data preview`: single samples as the model reads them, token by token.
 import type { Part } from '../data/split.js';
 import { methodOf, type RunConfig } from '../methods/table.js';
 import { dividedRecords } from '../run/parts.js';
@@ -10,7 +10,7 @@ export interface PreviewOptions {
   readonly part: Part;
   /** Labelled steps to show. */
   readonly samples: number;
-  /** Columns of the screen. */
+  /** Columns of the terminal. */
   readonly width: number;
 }
 
@@ -79,7 +79,7 @@ function tokenColumns(
   return lines;
 }
 
-/** A token's text with its white space visible. */
+/** A token's text with visible white space. */
 function shownToken(text: string): string {
   const visible = text
     .replaceAll('\n', '⏎')

@@ -1,4 +1,4 @@
-// `steptrain data stats`: what a recipe would train and be judged on, counted before any of it runs.
+// `steptrain data stats`: statistics of the training and evaluation data of a recipe.
 import { formatLoadReport, formatTrainingDataSummary } from '../data/summary.js';
 import { methodOf, type RunConfig } from '../methods/table.js';
 import { configuredTokenizer } from '../run/tokenizer.js';

@@ -73,7 +73,7 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
         type: 'string',
         array: true,
         requiresArg: true,
-        describe: 'How it is read, as in --set data.neutral=negative; may be repeated',
+        describe: 'Option for reading, such as --set data.neutral=negative; may be repeated',
       })
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub') as never,
   handler: async ({ from, to, set = [], 'on-bad-row': onBadRow }) => {
@@ -105,7 +105,8 @@ export const dataCommand: CommandModule = {
 function badRowOption<T>(argv: Argv<T>): Argv<T & BadRowArguments> {
   return argv.option('on-bad-row', {
     choices: ['error', 'skip'] as const,
-    describe: 'A row that cannot be read stops, or is skipped and counted [default: data.on_bad_row]',
+    describe:
+      'What to do at a row that cannot be read: stop, or skip and count it [default: data.on_bad_row]',
   }) as unknown as Argv<T & BadRowArguments>;
 }
 

@@ -1,13 +1,13 @@
-// How commands end when they do not succeed: one sentence on standard error and an exit code.
+// How failed commands end: one sentence on standard error and an exit code.
 import { ConfigError } from '../config/error.js';
 import { INTERRUPTED } from '../run/interrupt.js';
 
-/** A command line that cannot be understood. */
+/** An invalid command line. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** The person stopped the command; `message` says how to go on. */
+/** The user stopped the command; `message` says how to resume. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted';
 }
@@ -18,7 +18,7 @@ export function exitCodeOf(error: unknown): number {
   return error instanceof UsageError || error instanceof ConfigError ? 2 : 1;
 }
 
-/** What the person reads. With `stacks` (STEPTRAIN_STACKS=1) also where it came from. */
+/** The message for the user; with `stacks` (STEPTRAIN_STACKS=1) also the stack. */
 export function describeError(error: unknown, { stacks }: { readonly stacks: boolean }): string {
   if (!(error instanceof Error)) return `steptrain failed: ${String(error)}`;
   const lines = [error.message || error.name];
@@ -30,7 +30,7 @@ export function describeError(error: unknown, { stacks }: { readonly stacks: boo
   return lines.join('\n');
 }
 
-// The language's own errors are raised by no check of ours.
+// JavaScript's own errors come from no check of ours.
 function isUnforeseen(error: Error): boolean {
   return error instanceof TypeError || error instanceof ReferenceError || error instanceof SyntaxError;
 }

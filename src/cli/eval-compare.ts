@@ -8,13 +8,13 @@ interface CompareArguments {
 
 export const compareCommand: CommandModule<unknown, CompareArguments> = {
   command: 'compare <run-a> <run-b>',
-  describe: 'Tell whether two runs judge the same steps differently, beyond chance',
+  describe: 'Test whether two runs differ significantly on the same steps',
   builder: (argv) =>
     argv
       .positional('run-a', {
         type: 'string',
         demandOption: true,
-        describe: 'A run directory, or what --output of correction wrote, with its verdicts.jsonl',
+        describe: 'A run directory or an --output directory of correction, with verdicts.jsonl',
       })
       .positional('run-b', { type: 'string', demandOption: true, describe: 'Another one, on the same steps' })
       .option('json', { type: 'boolean', default: false, describe: 'Print the comparison as JSON' })

@@ -28,7 +28,7 @@ interface CorrectionArguments {
 const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 const model = { ...text, group: 'A model in place of a run:' } as const;
-const prompt = { group: 'How a step is put to the model [default: as the run has it]:' } as const;
+const prompt = { group: 'Prompt [default: as in the run]:' } as const;
 
 export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
   command: 'correction [run]',
@@ -50,7 +50,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         ...model,
         implies: 'model',
         choices: ['f32', 'bf16'] as const,
-        describe: 'Of weights and activations [default: f32]',
+        describe: 'Dtype of weights and activations [default: f32]',
       })
       .option('data', { ...text, describe: 'File or directory to judge [default: the test part of the run]' })
       .option('validation', {
@@ -62,7 +62,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         choices: ['auto', ...SOURCE_NAMES] as const,
         describe: 'Layout of these files [default: auto]',
       })
-      .option('max-samples', { ...number, describe: 'Judge only the first so many solutions' })
+      .option('max-samples', { ...number, describe: 'Max solutions to judge, from the first' })
       .option('template', {
         ...text,
         ...prompt,
@@ -70,7 +70,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
       })
       .option('pos-word', { ...text, ...prompt, describe: 'The word for a right step' })
       .option('neg-word', { ...text, ...prompt, describe: 'The word for a wrong step' })
-      .option('max-length', { ...number, ...prompt, describe: 'Longest sequence in tokens' })
+      .option('max-length', { ...number, ...prompt, describe: 'Max sequence length in tokens' })
       .option('threshold', {
         ...text,
         ...prompt,
@@ -82,9 +82,9 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
       .option('details', {
         type: 'boolean',
         default: false,
-        describe: 'Also show other thresholds and how reliable the probabilities are',
+        describe: 'Also show other thresholds and the calibration of the probabilities',
       })
-      .example('$0 eval correction runs/mine', 'the run again, with thresholds and intervals')
+      .example('$0 eval correction runs/mine', 'the run on its test data, with thresholds and intervals')
       .example('$0 eval correction runs/mine --data processbench/ --output pb', 'on another benchmark')
       .example(
         '$0 eval correction --model models/qwen --data steps.jsonl',

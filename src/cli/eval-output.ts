@@ -1,4 +1,4 @@
-// How the eval commands print.
+// Output of the eval commands.
 import type { EvalReport } from '../eval/report.js';
 
 /** The report as a table, with `details` also its long tables, with `json` as it is written to eval.json. */

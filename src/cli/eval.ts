@@ -17,13 +17,13 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
     argv
       .positional('run', {
         type: 'string',
-        describe: 'A run directory, or what --output of correction wrote',
+        describe: 'A run directory or an --output directory of correction',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the content of eval.json instead' })
       .option('details', {
         type: 'boolean',
         default: false,
-        describe: 'Also show other thresholds and how reliable the probabilities are',
+        describe: 'Also show other thresholds and the calibration of the probabilities',
       })
       .example('$0 eval show runs/quickstart', 'the table of that run beside its baselines')
       .example('$0 eval runs/quickstart', 'the same') as never,

@@ -10,7 +10,7 @@ interface MergeArguments {
   readonly check: boolean;
 }
 
-/** Tokens on which the merged model is compared. */
+/** Number of tokens for the comparison. */
 const CHECKED_TOKENS = 64;
 
 export const mergeCommand: CommandModule<unknown, MergeArguments> = {
@@ -23,7 +23,7 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
       .positional('out', { type: 'string', demandOption: true, describe: 'Directory to write' })
       .option('dtype', {
         choices: ['f32', 'bf16', 'f16'] as const,
-        describe: 'Of the weights written; default: as in the base',
+        describe: 'Dtype of the written weights; default: as in the base',
       })
       .option('check', {
         type: 'boolean',

@@ -1,4 +1,4 @@
-// Which recipe a command means.
+// Finds the recipe of a command.
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,7 +13,7 @@ export interface RecipeArguments {
   readonly set?: readonly string[];
 }
 
-/** Adds what every command that reads a recipe has: the recipe and `--set`. */
+/** Adds the options of every command that reads a recipe: the recipe and `--set`. */
 export function recipeOptions<T>(argv: Argv<T>): Argv<T & RecipeArguments> {
   return argv
     .positional('recipe', {

@@ -5,7 +5,7 @@ import type { RunResult } from '../train/result.js';
 import { Interrupted } from './error.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
-/** What a training run is to the command line. */
+/** The training code as the command line uses it. */
 export type RunRecipe = (
   config: RunConfig,
   run: RunDirectory,
@@ -38,11 +38,11 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .option('dry-run', {
         type: 'boolean',
         describe:
-          'Check the recipe; print the complete configuration, what the data holds and what the memory will, then stop',
+          'Check the recipe; print the complete configuration, the data counts and the memory plan, then stop',
       })
       .example('$0 run', 'train the built-in example (generated data, no download)')
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
-      .example('$0 run --resume runs/my', 'continue where a stopped run left off') as never,
+      .example('$0 run --resume runs/my', 'resume a stopped run') as never,
   handler: async (args) => {
     const loadRecipe = async () => (await import('../methods/run.js')).runRecipe;
     if (args.resume !== undefined) await resumeRun(args.resume, loadRecipe);
@@ -52,7 +52,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
 
 type StartArguments = Pick<RunArguments, 'recipe' | 'set' | 'output' | 'dry-run'>;
 
-/** `steptrain run recipe.yaml`. The training code is loaded only once the recipe is known to be usable. */
+/** `steptrain run recipe.yaml`. The training code is loaded only after the recipe has been checked. */
 export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
   const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
   const file = recipeFile(args);
@@ -65,7 +65,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     const row = methodOf(known);
     const described = await describeRun({ ...row, ...(await row.load()) }, known);
     console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
-    // As comments: what is printed is a recipe.
+    // As comments, so that the output is a valid recipe.
     console.log(`\n${described.map((line) => `# ${line}`).join('\n')}`);
     return;
   }
@@ -93,7 +93,7 @@ async function train(
   console.error(`${options.resume ? 'Continuing' : 'Run directory:'} ${shown}`);
   const interruption = listenForInterrupt({
     print: (line) => console.error(`\n${line}`),
-    hint: `To go on from there: ${resumeLine(shown)}`,
+    hint: `To resume: ${resumeLine(shown)}`,
   });
   let result: RunResult;
   try {
@@ -108,12 +108,12 @@ async function train(
   }
   if (result.outOfTime) {
     console.error(
-      `Stopped after step ${result.step}, as run.max_minutes says; what was trained is saved. To go on: ${resumeLine(shown)}`,
+      `Stopped after step ${result.step}, as run.max_minutes says; what was trained is saved. To resume: ${resumeLine(shown)}`,
     );
     return;
   }
   if (result.status === 'interrupted') {
-    throw new Interrupted(`Stopped after step ${result.step}. To go on: ${resumeLine(shown)}`);
+    throw new Interrupted(`Stopped after step ${result.step}. To resume: ${resumeLine(shown)}`);
   }
   console.error(`Done after ${result.step} steps; everything is in ${shown}`);
 }

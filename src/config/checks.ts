@@ -1,10 +1,10 @@
-// What one key alone cannot tell: rules between keys of the sections that every method has.
+// Rules between keys of the sections that every method has.
 import { newModelConflicts } from '../architectures/table.js';
 import type { BatchSection, Conflict, DataConfig, FrameConfig, ModelConfig, PromptConfig } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
-/** What contradicts itself in the sections that every method has, and between them and `sections`. */
+/** Conflicts within the sections that every method has, and between them and `sections`. */
 export function sharedConflicts(
   config: FrameConfig,
   sections: Readonly<Record<string, BatchSection>>,

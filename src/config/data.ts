@@ -1,4 +1,4 @@
-// Config sections `data` and `prompt`: what is learned from, and how it is put into words.
+// Config sections `data` and `prompt`: the data, and the text that the model reads.
 import { z } from 'zod';
 import { BALANCES } from '../data/balance.js';
 import { SOURCE_NAMES } from '../data/sources/source.js';
@@ -10,24 +10,24 @@ const arithmetic = section({
   max_operand: count()
     .max(1_000_000)
     .default(20)
-    .describe('Largest number added or subtracted, and largest start value.'),
+    .describe('Max number added or subtracted, and max start value.'),
   max_value: count()
     .max(1_000_000_000)
     .default(99)
-    .describe('Largest value on the way, wrong ones too; 99 keeps every value at two digits.'),
+    .describe('Max value of any result, wrong ones too; 99 keeps every value at two digits.'),
   error_rate: z
     .number()
     .min(0)
     .max(1)
     .default(0.5)
     .describe(
-      'Chance that a step is given a wrong result: 0.5 gives balanced verdicts, 0 gives solutions to learn.',
+      'Probability that a step has a wrong result: 0.5 gives balanced verdicts, 0 gives solutions to learn.',
     ),
   carried_error: z
     .enum(['own', 'incorrect'])
     .default('own')
     .describe(
-      'A step that goes on rightly from a wrong value: judged by its own arithmetic, or incorrect too.',
+      'A step that continues correctly from a wrong value: judged by its own arithmetic (`own`), or incorrect too.',
     ),
 }).describe(
   'The built-in generator of step-labelled arithmetic (`source: arithmetic`), deterministic from `data.seed`.',
@@ -41,7 +41,7 @@ const prm800k = section({
   alternatives: z
     .boolean()
     .default(true)
-    .describe('Also judge the completions that were rated but not chosen, each after the steps before it.'),
+    .describe('Also use the completions that were rated but not chosen, each after the steps before it.'),
   human: z
     .enum(['context', 'positive'])
     .default('context')
@@ -49,7 +49,7 @@ const prm800k = section({
   null_rating: z
     .enum(['skip', 'neutral'])
     .default('skip')
-    .describe('A completion nobody rated: left without a label, or neutral.'),
+    .describe('A completion without a rating: left without a label, or neutral.'),
   flagged: z
     .enum(['skip', 'keep'])
     .default('skip')
@@ -59,7 +59,7 @@ const prm800k = section({
   skip_finish_reasons: z
     .array(text())
     .default(['bad_problem', 'give_up'])
-    .describe('Rows whose labelling ended so are left out.'),
+    .describe('Rows whose labelling ended with one of these reasons are left out.'),
 }).describe('How PRM800K is read.');
 
 export const data = section({
@@ -67,21 +67,21 @@ export const data = section({
     .enum(['auto', ...SOURCE_NAMES, 'arithmetic'])
     .default('auto')
     .describe(
-      'Layout of the files. `auto` recognises it from the first rows; `record` is this package’s own; ' +
+      'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout; ' +
         '`arithmetic` generates problems and reads no file.',
     ),
   train: text()
     .optional()
     .describe(
-      'What to train on: a file or directory (.jsonl, .json, either also .gz; .parquet), files by a pattern with `*`, ' +
-        'or a data set of the Hugging Face hub as `owner/name`, with `@revision` and `:split` or `:file` where wanted.',
+      'Training data: a file or directory (.jsonl, .json, either also .gz; .parquet), a pattern with `*`, or a data ' +
+        'set of the Hugging Face hub as `owner/name`, optionally with `@revision` and `:split` or `:file`.',
     ),
   validation: text()
     .optional()
-    .describe('Data for evaluations during training, named alike. Default: a share of `train`.'),
+    .describe('Data for evaluations during training, in the same form. Default: a share of `train`.'),
   test: text()
     .optional()
-    .describe('Data for the final evaluation, named alike. Default: a share of `train`.'),
+    .describe('Data for the final evaluation, in the same form. Default: a share of `train`.'),
   neutral: z
     .enum(['positive', 'negative', 'drop'])
     .default('positive')
@@ -90,25 +90,25 @@ export const data = section({
     .tuple([z.number().min(0), z.number().min(0), z.number().min(0)])
     .default([8, 1, 1])
     .meta({ expects: 'three shares for training, validation and test, such as [8, 1, 1]' })
-    .describe('Shares of training, validation and test rows where no file of their own is given.'),
+    .describe('Shares of training, validation and test rows; a part with its own file takes no share.'),
   split_unit: z
     .enum(['problem', 'sample'])
     .default('problem')
     .describe(
-      'What is kept together by the split. `sample` lets steps of one problem fall on both sides, which flatters the ' +
+      'What the split keeps together. `sample` lets steps of one problem fall on both sides, which inflates the ' +
         'evaluation.',
     ),
   seed: seed()
     .default(0)
     .describe(
-      'Seed of the split and the generator. It is not `run.seed`, so that runs with other seeds keep one test set.',
+      'Seed of the split and the generator. Separate from `run.seed`, so that runs with other seeds share one test set.',
     ),
   max_length: count()
     .default(1024)
-    .describe('Longest sequence in tokens. Steps beyond it get no verdict; they are counted and reported.'),
-  max_samples: countOrAll()
-    .default('all')
-    .describe('Train on only so many solutions, chosen by `data.seed`.'),
+    .describe(
+      'Max sequence length in tokens. Steps beyond it get no verdict; they are counted and reported.',
+    ),
+  max_samples: countOrAll().default('all').describe('Max training solutions, sampled by `data.seed`.'),
   on_bad_row: z
     .enum(['error', 'skip'])
     .default('error')
@@ -117,10 +117,10 @@ export const data = section({
     .enum(BALANCES)
     .default('none')
     .describe(
-      'Makes correct and wrong training steps equally many: `downsample` leaves out steps of the commoner class, ' +
-        '`upsample` repeats the rarer one.',
+      'Balances correct and wrong training steps: `downsample` leaves out steps of the more frequent class, `upsample` ' +
+        'repeats the rarer one.',
     ),
-  max_steps: countOrAll().default('all').describe('Judge only the first so many steps of a solution.'),
+  max_steps: countOrAll().default('all').describe('Max steps of a solution to judge.'),
   prm800k,
   arithmetic,
 }).describe('The data.');
@@ -129,10 +129,10 @@ export const prompt = section({
   template: text()
     .default('auto')
     .describe(
-      'The text around a judged step, with {problem} and {steps} where they go; what follows {steps} asks for the ' +
+      'The text around a judged step, with the placeholders {problem} and {steps}; what follows {steps} asks for the ' +
         'verdict. `compact` is a bare layout for small models, `chat` a request in the tokenizer’s chat template, and ' +
-        '`auto` takes `chat` where the tokenizer has such a template and `compact` otherwise.',
+        '`auto` is `chat` if the tokenizer has such a template and `compact` otherwise.',
     ),
-  pos_word: text().default('+').describe('The word the model says after a correct step.'),
-  neg_word: text().default('-').describe('The word the model says after a wrong step.'),
-}).describe('How a step is put to the model and how it answers.');
+  pos_word: text().default('+').describe('The verdict word for a correct step.'),
+  neg_word: text().default('-').describe('The verdict word for a wrong step.'),
+}).describe('The prompt for a verdict and the words of the answer.');

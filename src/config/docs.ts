@@ -1,4 +1,4 @@
-// docs/configuration.md, from the schema.
+// Generates docs/configuration.md from the schema.
 import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
 import type { MethodSchemas } from './schema.js';
 

@@ -4,20 +4,22 @@ import { countOrAll, section } from './fields.js';
 
 const maxSamples = countOrAll()
   .default('all')
-  .describe('Evaluate on only so many held-out solutions; fewer is faster and noisier.');
+  .describe('Max held-out solutions to evaluate on; fewer is faster and noisier.');
 
 export const verdictEvaluation = section({
   max_samples: maxSamples,
   invalid_as_wrong: z
     .boolean()
     .default(true)
-    .describe('A verdict that is neither word is wrong for its class; false leaves it out and counts it.'),
+    .describe(
+      'Count a verdict that is neither word as wrong for its class; false leaves it out and reports the count.',
+    ),
   threshold: z
     .union([z.literal('greedy'), z.number().gt(0).lt(1)])
     .default('greedy')
     .describe(
-      '`greedy` takes the most likely token of the whole vocabulary as the verdict; a number says "correct" where the ' +
-        'probability of pos_word among the two words reaches it, and then no verdict is unreadable.',
+      '`greedy` takes the most likely token of the whole vocabulary as the verdict; with a number the verdict is ' +
+        '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable.',
     ),
 }).describe('Evaluation on held-out steps.');
 

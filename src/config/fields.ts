@@ -1,8 +1,8 @@
-// The kinds of values that config keys hold. `expects` in a field's metadata replaces the wording that error messages
-// would otherwise derive from its type.
+// The types of config values. `expects` in a field's metadata replaces the wording that error messages would otherwise
+// derive from the type.
 import { z } from 'zod';
 
-/** A section whose keys all have defaults may be left out or left empty. */
+/** A section; if all its keys have defaults, it may be missing or empty. */
 export function section<Shape extends z.ZodRawShape>(shape: Shape) {
   return z.strictObject(shape).prefault({} as never);
 }
@@ -12,7 +12,7 @@ export const text = () => z.string().min(1).meta({ expects: 'text' });
 /** A whole number of at least 1. */
 export const count = () => z.int().min(1);
 
-/** A whole number; 0 switches the thing off. */
+/** A whole number; 0 switches the feature off. */
 export const countOrOff = () => z.int().min(0);
 
 export const positiveNumber = () => z.number().positive();

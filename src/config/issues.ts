@@ -1,4 +1,4 @@
-// From a schema violation to one sentence: where, which key, what is expected, what was found.
+// Turns a schema violation into one sentence: where, which key, what is expected, what was found.
 import type { z } from 'zod';
 import { nearestName } from './nearest.js';
 import { expectation, keysOf, kindsWith, type Outline, outlineAt, sectionOf } from './outline.js';
@@ -63,7 +63,7 @@ function findKey(node: Outline, name: string, path: readonly string[] = []): str
   return undefined;
 }
 
-// A union such as `none | {…}`: of a value that is a section, what is wrong inside it is the news.
+// A union such as `none | {…}`: if the value is a section, report the errors inside it.
 function sectionIssues(issue: z.core.$ZodIssueInvalidUnion, value: unknown): readonly Issue[] | undefined {
   if (!isSection(value)) return undefined;
   return issue.errors.find(

@@ -10,14 +10,14 @@ import { applyOverrides, type Override, parseOverride } from './overrides.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { parseRecipe } from './source.js';
 
-/** A recipe is a page of text; anything near this size is another file. */
+/** Max bytes of a recipe; anything near this size is not a recipe. */
 const MAX_RECIPE_BYTES = 1 << 20;
 
 const SHOWN_PROBLEMS = 10;
 
 export interface LoadedConfig<Config extends FrameConfig = FrameConfig> {
   readonly config: Config;
-  /** Where a value came from, `file:line:column` or `--set …`, for problems that show only later. */
+  /** Where a value came from, `file:line:column` or `--set …`, for errors found later. */
   readonly locate: Locate;
 }
 
@@ -30,7 +30,7 @@ export interface ConfigReader<Config extends FrameConfig> {
     content: string,
     options: { readonly name: string; readonly settings?: readonly string[] },
   ): LoadedConfig<Config>;
-  /** The same for an object, as a program builds it: fills in the defaults and checks. */
+  /** The same for an object built by a program: fills in the defaults and checks. */
   complete(value: unknown): Config;
 }
 
@@ -104,7 +104,7 @@ function chooseMethod(
   );
 }
 
-// `sft:` with every key commented out is YAML's null; the section is there, just empty. An empty `lora:` says none.
+// `sft:` with every key commented out is YAML's null: an empty section. An empty `lora:` means none.
 function fillEmptySections(value: Record<string, unknown>, outline: Outline): void {
   for (const [key, node] of Object.entries(outline.properties ?? {})) {
     if (!Object.hasOwn(value, key) || !sectionOf(node)) continue;
@@ -113,7 +113,7 @@ function fillEmptySections(value: Record<string, unknown>, outline: Outline): vo
   }
 }
 
-/** Removes the sections that only other methods read, and says so of each. */
+/** Removes the sections that only other methods read, and reports each. */
 function takeSectionsOfOtherMethods(
   methods: MethodSchemas,
   value: Record<string, unknown>,

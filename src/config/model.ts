@@ -4,7 +4,7 @@ import type { NewModel, NewModelSchema } from '../architectures/architecture.js'
 import { ARCHITECTURES } from '../architectures/table.js';
 import { count, fraction, patterned, positiveNumber, section, text } from './fields.js';
 
-/** Shape of a freshly initialised model, in the names of Hugging Face's config.json: each architecture has its own keys. */
+/** Shape of a newly initialised model, with the keys of Hugging Face's config.json, which differ by architecture. */
 const init: z.ZodType<NewModel, Readonly<Record<string, unknown>>> = z
   .discriminatedUnion(
     'model_type',
@@ -21,43 +21,45 @@ export const model = section({
     .meta({ expects: '"embedded", a model directory, a hub id, or init: with a shape' })
     .describe(
       'The model to start from: `embedded` (the small arithmetic model of the package), a Hugging Face model ' +
-        'directory, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` with the shape of a freshly ' +
+        'directory, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` with the shape of a newly ' +
         'initialised model.',
     ),
   tokenizer: text()
     .default('base')
     .describe(
       'The tokenizer: `base` (the one beside the base model), `bytes` (one token per byte; for `init`), a directory ' +
-        'with tokenizer.json, looked for from the current directory and then beside `data.train` and upwards, or that ' +
+        'with tokenizer.json, searched for in the current directory and then beside `data.train` and upwards, or that ' +
         'of a model of the hub.',
     ),
   dtype: z
     .enum(['f32', 'bf16'])
     .default('f32')
     .describe(
-      'Storage of the frozen weights and activations. bf16 halves the memory and is faster where the processor has ' +
-        'bf16 instructions; trained parameters are f32 either way.',
+      'Dtype of the frozen weights and activations. bf16 halves the memory and is faster if the processor has bf16 ' +
+        'instructions; trained parameters are always f32.',
     ),
 }).describe('The model that is trained.');
 
 const adapter = z.strictObject({
-  r: count().default(16).describe('Rank of the adapters; more can learn more and costs memory and time.'),
+  r: count()
+    .default(16)
+    .describe('Rank of the adapters; a higher rank can learn more and costs memory and time.'),
   lora_alpha: positiveNumber()
     .default(32)
     .describe('The adapters are scaled by lora_alpha / r (by lora_alpha / √r with use_rslora).'),
   lora_dropout: fraction()
     .default(0.05)
-    .describe('Dropout on the input of the adapters; helps on small data, 0 is faster.'),
+    .describe('Dropout on the input of the adapters; helps with little data, 0 is faster.'),
   target_modules: z
     .union([z.literal('all-linear'), z.array(text()).min(1).meta({ expects: 'a list of module names' })])
     .default('all-linear')
     .describe(
-      'Linear layers that get an adapter: `all-linear` (every one but the head) or a list such as [q_proj, v_proj].',
+      'Linear layers that get an adapter: `all-linear` (all except the head) or a list such as [q_proj, v_proj].',
     ),
   use_rslora: z.boolean().default(false).describe('Scale by 1 / √r, which keeps high ranks trainable.'),
-  rank_pattern: patterned(count()).describe('Rank by module name where it differs from `r`.'),
+  rank_pattern: patterned(count()).describe('Rank by module name, if different from `r`.'),
   alpha_pattern: patterned(positiveNumber()).describe(
-    'Alpha by module name where it differs from `lora_alpha`.',
+    'Alpha by module name, if different from `lora_alpha`.',
   ),
   modules_to_save: z
     .array(text())
@@ -70,6 +72,6 @@ export const lora = z
   .default('none')
   .meta({ expects: '"none" or a section of LoRA settings' })
   .describe(
-    'LoRA adapters on a frozen base, with PEFT’s names and meaning. `none` trains every parameter, which needs memory ' +
+    'LoRA adapters on a frozen base, with PEFT’s names and semantics. `none` trains every parameter, which needs memory ' +
       'for gradients and optimizer state of the whole model and a learning rate about ten times lower.',
   );

@@ -1,4 +1,4 @@
-/** The candidate closest to `word`, undefined where none is close enough to be what was meant. */
+/** The candidate closest to `word`; undefined if none is close enough. */
 export function nearestName(word: string, candidates: readonly string[]): string | undefined {
   const abbreviated = candidates.find((name) => initials(name) === word.toLowerCase());
   if (abbreviated) return abbreviated;
@@ -12,7 +12,7 @@ export function nearestName(word: string, candidates: readonly string[]): string
   return best?.name ?? candidates.find((name) => sharesWholeWord(word, name));
 }
 
-/** Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`. */
+/** Edit distance with insertions, deletions, substitutions and swaps of neighbours. */
 export function editDistance(a: string, b: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: b.length + 1 }, (_, j) => j);

@@ -15,7 +15,7 @@ export interface Outline {
   readonly items?: Outline | false;
   readonly prefixItems?: readonly Outline[];
   readonly anyOf?: readonly Outline[];
-  /** Sections told apart by the value of one key. */
+  /** A union of sections, discriminated by the value of one key. */
   readonly oneOf?: readonly Outline[];
   readonly enum?: readonly string[];
   readonly const?: unknown;
@@ -36,7 +36,7 @@ export function methodOutline({ schema }: Pick<MethodSchema, 'schema'>): Outline
   return outline;
 }
 
-/** The node at `path`; undefined where the schema has none. A union is entered through its section. */
+/** The node at `path`; undefined if the schema has none. A union is entered through its section. */
 export function outlineAt(root: Outline, path: readonly PropertyKey[]): Outline | undefined {
   let node: Outline | undefined = root;
   for (const key of path) {
@@ -55,14 +55,14 @@ export function outlineAt(root: Outline, path: readonly PropertyKey[]): Outline 
   return node;
 }
 
-/** The section that `node` is or, for a union such as `none | {…}`, may be; of several sections one with the keys of all. */
+/** `node` if it is a section; for a union such as `none | {…}` its section, several merged into one with all keys. */
 export function sectionOf(node: Outline): Outline | undefined {
   if (node.type === 'object') return node;
   if (node.oneOf) return allSections(node.oneOf);
   return node.anyOf?.find((choice) => choice.type === 'object');
 }
 
-/** Every key of sections that one key tells apart; required where each section that has it requires it. */
+/** All keys of a discriminated union of sections; a key is required if every section that has it requires it. */
 function allSections(sections: readonly Outline[]): Outline {
   const keys = [...new Set(sections.flatMap(({ properties }) => Object.keys(properties ?? {})))];
   const properties = keys.map((key) => {
@@ -78,7 +78,7 @@ function allSections(sections: readonly Outline[]): Outline {
   return { type: 'object', properties: Object.fromEntries(properties), required };
 }
 
-/** Of sections that one key tells apart those that have `key`, in words: `model_type "opt"`. Undefined: none. */
+/** The sections of a discriminated union that have `key`, in words: `model_type "opt"`. Undefined if none has it. */
 export function kindsWith(sections: readonly Outline[], key: string): string | undefined {
   const having = sections.filter(({ properties }) => properties && Object.hasOwn(properties, key));
   const teller = Object.keys(sections[0]?.properties ?? {}).find((name) =>
@@ -93,7 +93,7 @@ export function keysOf(node: Outline): string[] {
   return Object.keys(sectionOf(node)?.properties ?? {});
 }
 
-/** What a value at `node` must be, in words: `a whole number of at least 1`. */
+/** The expected value at `node`, in words: `a whole number of at least 1`. */
 export function expectation(node: Outline): string {
   if (node.expects !== undefined) return node.expects;
   if (node.anyOf) return node.anyOf.map(expectation).join(' or ');
@@ -116,7 +116,7 @@ export function expectation(node: Outline): string {
   }
 }
 
-/** Whether nothing but text fits `node`, so that `--set` takes its value as it stands. */
+/** Whether `node` accepts only text, so that `--set` takes its value verbatim. */
 export function isTextOnly(node: Outline): boolean {
   return node.type === 'string' && node.enum === undefined && node.const === undefined;
 }
@@ -126,15 +126,15 @@ function oneOf(values: readonly string[]): string {
   return `one of ${values.slice(0, -1).join(', ')} or ${values.at(-1)}`;
 }
 
-// Bounds at the edge of the safe integers are zod's own and no news to anyone.
+// Bounds at the limits of the safe integers come from zod; do not report them.
 function bounds({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }: Outline): string {
-  const least = minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER ? minimum : undefined;
-  const most = maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER ? maximum : undefined;
-  if (least !== undefined && most !== undefined) return ` from ${least} to ${most}`;
+  const min = minimum !== undefined && minimum > Number.MIN_SAFE_INTEGER ? minimum : undefined;
+  const max = maximum !== undefined && maximum < Number.MAX_SAFE_INTEGER ? maximum : undefined;
+  if (min !== undefined && max !== undefined) return ` from ${min} to ${max}`;
   const parts: string[] = [];
-  if (least !== undefined) parts.push(`of at least ${least}`);
+  if (min !== undefined) parts.push(`of at least ${min}`);
   if (exclusiveMinimum !== undefined) parts.push(`above ${exclusiveMinimum}`);
-  if (most !== undefined) parts.push(`of at most ${most}`);
+  if (max !== undefined) parts.push(`of at most ${max}`);
   if (exclusiveMaximum !== undefined) parts.push(`below ${exclusiveMaximum}`);
   return parts.length > 0 ? ` ${parts.join(' and ')}` : '';
 }

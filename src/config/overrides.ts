@@ -6,13 +6,13 @@ import { isTextOnly, type Outline, outlineAt } from './outline.js';
 
 export interface Override {
   readonly path: readonly string[];
-  /** The value as it was typed. */
+  /** The value as typed. */
   readonly text: string;
   /** The whole setting, for messages. */
   readonly origin: string;
 }
 
-/** Splits `a.b=c`. Throws ConfigError where there is no key or no equals sign. */
+/** Splits `a.b=c`. Throws ConfigError if there is no key or no equals sign. */
 export function parseOverride(setting: string): Override {
   const equals = setting.indexOf('=');
   const path = setting.slice(0, Math.max(equals, 0)).trim().split('.');
@@ -23,8 +23,8 @@ export function parseOverride(setting: string): Override {
 }
 
 /**
- * Puts the overrides into `value`, later ones over earlier ones; sections on the way are made. Values are read as YAML,
- * except where the key holds text: there they are taken as typed unless YAML makes a string of them.
+ * Applies the overrides to `value` in order and creates missing sections. Values are parsed as YAML, except for keys that
+ * hold text: those are taken as typed unless YAML parses them as a string.
  */
 export function applyOverrides(
   value: Record<string, unknown>,
@@ -52,7 +52,7 @@ function readValue({ text, origin }: Override, node: Outline): unknown {
   const readable = document.errors.length === 0 && document.warnings.length === 0;
   const value: unknown = readable ? document.toJS() : undefined;
   if (isTextOnly(node)) return typeof value === 'string' ? value : text;
-  // Where text is one of several kinds, a list or section is meant as such and anything else as typed.
+  // If text is one of several types, a list or section is parsed as such and anything else is taken as typed.
   if (node.anyOf?.some(isTextOnly))
     return typeof value === 'object' || typeof value === 'string' ? value : text;
   if (!readable) {

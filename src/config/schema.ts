@@ -1,4 +1,4 @@
-// The sections that methods share, and what a method says of its own: the rows of `src/methods/table.ts`.
+// The sections that methods share, and the type of a row of `src/methods/table.ts`.
 import type { z } from 'zod';
 import type { data, prompt } from './data.js';
 import type { verdictEvaluation } from './evaluation.js';
@@ -16,35 +16,35 @@ export type VerdictEvaluationConfig = z.output<typeof verdictEvaluation>;
 /** The keys that every training stage shares: schedule, batch, AdamW, evaluation and checkpoints. */
 export type OptimizationConfig = z.output<z.ZodObject<ReturnType<typeof optimization>>>;
 
-/** What every configuration has, whatever its method. */
+/** The sections of every configuration, whatever its method. */
 export interface FrameConfig {
   readonly method: string;
   readonly model: ModelConfig;
-  /** Absent where the method always trains every parameter. */
+  /** Absent if the method always trains every parameter. */
   readonly lora?: LoraConfig | 'none';
   readonly data: DataConfig;
   readonly prompt?: PromptConfig;
   readonly run: RunSection;
 }
 
-/** A section that a stage takes the size of its batches from. */
+/** A section with the batch size of a stage. */
 export interface BatchSection {
   readonly micro_batch_tokens: number | 'auto';
   readonly tokens_per_step?: number;
 }
 
-/** A rule between keys that a configuration breaks: the path to point at and the rest of the sentence. */
+/** A violated rule between keys: the path to point at and the rest of the sentence. */
 export interface Conflict {
   readonly path: readonly string[];
   readonly message: string;
 }
 
-/** How a method is configured. */
+/** The configuration of a method. */
 export interface MethodSchema<Config extends FrameConfig = FrameConfig> {
   readonly schema: z.ZodType<Config>;
   /** The sections that this configuration has stages for, by name. */
   sections(config: Config): Readonly<Record<string, BatchSection>>;
-  /** What contradicts itself in the method's own sections. */
+  /** Conflicts in the method's own sections. */
   conflicts(config: Config): readonly Conflict[];
 }
 

@@ -1,4 +1,4 @@
-// A recipe's text: YAML with the place of every value, so that messages can point at it.
+// A recipe's text: YAML with the location of every value, so that messages can point at it.
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import { ConfigError } from './error.js';
 
@@ -10,7 +10,7 @@ export interface RecipeSource {
   locate(path: readonly PropertyKey[], options?: { readonly key?: boolean }): string;
 }
 
-/** Parses a recipe. Throws ConfigError with the place for anything that is not one YAML mapping. */
+/** Parses a recipe. Throws ConfigError with the location for anything that is not one YAML mapping. */
 export function parseRecipe(content: string, name: string): RecipeSource {
   const lines = new LineCounter();
   const document = parseDocument(content, { lineCounter: lines, prettyErrors: false });
@@ -18,7 +18,7 @@ export function parseRecipe(content: string, name: string): RecipeSource {
     const { line, col } = lines.linePos(offset);
     return `${name}:${line}:${col}`;
   };
-  // YAML's warnings (an unknown tag, say) are things it read otherwise than they were written.
+  // A YAML warning (an unknown tag, for example) means that a value was not read as written.
   const problem = document.errors[0] ?? document.warnings[0];
   if (problem) {
     throw new ConfigError(`${at(problem.pos[0])}: this is not valid YAML: ${firstSentence(problem.message)}`);
@@ -54,7 +54,7 @@ export function parseRecipe(content: string, name: string): RecipeSource {
           : undefined;
         node = pair?.value as Node | null | undefined;
         const keyOffset = (pair?.key as Node | undefined)?.range?.[0];
-        // A section that lacks something is pointed at by its name, a value by itself.
+        // For a section with a missing key point at its name, for a value at the value.
         const atKey = isMap(node) || node == null || (key && depth === path.length - 1);
         offset = (atKey ? keyOffset : node?.range?.[0]) ?? offset;
       });

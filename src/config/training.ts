@@ -1,4 +1,4 @@
-// The config keys that every stage which trains has: learning rate, batches, AdamW, evaluation and checkpoints.
+// The config keys of every training stage: learning rate, batches, AdamW, evaluation and checkpoints.
 import { z } from 'zod';
 import { count, countOrOff, fraction, positiveNumber } from './fields.js';
 
@@ -15,7 +15,7 @@ interface OptimizationDefaults extends UpdateDefaults {
   readonly tokens_per_step: number;
 }
 
-/** The keys of every stage that trains: learning rate, AdamW, evaluation and checkpoints. */
+/** The keys of every training stage: learning rate, AdamW, evaluation and checkpoints. */
 export function updates(defaults: UpdateDefaults) {
   return {
     learning_rate: positiveNumber().default(defaults.learning_rate).describe('Peak learning rate of AdamW.'),
@@ -23,8 +23,7 @@ export function updates(defaults: UpdateDefaults) {
       .union([z.literal('auto'), count()])
       .default(defaults.micro_batch_tokens)
       .describe(
-        'Tokens in memory at once, at most; `auto` takes what the free memory allows. Changes memory and speed, never ' +
-          'the loss.',
+        'Max tokens per micro-batch; `auto` uses the free memory. Changes memory and speed, never the loss.',
       ),
     warmup_ratio: fraction()
       .default(defaults.warmup_ratio)
@@ -32,7 +31,7 @@ export function updates(defaults: UpdateDefaults) {
     lr_scheduler_type: z
       .enum(['constant', 'linear', 'cosine'])
       .default(defaults.lr_scheduler_type)
-      .describe('Learning rate after the warm-up: held, or lowered to 0 in a line or half a cosine.'),
+      .describe('Learning rate after the warm-up: constant, or linear or half-cosine decay to 0.'),
     weight_decay: z
       .number()
       .min(0)
@@ -48,17 +47,15 @@ export function updates(defaults: UpdateDefaults) {
       .describe('Gradients with a larger global norm are scaled down to it; 0 for no clipping.'),
     eval_steps: countOrOff()
       .default(0)
-      .describe('Evaluate on the validation rows every so many steps; 0 for only at the end.'),
-    save_steps: countOrOff()
-      .default(100)
-      .describe('Write a checkpoint every so many steps; 0 for only at the end.'),
-    save_total_limit: count().default(2).describe('Keep so many of the newest checkpoints.'),
+      .describe('Steps between evaluations on the validation rows; 0 for only at the end.'),
+    save_steps: countOrOff().default(100).describe('Steps between checkpoints; 0 for only at the end.'),
+    save_total_limit: count().default(2).describe('Max checkpoints to keep, newest first.'),
     load_best_model_at_end: z
       .boolean()
       .default(true)
       .describe(
-        'Go on with the parameters of the evaluation with the highest macro F1 instead of the last ones; acts where ' +
-          'eval_steps is not 0.',
+        'At the end of the stage, restore the parameters of the evaluation with the highest macro F1; needs eval_steps ' +
+          'above 0.',
       ),
   };
 }
@@ -76,9 +73,9 @@ export function optimization(defaults: OptimizationDefaults) {
       .refine((steps) => steps !== 0)
       .default(-1)
       .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
-      .describe('Stop after so many optimizer steps, whatever the epochs say; -1 for no limit.'),
+      .describe('Max optimizer steps, whatever the epochs; -1 for no limit.'),
     tokens_per_step: count()
       .default(defaults.tokens_per_step)
-      .describe('Tokens per optimizer step, at most. More gives smoother gradients and fewer steps.'),
+      .describe('Max tokens per optimizer step. More gives less noisy gradients and fewer steps.'),
   };
 }

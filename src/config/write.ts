@@ -1,10 +1,10 @@
-// The merged configuration as YAML: complete, every key with its meaning, and readable as a recipe again.
+// Writes the complete configuration as YAML, with the meaning of every key; it is a valid recipe.
 import { Document, isMap, isScalar, type Scalar, type YAMLMap } from 'yaml';
 import { type Outline, sectionOf } from './outline.js';
 
 const WIDTH = 110;
 
-/** `config.yaml` of a run. `head` stands above it as a comment. */
+/** `config.yaml` of a run. `head` is written above it as a comment. */
 export function formatConfig(
   config: object,
   outline: Outline,

@@ -3,9 +3,9 @@ import { PhiloxStream } from '../random/philox.js';
 import type { Step, StepRecord } from '../records/record.js';
 
 /**
- * Step-labelled arithmetic, made from a seed with nothing to download. A problem is a start value and a chain of
+ * Step-labelled arithmetic, generated from a seed without a download. A problem is a start value and a chain of
  * additions and subtractions, `7;+5;-3`; each step is one line, `7+5=12` then `12-3=9`. A wrong step has a wrong result,
- * and the steps after it go on from that result. The characters used are the digits and `;+-=`. Keys are those of
+ * and the steps after it continue from that result. The characters used are the digits and `;+-=`. Keys are those of
  * section `data.arithmetic` of a run's configuration.
  */
 export interface ArithmeticOptions {
@@ -14,25 +14,25 @@ export interface ArithmeticOptions {
   readonly samples: number;
   /** Index of the first problem: problem i is the same whatever `first` and `samples` are. Default 0. */
   readonly first?: number;
-  /** Operations of a problem. Default 4. */
+  /** Operations per problem. Default 4. */
   readonly steps?: number;
-  /** The start value is from 0 and the operands from 1 to this. Default 20. */
+  /** Max operand and max start value. Default 20. */
   readonly max_operand?: number;
-  /** Values stay from 0 to this, wrong ones too. Default 99, so that no value has three digits. */
+  /** Max value, wrong results included; the min is 0. Default 99, so that no value has three digits. */
   readonly max_value?: number;
-  /** Probability of each step to be wrong. Default 0: correct solutions, for pretraining; 0.5 gives balanced verdicts. */
+  /** Probability that a step is wrong. Default 0: correct solutions, for pretraining; 0.5 gives balanced verdicts. */
   readonly error_rate?: number;
   /**
-   * The label of a step that goes on from a wrong value: judged by its own arithmetic, or incorrect whatever it says.
+   * The label of a step that continues from a wrong value: judged by its own arithmetic, or always incorrect.
    * Default `own`.
    */
   readonly carried_error?: 'own' | 'incorrect';
 }
 
-/** Slips a person makes: counting one, two or three off, and losing or adding a carry. */
+/** Errors a person makes: off by one, two or three, and a lost or added carry. */
 const SLIPS = [-10, -3, -2, -1, 1, 2, 3, 10];
 
-/** Keeps these draws apart from other uses of the same seed. */
+/** Domain of the random stream: separates these draws from other uses of the same seed. */
 const DOMAIN = 0x61726974;
 
 /** The problems of {@link ArithmeticOptions}, lazily and in order. */
@@ -73,15 +73,15 @@ function problemAt(settings: Settings, index: number): StepRecord {
   };
 }
 
-/** An addition or a subtraction, equally likely where both keep the value in range. */
+/** An addition or a subtraction, equally likely if both keep the value in range. */
 function drawChange(draw: PhiloxStream, value: number, { max_operand, max_value }: Settings): number {
-  const mostAdded = Math.min(max_operand, max_value - value);
-  const mostTaken = Math.min(max_operand, value);
-  const adds = mostTaken === 0 || (mostAdded > 0 && draw.below(2) === 0);
-  return adds ? 1 + draw.below(mostAdded) : -1 - draw.below(mostTaken);
+  const maxAdded = Math.min(max_operand, max_value - value);
+  const maxSubtracted = Math.min(max_operand, value);
+  const adds = maxSubtracted === 0 || (maxAdded > 0 && draw.below(2) === 0);
+  return adds ? 1 + draw.below(maxAdded) : -1 - draw.below(maxSubtracted);
 }
 
-/** A slip that keeps this result and all later ones in range; 0, a right step, where none does. */
+/** An error that keeps this result and all later ones in range; 0, a right step, if there is none. */
 function drawSlip(draw: PhiloxStream, result: number, later: readonly number[], maxValue: number): number {
   let low = result;
   let high = result;

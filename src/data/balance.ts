@@ -2,35 +2,34 @@ import { DataError } from '../files/data-error.js';
 import type { StepLabel } from '../records/record.js';
 import { smallestRanks } from './split.js';
 
-/** `none`: as the data is; `downsample`: fewer of the commoner class; `upsample`: the rarer class several times. */
+/** `none`: unchanged; `downsample`: fewer steps of the more frequent class; `upsample`: repeats the rarer class. */
 export const BALANCES = ['none', 'downsample', 'upsample'] as const;
 export type Balance = (typeof BALANCES)[number];
 
-/** The labels of a solution's steps, with the ranks by which steps are chosen (see `sampleRanks`). */
+/** The labels of a solution's steps, and the ranks that select steps (see `sampleRanks`). */
 export interface RankedLabels {
   readonly labels: readonly StepLabel[];
   readonly ranks: readonly number[];
 }
 
-/** A solution to train on: an index into the given ones, and the labels that it has here. */
+/** A solution to train on: its index in the input, and the labels to use. */
 export interface BalancedSolution {
   readonly index: number;
   readonly labels: readonly StepLabel[];
 }
 
 /**
- * The solutions that `max_samples` and `balance` leave for training: indices into the given ones, with their labels.
+ * The solutions that `max_samples` and `balance` select for training: indices into the input, with their labels.
  *
- * @param ranksOf the ranks of a solution's steps, see `sampleRanks`; asked for only where something is chosen
+ * @param ranksOf the ranks of a solution's steps, see `sampleRanks`; called only if something is to be selected
  */
 export function chooseToTrain(
   labels: readonly (readonly StepLabel[])[],
   ranksOf: (index: number) => readonly number[],
   { max_samples, balance }: { readonly max_samples: number | 'all'; readonly balance: Balance },
 ): readonly BalancedSolution[] {
-  if (max_samples === 'all' && balance === 'none')
-    return labels.map((own, index) => ({ index, labels: own }));
-  const ranked = labels.map((own, index): RankedLabels => ({ labels: own, ranks: ranksOf(index) }));
+  if (max_samples === 'all' && balance === 'none') return labels.map((labels, index) => ({ index, labels }));
+  const ranked = labels.map((labels, index): RankedLabels => ({ labels, ranks: ranksOf(index) }));
   const ranks = ranked.map((solution) => solution.ranks.at(-1) ?? 0);
   const kept = smallestRanks(ranks, max_samples === 'all' ? ranks.length : max_samples);
   const balanced = balanceClasses(
@@ -41,10 +40,10 @@ export function chooseToTrain(
 }
 
 /**
- * Makes both classes equally frequent. Steps that are not chosen lose their label and stay as context; a solution without any
- * label left goes. Under `upsample` a solution appears again with only its labels of the rarer class, as often as it takes.
+ * Makes both classes equally frequent. Steps that are not selected lose their label and stay as context; a solution
+ * without labels is dropped. `upsample` repeats solutions with only their labels of the rarer class.
  *
- * @throws DataError where there is only one class
+ * @throws DataError if one class is missing
  */
 export function balanceClasses(
   solutions: readonly RankedLabels[],

@@ -1,11 +1,11 @@
 import { BadRow } from './bad-row.js';
 
-/** A row as it was read: column names to values of any type. */
+/** A raw row: column names to values of any type. */
 export type Row = Readonly<Record<string, unknown>>;
 
 /** Typed access to the columns of a row; each throws {@link BadRow} with what was expected and what was found. */
 
-/** A column that holds text with something other than white space in it. */
+/** A column with text that is not only white space. */
 export function textColumn(row: Row, key: string, where = `column '${key}'`): string {
   const value = row[key];
   if (value === undefined || value === null) {

@@ -1,6 +1,6 @@
 /**
- * Items by index. An item may be read from the disk each time it is asked for, so where many are needed, keep their
- * indices and get one after the other. Iteration gets them in order.
+ * Items by index. `get` may read the item from disk each time, so keep indices rather than many items. Iteration is in
+ * order.
  */
 export interface Dataset<T> extends Iterable<T> {
   readonly length: number;
@@ -8,7 +8,7 @@ export interface Dataset<T> extends Iterable<T> {
   get(index: number): T;
 }
 
-/** A dataset whose items `read` fetches or makes. */
+/** A dataset whose items come from `read`. */
 export function dataset<T>(length: number, read: (index: number) => T): Dataset<T> {
   return {
     length,

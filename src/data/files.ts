@@ -13,7 +13,7 @@ const EXTENSIONS = ['.jsonl', '.jsonl.gz', '.json', '.json.gz', '.ndjson', '.ndj
 /**
  * The data files behind a path, in a fixed order: the file itself, the files whose name fits a pattern with `*`, or all
  * data files of a directory and its subdirectories sorted by name. Other files of a directory (licences, readmes) are
- * passed over.
+ * ignored.
  */
 export async function dataFiles(path: string): Promise<readonly string[]> {
   if (basename(path).includes('*')) return matchingFiles(path);
@@ -46,7 +46,7 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
   return files;
 }
 
-/** Tells whether a file name fits a pattern, in which `*` stands for any text. */
+/** Whether a file name matches a pattern in which `*` stands for any text. */
 export function namePattern(pattern: string): { readonly test: (name: string) => boolean } {
   const source = pattern.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
   const expression = new RegExp(`^${source.join('.*')}$`, 's');
@@ -74,7 +74,7 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
   const zipped = file.endsWith('.gz');
   if (zipped) await checkGzip(file);
   const raw = createReadStream(file);
-  // The callback is needed for the pipeline to destroy both ends; the error itself surfaces in the iteration below.
+  // The pipeline needs a callback to destroy both ends; the error itself surfaces in the iteration below.
   const stream: Readable = zipped ? pipeline(raw, createGunzip(), () => {}) : raw;
   const lines = !/\.json(\.gz)?$/.test(file);
   try {
@@ -92,7 +92,7 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
   }
 }
 
-/** Whether the name is that of a format that can be read. */
+/** Whether the name has the extension of a readable format. */
 export function isDataFile(name: string): boolean {
   return EXTENSIONS.some((extension) => name.endsWith(extension));
 }

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { BadRow } from './bad-row.js';
 
-/** One row of a data file: its value, or why it has none. Positions count from 1. */
+/** One row of a data file: its value, or the reason why it has none. Positions count from 1. */
 export type RawRow = {
   readonly line?: number;
   readonly row: number;
@@ -11,7 +11,7 @@ export type RawRow = {
   | { readonly value?: undefined; readonly bad: BadRow }
 );
 
-/** A single row may take this much; more means that the file is not in rows at all. */
+/** Max bytes of a row; a longer one means that the file is not in rows at all. */
 const MAX_ROW_BYTES = 256 * 1024 * 1024;
 
 const NEWLINE = 0x0a;
@@ -23,8 +23,8 @@ const CLOSE = new Set([0x5d, 0x7d]);
 const COMMA = 0x2c;
 
 /**
- * Rows of JSON text as a stream; memory holds one row at a time. Three layouts are told apart by content: one value per
- * line, one array of rows, and values one after another (a pretty-printed object).
+ * Rows of JSON text as a stream; memory holds one row at a time. The content determines the layout: one value per
+ * line, one array of rows, or values one after another (pretty-printed objects).
  *
  * @param lines read line by line unless the text starts with `[`: a line that is not JSON is then one bad row, and the
  *   rows after it are still read
@@ -42,7 +42,7 @@ export async function* jsonRows(
   else yield* lineRows(rest, file);
 }
 
-/** The first chunk that is not only white space, with the byte order mark removed. */
+/** The first chunk that is not only white space, without the byte order mark. */
 async function firstContent(
   source: AsyncIterator<Buffer>,
 ): Promise<{ chunk: Buffer; first: number } | undefined> {
@@ -126,7 +126,7 @@ async function* valueRows(
         start = i;
       }
       const isClose = CLOSE.has(byte);
-      // A scalar element ends at the separator that follows it, an object or a list with its own bracket.
+      // A scalar element ends at the separator that follows it, an object or a list at its closing bracket.
       if (depth === base && (isClose || byte === COMMA || (base === 0 && SPACES.has(byte)))) {
         yield { line: startLine, row: ++row, ...parsed(pending.take(chunk.subarray(start, i))) };
         startLine = 0;

@@ -7,25 +7,25 @@ import { describeSources, detectSource, sourceNamed } from './sources/detect.js'
 import { PRM800K_DEFAULTS, type Prm800kOptions } from './sources/prm800k.js';
 import type { Source, SourceName } from './sources/source.js';
 
-/** How data files are read. Keys are those of a run's `data` section. */
+/** Options for reading data files. Keys are those of a run's `data` section. */
 export interface LoadOptions extends Partial<Prm800kOptions> {
   /** The layout; `auto` recognises it by the columns of each file's first row. Default `auto`. */
   readonly source?: SourceName | 'auto';
-  /** What a row that does not fit the layout does: stop with one sentence, or be counted. Default `error`. */
+  /** What happens at a row that does not fit the layout: an error, or the row is skipped and counted. Default `error`. */
   readonly on_bad_row?: 'error' | 'skip';
 }
 
-/** What happened while reading; complete once the records have been consumed. */
+/** Counts of the rows read; complete once the records have been consumed. */
 export interface LoadReport {
   readonly files: readonly string[];
   /** Rows read, good or bad. */
   readonly rows: number;
   readonly records: number;
-  /** Rows that gave no record, by reason: bad rows and those that an option leaves out. */
+  /** Rows without a record, by reason: bad rows and those that an option leaves out. */
   readonly skipped: ReadonlyMap<string, number>;
-  /** Steps that stay without a label, by reason. */
+  /** Steps without a label, by reason. */
   readonly unlabelled: ReadonlyMap<string, number>;
-  /** The sentence about the first bad row, if one was skipped. */
+  /** The error message of the first bad row, if one was skipped. */
   readonly firstBadRow: string | undefined;
 }
 

@@ -1,34 +1,34 @@
-// Test problems that are also trained on, or nearly: their score says little.
+// Finds test problems that are also in the training data, exactly or nearly: their scores say little.
 import { createHash } from 'node:crypto';
 import { normalizeProblem } from '../records/record.js';
 
-/** What is kept of a problem to find it again. */
+/** Fingerprint of a problem. */
 export interface ProblemKey {
-  /** Of the normalised text, 48 bits. */
+  /** Hash of the normalised text, 48 bits. */
   readonly hash: number;
-  /** The smallest hashes of its runs of five words, ascending; empty for a text with few words. */
+  /** The smallest hashes of its 5-word shingles, ascending; empty for a text with few words. */
   readonly sketch: Uint32Array;
 }
 
-/** What two sets of problems share. */
+/** Overlap of two sets of problems. */
 export interface Overlap {
   /** Distinct problems of the second set that are also in the first. */
   readonly same: number;
-  /** Further ones of which a problem in the first set shares half of the wording or more. */
+  /** Further ones that share half or more of their wording with a problem of the first set. */
   readonly near: number;
   /** Indices into the second set: some that are the same, then some that are near. */
   readonly examples: readonly number[];
 }
 
-const RUN_WORDS = 5;
+const SHINGLE_WORDS = 5;
 
-/** Texts with fewer words that hold letters are not compared by wording: one word more or less says too little. */
-const LEAST_WORDS = 8;
+/** Texts with fewer words (that contain letters) are not compared by wording. */
+const MIN_WORDS = 8;
 
-/** The smallest hashes of a set are a fair sample of it, so they tell how much two sets share (Broder, 1997). */
+/** The smallest hashes of a set are a uniform sample of it, so they estimate how much two sets share (Broder, 1997). */
 export const SKETCH_SIZE = 16;
 
-/** Share of common word runs from which two problems are near. */
+/** Two problems are near from this share of common shingles. */
 const NEAR = 0.5;
 
 /** Candidates that are compared in full, those with the most common hashes first. */
@@ -40,12 +40,12 @@ export function problemKey(problem: string): ProblemKey {
   const text = normalizeProblem(problem);
   const hash = createHash('sha256').update(text).digest().readUIntBE(0, 6);
   const words = text.match(/[\p{L}\p{N}]+/gu) ?? [];
-  const runs = new Set<number>();
-  if (words.filter((word) => /\p{L}/u.test(word)).length < LEAST_WORDS)
+  const shingles = new Set<number>();
+  if (words.filter((word) => /\p{L}/u.test(word)).length < MIN_WORDS)
     return { hash, sketch: new Uint32Array() };
-  for (let i = 0; i + RUN_WORDS <= words.length; i++)
-    runs.add(textHash(words.slice(i, i + RUN_WORDS).join(' ')));
-  return { hash, sketch: Uint32Array.from(runs).sort().slice(0, SKETCH_SIZE) };
+  for (let i = 0; i + SHINGLE_WORDS <= words.length; i++)
+    shingles.add(textHash(words.slice(i, i + SHINGLE_WORDS).join(' ')));
+  return { hash, sketch: Uint32Array.from(shingles).sort().slice(0, SKETCH_SIZE) };
 }
 
 /** Compares two sets of problems, each of which may hold a problem several times. */
@@ -104,7 +104,7 @@ function resemblance(a: Uint32Array, b: Uint32Array): number {
   return taken === 0 ? 0 : both / taken;
 }
 
-/** FNV-1a over UTF-16 code units, with a final mix so that the smallest hashes are a fair choice. */
+/** FNV-1a over UTF-16 code units, with a final mix so that the smallest hashes are a uniform sample. */
 function textHash(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);

@@ -3,7 +3,7 @@ import { asyncBufferFromFile, type Compressors, parquetMetadataAsync, parquetRea
 import { DataError, reasonOf } from '../files/data-error.js';
 import type { RawRow } from './json-rows.js';
 
-/** Rows decoded at a time: bounds memory for files that are one big row group. */
+/** Rows decoded at a time; bounds the memory for files with one large row group. */
 const ROWS_PER_READ = 1024;
 
 const compressors: Compressors = {

@@ -1,11 +1,11 @@
 import type { StepRecord } from '../records/record.js';
 import type { Segment } from '../tokenizer/segments.js';
 
-/** How a solution is laid out as text to learn. */
+/** How a solution becomes text to learn. */
 export interface SolutionOptions {
   /**
-   * What is learned: every token of the steps (default), or of each step only what follows its last `=`, the line
-   * break included: in arithmetic the rest is copied from the problem.
+   * What is learned: every token of the steps (default), or only what follows the last `=` of each step, the line break
+   * included: in arithmetic the rest is copied from the problem.
    */
   readonly learn?: 'steps' | 'results';
   /** Text that ends a solution and is learned, such as the end-of-text token. Default none. */
@@ -13,8 +13,8 @@ export interface SolutionOptions {
 }
 
 /**
- * A problem and its solution as plain text, one line each: the layout of the compact verdict prompt, so that a model
- * pretrained on it knows the form it is asked to judge.
+ * A problem and its steps as plain text, one per line: the layout of the compact verdict prompt, so that a model
+ * pretrained on it knows the layout of its later task.
  */
 export function solutionSegments(
   record: Pick<StepRecord, 'problem' | 'steps'>,

@@ -2,14 +2,14 @@ import { createHash } from 'node:crypto';
 import { DataError } from '../files/data-error.js';
 import { normalizeProblem, type VerdictSample } from '../records/record.js';
 
-/** How samples are divided. Keys are those of a run's `data` section. */
+/** How samples are split. Keys are those of a run's `data` section. */
 export interface SplitOptions {
   readonly seed: number;
   /** Shares of train, validation and test; they need not add up to 1. Default [8, 1, 1]. */
   readonly split?: readonly [number, number, number];
   /**
-   * What stays together. `problem` (default): all samples of a problem, since siblings of one prefix on both sides
-   * would let the test set be memorised. `sample`: each sample by itself.
+   * What stays together. `problem` (default): all samples of a problem, since steps with the same prefix on both sides
+   * would leak the test set. `sample`: each sample by itself.
    */
   readonly split_unit?: 'problem' | 'sample';
 }
@@ -18,9 +18,9 @@ export const PARTS = ['train', 'validation', 'test'] as const;
 export type Part = (typeof PARTS)[number];
 
 /**
- * A function that tells the part of a sample from its text alone: a hash of the seed and the normalised problem (or of
- * the whole sample) read as a number in [0, 1) and compared with the cumulative shares. Adding, removing or reordering
- * data never moves a sample to another part, so parts can be taken from a stream; the shares are met only on average.
+ * A function from the text of a sample to its part: a hash of the seed and the normalised problem (or of the whole
+ * sample), as a number in [0, 1), is compared with the cumulative shares. Adding, removing or reordering data never
+ * moves a sample to another part, so a stream can be split; the shares hold only on average.
  */
 export function splitter(options: SplitOptions): (sample: Pick<VerdictSample, 'problem' | 'steps'>) => Part {
   const shares = options.split ?? [8, 1, 1];
@@ -38,14 +38,14 @@ export function splitter(options: SplitOptions): (sample: Pick<VerdictSample, 'p
     const problem = normalizeProblem(sample.problem);
     const at = fraction(options.seed, perSample ? [problem, ...sample.steps] : [problem]);
     if (at < trainEnd) return 'train';
-    // With a test share of 0 rounding must not leave a sliver of it.
+    // With a test share of 0, rounding must not leave a tiny test part.
     return at < validationEnd || shares[2] === 0 ? 'validation' : 'test';
   };
 }
 
 /**
- * Numbers in [0, 1) that order solutions and their steps by chance: the first n of any set are a fair choice from it, the
- * same ones for the same seed whatever else is in the data.
+ * Pseudo-random ranks in [0, 1) of a solution and its steps: the n smallest ranks of any set are a uniform sample of it,
+ * the same for the same seed whatever else is in the data.
  *
  * @returns one number for each step, from the problem and the steps up to it; the last one stands for the whole solution
  */

@@ -1,13 +1,13 @@
 import type { StepLabel } from '../records/record.js';
 
-/** What is counted of a solution. */
+/** A solution as input of the statistics. */
 export interface CountedSolution {
-  /** Tells problems apart; see `problemKey`. */
+  /** Identifies the problem; see `problemKey`. */
   readonly problem: number;
   readonly labels: readonly StepLabel[];
   /** As in {@link StepRecord.context_steps}. */
   readonly context_steps?: number | undefined;
-  /** Tokens of the problem and the steps up to the last labelled one; absent where nothing is tokenised. */
+  /** Tokens of the problem and the steps up to the last labelled one; absent if nothing is tokenised. */
   readonly tokens?: number;
   /** Labelled steps that lie beyond the longest sequence. */
   readonly stepsCut?: number;
@@ -22,15 +22,15 @@ export interface DataStatistics {
   readonly samples: number;
   readonly positive: number;
   readonly negative: number;
-  /** Steps without a label, those that only lead up to another step left out. */
+  /** Steps without a label, not counting `context_steps`. */
   readonly unlabelled: number;
-  /** Steps per solution; solutions cut out of another one (`context_steps`) are not counted again. */
+  /** Steps per solution; records that share a solution (`context_steps`) count once. */
   readonly stepsPerSolution: { readonly min: number; readonly mean: number; readonly max: number };
-  /** Absent where nothing is tokenised. */
+  /** Absent if nothing is tokenised. */
   readonly lengths?: LengthStatistics;
 }
 
-/** Tokens of whole solutions, before anything is cut. */
+/** Tokens of whole solutions, before truncation. */
 export interface LengthStatistics {
   readonly tokens: number;
   readonly median: number;
@@ -41,7 +41,7 @@ export interface LengthStatistics {
   readonly solutionsCut: number;
 }
 
-/** Gathers {@link DataStatistics} while solutions pass through; memory follows the distinct problems and lengths. */
+/** Computes {@link DataStatistics} from a stream; memory grows with the distinct problems and lengths. */
 export class StatisticsCounter {
   private readonly problems = new Set<number>();
   private readonly lengths = new Map<number, number>();

@@ -1,32 +1,32 @@
-// What a run is about to train on and be judged on: counted and shown before anything is trained.
+// Statistics of the training and evaluation data, shown before training.
 import type { LoadReport } from './load.js';
 import { type Overlap, type ProblemKey, problemOverlap } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 import { type CountedSolution, type DataStatistics, StatisticsCounter } from './statistics.js';
 
-/** A solution of a part as it is trained on: after the choice, the balance and the limits of `data`. */
+/** A solution of a part after the sampling, balancing and limits of `data`. */
 export interface SummarizedSolution extends Omit<CountedSolution, 'problem'> {
   readonly key: ProblemKey;
-  /** The problem's text; asked for only where it is shown. */
+  /** The problem's text; called only if it is shown. */
   readonly text: () => string;
 }
 
 export interface TrainingDataSummary {
   readonly parts: Readonly<Record<Part, DataStatistics>>;
-  /** Problems of the held-out parts that are also trained on. */
+  /** Problems of the held-out parts that are also in the training part. */
   readonly overlap: Readonly<Record<'validation' | 'test', Overlap>>;
   /** Sentences about what may spoil the training or its evaluation. */
   readonly warnings: readonly string[];
 }
 
-/** A class rarer than this deserves a word. */
+/** A class rarer than this gets a warning. */
 const RARE = 0.1;
 
 const SHOWN_CHARACTERS = 80;
 
 /**
- * Counts the parts of the data: class balance, lengths and what they cut, and problems that are held out and trained on at
- * once (the same text by `normalizeProblem`, or near by common runs of words).
+ * Statistics of the parts: class balance, lengths and truncation, and held-out problems that are also in the training
+ * part (equal by `normalizeProblem`, or near by common shingles).
  */
 export function summarizeTrainingData(
   parts: Readonly<Record<Part, Iterable<SummarizedSolution>>>,
@@ -60,7 +60,7 @@ export function summarizeTrainingData(
   return { parts: statistics, overlap, warnings };
 }
 
-/** A table of the parts, then the warnings, a line each. */
+/** A table of the parts, then the warnings, one per line. */
 export function formatTrainingDataSummary({ parts, warnings }: TrainingDataSummary): readonly string[] {
   const columns = PARTS.map((part) => parts[part]);
   const rows: string[][] = [
@@ -96,7 +96,7 @@ export function formatTrainingDataSummary({ parts, warnings }: TrainingDataSumma
   ];
 }
 
-/** What was read, and what was left out and why, a line each. */
+/** What was read, and what was left out and why, one per line. */
 export function formatLoadReport(report: LoadReport): readonly string[] {
   const { files, rows, records, skipped, unlabelled, firstBadRow } = report;
   const lines = [`${files.join(', ')}: ${rows} rows, ${records} solutions`];

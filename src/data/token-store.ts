@@ -1,5 +1,5 @@
-// Tokenised solutions on the disk: texts and tokens are read when they are asked for, only an index stays in memory
-// (56 bytes a solution and 16 bytes a step), so that the number of rows does not decide how much memory a run needs.
+// Tokenised solutions on disk: texts and tokens are read on demand, and only an index stays in memory (56 bytes per
+// solution and 16 bytes per step), so that the memory of a run hardly depends on the number of rows.
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
@@ -10,7 +10,7 @@ import type { StepLabel, StepRecord } from '../records/record.js';
 import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 
-/** A solution as it is written. */
+/** A solution to write. */
 export interface StoredSolution {
   readonly part: Part;
   readonly record: StepRecord;
@@ -86,7 +86,7 @@ export class TokenStoreWriter {
     await contents.close();
   }
 
-  /** Closes the files of a store that is given up. */
+  /** Closes the files of an abandoned store. */
   async abandon(): Promise<void> {
     for (const name of FILES) await this.files[name].abandon();
   }
@@ -104,14 +104,14 @@ export class TokenStoreWriter {
   }
 }
 
-/** A store that is read. Solutions are counted from 0 over all parts, in the order of the data. */
+/** An open store. Solutions are counted from 0 over all parts, in the order of the data. */
 export class TokenStore {
   /** Number of solutions. */
   readonly length: number;
   private readonly keys: readonly ProblemKey[];
 
   private constructor(
-    /** What was given to `finish`. */
+    /** The notes passed to `finish`. */
     readonly notes: unknown,
     private readonly solutions: Float64Array,
     private readonly steps: Float64Array,
@@ -126,7 +126,7 @@ export class TokenStore {
     });
   }
 
-  /** Opens a directory; undefined where it holds no store, or one that is not whole. */
+  /** Opens a directory; undefined if it holds no store or an incomplete one. */
   static async open(directory: string): Promise<TokenStore | undefined> {
     const contents = await readContents(directory);
     if (contents === undefined) return undefined;
@@ -212,7 +212,7 @@ export class TokenStore {
   }
 }
 
-/** A file that only grows, through a buffer; knows its checksum at the end. */
+/** An append-only file with a buffer and a checksum. */
 class AppendedFile {
   private readonly hash = createHash('sha256');
   private pending: Uint8Array[] = [];

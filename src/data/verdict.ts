@@ -11,17 +11,17 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 /** Section `prompt` of a run's configuration. */
 export interface VerdictPromptOptions {
   /**
-   * The text around a judged step, with `{problem}` and `{steps}` where they go; what follows `{steps}` asks for the
-   * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` where the tokenizer has a chat
+   * The text around a judged step, with the placeholders `{problem}` and `{steps}`; what follows `{steps}` asks for the
+   * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` if the tokenizer has a chat
    * template and `compact` otherwise. The line breaks right after `{steps}` (one, where there is none) end every step.
    */
   readonly template?: string;
-  /** The words for a right and a wrong step, as many tokens as they need. Default `+` and `-`. */
+  /** The words for a right and a wrong step, of one or more tokens. Default `+` and `-`. */
   readonly pos_word?: string;
   readonly neg_word?: string;
 }
 
-/** A template taken apart. A sequence is opening, problem, afterProblem, steps, tail, and one of the two words. */
+/** A parsed template. A sequence is opening, problem, afterProblem, steps, tail, and one of the two words. */
 export interface VerdictTemplate {
   readonly opening: string;
   readonly afterProblem: string;
@@ -31,17 +31,17 @@ export interface VerdictTemplate {
   readonly tail: string;
   readonly positive: string;
   readonly negative: string;
-  /** The tokens of the two words where they follow the tail; neither begins with the other. */
+  /** The tokens of the two words after the tail; neither is a prefix of the other. */
   readonly positiveIds: readonly number[];
   readonly negativeIds: readonly number[];
-  /** Whether the token that begins a text is still to be added; a chat template has written it already. */
+  /** Whether the start token must be added; a chat template has written it already. */
   readonly specialTokens: 'start' | 'none';
 }
 
 const PROBLEM = '{problem}';
 const STEPS = '{steps}';
 
-/** For a model of characters: nothing but the problem, the steps on lines of their own, and a mark to answer. */
+/** For small character models: the problem, one step per line, and a mark that asks for the verdict. */
 const COMPACT = `${PROBLEM}\n${STEPS}\n?`;
 
 /** The date that Llama 3's template falls back to by itself. */
@@ -52,10 +52,9 @@ const chatRequest = (positive: string, negative: string): string =>
   `${positive} if it is correct and ${negative} if it is wrong.\n\n# Problem\n\n${PROBLEM}\n\n# Steps\n\n${STEPS}\n\n`;
 
 /**
- * Prepares the prompt for a tokenizer. A chat template is rendered once, here, and its text taken over, so that it is
- * never applied twice.
+ * Prepares the prompt for a tokenizer. A chat template is rendered once, here, so that it is never applied twice.
  *
- * @throws DataError for a template without its placeholders or words that cannot be told apart
+ * @throws DataError for a template without its placeholders, or if one word's tokens are a prefix of the other's
  */
 export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokenizer): VerdictTemplate {
   const { template = 'auto', pos_word: positive = '+', neg_word: negative = '-' } = options;
@@ -76,7 +75,7 @@ export function verdictTemplate(options: VerdictPromptOptions, tokenizer: Tokeni
   return { ...parts, positive, negative, positiveIds, negativeIds, specialTokens: isChat ? 'none' : 'start' };
 }
 
-/** The segments of one sample: prompt, one per step, and the right verdict, which alone is learned. */
+/** The segments of one sample: prompt, one per step, and the right verdict; only the verdict is learned. */
 export function verdictSegments(sample: VerdictSample, template: VerdictTemplate): readonly Segment[] {
   return [
     ...trunkSegments(sample.problem, sample.steps, template),
@@ -93,20 +92,20 @@ export function verdictSegments(sample: VerdictSample, template: VerdictTemplate
 
 /**
  * A whole solution with a place for a verdict after each step. The sequence of the verdict on step j is
- * `trunk.ids[0 … at)`, the tail's tokens and a word's tokens: exactly the tokens of that step's own sample, so all
- * verdicts of a solution can be scored with the trunk computed once.
+ * `trunk.ids[0 … at)`, the tail's tokens and a word's tokens: exactly the tokens of that step's sample, so all verdicts
+ * of a solution are scored with one computation of the trunk.
  */
 export interface SolutionVerdicts {
   /** Problem and steps, without any verdict; nothing in it is learned. */
   readonly trunk: TokenizedSequence;
   readonly verdicts: readonly VerdictPlace[];
-  /** Labelled steps without a place because their sequence would exceed the length limit. */
+  /** Labelled steps without a place, because their sequence would exceed the max length. */
   readonly tooLong: number;
 }
 
 export interface VerdictPlace {
   readonly step: number;
-  /** Number of trunk tokens before the verdict's own tail. */
+  /** Number of trunk tokens before the verdict's tail. */
   readonly at: number;
   readonly label: StepLabel;
 }
@@ -124,7 +123,7 @@ export interface VerdictTokenizer {
 export interface PlaceOptions {
   /** `labelled` (default) gives places only after labelled steps, `all` after every step. */
   readonly steps?: 'labelled' | 'all';
-  /** Limit for a verdict's whole sequence, the longer word included; the trunk ends with the last place. */
+  /** Max tokens of a verdict's whole sequence, the longer word included; the trunk ends with the last place. */
   readonly maxLength?: number;
 }
 
@@ -153,7 +152,7 @@ export function verdictTokenizer(options: VerdictPromptOptions, tokenizer: Token
 /**
  * The places of the verdicts in a tokenised solution.
  *
- * @param whole problem and steps; may end before the last step where that has no label
+ * @param whole problem and steps; may end before the last step if that has no label
  * @param labels of each step of the solution
  */
 export function placeVerdicts(
@@ -192,14 +191,14 @@ function upTo(sequence: TokenizedSequence, end: number): TokenizedSequence {
   };
 }
 
-/** The request as the user's turn with the assistant's turn opened, the placeholders still in it. */
+/** The user's turn with the request, its placeholders unfilled, and the opening of the assistant's turn. */
 function chatText(request: string, tokenizer: Tokenizer): string {
   const text = tokenizer.applyChatTemplate([{ role: 'user', content: request }], {
     addGenerationPrompt: true,
-    // Some templates write today's date unless given one; a run must not depend on the day.
+    // Some templates insert today's date unless given one; a run must not depend on the date.
     variables: { date_string: CHAT_DATE },
   });
-  // Some templates trim what they are given, which takes away the break that ends the last step.
+  // Some templates trim the message, which removes the line break after the last step.
   const trimmed = text.includes(request) ? request : request.trim();
   if (!text.includes(trimmed)) {
     throw new DataError(

@@ -1,5 +1,5 @@
-// How far a metric would move with other problems: the bootstrap (Efron 1979), resampling whole problems, since steps
-// of one problem are judged alike. Each resample is a Philox stream of its own: same seed, same metrics, everywhere.
+// Confidence intervals of metrics by the bootstrap (Efron 1979) over whole problems, since verdicts on the steps of one
+// problem are correlated. Each resample has its own Philox stream, so the same seed gives the same metrics everywhere.
 import { PhiloxStream } from '../random/philox.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion, type JudgedStep } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
@@ -11,7 +11,7 @@ export interface BootstrapOptions {
 
 export const BOOTSTRAP: BootstrapOptions = { seed: 42, resamples: 1000 };
 
-/** The share of resamples that an interval covers. */
+/** Share of resamples that an interval covers. */
 export const CONFIDENCE = 0.95;
 
 /** A judged step and the problem it belongs to, by any name that all steps of the problem share. */
@@ -24,14 +24,14 @@ export type IntervalMetric = Exclude<keyof ConfusionMetrics, 'n'> | 'auc';
 export interface Intervals extends BootstrapOptions {
   readonly confidence: number;
   readonly problems: number;
-  /** Lower and upper end by metric; the AUC only where both classes were judged. */
+  /** Lower and upper end by metric; AUC only if both classes were judged. */
   readonly metrics: Readonly<Partial<Record<IntervalMetric, readonly [number, number]>>>;
 }
 
 /** Domain of the random stream that draws problems. */
 const DRAW = 0x626f6f74;
 
-/** Percentile intervals of every metric. Undefined with fewer than two problems: one says nothing about others. */
+/** Percentile intervals of every metric. Undefined with fewer than two problems. */
 export function bootstrapIntervals(
   steps: readonly ProblemStep[],
   { invalidAsWrong, ...bootstrap }: BootstrapOptions & { readonly invalidAsWrong: boolean },
@@ -68,7 +68,7 @@ export function* resampledProblems(
   }
 }
 
-/** The middle of `values` that holds CONFIDENCE of them; ends are interpolated between neighbours, as numpy does. */
+/** The central interval of `values` that covers CONFIDENCE of them; ends are interpolated linearly, as in numpy. */
 export function percentileInterval(values: readonly number[]): [number, number] {
   const sorted = Float64Array.from(values).sort();
   const at = (share: number) => {
@@ -79,7 +79,7 @@ export function percentileInterval(values: readonly number[]): [number, number] 
   return [at((1 - CONFIDENCE) / 2), at((1 + CONFIDENCE) / 2)];
 }
 
-/** Judged steps gathered by problem, so that metrics of a resample need no pass over its steps. */
+/** Judged steps aggregated by problem, so that the metrics of a resample need no pass over its steps. */
 export class ProblemSample {
   readonly problems: number;
   private readonly confusions: readonly { tp: number; fn: number; fp: number; tn: number }[];
@@ -95,7 +95,7 @@ export class ProblemSample {
       .sort((a, b) => a.probability - b.probability);
   }
 
-  /** Metrics with problem i counted `weights[i]` times. */
+  /** Metrics with weight `weights[i]` on problem i. */
   metrics(weights: Uint32Array): ConfusionMetrics {
     const sum = { tp: 0, fn: 0, fp: 0, tn: 0 };
     this.confusions.forEach(({ tp, fn, fp, tn }, i) => {
@@ -108,7 +108,7 @@ export class ProblemSample {
     return confusionMetrics(sum);
   }
 
-  /** Area under the ROC curve with problem i counted `weights[i]` times; undefined where one class is absent. */
+  /** Area under the ROC curve with weight `weights[i]` on problem i; undefined if one class is absent. */
   auc(weights: Uint32Array): number | undefined {
     let [won, positives, negatives] = [0, 0, 0];
     for (let i = 0; i < this.ranked.length; ) {

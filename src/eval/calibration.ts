@@ -1,4 +1,4 @@
-// Whether a probability of "correct" means what it says: among steps judged 0.8, four of five should be correct.
+// Calibration of the probability of "correct": of the steps judged 0.8, four of five should be correct.
 import type { ScoredStep } from './thresholds.js';
 
 export interface Calibration {

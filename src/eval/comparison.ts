@@ -1,4 +1,4 @@
-// Two judges on the same steps: what differs, and by how much it would differ on other problems.
+// Compares two judges on the same steps: the differences and their confidence intervals over problems.
 import { RunError } from '../run/error.js';
 import {
   BOOTSTRAP,
@@ -25,16 +25,16 @@ export interface Comparison {
   readonly b: VerdictMetrics;
   readonly mcnemar: McNemar;
   readonly bootstrap: BootstrapOptions;
-  /** By metric; in the bootstrap both judges meet the same resampled problems. */
+  /** By metric; the bootstrap is paired: both judges get the same resampled problems. */
   readonly differences: Readonly<Record<ComparedMetric, Difference>>;
 }
 
 export interface Difference {
   /** B minus A. */
   readonly difference: number;
-  /** Middle 95 % of the resamples. */
+  /** Central 95 % of the resamples. */
   readonly interval: readonly [number, number];
-  /** Two-sided: twice the share of resamples on the other side of 0, none counted as one. */
+  /** Two-sided: twice the share of resamples on the other side of 0, at least one resample. */
   readonly p: number;
 }
 

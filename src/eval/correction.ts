@@ -1,4 +1,4 @@
-// `steptrain eval correction`: a model, held-out solutions, and how well it tells their right steps from wrong ones.
+// `steptrain eval correction`: how well a model tells right steps of held-out solutions from wrong ones.
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 import { type JudgedVerdict, judgeVerdicts } from './verdicts.js';
 
-/** A model as it judges. */
+/** The model that judges, and its settings. */
 export interface Judge {
   /** Hugging Face directory. */
   readonly model: string;
@@ -31,16 +31,16 @@ export interface Judge {
   readonly threshold: 'greedy' | number;
 }
 
-/** What is judged, and what the report is made with besides the verdicts. */
+/** What is judged, and what the report needs besides the verdicts. */
 export interface CorrectionTask
   extends Pick<EvaluationOptions, 'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings'> {
   readonly judge: Judge;
   readonly test: readonly StepRecord[];
   /** For the choice of thresholds; may be empty. */
   readonly validation: readonly StepRecord[];
-  /** Default: of the validation steps, else of the judged ones. */
+  /** Default: taken from the validation steps, else from the judged ones. */
   readonly positivePrior: number | undefined;
-  /** Baselines that the finished report may take over, where they were judged on as many steps. */
+  /** Baselines to copy into the report if they were judged on the same number of steps. */
   readonly earlier?: EvalReport | undefined;
 }
 
@@ -49,7 +49,7 @@ export interface CorrectionResult {
   readonly judged: readonly JudgedVerdict[];
 }
 
-/** Tokens that go through the model together, at most; no metric depends on it. */
+/** Max tokens per forward; no metric depends on it. */
 const TOKENS_AT_ONCE = 4096;
 
 export async function evaluateCorrection(
@@ -90,7 +90,7 @@ export async function writeCorrection(
   await writeJson(join(directory, 'eval.json'), report);
 }
 
-/** Makes the directory, and refuses one that holds an evaluation already. */
+/** Creates the directory; refuses one that already holds an evaluation. */
 export async function makeOutputDirectory(directory: string): Promise<void> {
   const taken = ['eval.json', VERDICT_DUMP].find((name) => existsSync(join(directory, name)));
   if (taken !== undefined)

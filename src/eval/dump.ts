@@ -1,5 +1,5 @@
-// verdicts.jsonl: every judged step with its label, probability and verdict, one JSON object per line. What
-// `steptrain eval compare` reads.
+// verdicts.jsonl: every judged step with its label, probability and verdict, one JSON object per line;
+// `steptrain eval compare` reads it.
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -23,9 +23,9 @@ export interface VerdictRow {
   readonly step: number;
   readonly text: string;
   readonly label: 0 | 1;
-  /** Of "correct", among the two words. */
+  /** Probability of "correct" among the two words. */
   readonly probability: number;
-  /** null where it could not be read. */
+  /** null if it could not be read. */
   readonly verdict: 0 | 1 | null;
 }
 
@@ -83,7 +83,7 @@ const rowSchema = z.strictObject({
 /**
  * Reads the dump of a run or output directory, or the file itself.
  *
- * @throws RunError with one sentence where there is none, or with the line that is no judged step
+ * @throws RunError if there is none, or with the line that is not a judged step
  */
 export async function readVerdictDump(path: string): Promise<VerdictRow[]> {
   if (!existsSync(path)) throw new RunError(`there is no run directory ${path}`);
@@ -101,7 +101,7 @@ export async function readVerdictDump(path: string): Promise<VerdictRow[]> {
     if (!parsed.success) {
       const [issue] = parsed.error.issues;
       throw new RunError(
-        `${where} is no judged step: ${[...(issue?.path ?? []), issue?.message].join(': ')}`,
+        `${where} is not a judged step: ${[...(issue?.path ?? []), issue?.message].join(': ')}`,
       );
     }
     rows.push(parsed.data);
@@ -110,7 +110,7 @@ export async function readVerdictDump(path: string): Promise<VerdictRow[]> {
   return rows;
 }
 
-/** The rows as the statistics take them. */
+/** The rows as input of the statistics. */
 export function problemSteps(rows: readonly VerdictRow[]): ProblemStep[] {
   return rows.map(({ problem, label, verdict, probability }) => ({
     problem: normalizeProblem(problem),

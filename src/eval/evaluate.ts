@@ -1,4 +1,4 @@
-// From judged verdicts to a report: pure, whoever judged.
+// Computes a report from verdicts: pure functions, independent of the judge.
 import { basename } from 'node:path';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep } from './bootstrap.js';
@@ -20,26 +20,26 @@ import type { JudgedVerdict } from './verdicts.js';
 export interface EvaluationOptions {
   /** The training method, as in the configuration. */
   readonly method: string;
-  /** Where the steps came from; the counts of what was judged are added. */
+  /** Where the steps came from; the counts of judged steps are added. */
   readonly data: Readonly<Record<string, unknown>>;
   /** The judged solutions: `records[solution]` belongs to a verdict. */
   readonly records: readonly StepRecord[];
   /** An unreadable verdict is wrong for its class, or left out. */
   readonly invalidAsWrong: boolean;
-  /** Share of correct steps among those trained on, for the baselines that know only it. */
+  /** Share of correct steps in the training data, for the baselines that use nothing else. */
   readonly positivePrior: number;
-  /** Verdicts on validation steps, on which thresholds are chosen. */
+  /** Verdicts on the validation steps that select the thresholds. */
   readonly validation?: readonly ScoredStep[] | undefined;
   /** Models judged on the same steps, by name; `sft` is the one that the run started from. */
   readonly baselines?: Readonly<Record<string, VerdictMetrics>>;
   /** Value losses of the run, in order. */
   readonly valueLosses?: readonly number[] | undefined;
-  /** Sentences about the data, to be reported with the signs of failure. */
+  /** Sentences about the data, reported with the signs of failure. */
   readonly warnings?: readonly string[];
   readonly bootstrap?: Partial<BootstrapOptions>;
 }
 
-/** Everything that eval.json holds about verdicts on held-out steps. */
+/** The part of eval.json about verdicts on held-out steps. */
 export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
   const { method, records, invalidAsWrong, positivePrior, validation, baselines = {} } = options;
   const metrics = verdictMetrics(judged, { invalidAsWrong });
@@ -77,7 +77,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
   };
 }
 
-/** The metrics of one judge, without what takes resampling. */
+/** The metrics of one judge that need no resampling. */
 export function verdictMetrics(
   judged: readonly (JudgedStep & ScoredStep)[],
   options: { readonly invalidAsWrong: boolean },
@@ -90,7 +90,7 @@ export function verdictMetrics(
   return { ...confusionMetrics(confusion), invalid, ...(auc === undefined ? {} : { auc }) };
 }
 
-/** Every solution whose labels tell where its first wrong step is. */
+/** Every solution whose labels determine its first wrong step. */
 function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly StepRecord[]): FirstErrorCase[] {
   const verdicts = records.map((): JudgedVerdict[] => []);
   for (const verdict of judged) verdicts[verdict.solution]!.push(verdict);

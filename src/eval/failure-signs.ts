@@ -1,4 +1,4 @@
-// What a run that went wrong looks like, in sentences. The three signs are those of StepAMC (arXiv 2503.18432).
+// Detects the three signs of a failed run that StepAMC (arXiv 2503.18432) names.
 import type { ConfusionMetrics } from './metrics.js';
 import { percent } from './percent.js';
 
@@ -10,16 +10,16 @@ export interface FailureEvidence {
   readonly valueLosses?: readonly number[] | undefined;
 }
 
-/** Largest harmless distance between the recalls of the two classes. */
+/** Max difference between the recalls of the two classes without a warning. */
 const CLASS_GAP = 0.15;
 
-/** The value loss diverges where its median over the last fifth of the run is this many times that over the first. */
+/** The value loss diverges if its median over the last fifth of the run is this many times that over the first. */
 const VALUE_LOSS_GROWTH = 2;
 
 /** Fewer losses show no trend. */
-const FEWEST_LOSSES = 10;
+const MIN_LOSSES = 10;
 
-/** A sentence for each sign that the evidence shows; none where all is well. */
+/** One sentence for each sign found in the evidence. */
 export function failureSigns({ metrics, sft, valueLosses = [] }: FailureEvidence): string[] {
   const signs: string[] = [];
   const { acc_pos, acc_neg, f1_macro } = metrics;
@@ -38,7 +38,7 @@ export function failureSigns({ metrics, sft, valueLosses = [] }: FailureEvidence
   }
   if (!valueLosses.every(Number.isFinite)) {
     signs.push('the value loss is not finite; lower the learning rate or clip the values');
-  } else if (valueLosses.length >= FEWEST_LOSSES) {
+  } else if (valueLosses.length >= MIN_LOSSES) {
     const fifth = Math.ceil(valueLosses.length / 5);
     const [start, end] = [median(valueLosses.slice(0, fifth)), median(valueLosses.slice(-fifth))];
     if (end > VALUE_LOSS_GROWTH * start) {

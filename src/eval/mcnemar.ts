@@ -7,8 +7,8 @@ export interface McNemar {
   /** Two-sided probability of a split at least as uneven if both judges were equally good: binomial with ½. */
   readonly exact_p: number;
   /**
-   * The same with half the weight on the split itself: less conservative, and still seldom above its level (Fagerland,
-   * Lydersen and Laake, BMC Medical Research Methodology 13:91, 2013).
+   * The mid-p value, with half the weight on the observed split: less conservative, and still rarely above its level
+   * (Fagerland, Lydersen and Laake, BMC Medical Research Methodology 13:91, 2013).
    */
   readonly mid_p: number;
 }
@@ -23,13 +23,13 @@ export function mcnemar(onlyA: number, onlyB: number): McNemar {
   return { only_a: onlyA, only_b: onlyB, exact_p: Math.min(1, 2 * upTo), mid_p: Math.min(1, 2 * upTo - at) };
 }
 
-/** The chance of exactly k, and of at most k heads in n throws of a fair coin, k ≤ n / 2. */
+/** Probability of exactly k, and of at most k heads in n tosses of a fair coin, k ≤ n / 2. */
 function fairCoin(k: number, n: number): { readonly at: number; readonly upTo: number } {
   let log = -n * Math.LN2;
   for (let i = 1; i <= k; i++) log += Math.log((n - k + i) / i);
   const at = Math.exp(log);
   let upTo = 0;
-  // Downwards from k each chance is i / (n − i + 1) of the one above.
+  // P(i − 1) = P(i) · i / (n − i + 1).
   for (let i = k, chance = at; i >= 0 && chance > upTo * Number.EPSILON; i--) {
     upTo += chance;
     chance *= i / (n - i + 1);

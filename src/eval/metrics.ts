@@ -1,5 +1,5 @@
 // Metrics of step verdicts. Positive = a correct step. Every ratio with a zero denominator is 0.
-// Definitions: StepAMC (arXiv 2503.18432) reports Acc_pos, Acc_neg and F1 without naming the average, so all are here.
+// StepAMC (arXiv 2503.18432) reports Acc_pos, Acc_neg and F1 without naming the average, so all averages are here.
 
 /** Counts of a two-class confusion; positive = correct step. Expected counts of a random baseline may be fractional. */
 export interface Confusion {
@@ -24,9 +24,9 @@ export interface ConfusionMetrics {
   readonly balanced_accuracy: number;
   readonly f1_pos: number;
   readonly f1_neg: number;
-  /** Mean of the two classes' F1: the metric to compare by. */
+  /** Mean of the two classes' F1: the main metric. */
   readonly f1_macro: number;
-  /** Over both classes this is the accuracy. */
+  /** Equals the accuracy for two classes. */
   readonly f1_micro: number;
   /** Mean of the two classes' F1, weighted by their true shares. */
   readonly f1_weighted: number;
@@ -34,11 +34,11 @@ export interface ConfusionMetrics {
   readonly f1_harmonic: number;
 }
 
-/** What is reported of one judge. */
+/** The metrics reported for one judge. */
 export interface VerdictMetrics extends ConfusionMetrics {
   /** Steps whose verdict could not be read. */
   readonly invalid?: number;
-  /** Area under the ROC curve of the probability of "correct"; absent where only one class was judged. */
+  /** Area under the ROC curve of the probability of "correct"; absent if only one class was judged. */
   readonly auc?: number;
 }
 
@@ -64,7 +64,7 @@ export function confusionMetrics({ tp, fn, fp, tn }: Confusion): ConfusionMetric
   };
 }
 
-/** One judged step: the label (1 = correct step) and the verdict read from the model, undefined where none could be read. */
+/** One judged step: the label (1 = correct step) and the verdict read from the model, undefined if none could be read. */
 export interface JudgedStep {
   readonly label: 0 | 1;
   readonly verdict: 0 | 1 | undefined;
@@ -72,7 +72,7 @@ export interface JudgedStep {
 
 export interface ConfusionCount {
   readonly confusion: Confusion;
-  /** Verdicts that could not be read. */
+  /** Number of unreadable verdicts. */
   readonly invalid: number;
 }
 
@@ -93,18 +93,18 @@ export function countConfusion(
   return { confusion: { tp, fn, fp, tn }, invalid };
 }
 
-// A type, not an interface: a report adds baselines of other names to it.
+// A type, not an interface, so that a report can add baselines of other names.
 export type Baselines = {
   readonly always_positive: ConfusionMetrics;
   readonly always_negative: ConfusionMetrics;
-  /** The class that is more frequent in training, always. */
+  /** Always the class that is more frequent in training. */
   readonly majority: ConfusionMetrics;
-  /** A coin that says "correct" as often as the training labels do; metrics of its expected confusion. */
+  /** Says "correct" at random with the frequency of the training labels; metrics of the expected confusion. */
   readonly random: ConfusionMetrics;
 };
 
 /**
- * What a verdict that never reads the step scores on `positives` correct and `negatives` wrong steps.
+ * Metrics of verdicts that ignore the step, on `positives` correct and `negatives` wrong steps.
  * `positivePrior` is the share of correct steps in the training data.
  */
 export function baselineMetrics(counts: {
@@ -130,8 +130,8 @@ export function baselineMetrics(counts: {
 }
 
 /**
- * Area under the ROC curve of `scores` for `labels` (1 = positive): the chance that a positive scores above a negative,
- * ties counted half (Mann–Whitney). Undefined where one class is absent. O(n log n).
+ * Area under the ROC curve of `scores` for `labels` (1 = positive): the probability that a positive scores above a
+ * negative, ties counted half (Mann–Whitney). Undefined if one class is absent. O(n log n).
  */
 export function rocAuc(scores: ArrayLike<number>, labels: ArrayLike<number>): number | undefined {
   if (scores.length !== labels.length) {

@@ -1,4 +1,4 @@
-/** A fraction in percent, without the sign: 0.123 is `12.3`. */
+/** A fraction in percent, without the % sign: 0.123 gives `12.3`. */
 export function percent(fraction: number, digits = 1): string {
   return (100 * fraction).toFixed(digits);
 }

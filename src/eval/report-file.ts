@@ -1,4 +1,4 @@
-// eval.json read back.
+// Reads eval.json.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -89,7 +89,7 @@ export async function readRunEvaluation(directory: string): Promise<EvalReport> 
   const path = join(directory, 'eval.json');
   if (!existsSync(path) && existsSync(join(directory, 'config.yaml'))) {
     throw new RunError(
-      `${directory} holds no eval.json: the run has not ended, or its method judges no steps; go on with: steptrain run ` +
+      `${directory} holds no eval.json: the run has not ended, or its method judges no steps; continue with: steptrain run ` +
         `--resume ${directory}`,
     );
   }

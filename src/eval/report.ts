@@ -1,4 +1,4 @@
-// What an evaluation leaves: the object written to eval.json and the table printed at the end of a run.
+// The results of an evaluation: the object written to eval.json and the table printed at the end of a run.
 import type { Intervals } from './bootstrap.js';
 import type { Calibration } from './calibration.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
@@ -14,17 +14,17 @@ export interface EvalReport {
   /** Where the judged steps came from: source, files, counts. */
   readonly data: Readonly<Record<string, unknown>>;
   readonly metrics: VerdictMetrics;
-  /** Answers that never read the step, and models by name (`sft`, `before`) that were judged on the same steps. */
+  /** Constant and random verdicts, and models by name (`sft`, `before`) judged on the same steps. */
   readonly baselines: Baselines & Readonly<Record<string, VerdictMetrics>>;
-  /** How far the metrics would move with other problems. */
+  /** Bootstrap intervals of the metrics over problems. */
   readonly intervals?: Intervals;
-  /** Whether a probability of "correct" is the share of correct steps; absent where no step was judged. */
+  /** Calibration of the probability of "correct"; absent if no step was judged. */
   readonly calibration?: Calibration;
-  /** What other thresholds on the probability would give. */
+  /** Metrics at other thresholds on the probability. */
   readonly threshold_sweep?: ThresholdSweep;
-  /** The place of the first wrong step; absent where no solution is labelled that far. */
+  /** Localisation of the first wrong step; absent if no solution has the labels for it. */
   readonly processbench?: ProcessBenchReport;
-  /** Sentences about what looks wrong. */
+  /** Sentences about suspicious findings. */
   readonly warnings?: readonly string[];
 }
 
@@ -54,9 +54,9 @@ interface Column {
 }
 
 /**
- * The model beside its baselines, in percent, and under the table what else is known, in lines that fit a terminal.
- * `boxed` draws a frame for a terminal; otherwise plain columns. The constant answers, of which `majority` is one, leave
- * their place to intervals and trained baselines.
+ * A table of the model beside its baselines, in percent, followed by the other results in lines that fit a terminal.
+ * `boxed` draws a frame for a terminal; otherwise plain columns. The constant baselines other than `majority` are left
+ * out if there are intervals or trained baselines.
  */
 export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed: boolean }): string {
   const { metrics } = report;

@@ -1,4 +1,4 @@
-// Metrics of whole solutions: pass@k over samples and the place of the first wrong step.
+// Metrics of whole solutions: pass@k over samples and the localisation of the first wrong step.
 import type { StepLabel } from '../records/record.js';
 import { harmonicMean, ratio } from './metrics.js';
 
@@ -11,14 +11,14 @@ export function passAtK({ n, c, k }: { readonly n: number; readonly c: number; r
   if (!counts || k < 1 || k > n || c > n) {
     throw new RangeError(`pass@k needs integers with 1 ≤ k ≤ n and 0 ≤ c ≤ n, found n=${n}, c=${c}, k=${k}`);
   }
-  // As a product, since the binomials are too large; with fewer than k wrong samples one factor is 0.
+  // As a product, since the binomials would overflow; with fewer than k wrong samples one factor is 0.
   let allWrong = 1;
   for (let i = n - c + 1; i <= n; i++) allWrong *= 1 - k / i;
   return 1 - allWrong;
 }
 
 export interface ProcessBenchScore {
-  /** Share of faulty solutions whose first wrong step was named exactly. */
+  /** Share of faulty solutions whose first wrong step was found exactly. */
   readonly err_acc: number;
   /** Share of faultless solutions recognised as such. */
   readonly cor_acc: number;
@@ -55,18 +55,18 @@ export function processBenchScore(
   return { err_acc: errAcc, cor_acc: corAcc, f1: harmonicMean(errAcc, corAcc) };
 }
 
-/** A solution as ProcessBench sees it. */
+/** One solution for ProcessBench. */
 export interface FirstErrorCase {
   readonly subset: string;
   /** Index of the first wrong step, −1 for none. */
   readonly label: number;
-  /** The same as judged; undefined where it could not be read. */
+  /** The predicted index; undefined if it could not be read. */
   readonly prediction: number | undefined;
 }
 
 export interface ProcessBenchReport {
   readonly subsets: Readonly<Record<string, ProcessBenchScore & { readonly n: number }>>;
-  /** Plain mean of the subsets' F1, as the benchmark is quoted. */
+  /** Unweighted mean of the subsets' F1, as published results report it. */
   readonly average_f1: number;
 }
 
@@ -89,8 +89,8 @@ export function processBenchReport(cases: readonly FirstErrorCase[]): ProcessBen
 }
 
 /**
- * The place of the first wrong step among a solution's labels: an index, −1 where all are right, undefined where an
- * unlabelled step leaves it open.
+ * The index of the first wrong step by a solution's labels: −1 if all steps are right, undefined if an unlabelled step
+ * leaves it open.
  */
 export function firstWrongLabel(labels: readonly StepLabel[]): number | undefined {
   const place = labels.findIndex((label) => label !== 1);
@@ -99,8 +99,8 @@ export function firstWrongLabel(labels: readonly StepLabel[]): number | undefine
 }
 
 /**
- * The judged place of the first wrong step: the first step without the verdict "correct"; undefined where that verdict
- * could not be read, or where all are "correct" but verdicts are missing (`expected` steps were to be judged).
+ * The index of the first wrong step by the verdicts: the first step without the verdict "correct"; undefined if that
+ * verdict could not be read, or if all are "correct" but some of the `expected` verdicts are missing.
  */
 export function firstWrongVerdict(
   verdicts: readonly { readonly step: number; readonly verdict: 0 | 1 | undefined }[],

@@ -16,7 +16,7 @@ export function wrapped(line: string): string {
   return [...lines, current].join('\n');
 }
 
-/** Framed, for a terminal. The first row is the head; the first column stands to the left, numbers to the right. */
+/** Framed, for a terminal. The first row is the header; the first column is left-aligned, the others right-aligned. */
 export function boxedTable([head, ...rows]: readonly string[][]): string {
   const table = new Table({
     head: head!,

@@ -1,5 +1,5 @@
-// Verdicts at other thresholds on the probability of "correct". A threshold is chosen on validation steps, never on the
-// steps that the result is reported of.
+// Verdicts at other thresholds on the probability of "correct". Thresholds are chosen on validation steps, never on the
+// steps that the report is about.
 import { type Confusion, type ConfusionMetrics, confusionMetrics } from './metrics.js';
 
 /** A step's label and its probability of being correct. */
@@ -9,9 +9,9 @@ export interface ScoredStep {
 }
 
 export interface ThresholdSweep {
-  /** The judged steps, called correct where the probability reaches the threshold. */
+  /** The judged steps, called correct if the probability reaches the threshold. */
   readonly table: readonly ThresholdRow[];
-  /** The best thresholds for two aims on the validation steps; absent without validation steps of both classes. */
+  /** The best thresholds for two metrics on the validation steps; absent without validation steps of both classes. */
   readonly chosen?: {
     readonly f1_macro: ChosenThreshold;
     readonly balanced_accuracy: ChosenThreshold;
@@ -24,7 +24,7 @@ export interface ThresholdRow {
 }
 
 export interface ChosenThreshold extends ThresholdRow {
-  /** The aim's value on the validation steps, where it is the largest possible; `metrics` are of the judged steps. */
+  /** The metric's value on the validation steps, the max over thresholds; `metrics` are of the judged steps. */
   readonly validation: number;
 }
 
@@ -32,7 +32,7 @@ export type ThresholdAim = 'f1_macro' | 'balanced_accuracy';
 
 const TABLE = Array.from({ length: 19 }, (_, i) => (i + 1) / 20);
 
-/** Metrics at 0.05, 0.10, … 0.95, and at the thresholds that `validation` prefers. */
+/** Metrics at 0.05, 0.10, … 0.95, and at the thresholds that are best on `validation`. */
 export function thresholdSweep(
   steps: readonly ScoredStep[],
   validation: readonly ScoredStep[] = [],
@@ -51,7 +51,7 @@ export function thresholdSweep(
   return { table, chosen: { f1_macro: choose('f1_macro'), balanced_accuracy: choose('balanced_accuracy') } };
 }
 
-/** The confusion of calling a step correct where its probability is at least `threshold`. */
+/** The confusion of calling a step correct if its probability is at least `threshold`. */
 export function confusionAt(steps: Iterable<ScoredStep>, threshold: number): Confusion {
   let [tp, fn, fp, tn] = [0, 0, 0, 0];
   for (const { label, probability } of steps) {
@@ -62,8 +62,8 @@ export function confusionAt(steps: Iterable<ScoredStep>, threshold: number): Con
 }
 
 /**
- * The threshold in [0, 1] with the largest `aim`, of all that tell the steps apart differently: half-way between
- * neighbouring probabilities, and beyond either end. Of equally good ones the one nearest to ½. O(n log n).
+ * The threshold in [0, 1] with the largest `aim`. The candidates are the midpoints between neighbouring probabilities
+ * and one beyond either end; ties go to the one nearest to ½. O(n log n).
  */
 export function bestThreshold(
   steps: readonly ScoredStep[],
@@ -95,7 +95,7 @@ export function bestThreshold(
   return best;
 }
 
-/** Above `low` and at most `high`, whatever the rounding. */
+/** A midpoint with low < result ≤ high even after rounding. */
 function halfway(low: number, high: number): number {
   const middle = low + (high - low) / 2;
   return middle > low ? middle : high;

@@ -13,12 +13,12 @@ export interface JudgedVerdict extends JudgedStep {
   /** Log-probability of each whole word. */
   readonly logPositive: number;
   readonly logNegative: number;
-  /** Share of the positive word among the two. */
+  /** Probability of the positive word among the two. */
   readonly probability: number;
 }
 
 export interface JudgeOptions {
-  /** `greedy`: a word is the verdict when each of its tokens is the most likely one; else the least probability. */
+  /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */
   readonly threshold: 'greedy' | number;
   readonly microBatchTokens: number;
   readonly signal?: AbortSignal;

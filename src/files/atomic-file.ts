@@ -1,4 +1,4 @@
-/** Files that appear whole or not at all: written beside their place under a temporary name, fsynced, renamed, directory fsynced. */
+/** Atomic file writes: a temporary file in the same directory, fsync, rename, fsync of the directory. */
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { dirname } from 'node:path';
@@ -7,8 +7,8 @@ import { FileError, systemReason } from './error.js';
 export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 
 /**
- * Replaces `path` by the given bytes. On any failure (a full disk, an exception of `chunks`) the old file stays as it was and no
- * temporary file remains.
+ * Replaces `path` by the given bytes. On any failure (a full disk, an exception of `chunks`) the old file is unchanged and
+ * no temporary file remains.
  *
  * @throws FileError with the reason of a failed system call; whatever `chunks` throws
  */

@@ -1,6 +1,6 @@
 import { StepTrainError } from '../native/errors.js';
 
-/** Where in a data file something was found. Lines and rows are counted from 1. */
+/** A position in a data file. Lines and rows are counted from 1. */
 export interface FilePosition {
   readonly file: string;
   /** Line on which the row starts; absent for parquet, which has no lines. */

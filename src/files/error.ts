@@ -8,7 +8,7 @@ export class FileError extends StepTrainError {
   }
 }
 
-/** The reason of a failed system call in words that a user can act on. */
+/** The reason of a failed system call, in words for the user. */
 export function systemReason(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   switch (code) {

@@ -1,4 +1,4 @@
-// Small JSON files that are whole or absent.
+// Small JSON files, written atomically.
 import { readFile } from 'node:fs/promises';
 import { writeFileAtomically } from './atomic-file.js';
 import { FileError, systemReason } from './error.js';
@@ -9,7 +9,7 @@ export async function writeJson(path: string, value: unknown): Promise<void> {
   await writeFileAtomically(path, [Buffer.from(`${JSON.stringify(value, null, 2)}\n`)]);
 }
 
-/** Parses the JSON file at `path`. Throws FileError with one sentence where it is missing, unreadable or cut. */
+/** Parses the JSON file at `path`. Throws FileError if it is missing, unreadable or truncated. */
 export async function readJson(path: string): Promise<unknown> {
   let content: string;
   try {

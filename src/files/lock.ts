@@ -1,4 +1,4 @@
-// A run directory belongs to one process at a time.
+// Locks a run directory for one process.
 import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
@@ -6,16 +6,16 @@ import { FileError, systemReason } from './error.js';
 
 export const LOCK = '.lock';
 
-/** The owner touches the lock this often; on another machine that is the only sign of life. */
+/** The owner touches the lock at this interval; to other machines that is the only sign that it is alive. */
 const TOUCH_MS = 20_000;
 const SILENT_MS = 6 * TOUCH_MS;
 
-/** Locks of this very process: a restarted container may get the process id of the run before it. */
+/** Locks of this process: a restarted container may have the process id of the previous run. */
 const held = new Set<string>();
 
 export type Unlock = () => Promise<void>;
 
-/** Takes the lock and returns the function that gives it back. Throws FileError where another process has it. */
+/** Takes the lock and returns the function that gives it back. Throws FileError if another process holds it. */
 export async function lockDirectory(path: string): Promise<Unlock> {
   const lock = await tryLock(path);
   if (typeof lock === 'function') return lock;
@@ -24,7 +24,7 @@ export async function lockDirectory(path: string): Promise<Unlock> {
   );
 }
 
-/** The same, but names the owner where the directory is in use. A lock whose process is gone is taken over. */
+/** The same, but returns the owner if the directory is in use. A lock whose process is gone is taken over. */
 export async function tryLock(path: string): Promise<Unlock | { readonly owner: string }> {
   const lock = join(path, LOCK);
   for (let attempt = 0; ; attempt++) {
@@ -43,7 +43,7 @@ export async function tryLock(path: string): Promise<Unlock | { readonly owner: 
   held.add(lock);
   const touch = setInterval(() => {
     const now = new Date();
-    utimes(lock, now, now).catch(() => {}); // a lock that somebody deleted is no reason to stop training
+    utimes(lock, now, now).catch(() => {}); // training continues even if the lock was deleted
   }, TOUCH_MS);
   touch.unref();
   return async () => {

@@ -1,4 +1,4 @@
-// The cache on disk, in the layout of huggingface_hub, so that both use each other's downloads:
+// The cache on disk, in the layout of huggingface_hub, so that both can use each other's downloads:
 // models--a--b/{blobs/<etag>, refs/<revision>, snapshots/<commit>/<path> → blob}.
 
 import { existsSync } from 'node:fs';
@@ -29,12 +29,12 @@ export class RepositoryCache {
     return join(this.folder, 'blobs', etag);
   }
 
-  /** Whether the content of `path` is there; a link whose blob was deleted does not count. */
+  /** Whether the content of `path` exists; a link to a deleted blob does not count. */
   has(commit: string, path: string): boolean {
     return existsSync(join(this.snapshot(commit), path));
   }
 
-  /** The commit that `revision` stood for when it was last asked. */
+  /** The commit of `revision` at the last request. */
   async commitOf(revision: string): Promise<string | undefined> {
     if (isCommit(revision)) return revision;
     const commit = await readFile(this.ref(revision), 'utf8').catch(() => '');
@@ -78,7 +78,7 @@ export class RepositoryCache {
     });
   }
 
-  /** Bytes of a download that was broken off, 0 without one. */
+  /** Bytes of an interrupted download, 0 without one. */
   async partialSize(etag: string): Promise<number> {
     return sizeOf(`${this.blob(etag)}.incomplete`);
   }
@@ -87,7 +87,7 @@ export class RepositoryCache {
     return join(this.folder, 'refs', ...revision.split('/'));
   }
 
-  // The standard layout has no place for it; other programs pass over names that they do not know.
+  // Not part of the standard layout; other programs ignore names that they do not know.
   private listing(commit: string): string {
     return join(this.folder, '.steptrain', commit);
   }
@@ -116,7 +116,7 @@ export async function sizeOf(path: string): Promise<number> {
   );
 }
 
-/** Runs `action` and turns a failed system call into the sentence about `path`. */
+/** Runs `action` and turns a failed system call into an error about `path`. */
 export async function writing<T>(path: string, action: () => Promise<T>): Promise<T> {
   try {
     return await action();

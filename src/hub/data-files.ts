@@ -1,10 +1,10 @@
-// Which files of a data set are meant, and the one path that stands for them.
+// Selects the files of a data set, and finds one path or pattern that names them.
 import { posix } from 'node:path';
 import { isDataFile, namePattern } from '../data/files.js';
 import type { Part } from '../data/split.js';
 import { HubError } from './error.js';
 
-/** How files and folders of a split are called, by the conventions of the `datasets` library. */
+/** Names of the files and folders of a split, by the conventions of the `datasets` library. */
 const SPLIT_WORDS: Readonly<Record<Part, readonly string[]>> = {
   train: ['train', 'training'],
   validation: ['validation', 'valid', 'val', 'dev'],
@@ -17,11 +17,11 @@ const METADATA = /(^|\/)(\.[^/]*|dataset_infos?\.json|dataset_dict\.json|state\.
 const SHOWN = 8;
 
 /**
- * The data files of a repository that a configuration means. `selection` takes those whose path holds it between word
- * borders (`train`, `main/test`, `data/train-00000-of-00001.parquet`). Without a selection the files of the part's own
- * split are taken, or all files where none belongs to a split.
+ * The data files of a repository to use. `selection` selects those whose path contains it between word boundaries
+ * (`train`, `main/test`, `data/train-00000-of-00001.parquet`). Without a selection the files of the part's split are
+ * used, or all files if none belongs to a split.
  *
- * @param what the data set, for the sentence of a HubError
+ * @param what the data set, for the message of a HubError
  */
 export function selectDataFiles(
   paths: readonly string[],
@@ -52,7 +52,7 @@ export function selectDataFiles(
  * One path for the chosen files below `directory`: the file itself, or a pattern with `*` in its name.
  *
  * @param all the files of the repository
- * @throws HubError where no pattern means exactly these files
+ * @throws HubError if no pattern matches exactly these files
  */
 export function pathOf(
   directory: string,
@@ -83,7 +83,7 @@ function holdsWord(path: string, word: string): boolean {
   return new RegExp(`(^|[^a-z0-9])${escaped}($|[^a-z0-9])`, 'i').test(path);
 }
 
-/** Characters that all names begin with. */
+/** Length of the common prefix of all names. */
 function commonStart(names: readonly string[]): number {
   const [first = ''] = names;
   let length = 0;

@@ -1,4 +1,4 @@
-// One file from the hub onto the disk: resumed where it was broken off, checked, and in its place only when it is whole.
+// Downloads one file from the hub: resumed after an interruption, verified, and moved into place only when complete.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, open, rename, rm } from 'node:fs/promises';
@@ -14,18 +14,18 @@ export interface Download {
   readonly request: HubRequest;
   readonly url: string;
   readonly file: RepositoryFile;
-  /** Where the whole file goes; beside it grows `target.incomplete`. */
+  /** Path of the complete file; the download goes to `target.incomplete`. */
   readonly target: string;
-  /** Called with the bytes of the file that are there. */
+  /** Called with the bytes downloaded so far. */
   readonly onProgress: (bytes: number) => void;
   /** Milliseconds before the first retry; doubled for each one without a new byte. */
   readonly patience: number;
 }
 
-/** Attempts in a row that bring nothing before a download gives up. */
+/** Max consecutive attempts without a new byte. */
 const ATTEMPTS = 5;
 
-/** Downloads `file` to `target`. Throws HubError; what has come stays for the next attempt. */
+/** Downloads `file` to `target`. Throws HubError; the bytes received stay for the next attempt. */
 export async function download(job: Download): Promise<void> {
   const { file, target } = job;
   const partial = `${target}.incomplete`;
@@ -33,7 +33,7 @@ export async function download(job: Download): Promise<void> {
   const inherited = (await sizeOf(partial)) > 0;
   await fetchAll(job, partial);
   if (inherited && !(await isIntact(partial, file))) {
-    // What an earlier process left may be damaged; only bytes that came in one piece tell about the hub.
+    // A part left by an earlier process may be damaged; blame the hub only for a file downloaded in one piece.
     await rm(partial, { force: true });
     await fetchAll(job, partial);
   }
@@ -41,7 +41,7 @@ export async function download(job: Download): Promise<void> {
     await rm(partial, { force: true });
     throw new HubError(
       'content',
-      `${file.path} of the ${job.request.what} came with another content than its checksum ${file.etag} says; ` +
+      `the content of ${file.path} of the ${job.request.what} does not match its checksum ${file.etag}; ` +
         'the download was removed, try again',
     );
   }
@@ -63,7 +63,7 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
         throw new HubError(
           'network',
           `the download of ${file.path} of the ${request.what} stopped at ${formatBytes(now)} of ` +
-            `${formatBytes(file.size)}: ${error.message}; the same command goes on from there`,
+            `${formatBytes(file.size)}: ${error.message}; the same command continues from there`,
           { cause: error },
         );
       }
@@ -72,14 +72,14 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
   }
 }
 
-/** Appends what follows the first `offset` bytes. */
+/** Downloads and appends the bytes from `offset` on. */
 async function fetchRest(job: Download, partial: string, offset: number): Promise<void> {
   const { request, url, file } = job;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(new DOMException('', 'TimeoutError')), SILENCE_MS);
   try {
     const response = await hubFetch(request, url, {
-      // A compressed answer could not be resumed; with a range, fetch asks for none by itself.
+      // A compressed response could not be resumed; with a range, fetch requests none by itself.
       headers: offset > 0 ? { range: `bytes=${offset}-` } : { 'accept-encoding': 'identity' },
       signal: silence.signal,
     });

@@ -1,4 +1,4 @@
-/** What a configuration may name instead of a path: `owner/name`, with `@revision` and, for data, `:selection` behind it. */
+/** A hub id, allowed instead of a path: `owner/name`, optionally with `@revision` and, for data, `:selection`. */
 export interface HubId {
   /** `owner/name` */
   readonly repo: string;
@@ -11,15 +11,15 @@ export interface HubId {
 const NAME = '[A-Za-z0-9_](?:[\\w.-]{0,94}[A-Za-z0-9_])?';
 const HUB_ID = new RegExp(`^(${NAME})/(${NAME})(?:@([\\w./-]+))?(?::([^:]+))?$`);
 
-/** First parts of the hub's own addresses, and of paths that people have: nobody on the hub is called so. */
+/** First parts of the hub's own URLs and of common paths, which are no owner names on the hub. */
 const NO_OWNER = /^(models|datasets|spaces|api)$/i;
 
-/** A path that ends so is a file that is not there, not a repository. */
+/** A path with such an ending is a missing file, not a repository. */
 const FILE_NAME = /\.(jsonl?|ndjson|gz|parquet|csv|tsv|txt|zip|ya?ml|safetensors|bin|git)$/i;
 
 const COMMIT = /^[0-9a-f]{40}$/;
 
-/** The hub id that `text` spells, or undefined where it can only be a path. */
+/** Parses a hub id; undefined if `text` can only be a path. */
 export function parseHubId(text: string): HubId | undefined {
   const [, owner = '', name = '', revision = 'main', selection] = HUB_ID.exec(text) ?? [];
   if (owner === '' || NO_OWNER.test(owner) || FILE_NAME.test(name)) return undefined;
@@ -28,7 +28,7 @@ export function parseHubId(text: string): HubId | undefined {
   return { repo: `${owner}/${name}`, revision, ...(selection === undefined ? {} : { selection }) };
 }
 
-/** Whether a revision is a full commit, which never changes what it stands for. */
+/** Whether a revision is a full commit hash, whose content never changes. */
 export function isCommit(revision: string): boolean {
   return COMMIT.test(revision);
 }

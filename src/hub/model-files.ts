@@ -1,8 +1,8 @@
-// Which files of a model repository are needed here.
+// Selects the files of a model repository to download.
 import { INDEX_FILE, SINGLE_FILE } from '../weights/checkpoint.js';
 import { HubError } from './error.js';
 
-/** What is read besides the weights; see `readTokenizerFiles`. */
+/** The files read besides the weights; see `readTokenizerFiles`. */
 const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',
@@ -12,7 +12,7 @@ const TOKENIZER_FILES = [
 
 const NAMED_TEMPLATES = /^additional_chat_templates\/[^/]+\.jinja$/;
 
-/** The tokenizer's files. Throws HubError where there is no tokenizer.json. */
+/** The tokenizer's files. Throws HubError if there is no tokenizer.json. */
 export function tokenizerFiles(paths: readonly string[], what: string): readonly string[] {
   if (!paths.includes('tokenizer.json')) {
     const other = paths.includes('tokenizer.model') ? 'only tokenizer.model, which is not read' : 'none';
@@ -26,7 +26,7 @@ export function tokenizerFiles(paths: readonly string[], what: string): readonly
   );
 }
 
-/** The small files that tell what the weights are. Throws HubError for a repository without a model. */
+/** The small files that describe the weights. Throws HubError for a repository without a model. */
 export function modelConfigFiles(paths: readonly string[], what: string): readonly string[] {
   if (!paths.includes('config.json')) {
     const adapter = paths.includes('adapter_config.json') ? '; it is an adapter, not a base model' : '';
@@ -42,7 +42,7 @@ export function modelConfigFiles(paths: readonly string[], what: string): readon
   return ['config.json', ...paths.filter((path) => path === 'generation_config.json'), ...index];
 }
 
-/** The weights: one file, or the shards that the index (undefined where there is none) names. */
+/** The weights: one file, or the shards named in the index (undefined if there is none). */
 export function weightFiles(
   paths: readonly string[],
   shards: readonly string[] | undefined,

@@ -1,4 +1,4 @@
-// What the hub says about a repository: its commit and its files.
+// Requests the commit and the files of a repository from the hub.
 import { isRow } from '../data/columns.js';
 import { HubError } from './error.js';
 import { type HubId, isCommit } from './hub-id.js';
@@ -13,7 +13,7 @@ export interface RepositoryFile {
   readonly path: string;
   /** Bytes. */
   readonly size: number;
-  /** Names the content: SHA-256 of a large file, else git's SHA-1 of a blob. */
+  /** Content hash: SHA-256 of a large file, else git's SHA-1 of a blob. */
   readonly etag: string;
 }
 
@@ -22,17 +22,17 @@ export interface RepositoryListing {
   readonly files: readonly RepositoryFile[];
 }
 
-/** Where a person finds a repository; also where its files are. */
+/** Path of a repository's page, and prefix of its files. */
 export function webPath(kind: RepositoryKind, repo: string): string {
   return kind === 'model' ? repo : `datasets/${repo}`;
 }
 
-/** `data set a/b@v1`, for a sentence. */
+/** `data set a/b@v1`, for messages. */
 export function describe(kind: RepositoryKind, { repo, revision }: HubId): string {
   return `${kind === 'model' ? 'model' : 'data set'} ${repo}${revision === 'main' ? '' : `@${revision}`}`;
 }
 
-/** Asks for the commit and the files of a revision. Throws HubError. */
+/** Requests the commit and the files of a revision. Throws HubError. */
 export async function listRepository(
   settings: HubSettings,
   kind: RepositoryKind,

@@ -1,18 +1,18 @@
-// One request to the hub: the token, redirects, and what its refusals mean.
+// One request to the hub: token, redirects, and the meaning of its refusals.
 import { HubError } from './error.js';
 import type { HubSettings } from './settings.js';
 
-/** What is asked for, in words for the sentence about a refusal. */
+/** What is requested, in words for the message of a refusal. */
 export interface HubRequest {
   readonly settings: HubSettings;
   /** `model a/b` */
   readonly what: string;
-  /** Below the endpoint: where a person reads about it. */
+  /** Path of its web page, relative to the endpoint. */
   readonly page: string;
   readonly revision: string;
 }
 
-/** Nothing for so long means that the connection is dead. */
+/** Timeout of a silent connection. */
 export const SILENCE_MS = 30_000;
 
 const MAX_REDIRECTS = 5;
@@ -20,8 +20,8 @@ const MAX_REDIRECTS = 5;
 /**
  * GET. Redirects are followed here, so that the token goes to the endpoint and nowhere else.
  *
- * @returns a response with a status below 300, or 416 where a range was asked for
- * @throws HubError; of kind `network` where trying again may help
+ * @returns a response with a status below 300, or 416 if a range was requested
+ * @throws HubError; of kind `network` if trying again may help
  */
 export async function hubFetch(
   request: HubRequest,
@@ -57,7 +57,7 @@ export async function hubFetch(
   }
 }
 
-/** The sentence about a host that cannot be reached. */
+/** The error about an unreachable host. */
 export function unreachable(url: URL, error: unknown): HubError {
   const cause = (error as { cause?: { code?: unknown; message?: unknown } }).cause;
   const isSilent = (error as Error).name === 'TimeoutError';
@@ -88,7 +88,7 @@ function refusal({ settings, what, page, revision }: HubRequest, url: URL, respo
       `${settings.endpoint} does not let you read the ${what}; see ${at}, and ${token}`,
     );
   }
-  // The hub answers 401 for what does not exist too, so as not to tell which private repositories there are.
+  // The hub answers 401 for missing repositories too, so as not to reveal which private ones exist.
   if (status === 401 || status === 404) {
     return new HubError(
       'missing',

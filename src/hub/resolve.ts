@@ -1,4 +1,4 @@
-/** Hub ids become local paths: the files that are needed are put into the Hugging Face cache. */
+/** Resolves hub ids to local paths: downloads the needed files into the Hugging Face cache. */
 import { join } from 'node:path';
 import { readModelConfig } from '../architectures/table.js';
 import type { Part } from '../data/split.js';
@@ -10,11 +10,11 @@ import { describe } from './repository.js';
 import { fetchSnapshot, type SnapshotOptions } from './snapshot.js';
 
 /**
- * The directory of a model: config.json, generation config, weights in safetensors and, if asked for, the tokenizer. The
- * configuration is read before the weights are fetched, so that a model which is not supported costs no download;
- * `weights: false` leaves it at that.
+ * The directory of a model: config.json, generation config, weights in safetensors and optionally the tokenizer. The
+ * configuration is read before the weights are downloaded, so that an unsupported model costs no download; with
+ * `weights: false` no weights are downloaded.
  *
- * @throws HubError where it cannot be had; what `readModelConfig` throws
+ * @throws HubError if the download fails; what `readModelConfig` throws
  */
 export async function resolveHubModel(
   id: HubId,
@@ -45,9 +45,9 @@ export async function resolveHubTokenizer(id: HubId, options: SnapshotOptions = 
 }
 
 /**
- * The path of the data files that `id` means for a part of the data: a file, or a pattern with `*` for several.
+ * The path of the data files of `id` for a part of the data: a file, or a pattern with `*` for several.
  *
- * @throws HubError where they cannot be had, or where it is not clear which are meant
+ * @throws HubError if the download fails or the selection is ambiguous
  */
 export async function resolveHubData(id: HubId, part: Part, options: SnapshotOptions = {}): Promise<string> {
   const what = describe('dataset', id);

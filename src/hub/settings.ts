@@ -1,4 +1,4 @@
-// Where the hub is and where its files are kept: the environment variables of huggingface_hub.
+// Endpoint and cache directory, from the environment variables of huggingface_hub.
 import { readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -10,7 +10,7 @@ export interface HubSettings {
   readonly cache: string;
   /** `HF_HUB_OFFLINE`: use nothing but the cache. */
   readonly offline: boolean;
-  /** `HF_TOKEN`, else what `hf auth login` wrote to `$HF_HOME/token`. Sent to the endpoint alone. */
+  /** `HF_TOKEN`, else what `hf auth login` wrote to `$HF_HOME/token`. Sent only to the endpoint. */
   readonly token: string | undefined;
 }
 

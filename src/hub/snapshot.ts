@@ -1,4 +1,4 @@
-// The files of a commit that are wanted, in the cache: from there, or from the hub.
+// Gets selected files of a commit from the cache or, if missing, from the hub.
 import { mkdir, statfs } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tryLock, type Unlock } from '../files/lock.js';
@@ -20,9 +20,9 @@ import { type HubSettings, hubSettings } from './settings.js';
 export interface SnapshotOptions {
   /** Default: from the environment. */
   readonly settings?: HubSettings;
-  /** Where progress is shown. Default standard error. */
+  /** Stream for progress. Default standard error. */
   readonly stream?: ProgressStream;
-  /** Milliseconds before a broken download is taken up again. Default 500. */
+  /** Milliseconds before an interrupted download is retried. Default 500. */
   readonly patience?: number;
 }
 
@@ -30,19 +30,18 @@ export interface Snapshot {
   /** `…/snapshots/<commit>` */
   readonly directory: string;
   readonly commit: string;
-  /** The chosen files. */
+  /** The selected files. */
   readonly paths: readonly string[];
   /** All files of the commit. */
   readonly all: readonly string[];
 }
 
-/** Chooses files of a commit by their paths; throws HubError where what is needed is not among them. */
+/** Selects files of a commit by their paths; throws HubError if a needed one is missing. */
 export type ChooseFiles = (paths: readonly string[]) => readonly string[];
 
 /**
- * Makes sure that the chosen files of a repository are in the cache. A revision that is a commit already known needs no
- * network; otherwise the hub is asked what the revision stands for now, and where it cannot be reached, the cache tells what it
- * was.
+ * Makes sure that the selected files of a repository are in the cache. A revision that is a known commit needs no
+ * network; otherwise the hub resolves the revision, or the cache if the hub cannot be reached.
  *
  * @throws HubError
  */
@@ -118,7 +117,7 @@ async function downloadFiles(
   const page = webPath(kind, id.repo);
   const request = { settings, what: describe(kind, id), page, revision: id.revision };
   const absent: RepositoryFile[] = [];
-  // Blobs are shared between commits, and another process may have been faster.
+  // Commits share blobs, and another process may have been faster.
   for (const file of files) if ((await sizeOf(cache.blob(file.etag))) !== file.size) absent.push(file);
   const total = absent.reduce((sum, { size }) => sum + size, 0);
   let start = 0;
@@ -146,10 +145,10 @@ async function downloadFiles(
 
 async function lock(cache: RepositoryCache, { repo }: HubId, stream: ProgressStream): Promise<Unlock> {
   await writing(cache.lockFolder, () => mkdir(cache.lockFolder, { recursive: true }));
-  for (let told = false; ; told = true) {
+  for (let reported = false; ; reported = true) {
     const taken = await tryLock(cache.lockFolder);
     if (typeof taken === 'function') return taken;
-    if (!told) stream.write(`process ${taken.owner} is downloading ${repo}; waiting for it\n`);
+    if (!reported) stream.write(`process ${taken.owner} is downloading ${repo}; waiting for it\n`);
     await sleep(200);
   }
 }

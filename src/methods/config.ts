@@ -17,10 +17,10 @@ export const parseRunConfig: (
   options: { readonly name: string; readonly settings?: readonly string[] },
 ) => LoadedConfig<RunConfig> = reader.parse;
 
-/** The same for an object, as a program builds it: fills in the defaults and checks. Throws ConfigError. */
+/** The same for an object built by a program: fills in the defaults and checks. Throws ConfigError. */
 export const completeRunConfig: (value: unknown) => RunConfig = reader.complete;
 
-/** `config.yaml` of a run: complete, with the meaning of every key. `head` stands above it as a comment. */
+/** `config.yaml` of a run: complete, with the meaning of every key. `head` is written above it as a comment. */
 export function formatRunConfig(config: RunConfig, options: { readonly head?: string } = {}): string {
   return formatConfig(config, methodOutline(methodOf(config)), options);
 }

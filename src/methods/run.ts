@@ -1,4 +1,4 @@
-/** A run from a configuration: in a new directory, or continued in the one of an earlier run. */
+/** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
 import type { Locate } from '../config/issues.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
 import { resolveInputs } from '../run/paths.js';
@@ -8,22 +8,22 @@ import { completeRunConfig, formatRunConfig, parseRunConfig } from './config.js'
 import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 
 export interface TrainOptions {
-  /** Directory for the run, new or empty. Default: `run.output_dir`, with a number behind it where that is taken. */
+  /** Directory for the run, new or empty. Default: `run.output_dir`, with a number appended if that is taken. */
   readonly output?: string | undefined;
-  /** Stops the run as Ctrl-C does: after the step under way, with a checkpoint. */
+  /** Stops the run as Ctrl-C does: after the current step, with a checkpoint. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface TrainResult extends RunResult {
-  /** Absolute path; `resume` goes on there. */
+  /** Absolute path; `resume` continues there. */
   readonly directory: string;
 }
 
 /**
- * Trains as a configuration says, evaluates, and leaves everything in one directory: what `steptrain run` does.
+ * Trains, evaluates and writes everything to one directory, like `steptrain run`.
  *
- * @param config as in a recipe; what is left out has its default
- * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError as the run goes
+ * @param config as in a recipe; omitted keys have their defaults
+ * @throws ConfigError for a configuration that contradicts itself, DataError and StepTrainError from the run
  */
 export async function train(
   config: RunConfigInput,
@@ -34,7 +34,7 @@ export async function train(
   return closing(run, () => runRecipe(resolved, run, signal ?? never(), { resume: false }));
 }
 
-/** Goes on with the run in `directory` from its last checkpoint, bit by bit as if it had not been stopped (on the CPU). */
+/** Resumes the run in `directory` from its last checkpoint; on the CPU bit-identical to a run that was not stopped. */
 export async function resume(
   directory: string,
   { signal }: Pick<TrainOptions, 'signal'> = {},
@@ -43,7 +43,7 @@ export async function resume(
   return closing(run, () => runRecipe(config, run, signal ?? never(), { resume: true }));
 }
 
-/** Finds what a configuration names, and makes the directory of the run with its config.yaml. */
+/** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
 export async function createRun(
   config: RunConfig,
   locate: Locate,

@@ -6,7 +6,7 @@ import { pretrainConfig } from './pretrain/config.js';
 import { sftConfig } from './sft/config.js';
 import { stepAmcConfig } from './stepamc/config.js';
 
-/** `load` brings the training code, which reading a recipe does not need. */
+/** `load` imports the training code, which reading a recipe does not need. */
 export const methods = {
   sft: { ...sftConfig, load: async () => (await import('./sft/method.js')).sft },
   stepamc: { ...stepAmcConfig, load: async () => (await import('./stepamc/method.js')).stepAmc },
@@ -15,7 +15,7 @@ export const methods = {
 
 export type MethodName = keyof typeof methods;
 
-/** The merged and complete configuration of a run; `method` tells which sections it has. */
+/** The complete configuration of a run; `method` determines its sections. */
 export type RunConfig = { [M in MethodName]: z.output<(typeof methods)[M]['schema']> }[MethodName];
 
 /** What a recipe may leave out. */

@@ -38,8 +38,8 @@ export function keyOfSeed(seed: number): Key {
 }
 
 /**
- * The numbers of one item: draws depend on the seed, the domain (what they are for) and the item's index, never on
- * what was drawn for other items.
+ * The random stream of one item: it depends on the seed, the domain (its use) and the item's index, never on draws for
+ * other items.
  */
 export class PhiloxStream {
   private readonly key: Key;
@@ -73,7 +73,7 @@ export class PhiloxStream {
 
   /** An integer from 0 to n − 1, every value equally likely. */
   below(n: number): number {
-    // Words at or above the largest multiple of n would favour small values.
+    // Words at or above the largest multiple of n would bias towards small values.
     const limit = 2 ** 32 - (2 ** 32 % n);
     let word = this.word();
     while (word >= limit) word = this.word();

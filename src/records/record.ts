@@ -1,42 +1,42 @@
 import type { FilePosition } from '../files/data-error.js';
 
-/** 1 = the step is right, 0 = it is wrong, null = nobody judged it. */
+/** 1 = right, 0 = wrong, null = unlabelled. */
 export type StepLabel = 1 | 0 | null;
 
 /**
- * What a step is for. `wrong`, `reflection` and `improvement` belong to self-correction data: a step kept in the
- * context but not learned, the remark on what is wrong with it, and the corrected step.
+ * The kind of a step. `wrong`, `reflection` and `improvement` belong to self-correction data: a step kept in the context
+ * but not learned, the remark on its error, and the corrected step.
  */
 export const STEP_KINDS = ['normal', 'wrong', 'reflection', 'improvement'] as const;
 export type StepKind = (typeof STEP_KINDS)[number];
 
 /** One step of a solution. */
 export interface Step {
-  /** The step as the source has it, without the line break that ends it. */
+  /** The step as in the source, without the line break that ends it. */
   readonly text: string;
   readonly label: StepLabel;
-  /** A soft label or a judge's score, where the source has one. */
+  /** A soft label or a judge's score, if the source has one. */
   readonly score?: number;
   readonly kind: StepKind;
 }
 
-/** Where a record comes from. */
+/** The source of a record. */
 export interface Provenance extends FilePosition {
   /** The source's own identifier of the row. */
   readonly id?: string;
 }
 
-/** The one record that every data source becomes. Keys are snake_case because records are also a file format. */
+/** The common record of all data sources. Keys are snake_case because records are also a file format. */
 export interface StepRecord {
   readonly problem: string;
   readonly gold_solution?: string;
   readonly gold_answer?: string;
   readonly steps: readonly Step[];
-  /** 1 = the final answer is right, 0 = it is wrong; absent where the source does not say. */
+  /** 1 = the final answer is right, 0 = it is wrong; absent if the source does not say. */
   readonly outcome?: 1 | 0;
   /**
-   * The first `context_steps` steps only lead up to the labelled ones: another record of the same solution carries
-   * their labels, so here they are null and are not reported as unlabelled. Absent means 0.
+   * The first `context_steps` steps are only context: another record of the same solution has their labels, so here they
+   * are null and not reported as unlabelled. Absent means 0.
    */
   readonly context_steps?: number;
   readonly provenance?: Provenance;
@@ -61,8 +61,8 @@ export function normalizeProblem(problem: string): string {
 }
 
 /**
- * Every labelled step of a record as a sample of its own, in order. `max_steps` leaves out steps further down the
- * solution; unlabelled steps stay in the prefix of later ones.
+ * Every labelled step of a record as a sample, in order. `max_steps` limits the steps of the solution; unlabelled steps
+ * stay in the prefix of later ones.
  */
 export function* verdictSamples(
   record: StepRecord,

@@ -1,4 +1,4 @@
-// artefacts/NAME.jsonl: what a stage makes for later stages and other runs, one JSON object a line.
+// artefacts/NAME.jsonl: rows that a stage produces for later stages and other runs, one JSON object per line.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import type { LogFile } from './log-file.js';
@@ -12,7 +12,7 @@ export interface SealedArtefact {
 
 const LINE_BREAK = 0x0a;
 
-/** Sees that every row is on the disk, counts them and takes the checksum. */
+/** Syncs the rows to disk, counts them and computes the checksum. */
 export async function sealArtefact(file: LogFile): Promise<SealedArtefact> {
   file.sync();
   const hash = createHash('sha256');

@@ -1,5 +1,5 @@
-// checkpoints/step-N/: written under another name, checked, marked, then renamed. The marker comes last and holds the
-// size and SHA-256 of every file, so that a torn checkpoint is never mistaken for a good one.
+// checkpoints/step-N/: written under a temporary name, verified, marked, then renamed. The marker comes last and holds
+// the size and SHA-256 of every file, so that a torn checkpoint is never mistaken for a complete one.
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
@@ -29,13 +29,13 @@ export interface Checkpoint {
 }
 
 export interface SaveOptions {
-  /** Puts the files into `folder`; subfolders are not kept track of and therefore refused. */
+  /** Writes the files into `folder`; subfolders are refused. */
   readonly write: (folder: string) => Promise<void>;
   readonly logs: Readonly<Record<string, number>>;
 }
 
 /**
- * Writes `root`/step-`step`. On any failure (a full disk, an exception of `write`) no trace of it stays, and older
+ * Writes `root`/step-`step`. On any failure (a full disk, an exception of `write`) nothing remains of it, and older
  * checkpoints are untouched. A checkpoint of the same step is replaced once the new one is complete.
  */
 export async function saveCheckpoint(
@@ -62,7 +62,7 @@ export async function saveCheckpoint(
   return { step, path, logs };
 }
 
-/** The newest checkpoint whose files all have the sizes and checksums that its marker says; torn ones are passed over. */
+/** The newest checkpoint whose files all match the sizes and checksums of its marker; torn ones are skipped. */
 export async function latestCheckpoint(root: string): Promise<Checkpoint | undefined> {
   for (const step of await steps(root)) {
     const path = join(root, `step-${step}`);
@@ -73,8 +73,8 @@ export async function latestCheckpoint(root: string): Promise<Checkpoint | undef
 }
 
 /**
- * Removes what is older than the `limit` newest complete checkpoints, everything newer than `written`, and what a crash
- * left half-written. `written` was checked a moment ago and stays, so the only good checkpoint is never deleted.
+ * Removes checkpoints older than the `limit` newest complete ones, everything newer than `written`, and partial ones
+ * left by a crash. `written` has just been verified and stays, so the only good checkpoint is never deleted.
  */
 export async function pruneCheckpoints(root: string, written: Checkpoint, limit: number): Promise<void> {
   let kept = 0;
@@ -91,7 +91,7 @@ export async function pruneCheckpoints(root: string, written: Checkpoint, limit:
   }
 }
 
-/** Size and checksum of a file that is on the disk for good. */
+/** Syncs a file to disk and returns its size and checksum. */
 async function settleFile(path: string): Promise<{ bytes: number; sha256: string }> {
   const info = await stat(path);
   if (!info.isFile()) throw new RunError(`${path} is not a file; a checkpoint holds files only`);
@@ -110,7 +110,7 @@ async function sha256(path: string): Promise<string> {
   return hash.digest('hex');
 }
 
-// rename() cannot replace a directory that has files; the old one steps aside until the new one stands.
+// rename() cannot replace a directory that has files, so the old one is moved aside until the new one is in place.
 async function replaceDirectory(from: string, to: string): Promise<void> {
   const aside = `${to}-replaced${PARTIAL}`;
   await rm(aside, { recursive: true, force: true });

@@ -1,5 +1,4 @@
-// One run, one directory: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and what the run leaves at its
-// end.
+// The directory of a run: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and the results.
 import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
@@ -23,34 +22,34 @@ export interface RunDirectory {
   file(name: string): string;
   readonly metrics: LogFile;
   readonly samples: LogFile;
-  /** artefacts/`name`.jsonl, made where it is not there yet. */
+  /** artefacts/`name`.jsonl, created if missing. */
   artefact(name: string): LogFile;
-  /** Replaces `name` by `value` as JSON, whole or not at all. */
+  /** Atomically replaces `name` by `value` as JSON. */
   writeJson(name: string, value: unknown): Promise<void>;
   writeConfig(yaml: string): Promise<void>;
   /**
    * Writes checkpoints/step-`step` with the files that `write` puts into the given folder, then removes all but the
-   * `keep` newest. What logs and artefacts hold by then belongs to it.
+   * `keep` newest. It records the current lengths of logs and artefacts.
    */
   saveCheckpoint(
     step: number,
     write: (folder: string) => Promise<void>,
     options: { readonly keep: number },
   ): Promise<Checkpoint>;
-  /** The newest checkpoint that is complete and unharmed. */
+  /** The newest complete checkpoint. */
   latestCheckpoint(): Promise<Checkpoint | undefined>;
-  /** Cuts logs and artefacts back to where they were at `checkpoint`, or to nothing without one. */
+  /** Truncates logs and artefacts to their lengths at `checkpoint`, or to 0 without one. */
   rewind(checkpoint: Checkpoint | undefined): void;
-  /** Lets another process have the directory. */
+  /** Releases the lock of the directory. */
   close(): Promise<void>;
 }
 
 export interface CreateOptions {
-  /** Where `path` already holds files: take the next free `path-2`, `path-3`, …, or refuse. */
+  /** If `path` already holds files: take the next free `path-2`, `path-3`, …, or refuse. */
   readonly onExisting: 'number' | 'refuse';
 }
 
-/** Makes a directory for a new run and locks it. An existing run is never written to. */
+/** Creates a directory for a new run and locks it. Never writes to an existing run. */
 export async function createRunDirectory(path: string, { onExisting }: CreateOptions): Promise<RunDirectory> {
   const wanted = resolve(path);
   try {
@@ -90,7 +89,7 @@ export async function readRunConfig(path: string): Promise<string> {
   }
 }
 
-// The lock of `path` where it was made now, or was there and empty; of two processes only one gets it.
+// Locks `path` if it is new or empty; of two processes only one gets the lock.
 async function claim(path: string): Promise<Unlock | undefined> {
   try {
     await mkdir(path);
@@ -101,7 +100,7 @@ async function claim(path: string): Promise<Unlock | undefined> {
   const lock = await tryLock(path);
   if (typeof lock !== 'function') return undefined;
   if (await isEmpty(path)) return lock;
-  await lock(); // somebody filled it in the meantime
+  await lock(); // another process filled it in the meantime
   return undefined;
 }
 

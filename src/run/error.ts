@@ -1,6 +1,6 @@
 import { StepTrainError } from '../native/errors.js';
 
-/** A run directory that cannot be used or written: one sentence with the place, the finding and what to do. */
+/** A run directory that cannot be used or written: one sentence with where, what was found and what to do. */
 export class RunError extends StepTrainError {
   override readonly name = 'RunError';
   constructor(message: string, options: ErrorOptions = {}) {

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM: the first asks the run to stop at the next safe point, the second ends the process.
+// Ctrl-C and SIGTERM: the first stops the run at the next safe point, the second ends the process.
 
 export interface Interruption {
   /** Aborted by the first SIGINT or SIGTERM. */
@@ -7,7 +7,7 @@ export interface Interruption {
   dispose(): void;
 }
 
-/** The part of `process` that is used here; a test brings its own. */
+/** The part of `process` used here; tests pass their own. */
 export interface SignalSource {
   on(event: NodeJS.Signals, listener: () => void): unknown;
   off(event: NodeJS.Signals, listener: () => void): unknown;
@@ -16,7 +16,7 @@ export interface SignalSource {
 
 export interface InterruptOptions {
   readonly print: (line: string) => void;
-  /** How to take the run up again, for the message before a hard end. */
+  /** How to resume the run, for the message before an immediate exit. */
   readonly hint: string;
   readonly source?: SignalSource;
 }
@@ -36,7 +36,7 @@ export function listenForInterrupt({ print, hint, source = process }: InterruptO
       controller.abort(name);
       return;
     }
-    // Schedulers repeat SIGTERM; only a person who presses twice means it.
+    // Schedulers repeat SIGTERM, so only a second Ctrl-C ends the process.
     if (name === 'SIGTERM') return;
     print(`Quit at once; what came after the last checkpoint is lost. ${hint}`);
     source.exit(INTERRUPTED);

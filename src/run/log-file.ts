@@ -1,4 +1,4 @@
-// metrics.jsonl and samples.jsonl: one JSON object per line, only ever appended, cut back on resume.
+// metrics.jsonl and samples.jsonl: one JSON object per line, append-only, truncated on resume.
 import fs from 'node:fs';
 import { systemReason } from '../files/error.js';
 import { refuseNonFinite } from '../files/json-file.js';
@@ -9,18 +9,18 @@ export interface LogFile {
   /** Bytes of whole lines so far. */
   readonly length: number;
   /**
-   * Appends one line. A number that is not finite is refused by its key and nothing is written. The call blocks for the
-   * one small write, so that a line is in the file when it returns, whatever happens to the process then.
+   * Appends one line. Throws for a number that is not finite, naming its key, and writes nothing. The write is
+   * synchronous, so that the line is in the file when the call returns, whatever happens to the process then.
    */
   append(record: Readonly<Record<string, unknown>>): void;
-  /** Waits until every line is on the disk. */
+  /** Syncs every line to disk. */
   sync(): void;
-  /** Drops everything after the first `length` bytes; a shorter file stays as it is. */
+  /** Truncates the file to `length` bytes; a shorter file stays unchanged. */
   cutTo(length: number): void;
   close(): void;
 }
 
-/** Opens or makes the file at `path`. A last line that was cut off by a crash is dropped. */
+/** Opens or creates the file at `path`. A last line that was cut off by a crash is dropped. */
 export function openLogFile(path: string): LogFile {
   const attempt = <T>(call: () => T): T => {
     try {
@@ -67,7 +67,7 @@ export function openLogFile(path: string): LogFile {
   };
 }
 
-/** The objects of a log, in order. Throws RunError for a file that is missing and a line that is no JSON object. */
+/** The objects of a log, in order. Throws RunError for a missing file or a line that is not a JSON object. */
 export function readLog(path: string): Readonly<Record<string, unknown>>[] {
   let content: string;
   try {
@@ -85,11 +85,11 @@ export function readLog(path: string): Readonly<Record<string, unknown>>[] {
       throw new RunError(`${path}, line ${i + 1} is not JSON: ${(error as Error).message}`, { cause: error });
     }
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
-    throw new RunError(`${path}, line ${i + 1} is no JSON object`);
+    throw new RunError(`${path}, line ${i + 1} is not a JSON object`);
   });
 }
 
-/** The numbers under `key` of a log, in order; lines without it are passed over. */
+/** The numbers under `key` of a log, in order; lines without it are skipped. */
 export function readMetric(path: string, key: string): number[] {
   return readLog(path)
     .map((line) => line[key])

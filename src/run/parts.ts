@@ -1,4 +1,4 @@
-// The records of each part of the data that a configuration names: read or generated, divided, chosen.
+// The records of each part of the configured data: read or generated, split, sampled.
 import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
@@ -7,7 +7,7 @@ import { PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
 import { DataError } from '../files/data-error.js';
 import { type StepRecord, verdictSamples } from '../records/record.js';
 
-/** The records of each part, and what happened while they were read. */
+/** The records of each part, and the reports of reading them. */
 export interface ConfiguredRecords {
   readonly parts: Readonly<Record<Part, readonly StepRecord[]>>;
   /** One report per file that the configuration names; none for generated problems. */
@@ -15,9 +15,9 @@ export interface ConfiguredRecords {
 }
 
 /**
- * Reads or generates the records that `data` names and divides them, as a stream. A file of its own for validation or test
- * takes that share out of the split of the training file. `reports` gets one report per file that the configuration names,
- * complete once the stream has ended. Throws DataError where a file is unusable.
+ * Reads or generates the records of `data` and splits them, as a stream. A separate file for validation or test takes
+ * that share out of the split of the training file. `reports` gets one report per configured file, complete once the
+ * stream has ended. Throws DataError if a file is unusable.
  */
 export async function* dividedRecords(
   data: DataConfig,
@@ -54,8 +54,8 @@ export async function* dividedRecords(
 }
 
 /**
- * The same in memory, the training part as it is trained on: at most `max_samples` solutions, classes balanced. Throws
- * DataError also where training gets nothing.
+ * The same in memory, with the training part limited to `max_samples` solutions and balanced. Throws DataError also if
+ * nothing is left to train on.
  */
 export async function configuredRecords(data: DataConfig): Promise<ConfiguredRecords> {
   const parts: Record<Part, StepRecord[]> = { train: [], validation: [], test: [] };
@@ -82,7 +82,7 @@ function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRe
   });
 }
 
-/** The numbers by which a solution and its steps are chosen; see `sampleRanks`. */
+/** The ranks that select a solution and its steps; see `sampleRanks`. */
 export function recordRanks({ problem, steps }: StepRecord, seed: number): number[] {
   return sampleRanks(
     seed,
@@ -91,7 +91,7 @@ export function recordRanks({ problem, steps }: StepRecord, seed: number): numbe
   );
 }
 
-/** The records of one path, read as `data` says. */
+/** The records of one path, read with the options of `data`. */
 export function readRecords(data: DataConfig, path: string): ReturnType<typeof loadRecords> {
   const { source, neutral, on_bad_row, prm800k } = data;
   if (source === 'arithmetic') throw new RangeError('generated problems are not read from a file');
@@ -100,7 +100,7 @@ export function readRecords(data: DataConfig, path: string): ReturnType<typeof l
 
 type PartOf = ReturnType<typeof splitter>;
 
-/** The record as each part sees it: whole in one, or, split by sample, with the labels of other parts taken out. */
+/** The record in each part: whole in one or, split by sample, without the labels of the other parts. */
 function divide(record: StepRecord, { split_unit }: DataConfig, partOf: PartOf): [Part, StepRecord][] {
   if (split_unit === 'problem') return [[partOf({ problem: record.problem, steps: [] }), record]];
   const partOfStep = new Map<number, Part>();
@@ -113,7 +113,7 @@ function divide(record: StepRecord, { split_unit }: DataConfig, partOf: PartOf):
   });
 }
 
-/** The record up to `limit` steps; nothing where only its context would be left. */
+/** The record up to `limit` steps; nothing if only its context would be left. */
 function firstSteps(record: StepRecord, limit: DataConfig['max_steps']): StepRecord[] {
   if (limit === 'all' || record.steps.length <= limit) return [record];
   return (record.context_steps ?? 0) >= limit ? [] : [{ ...record, steps: record.steps.slice(0, limit) }];

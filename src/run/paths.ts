@@ -11,11 +11,11 @@ import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/res
 import type { SnapshotOptions } from '../hub/snapshot.js';
 
 /**
- * The configuration with every path absolute, so that a run can be continued from another directory. What is no path here
- * and may be a hub id is fetched into the Hugging Face cache, and the path there takes its place. `weights: false` fetches
- * of a model only what says how large it is.
+ * The configuration with every path absolute, so that a run can be resumed from another directory. A value that is not
+ * an existing path and may be a hub id is downloaded into the Hugging Face cache and replaced by its path there.
+ * `weights: false` downloads of a model only the files that tell its size.
  *
- * @throws ConfigError, with the place, for what leads nowhere; HubError where the hub cannot be used
+ * @throws ConfigError, with its location, for a path that does not exist; HubError if the hub cannot be used
  */
 export async function resolveInputs<Config extends FrameConfig>(
   config: Config,
@@ -36,7 +36,7 @@ export async function resolveInputs<Config extends FrameConfig>(
     const here = `${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`;
     const id = parseHubId(path);
     if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
-    // A misspelt path is nobody's business: only what is clearly meant for the hub goes there.
+    // Never send a misspelt path to the hub: only what is clearly a hub id.
     const owner = id.repo.split('/', 1)[0] as string;
     if (path === id.repo && existsSync(resolve(cwd, owner))) {
       throw new ConfigError(
@@ -74,7 +74,7 @@ export async function resolveInputs<Config extends FrameConfig>(
   return { ...config, data, model, run };
 }
 
-/** The absolute path where something is there; of a pattern, where its folder is. */
+/** The absolute path if it exists; for a pattern, if its folder exists. */
 function localPath(cwd: string, path: string): string | undefined {
   const absolute = resolve(cwd, path);
   const isThere = existsSync(basename(absolute).includes('*') ? dirname(absolute) : absolute);

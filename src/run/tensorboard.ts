@@ -1,5 +1,5 @@
-// metrics.jsonl for TensorBoard: every line becomes one event with a scalar per metric. metrics.jsonl stays the truth;
-// the event file is made again from it wherever the two might differ.
+// metrics.jsonl for TensorBoard: every line becomes one event with a scalar per metric. metrics.jsonl is authoritative;
+// the event file is written again from it whenever the two might differ.
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { systemReason } from '../files/error.js';
@@ -13,8 +13,8 @@ const PREFIX = 'events.out.tfevents.';
 type Metrics = Readonly<Record<string, unknown>>;
 
 /**
- * `metrics` with a copy of its metrics as events in `folder`. Opened on an earlier run or cut back, it writes the event
- * file anew, with the wall times of the lines that stay. Tags are the keys, after the line's `phase` where it has one:
+ * `metrics` with a copy of its lines as events in `folder`. Opened on an earlier run or truncated, it writes a new event
+ * file with the wall times of the remaining lines. Tags are the keys, after the line's `phase` where it has one:
  * `ppo/value_loss`; nested metrics are joined by slashes. A line without a step gives no scalars.
  */
 export function withTensorBoard(
@@ -34,7 +34,7 @@ export function withTensorBoard(
   };
   const seconds = () => now() / 1000;
   let file: number | undefined;
-  // Rewritten once, when there is something to write, however often it is cut back before.
+  // Rewritten once, at the next line to write, however often it is truncated before.
   let stale = metrics.length > 0 || attempt(() => eventFiles(folder)).length > 0;
 
   const close = () => {
@@ -49,7 +49,7 @@ export function withTensorBoard(
       const events = readLog(metrics.path).map((line, i) => eventOf(line, wallTimes[i] ?? seconds()));
       file = newFile(folder, { wallTime: seconds(), after: old.at(-1), events });
     }
-    // A TensorBoard that is reading the last one must find it, empty, to go on to the next.
+    // A TensorBoard that is reading the last file must find it, empty, to move on to the next.
     for (const name of old.slice(0, -1)) fs.unlinkSync(join(folder, name));
     if (old.length > 0) fs.truncateSync(join(folder, old.at(-1)!));
     stale = false;
@@ -86,8 +86,8 @@ export function withTensorBoard(
 }
 
 /**
- * Writes a file of events whose name sorts behind `after`: a TensorBoard that is watching goes on to the next file and
- * would not notice a changed one; the session start tells it to forget what it has read. Returns it open for appending.
+ * Writes an event file whose name sorts after `after`: a running TensorBoard moves on to the next file and would not
+ * notice a changed one; the session start makes it forget what it has read. Returns the file open for appending.
  */
 function newFile(
   folder: string,

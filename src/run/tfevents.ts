@@ -1,14 +1,14 @@
-// TensorBoard's event files: TFRecord frames of protobuf messages, written by hand since five fields are all it takes.
+// TensorBoard's event files: TFRecord frames of protobuf messages, encoded by hand since only five fields are needed.
 // Layouts: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto and framework/summary.proto.
 
-/** One event: scalars of one step, or one of the two that open a file. */
+/** One event: scalars of one step, or one of the two that begin a file. */
 export interface TfEvent {
   /** Seconds since 1970. */
   readonly wallTime: number;
   readonly step?: number;
   readonly scalars?: readonly (readonly [tag: string, value: number])[];
   readonly fileVersion?: string;
-  /** Readers drop what they have read of this step and later ones. */
+  /** Readers drop what they have read from this step on. */
   readonly sessionStart?: boolean;
 }
 
@@ -89,7 +89,7 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return crc;
 });
 
-/** CRC-32C, rotated and shifted as TFRecord asks, so that a checksum of data with checksums in it stays sound. */
+/** Masked CRC-32C (rotated, plus a constant), as TFRecord requires for data that contains checksums. */
 function checksum(bytes: Uint8Array): Buffer {
   let crc = 0xffffffff;
   for (const byte of bytes) crc = CRC_TABLE[(crc ^ byte) & 0xff]! ^ (crc >>> 8);

@@ -1,4 +1,4 @@
-// Tokenised data is kept for the next run that asks for the same: same texts, tokenizer, prompt and code.
+// Caches tokenised data for later runs with the same texts, tokenizer, prompt and code.
 import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream, readdirSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
@@ -12,10 +12,10 @@ import type { VerdictTemplate } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 
-/** Entries that nobody has opened for so long go. */
+/** Entries that were not opened for this long are deleted. */
 const KEPT_MS = 30 * 24 * 3600 * 1000;
 
-/** What decides the content of a store. */
+/** Everything that determines the content of a store. */
 export interface TokenSource {
   readonly data: DataConfig;
   readonly model: Pick<ModelConfig, 'base' | 'tokenizer'>;
@@ -28,10 +28,10 @@ export function cacheDirectory(env: NodeJS.ProcessEnv = process.env): string {
 }
 
 /**
- * Opens the store of `source`, or has `write` make it in an empty directory. An entry that is damaged is made again. Where the
+ * Opens the store of `source`, or has `write` create it in an empty directory. A damaged entry is created again. If the
  * cache cannot be written, the store goes to the temporary directory and is not kept.
  *
- * @param write gives false where it was stopped; then there is no store
+ * @param write resolves to false if it was stopped; then there is no store
  */
 export async function cachedTokenStore(
   source: TokenSource,
@@ -48,7 +48,7 @@ export async function cachedTokenStore(
   const place = await workingDirectory(folder);
   try {
     if (!(await write(place.path))) return undefined;
-    // Files that are open stay readable, wherever their folder goes.
+    // Open files stay readable after their folder is moved or deleted.
     const made = await TokenStore.open(place.path);
     if (made === undefined) {
       throw new DataError('file', 'what was just written cannot be read back; check the disk', {
@@ -65,7 +65,7 @@ export async function cachedTokenStore(
   }
 }
 
-/** Gives a finished store its name, unless another process has made the same one meanwhile. */
+/** Renames a finished store to its final name, unless another process has created the same one meanwhile. */
 async function keep(path: string, entry: string): Promise<void> {
   const move = () =>
     rename(path, entry).then(
@@ -106,7 +106,7 @@ async function removeOld(folder: string): Promise<void> {
   }
 }
 
-/** A hash of everything that the tokens follow from. Limits and choices that act afterwards are left out. */
+/** A hash of everything the tokens depend on. Limits and selections that apply later are left out. */
 async function contentKey({ data, model, template }: TokenSource): Promise<string> {
   const { max_length: _, max_samples: __, balance: ___, ...settings } = data;
   const hash = createHash('sha256');
@@ -128,7 +128,7 @@ async function fileHash(path: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** `embedded` and `bytes` are part of the code; a directory counts by the files that a tokenizer may read. */
+/** `embedded` and `bytes` are part of the code; of a directory, the files that a tokenizer may read are hashed. */
 async function tokenizerHash(directory: string): Promise<string> {
   const names = (await readdir(directory, { recursive: true }).catch(() => []))
     .filter((name) => /(token.*\.json(\.gz)?|\.jinja)$/.test(name))
@@ -142,7 +142,7 @@ async function tokenizerHash(directory: string): Promise<string> {
 
 let code: string | undefined;
 
-/** Of the modules that read, divide and tokenise, and of the tokenizer library's version. */
+/** A hash of the modules that read, split and tokenise, and of the tokenizer library's version. */
 function codeHash(): string {
   if (code !== undefined) return code;
   const hash = createHash('sha256');

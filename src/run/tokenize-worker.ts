@@ -1,4 +1,4 @@
-// The thread of `tokenizeInWorker`.
+// The worker thread of `tokenizeInWorker`.
 import { parentPort, workerData } from 'node:worker_threads';
 import { DataError } from '../files/data-error.js';
 import { type TokenizeJob, type TokenizeMessage, tokenizeData } from './tokenize.js';
@@ -9,7 +9,7 @@ try {
   await tokenizeData(workerData as TokenizeJob, (solutions) => tell({ solutions }));
   tell({ done: true });
 } catch (error) {
-  // Classes do not survive the way between threads; anything unforeseen ends this one with its own error.
+  // Error classes do not survive the message to the main thread; an unexpected error ends this thread.
   if (!(error instanceof DataError)) throw error;
   tell({ failure: { kind: error.kind, message: error.message } });
 }

@@ -1,4 +1,4 @@
-// Tokenises the data of a run into a store, in a thread of its own so that the program stays responsive.
+// Tokenises the data of a run into a store, in a worker thread so that the program stays responsive.
 import { existsSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
@@ -18,7 +18,7 @@ export interface TokenizeJob {
   readonly directory: string;
 }
 
-/** What the thread says. */
+/** Messages of the worker thread. */
 export type TokenizeMessage =
   | { readonly solutions: number }
   | { readonly done: true }
@@ -26,22 +26,22 @@ export type TokenizeMessage =
 
 const TELL_EVERY = 1000;
 
-/** A line for a person who waits longer than this. */
+/** Print a line if it takes longer than this. */
 const NOTE_MS = 5000;
 
 /**
- * Tokenises in a worker. Gives false where the signal stopped it.
+ * Tokenises in a worker. Gives false if the signal stopped it.
  *
  * @throws DataError as `dividedRecords` does
  */
 export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): Promise<boolean> {
   const entry = new URL('./tokenize-worker.js', import.meta.url);
   if (!existsSync(entry)) {
-    // Sources that run without being compiled, as in the tests, have no file that a thread could load.
+    // Uncompiled sources, as in the tests, have no file that a worker could load.
     await tokenizeData(job, () => {});
     return true;
   }
-  // What the program was started with, such as code to evaluate, is not for this thread.
+  // Node's own arguments, such as code to evaluate, must not reach the worker.
   const worker = new Worker(entry, { workerData: job, execArgv: [] });
   const stop = () => void worker.terminate();
   signal.addEventListener('abort', stop);
@@ -65,7 +65,7 @@ export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): P
   }
 }
 
-/** Tokenises here and now. */
+/** Tokenises in the calling thread. */
 export async function tokenizeData(
   { data, model, prompt, directory }: TokenizeJob,
   onProgress: (solutions: number) => void,
@@ -94,7 +94,7 @@ export async function tokenizeData(
   await store.finish(reports.map(writtenReport));
 }
 
-/** A report as JSON holds it. */
+/** A report as JSON. */
 function writtenReport({ skipped, unlabelled, firstBadRow, ...counts }: LoadReport) {
   return { ...counts, firstBadRow, skipped: [...skipped], unlabelled: [...unlabelled] };
 }

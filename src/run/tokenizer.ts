@@ -4,7 +4,7 @@ import { byteTokenizer } from '../tokenizer/byte.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
-/** The tokenizer that a configuration names. `base` is the one beside the base model. */
+/** The configured tokenizer; `base` is the one in the base model's directory. */
 export async function configuredTokenizer(model: ModelConfig): Promise<Tokenizer> {
   if (model.tokenizer === 'bytes') return byteTokenizer();
   if (model.tokenizer !== 'base') return loadTokenizer(model.tokenizer);

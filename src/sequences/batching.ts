@@ -4,7 +4,7 @@ import { PhiloxStream } from '../random/philox.js';
 /** Domain of the random stream that orders the data. */
 const ORDER = 0x6f726472;
 
-/** A permutation of 0 … n − 1 by Fisher and Yates. */
+/** A random permutation of 0 … n − 1 (Fisher–Yates). */
 export function epochOrder(n: number, seed: number, epoch: number): Int32Array {
   const order = Int32Array.from({ length: n }, (_, i) => i);
   const stream = new PhiloxStream(seed, ORDER, epoch);
@@ -17,7 +17,7 @@ export function epochOrder(n: number, seed: number, epoch: number): Int32Array {
   return order;
 }
 
-/** Consecutive items in groups of at most `budget` in size; an item that alone exceeds it is a group of its own. */
+/** Groups consecutive items up to a total size of `budget`; an item that exceeds it alone forms its own group. */
 export function groupBySize<T>(items: Iterable<T>, sizeOf: (item: T) => number, budget: number): T[][] {
   const groups: T[][] = [];
   let total = Number.POSITIVE_INFINITY;
@@ -34,48 +34,48 @@ export function groupBySize<T>(items: Iterable<T>, sizeOf: (item: T) => number, 
 }
 
 export interface BatchSettings {
-  /** May end in a part of an epoch. */
+  /** May be fractional. */
   readonly epochs: number;
-  /** Most batches; absent: as many as the epochs give. */
+  /** Limit on the batches; absent: no limit beside the epochs. */
   readonly maxBatches?: number | undefined;
-  /** Ends, whatever the epochs, with the batch that reaches so many tokens. */
+  /** If set, replaces `epochs`: the schedule ends with the batch that reaches this many tokens. */
   readonly tokens?: number | undefined;
   readonly seed: number;
-  /** Of one item: what fills a batch. */
+  /** Size of one item, in the unit of `batchSize`. */
   readonly sizeOf: (item: number) => number;
   readonly batchSize: number;
   readonly tokensOf: (item: number) => number;
 }
 
-export interface BatchPlan {
+export interface BatchSchedule {
   readonly batches: readonly (readonly number[])[];
-  /** Epochs done after so many batches. */
+  /** Epochs done after `batch` batches. */
   epochAt(batch: number): number;
 }
 
-/** Which of `items` make up each batch. Epoch e is the same for every run with this seed, whatever came before. */
-export function planBatches(items: readonly number[], settings: BatchSettings): BatchPlan {
+/** The items of each batch. Epoch e is the same for every run with this seed, whatever came before. */
+export function scheduleBatches(items: readonly number[], settings: BatchSettings): BatchSchedule {
   const { seed, sizeOf, batchSize, tokensOf } = settings;
-  const most = settings.maxBatches ?? Number.POSITIVE_INFINITY;
-  const wanted = settings.tokens ?? Number.POSITIVE_INFINITY;
+  const maxBatches = settings.maxBatches ?? Number.POSITIVE_INFINITY;
+  const maxTokens = settings.tokens ?? Number.POSITIVE_INFINITY;
   const epochs = settings.tokens === undefined ? settings.epochs : Number.POSITIVE_INFINITY;
   const batches: number[][] = [];
   const ends: number[] = [];
   let tokens = 0;
   for (
     let epoch = 0;
-    epoch < epochs && batches.length < most && tokens < wanted && items.length > 0;
+    epoch < epochs && batches.length < maxBatches && tokens < maxTokens && items.length > 0;
     epoch++
   ) {
     const order = Array.from(epochOrder(items.length, seed, epoch), (i) => items[i] as number);
     const groups = groupBySize(order, sizeOf, batchSize);
     const share = Math.min(1, epochs - epoch);
     for (const group of groups.slice(0, Math.max(1, Math.round(share * groups.length)))) {
-      if (batches.length >= most || tokens >= wanted) break;
+      if (batches.length >= maxBatches || tokens >= maxTokens) break;
       batches.push(group);
       tokens += group.reduce((sum, item) => sum + tokensOf(item), 0);
     }
-    // Counted as a whole epoch also where it was cut short, so that the metric never runs ahead.
+    // An epoch that was cut short counts with all its batches, so that `epochAt` never runs ahead.
     ends.push((ends.at(-1) ?? 0) + groups.length);
   }
   return {

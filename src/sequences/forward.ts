@@ -1,4 +1,4 @@
-/** The forward of a group of sequences, and what is read off it: what every method starts from. */
+/** The forward of a group of sequences, and the outputs read from it; every method builds on these. */
 import { raggedBatch } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { type LinearHead, scalarOutputs } from '../models/heads.js';
@@ -82,13 +82,13 @@ export function scalarsAt(
   return device.scope(() => scalarOutputs(states.hidden, head, device.tensor(Int32Array.from(at))));
 }
 
-/** Rows of one sequence whose next token is asked for. */
+/** Rows of one sequence, each with the token whose log-probability is requested. */
 export interface ScoredRows {
   readonly sequence: ForwardSequence;
   readonly rows: readonly AnswerRow[];
 }
 
-/** Log-probabilities of each asked token, in order of sequences and rows. */
+/** Log-probability of each requested token, in order of sequences and rows. */
 export function scoreRows(decoder: Decoder, role: Role, items: readonly ScoredRows[]): HeadLogprobs {
   return decoder.device.scope(() => {
     const states = hiddenStates(

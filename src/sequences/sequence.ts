@@ -1,4 +1,4 @@
-/** What a training loop feeds: token sequences with the places where a token is learned. */
+/** Input of a training loop: token sequences, and the rows at which a token is learned. */
 
 import type { SolutionVerdicts, VerdictTokenizer } from '../data/verdict.js';
 import type { StepLabel } from '../records/record.js';
@@ -15,7 +15,7 @@ export interface Target {
 export interface TrainingSequence {
   readonly ids: readonly number[];
   readonly positions: readonly number[];
-  /** 0 on the trunk, else the number of the verdict branch. */
+  /** 0 on the trunk, else the index of the verdict branch. */
   readonly branch: readonly number[] | undefined;
   readonly targets: readonly Target[];
   /** Stable index of the row, for dropout. */
@@ -29,7 +29,7 @@ export function learnedSequences(sequences: Iterable<TrainingSequence>): number[
   );
 }
 
-/** One verdict to read off a sequence: for each word, the rows that predict its tokens. */
+/** One verdict of a sequence: for each word, the rows that predict its tokens. */
 export interface VerdictRows {
   readonly step: number;
   readonly label: StepLabel;
@@ -39,11 +39,11 @@ export interface VerdictRows {
 
 export interface VerdictSequence extends TrainingSequence {
   readonly verdicts: readonly VerdictRows[];
-  /** What the sequence was made of, for those who put other answers at its branches. */
+  /** The source of the sequence, for building it with other answers at its branches. */
   readonly solution: SolutionVerdicts;
 }
 
-/** A row and the token that it is asked about. */
+/** A row and a token whose log-probability it predicts. */
 export interface AnswerRow {
   readonly row: number;
   readonly token: number;
@@ -53,7 +53,7 @@ export interface AnswerRow {
 export interface BranchedAnswer {
   /** For each token of the answer, the row that predicts it. */
   readonly rows: readonly AnswerRow[];
-  /** The row of the answer's own last token (of the tail's, for an empty answer), where answers are read whole. */
+  /** The row of the answer's last token (of the tail's, for an empty answer), if answers are read whole. */
   readonly end: number;
 }
 
@@ -82,11 +82,11 @@ export function maskedSequence(sequence: TokenizedSequence, rowId: number): Trai
 }
 
 /**
- * A trunk with answers branching off it: each answer sees the trunk before its place, the tail and itself, and nothing
- * else sees it. Equal to one sequence per answer, with the shared trunk computed once. An answer that is the beginning
- * of another shares its branch.
+ * A trunk with answers branching off it. To each answer the trunk before its place, the tail and the answer itself are
+ * visible; the answer is visible to nothing else. Equal to one sequence per answer, with the shared trunk computed once.
+ * An answer that is a prefix of another shares its branch.
  *
- * @param whole feed each answer's last token too, for a head that reads the answer rather than predicts it
+ * @param whole also include each answer's last token, for a head that reads the answer rather than predicts it
  */
 export function branchedSequence(
   trunk: ArrayLike<number>,
@@ -124,7 +124,7 @@ export function branchedSequence(
       return first;
     };
     const found: BranchedAnswer[] = [];
-    // The longest first, so that shorter ones find the branch that they begin.
+    // Longest first, so that shorter ones find the branch of which they are a prefix.
     const order = place.answers.map((_, i) => i);
     order.sort((a, b) => (place.answers[b] as number[]).length - (place.answers[a] as number[]).length);
     for (const i of order) {
@@ -143,7 +143,7 @@ export function branchedSequence(
 }
 
 /**
- * All verdicts of a solution in one sequence, each word at its place.
+ * All verdicts of a solution in one sequence, with both words at each place.
  *
  * @param weigh weight of a verdict's tokens by its label
  */

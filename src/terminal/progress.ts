@@ -1,10 +1,10 @@
-// How far a run is: one line that renews itself on a terminal, a line now and then in a pipe.
+// Progress of a run: one line that is updated on a terminal, or occasional lines in a pipe.
 import pc from 'picocolors';
 
 export interface Progress {
   /** Reports that `done` of `total` units are done; `metrics` are shown in the given order, numbers rounded. */
   update(done: number, metrics?: Readonly<Record<string, number | string>>): void;
-  /** Prints a line of its own, above the progress line. */
+  /** Prints a separate line above the progress line. */
   note(line: string): void;
   /** Ends the line. Further calls do nothing. */
   finish(): void;
@@ -12,9 +12,9 @@ export interface Progress {
 
 export interface ProgressOptions {
   readonly total: number;
-  /** Units done before this session, so that a resumed run does not count them into its rate. */
+  /** Units done before this session; a resumed run leaves them out of its rate. */
   readonly start?: number;
-  /** What is counted, in the singular; amounts of `byte` are shown as kB, MB and so on. Default `step`. */
+  /** The unit, in the singular; amounts of `byte` are shown as kB, MB and so on. Default `step`. */
   readonly unit?: string;
   /** Default: standard error, which leaves standard output to results. */
   readonly stream?: ProgressStream;
@@ -76,7 +76,7 @@ export function createProgress(options: ProgressOptions): Progress {
     },
   };
 
-  // Colour codes take no room on the screen, so the text is cut first.
+  // Colour codes have no width, so the text is truncated first.
   function liveLine(share: number, parts: readonly string[], columns: number): string {
     const text = parts.join('  ').slice(0, Math.max(0, columns - BAR_WIDTH - 3));
     const full = Math.round(BAR_WIDTH * Math.min(1, Math.max(0, share)));

@@ -12,9 +12,9 @@ const SPECIAL_PATTERN = /(<\|(?:bos|eos|pad)\|>)/;
 
 /**
  * The tokenizer of the embedded default model: ids 0 to 255 are the bytes of UTF-8, then come `<|bos|>`, `<|eos|>` and
- * `<|pad|>`. Bytes rather than a table of the few characters that arithmetic uses, because then every text has ids,
- * a user's own data included, and the 230 unused rows cost a small model next to nothing. It is saved as a byte-level
- * BPE without merges in the ordinary tokenizer.json, which other programs read too.
+ * `<|pad|>`. Bytes rather than only the few characters of arithmetic, so that every text, also of a user's data, has
+ * ids; the 230 unused rows cost a small model next to nothing. It is saved as a byte-level BPE without merges in a
+ * standard tokenizer.json, which other programs can read.
  */
 export function byteTokenizer(): Tokenizer {
   return new ByteTokenizer();

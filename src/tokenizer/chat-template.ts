@@ -9,7 +9,7 @@ export type ChatTemplates = ReadonlyMap<string, string>;
  * Renders conversations as Hugging Face transformers does: Jinja with blocks trimmed, the special tokens, `messages`,
  * `tools` and `add_generation_prompt` as variables.
  *
- * @param specialTokens texts such as `bos_token`, for templates that write them
+ * @param specialTokens texts such as `bos_token`, for templates that use them
  */
 export class ChatRenderer {
   private readonly compiled = new Map<string, Template>();

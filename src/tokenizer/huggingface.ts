@@ -74,7 +74,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
 
   decode(ids: ArrayLike<number>, { skipSpecialTokens = false }: DecodeOptions = {}): string {
     const list = Array.from(ids);
-    // The library cannot decode nothing, and writes "undefined" for an id that is not there.
+    // The library cannot decode an empty list, and writes "undefined" for an unknown id.
     if (list.length === 0) return '';
     for (const id of list) this.spelled(id);
     return this.library.decode(list, {
@@ -85,7 +85,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
 
   tokenBytes(id: number): Uint8Array {
     const token = this.spelled(id);
-    // Added tokens are written as they are; the decoder is for the others.
+    // Added tokens are copied verbatim; the decoder handles the others.
     if (this.added.has(id)) return utf8(token);
     return this.spelling?.(token) ?? utf8(this.decode([id]));
   }
@@ -94,7 +94,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     return this.special.has(id);
   }
 
-  /** A token as the vocabulary writes it. */
+  /** A token as spelled in the vocabulary. */
   private spelled(id: number): string {
     const token = this.library.id_to_token(id);
     if (token !== undefined) return token;
@@ -115,7 +115,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     }
   }
 
-  /** The same tokenizer without the space that some put before a text; most need no second one. */
+  /** The same tokenizer without the space that some add before a text; most need no second one. */
   private forContinuation(): LibraryTokenizer {
     if (this.continuation === undefined) {
       const json = withoutPrefixSpace(this.json);
@@ -142,8 +142,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   /**
-   * What the post-processor puts around every text. It alone decides: transformers, too, disregards `add_bos_token` of
-   * tokenizer_config.json where there is a tokenizer.json.
+   * The special tokens that the post-processor adds around every text. `add_bos_token` of tokenizer_config.json is ignored,
+   * as in transformers if there is a tokenizer.json.
    */
   private affixes(): [readonly number[], readonly number[]] {
     const bare: readonly number[] = this.library.encode('a', { add_special_tokens: false }).ids;
@@ -157,7 +157,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
 }
 
 function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], file: string): LibraryTokenizer {
-  // Only what transformers also takes from the configuration: the rest is decided by tokenizer.json.
+  // Only the keys that transformers also takes from the configuration; tokenizer.json determines the rest.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
     return new LibraryTokenizer(withUnicodeWhiteSpace(json), {
@@ -176,7 +176,7 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   }
 }
 
-/** Tokens that only tokenizer_config.json lists count as well, as they do in transformers. */
+/** Includes tokens that only tokenizer_config.json lists, as transformers does. */
 function withConfiguredTokens({ tokenizer, config }: TokenizerFiles): TokenizerJson {
   const configured = config.added_tokens_decoder;
   if (typeof configured !== 'object' || configured === null) return tokenizer;
@@ -189,7 +189,7 @@ function withConfiguredTokens({ tokenizer, config }: TokenizerFiles): TokenizerJ
     : { ...tokenizer, added_tokens: [...tokenizer.added_tokens, ...missing] };
 }
 
-/** The same description with every part that puts a space before a text told not to; the same object if there is none. */
+/** The same description with every prefix space switched off; the same object if there is none. */
 function withoutPrefixSpace(json: TokenizerJson): TokenizerJson {
   const normalizer = stripPrefix(json.normalizer);
   const preTokenizer = stripPrefix(json.pre_tokenizer);

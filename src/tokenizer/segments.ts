@@ -1,16 +1,16 @@
 import type { StepLabel } from '../records/record.js';
 import type { Tokenizer } from './tokenizer.js';
 
-/** What a piece of a sequence is. The response begins with the first segment that is not `prompt`. */
+/** The role of a segment. The response begins with the first segment that is not `prompt`. */
 export type SegmentRole = 'prompt' | 'step' | 'verdict' | 'answer' | 'end';
 
-/** A piece of text that is tokenised by itself, so that no token lies across its borders. */
+/** A piece of text that is tokenised on its own, so that no token crosses its boundaries. */
 export interface Segment {
   readonly text: string;
   readonly role: SegmentRole;
-  /** Which step of the solution this belongs to, counted from 0. Neighbouring `step` segments of one step form one span. */
+  /** Index of the step, from 0. Neighbouring `step` segments of one step form one span. */
   readonly step?: number;
-  /** The judgement of that step, carried through to its span. */
+  /** The label of that step, copied to its span. */
   readonly label?: StepLabel;
   /** Whether its tokens are learned. */
   readonly train: boolean;
@@ -24,7 +24,7 @@ export interface SegmentSpan {
   readonly end: number;
 }
 
-/** The tokens of one step, those that end it included. */
+/** The tokens of one step, including those that end it. */
 export interface StepSpan {
   readonly step: number;
   readonly start: number;
@@ -43,23 +43,22 @@ export interface TokenizedSequence {
 }
 
 export interface SegmentTokenizerOptions {
-  /** Texts kept with their tokens, in characters; repeated prompts and steps are then tokenised once. Default 2 Mi. */
+  /** Max characters of cached texts, so that repeated prompts and steps are tokenised once. Default 2 Mi. */
   readonly cacheCharacters?: number;
 }
 
 export interface SequenceOptions {
   /**
-   * Which of the tokens that the tokenizer adds to every text are put around the sequence: `both` (default), `start`
-   * without those that end a text, or `none` for text from a chat template, which holds them already. A token that the
-   * text itself starts or ends with is never doubled.
+   * Special tokens to add around the sequence: `both` (default), only those at the `start`, or `none` for text from a chat
+   * template, which already contains them. A token that the text itself starts or ends with is never doubled.
    */
   readonly specialTokens?: 'both' | 'start' | 'none';
 }
 
 /**
  * A function from segments to one sequence. Each segment is tokenised on its own and the results are joined, so that step
- * spans and loss masks fall on token borders. Added special tokens belong to the first and to the last segment; like
- * the rest of a segment they are targets where it is learned.
+ * spans and loss masks fall on token boundaries. Added special tokens belong to the first and to the last segment; like
+ * the rest of the segment they are targets if it is learned.
  */
 export function segmentTokenizer(
   tokenizer: Tokenizer,
@@ -83,7 +82,7 @@ export function segmentTokenizer(
   };
 }
 
-/** The text of tokens `start` to `end` where they stand in a sequence. */
+/** The text of tokens `start` to `end` in the context of the sequence. */
 export function decodeSpan(tokenizer: Tokenizer, ids: Int32Array, start: number, end: number): string {
   // Some tokenizers drop the space in front of the first token, so the span is decoded with what precedes it.
   return tokenizer.decode(ids.subarray(0, end)).slice(tokenizer.decode(ids.subarray(0, start)).length);
@@ -124,7 +123,7 @@ function assemble(segments: readonly Segment[], pieces: readonly (readonly numbe
     if (segment.role === 'step') addStep(steps, segment, start, end);
     start = end;
   }
-  // Nothing stands before the first token to predict it from.
+  // The first token has no context to predict it from.
   if (length > 0) lossMask[0] = 0;
   return { ids, lossMask, spans, steps };
 }

@@ -1,9 +1,9 @@
-/** What single tokens add to a text, as bytes: a character of UTF-8 may begin in one token and end in another. */
+/** The bytes of single tokens: a UTF-8 character may begin in one token and end in another. */
 
 /** Turns the spelling of a token in the vocabulary into bytes. */
 type Spelling = (token: string) => Uint8Array;
 
-/** The printable character that byte-level vocabularies write for each byte (GPT-2's table). */
+/** The printable character for each byte in byte-level vocabularies (GPT-2's table). */
 export function byteCharacters(): string[] {
   const printable = (byte: number): boolean =>
     (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
@@ -12,8 +12,8 @@ export function byteCharacters(): string[] {
 }
 
 /**
- * How the decoder of a tokenizer.json spells tokens that continue a text: what it does to the beginning of a text (taking a
- * space away) is left out. Undefined for a decoder that does not work token by token.
+ * The decoder of a tokenizer.json for tokens that continue a text, without its treatment of the beginning of a text
+ * (removing a space). Undefined for a decoder that does not work token by token.
  */
 export function spellingOf(decoder: unknown): Spelling | undefined {
   const parts = flatten(decoder);

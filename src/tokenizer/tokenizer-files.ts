@@ -4,19 +4,19 @@ import { gunzipSync } from 'node:zlib';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
 
-/** A tokenizer's files as they lie in a Hugging Face model directory. */
+/** A tokenizer's files, as in a Hugging Face model directory. */
 export interface TokenizerFiles {
   readonly directory: string;
   /** tokenizer.json, parsed. */
   readonly tokenizer: TokenizerJson;
-  /** tokenizer_config.json, parsed; empty where there is none. */
+  /** tokenizer_config.json, parsed; empty if there is none. */
   readonly config: Readonly<Record<string, unknown>>;
   readonly chatTemplates: ChatTemplates;
   /** Every file by name with its content (tokenizer.json unzipped), for saving them elsewhere. */
   readonly contents: ReadonlyMap<string, Buffer>;
 }
 
-/** The parts of tokenizer.json that are looked at here; the rest is the library's business. */
+/** The parts of tokenizer.json used here; the library reads the rest. */
 export interface TokenizerJson {
   readonly model: { readonly type?: string; readonly vocab?: unknown; readonly merges?: unknown };
   readonly added_tokens: readonly AddedTokenJson[];
@@ -32,7 +32,7 @@ export interface AddedTokenJson {
   readonly special?: boolean;
 }
 
-/** Files from before the type was written have none. */
+/** Missing in old files. */
 const MODEL_TYPES = ['BPE', 'Unigram', 'WordPiece'];
 
 const NAMED_TEMPLATES = 'additional_chat_templates';
@@ -63,7 +63,7 @@ export async function readTokenizerFiles(directory: string): Promise<TokenizerFi
   const chatTemplates = new Map(
     chatTemplatesOf(config.chat_template, join(directory, 'tokenizer_config.json')),
   );
-  // A template in a file of its own stands in front of the one in tokenizer_config.json.
+  // A template in a separate file takes precedence over the one in tokenizer_config.json.
   for (const name of ['chat_template.jinja', ...(await namedTemplateFiles(directory))]) {
     const bytes = await readOptional(directory, name);
     if (bytes === undefined) continue;

@@ -1,4 +1,4 @@
-/** How text becomes tokens and back. Loaded models and the built-in byte tokenizer share this interface. */
+/** Text to tokens and back; implemented by loaded tokenizers and the built-in byte tokenizer. */
 export interface Tokenizer {
   /** One more than the largest id; a model's embedding may have more rows. */
   readonly vocabSize: number;
@@ -18,28 +18,28 @@ export interface Tokenizer {
   encode(text: string, options?: EncodeOptions): number[];
 
   /**
-   * The text of ids; nothing is tidied up, so that `decode(encode(text))` is the text (in the tokenizer's normal form).
+   * The text of ids, without clean-up, so that `decode(encode(text))` is the text (in the tokenizer's normal form).
    *
    * @throws DataError for an id outside the vocabulary
    */
   decode(ids: ArrayLike<number>, options?: DecodeOptions): string;
 
   /**
-   * The bytes of UTF-8 that a token adds to a text that goes on. Of all tokens of a text together they are that text, but for
-   * a space that some tokenizers take from its beginning.
+   * The UTF-8 bytes of a token inside a text. The bytes of all tokens of a text are that text, except for a space that
+   * some tokenizers remove from its beginning.
    *
    * @throws DataError for an id outside the vocabulary
    */
   tokenBytes(id: number): Uint8Array;
 
-  /** Whether `decode` leaves the token out with `skipSpecialTokens`. */
+  /** Whether `decode` with `skipSpecialTokens` leaves the token out. */
   isSpecial(id: number): boolean;
 
   /**
-   * A conversation as the model's chat template writes it. The result holds every special token that the model
-   * expects: encode it with `addSpecialTokens: false`.
+   * A conversation rendered by the model's chat template. The result contains every special token that the model expects:
+   * encode it with `addSpecialTokens: false`.
    *
-   * @throws DataError where there is no template or the template refuses the messages
+   * @throws DataError if there is no template or the template rejects the messages
    */
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string;
 
@@ -48,7 +48,7 @@ export interface Tokenizer {
 }
 
 export interface EncodeOptions {
-  /** Add what the tokenizer adds by itself, such as a token that begins every text. Default true. */
+  /** Add the tokenizer's special tokens, such as a start token. Default true. */
   readonly addSpecialTokens?: boolean;
   /** The text continues another one: no space is put before it. Default false. Implies no special tokens. */
   readonly continuation?: boolean;
@@ -69,9 +69,9 @@ export interface ChatMessage {
 export interface ChatTemplateOptions {
   /** End with the opening of the assistant's turn. Default false. */
   readonly addGenerationPrompt?: boolean;
-  /** Function descriptions in JSON schema, for templates that know tools. */
+  /** Function descriptions in JSON schema, for templates that support tools. */
   readonly tools?: readonly unknown[];
-  /** Which of several named templates. Default `tool_use` where tools are given and it exists, else `default`. */
+  /** Which of several named templates. Default `tool_use` if tools are given and it exists, else `default`. */
   readonly template?: string;
   /** Further variables for the template, such as `enable_thinking`. */
   readonly variables?: Readonly<Record<string, unknown>>;

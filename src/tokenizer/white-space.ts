@@ -4,9 +4,9 @@ import type { TokenizerJson } from './tokenizer-files.js';
 const GPT2_PATTERN = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
 
 /**
- * The same tokenizer with white space as Unicode has it. In two places the library uses JavaScript's own notion, which
- * counts U+FEFF as a space and U+0085 as none, and so splits text that holds them unlike every other implementation.
- * Both are rewritten to a pattern, in which it translates `\s` properly.
+ * The same tokenizer with Unicode's definition of white space. In two places the library uses JavaScript's definition,
+ * which includes U+FEFF and excludes U+0085, and so splits text with them unlike every other implementation. Both are
+ * rewritten as a pattern, in which the library translates `\s` correctly.
  */
 export function withUnicodeWhiteSpace(json: TokenizerJson): TokenizerJson {
   return { ...json, normalizer: rewrite(json.normalizer), pre_tokenizer: rewrite(json.pre_tokenizer) };
@@ -19,7 +19,7 @@ function rewrite(part: unknown): unknown {
     const key = 'normalizers' in component ? 'normalizers' : 'pretokenizers';
     return { ...component, [key]: (component[key] as unknown[]).map(rewrite) };
   }
-  // With add_prefix_space the space has to be there before the split, which only the library's own way gives.
+  // With add_prefix_space the space must be added before the split, which only the library's own path does.
   if (
     component.type === 'ByteLevel' &&
     component.use_regex !== false &&

@@ -10,7 +10,7 @@ export interface AdamWOptions {
   readonly weightDecay: number;
   /** Global norm to which larger gradients are scaled down; 0 for no clipping. */
   readonly maxGradNorm: number;
-  /** Factor on the learning rate of a parameter, such as a head that learns faster than the adapter. Default 1. */
+  /** Multiplies the learning rate of the named parameter, for example of a head that learns faster. Default 1. */
   readonly rateOf?: ((name: string) => number) | undefined;
 }
 
@@ -34,7 +34,7 @@ export function adamSettings(section: {
 export interface OptimizerStep {
   /** Global norm before clipping. */
   readonly gradNorm: number;
-  /** A gradient was NaN or infinite: nothing was changed. */
+  /** A gradient was NaN or infinite, so nothing was changed. */
   readonly nonFinite: boolean;
 }
 

@@ -1,6 +1,6 @@
-/** A stage that goes through the data in planned batches: one loss, one optimizer. */
+/** A stage that trains on a schedule of batches with one loss and one optimizer. */
 import type { TrainableParameters } from '../autograd/parameters.js';
-import type { BatchPlan } from '../sequences/batching.js';
+import type { BatchSchedule } from '../sequences/batching.js';
 import type { AdamW } from './adamw.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
 import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './stage.js';
@@ -16,7 +16,7 @@ export interface BatchGradients {
 
 export interface BatchedStageOptions {
   readonly name: string;
-  readonly batches: BatchPlan;
+  readonly batches: BatchSchedule;
   readonly settings: Omit<ScheduleOptions, 'totalSteps'> &
     Omit<TrainingSettings, 'best'> & {
       readonly load_best_model_at_end: boolean;
@@ -25,7 +25,7 @@ export interface BatchedStageOptions {
   readonly microBatchTokens: number;
   readonly parameters: TrainableParameters;
   readonly optimizer: () => AdamW;
-  /** The metric of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
+  /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly begin?: (() => Promise<void>) | undefined;
   readonly validate?: OpenTraining['validate'];

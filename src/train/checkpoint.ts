@@ -1,4 +1,4 @@
-/** What a checkpoint holds: the f32 masters of every role, the optimizer's moments, and where the run stands. */
+/** The content of a checkpoint: f32 master weights of every role, optimizer moments, and the state of the run. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ParameterBuffer } from '../autograd/parameters.js';
@@ -14,18 +14,18 @@ import type { AdamW } from './adamw.js';
 /** The parameters of a run by role, such as policy, reference and reward. */
 export type RoleParameters = Readonly<Record<string, ParameterBuffer>>;
 
-/** Where a run stands; everything that decides the next step and is not a tensor. */
+/** The state of a run: everything that determines the next step and is not a tensor. */
 export interface RunState {
-  /** Index of the stage at work; the number of stages once all are done. */
+  /** Index of the current stage; the number of stages once all are done. */
   readonly stage: number;
-  /** Steps done in it, skipped ones included. */
+  /** Steps done in the current stage, skipped ones included. */
   readonly stage_step: number;
   /** Steps done in all stages. */
   readonly step: number;
   readonly skipped: number;
   /** Tokens that passed forward and backward, in all stages. */
   readonly tokens: number;
-  /** An evaluation of this step is still to be made. */
+  /** The evaluation after this step is still to be done. */
   readonly validation_due: boolean;
   /** The best evaluation of the stage, whose parameters are in best.safetensors. */
   readonly best?: { readonly stage_step: number; readonly value: number } | undefined;
@@ -33,10 +33,10 @@ export interface RunState {
   readonly updates: Readonly<Record<string, number>>;
   /** What the stage itself keeps. */
   readonly own?: unknown;
-  /** Bit-identical continuation needs the same kernels and the same cut of the batches. */
+  /** Bit-identical continuation needs the same kernels and the same micro-batches. */
   readonly isa: string;
   readonly batching: Readonly<Record<string, number>>;
-  /** What making stages have finished, by name. */
+  /** The artefacts that stages have finished, by name. */
   readonly artefacts: Readonly<Record<string, SealedArtefact>>;
 }
 
@@ -92,7 +92,7 @@ export function checkContinuation(
   joinBatching(folder, state.batching, here.batching);
 }
 
-/** The batching of all stages that are known by now; refuses a number that was another before the run was stopped. */
+/** The batching of all stages known so far; refuses a value that differs from the one before the run was stopped. */
 export function joinBatching(
   folder: string,
   before: RunState['batching'],
@@ -109,14 +109,14 @@ export function joinBatching(
   return { ...before, ...now };
 }
 
-/** Refuses to go on from artefacts that are no longer what their stages made. */
+/** Refuses to continue from artefacts that changed since their stages wrote them. */
 export async function checkArtefacts(run: RunDirectory, { artefacts }: RunState): Promise<void> {
   for (const [name, { sha256 }] of Object.entries(artefacts)) {
     const file = run.artefact(name);
     if ((await sealArtefact(file)).sha256 === sha256) continue;
     throw new StepTrainError(
       'E_RESUME',
-      `${file.path} is not what the run wrote: its contents changed since; restore the file or start a new run`,
+      `${file.path} was changed after the run wrote it; restore the file or start a new run`,
     );
   }
 }

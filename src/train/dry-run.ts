@@ -13,7 +13,7 @@ import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './
 import type { Method } from './method.js';
 import { deviceName } from './recipe.js';
 
-/** Counts of the data and bytes by role, as lines; throws what the run itself would refuse. */
+/** Data counts and memory by role, as lines; throws the errors that the run itself would throw. */
 export async function describeRun<Config extends FrameConfig>(
   method: Pick<Method<Config>, 'memory'> & Pick<MethodSchema<Config>, 'sections'>,
   config: Config,
@@ -34,7 +34,7 @@ export async function describeRun<Config extends FrameConfig>(
       try {
         sizes.push([section, fitMicroBatch(plan, available, config.data.max_length, settings)]);
       } catch (error) {
-        // Told and not thrown: the plan for a server is often read on another machine.
+        // Reported, not thrown: the plan for a server is often printed on another machine.
         if (!(error instanceof StepTrainError)) throw error;
         sizes.push([section, config.data.max_length]);
         refusal = error.message;

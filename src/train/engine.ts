@@ -1,6 +1,6 @@
 /**
- * Takes a run through its stages: logging, evaluation, the best parameters, checkpoints, steps that are not finite, and
- * a stop that loses nothing.
+ * Takes a run through its stages: logging, evaluation, best parameters, checkpoints, non-finite steps, and a stop that
+ * loses nothing.
  */
 import { StepTrainError } from '../native/errors.js';
 import { sealArtefact } from '../run/artefact.js';
@@ -36,13 +36,13 @@ export interface EngineOptions {
   readonly signal: AbortSignal;
   readonly resume: boolean;
   readonly loggingSteps: number;
-  /** Steps in a row that may be not finite before the run stops. */
+  /** Max consecutive non-finite steps before the run stops. */
   readonly maxSkipped: number;
 }
 
 export interface EngineResult {
   readonly status: 'finished' | 'interrupted';
-  /** Index of the stage at work; the number of stages once all are done. */
+  /** Index of the current stage; the number of stages once all are done. */
   readonly stage: number;
   /** Over all stages. */
   readonly step: number;
@@ -289,7 +289,7 @@ class Engine {
     this.lastGood = state.step;
   }
 
-  /** Changes whenever a checkpoint would hold something new. */
+  /** Changes whenever a checkpoint would differ from the previous one. */
   private get place(): string {
     const { stage, step, validation_due } = this.state;
     return `${stage}/${step}/${validation_due}`;

@@ -1,4 +1,4 @@
-/** The evaluations of a verdict run: metrics of the validation part while it trains, and the report at its end. */
+/** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import type { Dataset } from '../data/dataset.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
@@ -24,7 +24,7 @@ export interface VerdictEvaluationContext {
   readonly microBatchTokens: number;
 }
 
-/** Metrics of the validation part; undefined where the signal stopped it. */
+/** Metrics of the validation part; undefined if the signal stopped it. */
 export async function validationMetrics(
   context: VerdictEvaluationContext,
   role: Role,
@@ -34,7 +34,7 @@ export async function validationMetrics(
   return judged && shortMetrics(metricsOf(context, judged));
 }
 
-/** Judges `part` of the data; undefined where the signal stopped it. */
+/** Judges `part` of the data; undefined if the signal stopped it. */
 async function judge(
   { config, decoder, microBatchTokens }: VerdictEvaluationContext,
   role: Role,
@@ -54,8 +54,8 @@ async function judge(
 }
 
 /**
- * The report on the test part, with other models judged on the same steps beside it; writes verdicts.jsonl. Undefined
- * where the signal stopped it.
+ * The report on the test part, with other models evaluated on the same steps; writes verdicts.jsonl. Undefined if the
+ * signal stopped it.
  *
  * @param before other models by name
  */
@@ -102,7 +102,7 @@ function metricsOf({ config }: VerdictEvaluationContext, judged: readonly Judged
   return verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong });
 }
 
-/** What a line of metrics.jsonl has of an evaluation. */
+/** The metrics of an evaluation that go into metrics.jsonl. */
 export function shortMetrics(metrics: VerdictMetrics): Record<string, number> {
   const { f1_macro, acc_pos, acc_neg, balanced_accuracy, auc } = metrics;
   return { f1_macro, acc_pos, acc_neg, balanced_accuracy, ...(auc === undefined ? {} : { auc }) };

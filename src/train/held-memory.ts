@@ -1,12 +1,12 @@
-/** What the roles of a run hold in memory, measured while they are made, beside what the plan said. */
+/** Memory that each role of a run holds, measured while it is created, to compare with the memory plan. */
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import type { MemoryPlan } from './memory-plan.js';
 
-/** Bytes by role. Trained roles without the moments of AdamW, which live as long as their stage. */
+/** Bytes by role. AdamW moments are not included: they live as long as their stage. */
 export type HeldMemory = Readonly<Record<string, number>>;
 
-/** Ascribes what was allocated since the last call to a role. */
+/** Attributes what was allocated since the last call to a role. */
 export function heldMemory(device: Device): { readonly held: HeldMemory; mark(role: string): void } {
   const held: Record<string, number> = {};
   let before = device.stats().liveBytes;

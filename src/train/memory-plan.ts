@@ -1,4 +1,4 @@
-/** What a run will hold in memory, by role, from the shapes alone; and how many tokens fit beside it. */
+/** The memory a run will need, by role, computed from the shapes alone; and how many tokens fit in the rest. */
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf, countParameters, modelModules } from '../architectures/table.js';
 import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../config/schema.js';
@@ -14,10 +14,10 @@ export interface MemoryItem {
 }
 
 export interface MemoryPlan {
-  /** Held throughout. */
+  /** Bytes held for the whole run. */
   readonly items: readonly MemoryItem[];
   readonly fixedBytes: number;
-  /** Of forward and backward, for each token in memory at once. */
+  /** Bytes of forward and backward for each token of a micro-batch. */
   readonly bytesPerToken: number;
 }
 
@@ -25,11 +25,11 @@ export interface MemoryPlan {
 const TRAINED_BYTES = 16;
 const FROZEN_BYTES = 4;
 
-/** A role as the plan counts it: an adapter on the shared base, or the whole model where there is no LoRA. */
+/** A role in the memory plan: an adapter on the shared base, or the whole model without LoRA. */
 export interface PlannedRole {
   readonly role: string;
   readonly held: 'trained' | 'frozen';
-  /** Outputs of a scalar head of its own, and whether they have a bias. */
+  /** The role's scalar head, if it has one. */
   readonly head?: { readonly outputs: number; readonly bias: boolean };
 }
 
@@ -49,9 +49,9 @@ export function memoryPlan(
       bytes: weights * bytes,
     });
   }
-  const own = lora ? adapterSize(decoder, lora) : weights;
+  const body = lora ? adapterSize(decoder, lora) : weights;
   for (const { role, held, head } of roles) {
-    const size = own + (head ? head.outputs * (decoder.outputSize + (head.bias ? 1 : 0)) : 0);
+    const size = body + (head ? head.outputs * (decoder.outputSize + (head.bias ? 1 : 0)) : 0);
     items.push(
       held === 'trained'
         ? {
@@ -84,8 +84,8 @@ function adapterSize(decoder: ModelConfig, lora: LoraSection): number {
 }
 
 /**
- * What the tape keeps of a token, layer by layer, and what the backward of one layer adds. Every token is counted as
- * one that reaches the head, which is more than verdicts need.
+ * Bytes per token that the tape keeps in all layers, plus those that the backward of one layer adds. Every token is
+ * assumed to reach the head, which overestimates verdicts.
  */
 function activationBytes(
   decoder: ModelConfig,
@@ -98,20 +98,20 @@ function activationBytes(
   return kept + layer.backward + head;
 }
 
-/** Share of the free memory that a plan may use; the rest is for what allocation wastes and for the rest of the machine. */
+/** Share of the free memory that a plan may use; the rest is for fragmentation and for other processes. */
 const USABLE = 0.85;
 
 export interface MicroBatchContext {
   readonly device: Device;
   readonly config: Pick<FrameConfig, 'data'>;
-  /** The batching of the checkpoint that a run goes on from. */
+  /** The batching in the checkpoint that a run continues from. */
   readonly saved: Readonly<Record<string, number>>;
 }
 
 /**
- * The micro-batch of section `name` in tokens: the section's own number, or with `auto` the largest that fits and is not
- * more than an optimizer step has. A run that goes on keeps the number it began with, since another cut would round
- * differently. Refuses a plan that does not fit, with the bytes that are missing.
+ * The micro-batch of section `name` in tokens: the section's own number or, with `auto`, the largest that fits and does
+ * not exceed an optimizer step. A resumed run keeps the number it began with, since other micro-batches would round
+ * differently. Refuses a plan that does not fit and names the missing bytes.
  */
 export function settleMicroBatch(
   plan: MemoryPlan,
@@ -125,35 +125,35 @@ export function settleMicroBatch(
   return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, wanted);
 }
 
-/** Bytes that a plan may use on `device`. Roles that are loaded already are no longer part of what is free. */
+/** Bytes that a plan may use on `device`, including those that roles already loaded occupy. */
 export function availableMemory(plan: MemoryPlan, device: Device): number {
   return USABLE * (device.info().memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes));
 }
 
-/** As `settleMicroBatch`, with `available` bytes for everything. `longest`: tokens of the longest sequence. */
+/** As `settleMicroBatch`, with `available` bytes in total. `longest`: tokens of the longest sequence. */
 export function fitMicroBatch(
   plan: MemoryPlan,
   available: number,
   longest: number,
   section: BatchSection,
 ): number {
-  const { micro_batch_tokens: asked, tokens_per_step: most = Number.POSITIVE_INFINITY } = section;
+  const { micro_batch_tokens: requested, tokens_per_step: max = Number.POSITIVE_INFINITY } = section;
   const fitting = Math.floor((available - plan.fixedBytes) / plan.bytesPerToken);
-  const least = asked === 'auto' ? longest : asked;
-  if (fitting < least) {
-    const missing = plan.fixedBytes + least * plan.bytesPerToken - available;
+  const min = requested === 'auto' ? longest : requested;
+  if (fitting < min) {
+    const missing = plan.fixedBytes + min * plan.bytesPerToken - available;
     throw new StepTrainError(
       'E_MEMORY',
-      `the run needs ${gibibytes(plan.fixedBytes + least * plan.bytesPerToken)} (${gibibytes(plan.fixedBytes)} for the ` +
-        `roles, ${gibibytes(least * plan.bytesPerToken)} for ${least} tokens at once) and ${gibibytes(available)} can be ` +
+      `the run needs ${gibibytes(plan.fixedBytes + min * plan.bytesPerToken)} (${gibibytes(plan.fixedBytes)} for the ` +
+        `roles, ${gibibytes(min * plan.bytesPerToken)} for ${min} tokens at once) and ${gibibytes(available)} can be ` +
         `used: ${gibibytes(missing)} are missing; set micro_batch_tokens: auto, run.gradient_checkpointing: true, ` +
         'model.dtype: bf16, or shorten data.max_length',
     );
   }
-  return asked === 'auto' ? Math.max(longest, Math.min(fitting, most, LARGEST)) : asked;
+  return requested === 'auto' ? Math.max(longest, Math.min(fitting, max, LARGEST)) : requested;
 }
 
-/** More tokens at once make nothing faster. */
+/** Larger micro-batches are no faster. */
 const LARGEST = 1 << 16;
 
 /** The plan as lines for a person. */

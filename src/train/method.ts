@@ -1,4 +1,4 @@
-/** What a method adds to the frame of a run (`recipe.ts`): a row of `src/methods/table.ts` loads one of these. */
+/** What a method plugs into a run (`recipe.ts`); each row of `src/methods/table.ts` loads one. */
 import type { FrameConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import type { TrainingDataSummary } from '../data/summary.js';
@@ -15,14 +15,14 @@ import type { HeldMemory } from './held-memory.js';
 import type { PlannedRole } from './memory-plan.js';
 import type { Metrics, StageEntry } from './stage.js';
 
-/** The data of a run, as every method has it. */
+/** The data of a run, the part that all methods share. */
 export interface RunData {
   readonly summary: TrainingDataSummary;
   readonly reports: readonly LoadReport[];
   close(): void;
 }
 
-/** The models of a run, as every method has them. */
+/** The models of a run, the part that all methods share. */
 export interface RunRoles {
   readonly decoder: Decoder;
   /** What a checkpoint holds, by role. */
@@ -31,7 +31,7 @@ export interface RunRoles {
   dispose(): void;
 }
 
-/** What a method makes its roles with. */
+/** Everything a method needs to create its roles. */
 export interface RunContext<Config extends FrameConfig> {
   readonly config: Config;
   readonly device: Device;
@@ -39,12 +39,12 @@ export interface RunContext<Config extends FrameConfig> {
   readonly run: RunDirectory;
 }
 
-/** Everything that a method's stages, evaluation and saving work with. */
+/** Everything a method needs to train, evaluate and save. */
 export interface OpenRun<Config extends FrameConfig, Data extends RunData, Roles extends RunRoles>
   extends RunContext<Config> {
   readonly data: Data;
   readonly roles: Roles;
-  /** Tokens in memory at once for the stages of a section; refused where they do not fit. */
+  /** Micro-batch in tokens for the stages of a section; throws if it does not fit in memory. */
   microBatchTokens(section: string): number;
 }
 
@@ -54,7 +54,7 @@ export interface Evaluation {
   readonly metrics: Metrics;
   /** eval.json and the table at the end of the run. */
   readonly report?: EvalReport;
-  /** For a person, where there is no table. */
+  /** One printed line, for a method without a table. */
   readonly summary?: string;
 }
 
@@ -69,17 +69,17 @@ export interface Method<
   Data extends RunData = RunData,
   Roles extends RunRoles = RunRoles,
 > {
-  /** Reads, divides and tokenises what the configuration names; undefined where the signal stopped it. */
+  /** Reads, splits and tokenises the configured data; undefined if the signal stopped it. */
   data(config: Config, tokenizer: Tokenizer, signal: AbortSignal): Promise<Data | undefined>;
   /** How a record becomes samples, for `data preview`. */
   preview(config: Config, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample>;
-  /** The roles as the memory plan counts them. */
+  /** The roles for the memory plan. */
   memory(config: Config): readonly PlannedRole[];
   roles(context: RunContext<Config>): Promise<Roles>;
   stages(run: OpenRun<Config, Data, Roles>): readonly StageEntry[];
-  /** Writes what was trained; `stages` are those that have begun. */
+  /** Writes the trained parameters; `stages` are those that have begun. */
   save(run: OpenRun<Config, Data, Roles>, stages: readonly string[]): Promise<void>;
-  /** Undefined where the signal stopped it. */
+  /** Undefined if the signal stopped it. */
   evaluate(
     run: OpenRun<Config, Data, Roles>,
     trained: EngineResult,

@@ -1,4 +1,4 @@
-/** The frame of every run: device, data, roles, stages, saving, evaluation, and letting go of all of it. */
+/** What every run does: open device, data and roles, train the stages, save, evaluate, and dispose of everything. */
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { addon } from '../native/addon.js';
 import type { RunDirectory } from '../run/directory.js';
@@ -56,7 +56,7 @@ async function runOn<Config extends FrameConfig>(
     const plan = memoryPlan(config, method.memory(config), decoder.config);
     const sections = method.sections(config);
     const settled = new Map<string, number>();
-    // Once for each section: what is free changes while the run goes on, and its micro-batches must not.
+    // Once per section: the free memory changes during the run, and the micro-batches must not.
     const microBatchTokens = (name: string) => {
       const tokens =
         settled.get(name) ??
@@ -98,13 +98,13 @@ async function runOn<Config extends FrameConfig>(
   }
 }
 
-/** `auto` is the first GPU where the addon finds one. */
+/** `auto` is the first GPU, if the addon finds one. */
 export function deviceName(name: string): string {
   if (name !== 'auto') return name;
   return addon().cudaDevices()?.length ? 'cuda:0' : 'cpu';
 }
 
-/** To go once docs/lab-notes.md lists nothing that no GPU has seen. */
+/** To be removed once docs/lab-notes.md lists no kernel that is untested on a GPU. */
 function warnOfUnverified(device: Device): void {
   const { name, description } = device.info();
   if (name === 'cpu') return;

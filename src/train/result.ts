@@ -2,12 +2,12 @@ import type { EvalReport } from '../eval/report.js';
 
 /** How a run ended. */
 export interface RunResult {
-  /** `interrupted` where the abort signal stopped it before its last step; a checkpoint of `step` is on the disk. */
+  /** `interrupted` if the abort signal stopped the run before its last step; a checkpoint of `step` is on disk. */
   readonly status: 'finished' | 'interrupted';
-  /** It was interrupted by run.max_minutes, and what it had trained is saved beside the checkpoint. */
+  /** run.max_minutes interrupted the run; the trained parameters are saved beside the checkpoint. */
   readonly outOfTime?: boolean;
   /** Optimizer steps done, over all sessions of the run. */
   readonly step: number;
-  /** The final evaluation, where the method has one and the run got so far. */
+  /** The final evaluation, if the method has one and the run reached it. */
   readonly evaluation?: EvalReport;
 }

@@ -6,8 +6,8 @@ export interface ScheduleOptions {
 }
 
 /**
- * Learning rate of step `step` (from 0), as transformers' schedulers give it: a rise over ⌈warmup · total⌉ steps, then
- * held, lowered in a line, or along half a cosine, to 0 after the last step.
+ * Learning rate of step `step` (from 0), equal to transformers' schedulers: linear warm-up over ⌈warmup · total⌉ steps,
+ * then constant, or linear or half-cosine decay to 0 after the last step.
  */
 export function learningRateAt(
   step: number,

@@ -1,12 +1,12 @@
 /**
  * A run is a list of stages; the engine takes them step by step. A stage either trains (optimizer steps: warm-up, reward
- * network, policy) or makes (rows of an artefact: labels, samples, scores). Both can be stopped and resumed between any
- * two steps.
+ * network, policy) or produces rows of an artefact (labels, samples, scores). Both can be stopped and resumed between
+ * any two steps.
  */
 import type { TrainableParameters } from '../autograd/parameters.js';
 import type { AdamW } from './adamw.js';
 
-/** Named numbers that were measured; all finite. */
+/** Named measurements; all finite. */
 export type Metrics = Readonly<Record<string, number>>;
 
 interface StepOutcome {
@@ -14,40 +14,40 @@ interface StepOutcome {
   readonly metrics: Metrics;
   /** For the progress line. */
   readonly shown: Metrics;
-  /** Tokens that were computed; in training those that passed forward and backward. */
+  /** Tokens computed; in training, those that passed forward and backward. */
   readonly tokens: number;
 }
 
-/** What one optimizer step did. */
+/** Outcome of one optimizer step. */
 export interface TrainingOutcome extends StepOutcome {
-  /** What was not finite; the step then changed nothing. */
+  /** Names what was not finite; the step then changed nothing. */
   readonly nonFinite?: string;
 }
 
-/** What one step of making gave. */
+/** Outcome of one step that produces rows. */
 export interface MakingOutcome extends StepOutcome {
-  /** Appended to the artefact, a line each. */
+  /** Appended to the artefact, one per line. */
   readonly rows: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** A stage at work. */
+/** An open stage. */
 interface OpenStage<Outcome> {
-  /** Prepares roles from what earlier stages left; repeated when a run is resumed before the first step. */
+  /** Prepares roles from the results of earlier stages; repeated if a run is resumed before the first step. */
   begin(): Promise<void>;
-  /** One step, or undefined where the signal stopped it before anything changed. */
+  /** One step, or undefined if the signal stopped it before anything changed. */
   step(index: number, signal: AbortSignal): Promise<Outcome | undefined>;
-  /** What else decides the next step, as JSON. */
+  /** Further state that determines the next step, as JSON. */
   state?(): unknown;
   restore?(state: unknown): void;
   dispose(): void;
 }
 
 export interface OpenTraining extends OpenStage<TrainingOutcome> {
-  /** By the name under which a checkpoint holds its moments. */
+  /** By the optimizer's name in the checkpoint. */
   readonly optimizers: Readonly<Record<string, AdamW>>;
-  /** Whose best state `validation.best` keeps. */
+  /** The parameters whose best state is kept. */
   readonly trains: TrainableParameters;
-  /** Held-out metrics; undefined where the signal stopped it. */
+  /** Held-out metrics; undefined if the signal stopped it. */
   readonly validate?: ((signal: AbortSignal) => Promise<Metrics | undefined>) | undefined;
 }
 
@@ -62,7 +62,7 @@ export interface SaveSettings {
 /** When to evaluate and to save, in steps of the stage. */
 export interface TrainingSettings extends SaveSettings {
   readonly eval_steps: number;
-  /** The metric of `validate` by which the best parameters are kept and, at the end, restored. */
+  /** The metric of `validate` that selects the parameters to keep and, at the end, restore. */
   readonly best?: string | undefined;
 }
 
@@ -70,11 +70,11 @@ interface ClosedStage {
   /** Also the `phase` of its lines in metrics.jsonl. */
   readonly name: string;
   readonly steps: number;
-  /** What cuts the data into batches; a resumed run must have the same. */
+  /** The settings that form the batches; a resumed run must have the same. */
   readonly batching: Readonly<Record<string, number>>;
 }
 
-/** Optimizer steps; only the stage at work holds optimizer state. */
+/** Optimizer steps; only the open stage holds optimizer state. */
 export interface TrainingStage extends ClosedStage {
   readonly settings: TrainingSettings;
   open(): OpenTraining;
@@ -89,7 +89,7 @@ export interface MakingStage extends ClosedStage {
 
 export type Stage = TrainingStage | MakingStage;
 
-/** A stage whose steps depend on what earlier stages make: known once its turn comes. */
+/** A stage whose steps depend on the results of earlier stages: planned when its turn comes. */
 export interface LaterStage {
   readonly name: string;
   prepare(): Promise<Stage>;

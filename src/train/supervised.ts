@@ -8,7 +8,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { groupBySize, planBatches } from '../sequences/batching.js';
+import { groupBySize, scheduleBatches } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
 import { AdamW, adamSettings } from './adamw.js';
@@ -25,10 +25,10 @@ export interface SupervisedOptions {
   readonly optimization: OptimizationConfig;
   /** Tokens in memory at once. */
   readonly microBatchTokens: number;
-  /** The metric of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
+  /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly seed: number;
-  /** Train for so many tokens, whatever the epochs say. */
+  /** Train for this many tokens instead of by epochs. */
   readonly tokens?: number | undefined;
   readonly validate?: OpenTraining['validate'];
 }
@@ -39,11 +39,11 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
   if (usable.length === 0) {
     throw new StepTrainError(
       'E_DATA',
-      'no training sequence has a token to learn; check labels, data.max_length and the prompt',
+      'no training sequence has a token to learn; check the labels, data.max_length and the prompt',
     );
   }
   const length = (i: number) => sequences.get(i).ids.length;
-  const batches = planBatches(usable, {
+  const batches = scheduleBatches(usable, {
     epochs: settings.num_train_epochs,
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
     tokens: options.tokens,
@@ -92,7 +92,7 @@ async function accumulate(
     tape.backward([[loss, 1]]);
     tape.dispose();
     losses.push(loss);
-    // One micro-batch at a time in the queue: memory is freed in its order, and the event loop gets its turn.
+    // Queue one micro-batch at a time, so that its memory is freed before the next and the event loop can run.
     await device.synchronize();
   }
   const values = await Promise.all(losses.map((loss) => loss.readFloats()));

@@ -1,4 +1,4 @@
-/** What a run trains: a decoder, its adapter where there is one, and the parameters that the optimizer moves. */
+/** What a run trains: a decoder, its adapter if any, and the parameters that the optimizer updates. */
 import type { ModelConfig } from '../architectures/config.js';
 import { modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';

@@ -1,14 +1,14 @@
 import type { TrainableParameters } from '../autograd/parameters.js';
 import type { AdamW } from './adamw.js';
 
-/** What became of accumulated gradients. */
+/** Outcome of applying the accumulated gradients. */
 export type Update =
   | { readonly gradNorm: number; readonly nonFinite?: undefined }
   | { readonly nonFinite: string };
 
 /**
- * Moves the parameters by their accumulated gradients, unless the loss or a gradient is not finite: then nothing
- * changes, the gradients are dropped, and the first tensor that is not finite is named.
+ * Updates the parameters with their accumulated gradients. If the loss or a gradient is not finite, nothing changes, the
+ * gradients are dropped, and the first non-finite tensor is named.
  */
 export async function applyGradients(
   optimizer: AdamW,

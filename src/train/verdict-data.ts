@@ -1,4 +1,4 @@
-/** The data of verdict training: solutions of each part as token sequences, and what is known of them beforehand. */
+/** The data of verdict training: the solutions of each part as token sequences, and statistics about them. */
 import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
@@ -27,8 +27,8 @@ export interface LabelCounts {
 
 export interface VerdictData extends RunData {
   /**
-   * Sequence i of a part is of record i. Validation and test are cut to `eval.max_samples`. A record is read from the
-   * disk whenever it is asked for, a sequence where it is not among those made last.
+   * Sequence i of a part belongs to record i. Validation and test are limited to `eval.max_samples`. Records are read from
+   * disk on each access, sequences only if they are not among the most recent ones.
    */
   readonly sequences: Readonly<Record<Part, Dataset<VerdictSequence>>>;
   readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
@@ -45,14 +45,14 @@ export interface VerdictDataConfig {
   readonly eval: Pick<VerdictEvaluationConfig, 'max_samples'>;
 }
 
-/** Tokens of sequences that stay in memory once they were read: about 150 MB. Small data is read only once. */
+/** Max tokens of the sequences kept in memory, about 150 MB. Small data is therefore read only once. */
 const RECENT_TOKENS = 4e6;
 
 /**
- * Reads, divides and tokenises the data that a configuration names, or takes the tokens from the cache of an earlier run.
- * Undefined where the signal stopped it.
+ * Reads, splits and tokenises the configured data, or takes the tokens from the cache of an earlier run. Undefined if
+ * the signal stopped it.
  *
- * @throws DataError where data cannot be used or training gets nothing
+ * @throws DataError if the data cannot be used or nothing is left to train on
  */
 export async function verdictData(
   config: VerdictDataConfig,
@@ -130,7 +130,7 @@ function fromStore(
   };
 }
 
-/** An index into the store, and the labels that count here. */
+/** An index into the store, and the labels to use. */
 interface ChosenSolution {
   readonly index: number;
   readonly labels: readonly StepLabel[];
@@ -204,7 +204,7 @@ function countLabels(solutions: readonly ChosenSolution[]): LabelCounts {
   return { n: positive + negative, positive, negative };
 }
 
-/** The sequences that were made last, up to so many tokens. */
+/** The most recently created sequences, up to `limit` tokens. */
 class RecentSequences {
   private readonly made = new Map<ChosenSolution, VerdictSequence>();
   private tokens = 0;

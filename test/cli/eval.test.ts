@@ -202,7 +202,7 @@ describe('steptrain eval correction with a run', () => {
     renameSync(join(run, 'adapter'), join(run, 'gone'));
     const unfinished = await correction(run);
     expect(unfinished.stderr).toBe(
-      `${run} holds neither adapter/ nor model/: its training has not ended; go on with: steptrain run --resume ${run}`,
+      `${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
     );
   }, 120_000);
 

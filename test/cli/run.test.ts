@@ -70,7 +70,7 @@ describe('a run', () => {
       return { status: 'interrupted', step: 5 };
     });
     await expect(interrupted).rejects.toThrow(
-      new Interrupted(`Stopped after step 5. To go on: steptrain run --resume ${path}`),
+      new Interrupted(`Stopped after step 5. To resume: steptrain run --resume ${path}`),
     );
     expect(process.listenerCount('SIGINT')).toBe(0);
     expect(existsSync(join(path, 'eval.json'))).toBe(false);

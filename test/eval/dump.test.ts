@@ -76,15 +76,15 @@ describe('verdicts.jsonl', () => {
     ['{"problem": ', /verdicts\.jsonl, line 2: the row is not JSON/],
     [
       '{"problem":"p","solution":0,"step":0,"text":"","label":2,"probability":0.5,"verdict":1}',
-      /line 2 is no judged step: label: /,
+      /line 2 is not a judged step: label: /,
     ],
     [
       '{"problem":"p","solution":0,"step":0,"text":"","label":1,"probability":1.5,"verdict":1}',
-      /line 2 is no judged step: probability: /,
+      /line 2 is not a judged step: probability: /,
     ],
     [
       '{"problem":"p","solution":0,"step":0,"text":"","label":1,"probability":1,"verdict":1,"x":1}',
-      /line 2 is no judged step: Unrecognized key/,
+      /line 2 is not a judged step: Unrecognized key/,
     ],
   ])('refuses a line that is something else: %s', async (line, sentence) => {
     const good = '{"problem":"p","solution":0,"step":0,"text":"","label":1,"probability":0.5,"verdict":null}';

@@ -79,7 +79,7 @@ describe('a log read back', () => {
 
   it.each([
     ['{"step":\n', /metrics\.jsonl, line 2 is not JSON: /],
-    ['[1]\n', /metrics\.jsonl, line 2 is no JSON object$/],
+    ['[1]\n', /metrics\.jsonl, line 2 is not a JSON object$/],
   ])('refuses the line %j with its place', (line, sentence) => {
     writeFileSync(path, `{"step":1}\n${line}`);
     expect(() => readLog(path)).toThrow(sentence);

@@ -185,7 +185,7 @@ test('an artefact that was changed since is refused', async () => {
   await rm(path);
   await appendFile(path, text.replace('"sum":3', '"sum":4'));
   await expect(go([making('made-1', 3), learning('learned-1', 'made-1')], { resume: true })).rejects.toThrow(
-    /made-1\.jsonl is not what the run wrote: its contents changed since/,
+    /made-1\.jsonl was changed after the run wrote it/,
   );
 });
 

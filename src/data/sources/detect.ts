@@ -26,7 +26,7 @@ export function detectSource(row: Row): Source<Prm800kOptions> | undefined {
   return SOURCE_NAMES.map(sourceNamed).find((source) => source.matches(row));
 }
 
-/** Every layout with its columns, for the sentence about an unknown one. */
+/** Every layout with its columns, for the error about an unknown one. */
 export function describeSources(): string {
   return SOURCE_NAMES.map((name) => `${name} (${sources[name].columns})`).join('; ');
 }

@@ -3,10 +3,10 @@ import { checkedText, optionalText, type Row, textColumn } from '../columns.js';
 import type { Source } from './source.js';
 
 /**
- * Math-Step-DPO-10K: the right start of a solution, then one right (`chosen`) and one wrong (`rejected`) next step. A
- * pair becomes two records, the shared start without labels and then the step in question. `initial_reason_steps` ends
- * in the open marker `Step k:` of that next step, which `chosen` and `rejected` do not repeat, so the marker is joined
- * to them. Joining a record's steps with line breaks gives the source's text back.
+ * Math-Step-DPO-10K: a right start of a solution, then one right (`chosen`) and one wrong (`rejected`) next step. A pair
+ * becomes two records: the shared start without labels, then the step in question. `initial_reason_steps` ends
+ * with the marker `Step k:` of that next step, which `chosen` and `rejected` do not repeat, so the marker is joined to
+ * them. Joining a record's steps with line breaks gives the source's text back.
  */
 export const mathStepDpo: Source<object> = {
   name: 'math_step_dpo',

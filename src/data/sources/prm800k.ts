@@ -12,13 +12,13 @@ import {
 } from '../columns.js';
 import type { ConversionLog, Source } from './source.js';
 
-/** How PRM800K ratings become labels and which of its rows are used. */
+/** How PRM800K ratings become labels, and which rows are used. */
 export interface Prm800kOptions {
   /** Rating 0. Default `positive`; `drop` keeps the step in the context without a label. */
   readonly neutral: 'positive' | 'negative' | 'drop';
-  /** A completion nobody rated: `skip` leaves it without a label, `neutral` treats it as rating 0. Default `skip`. */
+  /** A completion without a rating: `skip` leaves it without a label, `neutral` treats it as rating 0. Default `skip`. */
   readonly null_rating: 'skip' | 'neutral';
-  /** A completion the labeler flagged as unusable. Default `skip`: it keeps its place but has no label. */
+  /** A completion the labeler flagged as unusable. Default `skip`: it stays in the context without a label. */
   readonly flagged: 'skip' | 'keep';
   /** A step that the labeler wrote because all offered ones were wrong: context without a label (default) or right. */
   readonly human: 'context' | 'positive';
@@ -47,11 +47,11 @@ export const PRM800K_DEFAULTS: Prm800kOptions = {
 };
 
 /**
- * The official PRM800K layout, both phases. The steps of a row are walked along the trajectory that its labeler
- * followed: the chosen completion of each step, else the one the labeler wrote; where neither exists the labelling
- * stopped, and the first completion there ends the trajectory. Every other completion of a step becomes a record of its
- * own, the trajectory so far and then that completion, so that each rating appears exactly once and no chain is built
- * that nobody saw.
+ * The official PRM800K layout, both phases. The steps of a row follow the trajectory of its labeler: the chosen
+ * completion of each step, else the one the labeler wrote. If neither exists, the labelling stopped there, and the first
+ * completion ends the trajectory. Every other completion of a step becomes a record of its own (the trajectory so far,
+ * then that completion), so that each rating appears exactly once and no record has a sequence of steps that no labeler
+ * saw.
  */
 export const prm800k: Source<Prm800kOptions> = {
   name: 'prm800k',
@@ -128,7 +128,7 @@ function walk(steps: readonly unknown[], options: Prm800kOptions, log: Conversio
     const chosen = chosenIndex(entry.chosen_completion, offered.length, where);
     const stops = chosen === undefined && human === undefined;
     if (stops && offered.length === 0) break;
-    // Labels are counted once per completion, so the trajectory's own one is made in its turn like the others.
+    // Labels are counted once per completion, so the one on the trajectory is converted in order, like the others.
     const onTrajectory = stops ? 0 : chosen;
     const prefix = trajectory.slice();
     for (const [c, completion] of offered.entries()) {

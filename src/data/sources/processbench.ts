@@ -5,7 +5,7 @@ import type { Source } from './source.js';
 
 /**
  * ProcessBench: `label` is the index of the first wrong step, counted from 0, or -1 if none is wrong. Steps before it
- * are right, it is wrong, and nothing is said about the steps after it.
+ * are right, it is wrong, and the steps after it are unlabelled.
  */
 export const processbench: Source<object> = {
   name: 'processbench',

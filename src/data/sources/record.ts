@@ -23,7 +23,7 @@ const RECORD_KEYS = [
 ];
 const STEP_KEYS = ['text', 'label', 'score', 'kind'];
 
-/** Our own record as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
+/** A `StepRecord` as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
 export const record: Source<object> = {
   name: 'record',
   columns: 'problem, steps (objects with text and label)',

@@ -12,7 +12,7 @@ export const SOURCE_NAMES = [
 ] as const;
 export type SourceName = (typeof SOURCE_NAMES)[number];
 
-/** What a converter tells besides records; every count is reported, nothing disappears silently. */
+/** What a converter reports besides records, so that nothing disappears silently. */
 export interface ConversionLog {
   /** A whole row left out on purpose. */
   skipRow(reason: string): void;
@@ -20,10 +20,10 @@ export interface ConversionLog {
   unlabelled(reason: string): void;
 }
 
-/** One layout: how to recognise it and how to turn a row of it into records. */
+/** One layout: how to recognise it and how to convert its rows into records. */
 export interface Source<Options> {
   readonly name: SourceName;
-  /** The columns that must be there, for the sentence about an unknown layout. */
+  /** The required columns, for the error about an unknown layout. */
   readonly columns: string;
   matches(row: Row): boolean;
   /** @throws BadRow for a row that does not fit the layout */

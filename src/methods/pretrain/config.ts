@@ -22,9 +22,11 @@ const pretrain = section({
     .enum(['answers', 'all'])
     .default('answers')
     .describe(
-      'Tokens that are learned: of each step what follows its last `=` (`answers`), or the whole step (`all`).',
+      'Tokens to learn: what follows the last `=` of each step (`answers`), or the whole step (`all`).',
     ),
-}).describe('Language modelling of whole solutions, from nothing or from a base (`method: pretrain`).');
+}).describe(
+  'Language modelling of whole solutions, from random weights or from a base (`method: pretrain`).',
+);
 
 const schema = z.strictObject({
   method: z.literal('pretrain').describe('The training method.'),

@@ -99,7 +99,7 @@ function heldOutAccuracy(open: PretrainRun) {
   return answerAccuracy(open.roles, open.data.validation, open.microBatchTokens('pretrain'));
 }
 
-/** Whole solutions, each ended by the tokenizer's end token; see `solutionSegments` for what is learned. */
+/** Whole solutions, each followed by the tokenizer's end token; see `solutionSegments` for the loss mask. */
 export function pretrainSequences(
   records: readonly StepRecord[],
   tokenizer: Tokenizer,
@@ -120,7 +120,7 @@ export function pretrainSequences(
   return sequences;
 }
 
-/** Share of learned tokens that are the most likely ones, and their mean loss in nats. */
+/** Share of learned tokens that the model ranks first, and their mean loss in nats. */
 export async function answerAccuracy(
   { decoder, role }: Pick<Trainee, 'decoder' | 'role'>,
   sequences: readonly TrainingSequence[],

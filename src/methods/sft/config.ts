@@ -22,7 +22,7 @@ export const sft = section({
     .enum(['none', 'balanced'])
     .default('none')
     .describe(
-      '`balanced` weighs both verdicts as if they were equally frequent: it lifts the recall of wrong steps, and the ' +
+      '`balanced` weights both verdicts as if they were equally frequent: the recall of wrong steps rises, and the ' +
         'predicted probabilities no longer follow the data.',
     ),
 }).describe('Supervised fine-tuning on the verdict after each step (`method: sft`).');

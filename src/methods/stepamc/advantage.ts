@@ -1,4 +1,4 @@
-/** What enumerated answers are credited with. */
+/** Advantages of enumerated answers. */
 import type { Device } from '../../runtime/device.js';
 import {
   assemble,
@@ -14,8 +14,8 @@ import type { Question, VerdictAnswer } from './rollout.js';
 export type CreditSettings = GaeSettings & Pick<PpoConfig, 'rollout'>;
 
 /**
- * Sampled answers get advantages by GAE, whitened over the batch if asked. Enumerated ones have their probability as
- * share, and as advantage the distance from the expectation over the question's answers.
+ * Sampled answers get advantages by GAE, optionally whitened over the batch. The weight of an enumerated answer is its
+ * probability; its advantage is the distance from the expectation over the question's answers.
  */
 export function verdictAdvantage(device: Device, settings: CreditSettings): Advantage<Question> {
   if (settings.rollout === 'sample') return gaeAdvantage(device, settings);

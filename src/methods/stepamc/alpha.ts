@@ -1,4 +1,4 @@
-/** The balance α between reinforcement and constraint: equation 12 of StepAMC in its readings, and how α moves. */
+/** The balance α between reinforcement and constraint: the readings of equation 12 of StepAMC, and the update of α. */
 import type { ConstraintConfig } from './config.js';
 
 /** Factors of a total loss: policy·L_policy + value·L_value + constraint·L_constraint. */
@@ -16,7 +16,7 @@ export interface StepLosses {
 }
 
 interface AlphaState {
-  /** The learned number behind α: a logit, or the log of the constraint's variance. */
+  /** The learned parameter behind α: a logit, or the log of the constraint's variance. */
   readonly raw: number;
   readonly mean: number;
   readonly square: number;
@@ -38,7 +38,7 @@ export class AlphaBalance {
     this.state = { raw: Number.isFinite(raw) ? raw : 0, mean: 0, square: 0, steps: 0 };
   }
 
-  /** α at optimizer step `step`; in `uncertainty` mode 1 less the constraint's weight, which may be negative. */
+  /** α at optimizer step `step`; in `uncertainty` mode 1 − the constraint's weight, which may be negative. */
   value(step: number): number {
     const { mode, init, final, lo, hi } = this.settings.alpha;
     switch (mode) {
@@ -67,7 +67,7 @@ export class AlphaBalance {
     }
   }
 
-  /** Moves a learned α down the gradient of the total loss, by Adam. */
+  /** Updates a learned α by Adam on the gradient of the total loss. */
   learn(losses: StepLosses): void {
     const gradient = this.gradient(losses);
     if (gradient === undefined) return;
@@ -79,7 +79,7 @@ export class AlphaBalance {
     this.state = { raw, mean, square, steps };
   }
 
-  /** Of the total loss with regard to the learned number. */
+  /** Derivative of the total loss by the learned parameter. */
   private gradient({ policy, value, constraint }: StepLosses): number | undefined {
     const { mode, lo, hi } = this.settings.alpha;
     if (mode === 'uncertainty') return 1 - Math.exp(-this.state.raw) * constraint;

@@ -49,7 +49,7 @@ function conflicts({ lora, model, constraint, baseline, ablation }: StepAmcRunCo
     found.push({
       path: ['lora'],
       message:
-        'method "stepamc" holds all its roles on one frozen base and needs lora: give it a section with r and lora_alpha',
+        'method "stepamc" keeps all its roles on one frozen base and needs lora: give it a section with r and lora_alpha',
     });
   }
   if (typeof model.base !== 'string') {
@@ -69,7 +69,7 @@ function conflicts({ lora, model, constraint, baseline, ablation }: StepAmcRunCo
   if (baseline !== 'none' && (ablation.no_frn || ablation.no_scpn)) {
     found.push({
       path: ['ablation'],
-      message: `ablation leaves out parts of StepAMC, and baseline "${baseline}" has none of them; choose one of the two`,
+      message: `ablation switches off parts of StepAMC, and baseline "${baseline}" has none of them; choose one of the two`,
     });
   }
   return found;

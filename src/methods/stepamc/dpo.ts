@@ -1,11 +1,11 @@
-/** Direct preference optimisation of the right verdict over the wrong one: a baseline on the same roles and pairs. */
+/** Direct preference optimisation, right verdict over wrong verdict: a baseline on the same roles and pairs. */
 import { Tape } from '../../autograd/tape.js';
 import type { Dataset } from '../../data/dataset.js';
 import { dpo } from '../../objectives/pairs.js';
 import { readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
-import { groupBySize, planBatches } from '../../sequences/batching.js';
+import { groupBySize, scheduleBatches } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
@@ -20,7 +20,7 @@ export interface DpoStageOptions {
   readonly sequences: Dataset<VerdictSequence>;
   readonly microBatchTokens: number;
   readonly seed: number;
-  /** Train for so many tokens, whatever the epochs say. */
+  /** Train for this many tokens instead of by epochs. */
   readonly tokens?: number | undefined;
   readonly validate?: OpenTraining['validate'];
 }
@@ -28,7 +28,7 @@ export interface DpoStageOptions {
 export function dpoStage(options: DpoStageOptions): TrainingStage {
   const { roles, settings, sequences, microBatchTokens, seed } = options;
   const length = (i: number) => sequences.get(i).ids.length;
-  const batches = planBatches(learnedSequences(sequences), {
+  const batches = scheduleBatches(learnedSequences(sequences), {
     epochs: settings.num_train_epochs,
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
     tokens: options.tokens,

@@ -19,7 +19,7 @@ import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
 
 export type StepAmcRun = OpenRun<StepAmcRunConfig, VerdictData, StepAmcRoles>;
 
-/** Where the order of a continued warm-up comes from, so that it does not repeat the first epochs. */
+/** XORed into the seed of a continued warm-up, so that it does not repeat the order of the first epochs. */
 const CONTINUED_SEED = 0xc047;
 
 export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
@@ -31,7 +31,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     { role: 'reward', held: 'trained', head: { outputs: 1, bias: false } },
   ],
   roles: ({ device, config: { model, lora, run } }) => {
-    // Refused with the configuration, see config.ts.
+    // config.ts refuses this.
     if (lora === 'none') throw new RangeError('stepamc needs lora');
     return createStepAmcRoles(device, {
       model,
@@ -78,7 +78,7 @@ function stages(open: StepAmcRun): readonly Stage[] {
   const sft = supervisedStage({ ...warmUp, name: 'sft', seed });
   if (config.baseline === 'sft') return [sft];
   const rewards = rewardData(open, 'train');
-  // Baselines that go on after the warm-up get the tokens of reward network and policy.
+  // Baselines that continue after the warm-up get the token budget of reward network and policy.
   const budget = () => policyTokens(open) + networkTokens(open, rewards);
   switch (config.baseline) {
     case 'sft_continued':
@@ -114,7 +114,7 @@ function stages(open: StepAmcRun): readonly Stage[] {
   }
 }
 
-/** A continued warm-up is compared with what it continues. */
+/** A continued warm-up is compared with the model it continues. */
 function keepingReference(stage: TrainingStage, roles: StepAmcRoles): TrainingStage {
   return {
     ...stage,

@@ -22,18 +22,18 @@ export interface ScpoOptions {
   readonly roles: Pick<StepAmcRoles, 'decoder' | 'policy' | 'valueHead' | 'policyParameters'>;
   readonly ppo: PpoConfig;
   readonly constraint: ConstraintConfig;
-  /** False leaves the constraint out: it is measured but not trained on. */
+  /** If false, the constraint is measured but not trained on. */
   readonly constrained: boolean;
   readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>;
   readonly sequences: Dataset<VerdictSequence>;
   readonly microBatchTokens: number;
-  /** Steps of the whole stage. */
+  /** Steps of the stage. */
   readonly steps: number;
 }
 
 const UNCONSTRAINED: LossWeights = { policy: 1, value: 1, constraint: 0 };
 
-/** PPO and the verdict constraint, balanced by α. Means are over the whole mini-batch, however it is cut. */
+/** PPO and the verdict constraint, balanced by α. Means are over the whole mini-batch, however it is divided into micro-batches. */
 export class ScpoObjective implements PolicyObjective<Question> {
   private readonly alpha: AlphaBalance;
 
@@ -101,7 +101,7 @@ interface AnsweredItem {
   readonly sequence: ReturnType<typeof answeredSequence>;
 }
 
-/** Each solution with the answers of its questions, and both words beside them for the constraint. */
+/** Each solution with the answers of its questions, and both words for the constraint. */
 function sequencesOf(
   questions: readonly CreditedQuestion[],
   { sequences, tokenizer }: ScpoOptions,
@@ -128,7 +128,7 @@ function sequencesOf(
 }
 
 interface Normalisers {
-  /** Σ of shares over the tokens of all answers. */
+  /** Sum of the answers' weights over all their tokens. */
   readonly mass: number;
   readonly positives: number;
   readonly negatives: number;
@@ -206,7 +206,7 @@ function answerRows({ answers }: AnsweredItem['sequence'], q: number, a: number)
   return (answers[q] as readonly BranchedAnswer[]).at(a)?.rows ?? [];
 }
 
-/** What the value loss is multiplied with inside an objective that is itself weighed by `policy`. */
+/** Factor of the value loss inside an objective that is itself weighted by `policy`. */
 function valueFactor({ policy, value }: LossWeights): number {
   return policy === 0 ? 0 : value / policy;
 }
@@ -224,7 +224,7 @@ function constraintOf(
       questions.flatMap((_, q) => answerRows(sequence, q, which)),
     );
     const length = (which === -2 ? template.positiveIds : template.negativeIds).length;
-    // Words of one token that are compared with each other alone need no softmax over the vocabulary.
+    // Words of one token that are compared only with each other need no softmax over the vocabulary.
     const single = template.positiveIds.length === 1 && template.negativeIds.length === 1;
     if (single && form !== 'ce_full' && form !== 'mass') return logitsAt(states, rows);
     const { logprobs } = logprobsAt(states, rows);

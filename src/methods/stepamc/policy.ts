@@ -1,5 +1,5 @@
-/** The policy stage of StepAMC: which solutions each rollout batch asks about, and what is plugged into the loop. */
-import { type BatchPlan, planBatches } from '../../sequences/batching.js';
+/** The policy stage of StepAMC: the solutions of each rollout batch, and the plug-ins of the loop. */
+import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { policyStage } from '../../train/policy/stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
@@ -12,10 +12,10 @@ import { VALUE_HEAD } from './roles.js';
 import { type Question, verdictRollouts } from './rollout.js';
 import { answerMetrics, rolloutSamples } from './samples.js';
 
-/** Where sampling and the order of mini-batches take their random numbers from, apart from the warm-up's. */
+/** XORed into the seed of sampling and mini-batch order, to differ from the warm-up's. */
 const POLICY_SEED = 0x9907;
 
-/** @param network what the reward network reads; absent: rewards from the labels */
+/** @param network the reward network's data; without it, rewards come from the labels */
 export function scpoStage(
   open: StepAmcRun,
   network: RewardData | undefined,
@@ -84,7 +84,7 @@ export function scpoStage(
   });
 }
 
-/** Tokens of all forward-and-backward passes of the policy, for baselines that are to have as many. */
+/** Tokens of all forward and backward passes of the policy: the budget of the baselines. */
 export function policyTokens(open: StepAmcRun): number {
   const lengthOf = (item: number) => open.data.sequences.train.get(item).ids.length;
   const tokens = rolloutBatches(open)
@@ -93,20 +93,20 @@ export function policyTokens(open: StepAmcRun): number {
   return tokens * open.config.ppo.num_ppo_epochs;
 }
 
-/** Which solutions make up each rollout batch. */
-function rolloutBatches({ config: { ppo, run }, data }: StepAmcRun): BatchPlan {
+/** The solutions of each rollout batch. */
+function rolloutBatches({ config: { ppo, run }, data }: StepAmcRun): BatchSchedule {
   const sequences = data.sequences.train;
-  const asked = Array.from(
+  const questions = Array.from(
     sequences,
     ({ verdicts }) => verdicts.filter(({ label }) => label !== null).length,
   );
-  return planBatches(
-    asked.flatMap((count, i) => (count > 0 ? [i] : [])),
+  return scheduleBatches(
+    questions.flatMap((count, i) => (count > 0 ? [i] : [])),
     {
       epochs: ppo.num_train_epochs,
       maxBatches: ppo.max_iterations > 0 ? ppo.max_iterations : undefined,
       seed: policySeed(run),
-      sizeOf: (i) => asked[i] as number,
+      sizeOf: (i) => questions[i] as number,
       tokensOf: (i) => sequences.get(i).ids.length,
       batchSize: ppo.rollout_batch,
     },

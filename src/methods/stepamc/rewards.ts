@@ -1,4 +1,4 @@
-/** The reward of a verdict: from the reward network's scores of both verdicts or, without one, from the label. */
+/** The reward of a verdict: from the reward network's scores of both verdicts or, without a network, from the label. */
 import { ratio } from '../../eval/metrics.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { AdamW } from '../../train/adamw.js';
@@ -14,7 +14,7 @@ import { comparePairs, rewardOptimizer } from './reward/stage.js';
 import type { StepAmcRoles } from './roles.js';
 import type { Question } from './rollout.js';
 
-/** Mean and deviation of all scores so far, for `center: running` (Welford's recurrence). */
+/** Mean and standard deviation of all scores so far, for `center: running` (Welford's recurrence). */
 export interface RunningScores {
   readonly count: number;
   readonly mean: number;
@@ -26,7 +26,7 @@ export type RewardSettings = Pick<PpoConfig, 'reward_clip' | 'invalid_reward' | 
 
 /**
  * The reward of a verdict, from the network's scores of both (or, without a network, from the label), centred and
- * clipped. An answer that is neither word has `invalid_reward`.
+ * clipped. An answer that is neither word gets `invalid_reward`.
  */
 export function verdictReward(
   verdict: 1 | 0 | undefined,
@@ -83,13 +83,13 @@ export interface NetworkRewardOptions {
   readonly roles: StepAmcRoles;
   readonly ppo: PpoConfig;
   readonly frn: FrnConfig;
-  /** As the network reads them, by item. */
+  /** Input sequences of the network, by item. */
   readonly sequences: readonly RewardSequence[];
   /** The pairs among some items, for `frn.update: joint`. */
   readonly unitsAmong: (items: readonly number[]) => readonly RewardUnit[];
   readonly microBatchTokens: number;
   readonly iterations: number;
-  /** Steps in a row that may be not finite before the run stops. */
+  /** Max consecutive non-finite steps before the run stops. */
   readonly maxSkipped: number;
 }
 
@@ -97,7 +97,7 @@ export interface NetworkRewardOptions {
 export class NetworkRewards implements RewardSource<Question> {
   readonly optimizers: Readonly<Record<string, AdamW>>;
   private running = NO_SCORES;
-  /** Steps of joint training in a row that were not finite. */
+  /** Consecutive non-finite steps of joint training. */
   private skipped = 0;
 
   constructor(private readonly options: NetworkRewardOptions) {
@@ -174,7 +174,7 @@ function placed(
   );
 }
 
-/** How far the network tells right from wrong verdicts. */
+/** How well the network separates right from wrong verdicts. */
 function networkMetrics(
   questions: readonly Question[],
   scoresOf: (question: Question) => VerdictScores | undefined,

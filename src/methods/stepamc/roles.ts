@@ -15,12 +15,12 @@ import { writeSafetensors } from '../../weights/safetensors-writer.js';
 
 export interface StepAmcRoles {
   readonly decoder: Decoder;
-  /** Trained; the value head lies on its trunk. Without dropout; the warm-up adds it. */
+  /** Trained; the value head reads its hidden states. Without dropout; the warm-up adds it. */
   readonly policy: Role;
   readonly valueHead: LinearHead;
   /** The policy as the warm-up left it, once `keepReference` was called. */
   readonly reference: Role;
-  /** The base with every adapter off. */
+  /** The base with the adapter switched off. */
   readonly base: Role;
   /** Its scalar head is part of the adapter, in PEFT's form of a sequence classifier with one label. */
   readonly reward: Role;
@@ -32,9 +32,9 @@ export interface StepAmcRoles {
   readonly held: HeldMemory;
   /** Copies the policy into the reference. */
   keepReference(): Promise<void>;
-  /** Starts the reward adapter from the policy's. */
+  /** Copies the policy's adapter into the reward adapter. */
   startRewardFromPolicy(): Promise<void>;
-  /** Writes adapter/, value_head.safetensors and, if asked, reward/. */
+  /** Writes adapter/, value_head.safetensors and optionally reward/. */
   save(fileOf: (name: string) => string, what: { readonly reward: boolean }): Promise<void>;
   dispose(): void;
 }
@@ -46,16 +46,16 @@ export interface RolesOptions {
   readonly gradientCheckpointing: boolean;
 }
 
-/** Where in a parameter's name its head is told from the adapter. */
+/** Prefix in a parameter's name that marks the head. */
 export const VALUE_HEAD = 'value_head.';
 
-/** Random streams of the initialisations that are not the policy's. */
+/** Random streams of the other roles' initialisations. */
 const REWARD_SEED = 0x5eed;
 const VALUE_STREAM = 0x7a1e;
 
 export async function createStepAmcRoles(device: Device, options: RolesOptions): Promise<StepAmcRoles> {
   const { model, lora, seed, gradientCheckpointing } = options;
-  // Refused with the configuration, see config/checks.ts.
+  // config.ts refuses this.
   if (typeof model.base !== 'string') throw new RangeError('roles share a trained base');
   const directory = baseDirectory(model.base);
   const { held, mark } = heldMemory(device);

@@ -1,4 +1,4 @@
-/** Rollouts of StepAMC: answers of the policy to the verdict asked after each step. */
+/** Rollouts of StepAMC: the policy's verdict after each step. */
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTemplate } from '../../data/verdict.js';
 import { StepTrainError } from '../../native/errors.js';
@@ -20,13 +20,13 @@ import type { StepAmcRoles } from './roles.js';
 
 /** An answer to the question whether a step is right. */
 export interface VerdictAnswer extends Answer {
-  /** Which word it is; undefined where it is neither. */
+  /** Which word it is; undefined if neither. */
   readonly verdict: 1 | 0 | undefined;
 }
 
 /** One question: a labelled step of a solution. `item` is the solution's index in the training data. */
 export interface Question extends Group<VerdictAnswer> {
-  /** Index of the place among the solution's verdicts. */
+  /** Index among the solution's verdicts. */
   readonly place: number;
   /** Index of the judged step within the solution. */
   readonly step: number;
@@ -47,15 +47,15 @@ export interface VerdictRolloutOptions {
   readonly seed: number;
 }
 
-/** Bytes of logits held at once while sampling. */
+/** Max bytes of logits while sampling. */
 const LOGIT_BYTES = 64 << 20;
 
 /** Domain of the keys of sampling. */
 const SAMPLING = 0x73616d70;
 
 /**
- * Answers to every labelled step of the chosen solutions: one drawn from the policy, or with `enumerate` both words, the
- * right one for a correct step first.
+ * Answers to every labelled step of the chosen solutions: one sampled from the policy or, with `enumerate`, both words,
+ * the positive one first.
  */
 export function verdictRollouts(options: VerdictRolloutOptions): RolloutSource<Question> {
   return { rollOut: (batch) => rollOut({ ...options, ...batch }) };
@@ -115,8 +115,8 @@ export function answeredSequence(
 }
 
 /**
- * Draws token after token until each answer is a word or can no longer become one. Where one token was enough for all,
- * the forward that drew it is the one that scores it, and its states are returned.
+ * Samples token by token until each answer is a word or can no longer become one. If one token was enough for all, the
+ * forward that sampled it also scores it, and its states are returned.
  */
 async function sampleAnswers(
   sequences: Dataset<VerdictSequence>,
@@ -136,7 +136,7 @@ async function sampleAnswers(
     if (open.every((list) => list.length === 0)) return drawing;
     drawing?.hidden.dispose();
     drawing = undefined;
-    // A place for the next token: a branch that ends with what was drawn so far.
+    // Each branch ends with the tokens sampled so far and predicts the next one.
     const asked = group.map((item, i) =>
       answeredSequence(
         sequences.get(item),
@@ -200,7 +200,7 @@ function isOpen(tokens: readonly number[], template: RolloutOptions['template'])
   );
 }
 
-/** Depends on seed, iteration, solution, verdict and token alone, never on what else is in the batch. */
+/** Depends on seed, iteration, solution, verdict and token alone, never on the rest of the batch. */
 function samplingKey(
   { seed, iteration }: RolloutOptions,
   { rowId }: AnsweredSequence,
@@ -210,7 +210,7 @@ function samplingKey(
   return [a, b, answer?.tokens.length ?? 0, 0];
 }
 
-/** The finished answers: old log-probs and values as training will see them, and the reference's log-probs. */
+/** The finished answers with the old log-probs and values that training will use, and the reference's log-probs. */
 async function scored(
   sequences: Dataset<VerdictSequence>,
   group: readonly number[],
@@ -231,7 +231,7 @@ async function scored(
     ),
   );
   const rows = asked.map(({ answers }) => answers.flatMap((list) => list.flatMap((answer) => answer.rows)));
-  if (rows.every((list) => list.length === 0)) return []; // nothing was drawn either
+  if (rows.every((list) => list.length === 0)) return []; // nothing was sampled either
   const { temperature } = settings;
   const own = device.scope(() => {
     const states = drawing ?? hiddenStates(decoder, policy, asked);

@@ -1,10 +1,10 @@
-/** What is logged of the verdicts of a rollout batch, and which of them are shown to a person. */
+/** Metrics of the verdicts of a rollout batch, and samples of them to read. */
 import { ratio } from '../../eval/metrics.js';
 import type { Metrics } from '../../train/stage.js';
 import type { VerdictData } from '../../train/verdict-data.js';
 import type { CreditedQuestion } from './rollout.js';
 
-/** How often the answers were right, by class and weighed by their shares. */
+/** Accuracy of the answers by class, weighted by their shares. */
 export function answerMetrics(questions: readonly CreditedQuestion[]): Metrics {
   const answers = questions.flatMap(({ answers, label }) => answers.map((answer) => ({ ...answer, label })));
   if (answers.length === 0) return {};

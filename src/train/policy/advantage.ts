@@ -1,9 +1,9 @@
-/** From rewards by token to advantages and returns. */
+/** Advantages and returns from per-token rewards. */
 import { gae, whiten } from '../../ops/advantage.js';
 import type { Device } from '../../runtime/device.js';
 import type { Advantage, Answer, AnswerReward, CreditedGroup, Group } from './records.js';
 
-/** Takes KL(policy ‖ reference), estimated by d = old − reference, off the reward of each token. */
+/** Subtracts KL(policy ‖ reference), estimated by d = old − reference, from the reward of each token. */
 export function withKlPenalty(
   { oldLogprobs, refLogprobs }: Pick<Answer, 'oldLogprobs' | 'refLogprobs'>,
   { value, byToken }: AnswerReward,
@@ -19,7 +19,7 @@ export interface GaeSettings {
   readonly whiten_advantages: boolean;
 }
 
-/** Generalised advantage estimation over each answer; every answer counts alike. */
+/** Generalised advantage estimation over each answer; all answers have weight 1. */
 export function gaeAdvantage<G extends Group>(device: Device, settings: GaeSettings): Advantage<G> {
   return {
     async credit(groups, rewards) {
@@ -30,7 +30,7 @@ export function gaeAdvantage<G extends Group>(device: Device, settings: GaeSetti
   };
 }
 
-/** Advantages and returns by GAE, answer after answer and token after token. */
+/** Advantages and returns by GAE, flat over answers and their tokens. */
 export async function estimate(
   device: Device,
   groups: readonly Group[],
@@ -59,7 +59,7 @@ export async function estimate(
   return { advantages, returns };
 }
 
-/** Shifted and scaled to mean 0 and deviation 1. */
+/** Normalised to mean 0 and standard deviation 1. */
 export async function whitened(device: Device, values: Float32Array): Promise<Float32Array> {
   if (values.length < 2) return values;
   const tensor = device.scope(() => whiten(device.tensor(values)));
@@ -68,7 +68,7 @@ export async function whitened(device: Device, values: Float32Array): Promise<Fl
   return result;
 }
 
-/** Puts flat advantages and returns, in the order of `estimate`, to their answers. */
+/** Splits flat advantages and returns, in the order of `estimate`, by answer. */
 export function assemble<G extends Group>(
   groups: readonly G[],
   rewards: readonly (readonly AnswerReward[])[],

@@ -1,9 +1,9 @@
-/** What is logged of every rollout batch. */
+/** The metrics logged for every rollout batch. */
 import { ratio } from '../../eval/metrics.js';
 import type { Metrics } from '../stage.js';
 import type { CreditedGroup, Group } from './records.js';
 
-/** Rewards, how well values foretold returns, and how far sampler and training forward are apart. */
+/** Rewards, how well the values predicted the returns, and how far sampler and training forward differ. */
 export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics {
   const answers = groups.flatMap(({ answers }) => answers);
   if (answers.length === 0) return {};
@@ -25,7 +25,7 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
   };
 }
 
-/** 1 − Var(returns − values) / Var(returns); 0 where the returns are all equal. */
+/** 1 − Var(returns − values) / Var(returns); 0 if all returns are equal. */
 function explainedVariance(values: readonly number[], returns: readonly number[]): number {
   const total = moments(returns.map((value) => ({ value, weight: 1 }))).variance;
   const left = moments(returns.map((value, i) => ({ value: value - (values[i] as number), weight: 1 })));

@@ -1,5 +1,5 @@
 /**
- * Online learning is one way through typed records, an interface for each arrow:
+ * Online learning as a pipeline of typed records, with one interface per arrow:
  *
  *     items → groups of answers → rewards by token → advantages → update
  *        RolloutSource      RewardSource     Advantage   PolicyObjective
@@ -10,15 +10,15 @@
 import type { AdamW } from '../adamw.js';
 import type { Metrics } from '../stage.js';
 
-/** What was answered to one question. Arrays are by token of the answer, log-probs in nats. */
+/** One answer to a question. Arrays have one entry per token of the answer; log-probs are in nats. */
 export interface Answer {
   readonly tokens: readonly number[];
-  /** Of the policy before the update, as the training forward computes them. */
+  /** Log-probs of the policy before the update, from the training forward. */
   readonly oldLogprobs: readonly number[];
   readonly refLogprobs: readonly number[];
-  /** Of the value head; empty where there is none. */
+  /** Outputs of the value head; empty without one. */
   readonly values: readonly number[];
-  /** Of the sampler, at the same temperature; equal to `oldLogprobs` but for rounding. Empty where nothing was drawn. */
+  /** Log-probs of the sampler at the same temperature: `oldLogprobs` up to rounding. Empty if nothing was sampled. */
   readonly samplerLogprobs: readonly number[];
 }
 
@@ -29,21 +29,21 @@ export interface Group<A extends Answer = Answer> {
   readonly answers: readonly A[];
 }
 
-/** The reward of an answer, as a whole and placed on its tokens. */
+/** The reward of an answer, in total and per token. */
 export interface AnswerReward {
   readonly value: number;
   readonly byToken: readonly number[];
 }
 
-/** What an answer is credited with. */
+/** Advantages and returns of an answer. */
 export interface Credit {
-  /** Of the answer as a whole, before the KL penalty. */
+  /** Reward of the whole answer, before the KL penalty. */
   readonly reward: number;
-  /** By token, with the KL penalty where it belongs to the reward. */
+  /** Per token, KL penalty included if it is part of the reward. */
   readonly rewards: readonly number[];
   readonly advantages: readonly number[];
   readonly returns: readonly number[];
-  /** How much it counts: 1 when sampled, its probability when enumerated. */
+  /** Weight of the answer: 1 if sampled, its probability if enumerated. */
   readonly share: number;
 }
 
@@ -52,7 +52,7 @@ export type CreditedGroup<G extends Group> = Omit<G, 'answers'> & {
   readonly answers: readonly (G['answers'][number] & Credit)[];
 };
 
-/** One rollout batch: which items, the how-manieth, and what stops it. */
+/** One rollout batch: its items, its index, and the signal that stops it. */
 export interface RolloutBatch {
   readonly items: readonly number[];
   readonly iteration: number;
@@ -60,22 +60,22 @@ export interface RolloutBatch {
 }
 
 export interface RolloutSource<G extends Group> {
-  /** Answers of the policy, scored by policy and reference; undefined where the signal stopped it. */
+  /** Answers of the policy, scored by policy and reference; undefined if the signal stopped it. */
   rollOut(batch: RolloutBatch): Promise<readonly G[] | undefined>;
 }
 
-/** What a plug-in keeps between steps, as JSON for the checkpoint. */
+/** State that a plug-in keeps between steps, as JSON for the checkpoint. */
 interface Keeps {
   state?(): unknown;
   restore?(state: unknown): void;
 }
 
 export interface RewardSource<G extends Group> extends Keeps {
-  /** Of a source that learns, by the name under which a checkpoint holds the moments. */
+  /** Optimizers of a source that learns, by their name in the checkpoint. */
   readonly optimizers?: Readonly<Record<string, AdamW>>;
-  /** By group and answer; undefined where the signal stopped it. */
+  /** By group and answer; undefined if the signal stopped it. */
   reward(groups: readonly G[], batch: RolloutBatch): Promise<Rewards | undefined>;
-  /** Trains the source on the rollout batch that it has just judged. */
+  /** Trains the source on the rollout batch that it has just scored. */
   learn?(batch: RolloutBatch): Promise<Metrics>;
 }
 
@@ -85,7 +85,7 @@ export interface Rewards {
 }
 
 export interface Advantage<G extends Group> {
-  /** @param rewards by group and answer; `byToken` already has the KL penalty where it belongs to the reward */
+  /** @param rewards by group and answer; `byToken` includes the KL penalty if it is part of the reward */
   credit(
     groups: readonly G[],
     rewards: readonly (readonly AnswerReward[])[],
@@ -93,9 +93,9 @@ export interface Advantage<G extends Group> {
 }
 
 export interface PolicyGradients {
-  /** What is minimised. */
+  /** The loss that is minimised. */
   readonly loss: number;
-  /** Its terms by name; a step with one that is not finite is skipped. */
+  /** The terms of the loss by name; a step with a non-finite term is skipped. */
   readonly terms: Metrics;
   readonly metrics: Metrics;
   /** For the progress line. */
@@ -107,6 +107,6 @@ export interface PolicyGradients {
 export interface PolicyObjective<G extends Group> extends Keeps {
   /** Forward and backward of a mini-batch; sets the policy's gradients. `step` counts the steps of the stage. */
   gradients(groups: readonly CreditedGroup<G>[], step: number): Promise<PolicyGradients>;
-  /** Told of every step that was applied. */
+  /** Called after every applied step. */
   applied?(gradients: PolicyGradients): void;
 }

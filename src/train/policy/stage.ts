@@ -1,6 +1,6 @@
-/** Online policy learning: rollout batches, and optimizer steps on the mini-batches of each. */
+/** Online policy learning: each rollout batch is followed by optimizer steps on its mini-batches. */
 import type { TrainableParameters } from '../../autograd/parameters.js';
-import { type BatchPlan, epochOrder } from '../../sequences/batching.js';
+import { type BatchSchedule, epochOrder } from '../../sequences/batching.js';
 import type { AdamW } from '../adamw.js';
 import { learningRateAt, type ScheduleOptions } from '../schedule.js';
 import type { Metrics, OpenTraining, TrainingOutcome, TrainingSettings, TrainingStage } from '../stage.js';
@@ -38,18 +38,18 @@ export interface PolicyStageOptions<G extends Group> {
   readonly name: string;
   readonly settings: PolicySettings;
   /** The items of each rollout batch. */
-  readonly iterations: BatchPlan;
+  readonly iterations: BatchSchedule;
   readonly batching: Readonly<Record<string, number>>;
   readonly trains: TrainableParameters;
   /** Made when the stage is opened. */
   readonly optimizer: () => AdamW;
   readonly parts: (steps: number) => PolicyParts<G>;
   readonly seed: number;
-  /** The metric of `validate` whose best parameters are kept, if `load_best_model_at_end` says so. */
+  /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly begin: () => Promise<void>;
   readonly validate?: OpenTraining['validate'];
-  /** Metrics of a rollout batch beside those of every method. */
+  /** Metrics of a rollout batch in addition to those of every method. */
   readonly describe?: (groups: readonly CreditedGroup<G>[]) => Metrics;
   /** Called once for each rollout batch, after its first step. */
   readonly onRollout?: (groups: readonly CreditedGroup<G>[], iteration: number) => void;
@@ -176,7 +176,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
     };
   }
 
-  /** The items of mini-batch `within` of an iteration; each pass over the rollout deals them anew. */
+  /** The items of mini-batch `within` of an iteration; each pass over the rollout shuffles them again. */
   private miniBatch(iteration: number, within: number): ReadonlySet<number> {
     const items = this.options.iterations.batches[iteration] as readonly number[];
     const count = miniBatchCount(this.options.settings, items);

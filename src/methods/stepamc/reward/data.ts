@@ -1,4 +1,4 @@
-/** The reward network on the data of a run: what it reads, its stage, and what that costs. */
+/** The reward network on the data of a run: its input, its stage, and the tokens the stage computes. */
 import { indices, subset } from '../../../data/dataset.js';
 import type { TrainingStage } from '../../../train/stage.js';
 import type { StepAmcRun } from '../method.js';
@@ -30,7 +30,7 @@ export function rewardData(
   return { sequences: rewards, units, all: units(indices(own)) };
 }
 
-/** Training on all pairs of the training part; validated by the share of held-out pairs that are ordered rightly. */
+/** Training on all pairs of the training part; validated by the share of held-out pairs in the right order. */
 export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage {
   const { config, roles } = open;
   const microBatchTokens = open.microBatchTokens('frn');
@@ -49,7 +49,7 @@ export function networkStage(open: StepAmcRun, train: RewardData): TrainingStage
   });
 }
 
-/** Tokens of all forward-and-backward passes of that stage, for baselines that are to have as many. */
+/** Tokens of all forward and backward passes of that stage: the budget of the baselines. */
 export function networkTokens({ config: { frn, run } }: StepAmcRun, train: RewardData): number {
   return rewardTokens({ units: train.all, settings: frn, seed: run.seed });
 }

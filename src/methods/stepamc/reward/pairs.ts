@@ -4,13 +4,13 @@ import { normalizeProblem } from '../../../records/record.js';
 import type { VerdictSequence } from '../../../sequences/sequence.js';
 import type { PairMode, RewardSequence } from './score.js';
 
-/** Rows of a unit's sequences whose scores are compared: sequence within the unit, and row within the sequence. */
+/** Two rows of a unit whose scores are compared: sequence within the unit, and row within the sequence. */
 export interface RewardPair {
   readonly chosen: readonly [sequence: number, row: number];
   readonly rejected: readonly [sequence: number, row: number];
 }
 
-/** Sequences that must be computed together because pairs run between them. */
+/** Sequences that must be computed together because pairs connect them. */
 export interface RewardUnit {
   readonly sequences: readonly RewardSequence[];
   readonly pairs: readonly RewardPair[];
@@ -18,9 +18,9 @@ export interface RewardUnit {
 }
 
 /**
- * Units of the training data. In `label` mode each solution is one: every labelled step gives the pair of its verdicts.
- * In `step` mode each problem is one: every wrong step is compared with the right ones that follow the same steps, or,
- * where there are none, with the right step of the problem that stands nearest to it.
+ * Units of the training data. In `label` mode each solution is a unit: every labelled step gives the pair of its verdicts.
+ * In `step` mode each problem is a unit: every wrong step is compared with the right ones that follow the same steps or,
+ * if there are none, with the nearest right step of the problem.
  *
  * @param problems the problem of each sequence
  */

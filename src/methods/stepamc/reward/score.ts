@@ -36,13 +36,13 @@ export function rewardSequence(
   };
 }
 
-/** What the network says of both verdicts on one step. In `step` mode a wrong verdict scores as minus a right one. */
+/** The network's scores of both verdicts on one step. In `step` mode the wrong verdict scores minus the right one. */
 export interface VerdictScores {
   readonly positive: number;
   readonly negative: number;
 }
 
-/** Scores by sequence and verdict; undefined where the signal stopped it. */
+/** Scores by sequence and verdict; undefined if the signal stopped it. */
 export async function scoreVerdicts(
   roles: Pick<StepAmcRoles, 'decoder' | 'reward' | 'rewardHead'>,
   sequences: readonly RewardSequence[],

@@ -3,7 +3,7 @@ import { Tape } from '../../../autograd/tape.js';
 import type { DropoutSource } from '../../../models/adapter.js';
 import { StepTrainError } from '../../../native/errors.js';
 import { pairwise } from '../../../objectives/pairs.js';
-import { type BatchPlan, groupBySize, planBatches } from '../../../sequences/batching.js';
+import { type BatchSchedule, groupBySize, scheduleBatches } from '../../../sequences/batching.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
 import { batchedStage } from '../../../train/batched-stage.js';
@@ -23,18 +23,18 @@ export interface RewardStageOptions {
   readonly settings: FrnConfig;
   readonly microBatchTokens: number;
   readonly seed: number;
-  /** Share of held-out pairs that are ordered rightly. */
+  /** Share of held-out pairs in the right order. */
   readonly validate?: OpenTraining['validate'];
 }
 
-/** Role number of the reward network's dropout masks. */
+/** Role index in the reward network's dropout masks. */
 const DROPOUT_ROLE = 1;
 
 export function rewardStage(options: RewardStageOptions): TrainingStage {
   const { roles, units, settings, microBatchTokens, seed } = options;
   return batchedStage({
     name: 'frn',
-    batches: planPairs(options),
+    batches: schedulePairs(options),
     settings,
     microBatchTokens,
     parameters: roles.rewardParameters,
@@ -55,15 +55,15 @@ export function rewardStage(options: RewardStageOptions): TrainingStage {
   });
 }
 
-/** Tokens of all its forward-and-backward passes, for baselines that are to have as many. */
+/** Tokens of all its forward and backward passes: the budget of the baselines. */
 export function rewardTokens(options: PairOptions): number {
-  const { batches } = planPairs(options);
+  const { batches } = schedulePairs(options);
   return batches.flat().reduce((sum, i) => sum + (options.units[i] as RewardUnit).tokens, 0);
 }
 
 type PairOptions = Pick<RewardStageOptions, 'units' | 'settings' | 'seed'>;
 
-function planPairs({ units, settings, seed }: PairOptions): BatchPlan {
+function schedulePairs({ units, settings, seed }: PairOptions): BatchSchedule {
   const usable = units.flatMap(({ pairs }, i) => (pairs.length > 0 ? [i] : []));
   if (usable.length === 0) {
     throw new StepTrainError(
@@ -74,7 +74,7 @@ function planPairs({ units, settings, seed }: PairOptions): BatchPlan {
     );
   }
   const size = (i: number) => (units[i] as RewardUnit).tokens;
-  return planBatches(usable, {
+  return scheduleBatches(usable, {
     epochs: settings.num_train_epochs,
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
     seed,
@@ -93,7 +93,7 @@ export function rewardOptimizer({ rewardParameters }: RewardRoles, settings: Frn
 
 export type PairMetrics = {
   readonly loss: number;
-  /** Share of pairs whose chosen side scores higher. */
+  /** Share of pairs whose chosen side has the higher score. */
   readonly pair_accuracy: number;
   /** Mean of chosen − rejected, and of each. */
   readonly reward_margin: number;
@@ -101,7 +101,7 @@ export type PairMetrics = {
   readonly reward_rejected: number;
 };
 
-/** Forward of the pairs and, onto the gradients of the reward network, backward of their mean loss. */
+/** Forward of the pairs, and backward of their mean loss, added to the gradients of the reward network. */
 export async function comparePairs(
   { decoder, reward, rewardHead, rewardParameters }: RewardRoles,
   batch: readonly RewardUnit[],
