@@ -25,7 +25,7 @@ export interface GemmCase extends Case {
   readonly m: number;
   readonly k: number;
   readonly n: number;
-  /** Of the LoRA pair on top of the frozen weight; 0: none. */
+  /** Rank of the LoRA pair on top of the frozen weight; 0: none. */
   readonly rank: number;
 }
 
@@ -48,7 +48,7 @@ export interface HeadCase extends Case {
   readonly vocabulary: number;
 }
 
-/** Ops whose time is the memory that they move. */
+/** Ops bound by memory bandwidth. */
 export const MEMORY_OPS = [
   'copy',
   'rmsnorm',
@@ -251,7 +251,7 @@ export function tokensOf(item: StepCase): number {
   return sum(item.lengths);
 }
 
-/** Pairs of a query and a key that it sees, causally. */
+/** Pairs of a query and a key visible to it under the causal mask. */
 function visiblePairs(lengths: readonly number[]): number {
   return sum(lengths.map((length) => (length * (length + 1)) / 2));
 }

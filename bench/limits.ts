@@ -29,7 +29,7 @@ export async function measureLimits(
   return { flops, bytes };
 }
 
-/** The least time that the limits allow a case, over the time that it took; undefined where no limit is known. */
+/** The min time that the limits allow a case, divided by the time it took; undefined if no limit is known. */
 export function shareOfLimit(
   { flops, bytes, dtype }: RivalCase,
   seconds: number,

@@ -20,10 +20,10 @@ const args = await yargs(process.argv.slice(2))
     '$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, lora, attention, head, kernels, step, runtime.',
   )
   .command('$0 [suite..]', false, (argv) =>
-    argv.positional('suite', { choices: SUITES, array: true, describe: 'What to measure; all by default' }),
+    argv.positional('suite', { choices: SUITES, array: true, describe: 'Suites to run; all by default' }),
   )
   .option('pairs', { type: 'number', default: 7, describe: 'Interleaved trials of each side' })
-  .option('seconds', { type: 'number', default: 1, describe: 'Least time of one trial of one case' })
+  .option('seconds', { type: 'number', default: 1, describe: 'Min seconds of one trial of one case' })
   .option('device', { type: 'string', default: 'cpu', describe: 'cpu, cuda or cuda:N' })
   .option('dtype', {
     choices: ['f32', 'bf16'] as const,
@@ -84,4 +84,4 @@ if (suites.includes('runtime')) {
   runtime = results;
   save();
 }
-console.log(`\nfigures in ${path}`);
+console.log(`\nmetrics in ${path}`);

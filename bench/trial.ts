@@ -17,7 +17,7 @@ export interface TrialRequest {
   readonly item: BenchCase;
   /** Way of doing it; ours has one. */
   readonly setting: string;
-  /** Least time to measure for. */
+  /** Min seconds to measure. */
   readonly seconds: number;
 }
 
@@ -62,7 +62,7 @@ function measure(
   }
 }
 
-/** Most memory that the process ever held, as the kernel counts it; on a GPU, that its tensors held there. */
+/** Peak resident memory of the process; on a GPU, peak memory of its tensors. */
 function peakBytes(): number {
   if (device.info().name !== 'cpu') return device.stats().peakBytes;
   const status = readFileSync('/proc/self/status', 'utf8');

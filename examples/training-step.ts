@@ -1,5 +1,5 @@
 /**
- * One's own training step: a tape around the forward, an objective, an optimizer.
+ * A custom training step: a tape around the forward, an objective, an optimizer.
  *
  *   node build/ts/examples/training-step.js DIRECTORY     (a Hugging Face model directory)
  */

@@ -129,7 +129,7 @@ const SMALL = {
   vocab_size: 96,
 };
 
-/** Most live tensors and most bytes held in each tenth of the steps; equal tenths mean that nothing grows. */
+/** Max live tensors and max bytes in each tenth of the steps; equal tenths mean that nothing grows. */
 async function raggedMemory(device: Device, steps: number): Promise<Metrics> {
   const trainee = await randomTrainee(device, SMALL, 'f32', 4);
   const tenth = Math.max(1, Math.floor(steps / 10));
@@ -138,7 +138,7 @@ async function raggedMemory(device: Device, steps: number): Promise<Metrics> {
     Math.floor((shapes[5 * step + i] as number) * below);
   const metrics: Record<string, number> = {};
   const began = performance.now();
-  let most: Record<string, number> = {};
+  let max: Record<string, number> = {};
   for (let step = 0; step < steps; step++) {
     const sequences = 1 + draw(step, 0, 4);
     const items = Array.from({ length: sequences }, (_, row) =>
@@ -152,13 +152,13 @@ async function raggedMemory(device: Device, steps: number): Promise<Metrics> {
       'reserved MiB': reservedBytes / 2 ** 20,
       'resident MiB': process.memoryUsage.rss() / 2 ** 20,
     };
-    for (const [name, value] of Object.entries(now)) most[name] = Math.max(most[name] ?? 0, value);
+    for (const [name, value] of Object.entries(now)) max[name] = Math.max(max[name] ?? 0, value);
     if ((step + 1) % tenth === 0) {
       const which = (step + 1) / tenth;
       if (which === 1 || which === 2 || which === 10) {
-        for (const [name, value] of Object.entries(most)) metrics[`${name}, tenth ${which}`] = value;
+        for (const [name, value] of Object.entries(max)) metrics[`${name}, tenth ${which}`] = value;
       }
-      most = {};
+      max = {};
     }
   }
   trainee.dispose();

@@ -3,8 +3,8 @@ import type { Device } from '#src/runtime/device.js';
 
 /** Runs are timed in batches at least this long, so that one wait for the device does not show. */
 const BATCH_SECONDS = 0.02;
-const MOST_PER_BATCH = 256;
-const FEWEST_SAMPLES = 2;
+const MAX_PER_BATCH = 256;
+const MIN_SAMPLES = 2;
 
 /** Seconds per run, one sample for each batch of runs. `enqueue` may return before its work is done. */
 export async function stopwatch(
@@ -25,10 +25,10 @@ export async function stopwatch(
   // Warm-up: first use of memory and code, and how many runs make a batch.
   await batch(1);
   let count = 1;
-  while ((await batch(count)) < BATCH_SECONDS && count < MOST_PER_BATCH) count *= 2;
+  while ((await batch(count)) < BATCH_SECONDS && count < MAX_PER_BATCH) count *= 2;
   const samples: number[] = [];
   let spent = 0;
-  while (spent < seconds || samples.length < FEWEST_SAMPLES) {
+  while (spent < seconds || samples.length < MIN_SAMPLES) {
     const taken = await batch(count);
     spent += taken;
     samples.push(taken / count);
@@ -38,9 +38,9 @@ export async function stopwatch(
 
 /** Operands are rotated over this many bytes, more than the caches hold, as the layers of a model are. */
 export const ROTATED_BYTES = 96 << 20;
-const MOST_COPIES = 64;
+const MAX_COPIES = 64;
 
 /** Copies of operands of `bytes` bytes to rotate over. */
 export function copiesFor(bytes: number): number {
-  return Math.min(MOST_COPIES, Math.max(1, Math.ceil(ROTATED_BYTES / bytes)));
+  return Math.min(MAX_COPIES, Math.max(1, Math.ceil(ROTATED_BYTES / bytes)));
 }

@@ -6,10 +6,10 @@ import time
 import torch
 
 BATCH_SECONDS = 0.02
-MOST_PER_BATCH = 256
-FEWEST_SAMPLES = 2
+MAX_PER_BATCH = 256
+MIN_SAMPLES = 2
 ROTATED_BYTES = 96 << 20
-MOST_COPIES = 64
+MAX_COPIES = 64
 
 
 def stopwatch(seconds, run_once):
@@ -28,11 +28,11 @@ def stopwatch(seconds, run_once):
 
     batch(1)
     count = 1
-    while batch(count) < BATCH_SECONDS and count < MOST_PER_BATCH:
+    while batch(count) < BATCH_SECONDS and count < MAX_PER_BATCH:
         count *= 2
     samples = []
     spent = 0.0
-    while spent < seconds or len(samples) < FEWEST_SAMPLES:
+    while spent < seconds or len(samples) < MIN_SAMPLES:
         taken = batch(count)
         spent += taken
         samples.append(taken / count)
@@ -41,4 +41,4 @@ def stopwatch(seconds, run_once):
 
 def copies_for(size):
     """Copies of operands of `size` bytes to rotate over."""
-    return min(MOST_COPIES, max(1, math.ceil(ROTATED_BYTES / size)))
+    return min(MAX_COPIES, max(1, math.ceil(ROTATED_BYTES / size)))

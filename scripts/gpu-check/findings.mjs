@@ -1,4 +1,4 @@
-// What the parts of gpu-check.sh left in their logs, as metrics for the report and one line for a reader.
+// Turns the logs of the parts of gpu-check.sh into metrics for the report and one headline each.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { curvesOf } from './curves.mjs';

@@ -1,6 +1,6 @@
 #!/bin/sh
 # One part of gpu-check.sh, which sets the environment and the time limit: part.sh PART
-# Figures go to $STEPTRAIN_CHECK_WORK/logs/PART.json or PART.jsonl; the last line that starts with "gpu-check:" says what
+# Metrics go to $STEPTRAIN_CHECK_WORK/logs/PART.json or PART.jsonl; the last line that starts with "gpu-check:" says what
 # stood in the way.
 set -u
 part=$1
@@ -107,7 +107,7 @@ case $part in
       "$python" bench/peers/ppo.py "$work/work.json" --device "${device%%:*}" --adapters "$adapters" \
         > "$logs/$part.peer-$adapters.json" || break
     done
-    # Without the rival our figures stand alone.
+    # Without the rival our metrics stand alone.
     grep -h "^no rival" "$logs/$part.peer-bf16.json" || true
     ;;
   pretrain-25m) train "$part" pretrain_arithmetic_25m ${tiny:+$TINY_PRETRAIN} ;;

@@ -1,5 +1,5 @@
-// What a StepAMC run has to do, for bench/peers/ppo.py: the lengths of the sequences that end in each verdict of a
-// rollout batch, and the settings that decide the amount of work.
+// The workload of a StepAMC run, for bench/peers/ppo.py: the lengths of the sequences that end in each verdict of a
+// rollout batch, and the settings that determine the amount of work.
 //   node work.mjs RUN-DIRECTORY > work.json
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -13,7 +13,7 @@ export interface VerdictPromptOptions {
   /**
    * The text around a judged step, with the placeholders `{problem}` and `{steps}`; what follows `{steps}` asks for the
    * verdict. `compact` and `chat` name the built-in ones; `auto` (default) is `chat` if the tokenizer has a chat
-   * template and `compact` otherwise. The line breaks right after `{steps}` (one, where there is none) end every step.
+   * template and `compact` otherwise. The line breaks right after `{steps}` (one, if there is none) end every step.
    */
   readonly template?: string;
   /** The words for a right and a wrong step, of one or more tokens. Default `+` and `-`. */
