@@ -6,7 +6,6 @@ import type { LogFile } from './log-file.js';
 /** A finished artefact. */
 export interface SealedArtefact {
   readonly rows: number;
-  readonly bytes: number;
   readonly sha256: string;
 }
 
@@ -22,5 +21,5 @@ export async function sealArtefact(file: LogFile): Promise<SealedArtefact> {
     hash.update(bytes);
     for (const byte of bytes) if (byte === LINE_BREAK) rows++;
   }
-  return { rows, bytes: file.length, sha256: hash.digest('hex') };
+  return { rows, sha256: hash.digest('hex') };
 }

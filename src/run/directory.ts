@@ -1,5 +1,5 @@
 // The directory of a run: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and the results.
-import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
@@ -24,6 +24,7 @@ export interface RunDirectory {
   readonly samples: LogFile;
   /** artefacts/`name`.jsonl, created if missing. */
   artefact(name: string): LogFile;
+  hasArtefact(name: string): boolean;
   /** Atomically replaces `name` by `value` as JSON. */
   writeJson(name: string, value: unknown): Promise<void>;
   writeConfig(yaml: string): Promise<void>;
@@ -120,6 +121,13 @@ function open(path: string, unlock: Unlock): RunDirectory {
     ['metrics.jsonl', metrics],
     ['samples.jsonl', samples],
   ]);
+  const artefactPath = (name: string) => {
+    if (!/^\w[\w.-]*$/.test(name))
+      throw new RunError(
+        `an artefact is named by letters, digits, dots and dashes, found ${JSON.stringify(name)}`,
+      );
+    return `${ARTEFACTS}/${name}.jsonl`;
+  };
   const logAt = (name: string): LogFile => {
     let log = logs.get(name);
     if (!log) {
@@ -136,7 +144,8 @@ function open(path: string, unlock: Unlock): RunDirectory {
     metrics,
     samples,
     file: (name) => join(path, name),
-    artefact: (name) => logAt(`${ARTEFACTS}/${name}.jsonl`),
+    artefact: (name) => logAt(artefactPath(name)),
+    hasArtefact: (name) => existsSync(join(path, artefactPath(name))),
     writeJson: (name, value) => writeJson(join(path, name), value),
     writeConfig: (yaml) => writeFileAtomically(join(path, CONFIG), [Buffer.from(yaml)]),
     async saveCheckpoint(step, write, { keep }) {
@@ -148,9 +157,17 @@ function open(path: string, unlock: Unlock): RunDirectory {
     },
     latestCheckpoint: () => latestCheckpoint(checkpoints),
     rewind(checkpoint) {
-      const left = existsSync(join(path, ARTEFACTS)) ? readdirSync(join(path, ARTEFACTS)) : [];
-      const names = [...Object.keys(checkpoint?.logs ?? {}), ...left.map((name) => `${ARTEFACTS}/${name}`)];
-      for (const name of new Set([...logs.keys(), ...names])) logAt(name).cutTo(checkpoint?.logs[name] ?? 0);
+      const lengths = checkpoint?.logs ?? {};
+      for (const name of new Set([...logs.keys(), ...Object.keys(lengths)])) {
+        const log = logAt(name);
+        const length = lengths[name] ?? 0;
+        if (name.startsWith(ARTEFACTS) && log.length < length)
+          throw new RunError(
+            `${log.path} has ${log.length} bytes, and the run had written ${length}: rows were lost since; restore the ` +
+              'file or start a new run',
+          );
+        log.cutTo(length);
+      }
     },
     async close() {
       for (const log of logs.values()) log.close();

@@ -22,7 +22,6 @@ export interface BatchedStageOptions {
       readonly load_best_model_at_end: boolean;
       readonly tokens_per_step: number;
     };
-  readonly microBatchTokens: number;
   readonly parameters: TrainableParameters;
   readonly optimizer: () => AdamW;
   /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
@@ -34,16 +33,13 @@ export interface BatchedStageOptions {
 }
 
 export function batchedStage(options: BatchedStageOptions): TrainingStage {
-  const { name, settings, microBatchTokens } = options;
+  const { name, settings } = options;
   const { batches, epochAt } = options.batches;
   return {
     name,
     steps: batches.length,
     settings: { ...settings, best: settings.load_best_model_at_end ? options.best : undefined },
-    batching: {
-      [`${name}.tokens_per_step`]: settings.tokens_per_step,
-      [`${name}.micro_batch_tokens`]: microBatchTokens,
-    },
+    batching: { [`${name}.tokens_per_step`]: settings.tokens_per_step },
     open() {
       const optimizer = options.optimizer();
       return {

@@ -16,6 +16,9 @@ export type RoleParameters = Readonly<Record<string, ParameterBuffer>>;
 
 /** The state of a run: everything that determines the next step and is not a tensor. */
 export interface RunState {
+  readonly format: typeof FORMAT;
+  /** Names of the stages, in order. */
+  readonly stages: readonly string[];
   /** Index of the current stage; the number of stages once all are done. */
   readonly stage: number;
   /** Steps done in the current stage, skipped ones included. */
@@ -49,6 +52,8 @@ export interface CheckpointContent {
 }
 
 const STATE = 'state.json';
+/** Of state.json; another number when what it means changes. */
+export const FORMAT = 2;
 const TRAINABLE = 'trainable.safetensors';
 const OPTIMIZER = 'optimizer.safetensors';
 const BEST = 'best.safetensors';
@@ -73,20 +78,32 @@ export async function writeRunCheckpoint(folder: string, content: CheckpointCont
 }
 
 export async function readRunState(folder: string): Promise<RunState> {
-  return JSON.parse(await readFile(join(folder, STATE), 'utf8')) as RunState;
+  const state = JSON.parse(await readFile(join(folder, STATE), 'utf8')) as RunState;
+  if (state.format === FORMAT) return state;
+  throw new StepTrainError(
+    'E_RESUME',
+    `${folder} was written by another version of steptrain, whose runs this one cannot continue; start a new run`,
+  );
 }
 
 /** Refuses a checkpoint that this run could not continue bit by bit. */
 export function checkContinuation(
   folder: string,
   state: RunState,
-  here: Pick<RunState, 'isa' | 'batching'>,
+  here: Pick<RunState, 'isa' | 'batching' | 'stages'>,
 ): void {
   if (state.isa !== here.isa) {
     throw new StepTrainError(
       'E_RESUME',
       `${folder} was written with the ${state.isa} kernels and this run uses ${here.isa}, whose rounding differs; ` +
         `resume with STEPTRAIN_ISA=${state.isa} or start a new run`,
+    );
+  }
+  if (state.stages.join() !== here.stages.join()) {
+    throw new StepTrainError(
+      'E_RESUME',
+      `${folder} was written by a run of the stages ${state.stages.join(', ')}, and the configuration now gives ` +
+        `${here.stages.join(', ')}; restore it or start a new run`,
     );
   }
   joinBatching(folder, state.batching, here.batching);
@@ -112,11 +129,12 @@ export function joinBatching(
 /** Refuses to continue from artefacts that changed since their stages wrote them. */
 export async function checkArtefacts(run: RunDirectory, { artefacts }: RunState): Promise<void> {
   for (const [name, { sha256 }] of Object.entries(artefacts)) {
+    const missing = !run.hasArtefact(name);
     const file = run.artefact(name);
-    if ((await sealArtefact(file)).sha256 === sha256) continue;
+    if (!missing && (await sealArtefact(file)).sha256 === sha256) continue;
     throw new StepTrainError(
       'E_RESUME',
-      `${file.path} was changed after the run wrote it; restore the file or start a new run`,
+      `${file.path} ${missing ? 'is missing' : 'was changed after the run wrote it'}; restore the file or start a new run`,
     );
   }
 }

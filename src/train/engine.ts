@@ -10,6 +10,7 @@ import { createProgress, type Progress } from '../terminal/progress.js';
 import {
   checkArtefacts,
   checkContinuation,
+  FORMAT,
   joinBatching,
   type RoleParameters,
   type RunState,
@@ -38,6 +39,8 @@ export interface EngineOptions {
   readonly loggingSteps: number;
   /** Max consecutive non-finite steps before the run stops. */
   readonly maxSkipped: number;
+  /** What cuts batches beside the stages' own `batching`. */
+  readonly batching?: RunState['batching'];
 }
 
 export interface EngineResult {
@@ -75,7 +78,15 @@ class Engine {
     private readonly options: EngineOptions,
   ) {
     const known = stages.filter((stage) => 'open' in stage);
+    const names = stages.map(({ name }) => name);
+    refuseTwice('stage', names);
+    refuseTwice(
+      'artefact',
+      known.flatMap((stage) => ('artefact' in stage ? [stage.artefact] : [])),
+    );
     this.state = {
+      format: FORMAT,
+      stages: names,
       stage: 0,
       stage_step: 0,
       step: 0,
@@ -85,7 +96,11 @@ class Engine {
       updates: {},
       artefacts: {},
       isa: options.device.info().isa,
-      batching: Object.assign({}, ...known.map(({ batching }) => batching)) as Record<string, number>,
+      batching: Object.assign(
+        {},
+        options.batching,
+        ...known.map(({ batching }) => batching),
+      ) as RunState['batching'],
     };
   }
 
@@ -98,7 +113,7 @@ class Engine {
       checkContinuation(checkpoint.path, state, this.state);
       await checkArtefacts(run, state);
       restoreRoles(checkpoint.path, this.roles);
-      this.state = state;
+      this.state = { ...state, batching: { ...state.batching, ...this.state.batching } };
       this.lastGood = state.step;
       this.savedAt = this.place;
     }
@@ -111,7 +126,10 @@ class Engine {
       const open = 'training' in work ? work.training : work.making;
       try {
         if (folder && this.state.stage_step > 0) this.restore(work, folder);
-        else await open.begin();
+        else {
+          if ('artefact' in stage) this.options.run.artefact(stage.artefact).cutTo(0);
+          await open.begin();
+        }
         folder = undefined;
         if (!(await this.runStage(work))) return await this.interrupted(work);
         if (this.best && 'training' in work) work.training.trains.values.write(this.best);
@@ -134,7 +152,9 @@ class Engine {
 
   private async prepared(entry: StageEntry): Promise<Stage> {
     if ('open' in entry) return entry;
-    const stage = await entry.prepare();
+    const stage = await entry.prepare(this.options.signal);
+    if ('artefact' in stage && stage.artefact in this.state.artefacts)
+      refuseTwice('artefact', [stage.artefact, stage.artefact]);
     this.update({ batching: joinBatching(this.options.run.path, this.state.batching, stage.batching) });
     return stage;
   }
@@ -255,7 +275,7 @@ class Engine {
 
   private async interrupted(work: Work | undefined): Promise<EngineResult> {
     const entry = work?.stage ?? (this.stages[this.state.stage] as StageEntry);
-    await this.save(work, 'open' in entry ? entry.settings.save_total_limit : 1);
+    await this.save(work, 'open' in entry ? entry.settings.save_total_limit : Number.POSITIVE_INFINITY);
     return this.result('interrupted');
   }
 
@@ -297,6 +317,14 @@ class Engine {
 
   private update(changes: Partial<RunState>): void {
     this.state = { ...this.state, ...changes };
+  }
+}
+
+/** Names tell the lines of metrics, the moments in a checkpoint and the rows of artefacts apart. */
+function refuseTwice(what: string, names: readonly string[]): void {
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice !== undefined) {
+    throw new StepTrainError('E_RANGE', `two stages of a run share the ${what} name ${twice}; number them`);
   }
 }
 

@@ -116,13 +116,17 @@ export interface MicroBatchContext {
 export function settleMicroBatch(
   plan: MemoryPlan,
   name: string,
-  section: BatchSection | undefined,
+  section: BatchSection,
   { device, config, saved }: MicroBatchContext,
 ): number {
-  if (!section) throw new RangeError(`no stage of this configuration takes its batches from section ${name}`);
-  const begun = section.micro_batch_tokens === 'auto' ? saved[`${name}.micro_batch_tokens`] : undefined;
+  const begun = section.micro_batch_tokens === 'auto' ? saved[microBatchKey(name)] : undefined;
   const wanted = begun === undefined ? section : { ...section, micro_batch_tokens: begun };
   return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, wanted);
+}
+
+/** Under which a checkpoint holds the micro-batch of a section. */
+export function microBatchKey(section: string): string {
+  return `${section}.micro_batch_tokens`;
 }
 
 /** Bytes that a plan may use on `device`, including those that roles already loaded occupy. */

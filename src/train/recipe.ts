@@ -8,7 +8,7 @@ import { type Device, openDevice } from '../runtime/device.js';
 import { readRunState } from './checkpoint.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
-import { memoryPlan, settleMicroBatch } from './memory-plan.js';
+import { memoryPlan, microBatchKey, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
@@ -55,20 +55,21 @@ async function runOn<Config extends FrameConfig>(
     const { decoder, held, parameters } = roles;
     const plan = memoryPlan(config, method.memory(config), decoder.config);
     const sections = method.sections(config);
-    const settled = new Map<string, number>();
-    // Once per section: the free memory changes during the run, and the micro-batches must not.
-    const microBatchTokens = (name: string) => {
-      const tokens =
-        settled.get(name) ??
-        settleMicroBatch(plan, name, sections[name], { device, config, saved: batching });
-      settled.set(name, tokens);
-      return tokens;
-    };
+    // Before the first step: the free memory changes during the run, and the micro-batches must not.
+    const microBatches = Object.entries(sections).map(([name, section]) => {
+      const tokens = settleMicroBatch(plan, name, section, { device, config, saved: batching });
+      return [microBatchKey(name), tokens] as const;
+    });
+    const settled: Readonly<Record<string, number>> = Object.fromEntries(microBatches);
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,
       data,
       roles,
-      microBatchTokens,
+      microBatchTokens(name) {
+        const tokens = settled[microBatchKey(name)];
+        if (tokens === undefined) throw new RangeError(`this configuration has no stage for section ${name}`);
+        return tokens;
+      },
     };
     const stages = method.stages(open);
     await writeHeldMemory(run, device, plan, held);
@@ -79,6 +80,7 @@ async function runOn<Config extends FrameConfig>(
       resume,
       loggingSteps: config.run.logging_steps,
       maxSkipped: config.run.max_skipped_steps,
+      batching: settled,
     });
     if (result.status === 'finished' || outOfTime()) {
       const begun = stages.slice(0, result.stage + 1).map(({ name }) => name);

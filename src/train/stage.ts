@@ -53,13 +53,13 @@ export interface OpenTraining extends OpenStage<TrainingOutcome> {
 
 export type OpenMaking = OpenStage<MakingOutcome>;
 
-/** When to save, in steps of the stage. */
+/** When to save, in steps of the run. */
 export interface SaveSettings {
   readonly save_steps: number;
   readonly save_total_limit: number;
 }
 
-/** When to evaluate and to save, in steps of the stage. */
+/** When to save, in steps of the run, and to evaluate, in steps of the stage. */
 export interface TrainingSettings extends SaveSettings {
   readonly eval_steps: number;
   /** The metric of `validate` that selects the parameters to keep and, at the end, restore. */
@@ -89,10 +89,13 @@ export interface MakingStage extends ClosedStage {
 
 export type Stage = TrainingStage | MakingStage;
 
-/** A stage whose steps depend on the results of earlier stages: planned when its turn comes. */
+/**
+ * A stage whose steps depend on what earlier stages made. It is prepared when its turn comes, and again when the run resumes
+ * in the middle of it: from artefacts and data alone, since by then parameters have moved.
+ */
 export interface LaterStage {
   readonly name: string;
-  prepare(): Promise<Stage>;
+  prepare(signal: AbortSignal): Promise<Stage>;
 }
 
 export type StageEntry = Stage | LaterStage;

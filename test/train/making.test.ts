@@ -1,5 +1,5 @@
 // Stages that make rows, and stages that are known only once those rows are there: kept, cut back, sealed, refused.
-import { appendFile, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
@@ -195,7 +195,7 @@ test('another cut of a stage that was planned late is refused on resume', async 
   const other: LaterStage = {
     name: 'learned-1',
     async prepare() {
-      const stage = await learning('learned-1', 'made-1').prepare();
+      const stage = await learning('learned-1', 'made-1').prepare(new AbortController().signal);
       return { ...stage, batching: { 'learned-1.rows': 5 } };
     },
   };
@@ -206,5 +206,53 @@ test('another cut of a stage that was planned late is refused on resume', async 
   await go([making('made-1', 3), stopping], { signal: stop.signal });
   await expect(go([making('made-1', 3), other], { resume: true })).rejects.toThrow(
     /was written with learned-1\.rows 6, and configuration and data now give 5/,
+  );
+});
+
+test('another list of stages is refused on resume', async () => {
+  const stop = new AbortController();
+  let steps = 0;
+  const first = making('made-1', 3, () => (steps++ === 1 ? stop.abort() : undefined));
+  await go([first, learning('learned-1', 'made-1')], { signal: stop.signal });
+  await reopen();
+  await expect(go([making('made-1', 3), making('made-2', 3)], { resume: true })).rejects.toThrow(
+    /written by a run of the stages made-1, learned-1, and the configuration now gives made-1, made-2/,
+  );
+});
+
+test('rows that were lost are told, and other files in the folder are left alone', async () => {
+  const stop = new AbortController();
+  let steps = 0;
+  const first = making('made-1', 3, () => (steps++ === 2 ? stop.abort() : undefined));
+  await go([first], { signal: stop.signal });
+  const { path } = run.artefact('made-1');
+  const notes = join(run.path, 'artefacts', 'notes.txt');
+  await writeFile(notes, 'mine');
+  await mkdir(join(run.path, 'artefacts', 'more'));
+  await writeFile(path, '');
+  await reopen();
+  await expect(go([making('made-1', 3)], { resume: true })).rejects.toThrow(
+    /made-1\.jsonl has 0 bytes, and the run had written \d+: rows were lost since/,
+  );
+  expect(await readFile(notes, 'utf8')).toBe('mine');
+});
+
+test('a missing artefact is called missing', async () => {
+  await go([making('made-1', 3)]);
+  const { path } = run.artefact('made-1');
+  await reopen();
+  await rm(path);
+  await expect(go([making('made-1', 3)], { resume: true })).rejects.toThrow(/made-1\.jsonl/);
+});
+
+test('two stages of one name or one artefact are refused, and so is a name that leads elsewhere', async () => {
+  await expect(go([making('made', 1), making('made', 1)])).rejects.toThrow(
+    'two stages of a run share the stage name made; number them',
+  );
+  await expect(go([making('made', 1), { ...making('again', 1), artefact: 'made' }])).rejects.toThrow(
+    'two stages of a run share the artefact name made',
+  );
+  await expect(go([{ ...making('made', 1), artefact: '../metrics' }])).rejects.toThrow(
+    'an artefact is named by letters, digits, dots and dashes, found "../metrics"',
   );
 });

@@ -1,5 +1,4 @@
 /** `method: sft`: supervised fine-tuning on the verdict after each step. */
-import type { Role } from '../../models/decoder.js';
 import {
   finalEvaluation,
   shortMetrics,
@@ -46,7 +45,7 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
   },
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open, { tokens }, signal) {
-    const role: Role = open.roles.role;
+    const { role } = open.roles;
     const more = { data: { trained_tokens: tokens } };
     const report = await finalEvaluation(evaluationOf(open), role, {}, more, signal);
     return report && { report, metrics: shortMetrics(report.metrics) };

@@ -26,7 +26,7 @@ export interface DpoStageOptions {
 }
 
 export function dpoStage(options: DpoStageOptions): TrainingStage {
-  const { roles, settings, sequences, microBatchTokens, seed } = options;
+  const { roles, settings, sequences, seed } = options;
   const length = (i: number) => sequences.get(i).ids.length;
   const batches = scheduleBatches(learnedSequences(sequences), {
     epochs: settings.num_train_epochs,
@@ -41,7 +41,6 @@ export function dpoStage(options: DpoStageOptions): TrainingStage {
     name: 'dpo',
     batches,
     settings,
-    microBatchTokens,
     parameters: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyParameters, adamSettings(settings)),
     best: 'f1_macro',

@@ -32,7 +32,7 @@ export function scpoStage(
     name: 'ppo',
     settings: ppo,
     iterations,
-    batching: { 'ppo.micro_batch_tokens': microBatchTokens, 'ppo.solutions': sequences.length },
+    batching: { 'ppo.solutions': sequences.length },
     trains: roles.policyParameters,
     optimizer: () =>
       new AdamW(roles.policyParameters, {

@@ -1,4 +1,5 @@
 /** Advantages and returns from per-token rewards. */
+import { StepTrainError } from '../../native/errors.js';
 import { gae, whiten } from '../../ops/advantage.js';
 import type { Device } from '../../runtime/device.js';
 import type { Advantage, Answer, AnswerReward, CreditedGroup, Group } from './records.js';
@@ -39,6 +40,13 @@ export async function estimate(
 ): Promise<{ readonly advantages: Float32Array; readonly returns: Float32Array }> {
   const answers = groups.flatMap(({ answers }) => answers);
   if (answers.length === 0) return { advantages: new Float32Array(), returns: new Float32Array() };
+  const bare = answers.find(({ tokens, values }) => values.length !== tokens.length);
+  if (bare) {
+    throw new StepTrainError(
+      'E_SHAPE',
+      `advantages by GAE need a value for each token; an answer of ${bare.tokens.length} tokens has ${bare.values.length}`,
+    );
+  }
   const offsets = [0];
   for (const { tokens } of answers) offsets.push((offsets.at(-1) as number) + tokens.length);
   const placed = rewards.flatMap((own) => own.flatMap(({ byToken }) => byToken));

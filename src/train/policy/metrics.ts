@@ -19,8 +19,9 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
     reward_std: Math.sqrt(reward.variance),
     reward_min: Math.min(...rewards.map(({ value }) => value)),
     reward_max: Math.max(...rewards.map(({ value }) => value)),
-    value_mean: mean(values),
-    explained_variance: explainedVariance(values, returns),
+    ...(values.length > 0
+      ? { value_mean: mean(values), explained_variance: explainedVariance(values, returns) }
+      : {}),
     ...(drift.length > 0 ? { sampler_difference: mean(drift) } : {}),
   };
 }

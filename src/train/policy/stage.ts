@@ -1,5 +1,6 @@
 /** Online policy learning: each rollout batch is followed by optimizer steps on its mini-batches. */
 import type { TrainableParameters } from '../../autograd/parameters.js';
+import { StepTrainError } from '../../native/errors.js';
 import { type BatchSchedule, epochOrder } from '../../sequences/batching.js';
 import type { AdamW } from '../adamw.js';
 import { learningRateAt, type ScheduleOptions } from '../schedule.js';
@@ -118,10 +119,10 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const { groups, metrics } = this.rollout;
     const began = performance.now();
     const batch = this.miniBatch(iteration, within);
-    const gradients = await parts.objective.gradients(
-      groups.filter(({ item }) => batch.has(item)),
-      index,
-    );
+    const chosen = groups.filter(({ item }) => batch.has(item));
+    // Nothing was answered, or a source left every group out: there is nothing to learn from.
+    if (chosen.length === 0) return { metrics: { iteration, ...metrics }, shown: {}, tokens: 0 };
+    const gradients = await parts.objective.gradients(chosen, index);
     const learningRate = learningRateAt(index, { ...settings, totalSteps: starts.at(-1) as number });
     const update = await applyGradients(this.optimizers[name] as AdamW, learningRate, gradients.terms);
     const { loss, tokens } = gradients;
@@ -156,11 +157,18 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const rewards = await parts.rewards.reward(rolled, batch);
     if (!rewards) return undefined;
     const coefficient = settings.kl_in === 'reward' ? settings.kl_coef : 0;
-    const penalised = rolled.map(({ answers }, g) =>
-      (rewards.byGroup[g] ?? []).map((reward, a) =>
+    const penalised = rolled.map(({ answers }, g) => {
+      const own = rewards.byGroup[g] ?? [];
+      if (own.length !== answers.length) {
+        throw new StepTrainError(
+          'E_SHAPE',
+          `the reward source gave ${own.length} rewards for the ${answers.length} answers of group ${g}`,
+        );
+      }
+      return own.map((reward, a) =>
         coefficient === 0 ? reward : withKlPenalty(answers[a] as G['answers'][number], reward, coefficient),
-      ),
-    );
+      );
+    });
     const groups = await parts.advantage.credit(rolled, penalised);
     const learned = (await parts.rewards.learn?.(batch)) ?? {};
     return {

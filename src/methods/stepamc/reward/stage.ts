@@ -36,7 +36,6 @@ export function rewardStage(options: RewardStageOptions): TrainingStage {
     name: 'frn',
     batches: schedulePairs(options),
     settings,
-    microBatchTokens,
     parameters: roles.rewardParameters,
     optimizer: () => rewardOptimizer(roles, settings),
     best: 'pair_accuracy',
