@@ -109,6 +109,16 @@ T lane_value(const Exchange& from, int lane) {
 inline void __syncthreads() {
   emulator::block_barrier();
 }
+inline int __syncthreads_and(int predicate) {
+  static bool failed = false;  // of the running block; blocks run one after the other
+  if (!predicate) failed = true;
+  emulator::block_barrier();
+  const bool holds = !failed;
+  emulator::block_barrier();
+  failed = false;
+  emulator::block_barrier();
+  return holds;
+}
 inline void __syncwarp() {
   emulator::exchange("syncwarp", nullptr, 0);
 }
