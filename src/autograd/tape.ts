@@ -22,16 +22,13 @@ export interface Disposable {
   dispose(): void;
 }
 
-/** What a backward reads, by name; tensors, and whatever else is to be disposed with them. */
+/** What a backward reads, by name: tensors, and whatever else is to be disposed with them. */
 export type Saved = Readonly<Record<string, Disposable | undefined>>;
-type Backward = (outputs: readonly (Tensor | undefined)[], gradients: Gradients) => void;
-type LossBackward = (seed: number, gradients: Gradients) => void;
 
 interface Entry {
-  readonly outputs: readonly Tensor[];
-  readonly saved: readonly (Disposable | undefined)[];
-  readonly backward: Backward | undefined;
-  readonly lossBackward: LossBackward | undefined;
+  readonly saved: Saved;
+  /** Carries the gradients of the outputs to the inputs; `weights` are those of the losses in the total. */
+  run(weights: ReadonlyMap<Tensor, number>): void;
 }
 
 let current: Tape | undefined;
@@ -77,8 +74,15 @@ export class Tape {
     save: S,
     backward: (gradient: Tensor, saved: S, gradients: Gradients) => void,
   ): void {
-    this.recordAll([output], save, ([gradient], saved, gradients) => {
-      if (gradient) backward(gradient, saved, gradients);
+    const saved = referencesTo(save);
+    this.tracked.add(output);
+    this.entries.push({
+      saved,
+      run: () => {
+        const gradient = this.takeGradient(output);
+        if (gradient) backward(gradient, saved, this.gradients);
+        gradient?.dispose();
+      },
     });
   }
 
@@ -88,29 +92,33 @@ export class Tape {
     save: S,
     backward: (incoming: readonly (Tensor | undefined)[], saved: S, gradients: Gradients) => void,
   ): void {
-    const saved = Object.fromEntries(
-      Object.entries(save).map(([name, held]) => [name, held instanceof Tensor ? held.alias() : held]),
-    ) as S;
+    const saved = referencesTo(save);
     for (const output of outputs) this.tracked.add(output);
     this.entries.push({
-      outputs,
-      saved: Object.values(saved),
-      backward: (incoming, gradients) => backward(incoming, saved, gradients),
-      lossBackward: undefined,
+      saved,
+      run: () => {
+        const incoming = outputs.map((output) => this.takeGradient(output));
+        if (incoming.some((gradient) => gradient)) backward(incoming, saved, this.gradients);
+        for (const gradient of incoming) gradient?.dispose();
+      },
     });
   }
 
-  /** Records an objective whose forward has already made the gradients: the backward scales them by the loss's weight. */
+  /** Records an objective whose forward has made the gradients too: the backward scales them by the loss's weight. */
   recordLoss(loss: Tensor, made: readonly (readonly [input: Tensor, gradient: Tensor])[]): void {
-    const saved = made.map(([, gradient]) => gradient.alias());
-    const lossBackward: LossBackward = (seed, gradients) => {
-      made.forEach(([input], i) => {
-        const x = saved[i] as Tensor;
-        gradients.add(input, seed === 1 ? x.alias() : this.device.ops.scale({ x, factor: seed }).y);
-      });
-    };
+    const saved = Object.fromEntries(made.map(([, gradient], i) => [i, gradient.alias()]));
     this.tracked.add(loss);
-    this.entries.push({ outputs: [loss], saved, backward: undefined, lossBackward });
+    this.entries.push({
+      saved,
+      run: (weights) => {
+        const factor = weights.get(loss);
+        if (!factor) return;
+        made.forEach(([input], i) => {
+          const x = saved[i] as Tensor;
+          this.add(input, factor === 1 ? x.alias() : this.device.ops.scale({ x, factor }).y);
+        });
+      },
+    });
   }
 
   /**
@@ -133,7 +141,8 @@ export class Tape {
     this.entries = [];
     for (let i = entries.length - 1; i >= 0; i--) {
       const entry = entries[i] as Entry;
-      this.device.scope(() => this.runEntry(entry, weights));
+      this.device.scope(() => entry.run(weights));
+      drop(entry.saved);
     }
     this.tracked.clear();
   }
@@ -147,23 +156,11 @@ export class Tape {
 
   /** Drops whatever is saved. */
   dispose(): void {
-    for (const { saved } of this.entries) for (const held of saved) held?.dispose();
+    for (const { saved } of this.entries) drop(saved);
     this.entries = [];
     for (const { gradient } of this.arrived.values()) gradient.dispose();
     this.arrived.clear();
     this.tracked.clear();
-  }
-
-  private runEntry(entry: Entry, weights: ReadonlyMap<Tensor, number>): void {
-    if (entry.lossBackward) {
-      const seed = weights.get(entry.outputs[0] as Tensor);
-      if (seed !== undefined && seed !== 0) entry.lossBackward(seed, this.gradients);
-    } else {
-      const outputs = entry.outputs.map((output) => this.takeGradient(output));
-      if (outputs.some((gradient) => gradient !== undefined)) entry.backward?.(outputs, this.gradients);
-      for (const gradient of outputs) gradient?.dispose();
-    }
-    for (const held of entry.saved) held?.dispose();
   }
 
   private add(tensor: Tensor, gradient: Tensor): void {
@@ -187,6 +184,19 @@ export class Tape {
     },
     wants: (tensor) => this.tracked.has(tensor),
   };
+}
+
+function referencesTo<S extends Saved>(save: S): S {
+  const saved: Record<string, Disposable | undefined> = { ...save };
+  for (const name in saved) {
+    const held = saved[name];
+    if (held instanceof Tensor) saved[name] = held.alias();
+  }
+  return saved as S;
+}
+
+function drop(saved: Saved): void {
+  for (const name in saved) saved[name]?.dispose();
 }
 
 /**

@@ -80,7 +80,7 @@ export function spanSum(x: Tensor, spans: Tensor, { mean }: { readonly mean?: bo
   const tape = openTape();
   if (!tape?.tracks(x)) return y;
   tape.record(y, { spans }, (dy, saved, gradients) => {
-    gradients.add(x, ops.span_spread({ dy, ...saved, T: x.size, mean }).dx);
+    gradients.add(x, ops.span_spread({ ...saved, dy, T: x.size, mean }).dx);
   });
   return y;
 }

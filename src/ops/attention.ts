@@ -20,13 +20,25 @@ export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOpt
   const { ops } = q.device;
   const { headDim, cuSeqlens, branch, causal, window, scale = headDim ** -0.5 } = options;
   const heads = (t: Tensor) => t.reshape([t.shape[0] as number, (t.shape[1] as number) / headDim, headDim]);
-  const inputs = { q: heads(q), k: heads(k), v: heads(v), cu_seqlens: cuSeqlens, branch };
-  const { o, lse } = ops.attention({ ...inputs, causal, window, scale });
+  const [qs, ks, vs, cu_seqlens] = [heads(q), heads(k), heads(v), cuSeqlens];
+  const { o, lse } = ops.attention({ q: qs, k: ks, v: vs, cu_seqlens, branch, causal, window, scale });
   const y = o.reshape(q.shape);
   const tape = openTape();
   if (!tape || !(tape.tracks(q) || tape.tracks(k) || tape.tracks(v))) return y;
-  tape.record(y, { ...inputs, o, lse }, (dy, saved, gradients) => {
-    const { dq, dk, dv } = ops.attention_backward({ do: heads(dy), ...saved, causal, window, scale });
+  tape.record(y, { q: qs, k: ks, v: vs, cu_seqlens, branch, o, lse }, (dy, saved, gradients) => {
+    const { dq, dk, dv } = ops.attention_backward({
+      do: heads(dy),
+      q: saved.q,
+      k: saved.k,
+      v: saved.v,
+      o: saved.o,
+      lse: saved.lse,
+      cu_seqlens: saved.cu_seqlens,
+      branch: saved.branch,
+      causal,
+      window,
+      scale,
+    });
     for (const [input, gradient] of [
       [q, dq],
       [k, dk],

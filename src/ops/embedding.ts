@@ -12,7 +12,7 @@ export function embedding(ids: Tensor, weight: Parameter, dtype: DType, first = 
     const { grad } = weight;
     if (grad) {
       openTape()?.record(y, { ids }, (dy, saved) => {
-        ops.embedding_backward({ dy, ...saved, dweight: from(grad) });
+        ops.embedding_backward({ ...saved, dy, dweight: from(grad) });
       });
     }
     return y;

@@ -41,13 +41,22 @@ export interface Projection extends LinearOptions {
 
 /** y [T, N] = x [T, K] · Wᵀ + bias + scale · (drop(x) · Aᵀ) · Bᵀ, in one launch. Dtype of x. */
 export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}): Tensor {
-  const projection: Projection = { ...options, weight };
+  const { bias, lora } = options;
+  const projection = { weight, bias, lora, dropout: options.dropout };
+  const mask = maskOf(projection);
   const tape = recordingTape(x, projection);
   const { y, u } = x.device.ops.linear({
     x,
-    ...factorsOf(projection),
-    bias: options.bias?.value,
-    ...maskOf(projection),
+    w: weight.value,
+    bias: bias?.value,
+    lora_a: lora?.a.value,
+    lora_b: lora?.b.value,
+    row_ids: mask?.rowIds,
+    positions: mask?.positions,
+    scale: lora?.scale,
+    dropout: mask?.rate,
+    key0: mask?.key[0],
+    key1: mask?.key[1],
     u: tape !== undefined && loraTrains(projection),
   });
   if (tape) recordLinear(tape, y, x, projection, u);
@@ -63,27 +72,27 @@ export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tenso
   if (gate.bias || up.bias || rates.size > 1) {
     return swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
   }
-  const [gateMask, upMask] = [maskOf(gate), maskOf(up)];
-  const { row_ids, positions, dropout } = gateMask ?? upMask ?? {};
   const [gateTape, upTape] = [recordingTape(x, gate), recordingTape(x, up)];
   const recording = (gateTape ?? upTape) !== undefined;
+  const [gateMask, upMask] = [maskOf(gate), maskOf(up)];
+  const mask = gateMask ?? upMask;
   const made = x.device.ops.linear_swiglu({
     x,
     w_gate: gate.weight.value,
     w_up: up.weight.value,
     gate_a: gate.lora?.a.value,
     gate_b: gate.lora?.b.value,
-    gate_scale: gate.lora?.scale,
-    gate_key0: gateMask?.key0,
-    gate_key1: gateMask?.key1,
     up_a: up.lora?.a.value,
     up_b: up.lora?.b.value,
+    row_ids: mask?.rowIds,
+    positions: mask?.positions,
+    gate_scale: gate.lora?.scale,
     up_scale: up.lora?.scale,
-    up_key0: upMask?.key0,
-    up_key1: upMask?.key1,
-    row_ids,
-    positions,
-    dropout,
+    dropout: mask?.rate,
+    gate_key0: gateMask?.key[0],
+    gate_key1: gateMask?.key[1],
+    up_key0: upMask?.key[0],
+    up_key1: upMask?.key[1],
     gate: recording,
     up: recording,
     gate_u: gateTape !== undefined && loraTrains(gate),
@@ -95,25 +104,8 @@ export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tenso
   return made.y;
 }
 
-/** The frozen weight and the pair beside it, as `linear` and `linear_dx` take them. */
-const factorsOf = ({ weight, lora }: Projection) => ({
-  w: weight.value,
-  lora_a: lora?.a.value,
-  lora_b: lora?.b.value,
-  scale: lora?.scale,
-});
-
 /** Dropout works on the input of a pair alone. */
-const maskOf = ({ lora, dropout }: Projection) =>
-  lora && dropout
-    ? {
-        row_ids: dropout.rowIds,
-        positions: dropout.positions,
-        dropout: dropout.rate,
-        key0: dropout.key[0],
-        key1: dropout.key[1],
-      }
-    : undefined;
+const maskOf = ({ lora, dropout }: Projection): Dropout | undefined => (lora ? dropout : undefined);
 
 const loraTrains = ({ lora }: Projection): boolean => lora?.a.grad !== undefined && lora.b.grad !== undefined;
 
@@ -127,25 +119,41 @@ function recordingTape(x: Tensor, { weight, bias, lora }: Projection): Tape | un
 function recordLinear(tape: Tape, y: Tensor, x: Tensor, projection: Projection, u: Tensor | undefined): void {
   const { ops } = x.device;
   const { weight, bias, lora } = projection;
-  const { row_ids, positions, ...mask } = maskOf(projection) ?? {};
+  const mask = maskOf(projection);
   const trains = loraTrains(projection);
   const needsX = trains || weight.grad !== undefined || bias?.grad !== undefined;
-  const save = { x: needsX ? x : undefined, u, row_ids, positions };
-  tape.record(y, save, (dy, { x: savedX, u, ...rows }, gradients) => {
+  const save = { x: needsX ? x : undefined, u, row_ids: mask?.rowIds, positions: mask?.positions };
+  tape.record(y, save, (dy, saved, gradients) => {
+    const [scale, dropout, key0, key1] = [lora?.scale, mask?.rate, mask?.key[0], mask?.key[1]];
+    const { row_ids, positions } = saved;
     let v: Tensor | undefined;
     if (gradients.wants(x) || trains) {
       const into = gradients.wants(x) ? gradients.inPlace(x) : undefined;
-      const factors = { ...factorsOf(projection), ...rows, ...mask };
-      const made = ops.linear_dx({ dy, ...factors, dx: into, accumulate: into !== undefined, v: trains });
+      const made = ops.linear_dx({
+        dy,
+        w: weight.value,
+        lora_a: lora?.a.value,
+        lora_b: lora?.b.value,
+        row_ids,
+        positions,
+        scale,
+        dropout,
+        key0,
+        key1,
+        accumulate: into !== undefined,
+        dx: into,
+        v: trains,
+      });
       v = made.v;
       if (gradients.wants(x) && !into) gradients.add(x, made.dx);
     }
-    if (lora?.a.grad && lora.b.grad && savedX && u && v) {
-      const sums = { da: lora.a.grad, db: lora.b.grad };
-      ops.lora_grads({ x: savedX, dy, u, v, ...sums, ...rows, ...mask, scale: lora.scale });
+    if (lora?.a.grad && lora.b.grad && saved.x && saved.u && v) {
+      const [da, db] = [lora.a.grad, lora.b.grad];
+      const { x, u } = saved;
+      ops.lora_grads({ x, dy, u, v, da, db, row_ids, positions, scale, dropout, key0, key1 });
     }
-    if (savedX && (weight.grad || bias?.grad)) {
-      ops.linear_dw({ x: savedX, dy, dw: weight.grad, db: bias?.grad });
+    if (saved.x && (weight.grad || bias?.grad)) {
+      ops.linear_dw({ x: saved.x, dy, dw: weight.grad, db: bias?.grad });
     }
   });
 }

@@ -46,14 +46,15 @@ export function headLogprobs(
   const { logprobs, entropy, lse } = result;
   if (expectation) {
     recording?.record(logprobs, { targets, expectation }, (dlogprobs, saved, gradients) => {
-      const made = ops.head_expectation_backward({ dlogprobs, w, ...saved, temperature, dtype: x.dtype });
-      gradients.add(x, made.dx);
+      const { targets, expectation } = saved;
+      const given = { dlogprobs, w, targets, expectation, temperature, dtype: x.dtype };
+      gradients.add(x, ops.head_expectation_backward(given).dx);
     });
     return result;
   }
   recording?.recordAll([logprobs, entropy], { targets, x, lse, entropy }, (incoming, saved, gradients) => {
     const [dlogprobs = device.zeros(saved.lse.shape), dentropy] = incoming;
-    const all = { dlogprobs, dentropy, ...saved, w, dw: weight.grad, temperature };
+    const all = { ...saved, dlogprobs, dentropy, w, dw: weight.grad, temperature };
     const { dx } = ops.head_logprobs_backward(all);
     if (gradients.wants(x)) gradients.add(x, dx);
   });
@@ -68,7 +69,7 @@ export function headSelect(x: Tensor, weight: Parameter, tokens: Tensor, tempera
   const tape = openTape();
   if (!tape || !(tape.tracks(x) || weight.grad)) return logits;
   tape.record(logits, { x, tokens }, (dlogits, saved, gradients) => {
-    const { dx } = ops.head_select_backward({ dlogits, ...saved, w, dw: weight.grad, temperature });
+    const { dx } = ops.head_select_backward({ ...saved, dlogits, w, dw: weight.grad, temperature });
     if (gradients.wants(x)) gradients.add(x, dx);
   });
   return logits;

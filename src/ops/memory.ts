@@ -8,7 +8,7 @@ export function gatherRows(x: Tensor, rows: Tensor): Tensor {
   const tape = openTape();
   if (!tape?.tracks(x)) return y;
   tape.record(y, { rows }, (dy, saved, gradients) => {
-    gradients.add(x, ops.scatter_rows({ x: dy, ...saved, T: x.shape[0] as number }).y);
+    gradients.add(x, ops.scatter_rows({ x: dy, rows: saved.rows, T: x.shape[0] as number }).y);
   });
   return y;
 }

@@ -13,7 +13,7 @@ export function recordSwiglu(tape: Tape | undefined, y: Tensor, gate: Tensor, up
   if (!tape || !(tape.tracks(gate) || tape.tracks(up))) return;
   const { ops } = y.device;
   tape.record(y, { gate, up }, (dy, saved, gradients) => {
-    const { dgate, dup } = ops.swiglu_backward({ dy, ...saved });
+    const { dgate, dup } = ops.swiglu_backward({ dy, gate: saved.gate, up: saved.up });
     if (gradients.wants(gate)) gradients.add(gate, dgate);
     if (gradients.wants(up)) gradients.add(up, dup);
   });
@@ -37,7 +37,7 @@ function activation(
 ): Tensor {
   const tape = openTape();
   if (tape?.tracks(x)) {
-    tape.record(y, { x }, (dy, saved, gradients) => gradients.add(x, backward({ dy, ...saved })));
+    tape.record(y, { x }, (dy, saved, gradients) => gradients.add(x, backward({ ...saved, dy })));
   }
   return y;
 }

@@ -37,10 +37,9 @@ export function addRmsNorm(
   const { y, sum, rstd } = ops.rmsnorm({ x, weight: weight.value, residual, eps, sum: true });
   const tape = openTape();
   if (!tape || !(tape.tracks(x) || tape.tracks(residual) || weight.grad)) return { y, sum };
-  tape.recordAll([y, sum], { sum, rstd }, ([dy, dsum], saved, gradients) => {
-    const dx = dy
-      ? ops.rmsnorm_backward({ dy, dsum, ...saved, weight: weight.value, dweight: weight.grad }).dx
-      : dsum?.alias();
+  tape.recordAll([y, sum], { sum, rstd }, ([dy, dsum], { sum, rstd }, gradients) => {
+    const [w, dweight] = [weight.value, weight.grad];
+    const dx = dy ? ops.rmsnorm_backward({ dy, sum, weight: w, rstd, dsum, dweight }).dx : dsum?.alias();
     addToBoth(gradients, x, residual, dx);
   });
   return { y, sum };
@@ -67,7 +66,7 @@ export function addLayerNorm(
   tape.recordAll([y, sum], { sum, mean, rstd }, ([dy, dsum], saved, gradients) => {
     const gained = { dweight: weight.grad, dbias: bias?.grad };
     const dx = dy
-      ? ops.layernorm_backward({ dy, dsum, ...saved, weight: weight.value, ...gained }).dx
+      ? ops.layernorm_backward({ ...saved, dy, dsum, weight: weight.value, ...gained }).dx
       : dsum?.alias();
     addToBoth(gradients, x, residual, dx);
   });

@@ -11,12 +11,12 @@ export interface RotaryTable {
 export function rope(x: Tensor, headDim: number, table: RotaryTable, positions: Tensor): Tensor {
   const { ops } = x.device;
   const heads = [x.shape[0] as number, (x.shape[1] as number) / headDim, headDim];
-  const by = { cos: table.cos, sin: table.sin, positions };
-  const y = ops.rope({ x: x.reshape(heads), ...by }).y.reshape(x.shape);
+  const { cos, sin } = table;
+  const y = ops.rope({ x: x.reshape(heads), cos, sin, positions }).y.reshape(x.shape);
   const tape = openTape();
   if (!tape?.tracks(x)) return y;
-  tape.record(y, by, (dy, saved, gradients) => {
-    const dx = ops.rope({ x: dy.reshape(heads), ...saved, inverse: true }).y;
+  tape.record(y, { cos, sin, positions }, (dy, { cos, sin, positions }, gradients) => {
+    const dx = ops.rope({ x: dy.reshape(heads), cos, sin, positions, inverse: true }).y;
     gradients.add(x, dx.reshape(x.shape));
   });
   return y;
