@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/fragments.h"
 #include "cuda/instructions.cuh"
 
 namespace steptrain::cuda {
@@ -15,6 +16,12 @@ constexpr int kConsumerWarps = kConsumers * kGroup / 32;
 constexpr int kThreads = kGroup * (1 + kConsumers);
 constexpr int kGroupRows = 64;  // of a consumer
 constexpr int kStep = 16;       // depth of one wgmma
+
+/// Row of the running thread's first accumulators among the 64 of its consumer.
+__device__ inline int own_row() {
+  const int thread = static_cast<int>(threadIdx.x) % kGroup;
+  return thread / 32 * 16 + fragment_row(thread % 32, 0);
+}
 
 /// A place in a ring of stages, with the parity of its barriers' phases, which alternates every round.
 template <int kStages>

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda/fragments.h"
 #include "cuda/instructions.cuh"
 
 namespace steptrain::cuda {
@@ -83,9 +84,7 @@ __device__ inline void tma_store_wait_read() {
 /// TMA's 128-byte swizzle has permuted by the row mod 8; 8 rows are 1024 bytes. MN-major, `across` is the
 /// distance between boxes of 64 columns. A step of 16 of the depth is 32 bytes further, MN-major 2048.
 __device__ inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
-  constexpr uint64_t kRows = 1024, kSwizzle128 = 1;
-  return (shared_address(tile) >> 4 & 0x3fff) | uint64_t{across >> 4 & 0x3fff} << 16 | kRows >> 4 << 32 |
-         kSwizzle128 << 62;
+  return descriptor_at(shared_address(tile), across);
 }
 
 /// Orders writes to registers before the wgmmas that read them.

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, 2)
           for (int j = 0; j < kColumns; j++) {
 #pragma unroll
             for (int e = 0; e < 2; e++) {
-              const int column = score_column + 8 * j + lane % 4 * 2 + e;
+              const int column = score_column + fragment_column(lane, 4 * j + e);
               const float shift = lse[column], less = delta[column];
               const VisibleRange visible = all ? VisibleRange{} : visible_keys(p, tile, query + column);
 #pragma unroll
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, 2)
                 for (int half = 0; half < 2; half++) {
                   float &weight = weights[i][j][2 * half + e], &slope = slopes[i][j][2 * half + e];
                   weight = exp2_approximate(fmaf(weight, scale, -shift));
-                  const int32_t key = tile.start + score_row + 16 * i + lane / 4 + 8 * half;
+                  const int32_t key = tile.start + score_row + 16 * i + fragment_row(lane, 2 * half);
                   if (!all && !key_visible(p, tile, visible, key)) weight = 0;
                   slope = (slope - less) * weight;
                 }
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       if (parts.dk) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-          const int32_t key = tile.start + row + lane / 4 + 8 * half;
-          const int at = column + lane % 4 * 2;
+          const int32_t key = tile.start + row + fragment_row(lane, 2 * half);
+          const int at = column + fragment_column(lane, 0);
           put_part(parts.dk, p, tile, heads, key, at, dk[i][j][2 * half], dk[i][j][2 * half + 1]);
           put_part(parts.dv, p, tile, heads, key, at, dv[i][j][2 * half], dv[i][j][2 * half + 1]);
         }

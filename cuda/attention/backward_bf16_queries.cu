@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   float lse[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const int32_t query = tile.start + warp_row + lane / 4 + 8 * half;
+    const int32_t query = tile.start + warp_row + fragment_row(lane, 2 * half);
     const bool inside = query < tile.length;
     const int64_t at = head * p.tokens + tile.begin + query;
     visible[half] = visible_keys(p, tile, query);
@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(kThreads)
           for (int i = 0; i < 4; i++) {
             const int half = i / 2;
             float weight = exp2_approximate(fmaf(weights[0][j][i], scale, -lse[half]));
-            if (!all && !key_visible(p, tile, visible[half], key + 8 * j + lane % 4 * 2 + i % 2)) weight = 0;
+            if (!all && !key_visible(p, tile, visible[half], key + 8 * j + fragment_column(lane, i)))
+              weight = 0;
             slopes[0][j][i] = (slopes[0][j][i] - delta[half]) * weight;
           }
         multiply_rows<Other, 1, kKeys, kSize>(

@@ -83,14 +83,15 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
 #pragma unroll
       for (int half = 0; half < 2; half++) {
         const VisibleRange visible =
-            visible_keys(p, tile, tile.start + warp_row + 16 * i + lane / 4 + 8 * half);
+            visible_keys(p, tile, tile.start + warp_row + 16 * i + fragment_row(lane, 2 * half));
         float new_maximum = maximum[i][half];
 #pragma unroll
         for (int j = 0; j < kKeys / 8; j++)
 #pragma unroll
           for (int e = 0; e < 2; e++) {
             float& score = scores[i][j][2 * half + e];
-            if (!all && !key_visible(p, tile, visible, key + 8 * j + lane % 4 * 2 + e)) score = kMasked;
+            if (!all && !key_visible(p, tile, visible, key + fragment_column(lane, 4 * j + e)))
+              score = kMasked;
             new_maximum = fmaxf(new_maximum, score);
           }
         // Four lanes share a row.
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kThreads, Forward<kSize>::kBlocks)
       float& total = sum[i][half];
       total += __shfl_xor_sync(0xffffffffu, total, 1);
       total += __shfl_xor_sync(0xffffffffu, total, 2);
-      const int32_t query = tile.start + warp_row + 16 * i + lane / 4 + 8 * half;
+      const int32_t query = tile.start + warp_row + 16 * i + fragment_row(lane, 2 * half);
       if (lane % 4 == 0 && query < tile.length)
         lse[head * p.tokens + tile.begin + query] = maximum[i][half] * p.scale + logf(total);
       const float inverse = 1.0f / total;

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   grow_registers<232>();
   const int row = (group - 1) * kGroupRows;
-  const int32_t key = tile.start + row + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
+  const int32_t key = tile.start + row + own_row();
   const VisibleRange visible[2] = {visible_queries(p, tile, key), visible_queries(p, tile, key + 8)};
   const float scale = p.scale * kLog2e;
   float dk[kSize / 2] = {}, dv[kSize / 2] = {};
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     wgmma_wait<1>();  // for the scores
     pin(weights);
 
-    const float* const lse = statistics(stage) + lane % 4 * 2;
+    const float* const lse = statistics(stage) + fragment_column(lane, 0);
 #pragma unroll
     for (int j = 0; j < kQueries / 8; j++) {
       const float2 shift = *reinterpret_cast<const float2*>(lse + 8 * j);
@@ -144,8 +144,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         !all_visible(p, tile, query, kQueries, tile.start + row, tile.start + row + kGroupRows)) {
 #pragma unroll
       for (int i = 0; i < kQueries / 2; i++) {
-        if (!query_visible(p, tile, visible[i / 2 % 2], query + i / 4 * 8 + lane % 4 * 2 + i % 2))
-          weights[i] = 0;
+        if (!query_visible(p, tile, visible[i / 2 % 2], query + fragment_column(lane, i))) weights[i] = 0;
       }
     }
     wgmma_wait<0>();  // for the slopes
@@ -176,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int i = 0; i < kSize / 2; i += 2) {
       const int32_t at = key + i / 2 % 2 * 8;
-      const int column = i / 4 * 8 + lane % 4 * 2;
+      const int column = fragment_column(lane, i);
       put_part(parts.dk, p, tile, heads, at, column, dk[i] * p.scale, dk[i + 1] * p.scale);
       put_part(parts.dv, p, tile, heads, at, column, dv[i], dv[i + 1]);
     }

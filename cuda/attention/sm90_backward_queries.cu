@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   float lse[2], delta[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const int32_t query = first + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4 + 8 * half;
+    const int32_t query = first + own_row() + 8 * half;
     const bool inside = query < tile.length;
     const int64_t at = head * p.tokens + tile.begin + query;
     visible[half] = visible_keys(p, tile, query);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (!all)
 #pragma unroll
       for (int i = 0; i < kKeys / 2; i++) {
-        if (!key_visible(p, tile, visible[i / 2 % 2], key + i / 4 * 8 + lane % 4 * 2 + i % 2)) weights[i] = 0;
+        if (!key_visible(p, tile, visible[i / 2 % 2], key + fragment_column(lane, i))) weights[i] = 0;
       }
     wgmma_wait<0>();
     pin(slopes);

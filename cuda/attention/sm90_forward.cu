@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   grow_registers<240>();
   const int row = (group - 1) * kGroupRows;
   const int32_t first = tile.start + row;  // of the consumer's queries
-  const int32_t query = first + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
+  const int32_t query = first + own_row();
   const VisibleRange visible[2] = {visible_keys(p, tile, query), visible_keys(p, tile, query + 8)};
   const float scale = p.scale * kLog2e;
   const auto release = [&](Barrier* barrier) {
@@ -142,8 +142,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (all_visible(p, tile, first, kGroupRows, key, key + kKeys)) return;
 #pragma unroll
     for (int i = 0; i < kScores; i++) {
-      if (!key_visible(p, tile, visible[i / 2 % 2], key + i / 4 * 8 + lane % 4 * 2 + i % 2))
-        scores[i] = kMasked;
+      if (!key_visible(p, tile, visible[i / 2 % 2], key + fragment_column(lane, i))) scores[i] = kMasked;
     }
   };
   float out[kSize / 2] = {};

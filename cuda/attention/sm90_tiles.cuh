@@ -56,7 +56,7 @@ struct BoxTile {
                                bf16* to, const AttentionTile& sequence, int32_t start, int32_t head,
                                int32_t heads) {
     const int thread = static_cast<int>(threadIdx.x) % kGroup, lane = thread % 32;
-    const int own = row + thread / 32 * 16 + lane / 4;
+    const int own = row + own_row();
 #pragma unroll
     for (int j = 0; j < kChunks; j++)
 #pragma unroll

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/attention/problem.h"
+#include "cuda/fragments.h"
 #include "cuda/storage.cuh"
 
 namespace steptrain::cuda {

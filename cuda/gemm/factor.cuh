@@ -2,6 +2,7 @@
 // a product is its sum over k; the outer extent of a factor is its other one, m or n.
 #pragma once
 
+#include "cuda/fragments.h"
 #include "cuda/gemm/parts.cuh"
 
 namespace steptrain::cuda {

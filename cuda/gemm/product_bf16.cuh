@@ -87,8 +87,8 @@ class Mainloop {
   __device__ Sums zero(TilePlace place) const {
     Sums sums{};
     sums.tile = place;
-    sums.first_row = warp_row_ + lane_ / 4;
-    sums.first_column = (kTwin ? warp_column_ / 2 : warp_column_) + lane_ % 4 * 2;
+    sums.first_row = warp_row_ + fragment_row(lane_, 0);
+    sums.first_column = (kTwin ? warp_column_ / 2 : warp_column_) + fragment_column(lane_, 0);
     return sums;
   }
 

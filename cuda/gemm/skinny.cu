@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
         for (int j = 0; j < kAcross; j++)
 #pragma unroll
           for (int half = 0; half < 2; half++) {
-            const int row = group_row + 16 * i + lane / 4 + 8 * half, column = 8 * j + lane % 4 * 2;
+            const int row = group_row + 16 * i + fragment_row(lane, 2 * half),
+                      column = fragment_column(lane, 4 * j);
             float2* const total = reinterpret_cast<float2*>(totals + row * kStride + column);
             const float2 before = turn == 0 ? make_float2(0, 0) : *total;
             *total = make_float2(before.x + sums[i][j][2 * half], before.y + sums[i][j][2 * half + 1]);

@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kThreads) gradient_kernel(const __grid_constan
   for (int j = 0; j < kAcross; j++)
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      const int64_t column = first_column + warp * 16 + lane / 4 + i / 2 * 8;
-      const int64_t rank = 8 * j + lane % 4 * 2 + i % 2;
+      const int64_t column = first_column + warp * 16 + fragment_row(lane, i);
+      const int64_t rank = 8 * j + fragment_column(lane, i);
       if (column < p.wide.columns && rank < p.narrow.columns)
         p.out[rank * p.narrow_stride + column * p.wide_stride] += p.scale * sums[j][i];
     }

@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 
   grow_registers<232>();
-  const int warp_row = (group - 1) * 64 + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane / 4;
+  const int warp_row = (group - 1) * 64 + own_row();
   const auto a_factor = [&] {
     return matrix_descriptor(a_tile(place.stage) + (group - 1) * kBoxBytes, kKMajorA ? 16 : kBoxBytes);
   };
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       Sums sums{};
       sums.tile = tile;
       sums.first_row = warp_row;
-      sums.first_column = lane % 4 * 2;
+      sums.first_column = fragment_column(lane, 0);
 
       for (int round = 0; round < lora_rounds; round++, place.advance()) {
         mbarrier_wait(&full[place.stage], place.parity);

@@ -131,3 +131,25 @@ await run('g++', [
   '-lpthread',
 ]);
 console.log(addon);
+
+// What prints the kernels' layouts, for test/cuda/layouts.test.ts.
+const layouts = join(root, 'test/cuda/layouts/print.cc');
+const program = join(output, 'layouts');
+if (!existsSync(program) || statSync(program).mtimeMs < Math.max(headers, statSync(layouts).mtimeMs)) {
+  await run('g++', [
+    ...common,
+    ...sanitize,
+    ...includes,
+    ...defines,
+    '-D__CUDACC__',
+    '-include',
+    'cuda_runtime.h',
+    '-Wno-unknown-pragmas',
+    layouts,
+    ...made.filter((object) => !/\/binding_[^/]*$/.test(object)),
+    ...rest,
+    '-o',
+    program,
+    '-lpthread',
+  ]);
+}

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include "cuda/fragments.h"
 #include "cuda/instructions.cuh"
 
 namespace steptrain::cuda {
@@ -79,8 +80,7 @@ void tma_store_wait_read() {
 }
 
 inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
-  const auto address = static_cast<uint64_t>(static_cast<const char*>(tile) - emulator::shared_base());
-  return (address >> 4 & 0x3fff) | uint64_t{across >> 4 & 0x3fff} << 16 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 62;
+  return descriptor_at(static_cast<uint32_t>(static_cast<const char*>(tile) - emulator::shared_base()), across);
 }
 
 inline void wgmma_fence() {}
@@ -94,17 +94,20 @@ void wgmma_wait() {
 template <typename T, int n>
 void pin(T (&)[n]) {}
 
-/// Element (outer, depth) of the factor that a descriptor names: the canonical layouts of the PTX ISA for
-/// bf16 with the 128-byte swizzle.
-inline float factor_element(uint64_t descriptor, bool across, int outer, int depth) {
+/// Where in shared memory element (outer, depth) of the factor lies that a descriptor names: the canonical layouts of
+/// the PTX ISA for bf16 with the 128-byte swizzle.
+inline int64_t factor_address(uint64_t descriptor, bool across, int outer, int depth) {
   const int64_t start = static_cast<int64_t>(descriptor & 0x3fff) * 16;
   const int64_t leading = static_cast<int64_t>(descriptor >> 16 & 0x3fff) * 16,
                 stride = static_cast<int64_t>(descriptor >> 32 & 0x3fff) * 16;
   if (descriptor >> 62 != 1) emulator::forbid("a descriptor without the 128-byte swizzle");
   const int64_t at = across ? outer / 64 * leading + outer % 64 * 2 + depth / 8 * stride + depth % 8 * 128
                             : outer / 8 * stride + outer % 8 * 128 + depth * 2;
+  return swizzled(start + at);
+}
+inline float factor_element(uint64_t descriptor, bool across, int outer, int depth) {
   uint16_t bits;
-  std::memcpy(&bits, emulator::shared_base() + swizzled(start + at), 2);
+  std::memcpy(&bits, emulator::shared_base() + factor_address(descriptor, across, outer, depth), 2);
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 
