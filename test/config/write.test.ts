@@ -50,7 +50,9 @@ describe('the written configuration', () => {
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(120);
     expect(lines).toContain('  target_modules: [q_proj, v_proj]');
     const at = lines.findIndex((line) => line.startsWith('  lora_dropout:'));
-    expect(lines[at - 1]).toBe('  # Dropout on the input of the adapters; helps with little data, 0 is faster.');
+    expect(lines[at - 1]).toBe(
+      '  # Dropout on the input of the adapters; helps with little data, 0 is faster.',
+    );
   });
 });
 
