@@ -1,5 +1,5 @@
 // Builds the addon and the TypeScript, each only when its sources changed: `npx` in a clone calls this again and
-// must not wait. Flags: --force, --no-addon, --bench (also the benchmarks and examples).
+// must not wait. Flags: --force, --no-addon, --no-typescript, --bench (also the benchmarks and examples).
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -111,7 +111,8 @@ function buildTypeScript(name, project, folders, output) {
 }
 
 if (!flags.has('--no-addon')) buildAddon();
-buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
+if (!flags.has('--no-typescript'))
+  buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
 if (flags.has('--bench')) {
   buildTypeScript('bench', 'tsconfig.bench.json', ['bench', 'examples', 'dist'], 'build/ts/bench/main.js');
 }
