@@ -6,6 +6,7 @@ const ROOMS = [
   ['eval'],
   ['run'],
   ['config', 'hub'],
+  ['api'],
   ['generate'],
   ['sequences'],
   ['data', 'models'],

@@ -14,7 +14,16 @@ export {
   extractAnswer,
 } from './answers/extract.js';
 export { type Grade, type GradeOptions, grade } from './answers/grade.js';
+export {
+  type LoadModelOptions,
+  loadModel,
+  Model,
+  type ModelGenerateOptions,
+  type SequenceClasses,
+  type SequenceScore,
+} from './api/model.js';
 // Models, adapters, heads
+export type { AttendOptions } from './architectures/architecture.js';
 export type { DtypeName, ModelConfig } from './architectures/config.js';
 export type { ModelHead } from './architectures/heads.js';
 // Devices and tensors
@@ -57,6 +66,19 @@ export { type EvalReport, formatEvalTable } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
+// Generation
+export { Conversation } from './generate/conversation.js';
+export { Detokenizer, type DetokenizerOptions, detokenize } from './generate/detokenize.js';
+export type { Generation, GenerationSnapshot, SavedOptions } from './generate/generation.js';
+export {
+  type GenerateOptions,
+  Generator,
+  type GeneratorOptions,
+  type ResumeOptions,
+} from './generate/generator.js';
+export type { SamplingOptions } from './generate/options.js';
+export { type Prompt, promptTokens } from './generate/prompts.js';
+export type { FinishReason, GeneratedToken, Sample, SavedSample } from './generate/sample-row.js';
 // Runs, and the plug-ins of the loop of online learning
 export { resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
 export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';
@@ -67,7 +89,7 @@ export {
   type DropoutSource,
   loadAdapter,
 } from './models/adapter.js';
-export { type RaggedBatch, raggedBatch, type Sequence } from './models/batch.js';
+export { type RaggedBatch, raggedBatch, type Sequence, type TokenBatch } from './models/batch.js';
 export { Decoder, type DecoderOptions, type Role, type Rounding } from './models/decoder.js';
 export {
   createHead,
@@ -82,13 +104,6 @@ export {
 } from './models/heads.js';
 export { type LoadOptions, loadDecoder, loadTrainableDecoder } from './models/load.js';
 export { type MergeOptions, type MergeReport, mergeAdapter } from './models/merge.js';
-export {
-  type LoadModelOptions,
-  loadModel,
-  Model,
-  type SequenceClasses,
-  type SequenceScore,
-} from './models/model.js';
 export { type SaveOptions, saveDecoder } from './models/save.js';
 export type { DeviceInfo, DeviceStats } from './native/addon.js';
 export { DisposedError, StepTrainError } from './native/errors.js';

@@ -37,6 +37,8 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
   /** Bytes of one token in the layers, with activations of `bytes` bytes and LoRA pairs of `rank` (0: none) on every linear module. */
   memory(config: Config, options: { readonly bytes: number; readonly rank: number }): LayerMemory;
 
+  /** What each layer attends to, in order: a cache is made after it. */
+  keyValues(config: Config): readonly KeyValues[];
   /** What the forward reads and no weight holds, by name, for positions 0 … `positions` − 1. */
   constants?(config: Config, positions: number): Readonly<Record<string, Constant>>;
   /** From token ids to what the first layer reads. */
@@ -75,6 +77,14 @@ export interface AttendOptions {
   /** q is [T, heads·headDim], k and v [T, keyValueHeads·headDim]; scores are scaled by 1/√headDim. */
   readonly headDim: number;
   /** A token sees itself and the `window − 1` tokens before it; undefined: all before it. */
+  readonly window?: number | undefined;
+}
+
+/** Keys and values of one layer, as its `attend` gets them. */
+export interface KeyValues {
+  readonly heads: number;
+  readonly headDim: number;
+  /** As in `AttendOptions`. */
   readonly window?: number | undefined;
 }
 

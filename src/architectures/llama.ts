@@ -148,6 +148,9 @@ export const llama: Architecture<LlamaConfig> = {
     };
   },
 
+  keyValues: ({ numKeyValueHeads: heads, headDim, slidingWindow }) =>
+    slidingWindow.map((window) => ({ heads, headDim, window })),
+
   constants({ rope: settings, headDim }, positions) {
     const { cos, sin } = ropeTable(settings, positions);
     const shape = [positions, headDim / 2];

@@ -93,6 +93,9 @@ export const opt: Architecture<OptConfig> = {
     };
   },
 
+  keyValues: ({ numLayers, numHeads: heads, hiddenSize }) =>
+    Array.from({ length: numLayers }, () => ({ heads, headDim: hiddenSize / heads })),
+
   constants: ({ affine, hiddenSize }) =>
     affine ? {} : { ones: { values: new Float32Array(hiddenSize).fill(1), shape: [hiddenSize] } },
 

@@ -9,6 +9,8 @@ export interface Parameter {
   readonly value: Tensor;
   /** f32, same shape: backward adds into it. Only trainable parameters have one. */
   readonly grad?: Tensor;
+  /** The flat buffer that the value is a window on, if it is one. */
+  readonly buffer?: ParameterBuffer;
 }
 
 export interface ParameterSpec {
@@ -25,6 +27,7 @@ export class ParameterBuffer {
   /** Where each parameter begins in the flat buffer; the last entry is its length. */
   readonly offsets: readonly number[];
   private readonly byName: ReadonlyMap<string, Parameter>;
+  private changes = 0;
 
   constructor(
     readonly device: Device,
@@ -46,7 +49,7 @@ export class ParameterBuffer {
       const value = device.keep(this.values.view(offset, shape));
       value.write(init);
       const grad = gradOf(offset, shape);
-      return grad ? { name, value, grad } : { name, value };
+      return { name, value, buffer: this, ...(grad ? { grad } : {}) };
     });
     this.byName = new Map(this.list.map((parameter) => [parameter.name, parameter]));
     if (this.byName.size !== specs.length) {
@@ -60,6 +63,22 @@ export class ParameterBuffer {
 
   get(name: string): Parameter | undefined {
     return this.byName.get(name);
+  }
+
+  /** Overwrites all values. */
+  write(values: Float32Array): void {
+    this.values.write(values);
+    this.changed();
+  }
+
+  /** To be called by what changes values in another way, such as an optimizer. */
+  changed(): void {
+    this.changes++;
+  }
+
+  /** How often the values have changed: what was computed from them is stale when this has grown. */
+  get version(): number {
+    return this.changes;
   }
 
   dispose(): void {

@@ -21,6 +21,7 @@ export class Detokenizer {
   private held: number[] = [];
   private decoded = 0;
   private ended = false;
+  private stop: string | undefined;
 
   constructor(
     private readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
@@ -30,19 +31,24 @@ export class Detokenizer {
     this.skip = skipSpecialTokens;
   }
 
-  /** Whether a stop string has come; nothing is added to the text after it. */
-  get stopped(): boolean {
-    return this.ended;
+  /** The stop string that came, if any; nothing is added to the text after it. */
+  get stoppedBy(): string | undefined {
+    return this.stop;
   }
 
-  /** What `token` adds to the text, as far as it is certain. */
-  push(token: number): string {
+  /**
+   * What `token` adds to the text, as far as it is certain.
+   *
+   * @param stops false: a stop string that this token ends is text like other
+   */
+  push(token: number, stops = true): string {
     if (this.ended || (this.skip && this.tokenizer.isSpecial(token))) return '';
     const bytes = this.tokenizer.tokenBytes(token);
-    const match = this.matcher.push(bytes);
+    const match = this.matcher.push(bytes, stops);
     this.held.push(...bytes);
     if (match) {
       this.ended = true;
+      this.stop = match.string;
       return this.decode(match.begin - this.decoded, false);
     }
     return this.decode(this.held.length - this.matcher.pending, true);

@@ -1,8 +1,6 @@
 /** The pages of a KV cache: which are free, and how many owners each of the others has. */
 import { StepTrainError } from '../native/errors.js';
-
-/** Tokens whose keys and values lie in one page: one key tile of the attention kernels. */
-export const PAGE_TOKENS = 64;
+import { PAGE_TOKENS } from '../ops/cache.js';
 
 /** Numbers 0 … size − 1. What a page holds is the caller's business; every layer's cache uses the same numbers. */
 export class PagePool {

@@ -4,7 +4,8 @@
  * children. Nodes that differ in one token have pages of their own. Each role has a tree of its own: keys and values
  * under another adapter, or from before an optimizer step, are another role's.
  */
-import { PAGE_TOKENS, type PagePool } from './pages.js';
+import { PAGE_TOKENS } from '../ops/cache.js';
+import type { PagePool } from './pages.js';
 
 /** What a cached prefix belongs to: a role at one version of its weights. */
 export type RoleKey = string;

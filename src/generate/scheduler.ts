@@ -5,7 +5,8 @@
  * not fit alone is refused, so that every row ends.
  */
 import { StepTrainError } from '../native/errors.js';
-import { PAGE_TOKENS, type PagePool, pagesFor } from './pages.js';
+import { PAGE_TOKENS } from '../ops/cache.js';
+import { type PagePool, pagesFor } from './pages.js';
 import { type CachedPrefix, PrefixTree, type RoleKey } from './prefixes.js';
 
 /** A sequence that grows. */
@@ -37,6 +38,13 @@ export interface SchedulerOptions {
   readonly maxRows: number;
   /** Tokens that the layer with the widest view sees; undefined: some layer sees all. */
   readonly window?: number | undefined;
+}
+
+/** Most pages that a row of `tokens` tokens holds at a time. */
+export function pagesOfRow(tokens: number, { window, maxTokens, maxRows }: SchedulerOptions): number {
+  const all = pagesFor(tokens);
+  if (window === undefined) return all;
+  return Math.min(all, pagesFor(window + Math.max(maxTokens, maxRows)) + 1);
 }
 
 /** A row that runs. */
@@ -72,19 +80,12 @@ export class Scheduler<R extends Row> {
     return this.order.size;
   }
 
-  /** Most pages that a row of `tokens` tokens holds at a time. */
-  pagesOf(tokens: number): number {
-    const { window } = this.options;
-    const all = pagesFor(tokens);
-    return window === undefined ? all : Math.min(all, pagesFor(window + this.maxTokens) + 1);
-  }
-
   /**
-   * @param longest tokens that the row may come to
+   * @param longest tokens of the row whose keys and values may ever be needed
    * @throws StepTrainError where these would not fit alone
    */
   add(row: R, longest: number): void {
-    const needed = this.pagesOf(longest);
+    const needed = pagesOfRow(longest, this.options);
     if (needed > this.pool.size) {
       throw new StepTrainError(
         'E_MEMORY',
@@ -185,7 +186,7 @@ export class Scheduler<R extends Row> {
     // The others that run come first with the page that each may need next.
     const promised = this.running.reduce((sum, { row, pages }) => {
       const held = pages.filter((page) => page >= 0).length;
-      return sum + Math.max(0, this.pagesOf(row.tokens.length + 1) - held);
+      return sum + Math.max(0, pagesOfRow(row.tokens.length + 1, this.options) - held);
     }, 0);
     // A page that is not full is copied, and where there is no place for both, computed again.
     for (const { tokens, pages } of pagesFor(prefix.tokens) > full ? [prefix, whole] : [whole]) {

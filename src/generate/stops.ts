@@ -28,13 +28,18 @@ export class StopMatcher {
       .sort((a, b) => b.bytes.length - a.bytes.length);
   }
 
-  /** Adds bytes to the text; its stop, once there is one. What comes after a stop changes nothing. */
-  push(bytes: ArrayLike<number>): StopMatch | undefined {
+  /**
+   * Adds bytes to the text; its stop, once there is one. What comes after a stop changes nothing.
+   *
+   * @param counts false: a stop string that ends in these bytes is text like other
+   */
+  push(bytes: ArrayLike<number>, counts = true): StopMatch | undefined {
     const longest = this.strings[0]?.bytes.length ?? 0;
     for (let i = 0; i < bytes.length && !this.match; i++) {
       this.tail.push(bytes[i] as number);
       if (this.tail.length > longest) this.tail.shift();
       this.length++;
+      if (!counts) continue;
       const found = this.strings.find((stop) => this.endsWith(stop.bytes, stop.bytes.length));
       if (!found) continue;
       const { string } = found;

@@ -66,6 +66,11 @@ export class Adapter {
     return this.pairs.get(module);
   }
 
+  /** All its parameters. */
+  all(): Iterable<Parameter> {
+    return this.parameters.values();
+  }
+
   /** The whole weight that stands in for the base's, such as `score.weight`. */
   saved(weight: string): Parameter | undefined {
     return this.whole.get(weight);

@@ -13,18 +13,24 @@ export interface Sequence {
   readonly rowId?: number;
 }
 
-/** A batch on the device. T tokens of B sequences. */
-export interface RaggedBatch {
-  /** T */
-  readonly tokens: number;
-  /** Token at which each sequence begins; the last entry is T. */
-  readonly offsets: readonly number[];
+/** T tokens on the device, with what a layer reads of them beside attention. */
+export interface TokenBatch {
   /** One more than the largest position. */
   readonly longest: number;
   /** i32 [T] */
   readonly ids: Tensor;
   /** i32 [T] */
   readonly positions: Tensor;
+  /** i32 [T]: needed for dropout. */
+  readonly rowIds?: Tensor;
+}
+
+/** A batch on the device. T tokens of B sequences. */
+export interface RaggedBatch extends TokenBatch {
+  /** T */
+  readonly tokens: number;
+  /** Token at which each sequence begins; the last entry is T. */
+  readonly offsets: readonly number[];
   /** i32 [T] */
   readonly rowIds: Tensor;
   /** i32 [B + 1] */

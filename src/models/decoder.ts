@@ -15,7 +15,7 @@ import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { headWeight } from '../weights/modules.js';
 import type { Adapter, DropoutSource } from './adapter.js';
-import { aliasBatch, type RaggedBatch } from './batch.js';
+import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
 import type { LinearHead } from './heads.js';
 
 /** What a forward is for. The empty role is the base model: the reference of every other. */
@@ -72,47 +72,64 @@ export class Decoder {
     return this.options.dtype;
   }
 
-  /** Hidden states that heads read, [T, outputSize]. */
+  /** Hidden states that heads read, [T, outputSize], of whole sequences. */
   forward(batch: RaggedBatch, role: Role = {}): Tensor {
     const { architecture, config, device } = this;
-    const { byName } = this.constantsFor(batch.longest);
-    const forwardOf = (own: RaggedBatch) => this.forwardOf(own, role, byName);
-    return device.scope(() => {
-      let stream = device.scope(() => architecture.embed(forwardOf(batch), config));
-      for (let layer = 0; layer < config.numLayers; layer++) {
-        const run = (inputs: Stream, own: RaggedBatch) =>
-          device.scope(() => architecture.layer(forwardOf(own), config, layer, inputs), `layer ${layer}`);
-        const inputs = stream;
-        stream = this.options.gradientCheckpointing
-          ? checkpoint(inputs, run, () => aliasBatch(batch))
-          : run(inputs, batch);
-        for (const input of inputs) input.dispose();
-      }
-      return architecture.finish(forwardOf(batch), config, stream);
+    const forwardOf = (own: RaggedBatch) =>
+      this.forwardOf(own, role, (q, k, v, options) => attend(own, q, k, v, options));
+    return this.throughLayers(forwardOf(batch), (stream, layer) => {
+      const run = (inputs: Stream, own: RaggedBatch) =>
+        device.scope(() => architecture.layer(forwardOf(own), config, layer, inputs), `layer ${layer}`);
+      return this.options.gradientCheckpointing
+        ? checkpoint(stream, run, () => aliasBatch(batch))
+        : run(stream, batch);
     });
   }
 
-  private forwardOf(batch: RaggedBatch, role: Role, constants: Constants['byName']): Forward {
+  /** As `forward`, of tokens whose attention the caller computes, such as over a cache of keys and values. Not differentiable. */
+  forwardAttending(tokens: TokenBatch, role: Role, attend: Forward['attend']): Tensor {
+    const { architecture, config, device } = this;
+    const forward = this.forwardOf(tokens, role, attend);
+    return this.throughLayers(forward, (stream, layer) =>
+      device.scope(() => architecture.layer(forward, config, layer, stream), `layer ${layer}`),
+    );
+  }
+
+  private throughLayers(forward: Forward, run: (stream: Stream, layer: number) => Stream): Tensor {
+    const { architecture, config, device } = this;
+    return device.scope(() => {
+      let stream = device.scope(() => architecture.embed(forward, config));
+      for (let layer = 0; layer < config.numLayers; layer++) {
+        const inputs = stream;
+        stream = run(inputs, layer);
+        for (const input of inputs) input.dispose();
+      }
+      return architecture.finish(forward, config, stream);
+    });
+  }
+
+  private forwardOf(batch: TokenBatch, role: Role, attend: Forward['attend']): Forward {
+    const { byName } = this.constantsFor(batch.longest);
     const projection = (module: string) => this.projection(module, batch, role);
     return {
       ids: batch.ids,
       positions: batch.positions,
       dtype: this.dtype,
       weight: (name) => this.weight(name, role),
-      constant: (name) => constants.get(name) as Tensor,
+      constant: (name) => byName.get(name) as Tensor,
       projection,
       project(x, module) {
         const { weight, ...beside } = projection(module);
         return linear(x, weight, beside);
       },
-      attend: (q, k, v, options) => attend(batch, q, k, v, options),
+      attend,
     };
   }
 
-  private projection(module: string, batch: RaggedBatch, role: Role): Projection {
+  private projection(module: string, batch: TokenBatch, role: Role): Projection {
     const lora = role.adapter?.pair(module);
     let dropout: Dropout | undefined;
-    if (lora && role.dropout && role.adapter && role.adapter.dropout > 0) {
+    if (lora && role.dropout && role.adapter && role.adapter.dropout > 0 && batch.rowIds) {
       dropout = {
         rate: role.adapter.dropout,
         key: role.adapter.dropoutKey(module, role.dropout),

@@ -85,7 +85,10 @@ export class AdamW {
     const [gradNorm, , flag] = await stats.readFloats();
     stats.dispose();
     const nonFinite = flag !== 0;
-    if (!nonFinite) this.steps++;
+    if (!nonFinite) {
+      this.steps++;
+      parameters.changed();
+    }
     return { gradNorm: gradNorm as number, nonFinite };
   }
 

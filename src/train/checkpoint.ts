@@ -142,7 +142,7 @@ export async function checkArtefacts(run: RunDirectory, { artefacts }: RunState)
 export function restoreRoles(folder: string, roles: RoleParameters): void {
   reading(join(folder, TRAINABLE), (file, path) => {
     for (const [role, parameters] of Object.entries(roles))
-      parameters.values.write(stored(file, path, parameters, `${role}.`));
+      parameters.write(stored(file, path, parameters, `${role}.`));
   });
 }
 

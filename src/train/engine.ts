@@ -132,7 +132,7 @@ class Engine {
         }
         folder = undefined;
         if (!(await this.runStage(work))) return await this.interrupted(work);
-        if (this.best && 'training' in work) work.training.trains.values.write(this.best);
+        if (this.best && 'training' in work) work.training.trains.write(this.best);
       } finally {
         open.dispose();
       }

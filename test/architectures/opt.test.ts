@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
 import type { OptConfig } from '../../src/architectures/opt.js';
 import { countParameters, modelConfigJson, parseModelConfig } from '../../src/architectures/table.js';
 import type { LoraConfig } from '../../src/config/schema.js';
@@ -11,7 +12,6 @@ import { createStepAmcRoles } from '../../src/methods/stepamc/roles.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import { lastRows, roleHead, scalarOutputs } from '../../src/models/heads.js';
 import { loadDecoder } from '../../src/models/load.js';
-import { loadModel } from '../../src/models/model.js';
 import { embedding } from '../../src/ops/embedding.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { createTrainee } from '../../src/train/trainee.js';

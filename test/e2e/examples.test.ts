@@ -47,7 +47,28 @@ test('score prints the log-probabilities that transformers gives', () => {
   for (const [i, value] of printed!.entries()) expect(value).toBeCloseTo(expected[i] as number, 2);
 });
 
+test('generate prints the same samples as they come and in the end', () => {
+  const { status, stdout, stderr } = node(
+    'build/ts/examples/generate.js',
+    goldenDirectory('qwen2'),
+    '5 17 3',
+    '8 1',
+  );
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  const lines = stdout.trim().split('\n');
+  const whole = lines.flatMap(
+    (line) => /^prompt (\d): ([\d ]+); mean log-prob -\d/.exec(line)?.slice(1) ?? [],
+  );
+  expect(whole).toHaveLength(8);
+  const came = ['prompt 0, sample 0', 'prompt 0, sample 1', 'prompt 1, sample 0', 'prompt 1, sample 1'].map(
+    (own) =>
+      lines.flatMap((line) => (line.startsWith(`${own}: `) ? [line.slice(own.length + 2)] : [])).join(' '),
+  );
+  expect(whole.filter((_, i) => i % 2 === 1)).toEqual(came);
+});
+
 test('without a directory they say how they are called', () => {
   expect(node('build/ts/examples/score.js').stderr).toMatch(/usage: score\.js DIRECTORY/);
+  expect(node('build/ts/examples/generate.js').stderr).toMatch(/usage: generate\.js DIRECTORY/);
   expect(node('build/ts/examples/training-step.js').stderr).toMatch(/usage: training-step\.js DIRECTORY/);
 });

@@ -1,8 +1,9 @@
 // The prefix tree against a list of all that was ever put in, and its accounting of pages.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PAGE_TOKENS, PagePool, pagesFor } from '../../src/generate/pages.js';
+import { PagePool, pagesFor } from '../../src/generate/pages.js';
 import { PrefixTree } from '../../src/generate/prefixes.js';
+import { PAGE_TOKENS } from '../../src/ops/cache.js';
 
 /** Takes pages for `tokens`, remembers them and lets go of them: what a row does that ends. */
 function store(pool: PagePool, tree: PrefixTree, tokens: readonly number[], role = 'base'): number[] {

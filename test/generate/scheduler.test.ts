@@ -2,8 +2,15 @@
 // always finds what it would have written itself.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { PAGE_TOKENS, PagePool, pagesFor } from '../../src/generate/pages.js';
-import { type Row, Scheduler, type SchedulerOptions, type Step } from '../../src/generate/scheduler.js';
+import { PagePool, pagesFor } from '../../src/generate/pages.js';
+import {
+  pagesOfRow,
+  type Row,
+  Scheduler,
+  type SchedulerOptions,
+  type Step,
+} from '../../src/generate/scheduler.js';
+import { PAGE_TOKENS } from '../../src/ops/cache.js';
 
 interface TestRow extends Row {
   readonly name: number;
@@ -130,8 +137,8 @@ describe('Scheduler', () => {
               arrives,
             }),
           );
-        const measure = new Scheduler<TestRow>(new PagePool(0), { maxTokens, maxRows, window });
-        const pages = spare + Math.max(...rows.map(({ longest }) => measure.pagesOf(longest)));
+        const limits = { maxTokens, maxRows, window };
+        const pages = spare + Math.max(...rows.map(({ longest }) => pagesOfRow(longest, limits)));
         const simulation = new Simulation(pages, { maxTokens, maxRows, window });
         const { scheduler, pool } = simulation;
         const waiting = [...rows];
@@ -245,7 +252,7 @@ describe('Scheduler', () => {
     const window = 100;
     const simulation = new Simulation(8, { maxTokens: 64, maxRows: 1, window });
     const [row] = rowsOf(1, [1], 3000) as [TestRow];
-    expect(simulation.scheduler.pagesOf(3000)).toBe(pagesFor(window + 64) + 1);
+    expect(pagesOfRow(3000, simulation.options)).toBe(pagesFor(window + 64) + 1);
     run(simulation, [row]);
     expect(row.tokens).toHaveLength(3000);
   });

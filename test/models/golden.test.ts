@@ -1,12 +1,12 @@
 // Decoders against transformers, PEFT and torch in float64: values, gradients, optimizer steps.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
 import type { TrainableParameters } from '../../src/autograd/parameters.js';
 import { Tape } from '../../src/autograd/tape.js';
 import { loadAdapter } from '../../src/models/adapter.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import type { Decoder, Role } from '../../src/models/decoder.js';
 import { loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
-import { loadModel } from '../../src/models/model.js';
 import { nll } from '../../src/objectives/nll.js';
 import { headLogits } from '../../src/ops/head.js';
 import type { Device } from '../../src/runtime/device.js';

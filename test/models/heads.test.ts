@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
 import { Tape } from '../../src/autograd/tape.js';
 import { createAdapter, loadAdapter } from '../../src/models/adapter.js';
 import { raggedBatch } from '../../src/models/batch.js';
@@ -15,7 +16,6 @@ import {
   scalarOutputs,
 } from '../../src/models/heads.js';
 import { loadDecoder, loadTrainableDecoder } from '../../src/models/load.js';
-import { loadModel } from '../../src/models/model.js';
 import { crossEntropy } from '../../src/objectives/likelihood.js';
 import { headLogprobs } from '../../src/ops/head.js';
 import { AdamW } from '../../src/train/adamw.js';

@@ -2,9 +2,9 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
 import { readStoredF32 } from '../../src/models/load.js';
 import { mergeAdapter } from '../../src/models/merge.js';
-import { loadModel } from '../../src/models/model.js';
 import { openCheckpoint } from '../../src/weights/checkpoint.js';
 import { bf16ToF32, f32ToBf16 } from '../../src/weights/convert.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';

@@ -128,7 +128,7 @@ function assemble(
     rewardParameters,
     parameters: { policy: policyParameters, reference: referenceParameters, reward: rewardParameters },
     async keepReference() {
-      referenceParameters.values.write(await policyParameters.values.readFloats());
+      referenceParameters.write(await policyParameters.values.readFloats());
     },
     async startRewardFromPolicy() {
       const values = await policyParameters.values.readFloats();

@@ -1,15 +1,23 @@
-/** The embedding API: a model that scores token sequences. */
+/** The embedding API: a model that scores token sequences and writes them. */
 import { className } from '../architectures/heads.js';
+import { endOfTextTokens } from '../generate/end-of-text.js';
+import {
+  bytesToGenerate,
+  type GenerateOptions,
+  Generator,
+  type GeneratorOptions,
+} from '../generate/generator.js';
+import type { GeneratedToken, Sample } from '../generate/sample-row.js';
+import { type Adapter, loadAdapter } from '../models/adapter.js';
+import { baseDirectory } from '../models/base.js';
+import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.js';
+import type { Decoder, Role } from '../models/decoder.js';
+import { headOutputs, lastRows, roleHead } from '../models/heads.js';
+import { loadDecoder } from '../models/load.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { type Adapter, loadAdapter } from './adapter.js';
-import { baseDirectory } from './base.js';
-import { checkSequences, type RaggedBatch, raggedBatch } from './batch.js';
-import type { Decoder, Role } from './decoder.js';
-import { headOutputs, lastRows, roleHead } from './heads.js';
-import { loadDecoder } from './load.js';
 
 export interface LoadModelOptions {
   /** Dtype of weights and activations; accumulation is f32 either way. Default: f32. */
@@ -32,6 +40,9 @@ export interface SequenceClasses {
   /** Natural logarithm of the probability of each class. */
   readonly logprobs: readonly Float32Array[];
 }
+
+/** How `Model.generate` samples, and within which limits. `role` is the model's own adapter unless another is given. */
+export type ModelGenerateOptions = GenerateOptions & GeneratorOptions;
 
 /** Sequences are batched up to this many tokens. */
 const TOKENS_PER_BATCH = 4096;
@@ -58,10 +69,15 @@ export async function loadModel(
   if (dtype !== 'f32' && dtype !== 'bf16') {
     throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${dtype}`);
   }
-  const decoder = await loadDecoder(device, baseDirectory(base), { dtype });
-  if (adapter === undefined) return new Model(decoder);
+  const directory = baseDirectory(base);
+  const decoder = await loadDecoder(device, directory, { dtype });
   try {
-    return new Model(decoder, loadAdapter(device, decoder.config, adapter));
+    const eosTokenIds = endOfTextTokens(directory, decoder.config);
+    return new Model(
+      decoder,
+      adapter === undefined ? undefined : loadAdapter(device, decoder.config, adapter),
+      eosTokenIds,
+    );
   } catch (error) {
     decoder.dispose();
     throw error;
@@ -74,6 +90,8 @@ export class Model {
   constructor(
     readonly decoder: Decoder,
     readonly adapter?: Adapter,
+    /** The tokens that end what it writes. */
+    readonly eosTokenIds: readonly number[] = decoder.config.eosTokenIds,
   ) {}
 
   /**
@@ -95,6 +113,54 @@ export class Model {
   async classify(sequences: readonly ArrayLike<number>[]): Promise<SequenceClasses[]> {
     this.check('classify', sequences);
     return this.inBatches(sequences, (part) => this.classifyBatch(part));
+  }
+
+  /**
+   * Samples after each prompt, all together on one cache of keys and values.
+   *
+   * @param prompts token ids; at least one each
+   * @returns by prompt its `n` samples
+   * @throws StepTrainError for a prompt that the model cannot read, an option out of range, or a sample that does not fit
+   */
+  async generate(
+    prompts: readonly ArrayLike<number>[],
+    options: ModelGenerateOptions = {},
+  ): Promise<Sample[][]> {
+    const generator = this.generatorFor(prompts, options);
+    try {
+      return await generator.generate(prompts, this.completed(options)).samples;
+    } finally {
+      generator.dispose();
+    }
+  }
+
+  /** As `generate`, token by token. Leaving the loop ends what is left. */
+  async *stream(
+    prompts: readonly ArrayLike<number>[],
+    options: ModelGenerateOptions = {},
+  ): AsyncGenerator<GeneratedToken> {
+    const generator = this.generatorFor(prompts, options);
+    try {
+      yield* generator.generate(prompts, this.completed(options));
+    } finally {
+      generator.dispose();
+    }
+  }
+
+  private completed({
+    maxRows: _,
+    maxTokens: _tokens,
+    cacheBytes: _bytes,
+    ...options
+  }: ModelGenerateOptions): GenerateOptions {
+    return { role: this.role, eosTokenIds: this.eosTokenIds, ...options };
+  }
+
+  /** A generator with no more cache than these prompts can fill. */
+  private generatorFor(prompts: readonly ArrayLike<number>[], options: ModelGenerateOptions): Generator {
+    this.check('generate', prompts);
+    const { decoder } = this;
+    return new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, options), ...options });
   }
 
   private check(what: string, sequences: readonly ArrayLike<number>[]): void {

@@ -1,12 +1,12 @@
 // loadModel and Model.score at their edges: what is refused, and that nothing else changes a score.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadModel, type Model } from '../../src/models/model.js';
+import { loadModel, type Model } from '../../src/api/model.js';
 import { DisposedError } from '../../src/native/errors.js';
+import { changedAdapter, changedModel } from '../models/changed-model.js';
+import { expectedOf, goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 import { maxDifference, random } from '../ops/numbers.js';
-import { changedAdapter, changedModel } from './changed-model.js';
-import { expectedOf, goldenDirectory } from './golden.js';
 
 const device = openTest();
 const directory = goldenDirectory('mistral');

@@ -1,0 +1,281 @@
+/**
+ * Generates text for many requests at once, on the weights and kernels that training uses. Requests may come at any time;
+ * their rows run together, and what a row gives depends on its own request alone.
+ */
+import { checkSequences } from '../models/batch.js';
+import type { Decoder, Role } from '../models/decoder.js';
+import { DisposedError, StepTrainError } from '../native/errors.js';
+import { cacheShape, KeyValueCache } from './cache.js';
+import { decode } from './decode.js';
+import {
+  type Generation,
+  type GenerationSnapshot,
+  RunningGeneration,
+  type SavedOptions,
+} from './generation.js';
+import { type SamplingOptions, samplingSettings } from './options.js';
+import { PagePool } from './pages.js';
+import type { RoleKey } from './prefixes.js';
+import { roleKey, sameRole } from './roles.js';
+import { SampleRow } from './sample-row.js';
+import { pagesOfRow, Scheduler, type SchedulerOptions } from './scheduler.js';
+
+export interface GeneratorOptions {
+  /** For keys and values, beside the weights. Default: half of what is free, at most what `maxRows` rows can fill. */
+  readonly cacheBytes?: number;
+  /** Most samples that run together; others wait. Default 64. */
+  readonly maxRows?: number;
+  /** Most tokens of one forward: longer prompts go in chunks. Default 512. */
+  readonly maxTokens?: number;
+}
+
+export interface GenerateOptions extends SamplingOptions {
+  /** Under which adapter. Default: the base. */
+  readonly role?: Pick<Role, 'adapter'>;
+  /** Ends all samples with what they have. */
+  readonly signal?: AbortSignal;
+}
+
+/** What of the options a snapshot does not hold. */
+export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer'>;
+
+/** A request that has not ended. */
+interface Running {
+  readonly generation: RunningGeneration;
+  readonly signal: AbortSignal | undefined;
+}
+
+const DEFAULT_ROWS = 64;
+const DEFAULT_TOKENS = 512;
+
+/** Half of the memory that is free now. */
+function defaultBytes({ device }: Decoder): number {
+  return Math.floor(device.info().memoryFree / 2);
+}
+
+/**
+ * Bytes of keys and values that `prompts` can fill, within `limits` and half of the memory that is free.
+ *
+ * @throws StepTrainError for an option out of range
+ */
+export function bytesToGenerate(
+  decoder: Decoder,
+  prompts: readonly ArrayLike<number>[],
+  { maxRows = DEFAULT_ROWS, maxTokens = DEFAULT_TOKENS, ...options }: GenerateOptions & GeneratorOptions,
+): number {
+  const { config } = decoder;
+  const { pageBytes, window } = cacheShape(decoder);
+  const { n, maxNewTokens } = samplingSettings(options, config, prompts.length);
+  const pages = prompts
+    .flatMap(({ length }) => {
+      const longest = Math.min(length + maxNewTokens, config.maxPositions);
+      return new Array<number>(n).fill(pagesOfRow(longest, { maxRows, maxTokens, window }));
+    })
+    .sort((a, b) => b - a);
+  const together = pages.slice(0, maxRows).reduce((sum, count) => sum + count, 0);
+  return Math.min(Math.max(1, together) * pageBytes, defaultBytes(decoder));
+}
+
+export class Generator {
+  private readonly pool: PagePool;
+  private readonly scheduler: Scheduler<SampleRow>;
+  private readonly limits: SchedulerOptions;
+  private readonly pageBytes: number;
+  private cache: KeyValueCache | undefined;
+  private readonly running = new Set<Running>();
+  private readonly owners = new Map<SampleRow, RunningGeneration>();
+  private loop: Promise<void> | undefined;
+  private roles: readonly RoleKey[] = [];
+  private disposed = false;
+
+  /** @param decoder stays the caller's, and must outlive the generator */
+  constructor(
+    readonly decoder: Decoder,
+    { cacheBytes, maxRows = DEFAULT_ROWS, maxTokens = DEFAULT_TOKENS }: GeneratorOptions = {},
+  ) {
+    const { pageBytes, window } = cacheShape(decoder);
+    const bytes = cacheBytes ?? defaultBytes(decoder);
+    for (const [name, value] of Object.entries({ maxRows, maxTokens, cacheBytes: bytes })) {
+      if (Number.isSafeInteger(value) && value > 0) continue;
+      throw new StepTrainError(
+        'E_RANGE',
+        `generator: ${name}: expected a whole number above 0, found ${value}`,
+      );
+    }
+    this.limits = { maxRows, maxTokens, window };
+    const most = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
+    this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), most));
+    this.scheduler = new Scheduler(this.pool, this.limits);
+    this.pageBytes = pageBytes;
+  }
+
+  /** Bytes of keys and values that are held while there are requests and until `release`. */
+  get cacheBytes(): number {
+    return this.pool.size * this.pageBytes;
+  }
+
+  /**
+   * Starts a request. Its samples are the same whatever else runs, in which order, and with which limits (on the CPU bit
+   * for bit, within one instruction set).
+   *
+   * @param prompts token ids; at least one each
+   * @throws StepTrainError for a prompt that the model cannot read, an option out of range, a sample that does not fit
+   */
+  generate(prompts: readonly ArrayLike<number>[], options: GenerateOptions = {}): Generation {
+    const { role: _role, signal: _signal, tokenizer: _tokenizer, logitBias, ...data } = options;
+    const biases = Object.entries(logitBias ?? {}).map(([token, bias]) => [
+      token,
+      bias === Number.NEGATIVE_INFINITY ? null : bias,
+    ]);
+    const saved: SavedOptions = logitBias ? { ...data, logitBias: Object.fromEntries(biases) } : data;
+    return this.start(prompts, options, saved);
+  }
+
+  /** Goes on with a request from its snapshot: with the same weights its samples are those of the request uninterrupted. */
+  resume(snapshot: GenerationSnapshot, options: ResumeOptions = {}): Generation {
+    const { logitBias, ...data } = snapshot.options;
+    const biases = Object.entries(logitBias ?? {}).map(([token, bias]) => [
+      token,
+      bias ?? Number.NEGATIVE_INFINITY,
+    ]);
+    const given = { ...data, ...options, logitBias: Object.fromEntries(biases) };
+    return this.start(snapshot.prompts, given, snapshot.options, snapshot.samples);
+  }
+
+  /** Gives the memory of keys and values back, such as before a phase of training; the next request takes it again. */
+  release(): void {
+    if (this.scheduler.size > 0)
+      throw new StepTrainError('E_STATE', 'generator: release while requests run; await or abort them first');
+    this.scheduler.prefixes.clear();
+    this.cache?.dispose();
+    this.cache = undefined;
+  }
+
+  /** Fails what still runs and frees the cache. A second call does nothing. */
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    if (this.loop) return;
+    this.cache?.dispose();
+  }
+
+  private start(
+    prompts: readonly ArrayLike<number>[],
+    options: GenerateOptions,
+    saved: SavedOptions,
+    samples?: GenerationSnapshot['samples'],
+  ): Generation {
+    if (this.disposed) throw new DisposedError('the generator');
+    const { decoder } = this;
+    const { config } = decoder;
+    checkSequences('generate', prompts, config);
+    const settings = samplingSettings(options, config, prompts.length);
+    const { adapter } = options.role ?? {};
+    decoder.head({ adapter });
+    const key = roleKey(decoder, { adapter });
+    const lists = prompts.map((ids) => Array.from(ids));
+    const rows = lists.map((ids, prompt) =>
+      Array.from({ length: settings.n }, (_, sample) => {
+        const row = new SampleRow(key, { adapter }, settings, config.maxPositions, ids, prompt, sample);
+        const earlier = samples?.[prompt]?.[sample];
+        if (earlier) row.restore(earlier);
+        return row;
+      }),
+    );
+    for (const [row] of rows) if (row) this.checkFits(row, lists[row.promptIndex]?.length as number);
+    this.forgetOlder(key);
+    const generation = new RunningGeneration(rows, lists, saved);
+    for (const row of rows.flat()) {
+      if (row.finishReason) continue;
+      this.owners.set(row, generation);
+      this.scheduler.add(row, row.longest - 1);
+    }
+    this.running.add({ generation, signal: options.signal });
+    this.loop ??= this.run();
+    return generation;
+  }
+
+  private checkFits({ promptIndex, longest }: SampleRow, length: number): void {
+    if (longest <= length) {
+      throw new StepTrainError(
+        'E_RANGE',
+        `generate: prompt ${promptIndex} has ${length} tokens, as many as the model reads (max_position_embeddings): ` +
+          'no token can follow; shorten it',
+      );
+    }
+    const needed = pagesOfRow(longest - 1, this.limits);
+    const missing = needed - this.pool.size;
+    if (missing <= 0) return;
+    throw new StepTrainError(
+      'E_MEMORY',
+      `generate: prompt ${promptIndex} of ${length} tokens with up to ${longest - length} new ones needs ` +
+        `${needed * this.pageBytes} bytes of keys and values, and the cache has ` +
+        `${this.cacheBytes}: ${missing * this.pageBytes} are missing; lower maxNewTokens or raise cacheBytes`,
+    );
+  }
+
+  /** What was computed before the weights changed is of no use any more. */
+  private forgetOlder(key: RoleKey): void {
+    for (const old of this.roles) if (old !== key && sameRole(old, key)) this.scheduler.prefixes.clear(old);
+    this.roles = [...this.roles.filter((old) => !sameRole(old, key)), key];
+  }
+
+  private async run(): Promise<void> {
+    // Requests that are made together start together.
+    await Promise.resolve();
+    try {
+      for (;;) {
+        this.endAborted();
+        for (const running of this.running) {
+          running.generation.settle();
+          if (running.generation.isDone) this.running.delete(running);
+        }
+        if (this.running.size === 0) break;
+        if (this.disposed) throw new DisposedError('the generator');
+        await this.step();
+      }
+    } catch (error) {
+      for (const { generation } of this.running) generation.fail(error);
+      this.running.clear();
+      for (const row of this.owners.keys()) this.scheduler.remove(row);
+      this.owners.clear();
+    } finally {
+      this.loop = undefined;
+      if (this.disposed) this.cache?.dispose();
+    }
+  }
+
+  private async step(): Promise<void> {
+    const { decoder, scheduler } = this;
+    this.cache ??= new KeyValueCache(decoder, this.pool.size);
+    const step = scheduler.next();
+    this.cache.copy(step.copies);
+    for (const key of new Set(step.slices.map(({ row }) => row.role))) {
+      const slices = step.slices.filter(({ row }) => row.role === key);
+      const role = (slices[0] as (typeof slices)[number]).row.as;
+      const drawn = await decode({ decoder, role, cache: this.cache }, slices, (row) => row.sampled);
+      const sampled = slices.filter(({ row, to }) => to === row.tokens.length);
+      sampled.forEach(({ row }, i) => {
+        this.owners.get(row)?.publish(row.accept(drawn[i] as (typeof drawn)[number]));
+      });
+    }
+    scheduler.done(step);
+    for (const { row } of step.slices) if (row.finishReason) this.remove(row);
+  }
+
+  private endAborted(): void {
+    for (const { generation, signal } of this.running) {
+      if (!generation.isAborted && !signal?.aborted) continue;
+      for (const row of generation.rows.flat()) {
+        if (row.finishReason) continue;
+        generation.publish(row.end('abort'));
+        this.remove(row);
+      }
+    }
+  }
+
+  private remove(row: SampleRow): void {
+    this.scheduler.remove(row);
+    this.owners.delete(row);
+  }
+}

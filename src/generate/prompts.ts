@@ -1,0 +1,32 @@
+/** Texts and conversations as the tokens that a sample follows. */
+import { DataError } from '../files/data-error.js';
+import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
+
+/** A text that goes on as it is, or messages that a chat template turns into one. */
+export type Prompt = string | readonly ChatMessage[];
+
+/**
+ * Tokens of a prompt: of a text with what the tokenizer puts before every text, of messages as the chat template writes
+ * them up to the opening of the reply.
+ *
+ * @throws DataError for an empty text where the tokenizer has no token that begins one; where there is no chat template
+ */
+export function promptTokens(tokenizer: Tokenizer, prompt: Prompt): number[] {
+  if (typeof prompt !== 'string') return chatTokens(tokenizer, prompt).ids;
+  const ids = [...tokenizer.prefixIds, ...tokenizer.encode(prompt, { addSpecialTokens: false })];
+  if (ids.length > 0) return ids;
+  if (tokenizer.bosId !== undefined) return [tokenizer.bosId];
+  throw new DataError(
+    'tokenizer',
+    'the prompt is empty, and the tokenizer has no token that begins a text; write at least one character',
+  );
+}
+
+/** A conversation up to the opening of the reply, and the text that the template made of it. */
+export function chatTokens(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+): { readonly ids: number[]; readonly text: string } {
+  const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+  return { ids: tokenizer.encode(text, { addSpecialTokens: false }), text };
+}

@@ -1,0 +1,183 @@
+/** One sample of one prompt, from its first token to the reason why it ended. */
+import type { Role } from '../models/decoder.js';
+import type { ChoiceNode } from './choices.js';
+import type { Drawn } from './decode.js';
+import { Detokenizer } from './detokenize.js';
+import type { SamplingSettings } from './options.js';
+import type { RoleKey } from './prefixes.js';
+import { type SampledRow, sampleKey } from './sampling.js';
+import type { Row } from './scheduler.js';
+
+/**
+ * stop: an end-of-text token, a token or text of `stop`, or the end of a choice. length: `maxNewTokens`, or the longest
+ * sequence of the model. abort: the signal, or `abort()`. error: the model gave something that is not a number.
+ */
+export type FinishReason = 'stop' | 'length' | 'abort' | 'error';
+
+export interface Sample {
+  /** All that was drawn, also the token that ended it. */
+  readonly tokens: readonly number[];
+  /** The text of the tokens without special ones, up to a stop text; where a tokenizer was given. */
+  readonly text?: string;
+  /** log p of each token under the model, natural logarithm. */
+  readonly logprobs: Float32Array;
+  /** The same at the temperature that was sampled at. */
+  readonly temperedLogprobs: Float32Array;
+  /** The same under the distribution that was drawn from: after temperature, bias, filters and choices. */
+  readonly samplingLogprobs: Float32Array;
+  readonly finishReason: FinishReason;
+  /** What ended it, where the reason is `stop`: a token or a text. */
+  readonly stop?: number | string;
+}
+
+/** What one step added to a sample. */
+export interface GeneratedToken {
+  /** Which prompt, from 0. */
+  readonly prompt: number;
+  /** Which of its samples, from 0. */
+  readonly sample: number;
+  /** Absent where a sample ends without one: abort and error. */
+  readonly token?: number;
+  /** Under the model. */
+  readonly logprob?: number;
+  /** What is certain of the text since the last event; where a tokenizer was given. */
+  readonly text?: string;
+  readonly finishReason?: FinishReason;
+}
+
+/** What a sample is, as JSON: enough to go on with it. */
+export interface SavedSample {
+  readonly tokens: readonly number[];
+  readonly logprobs: readonly number[];
+  readonly temperedLogprobs: readonly number[];
+  readonly samplingLogprobs: readonly number[];
+  readonly finishReason?: FinishReason;
+}
+
+export class SampleRow implements Row {
+  /** The prompt, then what was drawn. */
+  readonly tokens: number[];
+  readonly longest: number;
+  finishReason: FinishReason | undefined;
+  private readonly key: readonly [number, number];
+  private readonly logprobs: number[] = [];
+  private readonly temperedLogprobs: number[] = [];
+  private readonly samplingLogprobs: number[] = [];
+  private readonly detokenizer: Detokenizer | undefined;
+  private text = '';
+  private choice: ChoiceNode | undefined;
+  private stop: number | string | undefined;
+
+  constructor(
+    readonly role: RoleKey,
+    /** What `role` stands for. */
+    readonly as: Role,
+    private readonly settings: SamplingSettings,
+    /** Of the model. */
+    maxPositions: number,
+    private readonly prompt: readonly number[],
+    readonly promptIndex: number,
+    readonly sample: number,
+  ) {
+    this.tokens = [...prompt];
+    this.longest = Math.min(prompt.length + settings.maxNewTokens, maxPositions);
+    this.key = sampleKey(settings, settings.promptIds[promptIndex] as number, sample);
+    this.choice = settings.choices;
+    if (settings.tokenizer)
+      this.detokenizer = new Detokenizer(settings.tokenizer, { stop: settings.stopStrings });
+  }
+
+  /** How the next token is drawn. */
+  get sampled(): SampledRow {
+    const { settings, key, tokens, prompt, choice } = this;
+    return { settings, key, position: tokens.length, drawn: tokens.length - prompt.length, choice };
+  }
+
+  /** Takes the token that was drawn, and ends where it does. */
+  accept(drawn: Drawn): GeneratedToken {
+    if (drawn.failed) return this.end('error');
+    const { token, logprob } = drawn;
+    this.tokens.push(token);
+    this.logprobs.push(logprob);
+    this.temperedLogprobs.push(drawn.temperedLogprob);
+    this.samplingLogprobs.push(drawn.samplingLogprob);
+    const added = this.follow(token);
+    const rest = this.finishReason ? this.lastText() : '';
+    return {
+      ...this.place,
+      token,
+      logprob,
+      ...(this.detokenizer ? { text: added + rest } : {}),
+      ...(this.finishReason ? { finishReason: this.finishReason } : {}),
+    };
+  }
+
+  /** Ends a sample before its time. */
+  end(finishReason: 'abort' | 'error'): GeneratedToken {
+    this.finishReason = finishReason;
+    return { ...this.place, ...(this.detokenizer ? { text: this.lastText() } : {}), finishReason };
+  }
+
+  result(): Sample {
+    const { tokens, prompt, finishReason = 'abort', stop } = this;
+    return {
+      tokens: tokens.slice(prompt.length),
+      ...(this.detokenizer ? { text: this.text } : {}),
+      logprobs: Float32Array.from(this.logprobs),
+      temperedLogprobs: Float32Array.from(this.temperedLogprobs),
+      samplingLogprobs: Float32Array.from(this.samplingLogprobs),
+      finishReason,
+      ...(stop === undefined ? {} : { stop }),
+    };
+  }
+
+  save(): SavedSample {
+    const { tokens, prompt, logprobs, temperedLogprobs, samplingLogprobs, finishReason } = this;
+    return {
+      tokens: tokens.slice(prompt.length),
+      logprobs: [...logprobs],
+      temperedLogprobs: [...temperedLogprobs],
+      samplingLogprobs: [...samplingLogprobs],
+      ...(finishReason ? { finishReason } : {}),
+    };
+  }
+
+  /** Goes on from what `save` gave. */
+  restore({ tokens, logprobs, temperedLogprobs, samplingLogprobs, finishReason }: SavedSample): void {
+    this.logprobs.push(...logprobs);
+    this.temperedLogprobs.push(...temperedLogprobs);
+    this.samplingLogprobs.push(...samplingLogprobs);
+    for (const token of tokens) {
+      this.tokens.push(token);
+      this.follow(token);
+    }
+    if (finishReason && !this.finishReason) this.finishReason = finishReason;
+    if (this.finishReason) this.lastText();
+  }
+
+  /** Moves text, choice and end on to a token that was drawn; the text that it adds. */
+  private follow(token: number): string {
+    const { settings, tokens, prompt } = this;
+    const drawn = tokens.length - prompt.length;
+    const long = drawn > settings.minTokens;
+    const added = this.detokenizer?.push(token, long) ?? '';
+    this.text += added;
+    this.choice = this.choice?.next.get(token);
+    const stop = settings.stopTokens.has(token) && long ? token : this.detokenizer?.stoppedBy;
+    if (stop !== undefined || this.choice?.next.size === 0) {
+      this.finishReason = 'stop';
+      this.stop = stop ?? token;
+    } else if (tokens.length >= this.longest) this.finishReason = 'length';
+    return added;
+  }
+
+  private lastText(): string {
+    const rest = this.detokenizer?.end() ?? '';
+    this.text += rest;
+    return rest;
+  }
+
+  private get place() {
+    return { prompt: this.promptIndex, sample: this.sample };
+  }
+}

@@ -1,0 +1,69 @@
+import type { Tensor, TypedArray } from '../runtime/tensor.js';
+
+/** How R rows are sampled, in host memory. What is absent is off in every row. */
+export interface SampleInputs {
+  /** [R, 4]: Philox key low and high, counter low and high. */
+  readonly keys: Int32Array<ArrayBuffer>;
+  /** [R]; 0 takes the most likely token. */
+  readonly temperature: Float32Array<ArrayBuffer>;
+  /** [R]; 0 is off, as is 1 for `topP` and 0 for `minP`. */
+  readonly topK?: Int32Array<ArrayBuffer> | undefined;
+  readonly topP?: Float32Array<ArrayBuffer> | undefined;
+  readonly minP?: Float32Array<ArrayBuffer> | undefined;
+  /** values[i] is added to the logit of tokens[i], for i from offsets[r] to offsets[r + 1] − 1. */
+  readonly bias?:
+    | {
+        readonly offsets: Int32Array<ArrayBuffer>;
+        readonly tokens: Int32Array<ArrayBuffer>;
+        readonly values: Float32Array<ArrayBuffer>;
+      }
+    | undefined;
+  /** The only tokens of row r, from offsets[r] to offsets[r + 1] − 1; all where there is none. */
+  readonly allowed?:
+    | { readonly offsets: Int32Array<ArrayBuffer>; readonly tokens: Int32Array<ArrayBuffer> }
+    | undefined;
+}
+
+/** Each [R]; log-probabilities f32, in nats. */
+export interface SampledTokens {
+  /** i32 */
+  readonly tokens: Tensor;
+  /** Under the model, temperature 1, as `headLogprobs` gives them. */
+  readonly logprobs: Tensor;
+  /** At the temperature, before bias and filters, as `headLogprobs` gives them. */
+  readonly temperedLogprobs: Tensor;
+  /** Under the distribution that is drawn from. */
+  readonly samplingLogprobs: Tensor;
+  /** i32: 0, or 1 where a logit is NaN or +∞ or no token is left; the row's other outputs are then 0. */
+  readonly status: Tensor;
+}
+
+/** Draws a token for each row of logits [R, V]. A row depends on its own logits and inputs alone. Not differentiable. */
+export function sample(logits: Tensor, inputs: SampleInputs): SampledTokens {
+  const { device } = logits;
+  const { keys, temperature, topK, topP, minP, bias, allowed } = inputs;
+  const upload = (values: TypedArray | undefined) => values && device.tensor(values);
+  return device.scope(() => {
+    const { tokens, logprobs, sampling_logprobs, tempered_logprobs, status } = device.ops.sample({
+      logits,
+      keys: device.tensor(keys, [keys.length / 4, 4]),
+      temperature: upload(temperature),
+      top_k: upload(topK),
+      top_p: upload(topP),
+      min_p: upload(minP),
+      bias_offsets: upload(bias?.offsets),
+      bias_tokens: upload(bias?.tokens),
+      bias: upload(bias?.values),
+      allowed_offsets: upload(allowed?.offsets),
+      allowed: upload(allowed?.tokens),
+      tempered_logprobs: true,
+    });
+    return {
+      tokens,
+      logprobs,
+      temperedLogprobs: tempered_logprobs,
+      samplingLogprobs: sampling_logprobs,
+      status,
+    };
+  });
+}

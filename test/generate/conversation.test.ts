@@ -1,0 +1,98 @@
+// Prompts and conversations as tokens: what the model said is never made into tokens again.
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Conversation } from '../../src/generate/conversation.js';
+import { promptTokens } from '../../src/generate/prompts.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
+import { chatModel, END_OF_TURN, TEMPLATE } from './chat-model.js';
+
+let tokenizer: Tokenizer;
+beforeEach(async () => {
+  tokenizer = await loadTokenizer(await chatModel());
+});
+
+const bytes = (text: string) => [...Buffer.from(text)];
+const user = (text: string) => [259, ...bytes(`user\n${text}`), END_OF_TURN, ...bytes('\n')];
+const opening = [259, ...bytes('assistant\n')];
+
+describe('promptTokens', () => {
+  it('puts before a text what the tokenizer puts before every text, and nothing behind it', () => {
+    expect(promptTokens(byteTokenizer(), 'ab')).toEqual([97, 98]);
+    const affixed = { ...tokenizer, prefixIds: [7], suffixIds: [8], encode: () => [1, 2] } as never;
+    expect(promptTokens(affixed, 'ab')).toEqual([7, 1, 2]);
+  });
+
+  it('begins an empty text with the token that begins one, or refuses it', () => {
+    expect(promptTokens(byteTokenizer(), '')).toEqual([256]);
+    const none = { prefixIds: [], bosId: undefined, encode: () => [] } as never;
+    expect(() => promptTokens(none, '')).toThrow(
+      'the prompt is empty, and the tokenizer has no token that begins a text; write at least one character',
+    );
+  });
+
+  it('puts messages through the chat template, up to the opening of the reply', () => {
+    expect(promptTokens(tokenizer, [{ role: 'user', content: 'Hi' }])).toEqual([...user('Hi'), ...opening]);
+    expect(() => promptTokens(byteTokenizer(), [{ role: 'user', content: 'Hi' }])).toThrow(
+      'the tokenizer has no chat template',
+    );
+  });
+});
+
+describe('Conversation', () => {
+  it('keeps the tokens of a reply, whatever its text would be cut into', () => {
+    const conversation = new Conversation(tokenizer, 'Be brief.');
+    const system = [259, ...bytes('system\nBe brief.'), END_OF_TURN, ...bytes('\n')];
+    const first = [...system, ...user('Hi'), ...opening];
+    expect(conversation.ask('Hi')).toEqual(first);
+    // A token that no tokenizer would choose for the text "yo".
+    const reply = [310, END_OF_TURN];
+    conversation.answer(reply, 'yo');
+    expect(conversation.ask('Why?')).toEqual([
+      ...first,
+      ...reply,
+      ...bytes('\n'),
+      ...user('Why?'),
+      ...opening,
+    ]);
+    conversation.answer([311], 'so');
+    const third = conversation.ask('And?');
+    // The reply was cut off: what closes it is the template's.
+    expect(third.slice(-(user('And?').length + opening.length + 4))).toEqual([
+      ...opening.slice(-1),
+      311,
+      END_OF_TURN,
+      ...bytes('\n'),
+      ...user('And?'),
+      ...opening,
+    ]);
+  });
+
+  it('begins anew after a reset', () => {
+    const conversation = new Conversation(tokenizer);
+    conversation.ask('Hi');
+    conversation.answer([END_OF_TURN], '');
+    conversation.reset();
+    expect(conversation.ask('Ho')).toEqual([...user('Ho'), ...opening]);
+  });
+
+  it('follows a template that rewrites earlier replies', async () => {
+    const forgetful = TEMPLATE.replace(
+      'message.content',
+      "(message.content if message.role == 'user' else '-')",
+    );
+    const other = await loadTokenizer(await chatModel(forgetful));
+    const conversation = new Conversation(other);
+    conversation.ask('Hi');
+    conversation.answer([...bytes('yo'), END_OF_TURN], 'yo');
+    expect(conversation.ask('Why?')).toEqual([
+      ...user('Hi'),
+      ...opening,
+      ...bytes('-'),
+      END_OF_TURN,
+      ...bytes('\n'),
+      ...user('Why?'),
+      ...opening,
+    ]);
+  });
+});

@@ -1,0 +1,70 @@
+// What a request may ask for: the defaults, and one sentence for each mistake.
+import { expect, it } from 'vitest';
+import { type SamplingOptions, samplingSettings } from '../../src/generate/options.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+
+const limits = { vocabSize: 320, eosTokenIds: [2, 7] };
+const settings = (options: SamplingOptions, prompts = 2) => samplingSettings(options, limits, prompts);
+
+it('samples from the whole distribution, once, unless told otherwise', () => {
+  expect(settings({})).toEqual({
+    n: 1,
+    maxNewTokens: 256,
+    minTokens: 0,
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    logitBias: [],
+    choices: undefined,
+    stopTokens: new Set([2, 7]),
+    stopStrings: [],
+    seed: 0,
+    iteration: 0,
+    promptIds: [0, 1],
+    tokenizer: undefined,
+  });
+});
+
+it('tells stop ids from stop texts, and can go on after the end of the text', () => {
+  const tokenizer = byteTokenizer();
+  const { stopTokens, stopStrings } = settings({ stop: [9, '\n\n', 11], ignoreEos: true, tokenizer });
+  expect([stopTokens, stopStrings]).toEqual([new Set([9, 11]), ['\n\n']]);
+});
+
+it.each<[SamplingOptions, string]>([
+  [{ n: 0 }, 'n: expected a whole number of at least 1, found 0'],
+  [{ maxNewTokens: 1.5 }, 'maxNewTokens: expected a whole number of at least 1, found 1.5'],
+  [{ minTokens: 9, maxNewTokens: 8 }, 'minTokens: expected a whole number from 0 to 8, found 9'],
+  [{ temperature: -1 }, 'temperature: expected a number of at least 0, found -1'],
+  [{ temperature: Number.NaN }, 'temperature: expected a number of at least 0, found NaN'],
+  [{ topK: -1 }, 'topK: expected a whole number of at least 0, found -1'],
+  [{ topP: 0 }, 'topP: expected a number above 0, found 0'],
+  [{ topP: 1.1 }, 'topP: expected a number from 0 to 1, found 1.1'],
+  [{ minP: 2 }, 'minP: expected a number from 0 to 1, found 2'],
+  [{ seed: -1 }, 'seed: expected a whole number of at least 0, found -1'],
+  [{ stop: [320] }, 'stop: expected token ids from 0 to 319, found 320'],
+  [{ stop: ['end'] }, 'stop: expected token ids, or a tokenizer beside texts, found "end"'],
+  [{ stop: [''], tokenizer: byteTokenizer() }, 'stop: expected texts that are not empty, found ""'],
+  [{ logitBias: { 400: 1 } }, 'logitBias: expected token ids from 0 to 319, found 400'],
+  [
+    { logitBias: { 4: Number.POSITIVE_INFINITY } },
+    'logitBias of token 4: expected a number or −Infinity, found Infinity',
+  ],
+  [{ promptIds: [1] }, 'promptIds: expected a number for each of the 2 prompts, found 1'],
+  [{ choices: [] }, 'choices: expected at least one answer, found none'],
+  [{ choices: [[1], []] }, 'choices: answer 1 has no token'],
+  [{ choices: [[1], [2, 3], [1]] }, 'choices: answers 0 and 2 are the same'],
+  [
+    {
+      choices: [
+        [1, 2, 3],
+        [1, 2],
+      ],
+    },
+    'choices: answer 1 is the beginning of answer 0; end both with a token',
+  ],
+  [{ choices: [[-1]] }, 'choices: expected token ids from 0 to 319, found -1'],
+])('refuses %j', (options, sentence) => {
+  expect(() => settings(options)).toThrow(`generate: ${sentence}`);
+});
