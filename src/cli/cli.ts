@@ -1,8 +1,10 @@
 // The command line: the list of commands, and how each of them ends.
 import yargs from 'yargs';
+import { chatCommand } from './chat.js';
 import { dataCommand } from './data.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
+import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
 import { infoCommand } from './info.js';
 import { mergeCommand } from './merge.js';
@@ -17,6 +19,8 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(runCommand)
     .command(dataCommand)
     .command(evalCommand)
+    .command(generateCommand)
+    .command(chatCommand)
     .command(gradeCommand)
     .command(mergeCommand)
     .command(infoCommand)

@@ -19,6 +19,7 @@ import { readMetric } from '../run/log-file.js';
 import { configuredRecords } from '../run/parts.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
+import { trainedModel } from '../run/trained-model.js';
 
 /** Options for runs and models; undefined: the run's value, or the default. */
 export interface CorrectionOptions {
@@ -184,17 +185,6 @@ async function readRecords(
   for await (const record of records) all.push(record);
   if (all.length === 0) throw new RunError(`${path} gives no solution to judge`);
   return { records: all, report };
-}
-
-/** The model of a run: an adapter on its base, or a whole model. */
-function trainedModel(directory: string, base: unknown): Pick<Judge, 'model' | 'adapter'> {
-  const adapter = join(directory, 'adapter');
-  if (typeof base === 'string' && existsSync(adapter)) return { model: baseDirectory(base), adapter };
-  const model = join(directory, 'model');
-  if (existsSync(model)) return { model, adapter: undefined };
-  throw new RunError(
-    `${directory} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${directory}`,
-  );
 }
 
 function promptOf(

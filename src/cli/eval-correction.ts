@@ -1,6 +1,7 @@
 import type { CommandModule } from 'yargs';
 import { SOURCE_NAMES, type SourceName } from '../data/sources/source.js';
 import type { CorrectionOptions, ModelChoice } from './correction-task.js';
+import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
 
@@ -152,12 +153,4 @@ function modelOf({ model, adapter, tokenizer, dtype }: CorrectionArguments): Mod
 function dataOf({ data }: CorrectionArguments): string {
   if (data !== undefined) return data;
   throw new UsageError('--model needs --data FILE: the steps to judge');
-}
-
-async function chosenDevice(name: string): Promise<string> {
-  if (!/^(auto|cpu|cuda(:\d+)?)$/.test(name))
-    throw new UsageError(`--device expects auto, cpu, cuda or cuda:N, found ${name}`);
-  if (name !== 'auto') return name;
-  const { addon } = await import('../native/addon.js');
-  return addon().cudaDevices()?.length ? 'cuda:0' : 'cpu';
 }

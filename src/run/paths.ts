@@ -10,68 +10,94 @@ import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
 import type { SnapshotOptions } from '../hub/snapshot.js';
 
+export interface PathOptions extends SnapshotOptions {
+  readonly cwd?: string;
+  /** false: download of a model only the files that tell its size. */
+  readonly weights?: boolean;
+}
+
 /**
  * The configuration with every path absolute, so that a run can be resumed from another directory. A value that is not
  * an existing path and may be a hub id is downloaded into the Hugging Face cache and replaced by its path there.
- * `weights: false` downloads of a model only the files that tell its size.
  *
  * @throws ConfigError, with its location, for a path that does not exist; HubError if the hub cannot be used
  */
 export async function resolveInputs<Config extends FrameConfig>(
   config: Config,
   locate: Locate,
-  {
-    cwd = process.cwd(),
-    weights = true,
-    ...hub
-  }: SnapshotOptions & { readonly cwd?: string; readonly weights?: boolean } = {},
+  options: PathOptions = {},
 ): Promise<Config> {
-  const found = async (
-    key: readonly string[],
-    path: string,
-    fetch: (id: HubId) => Promise<string>,
-  ): Promise<string> => {
-    const local = localPath(cwd, path);
-    if (local !== undefined) return local;
-    const here = `${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`;
-    const id = parseHubId(path);
-    if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
-    // Never send a misspelt path to the hub: only what is clearly a hub id.
-    const owner = id.repo.split('/', 1)[0] as string;
-    if (path === id.repo && existsSync(resolve(cwd, owner))) {
-      throw new ConfigError(
-        `${locate(key)}: ${here}; as ${owner} is a folder here, write ${path}@main if you mean the hub`,
-      );
-    }
-    return fetch(id).catch((error: unknown) => {
-      if (!(error instanceof HubError)) throw error;
-      if (error.kind === 'missing') throw new ConfigError(`${locate(key)}: ${here}, and ${error.message}`);
-      if (error.kind === 'refused') throw error;
-      throw new HubError(error.kind, `${key.join('.')} ${path}: ${error.message}`, { cause: error });
-    });
-  };
+  const { cwd = process.cwd(), weights: _, ...hub } = options;
   const data = { ...config.data };
   for (const part of PARTS) {
     if (data[part] === undefined) continue;
-    data[part] = await found(['data', part], data[part], (id) => resolveHubData(id, part, hub));
+    data[part] = await found(['data', part], data[part], cwd, locate, (id) => resolveHubData(id, part, hub));
   }
-  const model = { ...config.model };
+  const beside = data.train === undefined ? undefined : dirname(data.train);
+  const model = await resolveModel(config.model, locate, { ...options, beside });
+  const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };
+  return { ...config, data, model, run };
+}
+
+/**
+ * The same for the model alone.
+ *
+ * @param options.beside a folder in which, or above which, the tokenizer may lie
+ */
+export async function resolveModel<Model extends Pick<FrameConfig['model'], 'base' | 'tokenizer'>>(
+  given: Model,
+  locate: Locate,
+  {
+    cwd = process.cwd(),
+    weights = true,
+    beside,
+    ...hub
+  }: PathOptions & { readonly beside?: string | undefined } = {},
+): Promise<Model> {
+  const model = { ...given };
   if (model.tokenizer !== 'base' && model.tokenizer !== 'bytes') {
-    const beside = data.train === undefined ? undefined : findUpwards(dirname(data.train), model.tokenizer);
-    const here = localPath(cwd, model.tokenizer);
     model.tokenizer =
-      here ??
-      beside ??
-      (await found(['model', 'tokenizer'], model.tokenizer, (id) => resolveHubTokenizer(id, hub)));
+      localPath(cwd, model.tokenizer) ??
+      (beside === undefined ? undefined : findUpwards(beside, model.tokenizer)) ??
+      (await found(['model', 'tokenizer'], model.tokenizer, cwd, locate, (id) =>
+        resolveHubTokenizer(id, hub),
+      ));
   }
   if (typeof model.base === 'string' && model.base !== 'embedded') {
     const tokenizer = model.tokenizer === 'base';
-    model.base = await found(['model', 'base'], model.base, (id) =>
+    model.base = await found(['model', 'base'], model.base, cwd, locate, (id) =>
       resolveHubModel(id, { ...hub, tokenizer, weights }),
     );
   }
-  const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };
-  return { ...config, data, model, run };
+  return model;
+}
+
+/** The path, absolute, or what `fetch` makes of a hub id. */
+async function found(
+  key: readonly string[],
+  path: string,
+  cwd: string,
+  locate: Locate,
+  fetch: (id: HubId) => Promise<string>,
+): Promise<string> {
+  const local = localPath(cwd, path);
+  if (local !== undefined) return local;
+  const here = `${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`;
+  const id = parseHubId(path);
+  if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
+  // Never send a misspelt path to the hub: only what is clearly a hub id.
+  const owner = id.repo.split('/', 1)[0] as string;
+  if (path === id.repo && existsSync(resolve(cwd, owner))) {
+    throw new ConfigError(
+      `${locate(key)}: ${here}; as ${owner} is a folder here, write ${path}@main if you mean the hub`,
+    );
+  }
+  return fetch(id).catch((error: unknown) => {
+    if (!(error instanceof HubError)) throw error;
+    if (error.kind === 'missing') throw new ConfigError(`${locate(key)}: ${here}, and ${error.message}`);
+    if (error.kind === 'refused') throw error;
+    throw new HubError(error.kind, `${key.join('.')} ${path}: ${error.message}`, { cause: error });
+  });
 }
 
 /** The absolute path if it exists; for a pattern, if its folder exists. */

@@ -5,7 +5,9 @@ import { loadTokenizer } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 /** The configured tokenizer; `base` is the one in the base model's directory. */
-export async function configuredTokenizer(model: ModelConfig): Promise<Tokenizer> {
+export async function configuredTokenizer(
+  model: Pick<ModelConfig, 'base' | 'tokenizer'>,
+): Promise<Tokenizer> {
   if (model.tokenizer === 'bytes') return byteTokenizer();
   if (model.tokenizer !== 'base') return loadTokenizer(model.tokenizer);
   if (typeof model.base !== 'string')

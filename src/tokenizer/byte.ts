@@ -64,7 +64,12 @@ class ByteTokenizer implements Tokenizer {
       bytes = [];
     };
     for (const id of Array.from(ids)) {
-      this.check(id);
+      if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize) {
+        throw new DataError(
+          'tokenizer',
+          `the id ${id} is not in the vocabulary of ${this.vocabSize} (byte tokenizer)`,
+        );
+      }
       if (id < FIRST_SPECIAL) {
         bytes.push(id);
         continue;
@@ -77,20 +82,11 @@ class ByteTokenizer implements Tokenizer {
   }
 
   tokenBytes(id: number): Uint8Array {
-    this.check(id);
-    return id < FIRST_SPECIAL ? Uint8Array.of(id) : utf8(SPECIAL_TEXTS[id - FIRST_SPECIAL] as string);
+    return id < FIRST_SPECIAL ? Uint8Array.of(id) : utf8(SPECIAL_TEXTS[id - FIRST_SPECIAL] ?? '');
   }
 
   isSpecial(id: number): boolean {
-    return id >= FIRST_SPECIAL;
-  }
-
-  private check(id: number): void {
-    if (Number.isInteger(id) && id >= 0 && id < this.vocabSize) return;
-    throw new DataError(
-      'tokenizer',
-      `the id ${id} is not in the vocabulary of ${this.vocabSize} (byte tokenizer)`,
-    );
+    return id >= FIRST_SPECIAL && id < this.vocabSize;
   }
 
   applyChatTemplate(): string {

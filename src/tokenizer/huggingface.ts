@@ -76,7 +76,13 @@ export class HuggingFaceTokenizer implements Tokenizer {
     const list = Array.from(ids);
     // The library cannot decode an empty list, and writes "undefined" for an unknown id.
     if (list.length === 0) return '';
-    for (const id of list) this.spelled(id);
+    for (const id of list) {
+      if (this.library.id_to_token(id) === undefined) {
+        throw new DataError('tokenizer', `the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
+          file: this.file,
+        });
+      }
+    }
     return this.library.decode(list, {
       skip_special_tokens: skipSpecialTokens,
       clean_up_tokenization_spaces: false,
@@ -84,7 +90,8 @@ export class HuggingFaceTokenizer implements Tokenizer {
   }
 
   tokenBytes(id: number): Uint8Array {
-    const token = this.spelled(id);
+    const token = this.library.id_to_token(id);
+    if (token === undefined) return new Uint8Array();
     // Added tokens are copied verbatim; the decoder handles the others.
     if (this.added.has(id)) return utf8(token);
     return this.spelling?.(token) ?? utf8(this.decode([id]));
@@ -92,15 +99,6 @@ export class HuggingFaceTokenizer implements Tokenizer {
 
   isSpecial(id: number): boolean {
     return this.special.has(id);
-  }
-
-  /** A token as spelled in the vocabulary. */
-  private spelled(id: number): string {
-    const token = this.library.id_to_token(id);
-    if (token !== undefined) return token;
-    throw new DataError('tokenizer', `the id ${id} is not in the vocabulary of ${this.vocabSize}`, {
-      file: this.file,
-    });
   }
 
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string {

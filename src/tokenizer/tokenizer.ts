@@ -26,9 +26,7 @@ export interface Tokenizer {
 
   /**
    * The UTF-8 bytes of a token inside a text. The bytes of all tokens of a text are that text, except for a space that
-   * some tokenizers remove from its beginning.
-   *
-   * @throws DataError for an id outside the vocabulary
+   * some tokenizers remove from its beginning. None for an id outside the vocabulary: a model may have more ids.
    */
   tokenBytes(id: number): Uint8Array;
 

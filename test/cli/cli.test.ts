@@ -18,7 +18,7 @@ describe('the command line', () => {
   it('lists its commands', async () => {
     const { code, stdout } = await cli('--help');
     expect(code).toBe(0);
-    for (const command of ['run [recipe]', 'data', 'eval', 'info']) {
+    for (const command of ['run [recipe]', 'data', 'eval', 'generate [prompts..]', 'chat', 'info']) {
       expect(stdout).toContain(`steptrain ${command}`);
     }
   });
@@ -31,6 +31,8 @@ describe('the command line', () => {
     ['eval', 'show'],
     ['eval', 'correction'],
     ['eval', 'compare'],
+    ['generate'],
+    ['chat'],
     ['info'],
   ])('explains %s %s with an example', async (...command) => {
     const { code, stdout } = await cli(...command.filter(Boolean), '--help');

@@ -1,0 +1,57 @@
+import type { CommandModule } from 'yargs';
+import type { ModelArguments, SamplingArguments } from './model-options.js';
+import { chosenSampling, modelOptions, samplingOptions } from './model-options.js';
+
+interface ChatArguments extends ModelArguments, SamplingArguments {
+  readonly system?: string;
+}
+
+export const chatCommand: CommandModule<unknown, ChatArguments> = {
+  command: 'chat',
+  describe: 'Talk with a model',
+  builder: (argv) =>
+    samplingOptions(modelOptions(argv as never))
+      .option('system', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'What the model is told before everything else',
+      })
+      .example(
+        '$0 chat --model models/qwen-instruct',
+        'Ctrl-C ends a reply, /reset the conversation, Ctrl-D the program',
+      )
+      .example('$0 chat --run runs/mine --temperature 0 --system "Answer in one word."', 'the model of a run')
+      .example(
+        'printf "Hello.\\nWhat did I say?\\n" | $0 chat --model models/qwen-instruct',
+        'a line is a turn',
+      ) as never,
+  handler: async (args) => {
+    const sampling = chosenSampling(args);
+    const { createInterface } = await import('node:readline');
+    const { openChosenModel } = await import('./chosen-model.js');
+    const { chat } = await import('./chat-loop.js');
+    const chosen = await openChosenModel(args);
+    const interactive = process.stdin.isTTY === true && process.stdout.isTTY === true;
+    const input = createInterface({
+      input: process.stdin,
+      ...(interactive ? { output: process.stdout, prompt: '> ' } : {}),
+      terminal: interactive,
+    });
+    try {
+      await chat(chosen, {
+        ...sampling,
+        system: args.system,
+        lines: input,
+        write: (text) => process.stdout.write(text),
+        ready: () => interactive && input.prompt(),
+        onInterrupt: (listener) => {
+          input.on('SIGINT', () => listener() || input.close());
+        },
+      });
+    } finally {
+      input.close();
+      chosen.model.dispose();
+      chosen.device.dispose();
+    }
+  },
+};

@@ -1,0 +1,63 @@
+// The model that a command works with: one by name or path, or the one that a run trained.
+import { join } from 'node:path';
+import { type LoadModelOptions, loadModel, type Model } from '../api/model.js';
+import { parseRunConfig } from '../methods/config.js';
+import { baseDirectory } from '../models/base.js';
+import { readRunConfig } from '../run/directory.js';
+import { resolveModel } from '../run/paths.js';
+import { configuredTokenizer } from '../run/tokenizer.js';
+import { trainedModel } from '../run/trained-model.js';
+import { type Device, openDevice } from '../runtime/device.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { chosenDevice } from './device.js';
+import type { ModelArguments } from './model-options.js';
+
+export interface ChosenModel {
+  readonly device: Device;
+  readonly model: Model;
+  readonly tokenizer: Tokenizer;
+  /** What ends a reply: the model's end-of-text tokens and the tokenizer's. */
+  readonly eosTokenIds: readonly number[];
+}
+
+/** Loads it. The caller disposes model and device. */
+export async function openChosenModel(args: ModelArguments): Promise<ChosenModel> {
+  const name = await chosenDevice(args.device);
+  const { directory, tokenizer, ...options } =
+    args.run === undefined ? await named(args) : await ofRun(args.run);
+  const device = openDevice(name);
+  try {
+    const model = await loadModel(device, directory, {
+      ...options,
+      ...(args.dtype ? { dtype: args.dtype } : {}),
+    });
+    const own = tokenizer.eosId === undefined ? [] : [tokenizer.eosId];
+    const { vocabSize } = model.decoder.config;
+    const eosTokenIds = [...new Set([...model.eosTokenIds, ...own])].filter((id) => id < vocabSize);
+    return { device, model, tokenizer, eosTokenIds };
+  } catch (error) {
+    device.dispose();
+    throw error;
+  }
+}
+
+type Found = LoadModelOptions & { readonly directory: string; readonly tokenizer: Tokenizer };
+
+async function named({ model = 'embedded', adapter, tokenizer = 'base' }: ModelArguments): Promise<Found> {
+  const found = await resolveModel(
+    { base: model, tokenizer },
+    ([, key]) => `--${key === 'base' ? 'model' : String(key)}`,
+  );
+  return { directory: baseDirectory(found.base), adapter, tokenizer: await configuredTokenizer(found) };
+}
+
+async function ofRun(run: string): Promise<Found> {
+  const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
+  const { model: directory, adapter } = trainedModel(run, config.model.base);
+  return {
+    directory,
+    adapter,
+    dtype: config.model.dtype,
+    tokenizer: await configuredTokenizer(config.model),
+  };
+}

@@ -1,0 +1,10 @@
+import { UsageError } from './error.js';
+
+/** The device that `--device` names: auto is the first GPU where there is one. */
+export async function chosenDevice(name: string): Promise<string> {
+  if (!/^(auto|cpu|cuda(:\d+)?)$/.test(name))
+    throw new UsageError(`--device expects auto, cpu, cuda or cuda:N, found ${name}`);
+  if (name !== 'auto') return name;
+  const { addon } = await import('../native/addon.js');
+  return addon().cudaDevices()?.length ? 'cuda:0' : 'cpu';
+}

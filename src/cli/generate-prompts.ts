@@ -1,0 +1,87 @@
+// The prompts of `steptrain generate`: from the command line, a file or standard input.
+import { readFile } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { isRow } from '../data/columns.js';
+import { fileRows } from '../data/files.js';
+import { jsonRows, type RawRow } from '../data/json-rows.js';
+import { DataError } from '../files/data-error.js';
+import { FileError, systemReason } from '../files/error.js';
+import type { Prompt } from '../generate/prompts.js';
+import { UsageError } from './error.js';
+
+/** A prompt and the row that it stood in. */
+export interface GivenPrompt {
+  readonly prompt: Prompt;
+  /** `--file rows.jsonl, line 3`, for errors. */
+  readonly where: string;
+  readonly row: Readonly<Record<string, unknown>>;
+}
+
+const ROWS = /\.(jsonl|json|parquet)(\.gz)?$/;
+const FROM_PIPE = 'standard input';
+
+/** Texts of the command line, each as it stands. */
+export function promptsOf(texts: readonly string[]): GivenPrompt[] {
+  return texts.map((prompt, i) => ({ prompt, where: `prompt ${i + 1}`, row: { prompt } }));
+}
+
+/**
+ * Of a file of rows, the column of each: a text, or a list of messages. Any other file, and standard input unless it
+ * begins with an object, is one prompt.
+ *
+ * @param file - for standard input
+ */
+export async function promptsFrom(
+  file: string,
+  column: string,
+  stdin: AsyncIterable<Buffer>,
+): Promise<GivenPrompt[]> {
+  if (file !== '-') {
+    if (ROWS.test(file)) return fromRows(fileRows(file), file, column);
+    const content = await readFile(file, 'utf8').catch((error: unknown) => {
+      throw new FileError(`cannot read ${file}: ${systemReason(error)}`, { cause: error });
+    });
+    return [wholeText(content, file)];
+  }
+  const chunks: Buffer[] = [];
+  for await (const chunk of stdin) chunks.push(Buffer.from(chunk));
+  const bytes = Buffer.concat(chunks);
+  if (!/^\s*\{/.test(bytes.subarray(0, 4096).toString('latin1')))
+    return [wholeText(bytes.toString('utf8'), FROM_PIPE)];
+  return fromRows(jsonRows(Readable.from([bytes]), FROM_PIPE, { lines: true }), FROM_PIPE, column);
+}
+
+/** Without the line break that editors and `echo` put at the end. */
+function wholeText(content: string, where: string): GivenPrompt {
+  const prompt = content.replace(/\r?\n$/, '');
+  return { prompt, where, row: { prompt } };
+}
+
+async function fromRows(rows: AsyncIterable<RawRow>, file: string, column: string): Promise<GivenPrompt[]> {
+  const prompts: GivenPrompt[] = [];
+  for await (const { value: row, bad, ...position } of rows) {
+    const place = { file, ...position };
+    if (bad !== undefined) throw new DataError('row', bad.message, place);
+    if (!isRow(row)) throw new DataError('row', 'the row is not an object of columns', place);
+    const where = `${file}, ${position.line === undefined ? `row ${position.row}` : `line ${position.line}`}`;
+    prompts.push({ prompt: promptIn(row, column, where), where, row });
+  }
+  if (prompts.length === 0)
+    throw new UsageError(`${file} has no rows; expected one JSON object a line with a column '${column}'`);
+  return prompts;
+}
+
+function promptIn(row: Readonly<Record<string, unknown>>, column: string, where: string): Prompt {
+  const value = row[column] ?? (column === 'prompt' ? row.messages : undefined);
+  if (typeof value === 'string') return value;
+  if (
+    Array.isArray(value) &&
+    value.length > 0 &&
+    value.every((message) => isRow(message) && typeof message.role === 'string')
+  )
+    return value;
+  const found = value === undefined ? 'it is not there' : 'it holds something else';
+  throw new UsageError(
+    `${where}: column '${column}' should hold a text or a list of messages with roles, and ${found}; the columns are ${Object.keys(row).join(', ')}; name one with --column`,
+  );
+}

@@ -1,0 +1,213 @@
+import type { CommandModule } from 'yargs';
+import type { Sample } from '../generate/sample-row.js';
+import { Interrupted, UsageError } from './error.js';
+import type { GivenPrompt } from './generate-prompts.js';
+import {
+  chosenSampling,
+  type ModelArguments,
+  modelOptions,
+  type SamplingArguments,
+  samplingOptions,
+} from './model-options.js';
+
+interface GenerateArguments extends ModelArguments, SamplingArguments {
+  readonly prompts?: readonly string[];
+  readonly file?: string;
+  readonly column: string;
+  readonly chat: boolean;
+  readonly system?: string;
+  readonly n: number;
+  readonly 'max-rows': number;
+  readonly output?: string;
+  readonly json: boolean;
+}
+
+export const generateCommand: CommandModule<unknown, GenerateArguments> = {
+  command: 'generate [prompts..]',
+  describe: 'Write text after prompts',
+  builder: (argv) =>
+    samplingOptions(modelOptions(argv as never))
+      .positional('prompts', { type: 'string', array: true, describe: 'Texts to go on from' })
+      .option('file', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'Prompts from rows (.jsonl, .json, .parquet), one from any other file; - is standard input',
+      })
+      .option('column', {
+        type: 'string',
+        requiresArg: true,
+        default: 'prompt',
+        describe: 'Column of the prompts: texts, or lists of messages',
+      })
+      .option('chat', {
+        type: 'boolean',
+        default: false,
+        describe: 'Put each text to the model as a message of a user',
+      })
+      .option('system', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'A system message before it',
+      })
+      .option('n', { type: 'number', requiresArg: true, default: 1, describe: 'Samples of each prompt' })
+      .option('max-rows', {
+        type: 'number',
+        requiresArg: true,
+        default: 64,
+        describe: 'Most samples at a time',
+      })
+      .option('output', { type: 'string', requiresArg: true, describe: 'New .jsonl file for the samples' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the samples as JSON lines' })
+      .example('$0 generate "12+30=" --temperature 0', 'the embedded arithmetic model')
+      .example('$0 generate --model models/qwen --chat "Why is the sky blue?"', 'a chat model')
+      .example(
+        '$0 generate --run runs/mine --file test.jsonl --column question -n 8 --output out.jsonl',
+        'eight solutions a problem',
+      )
+      .example('$0 grade out.jsonl', 'how many of them are right')
+      .example('cat prompt.txt | $0 generate --file - --stop "\\n\\n"', 'from a pipe') as never,
+  handler: generate,
+};
+
+async function generate(args: GenerateArguments): Promise<void> {
+  for (const name of ['n', 'max-rows'] as const) {
+    if (!(Number.isSafeInteger(args[name]) && args[name] > 0))
+      throw new UsageError(`--${name} expects a whole number of at least 1, found ${args[name]}`);
+  }
+  if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
+  const sampling = chosenSampling(args);
+  await checkOutput(args.output);
+  const given = await givenPrompts(args);
+  const { openChosenModel } = await import('./chosen-model.js');
+  const { bytesToGenerate, Generator } = await import('../generate/generator.js');
+  const { createProgress } = await import('../terminal/progress.js');
+  const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
+  try {
+    const prompts = await tokensOf(given, args, tokenizer);
+    const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
+    const limits = { maxRows: args['max-rows'] };
+    const cacheBytes = bytesToGenerate(model.decoder, prompts, { ...options, ...limits });
+    const generator = new Generator(model.decoder, { ...limits, cacheBytes });
+    const interruption = untilInterrupted();
+    const role = { adapter: model.adapter };
+    const generation = generator.generate(prompts, { ...options, role, signal: interruption.signal });
+    const streams =
+      prompts.length * args.n === 1 &&
+      !args.json &&
+      args.output === undefined &&
+      process.stdout.isTTY === true;
+    const progress = streams ? undefined : createProgress({ total: prompts.length * args.n, unit: 'sample' });
+    const began = performance.now();
+    let tokens = 0;
+    let ended = 0;
+    for await (const { token, text, finishReason } of generation) {
+      if (token !== undefined) tokens++;
+      if (finishReason) ended++;
+      if (streams) process.stdout.write(text ?? '');
+      const seconds = (performance.now() - began) / 1000;
+      progress?.update(ended, { 'tokens/s': seconds > 0 ? tokens / seconds : 0 });
+    }
+    progress?.finish();
+    interruption.dispose();
+    const samples = await generation.samples;
+    generator.dispose();
+    if (streams) process.stdout.write('\n');
+    else await write(args, given, samples);
+    if (interruption.signal.aborted)
+      throw new Interrupted(
+        'Stopped; what was written so far is kept, with finish_reason abort where a sample was under way.',
+      );
+  } finally {
+    model.dispose();
+    device.dispose();
+  }
+}
+
+async function checkOutput(output: string | undefined): Promise<void> {
+  if (output === undefined) return;
+  const { existsSync } = await import('node:fs');
+  if (!output.endsWith('.jsonl'))
+    throw new UsageError(`--output expects a file name that ends in .jsonl, found ${output}`);
+  if (existsSync(output))
+    throw new UsageError(`${output} is there already; choose another file for --output`);
+}
+
+async function givenPrompts({ prompts = [], file, column }: GenerateArguments): Promise<GivenPrompt[]> {
+  const { promptsFrom, promptsOf } = await import('./generate-prompts.js');
+  // yargs reads the - of standard input as empty text.
+  if (file !== undefined && prompts.length > 0) throw new UsageError('name prompts or --file FILE, not both');
+  if (file !== undefined) return promptsFrom(file === '' ? '-' : file, column, process.stdin);
+  if (prompts.length > 0) return promptsOf(prompts.map(String));
+  throw new UsageError('name a prompt, or a file of them with --file FILE (- is standard input)');
+}
+
+async function tokensOf(
+  given: readonly GivenPrompt[],
+  { chat, system }: GenerateArguments,
+  tokenizer: Parameters<typeof import('../generate/prompts.js').promptTokens>[0],
+): Promise<number[][]> {
+  const { promptTokens } = await import('../generate/prompts.js');
+  const opening = system === undefined ? [] : [{ role: 'system', content: system }];
+  return given.map(({ prompt, where }) => {
+    const asked =
+      chat && typeof prompt === 'string' ? [...opening, { role: 'user', content: prompt }] : prompt;
+    try {
+      return promptTokens(tokenizer, asked);
+    } catch (error) {
+      throw error instanceof Error ? new UsageError(`${where}: ${error.message}`, { cause: error }) : error;
+    }
+  });
+}
+
+async function write(
+  { output, json, n }: GenerateArguments,
+  given: readonly GivenPrompt[],
+  samples: readonly (readonly Sample[])[],
+): Promise<void> {
+  const rows = given.flatMap(({ row }, prompt) =>
+    (samples[prompt] as readonly Sample[]).map((sample, i) => ({ prompt, sample: i, row, of: sample })),
+  );
+  if (output === undefined && !json) {
+    for (const { prompt, sample, of } of rows) {
+      if (rows.length > 1) console.log(`--- prompt ${prompt + 1}${n > 1 ? `, sample ${sample + 1}` : ''}`);
+      console.log(of.text ?? '');
+    }
+    return;
+  }
+  const lines = rows.map(({ row, sample, of }) => JSON.stringify({ ...row, ...sampleColumns(sample, of) }));
+  if (output === undefined) {
+    for (const line of lines) console.log(line);
+    return;
+  }
+  const { writeFileAtomically } = await import('../files/atomic-file.js');
+  await writeFileAtomically(
+    output,
+    lines.map((line) => Buffer.from(`${line}\n`)),
+  );
+  console.error(`${lines.length} samples are in ${output}`);
+}
+
+function sampleColumns(sample: number, { text, tokens, logprobs, finishReason }: Sample) {
+  return {
+    sample,
+    prediction: text ?? '',
+    finish_reason: finishReason,
+    tokens,
+    logprobs: Array.from(logprobs, (logprob) => Number(logprob.toPrecision(7))),
+  };
+}
+
+/** The first Ctrl-C or SIGTERM ends the samples, a second one the process. */
+function untilInterrupted(): { readonly signal: AbortSignal; dispose(): void } {
+  const controller = new AbortController();
+  const stop = () => controller.abort();
+  process.once('SIGINT', stop);
+  process.once('SIGTERM', stop);
+  return {
+    signal: controller.signal,
+    dispose() {
+      process.off('SIGINT', stop);
+      process.off('SIGTERM', stop);
+    },
+  };
+}

@@ -1,0 +1,276 @@
+// steptrain generate and steptrain chat: prompts from everywhere, what is printed and written, and what is refused.
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
+import { type ChatOptions, chat } from '../../src/cli/chat-loop.js';
+import { promptsFrom } from '../../src/cli/generate-prompts.js';
+import { completeRunConfig, formatRunConfig } from '../../src/methods/config.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+import { chatModel, END_OF_TURN } from '../generate/chat-model.js';
+import { goldenDirectory } from '../models/golden.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { cli } from './run-cli.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = temporaryDirectory();
+});
+
+const generate = (...args: readonly string[]) => cli('generate', '--device', 'cpu', ...args);
+const few = ['--max-new-tokens', '5'];
+
+function file(name: string, ...lines: readonly unknown[]): string {
+  const path = join(folder, name);
+  writeFileSync(
+    path,
+    lines.map((line) => (typeof line === 'string' ? line : `${JSON.stringify(line)}\n`)).join(''),
+  );
+  return path;
+}
+
+const rowsOf = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+describe('steptrain generate', () => {
+  it('prints what the embedded model writes after a prompt', async () => {
+    const { code, stdout } = await generate('12;-6;+7\n12-6=', '--temperature', '0', ...few);
+    expect([code, stdout]).toEqual([0, '6\n']);
+  });
+
+  it('prints several samples under a line each, the same for the same seed', async () => {
+    const args = ['1+2=', '3+4=', '-n', '2', '--seed', '7', ...few];
+    const first = await generate(...args);
+    expect(first.stdout.match(/^--- .*$/gm)).toEqual([
+      '--- prompt 1, sample 1',
+      '--- prompt 1, sample 2',
+      '--- prompt 2, sample 1',
+      '--- prompt 2, sample 2',
+    ]);
+    expect((await generate(...args, '--max-rows', '1')).stdout).toBe(first.stdout);
+  });
+
+  it('keeps the columns of rows and adds what it wrote, to be graded', async () => {
+    const path = file('in.jsonl', { question: '12-6=', answer: '6' }, { question: '1+1=', answer: '2' });
+    const output = join(folder, 'out.jsonl');
+    const args = ['--file', path, '--column', 'question', '-n', '2', '--temperature', '0', ...few];
+    const { code, stderr } = await generate(...args, '--output', output);
+    expect([code, stderr.split('\n').at(-1)]).toEqual([0, `4 samples are in ${output}`]);
+    const rows = rowsOf(readFileSync(output, 'utf8'));
+    expect(rows.map(({ question, answer, sample }) => [question, answer, sample])).toEqual([
+      ['12-6=', '6', 0],
+      ['12-6=', '6', 1],
+      ['1+1=', '2', 0],
+      ['1+1=', '2', 1],
+    ]);
+    expect(rows[0]).toMatchObject({ prediction: '6\n', finish_reason: 'stop', tokens: [54, 10, 257] });
+    expect(rows[0].logprobs).toHaveLength(3);
+    expect((await generate(...args, '--json')).stdout).toBe(readFileSync(output, 'utf8').trimEnd());
+    expect((await cli('grade', output, '--json')).stdout).toContain('"rows": 4');
+    expect((await generate(...args, '--output', output)).stderr).toBe(
+      `${output} is there already; choose another file for --output`,
+    );
+  });
+
+  it('writes with the model of a run, its adapter included', async () => {
+    const golden = goldenDirectory('qwen2');
+    const run = join(folder, 'run');
+    mkdirSync(run);
+    cpSync(join(golden, 'adapter'), join(run, 'adapter'), { recursive: true });
+    const config = completeRunConfig({
+      method: 'sft',
+      model: { base: golden, tokenizer: 'bytes' },
+      data: { source: 'arithmetic' },
+    });
+    writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
+    const { stdout } = await generate('--run', run, 'abc', '--json', ...few);
+    const device = openDevice('cpu');
+    const model = await loadModel(device, golden, { adapter: join(golden, 'adapter') });
+    const samples = await model.generate([byteTokenizer().encode('abc')], { maxNewTokens: 5 });
+    expect(rowsOf(stdout)[0].tokens).toEqual(samples[0]?.[0]?.tokens);
+    const plain = await generate('--model', golden, '--tokenizer', 'bytes', 'abc', '--json', ...few);
+    expect(rowsOf(plain.stdout)[0].logprobs).not.toEqual(rowsOf(stdout)[0].logprobs);
+    const adapted = ['--model', golden, '--adapter', join(golden, 'adapter'), '--tokenizer', 'bytes'];
+    expect((await generate(...adapted, 'abc', '--json', ...few)).stdout).toBe(stdout);
+    device.dispose();
+  });
+
+  it('puts texts and messages through the chat template', async () => {
+    const model = await chatModel();
+    const path = file('chat.jsonl', { messages: [{ role: 'user', content: 'Hi' }] });
+    const options = ['--model', model, '--json', ...few];
+    const fromRow = rowsOf((await generate(...options, '--file', path)).stdout)[0].tokens;
+    const asMessage = rowsOf((await generate(...options, '--chat', 'Hi')).stdout)[0].tokens;
+    const asText = rowsOf((await generate(...options, 'Hi')).stdout)[0].tokens;
+    const withSystem = rowsOf(
+      (await generate(...options, '--chat', '--system', 'Be brief.', 'Hi')).stdout,
+    )[0];
+    expect(asMessage).toEqual(fromRow);
+    expect(asText).not.toEqual(fromRow);
+    expect(withSystem.tokens).not.toEqual(fromRow);
+  });
+
+  it.each<[string, readonly string[], string]>([
+    ['no prompt', [], 'name a prompt, or a file of them with --file FILE (- is standard input)'],
+    ['prompts and a file', ['a', '--file', 'b.jsonl'], 'name prompts or --file FILE, not both'],
+    [
+      'a run and a model',
+      ['a', '--run', 'x', '--model', 'y'],
+      'Arguments run and model are mutually exclusive',
+    ],
+    ['no samples', ['a', '-n', '0'], '--n expects a whole number of at least 1, found 0'],
+    ['half a row', ['a', '--max-rows', '1.5'], '--max-rows expects a whole number of at least 1, found 1.5'],
+    [
+      'no tokens',
+      ['a', '--max-new-tokens', '0'],
+      '--max-new-tokens expects a whole number of at least 1, found 0',
+    ],
+    ['cold', ['a', '--temperature', '-1'], '--temperature expects a number of at least 0, found -1'],
+    [
+      'nothing of the nucleus',
+      ['a', '--top-p', '0'],
+      '--top-p expects a number above 0 and at most 1, found 0',
+    ],
+    ['a word for a number', ['a', '--top-k', 'x'], '--top-k expects a whole number of at least 0, found NaN'],
+    [
+      'another kind of file',
+      ['a', '--output', 'b.txt'],
+      '--output expects a file name that ends in .jsonl, found b.txt',
+    ],
+    ['a system message without --chat', ['a', '--system', 'x'], '--system needs --chat'],
+    [
+      'a model that is not there',
+      ['a', '--model', 'nope'],
+      `--model: model.base leads nowhere: there is no nope (looked for from ${process.cwd()})`,
+    ],
+    [
+      'a chat with a model that has no template',
+      ['a', '--chat'],
+      'prompt 1: the tokenizer has no chat template; add chat_template.jinja to the model directory or use a plain prompt template',
+    ],
+    ['a file that is not there', ['--file', 'nope.txt'], 'cannot read nope.txt: no such file or directory'],
+    ['a run without a model', ['a', '--run', 'nope'], 'nope'],
+  ])('refuses %s', async (_, args, sentence) => {
+    const { code, stdout, stderr } = await generate(...args);
+    expect(stderr.replaceAll(/\s+/g, ' ')).toContain(sentence);
+    expect([code > 0, stdout]).toEqual([true, '']);
+  });
+
+  it('refuses rows without the column, by line', async () => {
+    const path = file('in.jsonl', { prompt: 'a' }, { prompt: 5, answer: 'b' });
+    const { code, stderr } = await generate('--file', path, ...few);
+    expect([code, stderr]).toEqual([
+      2,
+      `${path}, line 2: column 'prompt' should hold a text or a list of messages with roles, and it holds something else; the columns are prompt, answer; name one with --column`,
+    ]);
+  });
+});
+
+describe('prompts', () => {
+  const stdin = (text: string) => Readable.from([Buffer.from(text)]);
+
+  it('from standard input are rows where it begins with an object, else one text', async () => {
+    const rows = await promptsFrom('-', 'q', stdin(' {"q":"a"}\n{"q":"b","x":1}\n'));
+    expect(rows.map(({ prompt, row }) => [prompt, row])).toEqual([
+      ['a', { q: 'a' }],
+      ['b', { q: 'b', x: 1 }],
+    ]);
+    const [one] = await promptsFrom('-', 'q', stdin('two\nlines\n'));
+    expect(one?.prompt).toBe('two\nlines');
+  });
+
+  it('of a text file are its whole text', async () => {
+    expect(await promptsFrom(file('a.txt', '{"not": rows}\n'), 'prompt', stdin(''))).toMatchObject([
+      { prompt: '{"not": rows}' },
+    ]);
+  });
+
+  it('of an empty table are refused', async () => {
+    await expect(promptsFrom(file('a.jsonl', ''), 'prompt', stdin(''))).rejects.toThrow(
+      "a.jsonl has no rows; expected one JSON object a line with a column 'prompt'",
+    );
+  });
+});
+
+describe('steptrain chat', () => {
+  async function talk(lines: readonly string[], options: Partial<ChatOptions> = {}) {
+    const directory = await chatModel();
+    const device = openDevice('cpu');
+    const model = await loadModel(device, directory);
+    const tokenizer = await loadTokenizer(directory);
+    let said = '';
+    const asked: string[] = [];
+    await chat(
+      { model, tokenizer, eosTokenIds: [END_OF_TURN] },
+      {
+        maxNewTokens: 6,
+        ...options,
+        lines: (async function* () {
+          for (const line of lines) {
+            asked.push(line);
+            yield line;
+          }
+        })(),
+        write: (text) => {
+          said += text;
+        },
+      },
+    );
+    device.dispose();
+    return { said, asked };
+  }
+
+  it('answers every line, and knows what was said before', async () => {
+    const { said } = await talk(['Hi', 'Hi']);
+    const [first, second, end] = said.split(/(?<=\n)(?=[^\n])/);
+    expect(end).toBeUndefined();
+    expect(first).toBeTruthy();
+    expect(second).not.toBe(first);
+    expect((await talk(['Hi', '', '/reset', 'Hi'])).said).toBe(`${first}${first}`);
+  });
+
+  it('tells its commands, and ends with /exit', async () => {
+    const { said, asked } = await talk(['/what', '/exit', 'Hi']);
+    expect(said).toBe('/reset begins anew, /exit ends\n');
+    expect(asked).toEqual(['/what', '/exit']);
+  });
+
+  it('ends a reply when it is interrupted, and goes on', async () => {
+    let interrupt = (): boolean => false;
+    let replies = 0;
+    const { said } = await talk(['Hi', 'Ho'], {
+      maxNewTokens: 300,
+      ignoreEos: true,
+      onInterrupt: (listener) => {
+        interrupt = listener;
+      },
+      ready: () => {
+        replies++;
+        setTimeout(() => interrupt(), 30);
+      },
+    });
+    expect(replies).toBe(3);
+    expect(said.length).toBeLessThan(600);
+  });
+
+  it('says so when the conversation has grown beyond the model, and goes on after /reset', async () => {
+    const { said } = await talk(['x'.repeat(600), '/reset', 'Hi'], { maxNewTokens: 3 });
+    expect(said).toMatch(
+      /^the conversation has grown to \d+ tokens, and the model reads at most 512; \/reset begins anew\n./,
+    );
+  });
+
+  it('refuses a model that was not made for it', async () => {
+    const { code, stderr } = await cli('chat', '--device', 'cpu');
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      "the model's tokenizer has no chat template, so it was not made for conversations; use steptrain generate, or add chat_template.jinja to the model directory",
+    );
+  });
+});
