@@ -35,6 +35,8 @@ const NOTE_MS = 5000;
  * @throws DataError as `dividedRecords` does
  */
 export async function tokenizeInWorker(job: TokenizeJob, signal: AbortSignal): Promise<boolean> {
+  // It may have come while the data was hashed; a listener would not hear of it any more.
+  if (signal.aborted) return false;
   const entry = new URL('./tokenize-worker.js', import.meta.url);
   if (!existsSync(entry)) {
     // Uncompiled sources, as in the tests, have no file that a worker could load.

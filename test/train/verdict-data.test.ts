@@ -193,6 +193,12 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     expect(readdirSync(join(folder, 'cache/tokens'))).toEqual([]);
   });
 
+  it('a signal that came before the worker is heeded too', () => {
+    const stopped = inProcess(rows(50), 'async (open) => (await open(AbortSignal.abort())) === undefined');
+    expect(stopped).toBe(true);
+    expect(readdirSync(join(folder, 'cache/tokens'))).toEqual([]);
+  });
+
   it('memory does not grow with the texts: only an index of a few kilobytes a row stays', () => {
     interface Measured {
       readonly tokens: number;
