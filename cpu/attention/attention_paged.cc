@@ -2,6 +2,7 @@
 // which is =. Pages are the key tiles of attention, so a token gets the bits that attention gives it in one
 // forward over its whole sequence, whatever the number of queries in its row, the rows beside it and the
 // numbers of its pages. Rows that no query sees are not read: what lies past a row's length may be anything.
+#include "cpu/attention/few_rows.h"
 #include "cpu/attention/forward.h"
 #include "cpu/attention/page.h"
 #include "cpu/indices.h"
@@ -47,8 +48,16 @@ struct PagedProblem {
   int64_t length(int64_t s) const { return lengths[s]; }
   /// Rows of the softmax, per KV head.
   int64_t rows(int64_t s) const { return lengths[s] > 0 ? queries(s) * group : 0; }
-  int64_t row_blocks(int64_t s) const { return (rows(s) + kRows - 1) / kRows; }
+  /// Rows so few that lanes are better keys. A sum of p then takes an addition per row and key instead of one for
+  /// every kLanes rows, a quarter more work, so that whole vectors of rows are worth it.
+  bool few(int64_t s) const { return rows(s) <= 16; }
+  int64_t row_blocks(int64_t s) const { return few(s) ? 0 : (rows(s) + kRows - 1) / kRows; }
   int64_t first_query(int64_t s) const { return lengths[s] - queries(s); }
+  /// The first key that any query of the sequence sees.
+  int64_t first_key(int64_t s) const {
+    return window > 0 ? std::max<int64_t>(0, first_query(s) - window + 1) : 0;
+  }
+  int32_t page(int64_t s, int64_t tile) const { return pages[s * most_pages + tile / kTile]; }
   int64_t query_row(int64_t s, int64_t kv_head, int64_t r) const {
     return ((offsets[s] + r / group) * heads + kv_head * group + r % group) * size;
   }
@@ -68,12 +77,10 @@ struct PagedProblem {
 
   void check_pages(int64_t s, int64_t count) const {
     if (rows(s) == 0) return;
-    const int64_t lowest = window > 0 ? std::max<int64_t>(0, first_query(s) - window + 1) : 0;
-    for (int64_t i = lowest / kTile; i * kTile < lengths[s]; i++) {
-      const int32_t page = pages[s * most_pages + i];
-      if (page < 0 || page >= count)
+    for (int64_t tile = first_key(s) / kTile * kTile; tile < lengths[s]; tile += kTile) {
+      if (page(s, tile) < 0 || page(s, tile) >= count)
         throw Error("E_RANGE", format("attention_paged: pages[%lld, %lld] is %d, outside 0..%lld", wide(s),
-                                      wide(i), page, wide(count - 1)));
+                                      wide(tile / kTile), page(s, tile), wide(count - 1)));
     }
   }
 };
@@ -86,7 +93,43 @@ class PagedForward {
   PagedForward(const PagedProblem& problem, const TensorView& q, const TensorView& cache, const TensorView& o)
       : problem_(problem), at_(problem.size), q_(q.as<T>()), cache_(cache.as<T>()), o_(o.as<T>()) {}
 
-  int64_t workspace() const { return BlockForward<Operand>::workspace(problem_.size); }
+  int64_t workspace() const {
+    return std::max(BlockForward<Operand>::workspace(problem_.size),
+                    FewRows<Operand>::workspace(problem_.size));
+  }
+
+  /// The rows of the neighbouring sequences [begin, end), of few rows each, that begin with the same page.
+  void few_rows(int64_t begin, int64_t end, int64_t head, float* memory) const {
+    FewRows<Operand> rows(memory, problem_.size, problem_.scale);
+    int64_t lowest = INT64_MAX, longest = 0;
+    for (int64_t s = begin; s < end; s++) {
+      for (int64_t r = 0; r < problem_.rows(s); r++) {
+        const int64_t query = problem_.first_query(s) + r / problem_.group,
+                      at = problem_.query_row(s, head, r);
+        const int64_t first = problem_.window > 0 ? std::max<int64_t>(0, query - problem_.window + 1) : 0;
+        rows.add({q_ + at, o_ + at, first, query});
+      }
+      if (problem_.rows(s) == 0) continue;
+      lowest = std::min(lowest, problem_.first_key(s));
+      longest = std::max(longest, problem_.length(s));
+    }
+    for (int64_t tile = lowest / kTile * kTile; tile < longest; tile += kTile) {
+      const auto page_of = [&](int64_t s) {
+        return problem_.rows(s) > 0 && tile < problem_.length(s) && tile + kTile > problem_.first_key(s)
+                   ? page(s, tile, head)
+                   : nullptr;
+      };
+      for (int64_t s = begin, row = 0; s < end;) {
+        const T* const data = page_of(s);
+        const int64_t first = row;
+        do {
+          row += problem_.rows(s++);
+        } while (s < end && page_of(s) == data);
+        if (data) rows.add_page(data, tile, first, row);
+      }
+    }
+    rows.finish();
+  }
 
   void block(int64_t sequence, int64_t head, int64_t index, float* memory) const {
     const RowBlock rows(index * kRows, problem_.rows(sequence), problem_.group,
@@ -97,15 +140,17 @@ class PagedForward {
     for (int64_t tile = rows.lowest() / kTile * kTile; tile <= rows.highest(); tile += kTile) {
       const int64_t from = std::max(tile, rows.lowest() / kTileRows * kTileRows);
       const int64_t to = std::min(tile + kTile, round_up(rows.highest() + 1, kTileRows));
-      const int64_t page = problem_.pages[sequence * problem_.most_pages + tile / kTile];
-      const T* const data = cache_ + page * problem_.elements + head * head_elements(problem_.size);
       const int64_t there = std::min(to, rows.highest() + 1) - tile;
-      block.add_tile(key_tile(block, data, from - tile, to - tile, there), from, to);
+      block.add_tile(key_tile(block, page(sequence, tile, head), from - tile, to - tile, there), from, to);
     }
     block.finish([&](int64_t r) { return o_ + offset(r); });
   }
 
  private:
+  const T* page(int64_t sequence, int64_t tile, int64_t head) const {
+    return cache_ + problem_.page(sequence, tile) * problem_.elements + head * head_elements(problem_.size);
+  }
+
   /// Places [from, to) of a page, of which those below `there` hold keys that a row sees. The others may hold
   /// anything: scores are masked, but values are multiplied by 0, so they must be finite.
   KeyTile key_tile(const BlockForward<Operand>& block, const T* page, int64_t from, int64_t to,
@@ -145,10 +190,46 @@ class PagedForward {
   T* o_;
 };
 
+/// Neighbouring sequences of few rows whose first page is the same, as many as one workspace holds. A task takes
+/// one KV head of them.
+class Groups {
+ public:
+  Groups(const PagedProblem& problem, Scratch& scratch)
+      : begins_(scratch.take<int64_t>(problem.sequences + 1)) {
+    int64_t rows = 0, before = -1;  // of the group; the sequence before
+    for (int64_t s = 0; s < problem.sequences; s++) {
+      if (problem.rows(s) == 0) continue;
+      const bool joins = before >= 0 && problem.few(s) && problem.few(before) && shared(problem, before, s) &&
+                         rows + problem.rows(s) <= FewRows<Single<float>>::kMaxRows;
+      if (!joins) {
+        begins_[count_++] = s;
+        rows = 0;
+      }
+      rows += problem.rows(s);
+      before = s;
+    }
+    begins_[count_] = problem.sequences;
+  }
+  int64_t count() const { return count_; }
+  int64_t begin(int64_t group) const { return begins_[group]; }
+  int64_t end(int64_t group) const { return begins_[group + 1]; }
+
+ private:
+  static bool shared(const PagedProblem& problem, int64_t a, int64_t b) {
+    const int64_t tile = std::max(problem.first_key(a), problem.first_key(b)) / kTile * kTile;
+    return tile < std::min(problem.length(a), problem.length(b)) &&
+           problem.page(a, tile) == problem.page(b, tile);
+  }
+
+  int64_t* begins_;
+  int64_t count_ = 0;
+};
+
 void attention_paged(Stream& stream, const Args& args) {
   const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
   const PagedProblem problem(q, cache, query_offsets, pages, lengths, args);
-  const Schedule schedule(problem, stream.scratch, [&](int64_t s) { return problem.row_blocks(s); });
+  const Schedule blocks(problem, stream.scratch, [&](int64_t s) { return problem.row_blocks(s); });
+  const Groups groups(problem, stream.scratch);
   by_operand(q.dtype, [&](auto operand) {
     using T = typename decltype(operand)::Storage;
     for (int64_t s = 0; s < problem.sequences; s++) {
@@ -159,10 +240,15 @@ void attention_paged(Stream& stream, const Args& args) {
     const PagedForward<decltype(operand)> forward(problem, q, cache, o);
     float* const memory = stream.scratch.take<float>(stream.pool.threads() * forward.workspace());
     stream.pool.region([&](Worker& worker) {
-      for (int64_t i; (i = worker.next()) < schedule.tasks();) {
-        const auto task = schedule[i];
-        forward.block(task.sequence, task.head, problem.row_blocks(task.sequence) - 1 - task.piece,
-                      memory + worker.index * forward.workspace());
+      float* const own = memory + worker.index * forward.workspace();
+      for (int64_t i; (i = worker.next(0)) < blocks.tasks();) {
+        const auto task = blocks[i];
+        forward.block(task.sequence, task.head, problem.row_blocks(task.sequence) - 1 - task.piece, own);
+      }
+      for (int64_t i; (i = worker.next(1)) < groups.count() * problem.kv_heads;) {
+        const int64_t group = i / problem.kv_heads;
+        if (problem.few(groups.begin(group)))
+          forward.few_rows(groups.begin(group), groups.end(group), i % problem.kv_heads, own);
       }
     });
   });

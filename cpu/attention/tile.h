@@ -29,7 +29,8 @@ struct Single {
   /// Units whose steps are rows; one unit here takes one row.
   static vf interleave(const T* row, const T*, int64_t n) { return units(row, n); }
   static vf round(vf row, vf) { return row; }
-  /// A vector of units as they lie in memory, of which the first n steps count and the others are zero.
+  /// A vector of units as they lie in memory; with n, only the first n steps of each, the others are zero.
+  static vf stored_units(const T* units) { return load(units); }
   static vf stored_units(const T* units, int64_t n) { return n > 0 ? load(units) : zero(); }
   /// A vector of elements of a row of units.
   static void store_elements(float* units, int64_t element, vf x) { store(units + element, x); }
@@ -53,6 +54,7 @@ struct Paired {
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, odd));
     return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
   }
+  static vf stored_units(const bf16* units) { return _mm512_loadu_ps(units); }
   static vf stored_units(const bf16* units, int64_t n) {
     const __m512i mask = _mm512_set1_epi32(n >= 2 ? -1 : n == 1 ? 0xffff : 0);
     return _mm512_castsi512_ps(_mm512_and_si512(mask, _mm512_loadu_si512(units)));

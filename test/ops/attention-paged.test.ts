@@ -275,6 +275,57 @@ describe.each(isas)('attention_paged on %s', (isa) => {
       }
     });
 
+    it.each([0, 50])(
+      'gives rows with a common prefix the bits of rows with copies of it (window %i)',
+      async (window) => {
+        const shape = { heads: 7, kvHeads: 1, headDim: 40 };
+        const rows = [150, 130, 129, 200, 200, 70].map((length) => ({
+          length,
+          queries: length === 130 ? 2 : 1,
+        }));
+        const c: Case = { ...shape, rows };
+        const values = valuesOf(c, dtype);
+        // The first two pages of every row are those of the first row; rows 3 and 4 share a third.
+        const keys = (x: Float32Array) => {
+          const copy = x.slice();
+          let at = 0;
+          for (const [r, { length }] of rows.entries()) {
+            const from = r === 4 ? at - 200 * 40 : 0;
+            const common = (r === 4 ? 192 : Math.min(length, 128)) * 40;
+            copy.copyWithin(at, from, from + common);
+            at += length * 40;
+          }
+          return copy;
+        };
+        const common = { ...values, k: keys(values.k), v: keys(values.v) };
+        const cache = new Cache(device, c, dtype);
+        cache.write(common, dtype);
+        const counts = rows.map(({ queries }) => queries);
+        const ask = async (pages: readonly (readonly number[])[]) =>
+          attentionPaged(device.tensor(common.q, [total(counts), 7 * 40], dtype), cache.tensor, {
+            headDim: 40,
+            queryOffsets: device.tensor(offsets(counts)),
+            pages: cache.table(pages),
+            lengths: device.tensor(Int32Array.from(rows, ({ length }) => length)),
+            window,
+          }).readFloats();
+        const [first, second] = cache.pages[0] as [number, number];
+        const third = cache.pages[3]![2]!;
+        const shared = cache.pages.map((pages, r) =>
+          pages.map((page, i) =>
+            i * PAGE_TOKENS + 64 > rows[r]!.length
+              ? page
+              : i < 2
+                ? [first, second][i]!
+                : r === 4 && i === 2
+                  ? third
+                  : page,
+          ),
+        );
+        expect(await ask(shared)).toEqual(await ask(cache.pages));
+      },
+    );
+
     it('reads a copied page as the first, and writes into either alone', async () => {
       const c: Case = { rows: [{ length: 40, queries: 1 }], heads: 2, kvHeads: 1, headDim: 20 };
       const values = valuesOf(c, dtype);
