@@ -68,8 +68,9 @@ export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from '
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
 // Generation
 export { Conversation } from './generate/conversation.js';
+export type { TokenLogprob } from './generate/decode.js';
 export { Detokenizer, type DetokenizerOptions, detokenize } from './generate/detokenize.js';
-export type { Generation, GenerationSnapshot, SavedOptions } from './generate/generation.js';
+export type { Generation } from './generate/generation.js';
 export {
   type GenerateOptions,
   Generator,
@@ -79,6 +80,7 @@ export {
 export type { SamplingOptions } from './generate/options.js';
 export { type Prompt, promptTokens } from './generate/prompts.js';
 export type { FinishReason, GeneratedToken, Sample, SavedSample } from './generate/sample-row.js';
+export type { GenerationSnapshot, SavedOptions } from './generate/snapshot.js';
 // Runs, and the plug-ins of the loop of online learning
 export { resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
 export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';

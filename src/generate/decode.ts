@@ -1,9 +1,9 @@
 /** One step: the next tokens of some rows through the model, and a token drawn for each row that came to its end. */
 import type { Decoder, Role } from '../models/decoder.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
-import { headLogits } from '../ops/head.js';
+import { headLogits, headLogprobs } from '../ops/head.js';
 import { gatherRows } from '../ops/memory.js';
-import { sample } from '../ops/sampling.js';
+import { type SampledTokens, sample } from '../ops/sampling.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { KeyValueCache } from './cache.js';
 import { pagesFor } from './pages.js';
@@ -21,6 +21,23 @@ export interface Drawn {
   readonly samplingLogprob: number;
   /** A logit was not a number, or no token was left: there is no token. */
   readonly failed: boolean;
+  /** The most likely tokens under the model, as many as were asked for. */
+  readonly likeliest?: readonly TokenLogprob[];
+}
+
+/** A token that could have been drawn. */
+export interface TokenLogprob {
+  readonly token: number;
+  /** Under the model, temperature 1, in nats. */
+  readonly logprob: number;
+}
+
+/** A row as a step sees it. */
+export interface DecodedRow extends Row {
+  /** How its next token is drawn. */
+  readonly sampled: SampledRow;
+  /** Of so many of its first tokens the log-probabilities are wanted. */
+  readonly scored: number;
 }
 
 export interface DecodedModel {
@@ -29,52 +46,155 @@ export interface DecodedModel {
   readonly cache: KeyValueCache;
 }
 
-/**
- * Computes `slices`, all under one role, and writes their keys and values into the cache.
- *
- * @returns for each slice that reaches the end of its row, in order, the token that comes next
- */
-export async function decode<R extends Row>(
+export interface Decoded<R extends DecodedRow> {
+  /** For each slice that reaches the end of its row, in order, the token that comes next. */
+  readonly drawn: readonly Drawn[];
+  /** Log-probabilities of tokens that are there: of tokens[first], tokens[first + 1], … under the model. */
+  readonly scores: readonly { readonly row: R; readonly first: number; readonly logprobs: Float32Array }[];
+}
+
+/** Computes `slices`, all under one role, and writes their keys and values into the cache. */
+export async function decode<R extends DecodedRow>(
   { decoder, role, cache }: DecodedModel,
   slices: readonly Slice<R>[],
-  rowOf: (row: R) => SampledRow,
-): Promise<Drawn[]> {
+): Promise<Decoded<R>> {
   const { device } = decoder;
-  const sampled = slices.filter(({ row, to }) => to === row.tokens.length);
+  const ends = slices.filter(({ row, to }) => to === row.tokens.length);
+  const rows = ends.map(({ row }) => row.sampled);
   const outputs = device.scope(() => {
     const batch = upload(decoder, slices);
     const hidden = decoder.forwardAttending(batch, role, (q, k, v, options) =>
       cache.attend(q, k, v, options, batch),
     );
-    if (sampled.length === 0) return undefined;
-    const { queryEnds } = batch;
-    const last = slices.flatMap(({ row, to }, i) =>
-      to === row.tokens.length ? [(queryEnds[i] as number) - 1] : [],
-    );
-    const rows = gatherRows(hidden, device.tensor(Int32Array.from(last)));
-    const logits = headLogits(rows, decoder.head(role));
-    return sample(logits, sampleInputs(sampled.map(({ row }) => rowOf(row))));
+    return {
+      scored: score(decoder, role, hidden, slices),
+      drawn: rows.length > 0 ? draw(decoder, role, hidden, lastRows(slices), rows) : undefined,
+    };
   }, 'generate');
+  const [drawn, logprobs] = await Promise.all([
+    readDrawn(outputs.drawn, rows),
+    outputs.scored?.logprobs.read(),
+  ]);
+  outputs.scored?.logprobs.dispose();
+  const scores = outputs.scored?.slices.map(({ row, first, begin, end }) => ({
+    row,
+    first,
+    logprobs: (logprobs as Float32Array).slice(begin, end),
+  }));
+  return { drawn, scores: scores ?? [] };
+}
+
+/** The last hidden row of each slice that reaches the end of its row. */
+function lastRows(slices: readonly Slice<Row>[]): Int32Array<ArrayBuffer> {
+  let end = 0;
+  const last: number[] = [];
+  for (const { row, from, to } of slices) {
+    end += to - from;
+    if (to === row.tokens.length) last.push(end - 1);
+  }
+  return Int32Array.from(last);
+}
+
+/** Log-probabilities of tokens that follow tokens of the slices, where they are wanted. */
+function score<R extends DecodedRow>(
+  decoder: Decoder,
+  role: Role,
+  hidden: Tensor,
+  slices: readonly Slice<R>[],
+):
+  | {
+      readonly logprobs: Tensor;
+      readonly slices: readonly { row: R; first: number; begin: number; end: number }[];
+    }
+  | undefined {
+  const rows: number[] = [];
+  const targets: number[] = [];
+  const scored: { row: R; first: number; begin: number; end: number }[] = [];
+  let offset = 0;
+  for (const { row, from, to } of slices) {
+    const begin = rows.length;
+    for (let at = from; at < Math.min(to, row.scored - 1); at++) {
+      rows.push(offset + at - from);
+      targets.push(row.tokens[at + 1] as number);
+    }
+    if (rows.length > begin) scored.push({ row, first: from + 1, begin, end: rows.length });
+    offset += to - from;
+  }
+  if (rows.length === 0) return undefined;
+  const { device } = decoder;
+  const chosen = gatherRows(hidden, device.tensor(Int32Array.from(rows)));
+  const { logprobs } = headLogprobs(chosen, decoder.head(role), device.tensor(Int32Array.from(targets)));
+  return { logprobs, slices: scored };
+}
+
+/** Tokens for the chosen hidden rows, and the logits of those rows whose alternatives are wanted. */
+function draw(
+  decoder: Decoder,
+  role: Role,
+  hidden: Tensor,
+  chosen: Int32Array<ArrayBuffer>,
+  rows: readonly SampledRow[],
+): { readonly tokens: SampledTokens; readonly logits: Tensor | undefined } {
+  const { device } = decoder;
+  const logits = headLogits(gatherRows(hidden, device.tensor(chosen)), decoder.head(role));
+  const asking = rows.flatMap(({ settings }, i) => (settings.topLogprobs > 0 ? [i] : []));
+  return {
+    tokens: sample(logits, sampleInputs(rows)),
+    logits: asking.length > 0 ? gatherRows(logits, device.tensor(Int32Array.from(asking))) : undefined,
+  };
+}
+
+async function readDrawn(
+  outputs: ReturnType<typeof draw> | undefined,
+  rows: readonly SampledRow[],
+): Promise<Drawn[]> {
   if (!outputs) return [];
-  try {
-    const read = (tensor: Tensor) => tensor.read();
-    const [tokens, logprobs, tempered, sampling, status] = await Promise.all([
-      read(outputs.tokens),
-      read(outputs.logprobs),
-      read(outputs.temperedLogprobs),
-      read(outputs.samplingLogprobs),
-      read(outputs.status),
-    ]);
-    return sampled.map((_, i) => ({
-      token: tokens[i] as number,
-      logprob: logprobs[i] as number,
+  const { tokens: drawn, logits } = outputs;
+  const [tokens, logprobs, tempered, sampling, status, alternatives] = await Promise.all([
+    drawn.tokens.read(),
+    drawn.logprobs.read(),
+    drawn.temperedLogprobs.read(),
+    drawn.samplingLogprobs.read(),
+    drawn.status.read(),
+    logits?.read(),
+  ]);
+  for (const tensor of [...Object.values(drawn), ...(logits ? [logits] : [])]) (tensor as Tensor).dispose();
+  const size = logits?.shape[1] ?? 0;
+  let asked = 0;
+  return rows.map(({ settings }, i) => {
+    const token = tokens[i] as number;
+    const logprob = logprobs[i] as number;
+    const failed = status[i] !== 0;
+    let likeliest: readonly TokenLogprob[] | undefined;
+    if (settings.topLogprobs > 0) {
+      const own = (alternatives as Float32Array).subarray(asked * size, ++asked * size);
+      // log p = logit − log Σ exp(logit), and the sum is known from the token that was drawn.
+      const shift = logprob - (own[token] as number);
+      if (!failed) likeliest = mostLikely(own, settings.topLogprobs, shift);
+    }
+    return {
+      token,
+      logprob,
       temperedLogprob: tempered[i] as number,
       samplingLogprob: sampling[i] as number,
-      failed: status[i] !== 0,
-    }));
-  } finally {
-    for (const tensor of Object.values(outputs)) tensor.dispose();
+      failed,
+      ...(likeliest ? { likeliest } : {}),
+    };
+  });
+}
+
+/** The `count` tokens with the largest logits, the largest first; of equals the smaller id first. */
+function mostLikely(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
+  const best: number[] = [];
+  for (let token = 0; token < logits.length; token++) {
+    const logit = logits[token] as number;
+    if (best.length === count && logit <= (logits[best.at(-1) as number] as number)) continue;
+    let at = best.length;
+    while (at > 0 && logit > (logits[best[at - 1] as number] as number)) at--;
+    best.splice(at, 0, token);
+    if (best.length > count) best.pop();
   }
+  return best.map((token) => ({ token, logprob: Math.fround((logits[token] as number) + shift) }));
 }
 
 /** The tokens of the slices one after another, and where their keys and values lie. */

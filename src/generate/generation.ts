@@ -1,20 +1,6 @@
 /** A request under way: what came so far, as it comes, or all of it in the end. */
-import type { SamplingOptions } from './options.js';
-import type { GeneratedToken, Sample, SampleRow, SavedSample } from './sample-row.js';
-
-/** Options that are data: with the prompts and the weights they determine every token. */
-export type SavedOptions = Omit<SamplingOptions, 'tokenizer' | 'logitBias'> & {
-  /** null is −Infinity, which JSON does not know. */
-  readonly logitBias?: Readonly<Record<number, number | null>>;
-};
-
-/** A request in the middle, as JSON. Keys and values are not in it: they are computed again. */
-export interface GenerationSnapshot {
-  readonly prompts: readonly (readonly number[])[];
-  readonly options: SavedOptions;
-  /** By prompt and sample. */
-  readonly samples: readonly (readonly SavedSample[])[];
-}
+import type { GeneratedToken, Sample, SampleRow } from './sample-row.js';
+import type { GenerationSnapshot, SavedOptions } from './snapshot.js';
 
 /** A loop over it gives the tokens from now on, of all samples as they come; leaving the loop aborts what is left. */
 export interface Generation extends AsyncIterable<GeneratedToken> {

@@ -7,18 +7,20 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { cacheShape, KeyValueCache } from './cache.js';
 import { decode } from './decode.js';
-import {
-  type Generation,
-  type GenerationSnapshot,
-  RunningGeneration,
-  type SavedOptions,
-} from './generation.js';
+import { type Generation, RunningGeneration } from './generation.js';
 import { type SamplingOptions, samplingSettings } from './options.js';
 import { PagePool } from './pages.js';
 import type { RoleKey } from './prefixes.js';
 import { roleKey, sameRole } from './roles.js';
-import { SampleRow } from './sample-row.js';
+import { SampledPrompt, SampleRow } from './sample-row.js';
 import { pagesOfRow, Scheduler, type SchedulerOptions } from './scheduler.js';
+import {
+  checkSnapshot,
+  type GenerationSnapshot,
+  restoredOptions,
+  type SavedOptions,
+  savedOptions,
+} from './snapshot.js';
 
 export interface GeneratorOptions {
   /** For keys and values, beside the weights. Default: half of what is free, at most what `maxRows` rows can fill. */
@@ -122,24 +124,19 @@ export class Generator {
    * @throws StepTrainError for a prompt that the model cannot read, an option out of range, a sample that does not fit
    */
   generate(prompts: readonly ArrayLike<number>[], options: GenerateOptions = {}): Generation {
-    const { role: _role, signal: _signal, tokenizer: _tokenizer, logitBias, ...data } = options;
-    const biases = Object.entries(logitBias ?? {}).map(([token, bias]) => [
-      token,
-      bias === Number.NEGATIVE_INFINITY ? null : bias,
-    ]);
-    const saved: SavedOptions = logitBias ? { ...data, logitBias: Object.fromEntries(biases) } : data;
-    return this.start(prompts, options, saved);
+    const { role: _, signal: _signal, ...sampling } = options;
+    return this.start(prompts, options, savedOptions(sampling));
   }
 
-  /** Goes on with a request from its snapshot: with the same weights its samples are those of the request uninterrupted. */
+  /**
+   * Goes on with a request from its snapshot: with the same weights its samples are those of the request uninterrupted.
+   *
+   * @throws StepTrainError, beside what `generate` throws, for what is no snapshot
+   */
   resume(snapshot: GenerationSnapshot, options: ResumeOptions = {}): Generation {
-    const { logitBias, ...data } = snapshot.options;
-    const biases = Object.entries(logitBias ?? {}).map(([token, bias]) => [
-      token,
-      bias ?? Number.NEGATIVE_INFINITY,
-    ]);
-    const given = { ...data, ...options, logitBias: Object.fromEntries(biases) };
-    return this.start(snapshot.prompts, given, snapshot.options, snapshot.samples);
+    checkSnapshot(snapshot, this.decoder.config.vocabSize);
+    const { prompts, options: saved, samples } = snapshot;
+    return this.start(prompts, { ...restoredOptions(saved), ...options }, saved, samples);
   }
 
   /** Gives the memory of keys and values back, such as before a phase of training; the next request takes it again. */
@@ -174,14 +171,15 @@ export class Generator {
     decoder.head({ adapter });
     const key = roleKey(decoder, { adapter });
     const lists = prompts.map((ids) => Array.from(ids));
-    const rows = lists.map((ids, prompt) =>
-      Array.from({ length: settings.n }, (_, sample) => {
-        const row = new SampleRow(key, { adapter }, settings, config.maxPositions, ids, prompt, sample);
-        const earlier = samples?.[prompt]?.[sample];
+    const rows = lists.map((ids, index) => {
+      const prompt = new SampledPrompt(ids, index);
+      return Array.from({ length: settings.n }, (_, sample) => {
+        const row = new SampleRow(key, { adapter }, settings, config.maxPositions, prompt, sample);
+        const earlier = samples?.[index]?.[sample];
         if (earlier) row.restore(earlier);
         return row;
-      }),
-    );
+      });
+    });
     for (const [row] of rows) if (row) this.checkFits(row, lists[row.promptIndex]?.length as number);
     this.forgetOlder(key);
     const generation = new RunningGeneration(rows, lists, saved);
@@ -253,7 +251,8 @@ export class Generator {
     for (const key of new Set(step.slices.map(({ row }) => row.role))) {
       const slices = step.slices.filter(({ row }) => row.role === key);
       const role = (slices[0] as (typeof slices)[number]).row.as;
-      const drawn = await decode({ decoder, role, cache: this.cache }, slices, (row) => row.sampled);
+      const { drawn, scores } = await decode({ decoder, role, cache: this.cache }, slices);
+      for (const { row, first, logprobs } of scores) row.acceptScores(first, logprobs);
       const sampled = slices.filter(({ row, to }) => to === row.tokens.length);
       sampled.forEach(({ row }, i) => {
         this.owners.get(row)?.publish(row.accept(drawn[i] as (typeof drawn)[number]));

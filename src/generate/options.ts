@@ -29,6 +29,10 @@ export interface SamplingOptions {
   readonly eosTokenIds?: readonly number[];
   /** Go on after them. Default false. */
   readonly ignoreEos?: boolean;
+  /** Also log-probabilities of so many of the most likely tokens in place of each one drawn. Default 0. */
+  readonly topLogprobs?: number;
+  /** Also log-probabilities of the tokens of the prompt. Default false. */
+  readonly promptLogprobs?: boolean;
   /** Of all random numbers. Default 0. */
   readonly seed?: number;
   /** Keeps the random numbers of several rounds with one seed apart. Default 0. */
@@ -52,6 +56,8 @@ export interface SamplingSettings {
   readonly choices: ChoiceNode | undefined;
   readonly stopTokens: ReadonlySet<number>;
   readonly stopStrings: readonly string[];
+  readonly topLogprobs: number;
+  readonly promptLogprobs: boolean;
   readonly seed: number;
   readonly iteration: number;
   readonly promptIds: readonly number[];
@@ -73,6 +79,10 @@ export function samplingSettings(
   prompts: number,
 ): SamplingSettings {
   const { stop = [], logitBias = {}, choices, promptIds, tokenizer } = options;
+  for (const [option, list] of Object.entries({ stop, choices: choices ?? [], promptIds: promptIds ?? [] }))
+    if (!Array.isArray(list)) fail(option, 'a list', JSON.stringify(list));
+  for (const choice of choices ?? [])
+    if (!Array.isArray(choice)) fail('choices', 'lists of token ids', JSON.stringify(choice));
   const token = (option: string, id: unknown) => {
     if (Number.isInteger(id) && (id as number) >= 0 && (id as number) < vocabSize) return id as number;
     return fail(option, `token ids from 0 to ${vocabSize - 1}`, id);
@@ -104,6 +114,8 @@ export function samplingSettings(
     choices: choices && choiceTrie(choices),
     stopTokens: new Set([...(options.ignoreEos ? [] : eos), ...stopTokens]),
     stopStrings: strings,
+    topLogprobs: whole('topLogprobs', options.topLogprobs ?? 0, 0, vocabSize),
+    promptLogprobs: options.promptLogprobs ?? false,
     seed: whole('seed', options.seed ?? 0, 0),
     iteration: whole('iteration', options.iteration ?? 0, 0, 2 ** 32 - 1),
     promptIds: Array.from({ length: prompts }, (_, i) =>

@@ -1,12 +1,11 @@
 /** One sample of one prompt, from its first token to the reason why it ended. */
 import type { Role } from '../models/decoder.js';
 import type { ChoiceNode } from './choices.js';
-import type { Drawn } from './decode.js';
+import type { DecodedRow, Drawn, TokenLogprob } from './decode.js';
 import { Detokenizer } from './detokenize.js';
 import type { SamplingSettings } from './options.js';
 import type { RoleKey } from './prefixes.js';
 import { type SampledRow, sampleKey } from './sampling.js';
-import type { Row } from './scheduler.js';
 
 /**
  * stop: an end-of-text token, a token or text of `stop`, or the end of a choice. length: `maxNewTokens`, or the longest
@@ -25,6 +24,13 @@ export interface Sample {
   readonly temperedLogprobs: Float32Array;
   /** The same under the distribution that was drawn from: after temperature, bias, filters and choices. */
   readonly samplingLogprobs: Float32Array;
+  /** The most likely tokens in place of each, the most likely first; where `topLogprobs` asked for them. */
+  readonly topLogprobs?: readonly (readonly TokenLogprob[])[];
+  /**
+   * log p of each token of the prompt but the first, under the model; where `promptLogprobs` asked for them. The samples
+   * of a prompt share it; absent where the request ended before it was known.
+   */
+  readonly promptLogprobs?: Float32Array;
   readonly finishReason: FinishReason;
   /** What ended it, where the reason is `stop`: a token or a text. */
   readonly stop?: number | string;
@@ -51,10 +57,27 @@ export interface SavedSample {
   readonly logprobs: readonly number[];
   readonly temperedLogprobs: readonly number[];
   readonly samplingLogprobs: readonly number[];
-  readonly finishReason?: FinishReason;
+  readonly topLogprobs?: readonly (readonly TokenLogprob[])[];
+  readonly promptLogprobs?: readonly number[];
+  readonly finishReason?: Exclude<FinishReason, 'abort'>;
 }
 
-export class SampleRow implements Row {
+/** A prompt, and what its samples share. */
+export class SampledPrompt {
+  /** Of tokens 1, 2, …; the first `known` are there. */
+  readonly logprobs: Float32Array<ArrayBuffer>;
+  known = 0;
+
+  constructor(
+    readonly ids: readonly number[],
+    /** From 0, among those of its request. */
+    readonly index: number,
+  ) {
+    this.logprobs = new Float32Array(ids.length - 1);
+  }
+}
+
+export class SampleRow implements DecodedRow {
   /** The prompt, then what was drawn. */
   readonly tokens: number[];
   readonly longest: number;
@@ -63,6 +86,7 @@ export class SampleRow implements Row {
   private readonly logprobs: number[] = [];
   private readonly temperedLogprobs: number[] = [];
   private readonly samplingLogprobs: number[] = [];
+  private readonly topLogprobs: (readonly TokenLogprob[])[] = [];
   private readonly detokenizer: Detokenizer | undefined;
   private text = '';
   private choice: ChoiceNode | undefined;
@@ -75,13 +99,12 @@ export class SampleRow implements Row {
     private readonly settings: SamplingSettings,
     /** Of the model. */
     maxPositions: number,
-    private readonly prompt: readonly number[],
-    readonly promptIndex: number,
+    private readonly prompt: SampledPrompt,
     readonly sample: number,
   ) {
-    this.tokens = [...prompt];
-    this.longest = Math.min(prompt.length + settings.maxNewTokens, maxPositions);
-    this.key = sampleKey(settings, settings.promptIds[promptIndex] as number, sample);
+    this.tokens = [...prompt.ids];
+    this.longest = Math.min(prompt.ids.length + settings.maxNewTokens, maxPositions);
+    this.key = sampleKey(settings, settings.promptIds[prompt.index] as number, sample);
     this.choice = settings.choices;
     if (settings.tokenizer)
       this.detokenizer = new Detokenizer(settings.tokenizer, { stop: settings.stopStrings });
@@ -90,7 +113,28 @@ export class SampleRow implements Row {
   /** How the next token is drawn. */
   get sampled(): SampledRow {
     const { settings, key, tokens, prompt, choice } = this;
-    return { settings, key, position: tokens.length, drawn: tokens.length - prompt.length, choice };
+    return { settings, key, position: tokens.length, drawn: tokens.length - prompt.ids.length, choice };
+  }
+
+  /** The first sample of a prompt asks for the prompt's log-probabilities. */
+  get scored(): number {
+    const { settings, prompt, sample } = this;
+    const wanted = settings.promptLogprobs && sample === 0 && prompt.known < prompt.logprobs.length;
+    return wanted ? prompt.ids.length : 0;
+  }
+
+  get fromStart(): boolean {
+    return this.scored > 0;
+  }
+
+  /** Takes log-probabilities of tokens of the prompt, from tokens[first] on. */
+  acceptScores(first: number, logprobs: Float32Array): void {
+    this.prompt.logprobs.set(logprobs, first - 1);
+    this.prompt.known = first - 1 + logprobs.length;
+  }
+
+  get promptIndex(): number {
+    return this.prompt.index;
   }
 
   /** Takes the token that was drawn, and ends where it does. */
@@ -101,6 +145,7 @@ export class SampleRow implements Row {
     this.logprobs.push(logprob);
     this.temperedLogprobs.push(drawn.temperedLogprob);
     this.samplingLogprobs.push(drawn.samplingLogprob);
+    if (drawn.likeliest) this.topLogprobs.push(drawn.likeliest);
     const added = this.follow(token);
     const rest = this.finishReason ? this.lastText() : '';
     return {
@@ -119,46 +164,68 @@ export class SampleRow implements Row {
   }
 
   result(): Sample {
-    const { tokens, prompt, finishReason = 'abort', stop } = this;
+    const { settings, prompt, topLogprobs, finishReason = 'abort', stop } = this;
+    const scored = settings.promptLogprobs && prompt.known === prompt.logprobs.length;
     return {
-      tokens: tokens.slice(prompt.length),
+      tokens: this.drawn,
       ...(this.detokenizer ? { text: this.text } : {}),
       logprobs: Float32Array.from(this.logprobs),
       temperedLogprobs: Float32Array.from(this.temperedLogprobs),
       samplingLogprobs: Float32Array.from(this.samplingLogprobs),
+      ...(settings.topLogprobs > 0 ? { topLogprobs: [...topLogprobs] } : {}),
+      ...(scored ? { promptLogprobs: prompt.logprobs } : {}),
       finishReason,
       ...(stop === undefined ? {} : { stop }),
     };
   }
 
   save(): SavedSample {
-    const { tokens, prompt, logprobs, temperedLogprobs, samplingLogprobs, finishReason } = this;
+    const {
+      settings,
+      prompt,
+      sample,
+      logprobs,
+      temperedLogprobs,
+      samplingLogprobs,
+      topLogprobs,
+      finishReason,
+    } = this;
+    const scored = settings.promptLogprobs && sample === 0 && this.scored === 0;
     return {
-      tokens: tokens.slice(prompt.length),
+      tokens: this.drawn,
       logprobs: [...logprobs],
       temperedLogprobs: [...temperedLogprobs],
       samplingLogprobs: [...samplingLogprobs],
-      ...(finishReason ? { finishReason } : {}),
+      ...(settings.topLogprobs > 0 ? { topLogprobs: [...topLogprobs] } : {}),
+      ...(scored ? { promptLogprobs: [...prompt.logprobs] } : {}),
+      // What was aborted may go on.
+      ...(finishReason && finishReason !== 'abort' ? { finishReason } : {}),
     };
   }
 
   /** Goes on from what `save` gave. */
-  restore({ tokens, logprobs, temperedLogprobs, samplingLogprobs, finishReason }: SavedSample): void {
-    this.logprobs.push(...logprobs);
-    this.temperedLogprobs.push(...temperedLogprobs);
-    this.samplingLogprobs.push(...samplingLogprobs);
-    for (const token of tokens) {
+  restore(saved: SavedSample): void {
+    this.logprobs.push(...saved.logprobs);
+    this.temperedLogprobs.push(...saved.temperedLogprobs);
+    this.samplingLogprobs.push(...saved.samplingLogprobs);
+    this.topLogprobs.push(...(saved.topLogprobs ?? []));
+    if (saved.promptLogprobs) this.acceptScores(1, Float32Array.from(saved.promptLogprobs));
+    for (const token of saved.tokens) {
       this.tokens.push(token);
       this.follow(token);
     }
-    if (finishReason && !this.finishReason) this.finishReason = finishReason;
+    this.finishReason ??= saved.finishReason;
     if (this.finishReason) this.lastText();
+  }
+
+  private get drawn(): number[] {
+    return this.tokens.slice(this.prompt.ids.length);
   }
 
   /** Moves text, choice and end on to a token that was drawn; the text that it adds. */
   private follow(token: number): string {
     const { settings, tokens, prompt } = this;
-    const drawn = tokens.length - prompt.length;
+    const drawn = tokens.length - prompt.ids.length;
     const long = drawn > settings.minTokens;
     const added = this.detokenizer?.push(token, long) ?? '';
     this.text += added;
@@ -178,6 +245,6 @@ export class SampleRow implements Row {
   }
 
   private get place() {
-    return { prompt: this.promptIndex, sample: this.sample };
+    return { prompt: this.prompt.index, sample: this.sample };
   }
 }

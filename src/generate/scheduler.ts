@@ -14,6 +14,8 @@ export interface Row {
   readonly role: RoleKey;
   /** The prompt and what was sampled so far; the caller appends. Keys and values of the last one are never in the cache. */
   readonly tokens: readonly number[];
+  /** It needs every token computed, so that a cached prefix is of no use. */
+  readonly fromStart?: boolean;
 }
 
 /** Tokens `from` … `to` − 1 of a row: the next whose keys and values are not in the cache. */
@@ -54,6 +56,8 @@ interface Placed<R extends Row> {
   computed: number;
   readonly pages: number[];
 }
+
+const NOTHING: CachedPrefix = { pages: [], tokens: 0 };
 
 export class Scheduler<R extends Row> {
   readonly prefixes: PrefixTree;
@@ -119,8 +123,8 @@ export class Scheduler<R extends Row> {
     }
     for (const row of this.waiting.slice(0, this.options.maxRows)) {
       if (budget === 0 || this.running.length >= this.options.maxRows) break;
-      const prefix = this.prefixes.find(row.role, row.tokens.slice(0, -1));
-      if (this.isBeingComputed(row, prefix)) continue;
+      const prefix = row.fromStart ? NOTHING : this.prefixes.find(row.role, row.tokens.slice(0, -1));
+      if (!row.fromStart && this.isBeingComputed(row, prefix)) continue;
       const placed = this.admit(row, prefix, copies);
       if (!placed) break;
       plan(placed);

@@ -21,7 +21,16 @@ const tokensOf = (length: number, seed: number) =>
 const shared = tokensOf(70, 1);
 const PROMPTS = [[...shared, 5], [...shared, 6, 7, 8], tokensOf(9, 2), tokensOf(64, 3), [4]];
 
-const OPTIONS = { n: 2, maxNewTokens: 20, temperature: 0.8, topK: 50, topP: 0.95, seed: 3 } as const;
+const OPTIONS = {
+  n: 2,
+  maxNewTokens: 20,
+  temperature: 0.8,
+  topK: 50,
+  topP: 0.95,
+  seed: 3,
+  promptLogprobs: true,
+  topLogprobs: 2,
+} as const;
 
 /** All samples of one generator that is thrown away. */
 async function generate(
@@ -90,6 +99,22 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
             Float32Array.from(items.flatMap(({ found }) => [...found])),
           );
           for (const tensor of Object.values(scores)) tensor.dispose();
+        }
+      });
+
+      it('log-probs of the prompt are those of its score, and the alternatives are the most likely tokens', async () => {
+        const scores = await model.score(PROMPTS);
+        expect(expected.map(([sample]) => sample?.promptLogprobs)).toEqual(
+          scores.map(({ logprobs }) => logprobs),
+        );
+        for (const { tokens, logprobs, topLogprobs } of expected.flat()) {
+          for (const [t, [first, second]] of topLogprobs!.entries()) {
+            expect(first!.logprob).toBeGreaterThanOrEqual(second!.logprob);
+            expect(logprobs[t]!).toBeLessThanOrEqual(first!.logprob + 1e-6);
+            const same = [first!, second!].find(({ token }) => token === tokens[t]);
+            if (same) expect(same.logprob).toBeCloseTo(logprobs[t]!, 5);
+            else expect(logprobs[t]!).toBeLessThanOrEqual(second!.logprob + 1e-6);
+          }
         }
       });
 

@@ -157,6 +157,9 @@ describe('a sample ends', () => {
       expect(logprobs).toHaveLength(tokens.length);
     }
     expect(samples[0]?.tokens).toEqual(whole.slice(0, samples[0]?.tokens.length));
+    // What was aborted can go on.
+    const resumed = await generator.resume(JSON.parse(JSON.stringify(generation.snapshot()))).samples;
+    expect(resumed[0]?.[0]).toMatchObject({ tokens: whole, finishReason: 'length' });
     const early = await generator.generate([PROMPT], { signal: AbortSignal.abort() }).samples;
     expect(early).toMatchObject([[{ tokens: [], finishReason: 'abort' }]]);
     generator.dispose();

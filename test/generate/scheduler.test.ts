@@ -234,6 +234,13 @@ describe('Scheduler', () => {
     expect(simulation.computed - before).toBe(3);
   });
 
+  it('computes all of a row that asks for it, also what another row has computed', () => {
+    const simulation = new Simulation(40, { maxTokens: 512, maxRows: 4 });
+    const rows = rowsOf(2, Array(100).fill(5), 101).map((row, i) => ({ ...row, fromStart: i === 1 }));
+    run(simulation, rows);
+    expect(simulation.computed).toBe(200);
+  });
+
   it('drops a row that is removed while it waits or runs', () => {
     const simulation = new Simulation(10, { maxTokens: 64, maxRows: 1 });
     const [a, b, c] = rowsOf(3, [1, 2, 3], 50) as [TestRow, TestRow, TestRow];

@@ -1,0 +1,81 @@
+/** A request in the middle, as JSON. Keys and values are not in it: they are computed again. */
+import { StepTrainError } from '../native/errors.js';
+import type { SamplingOptions } from './options.js';
+import type { SavedSample } from './sample-row.js';
+
+/** Options that are data: with the prompts and the weights they determine every token. */
+export type SavedOptions = Omit<SamplingOptions, 'tokenizer' | 'logitBias'> & {
+  /** null is −Infinity, which JSON does not know. */
+  readonly logitBias?: Readonly<Record<number, number | null>>;
+};
+
+export interface GenerationSnapshot {
+  readonly prompts: readonly (readonly number[])[];
+  readonly options: SavedOptions;
+  /** By prompt and sample. */
+  readonly samples: readonly (readonly SavedSample[])[];
+}
+
+export function savedOptions({ tokenizer: _, logitBias, ...data }: SamplingOptions): SavedOptions {
+  if (!logitBias) return data;
+  const biases = Object.entries(logitBias).map(([token, bias]) => [
+    token,
+    bias === Number.NEGATIVE_INFINITY ? null : bias,
+  ]);
+  return { ...data, logitBias: Object.fromEntries(biases) };
+}
+
+export function restoredOptions({ logitBias, ...data }: SavedOptions): SamplingOptions {
+  if (!logitBias) return data;
+  const biases = Object.entries(logitBias).map(([token, bias]) => [token, bias ?? Number.NEGATIVE_INFINITY]);
+  return { ...data, logitBias: Object.fromEntries(biases) };
+}
+
+/**
+ * What a snapshot says of its samples, which may come from a file.
+ *
+ * @throws StepTrainError that names the place, for what `snapshot` did not write
+ */
+export function checkSnapshot(snapshot: GenerationSnapshot, vocabSize: number): void {
+  if (typeof snapshot !== 'object' || snapshot === null) fail('snapshot', 'an object', snapshot);
+  const { prompts, options, samples } = snapshot;
+  if (!Array.isArray(prompts)) fail('prompts', 'a list', prompts);
+  if (typeof options !== 'object' || options === null) fail('options', 'an object', options);
+  const n = options.n ?? 1;
+  if (!Array.isArray(samples) || samples.length !== prompts.length)
+    fail('samples', `a list for each of the ${prompts.length} prompts`, samples);
+  samples.forEach((list, prompt) => {
+    const at = `samples[${prompt}]`;
+    if (!Array.isArray(list) || list.length !== n) fail(at, `${n} samples, as options.n says`, list);
+    (list as readonly SavedSample[]).forEach((sample, i) => {
+      checkSample(sample, `${at}[${i}]`, vocabSize, prompts[prompt]?.length ?? 0);
+    });
+  });
+}
+
+const REASONS: readonly unknown[] = [undefined, 'stop', 'length', 'error'];
+
+function checkSample(sample: SavedSample, at: string, vocabSize: number, promptLength: number): void {
+  if (typeof sample !== 'object' || sample === null) fail(at, 'an object', sample);
+  const { tokens, promptLogprobs, topLogprobs, finishReason } = sample;
+  const isToken = (id: unknown) => Number.isInteger(id) && (id as number) >= 0 && (id as number) < vocabSize;
+  if (!Array.isArray(tokens) || !tokens.every(isToken))
+    fail(`${at}.tokens`, `token ids from 0 to ${vocabSize - 1}`, tokens);
+  const numbers = (key: string, list: unknown, length: number) => {
+    if (Array.isArray(list) && list.length === length && list.every((value) => typeof value === 'number'))
+      return;
+    fail(`${at}.${key}`, `${length} numbers`, list);
+  };
+  for (const key of ['logprobs', 'temperedLogprobs', 'samplingLogprobs'] as const)
+    numbers(key, sample[key], tokens.length);
+  if (promptLogprobs !== undefined) numbers('promptLogprobs', promptLogprobs, promptLength - 1);
+  if (topLogprobs !== undefined && !(Array.isArray(topLogprobs) && topLogprobs.length === tokens.length))
+    fail(`${at}.topLogprobs`, `a list for each of the ${tokens.length} tokens`, topLogprobs);
+  if (!REASONS.includes(finishReason)) fail(`${at}.finishReason`, 'stop, length or error', finishReason);
+}
+
+function fail(what: string, expected: string, found: unknown): never {
+  const text = found === undefined ? 'nothing' : JSON.stringify(found);
+  const shown = text.length > 60 ? `${text.slice(0, 59)}…` : text;
+  throw new StepTrainError('E_RANGE', `resume: ${what}: expected ${expected}, found ${shown}`);
+}
