@@ -23,6 +23,8 @@ export interface SamplingOptions {
   readonly logitBias?: Readonly<Record<number, number>>;
   /** The answers, in tokens, of which each sample is one. */
   readonly choices?: readonly (readonly number[])[];
+  /** false: any token may be drawn, and a sample that has become none of the `choices` ends there. Default true. */
+  readonly choicesOnly?: boolean;
   /** Token ids, and texts where a `tokenizer` is given, that end a sample. */
   readonly stop?: readonly (number | string)[];
   /** The tokens that end a text. Default: those of the model's configuration. */
@@ -54,6 +56,7 @@ export interface SamplingSettings {
   readonly minP: number;
   readonly logitBias: readonly (readonly [token: number, bias: number])[];
   readonly choices: ChoiceNode | undefined;
+  readonly choicesOnly: boolean;
   readonly stopTokens: ReadonlySet<number>;
   readonly stopStrings: readonly string[];
   readonly topLogprobs: number;
@@ -112,6 +115,7 @@ export function samplingSettings(
     minP: within('minP', options.minP ?? 0, 0, 1),
     logitBias: biases,
     choices: choices && choiceTrie(choices),
+    choicesOnly: options.choicesOnly ?? true,
     stopTokens: new Set([...(options.ignoreEos ? [] : eos), ...stopTokens]),
     stopStrings: strings,
     topLogprobs: whole('topLogprobs', options.topLogprobs ?? 0, 0, vocabSize),

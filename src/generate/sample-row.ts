@@ -8,8 +8,9 @@ import type { RoleKey } from './prefixes.js';
 import { type SampledRow, sampleKey } from './sampling.js';
 
 /**
- * stop: an end-of-text token, a token or text of `stop`, or the end of a choice. length: `maxNewTokens`, or the longest
- * sequence of the model. abort: the signal, or `abort()`. error: the model gave something that is not a number.
+ * stop: an end-of-text token, a token or text of `stop`, the end of a choice, or the first token that no choice has there.
+ * length: `maxNewTokens`, or the longest sequence of the model. abort: the signal, or `abort()`. error: the model gave
+ * something that is not a number.
  */
 export type FinishReason = 'stop' | 'length' | 'abort' | 'error';
 
@@ -113,7 +114,14 @@ export class SampleRow implements DecodedRow {
   /** How the next token is drawn. */
   get sampled(): SampledRow {
     const { settings, key, tokens, prompt, choice } = this;
-    return { settings, key, position: tokens.length, drawn: tokens.length - prompt.ids.length, choice };
+    const drawn = tokens.length - prompt.ids.length;
+    return {
+      settings,
+      key,
+      position: tokens.length,
+      drawn,
+      choice: settings.choicesOnly ? choice : undefined,
+    };
   }
 
   /** The first sample of a prompt asks for the prompt's log-probabilities. */
@@ -230,8 +238,9 @@ export class SampleRow implements DecodedRow {
     const added = this.detokenizer?.push(token, long) ?? '';
     this.text += added;
     this.choice = this.choice?.next.get(token);
+    const chosen = settings.choices !== undefined && (this.choice?.next.size ?? 0) === 0;
     const stop = settings.stopTokens.has(token) && long ? token : this.detokenizer?.stoppedBy;
-    if (stop !== undefined || this.choice?.next.size === 0) {
+    if (stop !== undefined || chosen) {
       this.finishReason = 'stop';
       this.stop = stop ?? token;
     } else if (tokens.length >= this.longest) this.finishReason = 'length';

@@ -121,6 +121,24 @@ describe('a sample ends', () => {
     if (counts.size === 3) expect(total).toBeCloseTo(1, 5);
   });
 
+  it('with the first token that no choice has there, where any may be drawn', async () => {
+    const free = only(await model.generate([PROMPT], { seed: 8, ignoreEos: true, maxNewTokens: 4 }));
+    const [a, b, c] = free.tokens as [number, number, number];
+    const draw = async (choices: readonly (readonly number[])[]) =>
+      only(
+        await model.generate([PROMPT], {
+          seed: 8,
+          ignoreEos: true,
+          maxNewTokens: 4,
+          choices,
+          choicesOnly: false,
+        }),
+      );
+    expect(await draw([[a, b, c + 1]])).toMatchObject({ tokens: [a, b, c], finishReason: 'stop' });
+    expect(await draw([[a, b], [c]])).toMatchObject({ tokens: [a, b], finishReason: 'stop' });
+    expect(await draw([[a + 1]])).toMatchObject({ tokens: [a], logprobs: free.logprobs.slice(0, 1) });
+  });
+
   it('with a token that a bias forces, never with one that it bans', async () => {
     const forced = only(await model.generate([PROMPT], { logitBias: { 42: 1000 }, maxNewTokens: 3 }));
     expect(forced.tokens).toEqual([42, 42, 42]);

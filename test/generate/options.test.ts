@@ -19,6 +19,7 @@ it('samples from the whole distribution, once, unless told otherwise', () => {
     promptLogprobs: false,
     logitBias: [],
     choices: undefined,
+    choicesOnly: true,
     stopTokens: new Set([2, 7]),
     stopStrings: [],
     seed: 0,

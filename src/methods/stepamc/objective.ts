@@ -15,8 +15,9 @@ import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../../sequences
 import type { PolicyGradients, PolicyObjective } from '../../train/policy/records.js';
 import { AlphaBalance, type LossWeights } from './alpha.js';
 import type { ConstraintConfig, PpoConfig } from './config.js';
+import { answeredSequence } from './questions.js';
 import type { StepAmcRoles } from './roles.js';
-import { answeredSequence, type CreditedQuestion, type Question } from './rollout.js';
+import type { CreditedQuestion, Question } from './rollout.js';
 
 export interface ScpoOptions {
   readonly roles: Pick<StepAmcRoles, 'decoder' | 'policy' | 'valueHead' | 'policyParameters'>;

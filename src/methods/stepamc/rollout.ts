@@ -1,13 +1,9 @@
 /** Rollouts of StepAMC: the policy's verdict after each step. */
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTemplate } from '../../data/verdict.js';
-import { StepTrainError } from '../../native/errors.js';
-import { headLogits } from '../../ops/head.js';
-import { gatherRows } from '../../ops/memory.js';
-import { keyOfSeed, philox4x32 } from '../../random/philox.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
-import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
+import type { VerdictSequence } from '../../sequences/sequence.js';
 import type {
   Answer,
   CreditedGroup,
@@ -16,7 +12,9 @@ import type {
   RolloutSource,
 } from '../../train/policy/records.js';
 import type { PpoConfig } from './config.js';
+import { answeredSequence, openQuestions } from './questions.js';
 import type { StepAmcRoles } from './roles.js';
+import { type DraftedSolution, drawWords, hasOneTokenWords, writeAnswers } from './sampling.js';
 
 /** An answer to the question whether a step is right. */
 export interface VerdictAnswer extends Answer {
@@ -47,12 +45,6 @@ export interface VerdictRolloutOptions {
   readonly seed: number;
 }
 
-/** Max bytes of logits while sampling. */
-const LOGIT_BYTES = 64 << 20;
-
-/** Domain of the keys of sampling. */
-const SAMPLING = 0x73616d70;
-
 /**
  * Answers to every labelled step of the chosen solutions: one sampled from the policy or, with `enumerate`, both words,
  * the positive one first.
@@ -62,171 +54,42 @@ export function verdictRollouts(options: VerdictRolloutOptions): RolloutSource<Q
 }
 
 async function rollOut(options: RolloutOptions): Promise<Question[] | undefined> {
-  const { sequences } = options;
+  const { sequences, items, signal, settings, roles } = options;
+  const solutions = new Map(
+    items.map((item): [number, DraftedSolution] => {
+      const sequence = sequences.get(item);
+      return [item, { sequence, drafts: openQuestions(sequence, options) }];
+    }),
+  );
+  const solutionOf = (item: number) => solutions.get(item) as DraftedSolution;
+  const sampling = { ...options, ...roles, temperature: settings.temperature };
+  const samples = settings.rollout === 'sample';
+  const inOnePass = samples && hasOneTokenWords(options.template);
+  if (samples && !inOnePass && !(await writeAnswers(items.map(solutionOf), sampling))) return undefined;
   const questions: Question[] = [];
-  const size = (i: number) => sequences.get(i).ids.length;
-  for (const group of groupBySize(options.items, size, options.microBatchTokens)) {
-    if (options.signal.aborted) return undefined;
-    const drawn = group.map((item) => openQuestions(sequences, item, options));
-    const states =
-      options.settings.rollout === 'sample'
-        ? await sampleAnswers(sequences, group, drawn, options)
-        : undefined;
-    questions.push(...(await scored(sequences, group, drawn, states, options)));
+  const size = (item: number) => solutionOf(item).sequence.ids.length;
+  for (const group of groupBySize(items, size, options.microBatchTokens)) {
+    if (signal.aborted) return undefined;
+    const drafted = group.map(solutionOf);
+    const states = inOnePass ? await drawWords(drafted, sampling) : undefined;
+    questions.push(...(await scored(group, drafted, states, options)));
   }
   return questions;
 }
 
-interface Draft {
-  readonly place: number;
-  readonly step: number;
-  readonly label: 1 | 0;
-  readonly answers: { tokens: number[]; sampler: number[] }[];
-}
-
-function openQuestions(
-  sequences: Dataset<VerdictSequence>,
-  item: number,
-  { template, settings }: RolloutOptions,
-): Draft[] {
-  const { verdicts } = sequences.get(item);
-  return verdicts.flatMap(({ label, step }, place) => {
-    if (label === null) return [];
-    const words = settings.rollout === 'enumerate' ? [template.positiveIds, template.negativeIds] : [[]];
-    return [{ place, step, label, answers: words.map((word) => ({ tokens: [...word], sampler: [] })) }];
-  });
-}
-
-interface AnsweredSequence extends BranchedSequence {
-  readonly rowId: number;
-}
-
-/** The sequence that asks each question and holds its answers. */
-export function answeredSequence(
-  { solution, rowId }: VerdictSequence,
-  questions: readonly { readonly place: number; readonly answers: readonly (readonly number[])[] }[],
-  tailIds: readonly number[],
-): AnsweredSequence {
-  const places = questions.map(({ place, answers }) => ({
-    at: (solution.verdicts[place] as { at: number }).at,
-    answers,
-  }));
-  return { ...branchedSequence(solution.trunk.ids, places, tailIds), rowId };
-}
-
-/**
- * Samples token by token until each answer is a word or can no longer become one. If one token was enough for all, the
- * forward that sampled it also scores it, and its states are returned.
- */
-async function sampleAnswers(
-  sequences: Dataset<VerdictSequence>,
-  group: readonly number[],
-  drafts: readonly (readonly Draft[])[],
-  options: RolloutOptions,
-): Promise<HiddenStates | undefined> {
-  const { roles, template, tailIds, settings } = options;
-  const { decoder, policy } = roles;
-  const { device } = decoder;
-  const rowsAtOnce = Math.max(1, Math.floor(LOGIT_BYTES / (4 * decoder.config.vocabSize)));
-  let drawing: HiddenStates | undefined;
-  for (let round = 0; ; round++) {
-    const open = group.map((_, i) =>
-      (drafts[i] as Draft[]).filter(({ answers: [answer] }) => isOpen(answer?.tokens ?? [], template)),
-    );
-    if (open.every((list) => list.length === 0)) return drawing;
-    drawing?.hidden.dispose();
-    drawing = undefined;
-    // Each branch ends with the tokens sampled so far and predicts the next one.
-    const asked = group.map((item, i) =>
-      answeredSequence(
-        sequences.get(item),
-        (open[i] as Draft[]).map(({ place, answers: [answer] }) => ({
-          place,
-          answers: [[...(answer?.tokens ?? []), 0]],
-        })),
-        tailIds,
-      ),
-    );
-    const questions = open.flatMap((list, i) =>
-      list.map((draft, j) => {
-        const rows = asked[i]?.answers[j]?.[0]?.rows;
-        return { draft, sequence: i, row: rows?.at(-1)?.row as number };
-      }),
-    );
-    const states = device.scope(() => hiddenStates(decoder, policy, asked), 'rollout');
-    for (let first = 0; first < questions.length; first += rowsAtOnce) {
-      const slice = questions.slice(first, first + rowsAtOnce);
-      const keys = Int32Array.from(
-        slice.flatMap(({ draft, sequence }) =>
-          samplingKey(options, asked[sequence] as AnsweredSequence, draft),
-        ),
-      );
-      const outputs = device.scope(() => {
-        const rows = slice.map(({ sequence, row }) => (states.offsets[sequence] as number) + row);
-        const hidden = gatherRows(states.hidden, device.tensor(Int32Array.from(rows)));
-        const logits = headLogits(hidden, decoder.head(policy));
-        const { tokens, tempered_logprobs, status } = device.ops.sample({
-          logits,
-          keys: device.tensor(keys, [slice.length, 4]),
-          temperature: device.tensor(new Float32Array(slice.length).fill(settings.temperature)),
-          tempered_logprobs: true,
-        });
-        return { tokens, logprobs: tempered_logprobs, status };
-      });
-      const [tokens, logprobs, status] = await Promise.all([
-        outputs.tokens.read(),
-        outputs.logprobs.readFloats(),
-        outputs.status.read(),
-      ]);
-      for (const tensor of Object.values(outputs)) tensor.dispose();
-      if (status.some((code) => code !== 0))
-        throw new StepTrainError(
-          'E_RANGE',
-          "rollout: a logit of the policy's answer is NaN or infinite, so there is no token to draw",
-        );
-      slice.forEach(({ draft }, i) => {
-        draft.answers[0]?.tokens.push(tokens[i] as number);
-        draft.answers[0]?.sampler.push(logprobs[i] as number);
-      });
-    }
-    if (round === 0) drawing = states;
-    else states.hidden.dispose();
-  }
-}
-
-function isOpen(tokens: readonly number[], template: RolloutOptions['template']): boolean {
-  return [template.positiveIds, template.negativeIds].some(
-    (word) => tokens.length < word.length && tokens.every((token, i) => token === word[i]),
-  );
-}
-
-/** Depends on seed, iteration, solution, verdict and token alone, never on the rest of the batch. */
-function samplingKey(
-  { seed, iteration }: RolloutOptions,
-  { rowId }: AnsweredSequence,
-  { place, answers: [answer] }: Draft,
-): number[] {
-  const [a, b] = philox4x32([iteration, rowId, place, SAMPLING], keyOfSeed(seed));
-  return [a, b, answer?.tokens.length ?? 0, 0];
-}
-
 /** The finished answers with the old log-probs and values that training will use, and the reference's log-probs. */
 async function scored(
-  sequences: Dataset<VerdictSequence>,
   group: readonly number[],
-  drafts: readonly (readonly Draft[])[],
+  solutions: readonly DraftedSolution[],
   drawing: HiddenStates | undefined,
   { roles, template, tailIds, settings }: RolloutOptions,
 ): Promise<Question[]> {
   const { decoder, policy, reference, base, valueHead } = roles;
   const { device } = decoder;
-  const asked = group.map((item, i) =>
+  const asked = solutions.map(({ sequence, drafts }) =>
     answeredSequence(
-      sequences.get(item),
-      (drafts[i] as Draft[]).map(({ place, answers }) => ({
-        place,
-        answers: answers.map(({ tokens }) => tokens),
-      })),
+      sequence,
+      drafts.map(({ place, answers }) => ({ place, answers: answers.map(({ tokens }) => tokens) })),
       tailIds,
     ),
   );
@@ -257,7 +120,7 @@ async function scored(
   for (const tensor of [own.logprobs, own.values, ref]) tensor.dispose();
   let at = 0;
   return group.flatMap((item, i) =>
-    (drafts[i] as Draft[]).map(({ place, step, label, answers }) => ({
+    (solutions[i] as DraftedSolution).drafts.map(({ place, step, label, answers }) => ({
       item,
       place,
       step,

@@ -1,0 +1,47 @@
+/** The questions of a rollout, and the sequences that ask them. */
+import type { VerdictTemplate } from '../../data/verdict.js';
+import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
+
+/** What a draft's answers are: one that is still to be sampled, or both words, the positive one first. */
+export interface QuestionOptions {
+  readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
+  readonly settings: { readonly rollout: 'sample' | 'enumerate' };
+}
+
+/** A question whose answers are being written. `place` is its index among the solution's verdicts. */
+export interface Draft {
+  readonly place: number;
+  readonly step: number;
+  readonly label: 1 | 0;
+  /** `sampler`: log-probs of tokens that were sampled. */
+  readonly answers: { tokens: readonly number[]; sampler: readonly number[] }[];
+}
+
+/** A draft for every labelled step of a solution. */
+export function openQuestions(
+  { verdicts }: VerdictSequence,
+  { template, settings }: QuestionOptions,
+): Draft[] {
+  return verdicts.flatMap(({ label, step }, place) => {
+    if (label === null) return [];
+    const words = settings.rollout === 'enumerate' ? [template.positiveIds, template.negativeIds] : [[]];
+    return [{ place, step, label, answers: words.map((tokens) => ({ tokens, sampler: [] })) }];
+  });
+}
+
+export interface AnsweredSequence extends BranchedSequence {
+  readonly rowId: number;
+}
+
+/** The sequence that asks each question and holds its answers. */
+export function answeredSequence(
+  { solution, rowId }: VerdictSequence,
+  questions: readonly { readonly place: number; readonly answers: readonly (readonly number[])[] }[],
+  tailIds: readonly number[],
+): AnsweredSequence {
+  const places = questions.map(({ place, answers }) => ({
+    at: (solution.verdicts[place] as { at: number }).at,
+    answers,
+  }));
+  return { ...branchedSequence(solution.trunk.ids, places, tailIds), rowId };
+}

@@ -1,0 +1,154 @@
+/**
+ * The policy's answers. Words of one token are drawn from the very forward that scores them, one branched pass for all
+ * questions of a solution. Longer ones are written by the generation engine, where the questions of a solution share its
+ * beginning. Either way any token may be drawn: an answer that is no word is one for the reward to judge.
+ */
+import type { VerdictTemplate } from '../../data/verdict.js';
+import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import type { Decoder, Role } from '../../models/decoder.js';
+import { StepTrainError } from '../../native/errors.js';
+import { headLogits } from '../../ops/head.js';
+import { gatherRows } from '../../ops/memory.js';
+import { type Counter, keyOfSeed, philox4x32 } from '../../random/philox.js';
+import { type HiddenStates, hiddenStates } from '../../sequences/forward.js';
+import type { VerdictSequence } from '../../sequences/sequence.js';
+import { answeredSequence, type Draft } from './questions.js';
+
+export interface AnswerSampling {
+  readonly decoder: Decoder;
+  readonly policy: Role;
+  readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
+  readonly tailIds: readonly number[];
+  readonly temperature: number;
+  readonly seed: number;
+  readonly iteration: number;
+  readonly signal: AbortSignal;
+}
+
+/** A solution with the drafts whose answers are to be drawn. */
+export interface DraftedSolution {
+  readonly sequence: VerdictSequence;
+  readonly drafts: readonly Draft[];
+}
+
+/** Max bytes of logits while sampling. */
+const LOGIT_BYTES = 64 << 20;
+
+/** Domain of the keys of sampling. */
+const SAMPLING = 0x73616d70;
+
+/** Whether both words are one token, so that one pass draws them. */
+export function hasOneTokenWords({ positiveIds, negativeIds }: AnswerSampling['template']): boolean {
+  return positiveIds.length === 1 && negativeIds.length === 1;
+}
+
+/** Draws answers of one token; the states, which are the caller's to dispose of, score them too. */
+export async function drawWords(
+  solutions: readonly DraftedSolution[],
+  { decoder, policy, tailIds, temperature, ...options }: AnswerSampling,
+): Promise<HiddenStates | undefined> {
+  const { device } = decoder;
+  // An answer's last token is not read, so any will do.
+  const asked = solutions.map(({ sequence, drafts }) =>
+    answeredSequence(
+      sequence,
+      drafts.map(({ place }) => ({ place, answers: [[0]] })),
+      tailIds,
+    ),
+  );
+  const questions = solutions.flatMap(({ sequence: { rowId }, drafts }, i) =>
+    drafts.map((draft, j) => ({
+      draft,
+      sequence: i,
+      row: asked[i]?.answers[j]?.[0]?.rows[0]?.row as number,
+      key: drawn(options, [options.iteration, rowId, draft.place, SAMPLING]),
+    })),
+  );
+  if (questions.length === 0) return undefined;
+  const states = device.scope(() => hiddenStates(decoder, policy, asked), 'rollout');
+  const rowsAtOnce = Math.max(1, Math.floor(LOGIT_BYTES / (4 * decoder.config.vocabSize)));
+  for (let first = 0; first < questions.length; first += rowsAtOnce) {
+    const slice = questions.slice(first, first + rowsAtOnce);
+    const outputs = device.scope(() => {
+      const rows = slice.map(({ sequence, row }) => (states.offsets[sequence] as number) + row);
+      const hidden = gatherRows(states.hidden, device.tensor(Int32Array.from(rows)));
+      const { tokens, tempered_logprobs, status } = device.ops.sample({
+        logits: headLogits(hidden, decoder.head(policy)),
+        keys: device.tensor(Int32Array.from(slice.flatMap(({ key: [a, b] }) => [a, b, 0, 0])), [
+          slice.length,
+          4,
+        ]),
+        temperature: device.tensor(new Float32Array(slice.length).fill(temperature)),
+        tempered_logprobs: true,
+      });
+      return { tokens, logprobs: tempered_logprobs, status };
+    });
+    const [tokens, logprobs, status] = await Promise.all([
+      outputs.tokens.read(),
+      outputs.logprobs.readFloats(),
+      outputs.status.read(),
+    ]);
+    for (const tensor of Object.values(outputs)) tensor.dispose();
+    if (status.some((code) => code !== 0)) throw noToken();
+    slice.forEach(({ draft }, i) => {
+      draft.answers[0] = { tokens: [tokens[i] as number], sampler: [logprobs[i] as number] };
+    });
+  }
+  return states;
+}
+
+/** Writes answers of several tokens, each up to the token that makes it a word or can make it none; false if stopped. */
+export async function writeAnswers(
+  solutions: readonly DraftedSolution[],
+  { decoder, policy, template, tailIds, temperature, signal, iteration, seed }: AnswerSampling,
+): Promise<boolean> {
+  const questions = solutions.flatMap(({ sequence, drafts }) => drafts.map((draft) => ({ sequence, draft })));
+  const prompts = questions.map(({ sequence: { solution }, draft: { place } }) => [
+    ...solution.trunk.ids.slice(0, solution.verdicts[place]?.at),
+    ...tailIds,
+  ]);
+  const choices = [template.positiveIds, template.negativeIds];
+  const options = {
+    role: policy,
+    temperature,
+    choices,
+    choicesOnly: false,
+    maxNewTokens: Math.max(...choices.map(({ length }) => length)),
+    ignoreEos: true,
+    seed,
+    iteration,
+    // A number that no question shares but by chance, and that does not depend on the others.
+    promptIds: questions.map(
+      ({ sequence: { rowId }, draft: { place } }) => drawn({ seed }, [rowId, place, 0, SAMPLING])[0],
+    ),
+    signal,
+  };
+  const generator = new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, options) });
+  try {
+    const samples = await generator.generate(prompts, options).samples;
+    if (signal.aborted) return false;
+    samples.forEach(([sample], i) => {
+      if (!sample || sample.finishReason === 'error') throw noToken();
+      const { tokens, temperedLogprobs } = sample;
+      (questions[i] as (typeof questions)[number]).draft.answers[0] = {
+        tokens,
+        sampler: [...temperedLogprobs],
+      };
+    });
+    return true;
+  } finally {
+    generator.dispose();
+  }
+}
+
+function drawn({ seed }: Pick<AnswerSampling, 'seed'>, counter: Counter): readonly [number, number] {
+  const [a, b] = philox4x32(counter, keyOfSeed(seed));
+  return [a, b];
+}
+
+function noToken(): StepTrainError {
+  return new StepTrainError(
+    'E_RANGE',
+    "rollout: a logit of the policy's answer is NaN or infinite, so there is no token to draw",
+  );
+}
