@@ -74,6 +74,7 @@ export type { Generation } from './generate/generation.js';
 export {
   type GenerateOptions,
   Generator,
+  type GeneratorLoad,
   type GeneratorOptions,
   type ResumeOptions,
 } from './generate/generator.js';
@@ -192,6 +193,10 @@ export {
   type VerdictSequence,
   verdictSequence,
 } from './sequences/sequence.js';
+// Serving
+export type { Served } from './serve/engine.js';
+export type { ServeLimits } from './serve/limits.js';
+export { type RunningServer, type ServeOptions, serve } from './serve/server.js';
 export { byteTokenizer } from './tokenizer/byte.js';
 export { loadTokenizer } from './tokenizer/load.js';
 export {

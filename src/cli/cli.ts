@@ -9,6 +9,7 @@ import { gradeCommand } from './grade.js';
 import { infoCommand } from './info.js';
 import { mergeCommand } from './merge.js';
 import { runCommand } from './run.js';
+import { serveCommand } from './serve.js';
 import { packageVersion } from './version.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
@@ -21,6 +22,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(evalCommand)
     .command(generateCommand)
     .command(chatCommand)
+    .command(serveCommand)
     .command(gradeCommand)
     .command(mergeCommand)
     .command(infoCommand)

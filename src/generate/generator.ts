@@ -2,9 +2,11 @@
  * Generates text for many requests at once, on the weights and kernels that training uses. Requests may come at any time;
  * their rows run together, and what a row gives depends on its own request alone.
  */
+import type { Adapter } from '../models/adapter.js';
 import { checkSequences } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
+import { PAGE_TOKENS } from '../ops/cache.js';
 import { cacheShape, KeyValueCache } from './cache.js';
 import { decode } from './decode.js';
 import { type Generation, RunningGeneration } from './generation.js';
@@ -36,6 +38,17 @@ export interface GenerateOptions extends SamplingOptions {
   readonly role?: Pick<Role, 'adapter'>;
   /** Ends all samples with what they have. */
   readonly signal?: AbortSignal;
+}
+
+/** How busy a generator is. */
+export interface GeneratorLoad {
+  /** Samples that run, and samples that wait for a place or for pages. */
+  readonly running: number;
+  readonly waiting: number;
+  /** Pages of keys and values of 64 tokens each: all, those that samples use, and those kept for prompts that begin alike. */
+  readonly pages: number;
+  readonly usedPages: number;
+  readonly cachedPages: number;
 }
 
 /** What of the options a snapshot does not hold. */
@@ -116,6 +129,13 @@ export class Generator {
     return this.pool.size * this.pageBytes;
   }
 
+  /** Tokens of the longest sample that fits, its prompt included. */
+  get longestSample(): number {
+    const { maxPositions } = this.decoder.config;
+    const fits = pagesOfRow(maxPositions - 1, this.limits) <= this.pool.size;
+    return fits ? maxPositions : this.pool.size * PAGE_TOKENS + 1;
+  }
+
   /**
    * Starts a request. Its samples are the same whatever else runs, in which order, and with which limits (on the CPU bit
    * for bit, within one instruction set).
@@ -137,6 +157,25 @@ export class Generator {
     checkSnapshot(snapshot, this.decoder.config.vocabSize);
     const { prompts, options: saved, samples } = snapshot;
     return this.start(prompts, { ...restoredOptions(saved), ...options }, saved, samples);
+  }
+
+  get load(): GeneratorLoad {
+    const { pool, scheduler } = this;
+    const cachedPages = scheduler.prefixes.idle;
+    return {
+      running: scheduler.runningRows,
+      waiting: scheduler.size - scheduler.runningRows,
+      pages: pool.size,
+      usedPages: pool.size - pool.free - cachedPages,
+      cachedPages,
+    };
+  }
+
+  /** Drops what was computed under an adapter that no request uses and none will. */
+  forget(adapter: Adapter): void {
+    const key = roleKey(this.decoder, { adapter });
+    for (const role of this.roles) if (sameRole(role, key)) this.scheduler.prefixes.clear(role);
+    this.roles = this.roles.filter((role) => !sameRole(role, key));
   }
 
   /** Gives the memory of keys and values back, such as before a phase of training; the next request takes it again. */

@@ -22,11 +22,16 @@ export function promptTokens(tokenizer: Tokenizer, prompt: Prompt): number[] {
   );
 }
 
-/** A conversation up to the opening of the reply, and the text that the template made of it. */
+/**
+ * A conversation up to the opening of the reply, and the text that the template made of it.
+ *
+ * @param variables further ones for the template, such as `enable_thinking`
+ */
 export function chatTokens(
   tokenizer: Tokenizer,
   messages: readonly ChatMessage[],
+  variables: Readonly<Record<string, unknown>> = {},
 ): { readonly ids: number[]; readonly text: string } {
-  const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+  const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, variables });
   return { ids: tokenizer.encode(text, { addSpecialTokens: false }), text };
 }

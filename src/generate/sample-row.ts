@@ -47,9 +47,13 @@ export interface GeneratedToken {
   readonly token?: number;
   /** Under the model. */
   readonly logprob?: number;
+  /** The most likely tokens in its place; where `topLogprobs` asked for them. */
+  readonly topLogprobs?: readonly TokenLogprob[];
   /** What is certain of the text since the last event; where a tokenizer was given. */
   readonly text?: string;
   readonly finishReason?: FinishReason;
+  /** What ended it, where the reason is `stop`: a token or a text. */
+  readonly stop?: number | string;
 }
 
 /** What a sample is, as JSON: enough to go on with it. */
@@ -160,8 +164,10 @@ export class SampleRow implements DecodedRow {
       ...this.place,
       token,
       logprob,
+      ...(drawn.likeliest ? { topLogprobs: drawn.likeliest } : {}),
       ...(this.detokenizer ? { text: added + rest } : {}),
       ...(this.finishReason ? { finishReason: this.finishReason } : {}),
+      ...(this.stop === undefined ? {} : { stop: this.stop }),
     };
   }
 

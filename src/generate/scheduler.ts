@@ -84,6 +84,11 @@ export class Scheduler<R extends Row> {
     return this.order.size;
   }
 
+  /** Rows that hold pages. */
+  get runningRows(): number {
+    return this.running.length;
+  }
+
   /**
    * @param longest tokens of the row whose keys and values may ever be needed
    * @throws StepTrainError where these would not fit alone

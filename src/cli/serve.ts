@@ -1,0 +1,135 @@
+import { existsSync } from 'node:fs';
+import { basename, resolve } from 'node:path';
+import type { CommandModule } from 'yargs';
+import { UsageError } from './error.js';
+import { type ModelArguments, modelOptions } from './model-options.js';
+
+interface ServeArguments extends ModelArguments {
+  readonly host: string;
+  readonly port: number;
+  readonly name?: string;
+  readonly lora?: readonly string[];
+  readonly 'adapter-root'?: string;
+  readonly 'key-env': string;
+  readonly 'max-rows': number;
+  readonly 'max-queue': number;
+  readonly 'max-new-tokens'?: number;
+  readonly 'cache-gb'?: number;
+  readonly 'grace-seconds': number;
+}
+
+const text = { type: 'string', requiresArg: true } as const;
+const number = { type: 'number', requiresArg: true } as const;
+
+export const serveCommand: CommandModule<unknown, ServeArguments> = {
+  command: 'serve',
+  describe: "Answer OpenAI's completions and chat completions over HTTP",
+  builder: (argv) =>
+    modelOptions(argv as never)
+      .option('host', {
+        ...text,
+        default: '127.0.0.1',
+        describe: 'Address to listen on; any other needs a key',
+      })
+      .option('port', { ...number, default: 8000, describe: '0 takes one that is free' })
+      .option('name', { ...text, describe: 'What requests give as model [default: from the model]' })
+      .option('lora', { ...text, array: true, describe: 'NAME=DIRECTORY of a PEFT adapter; may be repeated' })
+      .option('adapter-root', {
+        ...text,
+        describe: 'Lets requests load adapters from inside this directory',
+      })
+      .option('key-env', {
+        ...text,
+        default: 'STEPTRAIN_API_KEY',
+        describe: 'Environment variable with the key that clients must send',
+      })
+      .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time; others wait' })
+      .option('max-queue', { ...number, default: 1024, describe: 'Most samples that wait' })
+      .option('max-new-tokens', { ...number, describe: 'Most tokens that a request may ask for' })
+      .option('cache-gb', {
+        ...number,
+        describe: 'Memory for keys and values [default: half of what is free]',
+      })
+      .option('grace-seconds', {
+        ...number,
+        default: 30,
+        describe: 'How long running requests may go on after SIGTERM or Ctrl-C',
+      })
+      .example('$0 serve --model models/qwen', 'on http://127.0.0.1:8000/v1')
+      .example('$0 serve --run runs/mine --name mine --port 9000', 'the model that a run trained')
+      .example(
+        'STEPTRAIN_API_KEY=… $0 serve --model models/qwen --host 0.0.0.0',
+        'for other machines too, with a key',
+      ) as never,
+  handler: serveModel,
+};
+
+async function serveModel(args: ServeArguments): Promise<void> {
+  const whole = (name: keyof ServeArguments, least: number) => {
+    const value = args[name];
+    if (value !== undefined && !(Number.isSafeInteger(value) && (value as number) >= least))
+      throw new UsageError(`--${name} expects a whole number of at least ${least}, found ${value}`);
+  };
+  for (const name of ['max-rows', 'max-new-tokens'] as const) whole(name, 1);
+  for (const name of ['port', 'max-queue', 'grace-seconds'] as const) whole(name, 0);
+  const gigabytes = args['cache-gb'];
+  if (gigabytes !== undefined && !(gigabytes > 0 && gigabytes < Infinity))
+    throw new UsageError(`--cache-gb expects a number above 0, found ${gigabytes}`);
+  const adapters = Object.fromEntries((args.lora ?? []).map(loraOption));
+  const { openChosenModel } = await import('./chosen-model.js');
+  const { serve } = await import('../serve/server.js');
+  const chosen = await openChosenModel(args);
+  try {
+    const { model = 'embedded' } = args;
+    const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
+    const server = await serve(
+      { ...chosen, name },
+      {
+        host: args.host,
+        port: args.port,
+        key: process.env[args['key-env']],
+        adapters,
+        adapterRoot: args['adapter-root'],
+        maxRows: args['max-rows'],
+        ...(gigabytes === undefined ? {} : { cacheBytes: Math.floor(gigabytes * 1e9) }),
+        limits: {
+          queue: args['max-queue'],
+          ...(args['max-new-tokens'] === undefined ? {} : { newTokens: args['max-new-tokens'] }),
+        },
+        onError: (error) => console.error(error instanceof Error ? (error.stack ?? error.message) : error),
+      },
+    );
+    console.log(`${name} is served on ${server.url}/v1; Ctrl-C ends it.`);
+    const failure = await Promise.race([server.failure, untilStopped()]);
+    if (failure === undefined)
+      console.log(
+        `Going down; requests that run may take ${args['grace-seconds']} s more. Ctrl-C again ends them now.`,
+      );
+    const now = failure === undefined ? untilStopped() : Promise.resolve();
+    const closed = server.close(failure === undefined ? args['grace-seconds'] : 0);
+    await Promise.race([closed, now]);
+    await server.close(0);
+    if (failure !== undefined) throw failure;
+  } finally {
+    chosen.model.dispose();
+    chosen.device.dispose();
+  }
+}
+
+function loraOption(given: string): [name: string, directory: string] {
+  const at = given.indexOf('=');
+  if (at < 1 || at === given.length - 1)
+    throw new UsageError(`--lora expects NAME=DIRECTORY, found ${JSON.stringify(given)}`);
+  return [given.slice(0, at), given.slice(at + 1)];
+}
+
+/** Resolves at the next Ctrl-C or SIGTERM. */
+function untilStopped(): Promise<undefined> {
+  return new Promise((resolve) => {
+    const stop = () => {
+      process.off('SIGINT', stop).off('SIGTERM', stop);
+      resolve(undefined);
+    };
+    process.on('SIGINT', stop).on('SIGTERM', stop);
+  });
+}

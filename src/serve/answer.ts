@@ -1,0 +1,228 @@
+/** Runs a generation request and writes its samples: all at the end, or token by token as events. */
+import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import type { Generation } from '../generate/generation.js';
+import type { FinishReason } from '../generate/sample-row.js';
+import type { Engine } from './engine.js';
+import { RequestError } from './errors.js';
+import { EventStream } from './event-stream.js';
+import type { GenerationRequest } from './generation-request.js';
+import type { ScoredToken } from './token-logprobs.js';
+
+/** What a choice of an answer, whole or in parts, is written from. */
+export interface AnswerPart {
+  /** prompt · n + sample */
+  readonly index: number;
+  readonly prompt: number;
+  /** Whether nothing of this choice was written before. */
+  readonly first: boolean;
+  /** Characters that were written of it before. */
+  readonly offset: number;
+  readonly text: string;
+  readonly tokens: readonly ScoredToken[];
+  /** Of the whole prompt, where they were asked for. */
+  readonly promptLogprobs?: Float32Array | undefined;
+  readonly finishReason: FinishReason | null;
+  readonly stopReason: number | string | null;
+}
+
+/** One of OpenAI's two shapes of an answer. */
+export interface AnswerShape {
+  /** Of the answer's id. */
+  readonly prefix: string;
+  /** What the answer calls itself, whole and in parts. */
+  readonly object: string;
+  readonly chunkObject: string;
+  choice(part: AnswerPart): object;
+  chunk(part: AnswerPart): object;
+}
+
+export interface Job {
+  readonly request: GenerationRequest;
+  readonly prompts: readonly (readonly number[])[];
+  /** 0: only what is told of the prompt. */
+  readonly maxTokens: number | undefined;
+  readonly topLogprobs: number;
+  readonly promptLogprobs: boolean;
+  readonly shape: AnswerShape;
+}
+
+export interface Exchange {
+  readonly response: ServerResponse;
+  /** Aborted where the client goes away or the server ends. */
+  readonly signal: AbortSignal;
+  /** Milliseconds, of `performance.now()`. */
+  readonly arrived: number;
+}
+
+export async function answer(engine: Engine, job: Job, exchange: Exchange): Promise<void> {
+  const { request, prompts, maxTokens, topLogprobs, promptLogprobs } = job;
+  const { metrics } = engine;
+  const lease = engine.models.lease(request.model);
+  try {
+    const generation = engine.start({
+      prompts,
+      n: request.n,
+      maxTokens: maxTokens === 0 ? 1 : maxTokens,
+      sampling: request.sampling,
+      topLogprobs,
+      promptLogprobs,
+      lease,
+      signal: exchange.signal,
+    });
+    metrics.promptTokens += tokensOf(prompts);
+    const head = {
+      id: `${job.shape.prefix}-${randomUUID()}`,
+      created: Math.floor(Date.now() / 1000),
+      model: lease.name,
+    };
+    try {
+      if (request.stream) await stream(engine, generation, job, head, exchange);
+      else await whole(engine, generation, job, head, exchange);
+    } finally {
+      // The rows are gone when the samples are there, and only then may the adapter go.
+      generation.abort();
+      await generation.samples.catch((error: unknown) => engine.fail(error));
+    }
+    metrics.requestSeconds.observe((performance.now() - exchange.arrived) / 1000);
+  } finally {
+    lease.release();
+  }
+}
+
+type Head = Readonly<Record<'id' | 'model', string>> & { readonly created: number };
+
+async function whole(
+  engine: Engine,
+  generation: Generation,
+  { request, prompts, maxTokens, shape }: Job,
+  head: Head,
+  { response, signal }: Exchange,
+): Promise<void> {
+  const samples = await generation.samples;
+  if (response.destroyed) return;
+  const drawn = samples.flat();
+  engine.metrics.generatedTokens += tokensOf(drawn.map(({ tokens }) => tokens));
+  if (drawn.some(({ finishReason }) => finishReason === 'error')) throw notANumber();
+  const choices = samples.flatMap((list, prompt) =>
+    list.map((sample, i) => {
+      const scored = sample.tokens.map((token, t) => ({
+        token,
+        logprob: sample.logprobs[t],
+        alternatives: sample.topLogprobs?.[t],
+      }));
+      return shape.choice({
+        index: prompt * request.n + i,
+        prompt,
+        first: true,
+        offset: 0,
+        text: maxTokens === 0 ? '' : (sample.text ?? ''),
+        tokens: maxTokens === 0 ? [] : scored,
+        promptLogprobs: sample.promptLogprobs,
+        finishReason: maxTokens === 0 ? 'length' : sample.finishReason,
+        stopReason: maxTokens === 0 ? null : stopReason(engine, request, sample.stop),
+      });
+    }),
+  );
+  const completion = maxTokens === 0 ? 0 : tokensOf(drawn.map(({ tokens }) => tokens));
+  response.setHeader('content-type', 'application/json; charset=utf-8');
+  if (signal.aborted) response.setHeader('connection', 'close');
+  response.end(
+    JSON.stringify({ ...head, object: shape.object, choices, usage: usage(tokensOf(prompts), completion) }),
+  );
+}
+
+async function stream(
+  engine: Engine,
+  generation: Generation,
+  { request, prompts, maxTokens, shape, topLogprobs }: Job,
+  head: Head,
+  { response, arrived }: Exchange,
+): Promise<void> {
+  const { metrics, limits } = engine;
+  const events = new EventStream(response, limits.stallSeconds);
+  const chunkHead = { ...head, object: shape.chunkObject };
+  const written = new Map<
+    number,
+    { characters: number; pending: ScoredToken[]; first: number; tokens: number }
+  >();
+  let completion = 0;
+  try {
+    for await (const {
+      prompt,
+      sample,
+      token,
+      logprob,
+      topLogprobs: alternatives,
+      text = '',
+      ...end
+    } of generation) {
+      const index = prompt * request.n + sample;
+      const now = performance.now();
+      const earlier = written.get(index);
+      const state = earlier ?? { characters: 0, pending: [], first: now, tokens: 0 };
+      written.set(index, state);
+      if (!earlier) metrics.firstTokenSeconds.observe((now - arrived) / 1000);
+      if (token !== undefined) {
+        metrics.generatedTokens++;
+        completion++;
+        state.tokens++;
+        state.pending.push({ token, logprob, alternatives });
+      }
+      const { finishReason = null, stop } = end;
+      if (finishReason !== null && state.tokens > 1)
+        metrics.tokenSeconds.observe((now - state.first) / 1000 / (state.tokens - 1));
+      if (finishReason === 'error') throw notANumber();
+      // Text that may become a stop text comes later; its tokens come with it.
+      if (earlier && text === '' && finishReason === null && topLogprobs === 0 && !request.tokenIds) continue;
+      const shown = maxTokens === 0 ? '' : text;
+      const part = {
+        index,
+        prompt,
+        first: !earlier,
+        offset: state.characters,
+        text: shown,
+        tokens: maxTokens === 0 ? [] : state.pending.splice(0),
+        finishReason,
+        stopReason: stopReason(engine, request, stop),
+      };
+      state.characters += part.text.length;
+      await events.send({ ...chunkHead, choices: [shape.chunk(part)] });
+    }
+    if (request.includeUsage)
+      await events.send({
+        ...chunkHead,
+        choices: [],
+        usage: usage(tokensOf(prompts), maxTokens === 0 ? 0 : completion),
+      });
+  } catch (error) {
+    if (!(error instanceof RequestError)) engine.fail(error);
+    const refusal =
+      error instanceof RequestError ? error : new RequestError(500, 'the server failed; see its log');
+    await events.send(refusal.body);
+  }
+  await events.end();
+}
+
+/** What ended a sample beside an end-of-text token, which vLLM calls null. */
+function stopReason(
+  { eosTokenIds }: Engine,
+  { sampling }: GenerationRequest,
+  stop: number | string | undefined,
+): number | string | null {
+  if (stop === undefined) return null;
+  const asked = sampling.stop?.includes(stop) ?? false;
+  return typeof stop === 'number' && eosTokenIds.includes(stop) && !asked ? null : stop;
+}
+
+function notANumber(): RequestError {
+  return new RequestError(500, 'the model gave something that is not a number for this prompt');
+}
+
+function usage(prompt: number, completion: number): object {
+  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+}
+
+function tokensOf(lists: readonly { readonly length: number }[]): number {
+  return lists.reduce((sum, { length }) => sum + length, 0);
+}

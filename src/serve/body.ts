@@ -1,0 +1,82 @@
+/** The JSON body of a request, within limits that hold before anything is parsed. */
+import type { IncomingMessage } from 'node:http';
+import { reasonOf } from '../files/data-error.js';
+import { RequestError } from './errors.js';
+
+/** JSON nested deeper is refused: no request needs it. */
+const MAX_DEPTH = 32;
+
+/** @throws RequestError with status 400, 413 or 415 */
+export async function readJson(request: IncomingMessage, maxBytes: number): Promise<unknown> {
+  const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers;
+  // Web pages of other sites may send anything else without asking first.
+  if (!/^application\/json\s*(;|$)/i.test(type))
+    refuse(
+      415,
+      `expected the header Content-Type: application/json, found ${type === '' ? 'none' : clipped(type)}`,
+    );
+  if (encoding !== 'identity')
+    refuse(415, `expected a body without compression, found Content-Encoding: ${clipped(encoding)}`);
+  return parseJson(await readBytes(request, maxBytes));
+}
+
+async function readBytes(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const tooLong = () => refuse(413, `the body has more than ${maxBytes} bytes; send less at a time`);
+  if (Number(request.headers['content-length'] ?? 0) > maxBytes) tooLong();
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) tooLong();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function parseJson(bytes: Buffer): unknown {
+  if (bytes.length === 0) throw new RequestError(400, 'the body is empty; expected an object in JSON');
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new RequestError(400, 'the body is not UTF-8');
+  }
+  if (depthOf(text) > MAX_DEPTH)
+    throw new RequestError(400, `the body is nested more than ${MAX_DEPTH} levels deep`);
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new RequestError(400, `the body is not JSON: ${reasonOf(error)}`);
+  }
+}
+
+/** Most brackets that are open at a time, without recursion. */
+function depthOf(text: string): number {
+  let depth = 0;
+  let most = 0;
+  let quoted = false;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (quoted) {
+      if (code === BACKSLASH) i++;
+      else if (code === QUOTE) quoted = false;
+    } else if (code === QUOTE) quoted = true;
+    else if (code === BRACKET || code === BRACE) most = Math.max(most, ++depth);
+    else if (code === BRACKET + 2 || code === BRACE + 2) depth--;
+  }
+  return most;
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const BRACKET = 0x5b;
+const BRACE = 0x7b;
+
+/** What is left of the body is not read. */
+function refuse(status: number, message: string): never {
+  throw new RequestError(status, message, { closes: true });
+}
+
+function clipped(text: string): string {
+  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
+}

@@ -1,0 +1,66 @@
+/** /v1/chat/completions */
+import { chatTokens } from '../generate/prompts.js';
+import { StepTrainError } from '../native/errors.js';
+import type { AnswerPart, AnswerShape, Job } from './answer.js';
+import { chatRequest } from './chat-request.js';
+import type { Engine } from './engine.js';
+import { RequestError } from './errors.js';
+import type { RequestFields } from './request-fields.js';
+import { messageLogprobs, tokenWriter } from './token-logprobs.js';
+
+export function chatJob(engine: Engine, fields: RequestFields): Job {
+  const request = chatRequest(fields, engine.limits);
+  const ids = conversation(engine, request);
+  return {
+    request,
+    prompts: [ids],
+    maxTokens: request.maxTokens,
+    topLogprobs: request.logprobs ?? 0,
+    promptLogprobs: false,
+    shape: shapeOf(engine, request, ids),
+  };
+}
+
+function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): readonly number[] {
+  const { tokenizer } = engine.served;
+  const { messages, templateVariables } = request;
+  engine.checkLength(messages.map(({ content }) => content).join(''));
+  if (!tokenizer.hasChatTemplate)
+    throw new RequestError(400, 'this model has no chat template; use /v1/completions');
+  try {
+    return chatTokens(tokenizer, messages, templateVariables).ids;
+  } catch (error) {
+    if (!(error instanceof StepTrainError)) throw error;
+    throw new RequestError(400, `messages: ${error.message}`, { param: 'messages' });
+  }
+}
+
+function shapeOf(
+  { served: { tokenizer } }: Engine,
+  { logprobs, tokenIds, tokensAsIds }: ReturnType<typeof chatRequest>,
+  prompt: readonly number[],
+): AnswerShape {
+  const write = tokenWriter(tokenizer, tokensAsIds);
+  const rest = (part: AnswerPart) => ({
+    logprobs: logprobs === undefined ? null : messageLogprobs(part.tokens, write, tokenizer),
+    finish_reason: part.finishReason,
+    stop_reason: part.stopReason,
+    ...(tokenIds ? { token_ids: part.tokens.map(({ token }) => token) } : {}),
+    ...(tokenIds && part.first ? { prompt_token_ids: prompt } : {}),
+  });
+  return {
+    prefix: 'chatcmpl',
+    object: 'chat.completion',
+    chunkObject: 'chat.completion.chunk',
+    choice: (part) => ({
+      index: part.index,
+      message: { role: 'assistant', content: part.text, refusal: null },
+      ...rest(part),
+    }),
+    chunk: (part) => ({
+      index: part.index,
+      delta: { ...(part.first ? { role: 'assistant' } : {}), content: part.text },
+      ...rest(part),
+    }),
+  };
+}

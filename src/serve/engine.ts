@@ -1,0 +1,149 @@
+/** What every request shares: the model, its tokenizer, the generator, and the count of who is inside. */
+import type { Model } from '../api/model.js';
+import type { Generation } from '../generate/generation.js';
+import { Generator, type GeneratorOptions } from '../generate/generator.js';
+import { StepTrainError } from '../native/errors.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { RequestError } from './errors.js';
+import type { RequestedSampling } from './generation-request.js';
+import type { ServeLimits } from './limits.js';
+import { ServerMetrics } from './metrics.js';
+import { type Lease, ServedModels } from './served-models.js';
+
+/** What a server answers with. It stays the caller's. */
+export interface Served {
+  /** The name that requests give, and /v1/models lists. */
+  readonly name: string;
+  readonly model: Model;
+  readonly tokenizer: Tokenizer;
+  /** Default: the model's. */
+  readonly eosTokenIds?: readonly number[];
+}
+
+export interface EngineRequest {
+  readonly prompts: readonly (readonly number[])[];
+  readonly n: number;
+  /** Undefined: as many as there is room for. */
+  readonly maxTokens: number | undefined;
+  readonly sampling: RequestedSampling;
+  readonly topLogprobs: number;
+  readonly promptLogprobs: boolean;
+  readonly lease: Lease;
+  readonly signal: AbortSignal;
+}
+
+/** Texts with more characters per token of the context than this are refused before they are tokenised. */
+const CHARACTERS_PER_TOKEN = 32;
+
+/** When a client may ask again. */
+const RETRY_SECONDS = 1;
+
+export class Engine {
+  readonly generator: Generator;
+  readonly models: ServedModels;
+  readonly metrics = new ServerMetrics();
+  readonly eosTokenIds: readonly number[];
+  /** Resolves with what broke the device, after which no request can be answered. */
+  readonly failure: Promise<unknown>;
+  failed = false;
+  private breakDown: (error: unknown) => void = () => {};
+
+  constructor(
+    readonly served: Served,
+    readonly limits: ServeLimits,
+    options: GeneratorOptions & { readonly adapterRoot?: string | undefined },
+  ) {
+    const { adapterRoot, ...sizes } = options;
+    this.generator = new Generator(served.model.decoder, sizes);
+    this.models = new ServedModels(served.model, this.generator, served.name, adapterRoot);
+    this.failure = new Promise((resolve) => {
+      this.breakDown = resolve;
+    });
+    this.eosTokenIds = served.eosTokenIds ?? served.model.eosTokenIds;
+  }
+
+  /**
+   * Starts a request.
+   *
+   * @throws RequestError for what cannot be generated, and where too many wait
+   */
+  start(request: EngineRequest): Generation {
+    const { prompts, n, sampling, topLogprobs, promptLogprobs, lease, signal } = request;
+    if (this.failed) throw new RequestError(503, 'the server failed and is going down');
+    const { waiting } = this.generator.load;
+    if (waiting > 0 && waiting + prompts.length * n > this.limits.queue)
+      throw new RequestError(
+        429,
+        `${waiting} samples wait already, and ${this.limits.queue} may; try again later`,
+        {
+          code: 'queue_full',
+          retryAfter: RETRY_SECONDS,
+        },
+      );
+    const maxNewTokens = this.newTokens(prompts, request.maxTokens);
+    try {
+      return this.generator.generate(prompts, {
+        ...sampling,
+        n,
+        maxNewTokens,
+        minTokens: Math.min(sampling.minTokens ?? 0, maxNewTokens),
+        topLogprobs,
+        promptLogprobs,
+        eosTokenIds: this.eosTokenIds,
+        tokenizer: this.served.tokenizer,
+        role: { adapter: lease.adapter },
+        signal,
+      });
+    } catch (error) {
+      if (!(error instanceof StepTrainError)) throw error;
+      throw new RequestError(400, error.message.replace(/^generate: /, ''));
+    }
+  }
+
+  /** @throws RequestError for a text that is too long to be worth the time of tokenising it */
+  checkLength(text: string): void {
+    const { maxPositions } = this.served.model.decoder.config;
+    if (text.length <= maxPositions * CHARACTERS_PER_TOKEN) return;
+    throw new RequestError(
+      400,
+      `the prompt has ${text.length} characters, far more than the ${maxPositions} tokens that the model reads; shorten it`,
+      { code: 'context_length_exceeded' },
+    );
+  }
+
+  /** Most new tokens of each sample. */
+  private newTokens(prompts: readonly (readonly number[])[], asked: number | undefined): number {
+    const { maxPositions } = this.served.model.decoder.config;
+    const longest = prompts.reduce((most, { length }) => Math.max(most, length), 0);
+    const room = maxPositions - longest;
+    if (room < (asked ?? 1))
+      throw new RequestError(
+        400,
+        `the model reads ${maxPositions} tokens, and the prompt has ${longest}${
+          asked === undefined ? '' : ` beside up to ${asked} new ones`
+        }; shorten the prompt or lower max_tokens`,
+        { code: 'context_length_exceeded' },
+      );
+    if (asked !== undefined && asked > this.limits.newTokens)
+      throw new RequestError(
+        400,
+        `max_tokens: this server gives at most ${this.limits.newTokens}, found ${asked}`,
+        {
+          param: 'max_tokens',
+        },
+      );
+    const fitting = this.generator.longestSample - longest;
+    return asked ?? Math.max(1, Math.min(fitting, this.limits.newTokens));
+  }
+
+  /** A generation failed as a whole: what all requests share is broken. */
+  fail(error: unknown): void {
+    this.failed = true;
+    this.breakDown(error);
+  }
+
+  dispose(): void {
+    this.models.dispose();
+    this.generator.dispose();
+  }
+}

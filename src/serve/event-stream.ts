@@ -1,0 +1,40 @@
+/** Server-sent events. A client that reads slowly holds up its own stream alone, and not for ever. */
+import type { ServerResponse } from 'node:http';
+
+export class EventStream {
+  constructor(
+    private readonly response: ServerResponse,
+    private readonly stallSeconds: number,
+  ) {
+    response.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
+    });
+  }
+
+  async send(event: object): Promise<void> {
+    await this.write(`data: ${JSON.stringify(event)}\n\n`);
+  }
+
+  /** The end that clients wait for. */
+  async end(): Promise<void> {
+    await this.write('data: [DONE]\n\n');
+    if (!this.response.destroyed) this.response.end();
+  }
+
+  /** Waits where the client does not read; ends its connection where it does not for long. */
+  private async write(text: string): Promise<void> {
+    const { response } = this;
+    if (response.destroyed || response.write(text)) return;
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        response.off('drain', done).off('close', done);
+        resolve();
+      };
+      const timer = setTimeout(() => response.destroy(), this.stallSeconds * 1000);
+      response.on('drain', done).on('close', done);
+    });
+  }
+}

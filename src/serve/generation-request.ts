@@ -1,0 +1,113 @@
+/** What /v1/completions and /v1/chat/completions have in common: how samples are drawn, and what is told of them. */
+import type { SamplingOptions } from '../generate/options.js';
+import { isText, isWhole, type RequestFields } from './request-fields.js';
+
+/** Texts and tokens that may end a sample. */
+const MAX_STOPS = 64;
+
+/** Alternatives of a token. */
+export const MAX_ALTERNATIVES = 20;
+
+export type RequestedSampling = Pick<
+  SamplingOptions,
+  | 'minTokens'
+  | 'temperature'
+  | 'topK'
+  | 'topP'
+  | 'minP'
+  | 'logitBias'
+  | 'stop'
+  | 'ignoreEos'
+  | 'seed'
+  | 'iteration'
+  | 'promptIds'
+>;
+
+export interface GenerationRequest {
+  /** Undefined: the server's own. */
+  readonly model: string | undefined;
+  readonly n: number;
+  readonly sampling: RequestedSampling;
+  readonly stream: boolean;
+  /** A last event of a stream with the tokens that it cost. */
+  readonly includeUsage: boolean;
+  /** Token ids beside the text. */
+  readonly tokenIds: boolean;
+  /** Tokens in log-probabilities are written `token_id:17`. */
+  readonly tokensAsIds: boolean;
+}
+
+export function generationRequest(fields: RequestFields, maxSamples: number): GenerationRequest {
+  const stream = fields.flag('stream') ?? false;
+  const options = fields.section('stream_options');
+  if (options && !stream) fields.fail('stream_options', 'it only beside stream: true');
+  const includeUsage = options?.flag('include_usage') ?? false;
+  options?.neutral('continuous_usage_stats', false);
+  options?.neutral('include_obfuscation', false);
+  options?.end();
+  const n = fields.integer('n', 1, maxSamples) ?? 1;
+  refuseOthers(fields, n);
+  return {
+    model: fields.text('model'),
+    n,
+    sampling: requestedSampling(fields),
+    stream,
+    includeUsage,
+    tokenIds: fields.flag('return_token_ids') ?? false,
+    tokensAsIds: fields.flag('return_tokens_as_token_ids') ?? false,
+  };
+}
+
+function requestedSampling(fields: RequestFields): RequestedSampling {
+  const topK = fields.integer('top_k', -1);
+  const texts = isText(fields.value('stop'))
+    ? [fields.requiredText('stop')]
+    : (fields.list('stop', isText, 'texts', MAX_STOPS) ?? []);
+  const tokens = fields.list('stop_token_ids', isWhole, 'token ids', MAX_STOPS) ?? [];
+  return defined({
+    minTokens: fields.integer('min_tokens', 0),
+    temperature: fields.number('temperature', 0, 1e6),
+    topK: topK === -1 ? 0 : topK,
+    topP: fields.number('top_p', 0, 1),
+    minP: fields.number('min_p', 0, 1),
+    logitBias: logitBias(fields),
+    stop: [...texts, ...tokens],
+    ignoreEos: fields.flag('ignore_eos'),
+    seed: fields.integer('seed', 0) ?? Math.floor(Math.random() * 2 ** 32),
+    iteration: fields.integer('iteration', 0, 2 ** 32 - 1),
+    promptIds: fields.list('prompt_ids', isWhole, 'whole numbers', Number.MAX_SAFE_INTEGER),
+  });
+}
+
+/** The object without what is undefined. */
+function defined<T extends object>(object: { [Key in keyof T]: T[Key] | undefined }): T {
+  return Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined)) as T;
+}
+
+function logitBias(fields: RequestFields): Readonly<Record<number, number>> | undefined {
+  const value = fields.value('logit_bias');
+  if (value === undefined) return undefined;
+  const entries =
+    typeof value === 'object' && !Array.isArray(value) ? Object.entries(value as object) : undefined;
+  const valid = entries?.every(
+    ([id, bias]) => /^\d{1,9}$/.test(id) && typeof bias === 'number' && Math.abs(bias) <= 100,
+  );
+  if (!valid) fields.fail('logit_bias', 'numbers from -100 to 100 by token id');
+  return Object.fromEntries(entries ?? []);
+}
+
+/** Fields of OpenAI's and vLLM's that change an answer and are not implemented, and those that change none. */
+function refuseOthers(fields: RequestFields, n: number): void {
+  fields.neutral('presence_penalty', 0);
+  fields.neutral('frequency_penalty', 0);
+  fields.neutral('repetition_penalty', 1);
+  fields.neutral('length_penalty', 1);
+  fields.neutral('use_beam_search', false);
+  fields.neutral('best_of', 1, n);
+  fields.neutral('include_stop_str_in_output', false);
+  fields.neutral('skip_special_tokens', true);
+  fields.neutral('truncate_prompt_tokens');
+  if (fields.section('response_format')?.text('type') !== 'text') fields.neutral('response_format');
+  fields.ignore('user', 'metadata', 'store', 'service_tier', 'safety_identifier', 'prompt_cache_key');
+  fields.ignore('spaces_between_special_tokens');
+}

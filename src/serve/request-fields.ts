@@ -1,0 +1,130 @@
+/** The fields of a request's JSON, read by type. Whatever a request says is used or refused, never passed over. */
+import { nearestName } from '../config/nearest.js';
+import { RequestError } from './errors.js';
+
+const SHOWN_CHARACTERS = 60;
+
+/** A field whose value is null counts as absent, as clients send it. */
+export class RequestFields {
+  private readonly read = new Set<string>();
+  private readonly object: Readonly<Record<string, unknown>>;
+
+  /** @param prefix path of the object inside the request, such as `messages[0].` */
+  constructor(
+    value: unknown,
+    private readonly prefix = '',
+  ) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      const what = prefix === '' ? 'the request' : prefix.slice(0, -1);
+      throw new RequestError(400, `${what}: expected an object, found ${shown(value)}`);
+    }
+    this.object = value as Readonly<Record<string, unknown>>;
+  }
+
+  value(name: string): unknown {
+    this.read.add(name);
+    return Object.hasOwn(this.object, name) ? (this.object[name] ?? undefined) : undefined;
+  }
+
+  has(name: string): boolean {
+    return this.value(name) !== undefined;
+  }
+
+  /** A whole number from `least` to `most`. */
+  integer(name: string, least: number, most = Number.MAX_SAFE_INTEGER): number | undefined {
+    const value = this.value(name);
+    if (value === undefined || (Number.isSafeInteger(value) && inside(value as number, least, most)))
+      return value as number | undefined;
+    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    return this.fail(name, `a whole number ${range}`);
+  }
+
+  number(name: string, least: number, most: number): number | undefined {
+    const value = this.value(name);
+    if (value === undefined || (typeof value === 'number' && inside(value, least, most))) return value;
+    return this.fail(name, `a number from ${least} to ${most}`);
+  }
+
+  flag(name: string): boolean | undefined {
+    const value = this.value(name);
+    if (value === undefined || typeof value === 'boolean') return value;
+    return this.fail(name, 'true or false');
+  }
+
+  text(name: string): string | undefined {
+    const value = this.value(name);
+    if (value === undefined || typeof value === 'string') return value;
+    return this.fail(name, 'a text');
+  }
+
+  requiredText(name: string): string {
+    return this.text(name) ?? this.fail(name, 'a text');
+  }
+
+  /** @param expected in words, for the refusal */
+  list<T>(
+    name: string,
+    is: (item: unknown) => item is T,
+    expected: string,
+    most: number,
+  ): readonly T[] | undefined {
+    const value = this.value(name);
+    if (value === undefined) return undefined;
+    if (!Array.isArray(value) || !value.every(is)) return this.fail(name, `a list of ${expected}`);
+    if (value.length > most) this.fail(name, `a list of at most ${most}`, `${value.length}`);
+    return value;
+  }
+
+  section(name: string): RequestFields | undefined {
+    const value = this.value(name);
+    return value === undefined ? undefined : new RequestFields(value, `${this.prefix}${name}.`);
+  }
+
+  /** Accepts a field that is not implemented where it asks for nothing. */
+  neutral(name: string, ...values: readonly unknown[]): void {
+    const value = this.value(name);
+    if (value === undefined || values.includes(value)) return;
+    const expected =
+      values.length === 0 ? 'no value' : values.map((each) => JSON.stringify(each)).join(' or ');
+    this.fail(name, `${expected}, as this server does not implement it`);
+  }
+
+  /** Accepts fields that tell the server nothing about what to answer. */
+  ignore(...names: readonly string[]): void {
+    for (const name of names) this.read.add(name);
+  }
+
+  /** @throws RequestError for a field that nothing has read */
+  end(): void {
+    const unknown = Object.keys(this.object).find((name) => !this.read.has(name));
+    if (unknown === undefined) return;
+    const nearest = nearestName(unknown.slice(0, SHOWN_CHARACTERS), [...this.read]);
+    const hint = nearest === undefined ? '; leave it out' : `; did you mean ${nearest}?`;
+    throw new RequestError(
+      400,
+      `${this.prefix}${unknown.slice(0, SHOWN_CHARACTERS)}: there is no such field${hint}`,
+      {
+        param: `${this.prefix}${unknown.slice(0, SHOWN_CHARACTERS)}`,
+      },
+    );
+  }
+
+  fail(name: string, expected: string, found = shown(this.object[name])): never {
+    const param = `${this.prefix}${name}`;
+    throw new RequestError(400, `${param}: expected ${expected}, found ${found}`, { param });
+  }
+}
+
+export const isText = (item: unknown): item is string => typeof item === 'string';
+
+export const isWhole = (item: unknown): item is number => Number.isSafeInteger(item) && (item as number) >= 0;
+
+function inside(value: number, least: number, most: number): boolean {
+  return value >= least && value <= most;
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  const text = JSON.stringify(value);
+  return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS - 1)}…` : text;
+}

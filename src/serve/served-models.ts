@@ -1,0 +1,182 @@
+/** The names that a request may give as `model`: the model itself, and adapters that come and go while it runs. */
+import { realpathSync } from 'node:fs';
+import { resolve, sep } from 'node:path';
+import type { Model } from '../api/model.js';
+import { reasonOf } from '../files/data-error.js';
+import { systemReason } from '../files/error.js';
+import type { Generator } from '../generate/generator.js';
+import { type Adapter, loadAdapter } from '../models/adapter.js';
+import { RequestError } from './errors.js';
+
+/** An adapter for as long as a request uses it. */
+export interface Lease {
+  readonly name: string;
+  readonly adapter: Adapter | undefined;
+  release(): void;
+}
+
+interface Loaded {
+  readonly adapter: Adapter;
+  readonly directory: string;
+  readonly created: number;
+  users: number;
+  /** No longer found by its name. */
+  gone: boolean;
+}
+
+/** Names are part of paths, metrics and messages. */
+const NAME = /^[\w][\w.:/@-]{0,127}$/;
+
+export class ServedModels {
+  private readonly adapters = new Map<string, Loaded>();
+  private readonly created = seconds();
+
+  /**
+   * @param name of the model itself, with its own adapter where it has one
+   * @param root folder inside which adapters may be loaded on request; undefined: none may
+   */
+  constructor(
+    private readonly model: Model,
+    private readonly generator: Generator,
+    readonly name: string,
+    private readonly root: string | undefined,
+  ) {}
+
+  /** @throws RequestError for a name that is not served */
+  lease(name: string = this.name): Lease {
+    if (name === this.name) return { name, adapter: this.model.adapter, release: () => {} };
+    const loaded = this.adapters.get(name);
+    if (!loaded) {
+      const names = [this.name, ...this.adapters.keys()].slice(0, 8).join(', ');
+      throw new RequestError(
+        404,
+        `there is no model ${JSON.stringify(name.slice(0, 80))}; known are ${names}`,
+        {
+          param: 'model',
+          code: 'model_not_found',
+        },
+      );
+    }
+    loaded.users++;
+    let held = true;
+    return {
+      name,
+      adapter: loaded.adapter,
+      release: () => {
+        if (!held) return;
+        held = false;
+        loaded.users--;
+        this.disposeIfUnused(loaded);
+      },
+    };
+  }
+
+  /** Loads a PEFT directory on a request from outside. */
+  loadRequested(name: string, path: string, replace: boolean): void {
+    if (this.root === undefined)
+      throw new RequestError(403, 'this server loads no adapters; start it with --adapter-root DIR');
+    this.load(name, insideOf(this.root, path), replace);
+  }
+
+  /** @throws RequestError for a name that is taken, or a directory that is no adapter of the model */
+  load(name: string, directory: string, replace = false): void {
+    if (!NAME.test(name))
+      throw new RequestError(400, 'lora_name: expected up to 128 letters, digits and . _ : / @ -', {
+        param: 'lora_name',
+      });
+    const earlier = this.adapters.get(name);
+    if (name === this.name || (earlier && !replace))
+      throw new RequestError(
+        400,
+        `lora_name: ${name} has already been loaded; unload it first, or set load_inplace`,
+        {
+          param: 'lora_name',
+        },
+      );
+    const { decoder } = this.model;
+    let adapter: Adapter;
+    try {
+      adapter = loadAdapter(decoder.device, decoder.config, directory);
+    } catch (error) {
+      throw new RequestError(400, `lora_path: ${reasonOf(error)}`, { param: 'lora_path' });
+    }
+    if (earlier) this.remove(name, earlier);
+    this.adapters.set(name, { adapter, directory, created: seconds(), users: 0, gone: false });
+  }
+
+  /** Requests that use it keep it until they end. */
+  unload(name: string): void {
+    const loaded = this.adapters.get(name);
+    if (!loaded)
+      throw new RequestError(404, `lora_name: there is no adapter ${JSON.stringify(name.slice(0, 80))}`, {
+        param: 'lora_name',
+      });
+    this.remove(name, loaded);
+  }
+
+  /** The body of /v1/models. */
+  list(): object {
+    const card = { object: 'model', owned_by: 'steptrain' };
+    const { maxPositions } = this.model.decoder.config;
+    const adapters = Array.from(this.adapters, ([id, { created, directory: root }]) => ({
+      ...card,
+      id,
+      created,
+      root,
+      parent: this.name,
+      max_model_len: maxPositions,
+    }));
+    return {
+      object: 'list',
+      data: [
+        {
+          ...card,
+          id: this.name,
+          created: this.created,
+          root: this.name,
+          parent: null,
+          max_model_len: maxPositions,
+        },
+        ...adapters,
+      ],
+    };
+  }
+
+  dispose(): void {
+    for (const [name, loaded] of this.adapters) this.remove(name, loaded);
+  }
+
+  private remove(name: string, loaded: Loaded): void {
+    this.adapters.delete(name);
+    loaded.gone = true;
+    this.disposeIfUnused(loaded);
+  }
+
+  private disposeIfUnused({ adapter, users, gone }: Loaded): void {
+    if (!gone || users > 0) return;
+    this.generator.forget(adapter);
+    adapter.dispose();
+  }
+}
+
+/** The real directory; nothing is said of what lies outside of `root`. */
+function insideOf(root: string, path: string): string {
+  const within = (directory: string, folder: string) =>
+    directory === folder || directory.startsWith(folder + sep) ? directory : undefined;
+  const refuse = (status: number, reason: string): never => {
+    throw new RequestError(status, `lora_path: ${reason}`, { param: 'lora_path' });
+  };
+  const outside = 'the server loads adapters from inside its --adapter-root alone';
+  const named = within(resolve(root, path), resolve(root)) ?? refuse(403, outside);
+  let real: string;
+  try {
+    real = realpathSync(named);
+  } catch (error) {
+    return refuse(400, systemReason(error));
+  }
+  return within(real, realpathSync(root)) ?? refuse(403, outside);
+}
+
+function seconds(): number {
+  return Math.floor(Date.now() / 1000);
+}

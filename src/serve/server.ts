@@ -1,0 +1,200 @@
+/**
+ * An HTTP server with OpenAI's completions and chat completions over one generator: requests of all clients run together, and
+ * what one of them does changes nothing for another.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import type { GeneratorOptions } from '../generate/generator.js';
+import { StepTrainError } from '../native/errors.js';
+import { checkAccess, isLoopback } from './access.js';
+import { Engine, type Served } from './engine.js';
+import { RequestError } from './errors.js';
+import { DEFAULT_LIMITS, type ServeLimits } from './limits.js';
+import { ROUTES, sendJson } from './routes.js';
+
+export interface ServeOptions extends GeneratorOptions {
+  /** Address to listen on. Default 127.0.0.1. */
+  readonly host?: string;
+  /** Default 8000; 0 takes one that is free. */
+  readonly port?: number;
+  /** What clients must send as `Authorization: Bearer …`. Needed for every address but those of this machine. */
+  readonly key?: string | undefined;
+  /** Folder inside which /v1/load_lora_adapter may load; without it, it may not. */
+  readonly adapterRoot?: string | undefined;
+  /** Adapters to begin with: PEFT directories by the name that requests give as `model`. */
+  readonly adapters?: Readonly<Record<string, string>>;
+  readonly limits?: Partial<ServeLimits>;
+  /** Hears of errors that no client is to blame for. */
+  readonly onError?: (error: unknown) => void;
+}
+
+export interface RunningServer {
+  /** `http://127.0.0.1:8000` */
+  readonly url: string;
+  /** Resolves with the error, should the device fail; the server then answers 503 until it is closed. */
+  readonly failure: Promise<unknown>;
+  /**
+   * Accepts nothing more, lets what runs end for so many seconds, then ends it with what it has. Frees what the server
+   * holds; the model stays the caller's.
+   */
+  close(graceSeconds?: number): Promise<void>;
+}
+
+const GRACE_SECONDS = 30;
+
+/**
+ * Starts a server. The model must outlive it.
+ *
+ * @throws StepTrainError for an address beyond this machine without a key, one that cannot be listened on, an adapter that
+ * cannot be loaded
+ */
+export async function serve(served: Served, options: ServeOptions = {}): Promise<RunningServer> {
+  const { host = '127.0.0.1', port = 8000, key, adapters = {}, onError = () => {} } = options;
+  const { adapterRoot, cacheBytes, maxRows, maxTokens } = options;
+  if (key === undefined && !isLoopback(host))
+    throw new StepTrainError(
+      'E_RANGE',
+      `serve: ${host} can be reached from other machines: give a key, or listen on 127.0.0.1`,
+    );
+  if (key === '') throw new StepTrainError('E_RANGE', 'serve: the key is empty; give one, or none');
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const engine = new Engine(served, limits, {
+    adapterRoot,
+    ...(cacheBytes === undefined ? {} : { cacheBytes }),
+    ...(maxRows === undefined ? {} : { maxRows }),
+    ...(maxTokens === undefined ? {} : { maxTokens }),
+  });
+  const http = new HttpServer(engine, key, onError);
+  try {
+    for (const [name, directory] of Object.entries(adapters)) engine.models.load(name, directory);
+    const url = await http.listen(host, port);
+    return { url, failure: engine.failure, close: (grace = GRACE_SECONDS) => http.close(grace) };
+  } catch (error) {
+    engine.dispose();
+    if (error instanceof RequestError) throw new StepTrainError('E_RANGE', `serve: ${error.message}`);
+    throw error;
+  }
+}
+
+class HttpServer {
+  private readonly server: Server;
+  private readonly active = new Set<Promise<void>>();
+  private readonly ending = new AbortController();
+  private closing: Promise<void> | undefined;
+
+  constructor(
+    private readonly engine: Engine,
+    private readonly key: string | undefined,
+    private readonly onError: (error: unknown) => void,
+  ) {
+    const milliseconds = engine.limits.requestSeconds * 1000;
+    this.server = createServer({
+      headersTimeout: milliseconds,
+      requestTimeout: milliseconds,
+      connectionsCheckingInterval: Math.min(1000, milliseconds / 4),
+      keepAliveTimeout: 5000,
+    });
+    this.server.maxConnections = engine.limits.connections;
+    this.server.on('request', (request, response) => this.take(request, response));
+    this.server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => refuseRaw(error, socket));
+  }
+
+  async listen(host: string, port: number): Promise<string> {
+    await new Promise<void>((resolve, reject) => {
+      this.server.once('error', (error) =>
+        reject(new StepTrainError('E_RANGE', `serve: cannot listen on ${host}:${port}: ${error.message}`)),
+      );
+      this.server.listen(port, host, resolve);
+    });
+    this.server.on('error', this.onError);
+    const address = this.server.address() as AddressInfo;
+    return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
+  }
+
+  /** A second call may shorten the time that is left. */
+  close(graceSeconds: number): Promise<void> {
+    this.closing ??= this.shutDown();
+    const timer = setTimeout(() => this.ending.abort(), graceSeconds * 1000);
+    return this.closing.finally(() => clearTimeout(timer));
+  }
+
+  private async shutDown(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.server.close(() => resolve()));
+    await Promise.all(this.active);
+    this.server.closeAllConnections();
+    await closed;
+    this.engine.dispose();
+  }
+
+  private take(request: IncomingMessage, response: ServerResponse): void {
+    const done = this.respond(request, response).catch(this.onError);
+    this.active.add(done);
+    void done.then(() => this.active.delete(done));
+  }
+
+  private async respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const arrived = performance.now();
+    const gone = new AbortController();
+    response.on('close', () => gone.abort());
+    // Writing to a client that is gone is no failure of ours.
+    response.on('error', () => {});
+    const path = (request.url ?? '').split('?', 1)[0] as string;
+    const { metrics } = this.engine;
+    try {
+      const route = ROUTES.get(path);
+      if (!route?.open) checkAccess(request, this.key);
+      if (!route)
+        throw new RequestError(
+          404,
+          `there is no ${path.slice(0, 80)}; known are ${[...ROUTES.keys()].join(', ')}`,
+        );
+      if (request.method !== route.method)
+        throw new RequestError(405, `${path} is asked with ${route.method}, not ${request.method}`);
+      if (this.closing)
+        throw new RequestError(503, 'the server is going down', { retryAfter: 5, closes: true });
+      const signal = AbortSignal.any([gone.signal, this.ending.signal]);
+      await route.handle(this.engine, request, { response, signal, arrived });
+    } catch (error) {
+      if (response.destroyed) return;
+      this.refuse(request, response, error);
+    } finally {
+      if (gone.signal.aborted && !response.writableFinished) metrics.cancelledRequests++;
+      metrics.responded(ROUTES.has(path) ? path : 'other', response.statusCode);
+    }
+  }
+
+  private refuse(request: IncomingMessage, response: ServerResponse, error: unknown): void {
+    const known = error instanceof RequestError;
+    if (!known) this.onError(error);
+    const refusal = known ? error : new RequestError(500, 'the server failed; see its log');
+    if (response.headersSent) {
+      response.destroy();
+      return;
+    }
+    const { retryAfter, closes } = refusal.details;
+    if (retryAfter !== undefined) response.setHeader('retry-after', retryAfter);
+    // A body that was not read would be taken for the next request.
+    if (closes || !request.complete) response.setHeader('connection', 'close');
+    sendJson(response, refusal.body, refusal.status);
+  }
+}
+
+/** Answers what is no HTTP, or came too slowly. */
+function refuseRaw({ code }: NodeJS.ErrnoException, socket: Socket): void {
+  if (!socket.writable || code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const [status, reason, message] =
+    code === 'ERR_HTTP_REQUEST_TIMEOUT'
+      ? [408, 'Request Timeout', 'the request came too slowly']
+      : code === 'HPE_HEADER_OVERFLOW'
+        ? [431, 'Request Header Fields Too Large', 'the headers have more than 16 KiB']
+        : [400, 'Bad Request', 'this is not an HTTP request'];
+  const body = JSON.stringify(new RequestError(status as number, message as string).body);
+  socket.end(
+    `HTTP/1.1 ${status} ${reason}\r\nContent-Type: application/json; charset=utf-8\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+    () => socket.destroy(),
+  );
+}

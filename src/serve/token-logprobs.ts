@@ -1,0 +1,116 @@
+/** Log-probabilities of tokens in the two shapes that OpenAI documents: of texts, and of messages. */
+import type { TokenLogprob } from '../generate/decode.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+
+/** A token and what could have been in its place; no log-probability where the model gave none, as to a first token. */
+export interface ScoredToken {
+  readonly token: number;
+  readonly logprob: number | undefined;
+  readonly alternatives?: readonly TokenLogprob[] | undefined;
+}
+
+/** JSON has no −Infinity; vLLM writes this in its place. */
+const LEAST = -9999;
+
+type Written = (token: number) => string;
+
+/** How tokens are written: as text, or by their ids. */
+export function tokenWriter(tokenizer: Pick<Tokenizer, 'tokenBytes'>, asIds: boolean): Written {
+  return asIds ? (token) => `token_id:${token}` : (token) => textOf(tokenizer.tokenBytes(token));
+}
+
+export interface TextLogprobs {
+  readonly tokens: readonly string[];
+  readonly token_logprobs: readonly (number | null)[];
+  readonly top_logprobs: readonly (Readonly<Record<string, number>> | null)[];
+  /** Of each token in the text, in characters. */
+  readonly text_offset: readonly number[];
+}
+
+/**
+ * The shape of /v1/completions.
+ *
+ * @param count alternatives that were asked for
+ * @param offset characters before the first token
+ */
+export function textLogprobs(
+  scored: readonly ScoredToken[],
+  write: Written,
+  count: number,
+  offset: number,
+): TextLogprobs {
+  const tokens = scored.map(({ token }) => write(token));
+  let end = offset;
+  return {
+    tokens,
+    token_logprobs: scored.map(({ logprob }) => (logprob === undefined ? null : finite(logprob))),
+    top_logprobs: scored.map(({ token, logprob, alternatives }) => {
+      if (count === 0 || logprob === undefined || alternatives === undefined) return null;
+      const entries = [...alternatives, { token, logprob }];
+      return Object.fromEntries(entries.map((each) => [write(each.token), finite(each.logprob)]));
+    }),
+    text_offset: tokens.map((text) => {
+      end += text.length;
+      return end - text.length;
+    }),
+  };
+}
+
+interface MessageLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  readonly bytes: readonly number[];
+}
+
+export interface MessageLogprobs {
+  readonly content: readonly (MessageLogprob & { readonly top_logprobs: readonly MessageLogprob[] })[];
+}
+
+/** The shape of /v1/chat/completions. */
+export function messageLogprobs(
+  scored: readonly ScoredToken[],
+  write: Written,
+  tokenizer: Pick<Tokenizer, 'tokenBytes'>,
+): MessageLogprobs {
+  const entry = (token: number, logprob: number) => ({
+    token: write(token),
+    logprob: finite(logprob),
+    bytes: [...tokenizer.tokenBytes(token)],
+  });
+  return {
+    content: scored.map(({ token, logprob = LEAST, alternatives = [] }) => ({
+      ...entry(token, logprob),
+      top_logprobs: alternatives.map((each) => entry(each.token, each.logprob)),
+    })),
+  };
+}
+
+export interface PromptLogprob {
+  readonly logprob: number;
+  readonly decoded_token: string;
+}
+
+/** vLLM's shape of the log-probabilities of a prompt: null for the first token, then an object by token id. */
+export function writtenPromptLogprobs(
+  scored: readonly ScoredToken[],
+  write: Written,
+): readonly (Readonly<Record<string, PromptLogprob>> | null)[] {
+  return scored.map(({ token, logprob }) =>
+    logprob === undefined ? null : { [token]: { logprob: finite(logprob), decoded_token: write(token) } },
+  );
+}
+
+function finite(logprob: number): number {
+  return Math.max(logprob, LEAST);
+}
+
+const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+/** Bytes that are no text by themselves are told apart as OpenAI does: `bytes:\xe2\x80`. */
+function textOf(bytes: Uint8Array): string {
+  try {
+    return strict.decode(bytes);
+  } catch {
+    return `bytes:${Array.from(bytes, (byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`;
+  }
+}

@@ -1,0 +1,279 @@
+// /v1/completions and /v1/chat/completions, asked by OpenAI's own client: the samples are those of the model in process.
+import OpenAI from 'openai';
+import { describe, expect, it } from 'vitest';
+import { promptTokens } from '../../src/generate/prompts.js';
+import type { Sample } from '../../src/generate/sample-row.js';
+import { metric, post, type TestServer, testServer, until } from './test-server.js';
+
+const client = ({ url }: TestServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 });
+
+const messages = [{ role: 'user' as const, content: 'Why?' }];
+
+/** What the model itself draws. */
+async function drawn(
+  { model, served }: TestServer,
+  prompt: Parameters<typeof promptTokens>[1],
+  options: Parameters<typeof model.generate>[1],
+): Promise<Sample[]> {
+  const { tokenizer } = served;
+  const [samples] = await model.generate([promptTokens(tokenizer, prompt)], { tokenizer, ...options });
+  return samples as Sample[];
+}
+
+describe('/v1/completions', () => {
+  it('gives the samples of the model, with tokens and log-probabilities', async () => {
+    const server = await testServer();
+    const options = { n: 2, seed: 7, temperature: 0.9, top_p: 0.95 } as const;
+    const answer = await client(server).completions.create({
+      model: 'pupil',
+      prompt: 'one',
+      max_tokens: 6,
+      logprobs: 2,
+      ...options,
+      ...{ top_k: 40, min_p: 0.001, return_token_ids: true, return_tokens_as_token_ids: true },
+    });
+    const samples = await drawn(server, 'one', {
+      ...{ n: 2, seed: 7, temperature: 0.9, topP: 0.95, topK: 40, minP: 0.001 },
+      maxNewTokens: 6,
+      topLogprobs: 2,
+    });
+    expect(answer.choices.map(({ text, finish_reason }) => [text, finish_reason])).toEqual(
+      samples.map(({ text, finishReason }) => [text, finishReason]),
+    );
+    for (const [i, choice] of answer.choices.entries()) {
+      const { tokens, logprobs, topLogprobs } = samples[i] as Sample;
+      expect(choice).toMatchObject({
+        index: i,
+        token_ids: tokens,
+        prompt_token_ids: promptTokens(server.served.tokenizer, 'one'),
+      });
+      expect(choice.logprobs?.tokens).toEqual(tokens.map((token) => `token_id:${token}`));
+      expect(choice.logprobs?.token_logprobs).toEqual([...logprobs]);
+      const [first] = topLogprobs as NonNullable<typeof topLogprobs>;
+      expect(choice.logprobs?.top_logprobs?.[0]).toEqual(
+        Object.fromEntries(
+          [...(first ?? []), { token: tokens[0], logprob: logprobs[0] }].map((each) => [
+            `token_id:${each.token}`,
+            each.logprob,
+          ]),
+        ),
+      );
+    }
+    const total = samples.reduce((sum, { tokens }) => sum + tokens.length, 0);
+    expect(answer.usage).toEqual({ prompt_tokens: 3, completion_tokens: total, total_tokens: total + 3 });
+  });
+
+  it('streams the same, choice by choice, with what it cost in the end', async () => {
+    const server = await testServer();
+    const asked = { model: 'pupil', prompt: ['one', 'two'], n: 2, seed: 3, max_tokens: 9, logprobs: 1 };
+    const whole = await client(server).completions.create(asked);
+    const stream = await client(server).completions.create({
+      ...asked,
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    const texts = ['', '', '', ''];
+    const logprobs: number[][] = [[], [], [], []];
+    const offsets: number[][] = [[], [], [], []];
+    const reasons: unknown[] = [];
+    let usage: unknown;
+    for await (const chunk of stream) {
+      for (const choice of chunk.choices) {
+        texts[choice.index] += choice.text;
+        logprobs[choice.index]?.push(...(choice.logprobs?.token_logprobs ?? []));
+        offsets[choice.index]?.push(...(choice.logprobs?.text_offset ?? []));
+        if (choice.finish_reason) reasons[choice.index] = choice.finish_reason;
+      }
+      usage = chunk.usage ?? usage;
+    }
+    expect(texts).toEqual(whole.choices.map(({ text }) => text));
+    expect(logprobs).toEqual(whole.choices.map((choice) => choice.logprobs?.token_logprobs));
+    expect(reasons).toEqual(whole.choices.map(({ finish_reason }) => finish_reason));
+    expect(usage).toEqual(whole.usage);
+  });
+
+  it('takes prompts as token ids, and ends at texts and tokens of stop', async () => {
+    const server = await testServer();
+    const ask = (more: object) =>
+      post(`${server.url}/v1/completions`, {
+        prompt: [111, 110, 101],
+        seed: 1,
+        max_tokens: 12,
+        ignore_eos: true,
+        ...more,
+      });
+    const { json: free } = await ask({ return_token_ids: true });
+    const third = free.choices[0]?.token_ids[2];
+    const { json: stopped } = await ask({ stop_token_ids: [third], return_token_ids: true });
+    expect(stopped.choices[0]).toMatchObject({
+      token_ids: free.choices[0]?.token_ids.slice(0, 3),
+      finish_reason: 'stop',
+      stop_reason: third,
+    });
+    const [sample] = await drawn(server, 'one', { seed: 1, maxNewTokens: 12, ignoreEos: true });
+    // Random weights write many bytes that are no characters.
+    const end = /[ -~]+/.exec((sample as Sample).text as string)?.[0] as string;
+    const { json: text } = await ask({ stop: end });
+    expect(text.choices[0]).toMatchObject({ finish_reason: 'stop', stop_reason: end });
+    expect(text.choices[0]?.text).toBe(sample?.text?.slice(0, sample.text.indexOf(end)));
+  });
+
+  it('tells of the prompt: echo, its log-probabilities, no new token', async () => {
+    const server = await testServer();
+    const { json } = await post(`${server.url}/v1/completions`, {
+      prompt: 'one',
+      max_tokens: 0,
+      echo: true,
+      logprobs: 0,
+      prompt_logprobs: 0,
+    });
+    const [score] = await server.model.score([promptTokens(server.served.tokenizer, 'one')]);
+    const logprobs = [...(score?.logprobs ?? [])];
+    expect(json.choices[0]).toMatchObject({ text: 'one', finish_reason: 'length' });
+    expect(json.choices[0]?.logprobs).toMatchObject({
+      tokens: ['o', 'n', 'e'],
+      token_logprobs: [null, ...logprobs],
+    });
+    expect(json.choices[0]?.prompt_logprobs).toEqual([
+      null,
+      { 110: { logprob: logprobs[0], decoded_token: 'n' } },
+      { 101: { logprob: logprobs[1], decoded_token: 'e' } },
+    ]);
+    expect(json.usage).toEqual({ prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 });
+  });
+
+  it('draws the rollouts of a training process: rounds and prompts are numbered by the request', async () => {
+    const server = await testServer();
+    const { json } = await post(`${server.url}/v1/completions`, {
+      ...{
+        prompt: 'one',
+        max_tokens: 5,
+        seed: 9,
+        iteration: 4,
+        prompt_ids: [17],
+        n: 2,
+        return_token_ids: true,
+      },
+    });
+    const samples = await drawn(server, 'one', {
+      n: 2,
+      seed: 9,
+      iteration: 4,
+      promptIds: [17],
+      maxNewTokens: 5,
+    });
+    expect(json.choices.map((choice) => choice.token_ids)).toEqual(samples.map(({ tokens }) => tokens));
+  });
+});
+
+describe('/v1/chat/completions', () => {
+  it('puts messages through the chat template', async () => {
+    const server = await testServer();
+    const answer = await client(server).chat.completions.create({
+      model: 'pupil',
+      messages,
+      seed: 5,
+      max_completion_tokens: 7,
+      logprobs: true,
+      top_logprobs: 3,
+    });
+    const [sample] = await drawn(server, messages, { seed: 5, maxNewTokens: 7, topLogprobs: 3 });
+    const { tokenizer } = server.served;
+    const [choice] = answer.choices;
+    expect(choice?.message).toEqual({ role: 'assistant', content: sample?.text, refusal: null });
+    expect(choice?.logprobs?.content?.map(({ logprob, bytes }) => ({ logprob, bytes }))).toEqual(
+      sample?.tokens.map((token, t) => ({
+        logprob: sample.logprobs[t],
+        bytes: [...tokenizer.tokenBytes(token)],
+      })),
+    );
+    expect(choice?.logprobs?.content?.[0]?.top_logprobs.map(({ logprob }) => logprob)).toEqual(
+      sample?.topLogprobs?.[0]?.map(({ logprob }) => logprob),
+    );
+  });
+
+  it('streams the reply', async () => {
+    const server = await testServer();
+    const asked = { model: 'pupil', messages, seed: 5, max_tokens: 20, logprobs: true, n: 2 };
+    const whole = await client(server).chat.completions.create(asked);
+    const stream = await client(server).chat.completions.create({ ...asked, stream: true });
+    const contents = ['', ''];
+    const roles: unknown[] = [];
+    const logprobs: number[][] = [[], []];
+    for await (const { choices } of stream) {
+      for (const { index, delta, logprobs: scored } of choices) {
+        contents[index] += delta.content ?? '';
+        if (delta.role) roles.push([index, delta.role]);
+        logprobs[index]?.push(...(scored?.content ?? []).map(({ logprob }) => logprob));
+      }
+    }
+    expect(contents).toEqual(whole.choices.map(({ message }) => message.content));
+    expect(roles.sort()).toEqual([
+      [0, 'assistant'],
+      [1, 'assistant'],
+    ]);
+    expect(logprobs).toEqual(
+      whole.choices.map((choice) => choice.logprobs?.content?.map(({ logprob }) => logprob)),
+    );
+  });
+
+  it('gives as many tokens as there is room for where the request does not say', async () => {
+    const server = await testServer({ limits: { newTokens: 33 } });
+    const { json } = await post(`${server.url}/v1/chat/completions`, { messages, ignore_eos: true });
+    expect(json.usage.completion_tokens).toBe(33);
+    expect(json.choices[0]?.finish_reason).toBe('length');
+  });
+});
+
+describe('a client that goes away', () => {
+  it.each([true, false])('ends what it asked for (stream: %s)', async (stream) => {
+    const server = await testServer();
+    const gone = new AbortController();
+    const body = JSON.stringify({ prompt: 'one', max_tokens: 100, n: 8, stream, ignore_eos: true });
+    const headers = { 'content-type': 'application/json' };
+    const asked = fetch(`${server.url}/v1/completions`, {
+      method: 'POST',
+      headers,
+      body,
+      signal: gone.signal,
+    });
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) > 0);
+    gone.abort();
+    await asked.then((response) => response.text()).catch(() => {});
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) === 0);
+    expect(await metric(server.url, 'steptrain_requests_cancelled_total')).toBe(1);
+    expect(await metric(server.url, 'steptrain_cache_pages{state="used"}')).toBe(0);
+    expect(server.errors).toEqual([]);
+  });
+});
+
+it('lists its models', async () => {
+  const server = await testServer();
+  const { data } = await client(server).models.list();
+  expect(data).toMatchObject([{ id: 'pupil', object: 'model', max_model_len: 512 }]);
+});
+
+it('answers 64 streams of a real client at once, each with the samples of its own request', async () => {
+  const server = await testServer({ maxRows: 16 });
+  const ask = async (i: number) => {
+    const stream = await client(server).completions.create({
+      model: 'pupil',
+      prompt: `prompt ${i}`,
+      seed: i,
+      max_tokens: 10,
+      stream: true,
+    });
+    let text = '';
+    let reason: unknown;
+    for await (const { choices } of stream) {
+      text += choices[0]?.text ?? '';
+      reason = choices[0]?.finish_reason ?? reason;
+    }
+    return [text, reason];
+  };
+  const answers = await Promise.all(Array.from({ length: 64 }, (_, i) => ask(i)));
+  for (const [i, answer] of answers.entries()) {
+    const [sample] = await drawn(server, `prompt ${i}`, { seed: i, maxNewTokens: 10 });
+    expect(answer).toEqual([sample?.text, sample?.finishReason]);
+  }
+});
