@@ -60,8 +60,8 @@ interface Running {
   readonly signal: AbortSignal | undefined;
 }
 
-const DEFAULT_ROWS = 64;
-const DEFAULT_TOKENS = 512;
+export const DEFAULT_ROWS = 64;
+export const DEFAULT_TOKENS = 512;
 
 /** Half of the memory that is free now. */
 function defaultBytes({ device }: Decoder): number {

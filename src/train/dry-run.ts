@@ -3,19 +3,21 @@ import type { ModelConfig } from '../architectures/config.js';
 import { newModelConfig, readModelConfig } from '../architectures/table.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { PARTS } from '../data/split.js';
+import { DataError } from '../files/data-error.js';
 import { baseDirectory } from '../models/base.js';
 import { StepTrainError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { openDevice } from '../runtime/device.js';
-import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan } from './memory-plan.js';
+import { availableMemory, fitMicroBatch, formatMemoryPlan, memoryPlan, settleCache } from './memory-plan.js';
 import type { Method } from './method.js';
 import { deviceName } from './recipe.js';
+import type { PlannedSampling } from './sampling-plan.js';
 
 /** Data counts and memory by role, as lines; throws the errors that the run itself would throw. */
 export async function describeRun<Config extends FrameConfig>(
-  method: Pick<Method<Config>, 'memory'> & Pick<MethodSchema<Config>, 'sections'>,
+  method: Pick<Method<Config>, 'memory' | 'sampling'> & Pick<MethodSchema<Config>, 'sections'>,
   config: Config,
 ): Promise<string[]> {
   const { parts } = await configuredRecords(config.data);
@@ -24,23 +26,31 @@ export async function describeRun<Config extends FrameConfig>(
   const device = openDevice(deviceName(config.run.device));
   try {
     const { name, memoryFree } = device.info();
-    const plan = memoryPlan(config, method.memory(config), await modelShape(config));
+    const sampled = await plannedSampling(method, config);
+    const plan = memoryPlan(config, method.memory(config), await modelShape(config), sampled.plan);
     const available = availableMemory(plan, device);
     const free = (memoryFree / 2 ** 30).toFixed(1);
     lines.push(`memory on ${name} (${free} GiB free):`);
-    const sizes: (readonly [string, number])[] = [];
-    let refusal = '';
-    for (const [section, settings] of Object.entries(method.sections(config))) {
+    const refusals: string[] = [];
+    // Reported, not thrown: the plan for a server is often printed on another machine.
+    const orRefused = <T>(settle: () => T): T | undefined => {
       try {
-        sizes.push([section, fitMicroBatch(plan, available, config.data.max_length, settings)]);
+        return settle();
       } catch (error) {
-        // Reported, not thrown: the plan for a server is often printed on another machine.
         if (!(error instanceof StepTrainError)) throw error;
-        sizes.push([section, config.data.max_length]);
-        refusal = error.message;
+        refusals.push(error.message);
+        return undefined;
       }
-    }
-    lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens))));
+    };
+    const { max_length: longest } = config.data;
+    const sizes = Object.entries(method.sections(config)).map(([section, settings]) => {
+      const tokens = orRefused(() => fitMicroBatch(plan, available, longest, settings));
+      return [section, tokens ?? longest] as const;
+    });
+    const cacheBytes = orRefused(() => settleCache(plan, device));
+    lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens)), cacheBytes));
+    if (sampled.unknown) lines.push(`  pages of sampled answers are not in it: ${sampled.unknown}`);
+    const refusal = refusals.at(-1);
     if (refusal) lines.push(`it does not fit here: ${refusal}`);
     else
       lines.push(
@@ -49,6 +59,20 @@ export async function describeRun<Config extends FrameConfig>(
     return lines;
   } finally {
     device.dispose();
+  }
+}
+
+/** Depends on the tokenizer, which may not be here: a plan needs no more than the model's config.json. */
+async function plannedSampling<Config extends FrameConfig>(
+  method: Pick<Method<Config>, 'sampling'>,
+  config: Config,
+): Promise<{ readonly plan?: PlannedSampling | undefined; readonly unknown?: string }> {
+  if (!method.sampling) return {};
+  try {
+    return { plan: method.sampling(config, await configuredTokenizer(config.model)) };
+  } catch (error) {
+    if (error instanceof DataError && error.kind === 'tokenizer') return { unknown: error.message };
+    throw error;
   }
 }
 

@@ -1,7 +1,7 @@
 /** Memory that each role of a run holds, measured while it is created, to compare with the memory plan. */
 import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
-import type { MemoryPlan } from './memory-plan.js';
+import { type MemoryPlan, plannedPeak } from './memory-plan.js';
 
 /** Bytes by role. AdamW moments are not included: they live as long as their stage. */
 export type HeldMemory = Readonly<Record<string, number>>;
@@ -20,17 +20,27 @@ export function heldMemory(device: Device): { readonly held: HeldMemory; mark(ro
   };
 }
 
+/** What a run holds, and what it may hold at once. */
+export interface RunMemory {
+  readonly plan: MemoryPlan;
+  readonly held: HeldMemory;
+  /** The largest of its stages. */
+  readonly microBatchTokens: number;
+  readonly cacheBytes: number | undefined;
+}
+
 /** Writes memory.json. The peaks of the stages, activations included, are `peak_bytes` in metrics.jsonl. */
 export async function writeHeldMemory(
   run: RunDirectory,
   device: Device,
-  plan: MemoryPlan,
-  held: HeldMemory,
+  { plan, held, microBatchTokens, cacheBytes }: RunMemory,
 ): Promise<void> {
   await run.writeJson('memory.json', {
     device: device.info().name,
     planned_bytes: Object.fromEntries(plan.items.map(({ role, bytes }) => [role, bytes])),
     planned_bytes_per_token: plan.bytesPerToken,
+    ...(cacheBytes === undefined ? {} : { planned_cache_bytes: cacheBytes }),
+    planned_peak_bytes: plannedPeak(plan, microBatchTokens, cacheBytes),
     held_bytes: held,
   });
 }

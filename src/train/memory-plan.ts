@@ -5,7 +5,9 @@ import type { BatchSection, FrameConfig, LoraConfig as LoraSection } from '../co
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import { loraPlan } from '../weights/lora-plan.js';
+import { gibibytes, kibibytes } from './bytes.js';
 import { loraConfig } from './lora-config.js';
+import { fitCache, type PlannedSampling, type SamplingPlan, samplingPlan } from './sampling-plan.js';
 
 export interface MemoryItem {
   readonly role: string;
@@ -19,6 +21,8 @@ export interface MemoryPlan {
   readonly fixedBytes: number;
   /** Bytes of forward and backward for each token of a micro-batch. */
   readonly bytesPerToken: number;
+  /** Of a method that samples. */
+  readonly sampling?: SamplingPlan;
 }
 
 /** f32 value, gradient and two moments of AdamW. */
@@ -37,6 +41,7 @@ export function memoryPlan(
   { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
   roles: readonly PlannedRole[],
   decoder: ModelConfig,
+  sampled?: PlannedSampling,
 ): MemoryPlan {
   const weights = countParameters(decoder);
   const bytes = model.dtype === 'bf16' ? 2 : 4;
@@ -74,6 +79,9 @@ export function memoryPlan(
       rank: lora?.r ?? 0,
       checkpointing: run.gradient_checkpointing,
     }),
+    ...(sampled
+      ? { sampling: samplingPlan(sampled, decoder, { dtype: model.dtype, rank: lora?.r ?? 0 }) }
+      : {}),
   };
 }
 
@@ -157,31 +165,41 @@ export function fitMicroBatch(
   return requested === 'auto' ? Math.max(longest, Math.min(fitting, max, LARGEST)) : requested;
 }
 
+/** Bytes of pages of keys and values, for a method that samples; refuses a plan that does not fit, as micro-batches are. */
+export function settleCache(plan: MemoryPlan, device: Device): number | undefined {
+  const { sampling, fixedBytes } = plan;
+  return sampling && fitCache(sampling, { available: availableMemory(plan, device), fixedBytes });
+}
+
 /** Larger micro-batches are no faster. */
 const LARGEST = 1 << 16;
 
+/** What is held at once: the roles, and either the activations of a micro-batch or keys and values. */
+export function plannedPeak(plan: MemoryPlan, microBatchTokens: number, cacheBytes = 0): number {
+  const sampling = plan.sampling ? cacheBytes + plan.sampling.forward : 0;
+  return plan.fixedBytes + Math.max(microBatchTokens * plan.bytesPerToken, sampling);
+}
+
 /** The plan as lines for a person. */
-export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number | undefined): string[] {
-  const rows = plan.items.map(({ role, what, bytes }) => [role, gibibytes(bytes), what] as const);
-  const tokens = microBatchTokens ?? 0;
-  const all = [
-    ...rows,
-    [
-      'activations',
-      gibibytes(tokens * plan.bytesPerToken),
-      `at most, for ${tokens} tokens at once (${kibibytes(plan.bytesPerToken)} each)`,
-    ] as const,
-    ['total', gibibytes(plan.fixedBytes + tokens * plan.bytesPerToken), ''] as const,
-  ];
-  return all.map(([role, size, what]) => `  ${role.padEnd(12)}${size.padStart(10)}  ${what}`.trimEnd());
-}
-
-function gibibytes(bytes: number): string {
-  return bytes < 1 << 30 ? `${(bytes / (1 << 20)).toFixed(1)} MiB` : `${(bytes / 2 ** 30).toFixed(2)} GiB`;
-}
-
-function kibibytes(bytes: number): string {
-  return `${(bytes / 1024).toFixed(0)} KiB`;
+export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number, cacheBytes?: number): string[] {
+  const { items, bytesPerToken, sampling } = plan;
+  const rows: (readonly [string, number, string])[] = items.map(({ role, what, bytes }) => [
+    role,
+    bytes,
+    what,
+  ]);
+  const activations = `at most, for ${microBatchTokens} tokens at once (${kibibytes(bytesPerToken)} each)`;
+  rows.push(['activations', microBatchTokens * bytesPerToken, activations]);
+  if (sampling) {
+    const { pageBytes, least, rows: samples, forward } = sampling;
+    const bytes = cacheBytes ?? least;
+    const what = `keys and values while sampling, ${bytes / pageBytes} of ${kibibytes(pageBytes)} for ${samples} samples`;
+    rows.push(['pages', bytes, `${what}; ${gibibytes(forward)} for a step; not beside activations`]);
+  }
+  rows.push(['peak', plannedPeak(plan, microBatchTokens, cacheBytes), '']);
+  return rows.map(([role, bytes, what]) =>
+    `  ${role.padEnd(12)}${gibibytes(bytes).padStart(10)}  ${what}`.trimEnd(),
+  );
 }
 
 function millions(count: number): string {

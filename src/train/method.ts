@@ -13,6 +13,7 @@ import type { RoleParameters } from './checkpoint.js';
 import type { EngineResult } from './engine.js';
 import type { HeldMemory } from './held-memory.js';
 import type { PlannedRole } from './memory-plan.js';
+import type { PlannedSampling } from './sampling-plan.js';
 import type { Metrics, StageEntry } from './stage.js';
 
 /** The data of a run, the part that all methods share. */
@@ -46,6 +47,8 @@ export interface OpenRun<Config extends FrameConfig, Data extends RunData, Roles
   readonly roles: Roles;
   /** Micro-batch in tokens for the stages of a section; throws if it does not fit in memory. */
   microBatchTokens(section: string): number;
+  /** For keys and values, of a method that samples. */
+  readonly cacheBytes: number | undefined;
 }
 
 /** The final evaluation. */
@@ -75,6 +78,8 @@ export interface Method<
   preview(config: Config, tokenizer: Tokenizer): (record: StepRecord) => Iterable<PreviewSample>;
   /** The roles for the memory plan. */
   memory(config: Config): readonly PlannedRole[];
+  /** What is sampled, for the same; absent or undefined: nothing. */
+  sampling?(config: Config, tokenizer: Tokenizer): PlannedSampling | undefined;
   roles(context: RunContext<Config>): Promise<Roles>;
   stages(run: OpenRun<Config, Data, Roles>): readonly StageEntry[];
   /** Writes the trained parameters; `stages` are those that have begun. */

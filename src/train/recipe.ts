@@ -8,7 +8,7 @@ import { type Device, openDevice } from '../runtime/device.js';
 import { readRunState } from './checkpoint.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
-import { memoryPlan, microBatchKey, settleMicroBatch } from './memory-plan.js';
+import { memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, RunData, RunRoles } from './method.js';
 import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
@@ -53,18 +53,25 @@ async function runOn<Config extends FrameConfig>(
     const context = { config, device, tokenizer, run };
     roles = await method.roles(context);
     const { decoder, held, parameters } = roles;
-    const plan = memoryPlan(config, method.memory(config), decoder.config);
+    const plan = memoryPlan(
+      config,
+      method.memory(config),
+      decoder.config,
+      method.sampling?.(config, tokenizer),
+    );
     const sections = method.sections(config);
     // Before the first step: the free memory changes during the run, and the micro-batches must not.
     const microBatches = Object.entries(sections).map(([name, section]) => {
       const tokens = settleMicroBatch(plan, name, section, { device, config, saved: batching });
       return [microBatchKey(name), tokens] as const;
     });
+    const cacheBytes = settleCache(plan, device);
     const settled: Readonly<Record<string, number>> = Object.fromEntries(microBatches);
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,
       data,
       roles,
+      cacheBytes,
       microBatchTokens(name) {
         const tokens = settled[microBatchKey(name)];
         if (tokens === undefined) throw new RangeError(`this configuration has no stage for section ${name}`);
@@ -72,7 +79,12 @@ async function runOn<Config extends FrameConfig>(
       },
     };
     const stages = method.stages(open);
-    await writeHeldMemory(run, device, plan, held);
+    await writeHeldMemory(run, device, {
+      plan,
+      held,
+      cacheBytes,
+      microBatchTokens: Math.max(...Object.values(settled)),
+    });
     const result = await runStages(stages, parameters, {
       device,
       run,

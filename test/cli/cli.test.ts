@@ -109,7 +109,7 @@ describe('steptrain run --dry-run', () => {
     expect(completeRunConfig(config)).toEqual(config);
     // What the data holds, and the plan by role, as comments below it.
     expect(stdout).toMatch(/^# {3}train +22\d\d\d solutions, \d+ correct and \d+ wrong steps$/m);
-    for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'total'])
+    for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'peak'])
       expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });
 

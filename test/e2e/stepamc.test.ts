@@ -203,6 +203,9 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(code, err).toBe(0);
     const first = (await metrics(run)).find(({ phase }) => phase === 'ppo');
     expect(first).toMatchObject({ ratio_mean: 1, ratio_max: 1 });
+    const memory = JSON.parse(await readFile(join(run, 'memory.json'), 'utf8'));
+    expect(memory.planned_cache_bytes).toBeGreaterThan(0);
+    expect(memory.planned_peak_bytes).toBeGreaterThan(memory.planned_cache_bytes);
     const enumerated = await steptrain([
       'run',
       '--output',

@@ -1,4 +1,5 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
+import { verdictTemplate } from '../../data/verdict.js';
 import type { Role } from '../../models/decoder.js';
 import { readMetric } from '../../run/log-file.js';
 import {
@@ -16,6 +17,7 @@ import { dpoStage } from './dpo.js';
 import { policyTokens, scpoStage } from './policy.js';
 import { networkStage, networkTokens, rewardData } from './reward/data.js';
 import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
+import { hasOneTokenWords } from './sampling.js';
 
 export type StepAmcRun = OpenRun<StepAmcRunConfig, VerdictData, StepAmcRoles>;
 
@@ -30,6 +32,12 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     { role: 'reference', held: 'frozen' },
     { role: 'reward', held: 'trained', head: { outputs: 1, bias: false } },
   ],
+  // Words of one token are drawn in the pass that scores them, without a page.
+  sampling({ baseline, ppo, prompt, data }, tokenizer) {
+    const sampled = baseline === 'none' && ppo.rollout === 'sample';
+    if (!sampled || hasOneTokenWords(verdictTemplate(prompt, tokenizer))) return undefined;
+    return { longest: data.max_length };
+  },
   roles: ({ device, config: { model, lora, run } }) => {
     // config.ts refuses this.
     if (lora === 'none') throw new RangeError('stepamc needs lora');

@@ -47,6 +47,7 @@ export function scpoStage(
         settings: ppo,
         sequences,
         microBatchTokens,
+        cacheBytes: open.cacheBytes,
         seed,
       }),
       rewards: network

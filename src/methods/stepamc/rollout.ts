@@ -41,6 +41,8 @@ export interface VerdictRolloutOptions {
   readonly tailIds: readonly number[];
   readonly settings: Pick<PpoConfig, 'rollout' | 'temperature' | 'reference'>;
   readonly microBatchTokens: number;
+  /** For keys and values while words of several tokens are written. Default: what fits. */
+  readonly cacheBytes?: number | undefined;
   readonly sequences: Dataset<VerdictSequence>;
   readonly seed: number;
 }

@@ -20,6 +20,8 @@ export interface AnswerSampling {
   readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
   readonly tailIds: readonly number[];
   readonly temperature: number;
+  /** For keys and values. Default: what fits. */
+  readonly cacheBytes?: number | undefined;
   readonly seed: number;
   readonly iteration: number;
   readonly signal: AbortSignal;
@@ -100,7 +102,7 @@ export async function drawWords(
 /** Writes answers of several tokens, each up to the token that makes it a word or can make it none; false if stopped. */
 export async function writeAnswers(
   solutions: readonly DraftedSolution[],
-  { decoder, policy, template, tailIds, temperature, signal, iteration, seed }: AnswerSampling,
+  { decoder, policy, template, tailIds, temperature, cacheBytes, signal, iteration, seed }: AnswerSampling,
 ): Promise<boolean> {
   const questions = solutions.flatMap(({ sequence, drafts }) => drafts.map((draft) => ({ sequence, draft })));
   const prompts = questions.map(({ sequence: { solution }, draft: { place } }) => [
@@ -123,7 +125,9 @@ export async function writeAnswers(
     ),
     signal,
   };
-  const generator = new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, options) });
+  const generator = new Generator(decoder, {
+    cacheBytes: Math.min(bytesToGenerate(decoder, prompts, options), cacheBytes ?? Number.POSITIVE_INFINITY),
+  });
   try {
     const samples = await generator.generate(prompts, options).samples;
     if (signal.aborted) return false;

@@ -153,6 +153,16 @@ describe.each([
     }
   });
 
+  test('what it sampled with is given back before anything is learned', async () => {
+    await device.synchronize();
+    const { liveBytes } = device.stats();
+    device.resetPeak();
+    await rollOut([0, 1, 2]);
+    await device.synchronize();
+    expect(device.stats().peakBytes).toBeGreaterThan(liveBytes);
+    expect(device.stats().liveBytes).toBe(liveBytes);
+  });
+
   test('enumerated answers are both words, with the log-probs that training sees', async () => {
     const found = await rollOut([0], {
       settings: { rollout: 'enumerate', temperature: 0.5, reference: 'sft' },

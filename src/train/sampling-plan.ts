@@ -1,0 +1,73 @@
+/** The part of the memory plan for methods that sample: pages of keys and values, beside which no activation is kept. */
+import type { ModelConfig } from '../architectures/config.js';
+import { architectureOf } from '../architectures/table.js';
+import { cacheShape } from '../generate/cache.js';
+import { DEFAULT_ROWS, DEFAULT_TOKENS } from '../generate/generator.js';
+import { pagesOfRow } from '../generate/scheduler.js';
+import { StepTrainError } from '../native/errors.js';
+import { gibibytes } from './bytes.js';
+
+/** What a method samples. */
+export interface PlannedSampling {
+  /** Tokens of the longest prompt with its sample. */
+  readonly longest: number;
+  /** Most samples that run together. Default: as many as a `Generator` takes. */
+  readonly rows?: number;
+}
+
+/** Bytes. They are held from the first token of a rollout to its last, and not while the policy learns. */
+export interface SamplingPlan extends Required<PlannedSampling> {
+  readonly pageBytes: number;
+  /** The pages of one sample: with fewer nothing can run. */
+  readonly least: number;
+  /** The pages of all samples that run together: more are of no use. */
+  readonly most: number;
+  /** What the forward of a step holds beside the pages, at most. */
+  readonly forward: number;
+}
+
+export function samplingPlan(
+  { longest, rows = DEFAULT_ROWS }: PlannedSampling,
+  decoder: ModelConfig,
+  { dtype, rank }: { readonly dtype: 'f32' | 'bf16'; readonly rank: number },
+): SamplingPlan {
+  const { pageBytes, window } = cacheShape({ config: decoder, dtype });
+  const bytes = dtype === 'bf16' ? 2 : 4;
+  const { stream, saved } = architectureOf(decoder).memory(decoder, { bytes, rank });
+  const pages = pagesOfRow(Math.min(longest, decoder.maxPositions), {
+    maxRows: rows,
+    maxTokens: DEFAULT_TOKENS,
+    window,
+  });
+  return {
+    longest,
+    rows,
+    pageBytes,
+    least: pages * pageBytes,
+    most: rows * pages * pageBytes,
+    forward: Math.max(rows, DEFAULT_TOKENS) * (2 * stream + saved) + rows * 4 * decoder.vocabSize,
+  };
+}
+
+/**
+ * Bytes of pages for a run that may use `available` bytes, of which the roles take `fixedBytes`: what all samples can
+ * fill, or else what there is.
+ *
+ * @throws StepTrainError with the missing bytes where not even one sample fits
+ */
+export function fitCache(
+  { least, most, forward, longest, pageBytes }: SamplingPlan,
+  { available, fixedBytes }: { readonly available: number; readonly fixedBytes: number },
+): number {
+  const free = available - fixedBytes - forward;
+  if (free < least) {
+    throw new StepTrainError(
+      'E_MEMORY',
+      `sampling needs ${gibibytes(fixedBytes + forward + least)} (${gibibytes(fixedBytes)} for the roles, ` +
+        `${gibibytes(least)} of keys and values for one sample of ${longest} tokens, ${gibibytes(forward)} for a step) ` +
+        `and ${gibibytes(available)} can be used: ${gibibytes(fixedBytes + forward + least - available)} are missing; ` +
+        'set model.dtype: bf16, or shorten data.max_length',
+    );
+  }
+  return Math.min(most, Math.floor(free / pageBytes) * pageBytes);
+}

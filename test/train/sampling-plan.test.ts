@@ -1,0 +1,86 @@
+// Pages of keys and values in the memory plan, against what the allocator counts.
+import { afterAll, describe, expect, test } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
+import { Generator } from '../../src/generate/generator.js';
+import { completeRunConfig } from '../../src/methods/config.js';
+import type { StepAmcRunConfig } from '../../src/methods/stepamc/config.js';
+import { stepAmc } from '../../src/methods/stepamc/method.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { formatMemoryPlan, plannedPeak } from '../../src/train/memory-plan.js';
+import { fitCache, samplingPlan } from '../../src/train/sampling-plan.js';
+import { goldenDirectory } from '../models/golden.js';
+import { openTest } from '../ops/devices.js';
+
+const device = openTest();
+afterAll(() => device.dispose());
+
+test.each([
+  ['qwen2', 'f32'],
+  ['mistral', 'bf16'],
+  ['opt', 'f32'],
+] as const)('%s in %s: foresees pages and the forward of a step', async (name, dtype) => {
+  const model = await loadModel(device, goldenDirectory(name), { dtype });
+  const { config } = model.decoder;
+  const prompts = Array.from({ length: 8 }, (_, i) =>
+    Array.from({ length: 110 }, (_, t) => (i * 31 + t * 7) % 250),
+  );
+  const longest = 120;
+  const plan = samplingPlan({ longest, rows: 8 }, config, { dtype, rank: 0 });
+  const generator = new Generator(model.decoder, { cacheBytes: plan.most, maxRows: 8 });
+  await device.synchronize();
+  const before = device.stats().liveBytes;
+  device.resetPeak();
+  await generator.generate(prompts, { maxNewTokens: 10, ignoreEos: true }).samples;
+  const forward = device.stats().peakBytes - before - generator.cacheBytes;
+  expect(generator.cacheBytes).toBe(plan.most);
+  expect(plan.forward / forward).toBeGreaterThan(1);
+  expect(plan.forward / forward).toBeLessThan(2.5);
+  generator.dispose();
+  model.dispose();
+});
+
+describe('a cache', () => {
+  const mib = 1 << 20;
+  const plan = { longest: 100, rows: 4, pageBytes: mib, least: 2 * mib, most: 8 * mib, forward: 3 * mib };
+  const fit = (available: number) => fitCache(plan, { available: available * mib, fixedBytes: 10 * mib });
+
+  test('has what all samples can fill, or what there is', () => {
+    expect(fit(100)).toBe(8 * mib);
+    expect(fit(18.5)).toBe(5 * mib);
+    expect(fit(15)).toBe(2 * mib);
+  });
+
+  test('that does not fit is refused with the bytes that are missing', () => {
+    expect(() => fit(14.5)).toThrow(
+      /sampling needs 15\.0 MiB \(10\.0 MiB for the roles, 2\.0 MiB of keys and values for one sample of 100 tokens, 3\.0 MiB for a step\) and 14\.5 MiB can be used: 0\.5 MiB are missing; set model\.dtype: bf16, or shorten data\.max_length/,
+    );
+  });
+
+  test('stands in the plan beside the roles; at its peak a run holds it or activations, not both', () => {
+    const whole = { items: [], fixedBytes: 10 * mib, bytesPerToken: mib, sampling: plan };
+    expect(plannedPeak(whole, 4, 8 * mib)).toBe(21 * mib);
+    expect(plannedPeak(whole, 40, 8 * mib)).toBe(50 * mib);
+    const lines = formatMemoryPlan(whole, 4, 8 * mib);
+    expect(lines.at(-2)).toMatch(
+      /pages +8\.0 MiB {2}keys and values while sampling, 8 of 1024 KiB for 4 samples/,
+    );
+    expect(lines.at(-1)).toMatch(/peak +21\.0 MiB/);
+  });
+});
+
+test('stepamc samples where a word has several tokens', () => {
+  const planned = (more: object) => {
+    const config = completeRunConfig({
+      method: 'stepamc',
+      lora: { r: 8, lora_alpha: 16, lora_dropout: 0 },
+      data: { source: 'arithmetic', max_length: 99 },
+      ...more,
+    }) as StepAmcRunConfig;
+    return stepAmc.sampling?.(config, byteTokenizer());
+  };
+  const prompt = { pos_word: 'yes', neg_word: 'no' };
+  expect(planned({ prompt })).toEqual({ longest: 99 });
+  expect(planned({})).toBeUndefined();
+  expect(planned({ prompt, ppo: { rollout: 'enumerate' } })).toBeUndefined();
+  expect(planned({ prompt, baseline: 'sft' })).toBeUndefined();
+});
