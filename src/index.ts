@@ -83,7 +83,7 @@ export { type Prompt, promptTokens } from './generate/prompts.js';
 export type { FinishReason, GeneratedToken, Sample, SavedSample } from './generate/sample-row.js';
 export type { GenerationSnapshot, SavedOptions } from './generate/snapshot.js';
 // Runs, and the plug-ins of the loop of online learning
-export { resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
+export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
 export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';
 export {
   Adapter,

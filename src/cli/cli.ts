@@ -33,7 +33,10 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .alias({ h: 'help', V: 'version' })
     .parserConfiguration({ 'dot-notation': false, 'camel-case-expansion': false, 'greedy-arrays': false })
     .wrap(Math.min(100, process.stdout.columns || 100))
-    .epilogue('The environment variable STEPTRAIN_STACKS=1 shows where an error came from.')
+    .epilogue(
+      'Exit codes: 0; 1 a mistake, in one sentence; 2 an error inside steptrain; 130 interrupted. ' +
+        'STEPTRAIN_STACKS=1 shows where an error came from.',
+    )
     .exitProcess(false)
     .fail((message, error) => {
       // yargs raises its own errors as YError; everything else comes from a command.

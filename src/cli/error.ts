@@ -1,5 +1,5 @@
 // How failed commands end: one sentence on standard error and an exit code.
-import { ConfigError } from '../config/error.js';
+import { StepTrainError } from '../native/errors.js';
 import { INTERRUPTED } from '../run/interrupt.js';
 
 /** An invalid command line. */
@@ -12,25 +12,30 @@ export class Interrupted extends Error {
   override readonly name = 'Interrupted';
 }
 
-/** 1 a failure, 2 a command line or recipe that cannot be used, 130 interrupted. */
+/** 1 a mistake that one sentence names, 2 an error inside steptrain, 130 interrupted. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof Interrupted) return INTERRUPTED;
-  return error instanceof UsageError || error instanceof ConfigError ? 2 : 1;
+  return isForeseen(error) ? 1 : 2;
 }
 
-/** The message for the user; with `stacks` (STEPTRAIN_STACKS=1) also the stack. */
+/** The message for the user; of an error inside steptrain, and with `stacks` (STEPTRAIN_STACKS=1) of any, also the stack. */
 export function describeError(error: unknown, { stacks }: { readonly stacks: boolean }): string {
   if (!(error instanceof Error)) return `steptrain failed: ${String(error)}`;
   const lines = [error.message || error.name];
-  for (let cause: unknown = error; stacks && cause instanceof Error; cause = cause.cause) {
+  const foreseen = isForeseen(error);
+  for (let cause: unknown = error; (stacks || !foreseen) && cause instanceof Error; cause = cause.cause) {
     lines.push(cause.stack ?? String(cause));
   }
-  if (isUnforeseen(error))
-    lines.push('This looks like a defect of steptrain; STEPTRAIN_STACKS=1 shows where it came from.');
+  if (!foreseen) lines.push('This is a defect of steptrain; please report it with the lines above.');
   return lines.join('\n');
 }
 
-// JavaScript's own errors come from no check of ours.
-function isUnforeseen(error: Error): boolean {
-  return error instanceof TypeError || error instanceof ReferenceError || error instanceof SyntaxError;
+/** Errors of our own checks, and those of the system, such as a full disk. */
+function isForeseen(error: unknown): boolean {
+  return (
+    error instanceof Interrupted ||
+    error instanceof UsageError ||
+    error instanceof StepTrainError ||
+    (error instanceof Error && 'syscall' in error)
+  );
 }

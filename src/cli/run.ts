@@ -32,7 +32,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .option('resume', {
         type: 'string',
         requiresArg: true,
-        conflicts: ['recipe', 'set', 'output', 'dry-run'],
+        conflicts: ['recipe', 'output', 'dry-run'],
         describe: 'Continue the run in this directory from its last checkpoint',
       })
       .option('dry-run', {
@@ -42,10 +42,11 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       })
       .example('$0 run', 'train the built-in example (generated data, no download)')
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
-      .example('$0 run --resume runs/my', 'resume a stopped run') as never,
+      .example('$0 run --resume runs/my', 'resume a stopped run')
+      .example('$0 run --resume runs/my --set run.max_minutes=60', 'resume it for another hour') as never,
   handler: async (args) => {
     const loadRecipe = async () => (await import('../methods/run.js')).runRecipe;
-    if (args.resume !== undefined) await resumeRun(args.resume, loadRecipe);
+    if (args.resume !== undefined) await resumeRun(args.resume, loadRecipe, args.set);
     else await startRun(args, loadRecipe);
   },
 };
@@ -74,10 +75,14 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
   await train(resolved, run, { resume: false }, loadRecipe);
 }
 
-/** `steptrain run --resume DIR`. */
-export async function resumeRun(path: string, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
+/** `steptrain run --resume DIR [--set …]`. */
+export async function resumeRun(
+  path: string,
+  loadRecipe: () => Promise<RunRecipe>,
+  settings: readonly string[] = [],
+): Promise<void> {
   const { openRun } = await import('../methods/run.js');
-  const { config, run } = await openRun(path);
+  const { config, run } = await openRun(path, settings);
   await train(config, run, { resume: true }, loadRecipe);
 }
 
@@ -95,14 +100,11 @@ async function train(
     print: (line) => console.error(`\n${line}`),
     hint: `To resume: ${resumeLine(shown)}`,
   });
-  let result: RunResult;
-  try {
+  const { closing } = await import('../methods/run.js');
+  const result = await closing(run, async () => {
     const runRecipe = await loadRecipe();
-    result = await runRecipe(config, run, interruption.signal, options);
-  } finally {
-    interruption.dispose();
-    await run.close();
-  }
+    return runRecipe(config, run, interruption.signal, options);
+  }).finally(() => interruption.dispose());
   if (result.evaluation) {
     console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
   }

@@ -1,4 +1,5 @@
 // Generates docs/configuration.md from the schema.
+import { CHANGEABLE } from './changeable.js';
 import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
 import type { MethodSchemas } from './schema.js';
 
@@ -12,6 +13,12 @@ nearest key. Every key below may be left out unless it is called required. The r
 merged configuration with every key, which is a recipe again.
 
 Relative paths start at the directory in which the command runs.
+
+## Resuming
+
+\`steptrain run --resume DIR\` continues with the configuration, data, tokenizer and base that the run began with, and refuses what has changed (files may be
+moved: \`--set data.train=NEW\`). \`--resume DIR --set key=value\` may change ${CHANGEABLE.map((key) => `\`${key}\``).join(', ')}; more epochs or steps
+only extend a stage that has not ended, and change its learning rates from there on.
 `;
 
 /** The page as Markdown: one table per section, in the order of the schema. */

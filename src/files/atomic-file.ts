@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { dirname } from 'node:path';
+import { syncDirectory } from './directory.js';
 import { FileError, systemReason } from './error.js';
 
 export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
@@ -42,14 +43,5 @@ async function writeFully(file: fs.promises.FileHandle, bytes: Uint8Array): Prom
   while (written < bytes.length) {
     written += (await file.write(bytes, written, Math.min(bytes.length - written, 64 * 1024 * 1024)))
       .bytesWritten;
-  }
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await fs.promises.open(path, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
   }
 }

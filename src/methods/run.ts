@@ -1,6 +1,7 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
 import type { Locate } from '../config/issues.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
+import { acceptedChanges, readRunInputs } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
 import { runMethod } from '../train/recipe.js';
 import type { RunResult } from '../train/result.js';
@@ -31,16 +32,25 @@ export async function train(
 ): Promise<TrainResult> {
   const complete = completeRunConfig(config);
   const { resolved, run } = await createRun(complete, (path) => `config ${path.join('.')}`, { output });
-  return closing(run, () => runRecipe(resolved, run, signal ?? never(), { resume: false }));
+  return finished(run, () => runRecipe(resolved, run, signal ?? never(), { resume: false }));
 }
 
-/** Resumes the run in `directory` from its last checkpoint; on the CPU bit-identical to a run that was not stopped. */
+export interface ResumeRunOptions extends Pick<TrainOptions, 'signal'> {
+  /** Changes such as `run.max_minutes=60`; docs/configuration.md lists the keys that may change. */
+  readonly set?: readonly string[] | undefined;
+}
+
+/**
+ * Resumes the run in `directory` from its last checkpoint; on the CPU bit-identical to a run that was not stopped.
+ *
+ * @throws RunError where data, base or configuration are not those that the run began with
+ */
 export async function resume(
   directory: string,
-  { signal }: Pick<TrainOptions, 'signal'> = {},
+  { signal, set }: ResumeRunOptions = {},
 ): Promise<TrainResult> {
-  const { config, run } = await openRun(directory);
-  return closing(run, () => runRecipe(config, run, signal ?? never(), { resume: true }));
+  const { config, run } = await openRun(directory, set);
+  return finished(run, () => runRecipe(config, run, signal ?? never(), { resume: true }));
 }
 
 /** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
@@ -50,6 +60,7 @@ export async function createRun(
   { output, origin }: { readonly output?: string | undefined; readonly origin?: string },
 ): Promise<{ readonly resolved: RunConfig; readonly run: RunDirectory }> {
   const found = await resolveInputs(config, locate);
+  const inputs = await readRunInputs(found);
   const run = await createRunDirectory(output ?? found.run.output_dir, {
     onExisting: output === undefined ? 'number' : 'refuse',
   });
@@ -58,16 +69,39 @@ export async function createRun(
   await run.writeConfig(
     formatRunConfig(resolved, { head: `Merged${from} by steptrain; steptrain run reads it again.` }),
   );
+  await run.writeInputs(inputs);
   return { resolved, run };
 }
 
-/** The directory of an earlier run, locked, and its configuration. */
+/**
+ * The directory of an earlier run, locked, and its configuration with the changes of `settings` (as after `--set`).
+ *
+ * @throws RunError where data, base or a key that must not change are not those that the run began with
+ */
 export async function openRun(
   directory: string,
+  settings: readonly string[] = [],
 ): Promise<{ readonly config: RunConfig; readonly run: RunDirectory }> {
-  const { config } = parseRunConfig(await readRunConfig(directory), { name: `${directory}/config.yaml` });
-  return { config, run: await openRunDirectory(directory) };
+  const name = `${directory}/config.yaml`;
+  const parsed = parseRunConfig(await readRunConfig(directory), { name, settings });
+  const config = await resolveInputs(parsed.config, parsed.locate);
+  const run = await openRunDirectory(directory);
+  try {
+    const now = await readRunInputs(config);
+    const before = await run.readInputs();
+    if (before) {
+      for (const change of acceptedChanges(directory, before, now)) console.error(`changed: ${change}`);
+    } else console.error(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`);
+    if (settings.length > 0) await run.writeConfig(formatRunConfig(config, { head: RESUMED }));
+    await run.writeInputs(now);
+  } catch (error) {
+    await run.close();
+    throw error;
+  }
+  return { config, run };
 }
+
+const RESUMED = 'Merged by steptrain, changed when the run was resumed; steptrain run reads it again.';
 
 export async function runRecipe(
   config: RunConfig,
@@ -80,12 +114,19 @@ export async function runRecipe(
   return runMethod({ method, config, run, signal, ...options });
 }
 
-async function closing(run: RunDirectory, work: () => Promise<RunResult>): Promise<TrainResult> {
+/** Closes the run directory after `work`; one in which nothing has been logged yet is removed when `work` fails. */
+export async function closing<T>(run: RunDirectory, work: () => Promise<T>): Promise<T> {
   try {
-    return { ...(await work()), directory: run.path };
+    return await work();
+  } catch (error) {
+    await run.discard();
+    throw error;
   } finally {
     await run.close();
   }
 }
+
+const finished = (run: RunDirectory, work: () => Promise<RunResult>): Promise<TrainResult> =>
+  closing(run, async () => ({ ...(await work()), directory: run.path }));
 
 const never = () => new AbortController().signal;

@@ -1,10 +1,10 @@
 // checkpoints/step-N/: written under a temporary name, verified, marked, then renamed. The marker comes last and holds
 // the size and SHA-256 of every file, so that a torn checkpoint is never mistaken for a complete one.
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { contentHash } from '../files/content-hash.js';
+import { replaceDirectory, syncDirectory } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { RunError } from './error.js';
@@ -62,14 +62,35 @@ export async function saveCheckpoint(
   return { step, path, logs };
 }
 
-/** The newest checkpoint whose files all match the sizes and checksums of its marker; torn ones are skipped. */
-export async function latestCheckpoint(root: string): Promise<Checkpoint | undefined> {
+/** What `findCheckpoint` found. */
+export interface FoundCheckpoint {
+  readonly checkpoint: Checkpoint;
+  /** Newer ones that were passed over, and what is wrong with each. */
+  readonly damaged: readonly { readonly step: number; readonly reason: string }[];
+}
+
+/**
+ * The newest checkpoint whose files all match the sizes and checksums of its marker; undefined where none was written.
+ *
+ * @throws RunError where all are damaged
+ */
+export async function findCheckpoint(root: string): Promise<FoundCheckpoint | undefined> {
+  const damaged: { step: number; reason: string }[] = [];
   for (const step of await steps(root)) {
     const path = join(root, `step-${step}`);
     const marker = await readMarker(path);
-    if (marker?.step === step && (await matches(path, marker))) return { step, path, logs: marker.logs };
+    const reason =
+      marker?.step === step
+        ? await damage(path, marker)
+        : `${MARKER} is missing, cut short or of another step`;
+    if (marker && reason === undefined) return { checkpoint: { step, path, logs: marker.logs }, damaged };
+    damaged.push({ step, reason: reason as string });
   }
-  return undefined;
+  if (damaged.length === 0) return undefined;
+  const list = damaged.map(({ step, reason }) => `step ${step} (${reason})`).join(', ');
+  throw new RunError(
+    `${root}: every checkpoint is damaged: ${list}; restore one from a copy, or start a new run`,
+  );
 }
 
 /**
@@ -101,54 +122,23 @@ async function settleFile(path: string): Promise<{ bytes: number; sha256: string
   } finally {
     await file.close();
   }
-  return { bytes: info.size, sha256: await sha256(path) };
+  return { bytes: info.size, sha256: await contentHash(path) };
 }
 
-async function sha256(path: string): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
-  return hash.digest('hex');
-}
-
-// rename() cannot replace a directory that has files, so the old one is moved aside until the new one is in place.
-async function replaceDirectory(from: string, to: string): Promise<void> {
-  const aside = `${to}-replaced${PARTIAL}`;
-  await rm(aside, { recursive: true, force: true });
-  const old = await rename(to, aside).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return false;
-      throw error;
-    },
-  );
-  try {
-    await rename(from, to);
-  } catch (error) {
-    if (old) await rename(aside, to);
-    throw error;
-  }
-  if (old) await rm(aside, { recursive: true, force: true });
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
-}
-
-async function matches(path: string, marker: Marker): Promise<boolean> {
-  for (const [name, { bytes, sha256: expected }] of Object.entries(marker.files)) {
+/** The first file that is not what the marker says, and how; undefined where all are. */
+async function damage(path: string, marker: Marker): Promise<string | undefined> {
+  for (const [name, { bytes, sha256 }] of Object.entries(marker.files)) {
     const file = join(path, name);
     const size = await stat(file).then(
       (info) => info.size,
-      () => -1,
+      () => undefined,
     );
-    if (size !== bytes || (await sha256(file).catch(() => '')) !== expected) return false;
+    if (size === undefined) return `${name} is missing`;
+    if (size !== bytes) return `${name} has ${size} bytes instead of ${bytes}`;
+    if ((await contentHash(file).catch(() => '')) !== sha256)
+      return `the content of ${name} is not what was written`;
   }
-  return true;
+  return undefined;
 }
 
 async function readMarker(path: string): Promise<Marker | undefined> {

@@ -1,19 +1,37 @@
 // The directory of a run: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and the results.
 import { existsSync, mkdirSync } from 'node:fs';
-import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { systemReason } from '../files/error.js';
-import { writeJson } from '../files/json-file.js';
+import { readJson, writeJson } from '../files/json-file.js';
 import { LOCK, lockDirectory, tryLock, type Unlock } from '../files/lock.js';
 import { StepTrainError } from '../native/errors.js';
-import { type Checkpoint, latestCheckpoint, pruneCheckpoints, saveCheckpoint } from './checkpoint.js';
+import {
+  type Checkpoint,
+  type FoundCheckpoint,
+  findCheckpoint,
+  pruneCheckpoints,
+  saveCheckpoint,
+} from './checkpoint.js';
 import { RunError } from './error.js';
+import { type RunInputs, runInputs } from './inputs.js';
 import { type LogFile, openLogFile } from './log-file.js';
 import { withTensorBoard } from './tensorboard.js';
 
 const CONFIG = 'config.yaml';
+const INPUTS = 'inputs.json';
 const ARTEFACTS = 'artefacts';
+/** What a run writes before its first step. */
+const OF_A_NEW_RUN = [
+  CONFIG,
+  INPUTS,
+  'memory.json',
+  'metrics.jsonl',
+  'samples.jsonl',
+  'tensorboard',
+  ARTEFACTS,
+];
 
 export interface RunDirectory {
   /** Absolute path. */
@@ -28,6 +46,9 @@ export interface RunDirectory {
   /** Atomically replaces `name` by `value` as JSON. */
   writeJson(name: string, value: unknown): Promise<void>;
   writeConfig(yaml: string): Promise<void>;
+  /** inputs.json; undefined where there is none. */
+  readInputs(): Promise<RunInputs | undefined>;
+  writeInputs(inputs: RunInputs): Promise<void>;
   /**
    * Writes checkpoints/step-`step` with the files that `write` puts into the given folder, then removes all but the
    * `keep` newest. It records the current lengths of logs and artefacts.
@@ -37,12 +58,14 @@ export interface RunDirectory {
     write: (folder: string) => Promise<void>,
     options: { readonly keep: number },
   ): Promise<Checkpoint>;
-  /** The newest complete checkpoint. */
-  latestCheckpoint(): Promise<Checkpoint | undefined>;
+  /** The newest complete checkpoint; undefined where none was written. Throws RunError where all are damaged. */
+  findCheckpoint(): Promise<FoundCheckpoint | undefined>;
   /** Truncates logs and artefacts to their lengths at `checkpoint`, or to 0 without one. */
   rewind(checkpoint: Checkpoint | undefined): void;
-  /** Releases the lock of the directory. */
+  /** Releases the lock of the directory; a second time does nothing. */
   close(): Promise<void>;
+  /** Closes the directory of a run that failed before it logged anything, and removes it if this process created it. */
+  discard(): Promise<void>;
 }
 
 export interface CreateOptions {
@@ -57,8 +80,9 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
     await mkdir(dirname(wanted), { recursive: true });
     for (let number = 1; ; number++) {
       const candidate = number === 1 ? wanted : `${wanted}-${number}`;
+      const created = await make(candidate);
       const unlock = await claim(candidate);
-      if (unlock) return open(candidate, unlock);
+      if (unlock) return open(candidate, unlock, created);
       if (onExisting === 'number') continue;
       throw new RunError(
         `${path} already holds files; choose another directory, or continue its run with --resume ${path}`,
@@ -73,7 +97,7 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
 /** Opens the directory of an earlier run to continue it, and locks it. */
 export async function openRunDirectory(path: string): Promise<RunDirectory> {
   await readRunConfig(path);
-  return open(resolve(path), await lockDirectory(path));
+  return open(resolve(path), await lockDirectory(path), false);
 }
 
 /** The text of the run's config.yaml. */
@@ -90,13 +114,19 @@ export async function readRunConfig(path: string): Promise<string> {
   }
 }
 
-// Locks `path` if it is new or empty; of two processes only one gets the lock.
-async function claim(path: string): Promise<Unlock | undefined> {
+/** Whether there was no directory at `path`, which this then created. */
+async function make(path: string): Promise<boolean> {
   try {
     await mkdir(path);
+    return true;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
   }
+}
+
+/** Locks `path` if it is empty; of two processes only one gets the lock. */
+async function claim(path: string): Promise<Unlock | undefined> {
   if (!(await isEmpty(path))) return undefined;
   const lock = await tryLock(path);
   if (typeof lock !== 'function') return undefined;
@@ -114,7 +144,7 @@ async function isEmpty(path: string): Promise<boolean> {
   }
 }
 
-function open(path: string, unlock: Unlock): RunDirectory {
+function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
   const metrics = withTensorBoard(openLogFile(join(path, 'metrics.jsonl')), join(path, 'tensorboard'));
   const samples = openLogFile(join(path, 'samples.jsonl'));
   const logs = new Map<string, LogFile>([
@@ -138,6 +168,15 @@ function open(path: string, unlock: Unlock): RunDirectory {
     return log;
   };
   const checkpoints = join(path, 'checkpoints');
+  // Reading every file of a checkpoint takes seconds; several ask which is the newest.
+  let found: Promise<FoundCheckpoint | undefined> | undefined;
+  let isClosed = false;
+  const close = async () => {
+    if (isClosed) return;
+    isClosed = true;
+    for (const log of logs.values()) log.close();
+    await unlock();
+  };
 
   return {
     path,
@@ -148,14 +187,25 @@ function open(path: string, unlock: Unlock): RunDirectory {
     hasArtefact: (name) => existsSync(join(path, artefactPath(name))),
     writeJson: (name, value) => writeJson(join(path, name), value),
     writeConfig: (yaml) => writeFileAtomically(join(path, CONFIG), [Buffer.from(yaml)]),
+    async readInputs() {
+      if (!existsSync(join(path, INPUTS))) return undefined;
+      const parsed = runInputs.safeParse(await readJson(join(path, INPUTS)));
+      if (parsed.success) return parsed.data;
+      throw new RunError(`${join(path, INPUTS)} is not as the run wrote it; restore it, or start a new run`);
+    },
+    writeInputs: (inputs) => writeJson(join(path, INPUTS), inputs),
     async saveCheckpoint(step, write, { keep }) {
       for (const log of logs.values()) log.sync();
       const lengths = Object.fromEntries([...logs].map(([name, { length }]) => [name, length]));
+      found = undefined;
       const checkpoint = await saveCheckpoint(checkpoints, step, { write, logs: lengths });
       await pruneCheckpoints(checkpoints, checkpoint, keep);
       return checkpoint;
     },
-    latestCheckpoint: () => latestCheckpoint(checkpoints),
+    findCheckpoint() {
+      found ??= findCheckpoint(checkpoints);
+      return found;
+    },
     rewind(checkpoint) {
       const lengths = checkpoint?.logs ?? {};
       for (const name of new Set([...logs.keys(), ...Object.keys(lengths)])) {
@@ -169,9 +219,13 @@ function open(path: string, unlock: Unlock): RunDirectory {
         log.cutTo(length);
       }
     },
-    async close() {
-      for (const log of logs.values()) log.close();
-      await unlock();
+    close,
+    async discard() {
+      const isEmpty = [...logs.values()].every(({ length }) => length === 0);
+      await close();
+      if (!created || !isEmpty || existsSync(checkpoints)) return;
+      for (const name of OF_A_NEW_RUN) await rm(join(path, name), { force: true, recursive: true });
+      await rmdir(path).catch(() => {}); // somebody has put another file there
     },
   };
 }

@@ -1,6 +1,6 @@
 // Caches tokenised data for later runs with the same texts, tokenizer, prompt and code.
 import { createHash, randomBytes } from 'node:crypto';
-import { createReadStream, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +9,7 @@ import type { DataConfig, ModelConfig } from '../config/schema.js';
 import { dataFiles } from '../data/files.js';
 import { TokenStore } from '../data/token-store.js';
 import type { VerdictTemplate } from '../data/verdict.js';
+import { contentHash } from '../files/content-hash.js';
 import { DataError } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 
@@ -115,17 +116,11 @@ async function contentKey({ data, model, template }: TokenSource): Promise<strin
   put(settings);
   put(template);
   for (const path of [data.train, data.validation, data.test]) {
-    for (const file of path === undefined ? [] : await dataFiles(path)) put([file, await fileHash(file)]);
+    for (const file of path === undefined ? [] : await dataFiles(path)) put([file, await contentHash(file)]);
   }
   const tokenizer = model.tokenizer === 'base' ? model.base : model.tokenizer;
   put(typeof tokenizer === 'string' ? await tokenizerHash(tokenizer) : tokenizer);
   return hash.digest('hex').slice(0, 40);
-}
-
-async function fileHash(path: string): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
-  return hash.digest('hex');
 }
 
 /** `embedded` and `bytes` are part of the code; of a directory, the files that a tokenizer may read are hashed. */

@@ -23,6 +23,8 @@ export interface RunState {
   readonly stage: number;
   /** Steps done in the current stage, skipped ones included. */
   readonly stage_step: number;
+  /** Steps of each stage that is done. */
+  readonly done: readonly number[];
   /** Steps done in all stages. */
   readonly step: number;
   readonly skipped: number;
@@ -53,7 +55,7 @@ export interface CheckpointContent {
 
 const STATE = 'state.json';
 /** Of state.json; another number when what it means changes. */
-export const FORMAT = 2;
+export const FORMAT = 3;
 const TRAINABLE = 'trainable.safetensors';
 const OPTIMIZER = 'optimizer.safetensors';
 const BEST = 'best.safetensors';
@@ -86,11 +88,16 @@ export async function readRunState(folder: string): Promise<RunState> {
   );
 }
 
-/** Refuses a checkpoint that this run could not continue bit by bit. */
+/**
+ * Refuses a checkpoint that this run could not continue.
+ *
+ * @param planned steps of each stage as the configuration now gives them; undefined for one that is not prepared yet
+ */
 export function checkContinuation(
   folder: string,
   state: RunState,
   here: Pick<RunState, 'isa' | 'batching' | 'stages'>,
+  planned: readonly (number | undefined)[],
 ): void {
   if (state.isa !== here.isa) {
     throw new StepTrainError(
@@ -107,6 +114,17 @@ export function checkContinuation(
     );
   }
   joinBatching(folder, state.batching, here.batching);
+  state.stages.forEach((name, i) => {
+    const steps = planned[i];
+    const done = i === state.stage ? state.stage_step : state.done[i];
+    if (steps === undefined || done === undefined || (i < state.stage ? steps === done : steps >= done))
+      return;
+    throw new StepTrainError(
+      'E_RESUME',
+      `stage ${name} ${i < state.stage ? 'ended after' : 'is at'} step ${done}, and the configuration now gives it ${steps}: ` +
+        'a stage can only be extended while it runs; restore its epochs or steps, or start a new run',
+    );
+  });
 }
 
 /** The batching of all stages known so far; refuses a value that differs from the one before the run was stopped. */

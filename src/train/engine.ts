@@ -89,6 +89,7 @@ class Engine {
       stages: names,
       stage: 0,
       stage_step: 0,
+      done: [],
       step: 0,
       skipped: 0,
       tokens: 0,
@@ -106,11 +107,12 @@ class Engine {
 
   async run(): Promise<EngineResult> {
     const { run, resume, signal } = this.options;
-    const checkpoint = resume ? await run.latestCheckpoint() : undefined;
+    const checkpoint = resume ? (await run.findCheckpoint())?.checkpoint : undefined;
     run.rewind(checkpoint);
     if (checkpoint) {
       const state = await readRunState(checkpoint.path);
-      checkContinuation(checkpoint.path, state, this.state);
+      const planned = this.stages.map((stage) => ('open' in stage ? stage.steps : undefined));
+      checkContinuation(checkpoint.path, state, this.state, planned);
       await checkArtefacts(run, state);
       restoreRoles(checkpoint.path, this.roles);
       this.state = { ...state, batching: { ...state.batching, ...this.state.batching } };
@@ -140,6 +142,7 @@ class Engine {
       this.best = undefined;
       this.update({
         stage: this.state.stage + 1,
+        done: [...this.state.done, stage.steps],
         stage_step: 0,
         best: undefined,
         updates: {},

@@ -5,7 +5,7 @@ import type { RunDirectory } from '../run/directory.js';
 import { limitTime } from '../run/time-limit.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
-import { readRunState } from './checkpoint.js';
+import { type RunState, readRunState } from './checkpoint.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
@@ -41,8 +41,8 @@ async function runOn<Config extends FrameConfig>(
   { method, config, run, signal, resume }: RunOptions<Config>,
   outOfTime: () => boolean,
 ): Promise<RunResult> {
-  const checkpoint = resume ? await run.latestCheckpoint() : undefined;
-  const batching = checkpoint ? (await readRunState(checkpoint.path)).batching : {};
+  const begun = resume ? await continuation(run) : undefined;
+  const batching = begun?.batching ?? {};
   const tokenizer = await configuredTokenizer(config.model);
   let data: RunData | undefined;
   let roles: RunRoles | undefined;
@@ -95,8 +95,8 @@ async function runOn<Config extends FrameConfig>(
       batching: settled,
     });
     if (result.status === 'finished' || outOfTime()) {
-      const begun = stages.slice(0, result.stage + 1).map(({ name }) => name);
-      await method.save(open, begun);
+      const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
+      await method.save(open, reached);
     }
     if (result.status === 'interrupted') return result;
     const evaluation = await method.evaluate(open, result, signal);
@@ -110,6 +110,23 @@ async function runOn<Config extends FrameConfig>(
     roles?.dispose();
     data?.close();
   }
+}
+
+/** The state that a resumed run goes on from, said aloud; undefined where nothing was saved. */
+async function continuation(run: RunDirectory): Promise<RunState | undefined> {
+  const found = await run.findCheckpoint();
+  if (!found) {
+    console.error('no checkpoint was written yet: the run begins again at step 1');
+    return undefined;
+  }
+  for (const { step, reason } of found.damaged)
+    console.error(`the checkpoint of step ${step} is damaged (${reason}) and is passed over`);
+  const state = await readRunState(found.checkpoint.path);
+  const stage = state.stages[state.stage];
+  console.error(
+    `from the checkpoint of step ${state.step}: ${stage === undefined ? 'all stages are done' : `${stage} step ${state.stage_step}`}`,
+  );
+  return state;
 }
 
 /** `auto` is the first GPU, if the addon finds one. */

@@ -1,8 +1,10 @@
 /** What a run trains: a decoder, its adapter if any, and the parameters that the optimizer updates. */
+import { rm } from 'node:fs/promises';
 import type { ModelConfig } from '../architectures/config.js';
 import { modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
+import { replaceDirectory } from '../files/directory.js';
 import { createAdapterOn, draw } from '../models/adapter.js';
 import { baseDirectory } from '../models/base.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -93,8 +95,12 @@ function wholeModel(
     trained,
     parameters: { model: trained },
     async save(directoryOf) {
-      await saveDecoder(decoder, directoryOf('model'));
-      await tokenizer.save(directoryOf('model'));
+      // A resumed run saves again.
+      const written = directoryOf('model.partial');
+      await rm(written, { recursive: true, force: true });
+      await saveDecoder(decoder, written);
+      await tokenizer.save(written);
+      await replaceDirectory(written, directoryOf('model'));
     },
     dispose() {
       trained.dispose();

@@ -112,8 +112,8 @@ describe('steptrain eval correction with a model', () => {
       ['--model', 'embedded', '--data', './nowhere.jsonl'],
       `--data: data.test leads nowhere: there is no ./nowhere.jsonl (looked for from ${process.cwd()})`,
     ],
-  ])('answers bad usage %j in one sentence and with code 2', async (args, sentence) => {
-    expect(await correction(...args)).toEqual({ code: 2, stdout: '', stderr: sentence });
+  ])('answers bad usage %j in one sentence and with code 1', async (args, sentence) => {
+    expect(await correction(...args)).toEqual({ code: 1, stdout: '', stderr: sentence });
   });
 
   it('refuses a device that is none', async () => {
@@ -128,7 +128,7 @@ describe('steptrain eval correction with a model', () => {
       'tpu',
     );
     expect({ code, stderr }).toEqual({
-      code: 2,
+      code: 1,
       stderr: '--device expects auto, cpu, cuda or cuda:N, found tpu',
     });
   });

@@ -62,7 +62,7 @@ describe('steptrain grade', () => {
     ]);
     const again = await cli('grade', file('out.jsonl', ROWS), '--output', output);
     expect(again).toMatchObject({
-      code: 2,
+      code: 1,
       stderr: `${output} is there already; choose another file for --output`,
     });
   });
@@ -111,20 +111,20 @@ describe('steptrain grade', () => {
   it('answers what cannot be used in one sentence', async () => {
     const rows = file('out.jsonl', [{ question: 'q', completion: '1', answer: ['1'] }]);
     expect(await cli('grade', rows)).toEqual({
-      code: 2,
+      code: 1,
       stdout: '',
       stderr: `${rows}, line 1: column 'prediction' should hold text or a number, and it is not there; the columns are question, completion, answer; name one with --prediction`,
     });
     expect(await cli('grade', rows, '--prediction', 'completion')).toMatchObject({
-      code: 2,
+      code: 1,
       stderr: expect.stringContaining("column 'answer' should hold text or a number, and it holds a list"),
     });
     const more = file('more.jsonl', [{ answer: '1' }, { answer: '2' }]);
     expect(await cli('grade', rows, '--prediction', 'completion', '--answers', more)).toMatchObject({
-      code: 2,
+      code: 1,
       stderr: `${rows} has 1 rows and ${more} 2; both must list the same problems in the same order`,
     });
-    expect(await cli('grade', file('none.jsonl', []))).toMatchObject({ code: 2 });
+    expect(await cli('grade', file('none.jsonl', []))).toMatchObject({ code: 1 });
     expect(await cli('grade', join(folder, 'nowhere.jsonl'))).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('there is no such file or directory'),
@@ -135,7 +135,7 @@ describe('steptrain grade', () => {
       code: 1,
       stderr: expect.stringContaining('broken.jsonl, line 2'),
     });
-    expect(await cli('grade', rows, '--digits', '0')).toMatchObject({ code: 2 });
-    expect(await cli('grade', rows, '--output', 'x.csv')).toMatchObject({ code: 2 });
+    expect(await cli('grade', rows, '--digits', '0')).toMatchObject({ code: 1 });
+    expect(await cli('grade', rows, '--output', 'x.csv')).toMatchObject({ code: 1 });
   });
 });

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { latestCheckpoint, pruneCheckpoints, saveCheckpoint } from '../../src/run/checkpoint.js';
+import { findCheckpoint, pruneCheckpoints, saveCheckpoint } from '../../src/run/checkpoint.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let root: string;
@@ -18,6 +18,8 @@ async function save(step: number, content = `weights of ${step}`) {
     },
   });
 }
+
+const latestCheckpoint = async (at: string) => (await findCheckpoint(at))?.checkpoint;
 
 const file = (step: number, name: string) => join(root, `step-${step}`, name);
 
@@ -60,11 +62,25 @@ describe('a checkpoint', () => {
       'a marker of another step',
       () => writeFileSync(file(2, 'checkpoint.json'), readFileSync(file(1, 'checkpoint.json'))),
     ],
-  ])('with %s is passed over', async (_, harm) => {
+  ])('with %s is passed over, and named', async (_, harm) => {
     await save(1, 'the weights of both');
     await save(2, 'the weights of both');
     harm();
-    expect((await latestCheckpoint(root))?.step).toBe(1);
+    const found = await findCheckpoint(root);
+    expect(found?.checkpoint.step).toBe(1);
+    expect(found?.damaged).toEqual([
+      { step: 2, reason: expect.stringMatching(/model\.safetensors|state\.json|checkpoint\.json/) },
+    ]);
+  });
+
+  it('is not silently left out where all are damaged', async () => {
+    await save(1);
+    await save(2);
+    rmSync(file(1, 'checkpoint.json'));
+    truncateSync(file(2, 'model.safetensors'), 4);
+    await expect(findCheckpoint(root)).rejects.toThrow(
+      /every checkpoint is damaged: step 2 \(model\.safetensors has 4 bytes instead of 12\), step 1 \(checkpoint\.json is missing/,
+    );
   });
 
   it('that is half-written is passed over', async () => {

@@ -121,7 +121,7 @@ describe('resuming', () => {
     writeFileSync(broken.file('metrics.jsonl'), '{"step": 8, "lo', { flag: 'a' });
 
     const resumed = await openRunDirectory(broken.path);
-    const checkpoint = await resumed.latestCheckpoint();
+    const checkpoint = (await resumed.findCheckpoint())?.checkpoint;
     expect(checkpoint?.step).toBe(4);
     resumed.rewind(checkpoint);
     train(resumed, 5, 9);
@@ -133,7 +133,7 @@ describe('resuming', () => {
   it('starts the files anew where there is no checkpoint', async () => {
     const run = await create();
     run.metrics.append({ step: 1 });
-    run.rewind(await run.latestCheckpoint());
+    run.rewind((await run.findCheckpoint())?.checkpoint);
     expect(run.metrics.length).toBe(0);
     expect(readFileSync(run.file('metrics.jsonl'), 'utf8')).toBe('');
   });

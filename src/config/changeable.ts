@@ -1,0 +1,11 @@
+/** Keys that may change when a run is resumed, as in `steptrain run --resume DIR --set run.max_minutes=60`. */
+export const CHANGEABLE = [
+  'run.max_minutes',
+  'run.threads',
+  'run.logging_steps',
+  'run.max_skipped_steps',
+  '*.save_steps',
+  '*.save_total_limit',
+  '*.num_train_epochs',
+  '*.max_steps',
+] as const;

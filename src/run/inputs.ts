@@ -1,0 +1,110 @@
+// inputs.json: what a run began with, so that it never continues with something else without a word.
+import { readdir, stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { z } from 'zod';
+import { CHANGEABLE } from '../config/changeable.js';
+import type { FrameConfig } from '../config/schema.js';
+import { dataFiles } from '../data/files.js';
+import { PARTS } from '../data/split.js';
+import { contentHash } from '../files/content-hash.js';
+import { RunError } from './error.js';
+
+/** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
+const files = z.record(z.string(), z.record(z.string(), z.string()));
+export const runInputs = z.strictObject({ config: z.record(z.string(), z.unknown()), files });
+
+export interface RunInputs {
+  /** Every value of the configuration by its dotted key, but paths. */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly files: Readonly<Record<string, Readonly<Record<string, string>>>>;
+}
+
+/** Keys whose content is compared, not their value: files may have been moved. */
+const PATHS = new Set(['data.train', 'data.validation', 'data.test', 'model.base', 'model.tokenizer']);
+
+/** Reads what `config`, whose paths are absolute, names. Throws DataError for data that is missing. */
+export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
+  const files: Record<string, Record<string, string>> = {};
+  for (const part of PARTS) {
+    const path = config.data[part];
+    if (path !== undefined) files[`data.${part}`] = await hashes(await dataFiles(path));
+  }
+  const { base, tokenizer } = config.model;
+  if (typeof base === 'string' && base !== 'embedded') files['model.base'] = await modelContent(base);
+  if (tokenizer !== 'base' && tokenizer !== 'bytes') files['model.tokenizer'] = await modelContent(tokenizer);
+  const values = Object.fromEntries(
+    flatten(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),
+  );
+  return { config: values, files };
+}
+
+/**
+ * The changes from `before` to `now` that a resumed run may make, a phrase each.
+ *
+ * @throws RunError naming a key or a file that must not change
+ */
+export function acceptedChanges(directory: string, before: RunInputs, now: RunInputs): string[] {
+  const keys = new Set([...Object.keys(before.config), ...Object.keys(now.config)]);
+  const changes = [...keys].flatMap((key) => {
+    const [old, value] = [before.config[key], now.config[key]].map((given) => JSON.stringify(given));
+    return old === value ? [] : [{ key, text: `${key} is ${value} and was ${old}` }];
+  });
+  const refused = changes.find(({ key }) => !mayChange(key));
+  if (refused) {
+    throw new RunError(
+      `${directory} began with another configuration: ${refused.text}; restore it, or start a new run ` +
+        `(a resumed run may change ${CHANGEABLE.join(', ')})`,
+    );
+  }
+  for (const key of new Set([...Object.keys(before.files), ...Object.keys(now.files)])) {
+    const reason = difference(before.files[key] ?? {}, now.files[key] ?? {});
+    if (reason !== undefined) {
+      throw new RunError(
+        `${directory} began with other content of ${key}: ${reason}; restore it, or start a new run`,
+      );
+    }
+  }
+  return changes.map(({ text }) => text);
+}
+
+function mayChange(key: string): boolean {
+  const [, ...rest] = key.split('.');
+  return CHANGEABLE.some((pattern) => pattern === key || pattern === `*.${rest.join('.')}`);
+}
+
+function difference(
+  before: Readonly<Record<string, string>>,
+  now: Readonly<Record<string, string>>,
+): string | undefined {
+  const [gone] = Object.keys(before).filter((name) => !(name in now));
+  if (gone !== undefined) return `${gone} is missing`;
+  const [added] = Object.keys(now).filter((name) => !(name in before));
+  if (added !== undefined) return `${added} is new`;
+  const [changed] = Object.keys(now).filter((name) => now[name] !== before[name]);
+  return changed === undefined ? undefined : `${changed} was changed`;
+}
+
+async function hashes(paths: readonly string[]): Promise<Record<string, string>> {
+  const found: Record<string, string> = {};
+  for (const path of paths) found[basename(path)] = await contentHash(path);
+  return found;
+}
+
+/** Hashes of the small files of a model directory, lengths of its weights: hashing tens of GB would delay every start. */
+async function modelContent(path: string): Promise<Record<string, string>> {
+  if (!(await stat(path)).isDirectory()) return hashes([path]);
+  const found: Record<string, string> = {};
+  for (const name of (await readdir(path)).sort()) {
+    const file = join(path, name);
+    if (/\.safetensors$/.test(name)) found[name] = `${(await stat(file)).size} bytes`;
+    else if (/\.(json|jinja|model|txt)$/.test(name)) found[name] = await contentHash(file);
+  }
+  return found;
+}
+
+function flatten(value: unknown, path = ''): (readonly [string, unknown])[] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [[path, value ?? null]];
+  return Object.entries(value).flatMap(([key, child]) =>
+    child === undefined ? [] : flatten(child, path === '' ? key : `${path}.${key}`),
+  );
+}

@@ -1,0 +1,173 @@
+// What `steptrain run --resume` says, refuses and changes; test/e2e/run.test.ts has the bits.
+import { existsSync } from 'node:fs';
+import {
+  appendFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { compiled, metrics, steptrain, tensors } from './program.js';
+
+let folder: string;
+let finished: string;
+const PRETRAIN = [
+  ...[
+    '--set',
+    'data.arithmetic.samples=400',
+    '--set',
+    'pretrain.max_steps=4',
+    '--set',
+    'pretrain.save_steps=2',
+  ],
+  ...['--set', 'pretrain.tokens_per_step=512', '--set', 'model.base.init.num_hidden_layers=1'],
+  ...['--set', 'run.device=cpu', '--set', 'run.logging_steps=1'],
+];
+const config = () => join(finished, 'config.yaml');
+
+const restoring = async (path: string, change: () => Promise<void>, then: () => Promise<void>) => {
+  const old = await readFile(path);
+  try {
+    await change();
+    await then();
+  } finally {
+    await writeFile(path, old);
+  }
+};
+
+describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'steptrain-resume-'));
+    finished = join(folder, 'finished');
+    const { code, err } = await steptrain(['run', 'pretrain_arithmetic', '--output', finished, ...PRETRAIN]);
+    expect(err).toMatch(/Done after 4 steps/);
+    expect(code).toBe(0);
+  }, 120_000);
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  test('that has written its model writes it again and ends', async () => {
+    const weights = join(finished, 'model', 'model.safetensors');
+    const before = tensors(weights);
+    const { code, err } = await steptrain(['run', '--resume', finished]);
+    expect(err).toMatch(/from the checkpoint of step 4: all stages are done/);
+    expect(err).toMatch(/Done after 4 steps/);
+    expect(code).toBe(0);
+    expect(tensors(weights)).toEqual(before);
+    expect((await readdir(finished)).filter((name) => name.includes('partial'))).toEqual([]);
+  }, 60_000);
+
+  test('refuses a changed key of config.yaml and names it', async () => {
+    const change = async () => {
+      const text = await readFile(config(), 'utf8');
+      await writeFile(config(), text.replace(/learning_rate: .*/, 'learning_rate: 0.5'));
+    };
+    await restoring(config(), change, async () => {
+      const { code, err } = await steptrain(['run', '--resume', finished]);
+      expect(err).toMatch(
+        /began with another configuration: pretrain\.learning_rate is 0\.5 and was .*restore it, or start a new run.*run\.max_minutes/s,
+      );
+      expect(code).toBe(1);
+    });
+  }, 60_000);
+
+  test('takes what may change from --set, says so and keeps it', async () => {
+    await restoring(
+      config(),
+      async () => {},
+      async () => {
+        const { code, err } = await steptrain(['run', '--resume', finished, '--set', 'run.max_minutes=7']);
+        expect(err).toMatch(/changed: run\.max_minutes is 7 and was 0/);
+        expect(code).toBe(0);
+        expect(await readFile(config(), 'utf8')).toMatch(/max_minutes: 7/);
+        const refused = await steptrain(['run', '--resume', finished, '--set', 'run.seed=7']);
+        expect(refused.err).toMatch(/run\.seed is 7 and was 42/);
+        expect(refused.code).toBe(1);
+      },
+    );
+    expect((await steptrain(['run', '--resume', finished, '--set', 'run.max_minutes=0'])).code).toBe(0);
+  }, 60_000);
+
+  test('does not pretend to extend a stage that has ended', async () => {
+    const { code, err } = await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=9']);
+    expect(err).toMatch(/stage pretrain ended after step 4, and the configuration now gives it 9/);
+    expect(code).toBe(1);
+    expect((await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=4'])).code).toBe(0);
+  }, 60_000);
+
+  test('names a damaged checkpoint, and refuses where all are damaged', async () => {
+    const file = (step: number) => join(finished, 'checkpoints', `step-${step}`, 'trainable.safetensors');
+    await restoring(
+      file(4),
+      () => truncate(file(4), 100),
+      async () => {
+        const { code, err } = await steptrain(['run', '--resume', finished]);
+        expect(err).toMatch(
+          /checkpoint of step 4 is damaged \(trainable\.safetensors has 100 bytes instead of \d+\)/,
+        );
+        expect(err).toMatch(/from the checkpoint of step 2: pretrain step 2/);
+        expect(code).toBe(0);
+      },
+    );
+    const steps = await readdir(join(finished, 'checkpoints'));
+    const all = steps.map((name) => join(finished, 'checkpoints', name, 'state.json'));
+    for (const path of all) await appendFile(path, ' ');
+    const logged = (await metrics(finished)).length;
+    const { code, err } = await steptrain(['run', '--resume', finished]);
+    expect(err).toMatch(/every checkpoint is damaged: step 4 \(state\.json has \d+ bytes instead of \d+\)/);
+    expect(code).toBe(1);
+    expect((await metrics(finished)).length).toBe(logged);
+  }, 60_000);
+
+  test('refuses data that was changed, and names the file; moved data is taken', async () => {
+    const data = join(folder, 'steps.jsonl');
+    const rows = Array.from({ length: 40 }, (_, i) => {
+      const steps = [0, 1].map((j) => ({ text: `${i}+${j}=${i + j}`, label: (i + j) % 2 }));
+      return JSON.stringify({ problem: `Begin with ${i} and add.`, steps });
+    });
+    await writeFile(data, `${rows.join('\n')}\n`);
+    const run = join(folder, 'own-data');
+    const settings = ['data.source=auto', `data.train=${data}`, 'run.device=cpu'];
+    const set = settings.flatMap((setting) => ['--set', setting]);
+    const begun = await steptrain(['run', 'quickstart_sft', '--output', run, ...set]);
+    expect(begun.err).toMatch(/Done after 1 steps/);
+    await restoring(
+      data,
+      () => appendFile(data, `${rows[0]}\n`),
+      async () => {
+        const { code, err } = await steptrain(['run', '--resume', run]);
+        expect(err).toMatch(/began with other content of data\.train: steps\.jsonl was changed; restore it/);
+        expect(code).toBe(1);
+      },
+    );
+    const moved = join(folder, 'moved');
+    await mkdir(moved);
+    await rename(data, join(moved, 'steps.jsonl'));
+    const lost = await steptrain(['run', '--resume', run]);
+    expect(lost.err).toMatch(/data\.train leads nowhere/);
+    expect(lost.code).not.toBe(0);
+    const found = ['--set', `data.train=${join(moved, 'steps.jsonl')}`];
+    const { code, err } = await steptrain(['run', '--resume', run, ...found]);
+    expect(err).toMatch(/all stages are done/);
+    expect(code).toBe(0);
+  }, 60_000);
+
+  test('that never began leaves no directory', async () => {
+    const run = join(folder, 'refused');
+    const words = ['--set', 'prompt.pos_word=a', '--set', 'prompt.neg_word=a'];
+    const bad = join(folder, 'bad.jsonl');
+    await writeFile(bad, '{"problem": 1}\n');
+    const { code } = await steptrain(['run', 'quickstart_sft', '--output', run, ...words]);
+    expect(code).not.toBe(0);
+    expect(existsSync(run)).toBe(false);
+    const data = ['--set', 'data.source=auto', '--set', `data.train=${bad}`];
+    expect((await steptrain(['run', 'quickstart_sft', '--output', run, ...data])).code).not.toBe(0);
+    expect(existsSync(run)).toBe(false);
+  }, 60_000);
+});
