@@ -105,7 +105,11 @@ function buildTypeScript(name, project, folders, output) {
     {},
     output,
     () => {
-      run(process.execPath, [require.resolve('typescript/bin/tsc'), '-p', project]);
+      const known = join(root, 'build', `${name}.tsbuildinfo`);
+      // tsc writes only what changed since `known`, and would not notice that its output is gone.
+      if (!existsSync(join(root, output)) || flags.has('--force')) rmSync(known, { force: true });
+      const incremental = ['--incremental', '--tsBuildInfoFile', known];
+      run(process.execPath, [require.resolve('typescript/bin/tsc'), '-p', project, ...incremental]);
     },
   );
 }

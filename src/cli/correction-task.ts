@@ -7,6 +7,7 @@ import type { DataConfig, PromptConfig } from '../config/schema.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
 import { problemKey, problemOverlap } from '../data/overlap.js';
 import type { SourceName } from '../data/sources/source.js';
+import { sampleRanks, smallestRanks } from '../data/split.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
@@ -26,7 +27,8 @@ export interface CorrectionOptions {
   readonly data?: string | undefined;
   readonly validation?: string | undefined;
   readonly source?: SourceName | 'auto' | undefined;
-  readonly maxSamples?: number | undefined;
+  readonly maxSamples?: number | 'all' | undefined;
+  readonly onBadRow?: DataConfig['on_bad_row'] | undefined;
   readonly maxLength?: number | undefined;
   readonly threshold?: 'greedy' | number | undefined;
   readonly template?: string | undefined;
@@ -49,8 +51,11 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
   const source = await configuredRecords(config.data);
   const given = await readGiven(config, options);
-  const limit = options.maxSamples ?? config.eval.max_samples;
-  const test = limited(given.test?.records ?? source.parts.test, limit);
+  const { seed } = config.data;
+  const judged = given.test
+    ? chosen(given.test.records, options.maxSamples ?? 'all', seed)
+    : chosenOfRun(source.parts.test, options.maxSamples, config);
+  const test = judged.records;
   const labels = source.parts.train.flatMap(({ steps }) => steps.map(({ label }) => label));
   const samples = labels.filter((label) => label !== null).length;
   const positive = labels.filter((label) => label === 1).length;
@@ -70,7 +75,9 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       threshold: options.threshold ?? config.eval.threshold,
     },
     test,
-    validation: limited(given.validation?.records ?? source.parts.validation, limit),
+    validation: given.validation
+      ? chosen(given.validation.records, options.maxSamples ?? 'all', seed).records
+      : chosenOfRun(source.parts.validation, options.maxSamples, config).records,
     positivePrior: samples > 0 ? positive / samples : 0.5,
     data: {
       source: given.test ? (options.source ?? 'auto') : config.data.source,
@@ -78,12 +85,16 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       train_solutions: source.parts.train.length,
       train_steps: samples,
       train_positive_share: samples > 0 ? positive / samples : 0,
+      ...judged.described,
     },
     invalidAsWrong: config.eval.invalid_as_wrong,
     valueLosses: existsSync(join(directory, 'metrics.jsonl'))
       ? readMetric(join(directory, 'metrics.jsonl'), 'value_loss')
       : [],
-    warnings: overlap > 0 ? [`${overlap} problems of the judged solutions are also trained on`] : [],
+    warnings: [
+      ...judged.notes,
+      ...(overlap > 0 ? [`${overlap} problems of the judged solutions are also trained on`] : []),
+    ],
     earlier:
       asTrained && existsSync(join(directory, 'eval.json'))
         ? await readEvalReport(join(directory, 'eval.json'))
@@ -107,6 +118,7 @@ export async function taskOfModel(
   const directory = baseDirectory(resolved.base as string);
   const { maxPositions } = readModelConfig(directory);
   const limit = options.maxSamples ?? 'all';
+  const judged = chosen(test?.records ?? [], limit, config.data.seed);
   return {
     method: adapter === undefined ? 'model' : 'adapter',
     judge: {
@@ -118,15 +130,17 @@ export async function taskOfModel(
       maxLength: options.maxLength ?? Math.min(config.data.max_length, maxPositions),
       threshold: options.threshold ?? 'greedy',
     },
-    test: limited(test?.records ?? [], limit),
-    validation: limited(validation?.records ?? [], limit),
+    test: judged.records,
+    validation: chosen(validation?.records ?? [], limit, config.data.seed).records,
     positivePrior: undefined,
     data: {
       source: options.source ?? 'auto',
       ...countsOf([validation?.report, test?.report]),
       model,
       ...(adapter === undefined ? {} : { adapter }),
+      ...judged.described,
     },
+    warnings: judged.notes,
     invalidAsWrong: true,
   };
 }
@@ -139,7 +153,7 @@ interface ReadFile {
 /** Resolves a path, locally or on the hub, and reads its rows with the options of the configuration. */
 async function readGiven(
   config: RunConfig,
-  { data: test, validation, source = 'auto' }: CorrectionOptions,
+  { data: test, validation, source = 'auto', onBadRow }: CorrectionOptions,
 ): Promise<{
   readonly test: ReadFile | undefined;
   readonly validation: ReadFile | undefined;
@@ -158,7 +172,9 @@ async function readGiven(
     optionOf,
   );
   const read = async (path: string | undefined) =>
-    path === undefined ? undefined : readRecords(path, source, config.data);
+    path === undefined
+      ? undefined
+      : readRecords(path, source, { ...config.data, on_bad_row: onBadRow ?? config.data.on_bad_row });
   return {
     test: await read(found.data.test),
     validation: await read(found.data.validation),
@@ -212,6 +228,34 @@ function countsOf(read: readonly (LoadReport | undefined)[]) {
   };
 }
 
-function limited<T>(records: readonly T[], limit: number | 'all'): readonly T[] {
-  return limit === 'all' ? records : records.slice(0, limit);
+interface Chosen {
+  readonly records: readonly StepRecord[];
+  /** For the report, and for the reader, where not all were chosen. */
+  readonly described: Readonly<Record<string, number>>;
+  readonly notes: readonly string[];
 }
+
+/** All records, or `limit` of them drawn by `seed`: the first rows of a file are seldom a fair sample of it. */
+function chosen(records: readonly StepRecord[], limit: number | 'all', seed: number): Chosen {
+  if (limit === 'all' || records.length <= limit) return { records, described: {}, notes: [] };
+  const ranks = records.map(
+    ({ problem, steps }) => sampleRanks(seed, problem, steps.map(textOf)).at(-1) ?? 0,
+  );
+  return {
+    records: smallestRanks(ranks, limit).map((i) => records[i] as StepRecord),
+    described: { solutions_in_file: records.length, sample_seed: seed },
+    notes: [`${limit} of ${records.length} solutions were judged, drawn by data.seed ${seed}`],
+  };
+}
+
+/** A part of a run's own data: what the run itself evaluated on, unless another number is asked for. */
+function chosenOfRun(
+  records: readonly StepRecord[],
+  asked: number | 'all' | undefined,
+  { data, eval: { max_samples: limit } }: Pick<RunConfig, 'data' | 'eval'>,
+): Chosen {
+  if (asked !== undefined) return chosen(records, asked, data.seed);
+  return { records: limit === 'all' ? records : records.slice(0, limit), described: {}, notes: [] };
+}
+
+const textOf = ({ text }: StepRecord['steps'][number]) => text;

@@ -18,7 +18,8 @@ interface CorrectionArguments {
   readonly 'pos-word'?: string;
   readonly 'neg-word'?: string;
   readonly threshold?: string;
-  readonly 'max-samples'?: number;
+  readonly 'max-samples'?: string;
+  readonly 'on-bad-row'?: 'error' | 'skip';
   readonly 'max-length'?: number;
   readonly device: string;
   readonly output?: string;
@@ -63,7 +64,16 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         choices: ['auto', ...SOURCE_NAMES] as const,
         describe: 'Layout of these files [default: auto]',
       })
-      .option('max-samples', { ...number, describe: 'Max solutions to judge, from the first' })
+      .option('max-samples', {
+        ...text,
+        describe: 'all, or how many solutions to judge, drawn by data.seed [default: all of --data]',
+      })
+      .option('on-bad-row', {
+        ...text,
+        choices: ['error', 'skip'] as const,
+        describe:
+          'A row of --data that cannot be read stops the command, or is skipped and counted [default: error]',
+      })
       .option('template', {
         ...text,
         ...prompt,
@@ -120,23 +130,26 @@ async function judge(args: CorrectionArguments): Promise<void> {
 }
 
 function checkedOptions(args: CorrectionArguments): CorrectionOptions {
-  for (const name of ['max-samples', 'max-length'] as const) {
-    const value = args[name];
-    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
-      throw new UsageError(`--${name} expects a whole number of at least 1`);
-  }
+  const { 'max-length': maxLength, 'max-samples': samples } = args;
+  if (maxLength !== undefined && !isCount(maxLength))
+    throw new UsageError('--max-length expects a whole number of at least 1');
+  if (samples !== undefined && samples !== 'all' && !isCount(Number(samples)))
+    throw new UsageError(`--max-samples expects all or a whole number of at least 1, found ${samples}`);
   return {
     data: args.data,
     validation: args.validation,
     source: args.source,
-    maxSamples: args['max-samples'],
-    maxLength: args['max-length'],
+    maxSamples: samples === undefined || samples === 'all' ? samples : Number(samples),
+    onBadRow: args['on-bad-row'],
+    maxLength,
     threshold: thresholdOf(args.threshold),
     template: args.template,
     positiveWord: args['pos-word'],
     negativeWord: args['neg-word'],
   };
 }
+
+const isCount = (value: number) => Number.isSafeInteger(value) && value > 0;
 
 function thresholdOf(given: string | undefined): CorrectionOptions['threshold'] {
   if (given === undefined || given === 'greedy') return given;

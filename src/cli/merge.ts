@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { FloatDtype } from '../weights/dtype.js';
@@ -18,7 +19,11 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
   describe: 'Write a base model and its adapter as one model that needs no adapter',
   builder: (argv) =>
     argv
-      .positional('base', { type: 'string', demandOption: true, describe: 'Model directory, or embedded' })
+      .positional('base', {
+        type: 'string',
+        demandOption: true,
+        describe: 'Model directory, hub id or embedded',
+      })
       .positional('adapter', { type: 'string', demandOption: true, describe: 'PEFT adapter directory' })
       .positional('out', { type: 'string', demandOption: true, describe: 'Directory to write' })
       .option('dtype', {
@@ -39,7 +44,16 @@ async function merge({ base, adapter, out, dtype, check }: MergeArguments): Prom
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
   const { baseDirectory } = await import('../models/base.js');
-  const directory = baseDirectory(base);
+  const { resolveModel } = await import('../run/paths.js');
+  const { readAdapterConfig } = await import('../weights/adapter.js');
+  const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'steptrain merge');
+  const directory = baseDirectory(resolved.base);
+  const { baseModel } = readAdapterConfig(adapter);
+  if (baseModel !== undefined && !isSameModel(baseModel, base, directory)) {
+    console.error(
+      `warning: ${adapter} was trained on ${baseModel}, and ${base} has another name; if it is another model, the merged one is useless`,
+    );
+  }
   const device = openDevice('cpu');
   try {
     const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
@@ -59,6 +73,12 @@ async function merge({ base, adapter, out, dtype, check }: MergeArguments): Prom
   } finally {
     device.dispose();
   }
+}
+
+/** Whether the name in adapter_config.json can mean this base: directories are moved, hub ids are downloaded. */
+function isSameModel(named: string, given: string, directory: string): boolean {
+  const last = (path: string) => basename(path.replace(/@[^/]*$/, ''));
+  return [given, directory].some((path) => path === named || last(path) === last(named));
 }
 
 /** The same ids on every call. */

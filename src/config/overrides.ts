@@ -49,6 +49,12 @@ export function applyOverrides(
 
 function readValue({ text, origin }: Override, node: Outline): unknown {
   const document = parseDocument(text, { prettyErrors: false });
+  if (text.trim() === '' && node.type === 'object') {
+    const key = Object.keys(node.properties ?? {})[0] ?? 'key';
+    throw new ConfigError(
+      `${origin}: a section has no value of its own; set a key of it, such as ${origin.slice('--set '.length).replace(/=.*/s, '')}.${key}=…`,
+    );
+  }
   const readable = document.errors.length === 0 && document.warnings.length === 0;
   const value: unknown = readable ? document.toJS() : undefined;
   if (isTextOnly(node)) return typeof value === 'string' ? value : text;

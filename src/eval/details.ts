@@ -27,7 +27,9 @@ export function formatEvalDetails(
         ['threshold', 'Acc_pos', 'Acc_neg', 'balanced', 'F1 macro', 'chosen for'],
         ...rows.map(({ threshold, metrics }) => [
           threshold.toFixed(3),
-          ...[metrics.acc_pos, metrics.acc_neg, metrics.balanced_accuracy, metrics.f1_macro].map(percent),
+          ...[metrics.acc_pos, metrics.acc_neg, metrics.balanced_accuracy, metrics.f1_macro].map((metric) =>
+            percent(metric),
+          ),
           chosenFor(threshold).join(', '),
         ]),
       ]),

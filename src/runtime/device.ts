@@ -1,4 +1,4 @@
-import { totalmem } from 'node:os';
+import { availableParallelism, totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { Graph } from './graph.js';
@@ -18,9 +18,19 @@ export interface DeviceOptions {
 /** How many call stacks STEPTRAIN_STACKS=1 remembers. */
 const STACKS = 16_384;
 
+/** More threads than this only wait for each other; tens of thousands cannot even be started. */
+const THREADS_PER_CORE = 16;
+
 /** Opens `cpu`, `cuda:0`, … . Everything that is made on it ends with its `dispose()`. */
 export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
   const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
+  const most = THREADS_PER_CORE * availableParallelism();
+  if (!Number.isInteger(threads) || threads < 0 || threads > most) {
+    throw new StepTrainError(
+      'E_RANGE',
+      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found ${threads}`,
+    );
+  }
   const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
   return new Device(name, threads, isa, memoryLimitOf(options));
 }

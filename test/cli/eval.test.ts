@@ -67,19 +67,52 @@ describe('steptrain eval correction with a model', () => {
     expect(low.threshold_sweep.table).toEqual(high.threshold_sweep.table);
   });
 
-  it('judges the first solutions only, and chooses thresholds on the validation file only', async () => {
+  it('judges a sample drawn by seed where a number is asked for, all otherwise, and chooses thresholds on the validation file only', async () => {
     const data = steps('test.jsonl', { first: 0, samples: 8 });
     const validation = steps('validation.jsonl', { first: 100, samples: 8 });
     const judge = async (...args: readonly string[]) =>
       JSON.parse((await correction(...embedded, '--data', data, '--json', ...args)).stdout);
     const few = await judge('--max-samples', '3', '--validation', validation);
-    expect(few.data).toMatchObject({ test_solutions: 3, files: [validation, data] });
+    expect(few.data).toMatchObject({
+      test_solutions: 3,
+      solutions_in_file: 8,
+      sample_seed: 0,
+      files: [validation, data],
+    });
+    expect(few.warnings).toContain('3 of 8 solutions were judged, drawn by data.seed 0');
+    // The last rows of a benchmark are not always left out: the sample is the same in any order of the file.
+    const lines = readFileSync(data, 'utf8').trimEnd().split('\n');
+    writeFileSync(data, `${lines.reverse().join('\n')}\n`);
+    expect((await judge('--max-samples', '3', '--validation', validation)).metrics).toEqual(few.metrics);
+    expect((await judge('--max-samples', 'all')).data).toMatchObject({ test_solutions: 8 });
     expect(few.threshold_sweep.chosen.f1_macro.metrics.n).toBe(12);
     const other = await judge('--validation', validation);
     const chosen = (report: typeof few) => report.threshold_sweep.chosen;
     const three = await judge('--max-samples', '8', '--validation', validation);
     expect(chosen(three).f1_macro.threshold).toBe(chosen(other).f1_macro.threshold);
     expect(chosen(other).f1_macro.validation).toBeGreaterThan(0.3);
+  });
+
+  it('stops at a row that cannot be read, or skips and counts it', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 4 });
+    const bad = { problem: 'Add.', steps: [{ text: '', label: 1 }] };
+    writeFileSync(data, `${JSON.stringify(bad)}\n${readFileSync(data, 'utf8')}`);
+    const stopped = await correction(...embedded, '--data', data);
+    expect(stopped.code).toBe(1);
+    expect(stopped.stderr).toMatch(/test\.jsonl, line 1: /);
+    const { code, stdout } = await correction(...embedded, '--data', data, '--on-bad-row', 'skip', '--json');
+    expect(code).toBe(0);
+    const report = JSON.parse(stdout);
+    expect(report.data.test_solutions).toBe(4);
+    expect(Object.values(report.data.skipped_rows)).toEqual([1]);
+  });
+
+  it('shows every number of --details with one decimal', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 4 });
+    const { stdout } = await correction(...embedded, '--data', data, '--details');
+    const row = /^0\.050 +(.*)$/m.exec(stdout)?.[1]?.trim().split(/ +/) ?? [];
+    expect(row).toHaveLength(4);
+    for (const cell of row) expect(cell).toMatch(/^\d+\.\d$/);
   });
 
   it('names the steps that are too long for it', async () => {
@@ -106,7 +139,7 @@ describe('steptrain eval correction with a model', () => {
     [['run', '--model', 'embedded'], 'Arguments model and run are mutually exclusive'],
     [['run', '--threshold', '1'], '--threshold expects greedy or a number between 0 and 1, found 1'],
     [['run', '--threshold', 'often'], '--threshold expects greedy or a number between 0 and 1, found often'],
-    [['run', '--max-samples', '0'], '--max-samples expects a whole number of at least 1'],
+    [['run', '--max-samples', '0'], '--max-samples expects all or a whole number of at least 1, found 0'],
     [['run', '--max-length', 'x'], '--max-length expects a whole number of at least 1'],
     [
       ['--model', 'embedded', '--data', './nowhere.jsonl'],

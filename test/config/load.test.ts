@@ -24,6 +24,12 @@ function complaints(content: string, ...settings: string[]): string[] {
 }
 
 describe('a recipe', () => {
+  it('keeps a section that an empty --set names', () => {
+    expect(complaints(BASE, 'sft=')).toEqual([
+      '--set sft=: a section has no value of its own; set a key of it, such as sft.learning_rate=…',
+    ]);
+  });
+
   it('is completed with the defaults', () => {
     const config = parse(BASE);
     expect(config.model).toEqual({ base: 'embedded', tokenizer: 'base', dtype: 'f32' });

@@ -100,3 +100,11 @@ test('a disposed device refuses work and tells who waits', async () => {
   expect(() => other.empty([1])).toThrow(DisposedError);
   x.dispose();
 });
+
+test('more threads than can help are refused in one sentence', () => {
+  for (const threads of [100_000, 3_000, -1, 1.5]) {
+    expect(() => openDevice('cpu', { threads })).toThrow(
+      /^threads: expected a whole number from 0 \(one per core\) to \d+ on this machine, found /,
+    );
+  }
+});
