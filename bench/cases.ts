@@ -1,6 +1,6 @@
 /**
- * What is measured. A case is plain data: the same object goes to our trial (trial.ts) and, as JSON, to the rival's
- * (peers/trial.py).
+ * What is measured. A case is plain data: the same object goes to our trial (trial.ts) and,
+ * as JSON, to the rival's (peers/trial.py).
  */
 export const SUITES = ['gemm', 'lora', 'attention', 'head', 'kernels', 'step', 'runtime'] as const;
 export type Suite = (typeof SUITES)[number];

@@ -75,8 +75,8 @@ Napi::Value cuda_devices(const Napi::CallbackInfo& info) {
 #endif
 }
 
-/// cudaObstacle() -> why cudaDevices() is empty, '' where it is not, undefined where the addon was built
-/// without CUDA
+/// cudaObstacle() -> why cudaDevices() is empty, '' where it is not,
+/// undefined where the addon was built without CUDA
 Napi::Value cuda_obstacle(const Napi::CallbackInfo& info) {
 #if defined(STEPTRAIN_CUDA)
   return Napi::String::New(info.Env(), steptrain::cuda::obstacle());

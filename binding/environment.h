@@ -1,5 +1,5 @@
-// State per Node environment: the error factory, the way back to its event loop, and the devices to close at
-// its end.
+// State per Node environment: the error factory, the way back to its event loop,
+// and the devices to close at its end.
 #pragma once
 
 #include <napi.h>

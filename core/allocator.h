@@ -16,8 +16,8 @@ namespace steptrain {
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 struct AllocatorStats {
-  int64_t live = 0;      // bytes handed out, rounded to 256
-  int64_t peak = 0;      // most bytes ever live
+  int64_t live = 0;      // bytes in use, rounded to 256
+  int64_t peak = 0;      // max of `live` so far
   int64_t reserved = 0;  // bytes held in segments
 };
 
@@ -25,10 +25,10 @@ class Allocator {
  public:
   using Acquire = std::function<void*(int64_t bytes)>;  // nullptr where there is none
   using Release = std::function<void(void*, int64_t bytes)>;
-  /// Returns when nothing queued uses free memory any more; may call free() for what that let go.
+  /// Returns when nothing queued uses free memory any more; may call free() for memory that graphs held.
   using Settle = std::function<void()>;
 
-  /// `limit`: most bytes that segments may take together.
+  /// `limit`: max bytes of all segments together.
   Allocator(Acquire acquire, Release release, Settle settle, int64_t limit)
       : acquire_(std::move(acquire)),
         release_(std::move(release)),
@@ -47,8 +47,8 @@ class Allocator {
     Block* next;
   };
 
-  /// 256-byte aligned. Waits for the queue where memory ran out. Throws Error(E_MEMORY) naming the missing
-  /// bytes.
+  /// 256-byte aligned. Waits for the queue where memory ran out.
+  /// Throws Error(E_MEMORY) naming the missing bytes.
   Block* allocate(int64_t bytes);
   void free(Block* block);
   const AllocatorStats& stats() const { return stats_; }

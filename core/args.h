@@ -1,6 +1,6 @@
 // The calling convention of every kernel, on every device: `void op(Stream&, const Args&)`, tensors in the
-// order of the op's signature (inputs, then outputs; an absent optional one is a false TensorView), scalars
-// likewise.
+// order of the op's signature (inputs, then outputs;
+// an absent optional one is a false TensorView), scalars likewise.
 #pragma once
 
 #include <array>

@@ -17,11 +17,11 @@ struct BackendInfo {
   int64_t memory_free = 0;
 };
 
-/// Counted so that tests can tell a fused op from a pretended one.
+/// Counters by which tests see that an op is fused and that nothing waits.
 struct Counters {
   int64_t ops = 0;
   int64_t launches = 0;       // CUDA kernels, or CPU parallel regions
-  int64_t scratch_bytes = 0;  // most workspace that any op has held
+  int64_t scratch_bytes = 0;  // max workspace of an op so far
   int64_t waits = 0;          // for a GPU: reads, synchronize, full buffers
 };
 

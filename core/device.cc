@@ -195,7 +195,7 @@ void Device::fill(Record& record, int op, Handle* handles, const double* scalars
   }
 }
 
-/// A replay reads and writes it, whatever becomes of the tensor.
+/// The graph's replays read and write the buffer, also after the tensor is disposed.
 void Device::keep_for_replay(Buffer* buffer) {
   if (buffer->graph != capturing_ && capturing_->inputs.insert(buffer).second) buffer->references++;
 }

@@ -29,7 +29,7 @@ struct Buffer {
 
 class Device {
  public:
-  /// `memory_limit`: most bytes that tensors may take, workspace not counted.
+  /// `memory_limit`: max bytes of all tensors, workspace not counted.
   explicit Device(std::unique_ptr<Backend> backend, int64_t memory_limit = kNoLimit);
   ~Device();
 

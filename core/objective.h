@@ -1,8 +1,8 @@
 // The objectives, item by item: loss and gradient stand here once, and each device sums over the items its
 // own way (cpu/objective.h, cuda/objective.cuh). This file has what they share and the likelihood objectives
 // over rows with weights: tokens (nll), binary labels (bce), classes (cross_entropy). Items and sums in f64;
-// all outputs are `=`. A row of weight 0 is not read and gets gradient 0; a non-finite one makes the loss
-// NaN.
+// all outputs are `=`. A row of weight 0 is not read and gets gradient 0;
+// a non-finite one makes the loss NaN.
 //
 // An objective is a struct made by `from(args)` with
 //   kName, kSums        the op, and how many sums over items it needs
@@ -21,7 +21,7 @@
 #include "core/host_device.h"
 
 namespace steptrain::objective {
-// Each instruction set has its own copy: the linker must not take one for another.
+// Each instruction set has a copy in a namespace of its own, so that the linker does not merge them.
 namespace {
 
 /// Sums over items, and the largest of one quantity. Zero where it is made with {}.

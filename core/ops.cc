@@ -4,8 +4,8 @@ namespace steptrain {
 namespace {
 
 // T tokens, R selected rows, B sequences, H hidden, K/N in/out features, V vocabulary, r LoRA rank,
-// Hq/Hk query/key heads, D head size, E = D/2, P positions or parameters, S segments. The grammar is in
-// signature.h.
+// Hq/Hk query/key heads, D head size, E = D/2, P positions or parameters,
+// S segments. The grammar is in signature.h.
 const char* const kSignatures[] = {
     // ---- gemm --------------------------------------------------------------------------------------------
     // Row-major [N,K] to and from the panels that the micro-kernel reads; on CUDA a copy.
@@ -15,8 +15,8 @@ const char* const kSignatures[] = {
     // whose counter is (row_ids[t], positions[t], k). Master weights may be f32 under bf16 activations.
     "linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],"
     " positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]",
-    // y = silu(gate)·up with the bits of linear, linear, swiglu: gate and up are what linear makes of x with
-    // its own weight and LoRA pair (of rank r and s). gate and up are what the gradient needs.
+    // y = silu(gate)·up with the bits of linear, linear, swiglu: gate and up are linear of x, each with a weight
+    // and LoRA pair (of rank r and s) of its own. The gradient needs gate and up.
     "linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],"
     " up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T];"
     " gate_scale:f=1, up_scale:f=1, dropout:f=0, gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0)"
@@ -31,8 +31,8 @@ const char* const kSignatures[] = {
     "linear_dw(x:F[T,K], dy:F[T,N], &dw?:f32[N,K], &db?:f32[N])",
 
     // ---- attention ---------------------------------------------------------------------------------------
-    // Query i of a sequence sees key j of the same sequence where j ≤ i (causal), i - j < window (window > 0)
-    // and branch[j] is 0 or branch[i]. lse = log Σ exp(scale·qk), natural logarithm.
+    // Key j is visible to query i of the same sequence where j ≤ i (causal), i - j < window (window > 0) and
+    // branch[j] is 0 or branch[i]. lse = log Σ exp(scale·qk), natural logarithm.
     "attention(q:F[T,Hq,D], k:F[T,Hk,D], v:F[T,Hk,D], cu_seqlens:i32[B+1], branch?:i32[T];"
     " causal:bool=true, window:i=0, scale:f) -> o:=q[T,Hq,D], lse:f32[Hq,T]",
     "attention_backward(do:F[T,Hq,D], q:F[T,Hq,D], k:F[T,Hk,D], v:F[T,Hk,D], o:F[T,Hq,D], lse:f32[Hq,T],"
@@ -45,9 +45,10 @@ const char* const kSignatures[] = {
     "cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E])",
     // Whole pages, in order of c.
     "cache_copy(&cache:F[P,E], from:i32[C], to:i32[C])",
-    // Row r has queries query_offsets[r] .. query_offsets[r+1]-1, the last of them at key lengths[r] - 1;
-    // each sees the keys up to its own, with window > 0 only the last `window` of them. pages[r,i] holds keys
-    // 64·i .. 64·i+63 and is not read where no query sees them. The o of a row of length 0 is 0.
+    // Row r has queries query_offsets[r] .. query_offsets[r+1]-1; the last one is at key lengths[r] - 1. The
+    // visible keys of a query are those up to its own, with window > 0 only the last `window` of them.
+    // pages[r,i] holds keys 64·i .. 64·i+63; it is not read if they are masked for every query of the row.
+    // The o of a row of length 0 is 0.
     "attention_paged(q:F[T,Hq,D], cache:=q[P,E], query_offsets:i32[R+1], pages:i32[R,N], lengths:i32[R];"
     " window:i=0, scale:f) -> o:=q[T,Hq,D]",
 
@@ -82,9 +83,9 @@ const char* const kSignatures[] = {
     "embedding_backward(dy:F[T,H], ids:i32[T], &dweight:f32[V,H])",
 
     // ---- head --------------------------------------------------------------------------------------------
-    // Of softmax(x·Wᵀ / temperature), row by row, by online softmax over vocabulary tiles: log p(target),
-    // entropy (nats), log-sum-exp, arg-max and, where asked for, the expectation e = Σ_v p_v·W_v / temperature:
-    // with it the gradient of a log-prob under a frozen head needs no second GEMM.
+    // log p(target), entropy (nats), log-sum-exp, arg-max and, where asked for, the expectation
+    // e = Σ_v p_v·W_v / temperature of each row's softmax(x·Wᵀ / temperature), by an online softmax over
+    // vocabulary tiles. With e the gradient of a log-prob under a frozen head needs no second GEMM.
     "head_logprobs(x:F[R,H], w:W[V,H], targets:i32[R]; temperature:f=1)"
     " -> logprobs:f32[R], entropy:f32[R], lse:f32[R], argmax:i32[R], expectation?:f32[R,H]",
     // dx = dlogprobs·(W[target]/temperature - e).
@@ -108,8 +109,8 @@ const char* const kSignatures[] = {
     // (x - mean)/sqrt(var + eps) over the rows with mask ≠ 0; the others give 0. Without shift_mean the mean
     // stays; bessel divides the variance by n - 1.
     "whiten(x:f32[T], mask?:f32[T]; bessel:bool=true, shift_mean:bool=true, eps:f=1e-8) -> y:f32[T]",
-    // Of rewards in groups offsets[g]..offsets[g+1]: (r - mean)/(sample deviation + eps), r - mean, or r - mean
-    // of the others. A group of one, and under grpo a group of equals, gives 0.
+    // Rewards r in groups offsets[g]..offsets[g+1] give (r - mean)/(sample deviation + eps), r - mean, or r -
+    // mean of the others. A group of one gives 0, and so does a group of equals under grpo.
     "group_advantages(rewards:f32[n], offsets:i32[G+1]; kind:grpo|mean|leave_one_out=grpo, eps:f=1e-4)"
     " -> advantages:f32[n]",
     // y[s] = Σ x[t] over t = spans[s][0] .. spans[s][1]-1, or their mean (an empty span gives 0), and its
@@ -146,10 +147,10 @@ const char* const kSignatures[] = {
     // accuracy, chosen - rejected, chosen, rejected.
     "pairwise(chosen:f32[n], rejected:f32[n], weights?:f32[n]; margin:f=0, center:f=0)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
-    // Of Δ = (chosen - ref_chosen) - (rejected - ref_rejected), sums over a sequence or a step, or means per
-    // token. sigmoid: -log σ(β·Δ - margin) with label smoothing (on means without a reference: SimPO);
-    // ipo: (Δ - 1/2β)²; hinge: max(0, 1 - β·Δ + margin). stats (means by weight): accuracy, margin, chosen and
-    // rejected reward.
+    // Losses of Δ = (chosen - ref_chosen) - (rejected - ref_rejected), where log-probs are sums over a sequence
+    // or a step, or means per token. sigmoid: -log σ(β·Δ - margin) with label smoothing (on means without a
+    // reference: SimPO); ipo: (Δ - 1/2β)²; hinge: max(0, 1 - β·Δ + margin). stats (means by weight): accuracy,
+    // margin, chosen and rejected reward.
     "dpo(chosen:f32[n], rejected:f32[n], ref_chosen?:f32[n], ref_rejected?:f32[n], weights?:f32[n];"
     " beta:f=0.1, label_smoothing:f=0, margin:f=0, kind:sigmoid|ipo|hinge=sigmoid)"
     " -> loss:f32[1], dchosen:f32[n], drejected:f32[n], stats:f32[4]",
@@ -160,8 +161,8 @@ const char* const kSignatures[] = {
     // Mean of policy - ref over mismatched pairs (x_i, y_j): the reference point of kto, before its clamp.
     "kto_reference(policy:f32[n], ref:f32[n]) -> z0:f32[1]",
     // Σ weights·λ·(1 - σ(±beta·(policy - ref - z0))) over n items (responses or steps); λ is lambda_d and the
-    // sign + for desirable ones. No gradient flows into z0, which below 0 counts as 0; apo_zero takes z0 = 0.
-    // stats: mean reward of desirable, of undesirable items, their counts.
+    // sign is + for desirable ones. No gradient flows into z0. A z0 below 0 counts as 0; apo_zero takes z0 = 0.
+    // stats: mean reward of desirable items, mean reward of undesirable ones, their counts.
     "kto(policy:f32[n], ref:f32[n], labels:i32[n], weights:f32[n], z0:f32[1];"
     " beta:f=0.1, lambda_d:f=1, lambda_u:f=1, kind:kto|apo_zero=kto)"
     " -> loss:f32[1], dpolicy:f32[n], stats:f32[4]",
@@ -183,11 +184,11 @@ const char* const kSignatures[] = {
     " max_norm:f=0, grad_scale:f=1) -> stats:f32[3]",
 
     // ---- sampling ----------------------------------------------------------------------------------------
-    // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; off at 0, 1, 0, which an
-    // absent tensor means, as it means temperature 1. temperature 0: greedy. bias[i] is added to the logit of
-    // bias_tokens[i], i in bias_offsets[r] .. bias_offsets[r+1]-1; where the row's range of `allowed` is not
-    // empty, it may draw these tokens only. keys[row]: Philox key low, key high, counter low (token
-    // position), counter high. logprobs under the model (temperature 1), sampling_logprobs under the
+    // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; 0, 1, 0 switch them off.
+    // The default of an absent tensor is temperature 1 or no filter. temperature 0: greedy. bias[i] is added
+    // to the logit of bias_tokens[i], i in bias_offsets[r] .. bias_offsets[r+1]-1; if the row's range of
+    // `allowed` is not empty, only its tokens may be drawn. keys[row]: Philox key low, key high, counter low
+    // (token position), counter high. logprobs under the model (temperature 1), sampling_logprobs under the
     // distribution that is drawn from, tempered_logprobs at the temperature alone, as head_logprobs gives
     // them. status 1: a logit is NaN or +infinity, or no token is left; the row's other outputs are then 0.
     "sample(logits:f32[R,V], keys:i32[R,4], temperature?:f32[R], top_k?:i32[R], top_p?:f32[R], min_p?:f32[R],"

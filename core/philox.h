@@ -30,8 +30,8 @@ STEPTRAIN_HOST_DEVICE inline float uniform(uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
-/// The dropout mask of element k of one token: four neighbouring k share one block. Kept where the draw ≥
-/// rate.
+/// The dropout mask of element k of one token: four neighbouring k share one block.
+/// Kept where the draw ≥ rate.
 STEPTRAIN_HOST_DEVICE inline bool dropout_keeps(uint32_t row_id, uint32_t position, uint32_t k, float rate,
                                                 uint32_t key0, uint32_t key1) {
   const Philox4 block = philox({{k >> 2, position, row_id, 0}}, key0, key1);

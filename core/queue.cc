@@ -90,7 +90,7 @@ bool Queue::wait_for_work(const Chunk& chunk, size_t read) {
   return !stopping_;
 }
 
-/// Nothing is queued and the host waits for what was launched.
+/// Waits for launched work. Called when nothing is queued and the host waits.
 void Queue::settle() {
   try {
     backend_->synchronize();

@@ -150,7 +150,7 @@ class RowSampler {
         if (before > target) return static_cast<int32_t>(drawn);
       }
     }
-    // Reached where rounding made the tile's mass larger than the sum over its tokens.
+    // Reached if rounding made the mass of the tile larger than the sum over its tokens.
     return drawn < 0 ? most_likely() : static_cast<int32_t>(drawn);
   }
 

@@ -40,8 +40,8 @@ static __global__ void __launch_bounds__(kThreads)
   chains.first[own] = holds && !before;
 }
 
-/// out[key] (=|+=) Σ rows of the chain of key; source.add(row, column, count, sum) adds eight elements of a
-/// row.
+/// out[key] (=|+=) Σ rows of the chain of key;
+/// source.add(row, column, count, sum) adds eight elements of a row.
 template <bool kAccumulate, typename T, typename Source>
 __global__ void __launch_bounds__(kThreads, 4)
     chain_sum_kernel(Chains chains, Source source, T* out, int64_t width, bool wide) {

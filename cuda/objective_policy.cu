@@ -11,7 +11,7 @@ void ppo(Stream& stream, const Args& args) {
 }
 
 struct CountedVerdicts : objective::VerdictConstraint {
-  /// Every block counts for itself, which saves a launch.
+  /// Every block does the count itself, which saves a launch.
   __device__ void prepare() {
     if (weights) return;
     double negatives = 0, positives = 0;

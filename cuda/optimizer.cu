@@ -21,7 +21,7 @@ namespace steptrain::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kGrain = int64_t{kThreads} * kEight;  // parameters that a block takes at a time
+constexpr int64_t kGrain = int64_t{kThreads} * kEight;  // parameters of a block at a time
 constexpr int64_t kMaxPartials = 1024;
 constexpr int kBlocksPerProcessor = 4;
 constexpr int kSizes = 4;  // of the op's inputs: `sizes`
@@ -43,8 +43,8 @@ struct Update {
   bool wide;
 };
 
-/// The last block adds up the sizes of the segments; every other block adds the squares of its groups of
-/// eight.
+/// The last block adds up the sizes of the segments;
+/// every other block adds the squares of its groups of eight.
 __global__ void __launch_bounds__(kThreads)
     prepare_kernel(const float* grads, int64_t total, double* partials, const int32_t* sizes,
                    int32_t segments, int64_t* starts, int32_t* valid, FaultReporter faults, bool wide) {

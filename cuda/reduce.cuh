@@ -9,8 +9,8 @@ namespace steptrain::cuda {
 constexpr int kWarp = 32;
 constexpr int kMaxWarps = 32;
 
-/// Σ of `value` over the block's threads, for all of them. The block has whole warps, and all threads call
-/// this.
+/// Σ of `value` over the block's threads, for all of them. The block has whole warps,
+/// and all threads call this.
 template <typename T>
 __device__ T block_sum(T value) {
   __shared__ T sums[kMaxWarps];
@@ -43,8 +43,8 @@ __device__ T block_max(T value) {
   return largest;
 }
 
-/// Whether the running block is the last of `blocks` to arrive here; it then key_visible what the others
-/// wrote before. `ticket` is one of Stream::ticket.
+/// Whether the running block is the last of `blocks` to arrive here: what the others wrote before is then
+/// visible to it. `ticket` is one of Stream::ticket.
 __device__ inline bool last_block(uint32_t* ticket, uint32_t blocks = gridDim.x) {
   __shared__ bool last;
   __threadfence();

@@ -1,8 +1,8 @@
 // Draws one token per row of logits [R, V], each row by its own parameters: biases and allowed tokens,
 // temperature, then top-k, top-p and min-p as transformers' logits warpers define them, then the inverse of
 // the cumulative distribution at a Philox number of the row's own key and counter, in order of the
-// vocabulary. One launch, a block per row; a row depends on its logits, parameters and key alone. Outputs are
-// `=`.
+// vocabulary. One launch, a block per row; a row depends on its logits,
+// parameters and key alone. Outputs are `=`.
 //
 // Nothing is sorted: logits become integers of the same order, and a threshold is found by bisection over
 // these integers; each step is a pass that counts tokens or sums their mass. The draw finds the tile of the
@@ -131,8 +131,8 @@ __device__ inline uint32_t order_of(float x) {
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/// One row and what its filters leave. All threads of the block hold the same values, except where a comment
-/// says otherwise.
+/// One row and what its filters leave. All threads of the block hold the same values,
+/// except where a comment says otherwise.
 struct RowSampler {
   const float* row;
   int64_t vocabulary;

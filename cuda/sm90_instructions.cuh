@@ -64,8 +64,8 @@ __device__ inline void stmatrix(void* row, const uint32_t (&r)[4]) {
                : "memory");
 }
 /// Starts the store of a box in shared memory, in the layout of tma_load, to (row, column) of a matrix;
-/// elements beyond the matrix are not written. By one thread, which also commits groups of stores and waits
-/// for them.
+/// elements beyond the matrix are not written. By one thread,
+/// which also commits groups of stores and waits for them.
 __device__ inline void tma_store(const CUtensorMap* matrix, int32_t row, int32_t column, const void* from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(matrix),
                "r"(column), "r"(row), "r"(shared_address(from))
@@ -208,8 +208,8 @@ __device__ inline void wgmma_from_registers(float (&d)[32], const uint32_t (&a)[
         "+f"(d[30]), "+f"(d[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
-/// d[64, 128] += a[64,16]·b: a warp holds its 16 rows of a as mma's a; b's tile has rows of the
-/// depth.
+/// d[64, 128] += a[64,16]·b: a warp holds its 16 rows of a as mma's a;
+/// b's tile has rows of the depth.
 __device__ inline void wgmma_from_registers(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
@@ -231,8 +231,8 @@ __device__ inline void wgmma_from_registers(float (&d)[64], const uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
-/// After ordinary writes to shared memory that a wgmma or tma_store will read, before the barrier between
-/// them.
+/// After ordinary writes to shared memory that a wgmma or tma_store will read,
+/// before the barrier between them.
 __device__ inline void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -1,13 +1,13 @@
-// Attention backward: dq, dk, dv (all =) from do and the forward's o and lse. p is recomputed from lse, tile
-// by tile.
+// Attention backward: dq, dk, dv (all =) from do and the forward's o and lse. p is recomputed from lse
+// for each tile.
 //   delta = Σ_d do·o    p = exp(scale·q·k - lse)    ds = scale·p·(do·v - delta)
 //   dq = ds·k           dk = dsᵀ·q                  dv = pᵀ·do
 // A task takes kKeys keys of one (sequence, KV head) and goes through all query rows to which they are
-// visible, so dk and dv stay in its cache and grouped heads are added in row order. dq is summed in f32 over
-// key blocks in ascending order: a task adds to a row block only after the task of the preceding keys has.
-// Tasks are handed out in an order in which that task is always running already. Lanes are keys. Operands of
-// the products are bf16 pairs or f32, as in the forward; sums are f32. No data is updated atomically: bits do
-// not depend on the thread count.
+// visible. So k, v, dk and dv stay in its L2 cache (128 KiB in f32 with D = 64), and grouped heads are added
+// in row order. dq is summed in f32 over key blocks in ascending order: a task adds to a row block only after
+// the task of the preceding keys has. Tasks are handed out in an order in which that task is already running.
+// Lanes are keys. Operands of the products are bf16 pairs or f32, as in the forward; sums are f32. No data is
+// updated atomically: bits do not depend on the thread count.
 #include <atomic>
 #include <cmath>
 #include <new>
@@ -59,8 +59,8 @@ struct Workspace {
   }
 };
 
-/// What all tasks share about row blocks, in scratch. The rows of each (sequence, KV head) are padded to
-/// kTileRows.
+/// What all tasks share about row blocks, in scratch.
+/// The rows of each (sequence, KV head) are padded to kTileRows.
 struct Rows {
   float *dq, *lse, *delta;           // dq: [rows, lanes]; lse in log2 units
   Turn* turns;                       // per row block: the key block that adds to it next

@@ -1,7 +1,8 @@
-// Attention over the paged cache: o = softmax(scale·q·kᵀ, keys up to the query's own, of them the window)·v,
-// which is =. Pages are the key tiles of attention, so a token gets the bits that attention gives it in one
-// forward over its whole sequence, whatever the number of queries in its row, the rows beside it and the
-// numbers of its pages. Rows that no query sees are not read: what lies past a row's length may be anything.
+// Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v, which is =. The visible keys of a
+// query are those up to its own, with a window only the last `window` of them. Pages are the key tiles of
+// attention, so a token has the same bits as in one forward of attention over its whole sequence. The number
+// of queries in its row, the other rows and the page numbers do not matter. Masked pages are not read, and
+// what lies past a row's length may be anything.
 #include "cpu/attention/few_rows.h"
 #include "cpu/attention/forward.h"
 #include "cpu/attention/page.h"
@@ -17,7 +18,7 @@ long long wide(int64_t n) {
 
 /// Extents and settings of one call, checked. A sequence is a row of the op: its queries and its pages.
 struct PagedProblem {
-  int64_t heads, kv_heads, group, size, sequences, most_pages, elements;
+  int64_t heads, kv_heads, group, size, sequences, max_pages, elements;
   const int32_t *offsets, *pages, *lengths;
   int64_t window;  // 0: none
   float scale;
@@ -29,7 +30,7 @@ struct PagedProblem {
         group(heads / kv_heads),
         size(q[2]),
         sequences(row_lengths[0]),
-        most_pages(page_table[1]),
+        max_pages(page_table[1]),
         elements(cache[1]),
         offsets(query_offsets.as<int32_t>()),
         pages(page_table.as<int32_t>()),
@@ -48,16 +49,16 @@ struct PagedProblem {
   int64_t length(int64_t s) const { return lengths[s]; }
   /// Rows of the softmax, per KV head.
   int64_t rows(int64_t s) const { return lengths[s] > 0 ? queries(s) * group : 0; }
-  /// Rows so few that lanes are better keys. A sum of p then takes an addition per row and key instead of one for
-  /// every kLanes rows, a quarter more work, so that whole vectors of rows are worth it.
+  /// Whether the rows are so few that lanes should be keys. A sum of p then takes one addition per row and key
+  /// instead of one for kLanes rows: a quarter more work, so full vectors of rows are faster.
   bool few(int64_t s) const { return rows(s) <= 16; }
   int64_t row_blocks(int64_t s) const { return few(s) ? 0 : (rows(s) + kRows - 1) / kRows; }
   int64_t first_query(int64_t s) const { return lengths[s] - queries(s); }
-  /// The first key that any query of the sequence sees.
+  /// The first key that is visible to any query of the sequence.
   int64_t first_key(int64_t s) const {
     return window > 0 ? std::max<int64_t>(0, first_query(s) - window + 1) : 0;
   }
-  int32_t page(int64_t s, int64_t tile) const { return pages[s * most_pages + tile / kTile]; }
+  int32_t page(int64_t s, int64_t tile) const { return pages[s * max_pages + tile / kTile]; }
   int64_t query_row(int64_t s, int64_t kv_head, int64_t r) const {
     return ((offsets[s] + r / group) * heads + kv_head * group + r % group) * size;
   }
@@ -66,7 +67,7 @@ struct PagedProblem {
   void check_lengths() const {
     const auto refuse = [](const std::string& what) { throw Error("E_RANGE", "attention_paged: " + what); };
     for (int64_t s = 0; s < sequences; s++) {
-      const int64_t longest = most_pages * kTile;
+      const int64_t longest = max_pages * kTile;
       if (lengths[s] < 0 || lengths[s] > longest)
         refuse(format("lengths[%lld] is %d, outside 0..%lld", wide(s), lengths[s], wide(longest)));
       if (lengths[s] > 0 && lengths[s] < queries(s))
@@ -98,7 +99,7 @@ class PagedForward {
                     FewRows<Operand>::workspace(problem_.size));
   }
 
-  /// The rows of the neighbouring sequences [begin, end), of few rows each, that begin with the same page.
+  /// The rows of neighbouring sequences [begin, end). Each has few rows, and all begin with the same page.
   void few_rows(int64_t begin, int64_t end, int64_t head, float* memory) const {
     FewRows<Operand> rows(memory, problem_.size, problem_.scale);
     int64_t lowest = INT64_MAX, longest = 0;
@@ -140,8 +141,9 @@ class PagedForward {
     for (int64_t tile = rows.lowest() / kTile * kTile; tile <= rows.highest(); tile += kTile) {
       const int64_t from = std::max(tile, rows.lowest() / kTileRows * kTileRows);
       const int64_t to = std::min(tile + kTile, round_up(rows.highest() + 1, kTileRows));
-      const int64_t there = std::min(to, rows.highest() + 1) - tile;
-      block.add_tile(key_tile(block, page(sequence, tile, head), from - tile, to - tile, there), from, to);
+      const int64_t visible_end = std::min(to, rows.highest() + 1) - tile;
+      block.add_tile(key_tile(block, page(sequence, tile, head), from - tile, to - tile, visible_end), from,
+                     to);
     }
     block.finish([&](int64_t r) { return o_ + offset(r); });
   }
@@ -151,15 +153,15 @@ class PagedForward {
     return cache_ + problem_.page(sequence, tile) * problem_.elements + head * head_elements(problem_.size);
   }
 
-  /// Places [from, to) of a page, of which those below `there` hold keys that a row sees. The others may hold
-  /// anything: scores are masked, but values are multiplied by 0, so they must be finite.
+  /// Places [from, to) of a page. Keys from place `visible_end` on are masked and may hold anything; their values are
+  /// multiplied by 0, so they must be replaced by finite ones.
   KeyTile key_tile(const BlockForward<Operand>& block, const T* page, int64_t from, int64_t to,
-                   int64_t there) const {
+                   int64_t visible_end) const {
     const T *const keys = page + at_.key(from, 0), *const values = page + at_.value(from, 0);
     if constexpr (sizeof(T) * Operand::kSteps == sizeof(float)) {  // the page holds units
       KeyTile tile{reinterpret_cast<const float*>(keys), 1, kTile, reinterpret_cast<const float*>(values),
                    at_.width};
-      if (there < to) unpack_values(block, page, from, to, there, tile);
+      if (visible_end < to) unpack_values(block, page, from, to, visible_end, tile);
       return tile;
     } else {
       KeyTile tile{block.keys(), 1, kTile, nullptr, 0};
@@ -167,17 +169,17 @@ class PagedForward {
         for (int64_t j = 0; j < to - from; j += kLanes)
           store(block.keys() + d * kTile + j, load(keys + d * kTile + j));
       }
-      unpack_values(block, page, from, to, there, tile);
+      unpack_values(block, page, from, to, visible_end, tile);
       return tile;
     }
   }
 
   void unpack_values(const BlockForward<Operand>& block, const T* page, int64_t from, int64_t to,
-                     int64_t there, KeyTile& tile) const {
+                     int64_t visible_end, KeyTile& tile) const {
     float* out = block.values();
     for (int64_t j = from; j < to; j += Operand::kSteps, out += block.lanes()) {
       for (int64_t d = 0; d < block.lanes(); d += kLanes)
-        store(out + d, Operand::stored_units(page + at_.value(j, d), there - j));
+        store(out + d, Operand::stored_units(page + at_.value(j, d), visible_end - j));
     }
     tile.v = block.values();
     tile.value_step = block.lanes();
@@ -190,13 +192,14 @@ class PagedForward {
   T* o_;
 };
 
-/// Neighbouring sequences of few rows whose first page is the same, as many as one workspace holds. A task takes
-/// one KV head of them.
+/// Groups of neighbouring sequences that have few rows and the same first page, no larger than one workspace
+/// holds. A task takes one KV head of a group.
 class Groups {
  public:
   Groups(const PagedProblem& problem, Scratch& scratch)
       : begins_(scratch.take<int64_t>(problem.sequences + 1)) {
-    int64_t rows = 0, before = -1;  // of the group; the sequence before
+    int64_t rows = 0;     // of the group
+    int64_t before = -1;  // the previous sequence
     for (int64_t s = 0; s < problem.sequences; s++) {
       if (problem.rows(s) == 0) continue;
       const bool joins = before >= 0 && problem.few(s) && problem.few(before) && shared(problem, before, s) &&

@@ -11,7 +11,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 constexpr int64_t kTokens = 16;        // per task of cache_write
-constexpr int64_t kPiece = 16 * 1024;  // elements per task of cache_copy
+constexpr int64_t kPiece = 16 * 1024;  // elements of a page per task of cache_copy
 
 void check_slots(const TensorView& slots, int64_t pages) {
   const int32_t* slot = slots.as<int32_t>();
@@ -27,7 +27,7 @@ template <typename Operand, typename T = typename Operand::Storage>
 void write_head(const T* k, const T* v, T* page, int64_t place, int64_t size) {
   const PageHead<Operand> at(size);
   for (int64_t d = 0; d < size; d++) page[at.key(place, d)] = k[d];
-  // The last unit of an odd head is multiplied whole.
+  // The last unit of an odd head takes part in products, so its padding must be 0.
   for (int64_t d = size; d < round_up(size, Operand::kSteps); d++) page[at.key(place, d)] = T{};
   for (int64_t d = 0; d < size; d++) page[at.value(place, d)] = v[d];
 }

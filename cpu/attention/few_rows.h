@@ -1,11 +1,11 @@
-// The online softmax of few query rows over pages of keys, for decoding: lanes are keys for the scores and
-// elements of the head for the values, so that one query fills its vectors. A row's sums have the order, and so
-// the bits, of forward.h: scores sum over ascending units of a head, the maximum moves once per tile, every other
-// sum runs over ascending keys, and a masked key adds exactly 0. Rows that share a page (heads of a group,
-// sequences with a common prefix) share what is read of it.
+// The online softmax of few query rows over pages of keys, for decoding. Lanes are keys for the scores and
+// elements of the head for the values, so that one query fills whole vectors. A row's sums have the order of
+// forward.h, and so the same bits: scores sum over ascending units of a head, the maximum moves once per
+// tile, every other sum runs over ascending keys, and a masked key adds exactly 0. Rows that share a page
+// (heads of a group, sequences with a common prefix) share its loads.
 //
-// Arithmetic per key and row with D = 64 in bf16 pairs: 2 dot products of a vector for the score, 2 for the
-// values, beside 256 bytes of the page for all rows of its KV head: seven rows are 28 instructions for 256 bytes.
+// Per key with D = 64 in bf16 pairs: each row takes 2 vector dot products for the score and 2 for the values;
+// all rows of the KV head share 256 bytes of the page. Seven rows are 28 instructions for 256 bytes.
 #pragma once
 
 #include <numbers>
@@ -23,7 +23,7 @@ class FewRows {
   /// Rows that one workspace holds.
   static constexpr int64_t kMaxRows = 64;
 
-  /// Keys first ≤ key ≤ last of the row's sequence.
+  /// first ≤ key ≤ last are the keys visible to the row.
   struct Row {
     const T* q;
     T* o;
@@ -61,7 +61,7 @@ class FewRows {
     sum_[count_++] = 0;
   }
 
-  /// Keys tile … tile + kTile - 1, which lie in `page`, for rows [begin, end).
+  /// Adds keys tile … tile + kTile - 1, which lie in `page`, to rows [begin, end).
   void add_page(const T* page, int64_t tile, int64_t begin, int64_t end) const {
     int64_t first = tile + kTile, last = -1;
     bool whole = true;
@@ -95,10 +95,10 @@ class FewRows {
 
  private:
 #if defined(__AVX512F__)
-  // 6 rows by 4 vectors are 24 accumulators of 32 registers, beside 4 of the page and one broadcast.
+  // 6 rows by 4 vectors take 24 of 32 registers as accumulators; the page takes 4, the broadcast 1.
   static constexpr int kBlock = 6, kVectors = 4;
 #else
-  static constexpr int kBlock = 2, kVectors = 4;  // 8 accumulators of 16 registers
+  static constexpr int kBlock = 2, kVectors = 4;  // accumulators take 8 of 16 registers
 #endif
   static constexpr int kTileVectors = static_cast<int>(kTile) / kLanes;
   static constexpr int64_t rows_floats() {
@@ -160,8 +160,8 @@ class FewRows {
     }
   }
 
-  /// Turns scores into probabilities relative to the running maximum: as f32 for their sum, as units whose steps
-  /// are keys for the values.
+  /// Turns scores into probabilities relative to the running maximum: in f32 for their sum, in units whose steps
+  /// are keys for the product with the values.
   template <int N>
   void make_probabilities(int64_t row) const {
     for (int r = 0; r < N; r++) {

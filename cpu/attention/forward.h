@@ -23,7 +23,7 @@ struct KeyTile {
   int64_t value_step;
 };
 
-/// One block on its way over the tiles: add_tile for each that its rows see, in ascending order.
+/// The softmax of one block. Call add_tile for each tile that is visible to its rows, in ascending order.
 template <typename Operand>
 class BlockForward {
  public:
@@ -72,7 +72,7 @@ class BlockForward {
   int64_t units() const { return units_; }
   int64_t lanes() const { return lanes_; }
 
-  /// Keys [from, to), of one tile and whole kTileRows. `tile` begins at `from`.
+  /// Adds keys [from, to), a multiple of kTileRows within one tile. `tile` begins at `from`.
   void add_tile(const KeyTile& tile, int64_t from, int64_t to) const {
     score(tile, to - from);
     if (!rows_.all_visible(from, to)) mask(from, to);

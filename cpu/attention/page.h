@@ -1,7 +1,6 @@
-// Where the keys and values of a page lie. A page holds one attention key tile of each KV head: first its
-// keys, unit by unit, so that neighbouring keys are neighbours (lanes are keys), then its values, kSteps keys
-// to a row of units (lanes are elements of the head), as forward.h reads them. Heads are padded to kPageWidth
-// elements.
+// The layout of a page, as forward.h reads it. A page holds one key tile of attention for each KV head: first
+// the keys, unit by unit, so that neighbouring keys are contiguous (lanes are keys); then the values, kSteps
+// keys to a row of units (lanes are elements of the head). Heads are padded to kPageWidth elements.
 #pragma once
 
 #include "cpu/attention/tile.h"
@@ -31,8 +30,8 @@ struct PageHead {
   }
 };
 
-/// Heads in a page of `cache` [P,E] for heads of `size` elements. Throws E_SHAPE where E holds no whole
-/// number.
+/// Heads in a page of `cache` [P,E] for heads of `size` elements.
+/// Throws E_SHAPE unless they fill E exactly.
 inline int64_t page_heads(const char* op, const TensorView& cache, int64_t size) {
   const int64_t each = head_elements(size);
   if (each == 0 || cache[1] == 0 || cache[1] % each != 0)

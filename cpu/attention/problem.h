@@ -3,8 +3,8 @@
 // The query rows of one sequence and one KV head form one list, with the heads of a group inside a query: row
 // r is query r / group, head r % group. So grouped heads fill vectors, whatever their number, and share every
 // tile of keys and values. Keys come in tiles of kTile from the sequence's own token 0. kRows × kTile scores
-// in f32 are 16 KiB, a tile of keys with 128 elements 32 KiB in f32: both stay in the L2 cache, the scores in
-// the L1.
+// in f32 are 16 KiB, a tile of keys with 128 elements 32 KiB in f32:
+// both stay in the L2 cache, the scores in the L1.
 #pragma once
 
 #include <algorithm>
@@ -57,8 +57,8 @@ struct Problem {
 /// Hands out the pieces of each (sequence, KV head): the longest sequence first, KV heads inside pieces.
 class Schedule {
  public:
-  /// Of anything with kv_heads, sequences and length(sequence); pieces(sequence) → pieces per KV head. Memory
-  /// from scratch.
+  /// Of anything with kv_heads, sequences and length(sequence);
+  /// pieces(sequence) → pieces per KV head. Memory from scratch.
   template <typename P, typename F>
   Schedule(const P& problem, Scratch& scratch, F pieces) : kv_heads_(problem.kv_heads) {
     sequences_ = problem.sequences;

@@ -1,7 +1,7 @@
 // The inner products of attention. Operands consist of 4-byte units: a `Single` unit is a float, one step of
 // a sum; a `Paired` unit is two bf16, two steps that one dot-product instruction adds. The left operand of a
-// tile is broadcast unit by unit, the right one is read in vectors, and every element adds its steps in
-// ascending order.
+// tile is broadcast unit by unit, the right one is read in vectors,
+// and every element adds its steps in ascending order.
 #pragma once
 
 #include "cpu/attention/problem.h"

@@ -27,7 +27,7 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
 
 namespace {
 
-constexpr int64_t kChunk = 512;  // tokens
+constexpr int64_t kChunk = 512;  // tokens; a panel, at most 64 KiB, and as many dropout factors stay in L2
 
 /// One panel of a gradient: c[rank, kPanel] = left[rank, tokens]·panel. `fill` packs the panel, a chunk of
 /// tokens at a time.

@@ -1,7 +1,7 @@
 // Packs panels (cpu/gemm/packed.h) from whatever the right side of a GEMM is: a row per output, as Hugging
 // Face stores a weight; a row per step of the sum (activations, and weights in dx); or panels of the other
-// orientation or dtype. A panel has `columns` outputs and `depth` steps of the sum; everything past them is
-// zero.
+// orientation or dtype. A panel has `columns` outputs and `depth` steps of the sum;
+// everything past them is zero.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The left side of a GEMM: rows of x in the dtype that the register tile multiplies. They are read in place
-// where possible; otherwise all threads copy them (to convert them, or to change the stride) as the region
-// starts.
+// where possible; otherwise all threads copy them (to convert them,
+// or to change the stride) as the region starts.
 #pragma once
 
 #include <algorithm>
@@ -105,12 +105,12 @@ inline int tile_height(int64_t rows) {
 }
 
 /// Cuts rows × panels of outputs into tasks of one panel by one block of rows, all panels of a block first.
-/// The panel stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of the block are multiplied by
-/// it.
+/// The panel stays in the L2 cache (K = 4096 in bf16:
+/// 256 KiB) while the tiles of the block are multiplied by it.
 struct Grid {
   int64_t rows, panels, block, blocks;
 
-  /// `filled`: each task packs its panel first, a cost that only many rows make up for.
+  /// `filled`: each task packs its panel first, which pays off only for many rows.
   Grid(int64_t rows, int64_t panels, int threads, bool filled) : rows(rows), panels(panels) {
     const int64_t max_rows = 36 * kTileRows, min_rows = filled ? 18 * kTileRows : 4 * kTileRows;
     const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);

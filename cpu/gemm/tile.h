@@ -122,8 +122,8 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
   }
   if constexpr (kGroup<T> == 2) {
     if (k % 2) {
-      // The last k of x has no partner. That of the panel is zero, but zero times whatever follows x may be
-      // NaN.
+      // The last k of x has no partner. The panel's partner is zero,
+      // but what follows x in memory may be NaN, and so its product.
       typename Step<T>::Columns w[kVectors];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; v++) w[v] = Step<T>::columns(panel + v * kLanes * 2);

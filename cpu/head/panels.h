@@ -60,8 +60,8 @@ inline void prefetch_columns(const TensorView& w, int64_t v0, int64_t n, int64_t
   }
 }
 
-/// Tokens v0 … v0 + kPanel (v0 a multiple of it), zeros past the vocabulary; `buffer` holds
-/// panel_stride<C>(H).
+/// Tokens v0 … v0 + kPanel (v0 a multiple of it),
+/// zeros past the vocabulary; `buffer` holds panel_stride<C>(H).
 template <typename C>
 const C* token_panel(const TensorView& w, int64_t v0, C* buffer) {
   const int64_t features = w[1];

@@ -78,8 +78,8 @@ void multiply_rows(const C* a, int64_t stride, int64_t rows, const C* panel, int
                  c + r * kTileStride, accumulate);
 }
 
-/// Unscaled logits of `rows` rows for tokens v0 … v0 + n; returns the number of panels. `buffer` holds one
-/// token panel.
+/// Unscaled logits of `rows` rows for tokens v0 … v0 + n; returns the number of panels.
+/// `buffer` holds one token panel.
 template <typename C>
 int64_t tile_logits(const TensorView& w, const C* x, int64_t rows, int64_t v0, int64_t n, C* buffer,
                     float* logits) {

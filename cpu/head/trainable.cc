@@ -8,12 +8,12 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 constexpr int64_t kGroupRows = 512;
-constexpr int64_t kSpanTokens = 2048;
+constexpr int64_t kSpanTokens = 2048;            // dz and its transpose: 4 MiB each in f32
 constexpr int64_t kScoreTokens = 4 * kPanel;     // of a span, per task of dz
 constexpr int64_t kOuterTokens = 8 * kTileRows;  // of a span, per task of dw
 
-/// Consecutive rounds of tasks from one phase of a region. A worker that draws a task of the next round keeps
-/// it for then.
+/// Consecutive rounds of tasks from one phase of a region. A worker that draws a task of the next round
+/// keeps it until that round.
 class Rounds {
  public:
   Rounds(Worker& worker, int phase) : worker_(worker), phase_(phase), held_(worker.next(phase)) {}

@@ -12,8 +12,8 @@
 
 namespace steptrain::cpu {
 
-/// Workspace of the running op: a bump allocator that is reset when the op ends and keeps its memory for the
-/// next.
+/// Workspace of the running op: a bump allocator that is reset when the op ends
+/// and keeps its memory for the next.
 class Scratch {
  public:
   /// 64-byte aligned, uninitialised. To be called before the parallel region, not inside it.

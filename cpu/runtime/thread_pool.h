@@ -19,8 +19,8 @@ class Worker {
  public:
   int index;
   int count;
-  /// Waits for every member. Results do not depend on which member took a task: tasks follow from shapes
-  /// alone.
+  /// Waits for every member. Results do not depend on which member took a task:
+  /// tasks follow from shapes alone.
   void barrier();
   /// The next task of `phase` (0–7): 0, 1, … until ≥ n. Each phase has its own counter, so two phases of a
   /// region need a barrier between them only where one reads what the other wrote.

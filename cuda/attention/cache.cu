@@ -11,7 +11,7 @@ namespace {
 constexpr int kSlots = 2;  // of cache_write's inputs
 constexpr int kFrom = 1, kTo = 2;
 
-/// A thread takes eight neighbours of one head of one token, of its key and of its value.
+/// A thread copies eight neighbouring elements of one head of one token, of the key and of the value.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     cache_write_kernel(const T* k, const T* v, const int32_t* slots, T* cache, int64_t tokens, int64_t heads,
@@ -51,7 +51,7 @@ void cache_write(Stream& stream, const Args& args) {
   });
 }
 
-/// A thread takes eight neighbours of every page, so that their copies run in order.
+/// A thread copies the same eight elements of every page in turn, so the copies run in order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     cache_copy_kernel(T* cache, const int32_t* from, const int32_t* to, int64_t copies, int64_t elements,

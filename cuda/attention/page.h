@@ -1,6 +1,5 @@
-// Where the keys and values of a page lie: for each KV head 64 rows of keys, then 64 rows of values, a row
-// for each token, padded to a multiple of kPageWidth elements (as many as on the CPU, where they lie
-// otherwise).
+// The layout of a page: for each KV head 64 rows of keys, then 64 rows of values. A row holds one token and is
+// padded to a multiple of kPageWidth elements. A page has the same size on the CPU, but another layout.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,8 @@ constexpr int64_t page_width(int64_t size) {
   return (size + kPageWidth - 1) / kPageWidth * kPageWidth;
 }
 
-/// Heads in a page of `cache` [P,E] for heads of `size` elements. Throws E_SHAPE where E holds no whole
-/// number.
+/// Heads in a page of `cache` [P,E] for heads of `size` elements.
+/// Throws E_SHAPE unless they fill E exactly.
 inline int64_t page_heads(const char* op, const TensorView& cache, int64_t size) {
   const int64_t each = 2 * kPageTokens * page_width(size);
   if (each == 0 || cache[1] == 0 || cache[1] % each != 0)

@@ -39,7 +39,7 @@ __device__ void end_tiles(const int32_t* cu_seqlens, int32_t sequences, int64_t 
   for (int32_t s = lane; s < sequences; s += kWarp) ends[s] = 0;
 }
 
-/// One block. A causal query in tile r of a sequence key_visible tiles 0 … r. `sorted`: tiles with the
+/// One block. A causal query in tile r of a sequence sees tiles 0 … r. `sorted`: tiles with the
 /// largest r come first, whatever their sequence; the place of a tile is the number of tiles with a larger r,
 /// plus those with the same r in earlier sequences. Otherwise sequence by sequence, last tile first.
 __global__ void __launch_bounds__(kPlanThreads)

@@ -148,8 +148,8 @@ __device__ inline bool query_visible(const Attention& p, const AttentionTile& ti
   if (query < visible.first || query > visible.last) return false;
   return visible.branch == 0 || visible.branch == p.branch[tile.begin + query];
 }
-/// Whether the queries [query, query + rows) are all within the sequence and all keys [from, to) visible to
-/// each.
+/// Whether the queries [query, query + rows) are all within the sequence
+/// and all keys [from, to) visible to each.
 __device__ inline bool all_visible(const Attention& p, const AttentionTile& tile, int32_t query, int32_t rows,
                                    int32_t from, int32_t to) {
   const int32_t last = query + rows - 1;

@@ -1,7 +1,10 @@
 // dq = scale·ds·k on Hopper (see problem.h), for heads of 64 and 128 elements. A block takes 128 queries of
 // one head and walks over their keys. wgmma computes s = q·kᵀ and dp = do·vᵀ from shared memory, then dq +=
 // ds·k with ds, rounded to bf16, from registers; that product overlaps with those of the next tile. Keys and
-// values of the next sequence are overwritten with zeros, because 0 times NaN or infinity is not 0.
+// values of the next sequence are overwritten with zeros, because 0 times NaN or infinity is not 0. A tile of a
+// consumer is 3·64·kKeys·D multiply-adds, 768 clocks at 2,048 a clock of an H100's multiprocessor for D = 64
+// (128 keys) and for D = 128 (64 keys), and 64·kKeys exponentials, 512 or 256 clocks at 16 a clock. Shared
+// memory holds q, do and four stages of k and v: 160 KiB for D = 64, 192 KiB for D = 128.
 #include "cuda/attention/sm90_tiles.cuh"
 
 namespace steptrain::cuda {

@@ -50,8 +50,8 @@ struct BoxTile {
   }
 
   /// Multiplies a consumer's sums by the factors of a thread's upper and lower rows, rounds them and writes
-  /// them to the tokens from `start` of one head, through the 64 rows of `tile` from `row`, which no other
-  /// consumer reads.
+  /// them to the tokens from `start` of one head,
+  /// through the 64 rows of `tile` from `row`, which no other consumer reads.
   __device__ static void write(char* tile, int row, const float (&sums)[kSize / 2], const float (&factor)[2],
                                bf16* to, const AttentionTile& sequence, int32_t start, int32_t head,
                                int32_t heads) {
@@ -76,8 +76,8 @@ struct BoxTile {
   }
 };
 
-/// After clear() and before the products, by both consumers: the products of each read what the other
-/// cleared.
+/// After clear() and before the products, by both consumers:
+/// the products of each read what the other cleared.
 __device__ inline void wait_for_cleared() {
   constexpr int kBarrier = 5;  // the next after those of warpgroups and turns
   fence_proxy_async();
@@ -96,8 +96,8 @@ __device__ void multiply_tiles(float (&sums)[kSums], char* a, int row, char* b) 
 }
 
 /// A thread's share of a consumer's [64, kColumns], rounded, as A from registers. The products read these
-/// registers until they have been waited for: pin() after that wait keeps the compiler from reusing them
-/// earlier.
+/// registers until they have been waited for:
+/// pin() after that wait keeps the compiler from reusing them earlier.
 template <int kSums>
 struct RegisterFactor {
   uint32_t a[kSums / 8][4];

@@ -12,8 +12,8 @@ struct StoreSwiglu {
   static constexpr int64_t kColumns = 0;
   static constexpr bool kLora = true;
   static constexpr bool kTwin = true;
-  /// Has its own b and LoRA pair; the rest is as in p. The outputs of p and twin, bf16, are gate and up and
-  /// may be absent.
+  /// The second product: its b and LoRA pair are its own, the rest is as in p. The outputs of p and twin are gate
+  /// and up in bf16; they may be absent.
   Product twin;
   bf16* y = nullptr;
 

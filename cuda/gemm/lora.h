@@ -31,8 +31,8 @@ struct LowRank {
 
 /// Computes the low-rank rows and adds the pair to `p`.
 void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p);
-/// The same for two pairs of the same rows, each with a product of its own. One launch for both where nothing
-/// is dropped.
+/// The same for two pairs of the same rows, each with a product of its own.
+/// One launch for both where nothing is dropped.
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin);
 
 }  // namespace steptrain::cuda

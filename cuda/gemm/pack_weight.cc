@@ -1,5 +1,5 @@
-// pack_weight and unpack_weight: a packed weight is row-major on a GPU, so both convert or copy; y is =. One
-// launch.
+// pack_weight and unpack_weight: a packed weight is row-major on a GPU,
+// so both convert or copy; y is =. One launch.
 #include "cuda/convert.h"
 #include "cuda/runtime/families.h"
 

@@ -134,8 +134,8 @@ __device__ inline bool writes_pairs(const Product& p) {
   return p.columns % 2 == 0 && reinterpret_cast<uintptr_t>(p.out) % pair == 0;
 }
 
-/// A thread's share of a tile's sums in the layout of the tensor cores: rows 8 apart, and pairs 8 columns
-/// apart.
+/// A thread's share of a tile's sums in the layout of the tensor cores:
+/// rows 8 apart, and pairs 8 columns apart.
 template <int kTheRows, int kThePairs, int kTheParts>
 struct TensorSums {
   static constexpr int kRows = kTheRows, kPairs = kThePairs, kStride = 8, kLanes = 4, kParts = kTheParts;

@@ -1,8 +1,8 @@
 // The mainloop of the bf16 product (cuda/gemm/product.h) on tensor cores by mma.sync.m16n8k16, which every
 // GPU from sm_80 on has. A block computes a tile of rows × columns, 32 of the depth at a time, through a ring
 // of buffers in shared memory. cp.async fills them where both factors are bf16 with addresses and rows of
-// whole 16 bytes; other factors are converted on their way through registers. The LoRA pair always goes
-// through registers.
+// whole 16 bytes; other factors are converted on their way through registers. The LoRA pair
+// always goes through registers.
 //   Large  128 × 128, 8 warps of 64 × 32, 64 KiB of shared memory; enough tiles to fill the GPU
 //   Small   64 ×  64, 4 warps of 32 × 32, 32 KiB
 //   Few     16 ×  32, 2 warps of 16 × 16, 24 KiB; up to 16 rows: the other factor streams through many blocks

@@ -52,8 +52,8 @@ struct NarrowGradient {
   uint32_t* tickets = nullptr;
 };
 
-/// Both in one launch. Shapes alone decide how tokens are split; the last block of a tile adds the splits in
-/// order.
+/// Both in one launch. Shapes alone decide how tokens are split;
+/// the last block of a tile adds the splits in order.
 void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second);
 
 }  // namespace steptrain::cuda

@@ -7,8 +7,8 @@
 
 namespace steptrain::cuda {
 
-/// The softmax of a row over some of the tokens, in powers of two: s = z·scale with scale =
-/// log2(e)/temperature.
+/// The softmax of a row over some of the tokens, in powers of two: s = z·scale with
+/// scale = log2(e)/temperature.
 struct alignas(16) SoftmaxPart {
   float largest;   // logit
   int32_t argmax;  // the first token that has it
@@ -55,8 +55,8 @@ struct Fold {
     static constexpr int kKept = (Sums::kRows + Sums::kLanes - 1) / Sums::kLanes;
     const Fold& fold;
     const Product& p;
-    /// The parts that this thread keeps: of rows i·kLanes + lane, so that lanes with the same rows divide the
-    /// work.
+    /// The parts that this thread keeps: of rows i·kLanes + lane,
+    /// so that lanes with the same rows divide the work.
     SoftmaxPart kept[kKept];
 
     __device__ Item(const Fold& fold, const Product& p) : fold(fold), p(p) {

@@ -12,7 +12,7 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr int64_t kFoldRows = 8192;  // whose parts are held at a time
+constexpr int64_t kFoldRows = 8192;  // rows whose parts are in memory at a time
 constexpr int kMergeRows = 8;        // per block, a warp each
 
 struct HeadOutputs {
@@ -20,8 +20,8 @@ struct HeadOutputs {
   int32_t* argmax;
 };
 
-/// Merges the parts of each row: lane l of its warp takes parts l, l + 32, … in order, then lanes merge by
-/// distance.
+/// Merges the parts of each row: lane l of its warp takes parts l, l + 32, …
+/// in order, then lanes merge by distance.
 __global__ void __launch_bounds__(kMergeRows* kWarp)
     head_merge_kernel(Fold fold, HeadOutputs out, int64_t row0, int64_t rows, int64_t vocabulary,
                       float inverse, FaultReporter faults) {

@@ -1,8 +1,8 @@
 // Logits of chosen tokens: logits[r, c] = x[r]·W[tokens[r, c]] / temperature, and their gradient: dx `=`,
 // dw[tokens[r, c]] += dlogits·x[r] / temperature in order of r, then c (cuda/chains.cuh).
 // head_expectation_backward, dx = dlogprobs·(W[target]/temperature - e), stands here because it reads single
-// rows of W too. f32 arithmetic on stored values; row-invariant, deterministic. One launch each, dw takes two
-// more.
+// rows of W too. f32 arithmetic on stored values; row-invariant, deterministic.
+// One launch each; dw takes two more.
 #include "cuda/chains.cuh"
 #include "cuda/head/head.h"
 #include "cuda/reduce.cuh"

@@ -9,7 +9,7 @@
 
 namespace steptrain::cuda {
 
-constexpr int64_t kSpanRows = 2048;  // the most rows whose weights are held at a time
+constexpr int64_t kSpanRows = 2048;  // max rows whose weights are in memory at a time
 
 /// Tokens of a span. Its weights, 2,048 rows by 8,192 tokens in bf16 = 32 MiB (f32: 16), stay in the L2 cache
 /// of a large GPU.
@@ -84,8 +84,8 @@ class Head {
     return stream_.scratch.take<char>(count * size_of(x_.dtype));
   }
 
-  /// The weights that `value` makes of the logits of a span, in the arithmetic of x: a factor [count, n] in
-  /// `buffer`.
+  /// The weights that `value` makes of the logits of a span, in the arithmetic of x:
+  /// a factor [count, n] in `buffer`.
   template <typename Value>
   Factor map(int64_t row, int64_t count, int64_t first, int64_t n, const Value& value, void* buffer) const {
     Product p = logits(row, count, first, n);

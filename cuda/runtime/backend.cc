@@ -39,8 +39,8 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-/// The oldest driver that a runtime of a major version of CUDA works with (CUDA Compatibility, Minor Version
-/// Compatibility).
+/// The oldest driver that a runtime of a major version of CUDA works
+/// with (CUDA Compatibility, Minor Version Compatibility).
 constexpr int kDriverNeeded = CUDART_VERSION >= 13000 ? 580 : 525;
 
 /// "535.183.01", or "" where the kernel does not say.
@@ -50,7 +50,7 @@ std::string driver_release() {
   return release;
 }
 
-/// The number of GPUs that this process key_visible. Where there are none, `why` says what prevents it.
+/// The number of GPUs that are visible to this process. Where there are none, `why` says what prevents it.
 int count_devices(std::string& why) {
   int count = 0, driver = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -147,8 +147,8 @@ class CudaBackend final : public Backend {
     return data;
   }
   void release(void* data, int64_t) override {
-    // The queue has waited for the stream. Errors do not matter: where the context is lost, nothing is left
-    // to free.
+    // The queue has waited for the stream. Errors do not matter:
+    // where the context is lost, nothing is left to free.
     const std::lock_guard lock(capture_lock());
     cudaSetDevice(index_);
     cudaFree(data);
@@ -246,8 +246,8 @@ std::unique_ptr<Backend> make_backend(int index) {
     throw Error("E_UNSUPPORTED", device + " cannot be opened: " + why,
                 "open device 'cpu', or run on a machine with an NVIDIA GPU and its driver");
   if (index < 0 || index >= count)
-    throw Error("E_UNSUPPORTED", device + " does not exist: this process key_visible " +
-                                     std::to_string(count) + (count == 1 ? " GPU" : " GPUs") +
+    throw Error("E_UNSUPPORTED", device + " does not exist: this process sees " + std::to_string(count) +
+                                     (count == 1 ? " GPU" : " GPUs") +
                                      ", the last is cuda:" + std::to_string(count - 1));
   return std::make_unique<CudaBackend>(index);
 }

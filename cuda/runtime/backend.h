@@ -8,7 +8,7 @@
 
 namespace steptrain::cuda {
 
-/// The names of the GPUs that this process key_visible; empty without a driver or a usable GPU.
+/// The names of the GPUs that are visible to this process; empty without a driver or a usable GPU.
 std::vector<std::string> devices();
 
 /// Why devices() lists none; empty where it lists some.

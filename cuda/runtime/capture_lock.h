@@ -6,8 +6,8 @@
 
 namespace steptrain::cuda {
 
-/// Held during a capture, and by any thread that allocates or frees outside a stream's order or loads a
-/// kernel.
+/// Held during a capture, and by any thread
+/// that allocates or frees outside a stream's order or loads a kernel.
 inline std::recursive_mutex& capture_lock() {
   static std::recursive_mutex lock;
   return lock;

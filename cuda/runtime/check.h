@@ -8,8 +8,8 @@
 namespace steptrain::cuda {
 
 /// Throws Error(E_DEVICE), or E_MEMORY where memory ran out, with what was being done ("copying to the GPU"),
-/// unless `status` is success. After an error that ends the CUDA context the hint says that only a new
-/// process recovers.
+/// unless `status` is success. After an error
+/// that ends the CUDA context the hint says that only a new process recovers.
 void check(cudaError_t status, const char* doing,
            std::source_location where = std::source_location::current());
 

@@ -1,7 +1,7 @@
 // Reports of invalid values in a kernel's arguments. Ops return before their kernels run, so a kernel that
 // finds an index out of range skips it and writes a report, which the device's next wait turns into an error.
-// The first report stands. It is in host memory that the GPU can write, so that a wait without a report costs
-// nothing.
+// The first report stands. It is in host memory that the GPU can write,
+// so that a wait without a report costs nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -33,8 +33,8 @@ class Scratch {
     return static_cast<T*>(take_bytes((count * static_cast<int64_t>(sizeof(T)) + 255) / 256 * 256));
   }
   void reset();
-  /// Lets what was taken since `mark` be handed out again: kernels that use it run before those that get it
-  /// next.
+  /// Lets what was taken since `mark` be handed out again:
+  /// kernels that use it run before those that get it next.
   struct Mark {
     char* block;
     int64_t used, held;

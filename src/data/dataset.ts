@@ -1,6 +1,6 @@
 /**
- * Items by index. `get` may read the item from disk each time, so keep indices rather than many items. Iteration is in
- * order.
+ * Items by index. `get` may read the item from disk each time,
+ * so keep indices rather than many items. Iteration is in order.
  */
 export interface Dataset<T> extends Iterable<T> {
   readonly length: number;

@@ -12,8 +12,8 @@ const EXTENSIONS = ['.jsonl', '.jsonl.gz', '.json', '.json.gz', '.ndjson', '.ndj
 
 /**
  * The data files behind a path, in a fixed order: the file itself, the files whose name fits a pattern with `*`, or all
- * data files of a directory and its subdirectories sorted by name. Other files of a directory (licences, readmes) are
- * ignored.
+ * data files of a directory and its subdirectories sorted by name.
+ * Other files of a directory (licences, readmes) are ignored.
  */
 export async function dataFiles(path: string): Promise<readonly string[]> {
   if (basename(path).includes('*')) return matchingFiles(path);

@@ -54,8 +54,8 @@ export type GroupBaseline =
   | 'leave_one_out';
 
 /**
- * Advantages of answers within their groups, f32 [n]; a group of equals gives 0. Default baseline grpo, eps 1e-4. Not
- * differentiable.
+ * Advantages of answers within their groups, f32 [n]; a group of equals gives 0.
+ * Default baseline grpo, eps 1e-4. Not differentiable.
  *
  * @param rewards f32 [n]
  * @param offsets i32 [groups + 1]: where each group begins

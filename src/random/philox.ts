@@ -38,8 +38,8 @@ export function keyOfSeed(seed: number): Key {
 }
 
 /**
- * The random stream of one item: it depends on the seed, the domain (its use) and the item's index, never on draws for
- * other items.
+ * The random stream of one item: it depends on the seed, the domain (its use) and the item's index,
+ * never on draws for other items.
  */
 export class PhiloxStream {
   private readonly key: Key;

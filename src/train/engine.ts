@@ -1,6 +1,6 @@
 /**
- * Takes a run through its stages: logging, evaluation, best parameters, checkpoints, non-finite steps, and a stop that
- * loses nothing.
+ * Takes a run through its stages: logging, evaluation, best parameters, checkpoints,
+ * non-finite steps, and a stop that loses nothing.
  */
 import { StepTrainError } from '../native/errors.js';
 import { sealArtefact } from '../run/artefact.js';

@@ -50,8 +50,8 @@ export const PRM800K_DEFAULTS: Prm800kOptions = {
  * The official PRM800K layout, both phases. The steps of a row follow the trajectory of its labeler: the chosen
  * completion of each step, else the one the labeler wrote. If neither exists, the labelling stopped there, and the first
  * completion ends the trajectory. Every other completion of a step becomes a record of its own (the trajectory so far,
- * then that completion), so that each rating appears exactly once and no record has a sequence of steps that no labeler
- * saw.
+ * then that completion), so that each rating appears exactly once and no record has a sequence
+ * of steps that no labeler saw.
  */
 export const prm800k: Source<Prm800kOptions> = {
   name: 'prm800k',

@@ -74,8 +74,8 @@ void cp_async_commit();
 void cp_async_wait(int pending);
 
 /// mbarriers, by their address in shared memory; forgotten at the end of a block. A copy by TMA happens at
-/// the first wait for its barrier, a product of a warpgroup at the wait for its group, so that a missing wait
-/// shows.
+/// the first wait for its barrier, a product of a warpgroup at the wait for its group,
+/// so that a missing wait shows.
 void mbarrier_init(void* barrier, uint32_t arrivals);
 void mbarrier_arrive(void* barrier, uint32_t expected_bytes);
 void mbarrier_wait(void* barrier, uint32_t parity);
@@ -84,8 +84,8 @@ void start_product(std::function<void()> product);
 void wgmma_commit();
 void wgmma_wait(int pending);
 /// A copy by TMA out of shared memory: `store` is handed the box as it was at the start, at the wait for its
-/// group; changes meanwhile, writes that no fence made visible to TMA, and a thread that ends before it waits
-/// are forbidden.
+/// group; changes meanwhile, writes that no fence made visible to TMA,
+/// and a thread that ends before it waits are forbidden.
 void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store);
 void tma_store_commit();
 void tma_store_wait_read(int pending);

@@ -70,8 +70,8 @@ void linger() {
   if (text) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
 }
 
-/// Called where a GPU might make the host wait: appends a line to the file that STEPTRAIN_EMULATED_TRACE
-/// names.
+/// Called where a GPU might make the host wait:
+/// appends a line to the file that STEPTRAIN_EMULATED_TRACE names.
 void holds_up(const char* call) {
   const char* path = std::getenv("STEPTRAIN_EMULATED_TRACE");
   if (!path || !*path) return;

@@ -90,8 +90,8 @@ inline void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
   for (int i = 0; i < 4; i++) {
     const int row = lane / 4 + (i / 2) * 8, column = lane % 4 * 2 + i % 2;
     for (int k = 0; k < 16; k++) {
-      // a: rows of a thread group g = row%8, register 2·(k ≥ 8) + (row ≥ 8); b: register k ≥ 8, group =
-      // column.
+      // a: rows of a thread group g = row%8, register 2·(k ≥ 8) + (row ≥ 8);
+      // b: register k ≥ 8, group = column.
       const auto from_a = emulator::lane_value<Fragment>(all, row % 8 * 4 + k % 8 / 2);
       const auto from_b = emulator::lane_value<Fragment>(all, column * 4 + k % 8 / 2);
       const float x = half_of(from_a.a[k / 8 * 2 + row / 8], k % 2), y = half_of(from_b.b[k / 8], k % 2);

@@ -44,8 +44,8 @@ inline void tma_load(void* to, const CUtensorMap* matrix, int32_t row, int32_t c
   });
 }
 
-/// Register i of lane l is row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i, whose row l/4 is where lane 8i +
-/// l/4 says.
+/// Register i of lane l is row l/4, columns 2(l%4) and 2(l%4)+1 of matrix i,
+/// whose row l/4 is where lane 8i + l/4 says.
 inline void stmatrix(void* row, const uint32_t (&r)[4]) {
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0) emulator::forbid("stmatrix to a row that is not 16-byte aligned");
   char* const mine = static_cast<char*>(row);
