@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** Absolute path of a file of the shared folder (real data, golden models), or undefined where it is absent. */
+/** Absolute path of a file in the shared folder (real data, golden models); undefined if it is absent. */
 export function sharedPath(relative: string): string | undefined {
   const path = resolve(process.env.STEPTRAIN_SHARED ?? resolve(root, '../shared'), relative);
   return existsSync(path) ? path : undefined;

@@ -153,8 +153,8 @@ class PagedForward {
     return cache_ + problem_.page(sequence, tile) * problem_.elements + head * head_elements(problem_.size);
   }
 
-  /// Places [from, to) of a page. Keys from place `visible_end` on are masked and may hold anything; their values are
-  /// multiplied by 0, so they must be replaced by finite ones.
+  /// Places [from, to) of a page. Keys from place `visible_end` on are masked and may hold anything; their
+  /// values are multiplied by 0, so they must be replaced by finite ones.
   KeyTile key_tile(const BlockForward<Operand>& block, const T* page, int64_t from, int64_t to,
                    int64_t visible_end) const {
     const T *const keys = page + at_.key(from, 0), *const values = page + at_.value(from, 0);

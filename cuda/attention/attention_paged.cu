@@ -2,8 +2,8 @@
 // query are those up to its own, with a window only the last `window` of them. Any head size, f32 arithmetic
 // on either storage, on the ordinary cores. A block takes one query of one head and walks over its pages. An
 // online softmax runs over each split of kSplit keys, counted from key 0, and the results of the splits are
-// combined in order, so a token's bits depend on its own sequence alone. What lies past a row's length is not
-// read. One launch.
+// combined in order, so a token's bits depend on its own sequence alone. What lies past a row's length is
+// not read. One launch.
 // With D = 128 a page of one KV head is 2·64·128 multiply-adds, 256 clocks of a multiprocessor of sm_80 with 64
 // lanes, beside 32 KiB in bf16, about 690 clocks at its share of the L2 cache's 5,120 bytes a clock: loads are
 // the bound. A block holds 1.75 KiB of shared memory; eight blocks run on a multiprocessor.

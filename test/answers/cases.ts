@@ -1,4 +1,4 @@
-// Pairs of answers by category, each true or false by mathematics. `=` says the same, `≠` does not.
+// Pairs of answers by category: `=` where both mean the same, `≠` where not. Mathematics alone decides.
 
 export type Case = readonly [got: string, relation: '=' | '≠', expected: string];
 

@@ -1,4 +1,4 @@
-// Whether answers are equal, by category, in both orders.
+// answersEqual on pairs of each category, in both orders.
 import { describe, expect, it } from 'vitest';
 import { answersEqual } from '../../src/answers/equal.js';
 import { CASES } from './cases.js';

@@ -1,10 +1,10 @@
-// What is taken as the answer of a solution, and where it was found.
+// The answer found in a solution, and the place where it was found.
 import { describe, expect, it } from 'vitest';
 import { type ExtractionMethod, extractAnswer } from '../../src/answers/extract.js';
 
 type Row = readonly [text: string, answer: string, method: ExtractionMethod];
 
-describe('the answer of a solution', () => {
+describe('extractAnswer', () => {
   it.each<Row>([
     ['We get $2+2=\\boxed{4}$.', '4', 'boxed'],
     ['First \\boxed{3}, no: \\boxed{5}', '5', 'boxed'],
@@ -23,7 +23,7 @@ describe('the answer of a solution', () => {
       '$10,455$',
       'phrase',
     ],
-  ])('is boxed in %j', (text, answer, method) => {
+  ])('takes the boxed answer of %j', (text, answer, method) => {
     expect(extractAnswer(text)).toEqual({ answer, method });
   });
 
@@ -51,18 +51,18 @@ describe('the answer of a solution', () => {
     ['5 apples', '5 apples', 'whole'],
     ['Evelyn', 'Evelyn', 'whole'],
     ['$19, 46,$ and $82$', '$19, 46,$ and $82$', 'whole'],
-  ])('is marked, said or last in %j', (text, answer, method) => {
+  ])('takes the marked, announced or last answer of %j', (text, answer, method) => {
     expect(extractAnswer(text)).toEqual({ answer, method });
   });
 
-  it('counts only what follows the thinking', () => {
+  it('ignores everything before the end of the thinking', () => {
     expect(extractAnswer('<think>\\boxed{3}</think> so \\boxed{4}')?.answer).toBe('4');
     expect(extractAnswer('\\boxed{3}</think> Hello to all of you.')).toBeUndefined();
     expect(extractAnswer('<think> it may be \\boxed{3}')).toBeUndefined();
     expect(extractAnswer('so it is \\boxed{3}<|im_end|><|im_start|>user \\boxed{4}')?.answer).toBe('3');
   });
 
-  it('prefers a letter where a choice is expected', () => {
+  it('prefers a letter if a choice is expected', () => {
     const text = 'It must be B, since 3 is more than 2.';
     expect(extractAnswer(text)?.answer).toBe('2');
     expect(extractAnswer(text, { expect: 'choice' })).toEqual({ answer: 'B', method: 'choice' });
@@ -70,7 +70,7 @@ describe('the answer of a solution', () => {
   });
 
   it.each(['', '   ', 'There is nothing to be said about it here.', '\\boxed{}', '$$'])(
-    'is absent in %j',
+    'finds none in %j',
     (text) => {
       expect(extractAnswer(text)).toBeUndefined();
     },

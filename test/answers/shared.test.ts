@@ -1,4 +1,4 @@
-// The floors on real data: cases from other graders' tests, and gold solutions against their own answers.
+// Lower bounds on real data: cases from the tests of other graders, and gold solutions against their answers.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { answersEqual } from '../../src/answers/equal.js';
@@ -7,7 +7,7 @@ import { sharedPath } from '../shared.js';
 
 type Row = Readonly<Record<string, unknown>>;
 
-/** The rows of a file, or undefined after a message where it is absent. */
+/** The rows of a file; undefined if it is absent. */
 function rowsOf(path: string): readonly Row[] | undefined {
   const file = sharedPath(`data/${path}`);
   if (file === undefined) {
@@ -23,7 +23,7 @@ function rowsOf(path: string): readonly Row[] | undefined {
 const answerOf = (text: string) => extractAnswer(text)?.answer ?? '';
 const shareOf = (rights: readonly boolean[]) => rights.filter(Boolean).length / rights.length;
 
-describe('cases of other graders', () => {
+describe('on the cases of other graders', () => {
   const cases = rowsOf('answer-equivalence.jsonl')?.map((row) => {
     const [got, expected] = [String(row.got), String(row.expected)];
     const isWhole = row.kind === 'equal';
@@ -32,7 +32,7 @@ describe('cases of other graders', () => {
     return { id: row.id, kind: row.kind, expected: row.equal, found: equal, language: options.language };
   });
 
-  it.skipIf(cases === undefined)('in English agree in at least 95 %', () => {
+  it.skipIf(cases === undefined)('at least 95 % of the English ones get the same result', () => {
     const rows = cases!.filter(
       ({ kind, language }) => kind !== 'completion-vs-solution reward' && language === undefined,
     );
@@ -40,18 +40,18 @@ describe('cases of other graders', () => {
     expect(shareOf(rows.map(({ expected, found }) => expected === found))).toBeGreaterThanOrEqual(0.95);
   });
 
-  it.skipIf(cases === undefined)('are falsely accepted only where docs/answers.md says why', () => {
+  it.skipIf(cases === undefined)('every falsely accepted one is explained in docs/answers.md', () => {
     const accepted = cases!.filter(({ expected, found }) => !expected && found).map(({ id }) => id);
     expect(accepted).toEqual([28, 181, 309]);
   });
 
-  it.skipIf(cases === undefined)('reward completions as their graders do', () => {
+  it.skipIf(cases === undefined)('completions get the reward that their grader gives', () => {
     const rows = cases!.filter(({ kind }) => kind === 'completion-vs-solution reward');
     expect(rows.map(({ found }) => found)).toEqual(rows.map(({ expected }) => expected));
   });
 });
 
-describe('gold solutions against their own answers', () => {
+describe('gold solutions graded against their own answers', () => {
   const sources = {
     'gsm8k/test.jsonl': (row: Row) => [row.answer, String(row.answer).split('####')[1]],
     'math/math500.jsonl': (row: Row) => [row.solution, row.answer],
@@ -59,7 +59,7 @@ describe('gold solutions against their own answers', () => {
   };
   for (const [path, pairOf] of Object.entries(sources)) {
     const rows = rowsOf(path);
-    it.skipIf(rows === undefined)(`are right in at least 99 % of ${path}`, () => {
+    it.skipIf(rows === undefined)(`at least 99 % of ${path} are right`, () => {
       const rights = rows!.map((row) => {
         const [solution, answer] = pairOf(row).map(String);
         return answersEqual(answerOf(solution!), answer!).equal;

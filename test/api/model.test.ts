@@ -1,4 +1,4 @@
-// loadModel and Model.score at their edges: what is refused, and that nothing else changes a score.
+// loadModel and Model.score: what they refuse, and that a score depends on its sequence alone.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
@@ -21,7 +21,7 @@ const ids = (length: number, seed: number) =>
   Array.from(random(length, seed), (x) => Math.floor((x + 1) * 160));
 
 describe('score', () => {
-  test('gives one log-prob fewer than tokens, and an entropy for each', async () => {
+  test('returns one log-prob fewer than tokens, and one entropy per token', async () => {
     const [one, four] = await model.score([[7], [7, 8, 9, 10]]);
     expect([one!.logprobs.length, one!.entropy.length]).toEqual([0, 1]);
     expect([four!.logprobs.length, four!.entropy.length]).toEqual([3, 4]);
@@ -31,15 +31,15 @@ describe('score', () => {
     for (const logprob of four!.logprobs) expect(logprob).toBeLessThan(0);
   });
 
-  test('of nothing is nothing', async () => {
+  test('returns an empty list for no sequences', async () => {
     expect(await model.score([])).toEqual([]);
   });
 
-  test('takes typed arrays', async () => {
+  test('accepts typed arrays', async () => {
     expect(await model.score([Int32Array.of(7, 8, 9)])).toEqual(await model.score([[7, 8, 9]]));
   });
 
-  test('of many sequences over several batches is that of each alone, bit by bit', async () => {
+  test('gives a sequence the same bits alone and among many over several batches', async () => {
     // 20 sequences of up to 500 tokens are three batches of 4096.
     const sequences = Array.from({ length: 20 }, (_, i) => ids(1 + ((i * 137) % 512), i + 1));
     expect(sequences.reduce((sum, { length }) => sum + length, 0)).toBeGreaterThan(4096);
@@ -48,14 +48,14 @@ describe('score', () => {
       expect(await model.score([sequence]), `sequence ${i}`).toEqual([together[i]]);
   });
 
-  test('is the same from concurrent calls', async () => {
+  test('gives the same result in concurrent calls', async () => {
     const sequences = Array.from({ length: 8 }, (_, i) => ids(20 + 61 * i, i + 30));
     const alone = [];
     for (const sequence of sequences) alone.push(await model.score([sequence]));
     expect(await Promise.all(sequences.map((sequence) => model.score([sequence])))).toEqual(alone);
   });
 
-  test('of a prefix is the prefix of the score', async () => {
+  test('of a prefix equals the prefix of the score', async () => {
     const sequence = ids(300, 77);
     const [whole] = await model.score([sequence]);
     const [prefix] = await model.score([sequence.slice(0, 100)]);
@@ -63,7 +63,7 @@ describe('score', () => {
     expect(prefix!.entropy).toEqual(whole!.entropy.slice(0, 100));
   });
 
-  test('leaves nothing behind in device memory, also where it refuses', async () => {
+  test('frees all its device memory, also after a refusal', async () => {
     await model.score([[1, 2, 3]]);
     await device.synchronize();
     const before = device.stats().liveBytes;
@@ -104,7 +104,7 @@ describe('score', () => {
 });
 
 describe('dispose', () => {
-  test('gives all memory back, and may be called twice', async () => {
+  test('frees all memory, and may be called twice', async () => {
     await device.synchronize();
     const before = device.stats().liveBytes;
     const own = await loadModel(device, directory, { dtype: 'f32', adapter: join(directory, 'adapter') });
@@ -118,7 +118,7 @@ describe('dispose', () => {
     await expect(own.classify([[1]])).rejects.toThrow(DisposedError);
   });
 
-  test('during a score lets the batch finish that was queued, and refuses the next', async () => {
+  test('during a score finishes the queued batch and refuses the next one', async () => {
     const own = await loadModel(device, directory, { dtype: 'f32' });
     const [expected] = await own.score([[1, 2, 3]]);
     const running = own.score([[1, 2, 3]]);
@@ -129,7 +129,7 @@ describe('dispose', () => {
     await device.synchronize();
   });
 
-  test('of the device ends its models', async () => {
+  test('of a device also ends its models', async () => {
     const other = openTest();
     const own = await loadModel(other, directory, { dtype: 'f32' });
     other.dispose();
@@ -181,7 +181,7 @@ describe('loadModel refuses', () => {
     );
   });
 
-  test('weights that are not there, and frees the others', async () => {
+  test('missing weights, and frees those already loaded', async () => {
     const broken = await changedModel('mistral', { remove: ['model.layers.1.mlp.up_proj.weight'] });
     await device.synchronize();
     const before = device.stats().liveBytes;

@@ -74,7 +74,7 @@ describe('parseModelConfig', () => {
     });
   });
 
-  it.each(MODELS)('reads the older spelling of %s to the same model', (model) => {
+  it.each(MODELS)('reads the same model from the older spelling of %s', (model) => {
     const { rope_parameters, dtype, ...rest } = golden(model) as Record<string, JsonObject>;
     const { rope_theta, rope_type, ...scaling } = rope_parameters as Record<string, number | string>;
     const older = {
@@ -88,7 +88,7 @@ describe('parseModelConfig', () => {
     expect(found).toEqual(expected);
   });
 
-  it.each(MODELS)('survives being written and read again: %s', (model) => {
+  it.each(MODELS)('writes a configuration that is read back equal: %s', (model) => {
     const { source: _, ...expected } = parse(golden(model));
     const { source: written, ...found } = parse(
       modelConfigJson(parse(golden(model))) as Record<string, unknown>,
@@ -97,7 +97,7 @@ describe('parseModelConfig', () => {
     expect(written).toMatchObject(golden(model));
   });
 
-  it('takes the defaults of transformers for absent keys', () => {
+  it('uses the defaults of transformers for absent keys', () => {
     expect(parse({ model_type: 'llama', ...SIZES })).toMatchObject({
       numKeyValueHeads: 32,
       headDim: 2,
@@ -186,7 +186,7 @@ describe('parseModelConfig', () => {
     });
   });
 
-  it('lets keys pass that do not change the maths', () => {
+  it('accepts keys that do not change the maths', () => {
     const keys = {
       _name_or_path: 'somewhere',
       transformers_version: '4.43.1',
@@ -354,7 +354,7 @@ describe('readModelConfig', () => {
     expect(readModelConfig(directory).modelType).toBe('qwen2');
   });
 
-  it('reads numbers as Python writes them', () => {
+  it('reads numbers in the form that Python writes', () => {
     const text = '{"a": 1e-06, "b": 10000.0, "c": -1, "d": 1E+5}';
     expect({ ...(parseJson(text, 'x') as JsonObject) }).toEqual({ a: 1e-6, b: 10000, c: -1, d: 100000 });
   });

@@ -44,7 +44,7 @@ describe('modelWeights', () => {
     checkpoint.close();
   });
 
-  it('has the biases of each model', () => {
+  it('lists the biases of each model', () => {
     const biases = (json: Record<string, string | number | boolean>) =>
       Object.keys(shapes({ ...SIZES, ...json }))
         .filter((name) => name.endsWith('.bias'))
@@ -60,7 +60,7 @@ describe('modelWeights', () => {
     expect(biases({ model_type: 'mistral' })).toEqual([]);
   });
 
-  it('has a score instead of a head for classification', () => {
+  it('lists a score instead of a head for classification', () => {
     const token = shapes({
       ...SIZES,
       model_type: 'qwen2',

@@ -1,4 +1,4 @@
-// OPT beside its golden values: its configuration, its limits, new models, and what stands on a projected trunk.
+// OPT beyond its golden values: configuration, limits, new models, and heads on a projected trunk.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, test } from 'vitest';
@@ -74,7 +74,7 @@ describe('config.json', () => {
   });
 
   it.each(['opt', 'variants/opt-norm-last', 'variants/opt-plain', 'variants/opt-untied'])(
-    'survives being written and read again: %s',
+    'is read back equal after being written: %s',
     (name) => {
       const { source: _, ...expected } = parse(golden(name));
       const { source: written, ...found } = parse(modelConfigJson(parse(golden(name))));
@@ -83,7 +83,7 @@ describe('config.json', () => {
     },
   );
 
-  it('may say what dropout the model was trained with', () => {
+  it('may name the dropout of the training, which is ignored', () => {
     expect(parse({ ...SIZES, dropout: 0.1, layerdrop: 0, prefix: '</s>' }).source).toMatchObject({
       dropout: 0.1,
     });
@@ -115,7 +115,7 @@ describe('config.json', () => {
   });
 });
 
-test('rows of an embedding are counted from the first that is asked for', async () => {
+test('`first` shifts the rows of an embedding', async () => {
   const table = device.tensor(random(6 * 4), [6, 4]);
   const ids = device.tensor(Int32Array.from([3, 0]));
   const y = embedding(ids, { name: 'table', value: table }, 'f32', 2);
@@ -124,7 +124,7 @@ test('rows of an embedding are counted from the first that is asked for', async 
   for (const tensor of [table, ids, y]) tensor.dispose();
 });
 
-test('positions end where the model was trained to', async () => {
+test('a sequence longer than max_position_embeddings is refused', async () => {
   const model = await loadModel(device, goldenDirectory('opt'), { dtype: 'f32' });
   const ids = Array.from({ length: 128 }, (_, t) => t);
   expect((await model.score([ids]))[0]?.logprobs).toHaveLength(127);
@@ -139,7 +139,7 @@ test('positions end where the model was trained to', async () => {
   model.dispose();
 });
 
-test('a model for sequence classification reads the last token', async () => {
+test('sequence classification reads the last token', async () => {
   const score = random(3 * 64, 7);
   const directory = await changedModel('opt', {
     config: (json) => ({ ...json, architectures: ['OPTForSequenceClassification'], num_labels: 3 }),
@@ -161,7 +161,7 @@ test('a model for sequence classification reads the last token', async () => {
   for (const owned of [model, causal, batch, hidden]) owned.dispose();
 });
 
-test('policy, values and rewards stand on a projected trunk', async () => {
+test('policy, value and reward heads read the projected hidden states', async () => {
   const { model, lora, run } = completeRunConfig({
     method: 'stepamc',
     model: { base: goldenDirectory('variants/opt-norm-last') },
@@ -213,7 +213,7 @@ describe('a new model', () => {
     return createTrainee(device, { model, ...options });
   };
 
-  it('starts from normal weights, norms of 1 and biases of 0, and is loaded again as it was saved', async () => {
+  it('starts from normal weights, norms of 1 and biases of 0, and loads as it was saved', async () => {
     const { decoder, trained, ...trainee } = await create({ init_std: 0.1, word_embed_proj_dim: 40 });
     expect(trained.size).toBe(countParameters(decoder.config));
     for (const { name, value } of trained.list) {
@@ -233,7 +233,7 @@ describe('a new model', () => {
     again.dispose();
   });
 
-  it('is refused with keys of other models or heads that do not divide', async () => {
+  it('is refused with keys of other models, or with a size that its heads do not divide', async () => {
     expect(() => create({ rope_theta: 1e4 })).toThrow(
       'model.base.init.rope_theta is for model_type "qwen2" or "qwen3" or "llama" or "mistral"',
     );

@@ -55,7 +55,7 @@ describe.each(cases)('the rotary settings of transformers: $name', (golden) => {
     }
   });
 
-  it('survive being written in the newer spelling', () => {
+  it('are read back equal from the newer spelling', () => {
     const again = parseRope(
       new Fields({ rope_parameters: ropeJson(rope) }, 'config.json'),
       rope.headDim,
@@ -66,7 +66,7 @@ describe.each(cases)('the rotary settings of transformers: $name', (golden) => {
 });
 
 describe('ropeTable', () => {
-  it('has one row per position and half a head per row', () => {
+  it('has one row per position and headDim / 2 columns', () => {
     const { cos, sin } = ropeTable({ headDim: 4, theta: 10_000, scaling: { type: 'default' } }, 3);
     expect([cos.length, sin.length]).toEqual([6, 6]);
     expect([...cos.subarray(0, 2), ...sin.subarray(0, 2)]).toEqual([1, 1, 0, 0]);
@@ -74,7 +74,7 @@ describe('ropeTable', () => {
     expect(sin[5]).toBeCloseTo(Math.sin(0.02), 7);
   });
 
-  it('refuses dynamic scaling beyond the trained length, and only there', () => {
+  it('refuses dynamic scaling beyond the trained length only', () => {
     const rope: RopeConfig = {
       headDim: 4,
       theta: 10_000,
@@ -86,7 +86,7 @@ describe('ropeTable', () => {
 });
 
 describe('parseRope', () => {
-  it('reads both spellings to the same settings', () => {
+  it('reads the same settings from both spellings', () => {
     const yarn = { factor: 4, original_max_position_embeddings: 128 };
     const modern = parse({ rope_parameters: { rope_type: 'yarn', rope_theta: 1e6, ...yarn } });
     expect(modern.theta).toBe(1e6);

@@ -1,4 +1,4 @@
-// Hostile answers: any text at all, deep nesting, numbers too large to compute, 100 kB of one sign.
+// Hostile answers: arbitrary text, deep nesting, numbers too large to compute, 100 kB of one character.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { answersEqual } from '../../src/answers/equal.js';
@@ -31,7 +31,7 @@ const expression = fc.letrec<{ tree: string; leaf: string }>((tie) => ({
 })).tree;
 
 describe('any text', () => {
-  it('is compared without an exception, the same in both orders', () => {
+  it('is compared without an exception, with the same result in both orders', () => {
     fc.assert(
       fc.property(fc.oneof(latex, fc.string({ unit: 'binary' })), fc.oneof(latex, expression), (a, b) => {
         const { equal, method } = answersEqual(a, b);
@@ -53,7 +53,7 @@ describe('any text', () => {
     );
   });
 
-  it('gives an answer or none, which is part of it', () => {
+  it('contains the answer that is extracted from it, if any', () => {
     fc.assert(
       fc.property(fc.array(fc.oneof(latex, fc.string()), { maxLength: 5 }), (parts) => {
         const found = extractAnswer(parts.join('\n'));
@@ -65,11 +65,11 @@ describe('any text', () => {
 });
 
 describe('an expression', () => {
-  it('equals itself written with more brackets, and does not equal itself plus one', () => {
+  it('equals itself with more brackets, and does not equal itself plus one', () => {
     fc.assert(
       fc.property(expression, (text) => {
         const { equal, method } = answersEqual(`0+(${text})`, text);
-        // What divides by zero has no value; then nothing but the text counts.
+        // A division by zero has no value, so only the text counts.
         const isDefined = answersEqual(`(${text})+1-1`, text).equal;
         if (isDefined && method !== 'budget') expect(equal).toBe(true);
         expect(answersEqual(`(${text})+1`, text).equal).toBe(false);
@@ -81,17 +81,17 @@ describe('an expression', () => {
 
 const repeat = (text: string, size = 100_000) => text.repeat(Math.ceil(size / text.length));
 
-describe('bombs', () => {
+describe('an answer that is expensive to compare', () => {
   it.each(
     (
       '( { [ \\{ | \\frac{ \\frac \\sqrt{ \\sqrt - + \\pm 1+ 1/ x^ 9^ 9^{ ! 5! % ^ _ \\ \\\\ \\text{ \\boxed{ \\boxed{1} ' +
       '$ $1$ \\( \\[ answer: #### A 1 9 1, 1,111, . .1. 1e9 \\begin{matrix} 1& \\sin sin( f( |x| x xy \\le 1< x=1, (1,2), ' +
       '[0,1]\\cup 1: <think> </think> ° ½ √ 中 ~ \\! {,} ** 5cm (x+1) \\sum_{ \\lfloor \\overline{'
     ).split(' '),
-  )('100 kB of %s are worked through', (piece) => {
+  )('100 kB of %s are processed', (piece) => {
     for (const text of [repeat(piece), `1${repeat(piece)}`, `${repeat(piece)}1`]) {
       const { equal } = answersEqual(text, '1');
-      // A sign that says nothing, such as white space or type, leaves the 1.
+      // A character without meaning, such as white space or a font command, leaves the 1.
       if (equal) expect(piece).toMatch(/^(?:\\\\?|\\!|~|\*\*|\$|\\\(|\\\[)$/);
       extractAnswer(text);
     }
@@ -109,7 +109,7 @@ describe('bombs', () => {
     'The answer is ',
     '1 or ',
     '\\boxed{1} and ',
-  ])('100 kB of %j too', (piece) => {
+  ])('100 kB of %j are processed', (piece) => {
     expect(answersEqual(`${repeat(piece)}2`, '1').equal).toBe(false);
     extractAnswer(repeat(piece));
   });
@@ -138,7 +138,7 @@ describe('bombs', () => {
     expect(answersEqual(a, b).equal).toBe(false);
   });
 
-  it('says that the steps ran out, at the same place every time', () => {
+  it('runs out of steps at the same place every time, and says so', () => {
     const [a, b] = ['(x+y)^{40}', '(y+x)^{40}'];
     let needed = 1;
     while (answersEqual(a, b, { steps: needed }).method === 'budget') needed *= 2;

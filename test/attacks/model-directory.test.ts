@@ -15,7 +15,7 @@ import { loraPlan } from '../../src/weights/lora-plan.js';
 import { goldenPath } from '../weights/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
-/** Runs `use` and passes when it works or fails with an error of ours that names the file. */
+/** Passes if `use` works, or if it fails with an error of this package that names the file. */
 function survives(use: () => void, where: string): void {
   try {
     use();
@@ -81,7 +81,7 @@ describe('a hostile index', () => {
     ['nothing', ''],
     ['a number', 3],
     ['an object', {}],
-  ])('leads to %s', (_, file) => {
+  ])('is refused if it leads to %s', (_, file) => {
     expect(() => openWith(JSON.stringify({ weight_map: { 'model.norm.weight': file } }))).toThrow(
       /model\.safetensors\.index\.json: weight_map: model\.norm\.weight: expected the name of a \.safetensors file in the same directory, found/,
     );
@@ -100,7 +100,7 @@ describe('a hostile index', () => {
     ['half a file', '{"weight_map": {"a": "x.saf', /the string that begins here has no end/],
     ['nothing', '', /line 1, column 1: expected a JSON value, found the end/],
     ['nesting without end', '{"weight_map":'.repeat(10_000), /at most 64 levels/],
-  ])('has %s', (_, index, message) => {
+  ])('is refused if it has %s', (_, index, message) => {
     expect(() => openWith(index)).toThrow(message);
   });
 });
@@ -123,7 +123,7 @@ describe('a hostile config.json', () => {
     expect(() => readModelConfig(directory)).toThrow(message);
   });
 
-  it('is larger than any configuration', () => {
+  it('is refused if larger than any configuration', () => {
     const directory = temporaryDirectory();
     writeFileSync(join(directory, 'config.json'), Buffer.alloc(33 * 1024 * 1024, ' '));
     expect(() => readModelConfig(directory)).toThrow(/expected at most 33554432 bytes, found 34603008/);
@@ -147,7 +147,7 @@ describe('a hostile config.json', () => {
     );
   });
 
-  it('is any mutation of good rotary settings', () => {
+  it('gives an error of ours or works under any mutation of its rotary settings', () => {
     const good = {
       rope_type: 'yarn',
       rope_theta: 1e4,
@@ -186,7 +186,7 @@ describe('a hostile adapter', () => {
   const good = JSON.parse(readFileSync(goldenPath('qwen2/adapter/adapter_config.json'), 'utf8'));
   const modules = modelModules(readModelConfig(goldenPath('qwen2')));
 
-  it('is any mutation of a good configuration', () => {
+  it('gives an error of ours or works under any mutation', () => {
     fc.assert(
       fc.property(mutated(good), (json) => {
         survives(() => {
@@ -199,7 +199,7 @@ describe('a hostile adapter', () => {
     );
   });
 
-  it('has any text as a pattern', () => {
+  it('may have any text as a pattern', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: fc.constantFrom(...'ab.*+?()[]{},|\\^$09<=!:PZ'.split('')), maxLength: 12 }),
@@ -221,7 +221,7 @@ describe('a hostile adapter', () => {
     );
   });
 
-  it('has a huge rank, which its tensors do not have', () => {
+  it('is refused with a huge rank that its tensors do not have', () => {
     const directory = temporaryDirectory();
     copyFileSync(
       goldenPath('qwen2/adapter/adapter_model.safetensors'),
@@ -233,7 +233,7 @@ describe('a hostile adapter', () => {
 });
 
 describe('parseJson', () => {
-  it('agrees with JSON.parse on every JSON text, and refuses what it refuses', () => {
+  it('returns what JSON.parse returns, and refuses every text that JSON.parse refuses', () => {
     const plain = (value: unknown) => JSON.stringify(value);
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 6 }), (value) => {

@@ -1,4 +1,4 @@
-/** Hostile safetensors files: each gives one specific sentence, and no mutation of a good file gives anything but an error of ours. */
+/** Hostile safetensors files: each gives one specific sentence, and every mutation of a good file an error of this package. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -221,7 +221,7 @@ describe('a hostile safetensors file', () => {
     expect(() => open(bytes)).toThrow(message);
   });
 
-  it('hides an overflow behind a zero, wherever the zero is', () => {
+  it('is refused for an overflow that a zero extent hides, wherever the zero is', () => {
     expect(() => open(file({ a: F32([0, 2 ** 40, 2 ** 40], [0, 0]) }, 0))).toThrow(/overflows/);
   });
 
@@ -229,7 +229,7 @@ describe('a hostile safetensors file', () => {
     open(file({ c: F32([1], [4, 8]), b: F32([1], [0, 4]), e: F32([0], [4, 4]), a: F32([0], [0, 0]) }, 8));
   });
 
-  it('has names of the prototype as ordinary names', () => {
+  it('may use names of the prototype as ordinary names', () => {
     open(
       file(
         '{"__proto__":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"toString":{"dtype":"U8","shape":[],"data_offsets":[4,5]}}',
@@ -239,13 +239,13 @@ describe('a hostile safetensors file', () => {
     expect(({} as Record<string, unknown>).dtype).toBeUndefined();
   });
 
-  it('claims a terabyte of data in a small file', () => {
+  it('is refused if it claims a terabyte of data in a small file', () => {
     const path = join(temporaryDirectory(), 'model.safetensors');
     writeFileSync(path, file({ a: { dtype: 'U8', shape: [2 ** 40], data_offsets: [0, 2 ** 40] } }, 10));
     expect(() => openSafetensors(path)).toThrow(/expected 1099511627776 bytes of tensor data, found 10/);
   });
 
-  it('is a directory, a pipe, a device or a link to nothing', () => {
+  it('is refused if it is a directory, a pipe, a device or a dangling link', () => {
     const directory = temporaryDirectory();
     mkdirSync(join(directory, 'directory'));
     symlinkSync(join(directory, 'absent'), join(directory, 'link'));
@@ -258,7 +258,7 @@ describe('a hostile safetensors file', () => {
     expect(() => openSafetensors(join(directory, 'link'))).toThrow(/no such file/);
   });
 
-  it('shrinks in the middle of a chunked read', () => {
+  it('gives an error if it shrinks during a chunked read', () => {
     const path = join(temporaryDirectory(), 'model.safetensors');
     writeFileSync(path, file({ a: { dtype: 'U8', shape: [1000], data_offsets: [0, 1000] } }, 1000));
     const opened = openSafetensors(path);
@@ -269,7 +269,7 @@ describe('a hostile safetensors file', () => {
     opened.close();
   });
 
-  it('is any mutation of a good one', () => {
+  it('gives an error of ours or works under any mutation', () => {
     const good = readFileSync(goldenPath('safetensors/mixed.safetensors'));
     const path = join(temporaryDirectory(), 'model.safetensors');
     const edit = fc.record({

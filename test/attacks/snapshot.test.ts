@@ -1,4 +1,4 @@
-// What `Generator.resume` and `loadModel` read from outside: a snapshot that nobody wrote, a generation_config.json that is none.
+// External input of `Generator.resume` and `loadModel`: invalid snapshots and an invalid generation_config.json.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-// Recomputation in the backward: the same bits as keeping everything, with less memory.
+// Recomputation in the backward gives the same bits as saving everything, with less memory.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { checkpoint, openTape, Tape } from '../../src/autograd/tape.js';
 import { swiglu } from '../../src/ops/mlp.js';
@@ -43,7 +43,7 @@ describe('a decoder with LoRA dropout', () => {
     expect(recomputed.peak).toBeLessThan(0.8 * kept.peak);
   });
 
-  test('draws its mask from the step: another step, or none, gives other gradients', async () => {
+  test('derives its mask from the step: another step, or none, gives other gradients', async () => {
     const at = async (dropout: number, step: number) =>
       (await gradients({ gradientCheckpointing: true, dropout }, step)).grads;
     const [first, again, other, none] = [
@@ -76,7 +76,7 @@ describe('checkpoint', () => {
     y?.dispose();
   });
 
-  test('carries gradients to each input that wants one, through each output that has one', async () => {
+  test('carries gradients from every output that has one to every input that needs one', async () => {
     const before = stats();
     const w = weight();
     const [a, b, dy] = [1, 2, 3].map((seed) => device.tensor(random(16, seed), [2, 8])) as [
@@ -103,7 +103,7 @@ describe('checkpoint', () => {
     expect(stats()).toEqual(before);
   });
 
-  test('keeps the inputs and what it owns until the backward, and nothing after it', () => {
+  test('keeps its inputs and own references until the backward, and nothing after it', () => {
     const x = device.tensor(random(8000, 1), [1000, 8]);
     const batch = device.tensor(random(8000, 2), [1000, 8]);
     const before = stats();
@@ -116,14 +116,14 @@ describe('checkpoint', () => {
     batch.dispose();
     expect(stats()).toEqual(before);
     tape.backward([[y!, x]]);
-    expect(stats()).toEqual(before); // the gradient has taken the place of the batch
+    expect(stats()).toEqual(before); // the gradient takes the memory of the batch
     tape.takeGradient(x)?.dispose();
     tape.dispose();
     expect(stats()).toEqual({ tensors: before.tensors - 1, liveBytes: before.liveBytes / 2 });
     x.dispose();
   });
 
-  test('gives back what it owns when its tape is dropped, or when there is none', () => {
+  test('frees its own references when its tape is disposed, or at once without a tape', () => {
     const before = stats();
     const x = device.zeros([4, 8]);
     const block = ([input]: readonly Tensor[], own: Tensor) => [swiglu(input!, own)];

@@ -81,7 +81,7 @@ describe('linearSwiglu', () => {
     expect(device.stats().tensors).toBe(before);
   });
 
-  it('has the gradient that finite differences have', async () => {
+  it('has the gradient of finite differences', async () => {
     const { dx } = await gradients(linearSwiglu, { rate: 0.3 });
     const parameters = trainable();
     const [gate, up] = projections(parameters, 0.3, false);
@@ -101,7 +101,7 @@ describe('linearSwiglu', () => {
     parameters.dispose();
   });
 
-  it('writes gate and up only where a tape is open', () => {
+  it('writes gate and up only if a tape is open', () => {
     const parameters = trainable();
     const [gate, up] = projections(parameters, 0, false);
     const x = device.tensor(random(T * K, 7), [T, K]);

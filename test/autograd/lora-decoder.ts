@@ -66,7 +66,7 @@ export async function loraDecoder(
   };
 }
 
-/** A sequence whose every token is predicted from those before it. */
+/** A sequence in which every token is predicted from those before it. */
 export function everyToken(ids: readonly number[], rowId = 0): ScoredRows {
   return {
     sequence: { ids, positions: ids.map((_, position) => position), branch: undefined, rowId },

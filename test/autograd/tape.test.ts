@@ -1,4 +1,4 @@
-// The tape: gradients of compositions, seeds, watched tensors, and that nothing stays behind.
+// The tape: gradients of compositions, seeds, watched tensors, and no memory leaks.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { openTape, Tape } from '../../src/autograd/tape.js';
@@ -142,7 +142,7 @@ describe('gradients', () => {
     tape.dispose();
   });
 
-  test('are added to what the buffers hold: two backwards are twice one', async () => {
+  test('are added to their buffers: two backwards give twice the gradient', async () => {
     const once = (await backward()).all;
     const twice = (await backward()).all;
     for (const [name, gradient] of once) {
@@ -158,7 +158,7 @@ describe('gradients', () => {
 });
 
 describe('seeds', () => {
-  test('weight several losses of one tape', async () => {
+  test('are the weights of several losses of one tape', async () => {
     const other = device.tensor(random(4, 13));
     const single = async (by: Tensor) => {
       parameters.zeroGrads();
@@ -188,7 +188,7 @@ describe('seeds', () => {
     for (const tensor of [...losses, other]) tensor.dispose();
   });
 
-  test('given twice for one loss add up, and a weight of 0 gives no gradient', async () => {
+  test('add up if one loss has two, and a weight of 0 gives no gradient', async () => {
     const { all } = await backward(3);
     parameters.zeroGrads();
     const tape = new Tape(device);
@@ -220,13 +220,13 @@ describe('seeds', () => {
       return sum;
     });
     expect(maxDifference(db, sums)).toBeLessThan(1e-6);
-    // The caller's seed stays the caller's.
+    // The caller still owns its seed.
     expect(dy.isDisposed).toBe(false);
     dy.dispose();
     y.dispose();
   });
 
-  test('that no tape made are refused', () => {
+  test('are refused for tensors that no tape made', () => {
     const value = device.scope(() => loss());
     expect(() => new Tape(device).backward([[value, 1]])).toThrow(
       expect.objectContaining({
@@ -237,7 +237,7 @@ describe('seeds', () => {
     value.dispose();
   });
 
-  test('of another tape are refused, and of one whose backward has run', () => {
+  test('are refused for tensors of another tape, or of one whose backward has run', () => {
     const tape = new Tape(device);
     const value = device.scope(() => tape.run(() => loss()));
     const other = new Tape(device);
@@ -249,7 +249,7 @@ describe('seeds', () => {
 });
 
 describe('watched tensors', () => {
-  test('a gradient is taken once; without a watch there is none', () => {
+  test('give their gradient once; a tensor that is not watched gives none', () => {
     const tape = new Tape(device);
     tape.watch(x);
     const value = device.scope(() => tape.run(() => loss()));
@@ -267,7 +267,7 @@ describe('watched tensors', () => {
     again.dispose();
   });
 
-  test('nothing is recorded where nothing is trainable or watched', () => {
+  test('nothing is recorded if nothing is trainable or watched', () => {
     const tape = new Tape(device);
     const y = tape.run(() => linear(x, { name: 'up', value: frozen }));
     expect(tape.tracks(y)).toBe(false);
@@ -277,7 +277,7 @@ describe('watched tensors', () => {
 });
 
 describe('the open tape', () => {
-  test('is that of the innermost run, and is closed again by an error', () => {
+  test('is that of the innermost run, and an error closes it', () => {
     const [outer, inner] = [new Tape(device), new Tape(device)];
     outer.run(() => {
       expect(openTape()).toBe(outer);
@@ -299,7 +299,7 @@ describe('memory', () => {
     return { tensors, liveBytes };
   };
 
-  test('a forward without a tape keeps its result alone', () => {
+  test('a forward without a tape keeps only its result', () => {
     const before = stats();
     const value = device.scope(() => loss());
     expect(device.stats().tensors).toBe(before.tensors + 1);
@@ -307,7 +307,7 @@ describe('memory', () => {
     expect(stats()).toEqual(before);
   });
 
-  test('a backward leaves nothing, with the watched gradient taken or dropped', () => {
+  test('a backward leaves nothing, whether the watched gradient is taken or dropped', () => {
     const before = stats();
     for (const take of [true, false]) {
       const tape = new Tape(device);

@@ -10,7 +10,7 @@ afterEach(() => {
 });
 
 describe('the command line', () => {
-  it('tells its version', async () => {
+  it('prints its version', async () => {
     const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
     expect(await cli('--version')).toEqual({ code: 0, stdout: version, stderr: '' });
   });
@@ -60,11 +60,11 @@ describe('the command line', () => {
     ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
-  ])('answers bad usage %j in one sentence and with code 1', async (args, sentence) => {
+  ])('reports bad usage %j in one sentence with exit code 1', async (args, sentence) => {
     expect(await cli(...args)).toEqual({ code: 1, stdout: '', stderr: sentence });
   });
 
-  it('answers a failure in one sentence and with code 1, and with the stack on request', async () => {
+  it('reports a failure in one sentence with exit code 1, and its stack on request', async () => {
     const failed = await cli('eval', '/nowhere');
     expect(failed).toEqual({
       code: 1,
@@ -86,7 +86,7 @@ describe('errors', () => {
     expect(exitCodeOf(new Interrupted('x'))).toBe(130);
   });
 
-  it('that nobody foresaw say so', () => {
+  it('say so if they are unexpected', () => {
     const unforeseen = new TypeError("Cannot read properties of undefined (reading 'x')");
     expect(describeError(unforeseen, { stacks: false })).toMatch(
       /^Cannot read.*\n +at .*This is a defect of steptrain; please report it/s,
@@ -96,7 +96,7 @@ describe('errors', () => {
 });
 
 describe('steptrain run --dry-run', () => {
-  it('prints the complete configuration and makes nothing', async () => {
+  it('prints the complete configuration and writes nothing', async () => {
     const { code, stdout } = await cli('run', '--dry-run', '--set', 'lora.r=3', '--set', 'run.seed=7');
     expect(code).toBe(0);
     const { config } = parseRunConfig(stdout, { name: 'out' });
@@ -107,13 +107,13 @@ describe('steptrain run --dry-run', () => {
       model: { base: 'embedded' },
     });
     expect(completeRunConfig(config)).toEqual(config);
-    // What the data holds, and the plan by role, as comments below it.
+    // Below it, as comments: the counts of the data and the memory plan by role.
     expect(stdout).toMatch(/^# {3}train +22\d\d\d solutions, \d+ correct and \d+ wrong steps$/m);
     for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'peak'])
       expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });
 
-  it('takes a recipe of the package by name, with or without folder and extension', async () => {
+  it('finds a recipe of the package by name, with or without folder and extension', async () => {
     for (const name of [
       'pretrain_arithmetic',
       'pretrain_arithmetic.yaml',
@@ -123,14 +123,14 @@ describe('steptrain run --dry-run', () => {
     }
   });
 
-  it('leaves the recipe in front of the repeated --set', async () => {
+  it('does not take the recipe as a value of --set', async () => {
     const { stdout } = await cli('run', '--set', 'run.seed=1', 'pretrain_arithmetic', '--dry-run');
     expect(stdout).toContain('method: pretrain');
   });
 });
 
 describe('steptrain info', () => {
-  it('tells the machine and whether the addon loads', async () => {
+  it('prints the machine and whether the addon loads', async () => {
     const { code, stdout } = await cli('info');
     expect(code).toBe(0);
     expect(stdout).toMatch(/^steptrain +\d/);

@@ -36,7 +36,7 @@ describe('steptrain data preview', () => {
     expect(lines.filter((line) => /^ {2}(prompt|step 1) {2}\[\d+, \d+\)$/.test(line))).toHaveLength(3);
   });
 
-  it('shows what pretraining learns', async () => {
+  it('shows the loss mask of pretraining', async () => {
     const { stdout } = await cli(
       'data',
       'preview',
@@ -49,7 +49,7 @@ describe('steptrain data preview', () => {
     expect(stdout).toMatch(/^train 1: solution of 4 steps, \d+ tokens, \d+ learned/);
   });
 
-  it('hides no token and keeps to the width, whatever the text', () => {
+  it('shows every token within the width, for any text', () => {
     const tokenizer = byteTokenizer();
     const tokenize = segmentTokenizer(tokenizer);
     fc.assert(
@@ -78,7 +78,7 @@ describe('steptrain data preview', () => {
 describe('steptrain data convert', () => {
   const row = JSON.stringify({ prompt: 'P?', completions: ['a', 'b'], labels: [true, false] });
 
-  it('writes records that read back the same, zipped or not', async () => {
+  it('writes records that are read back equal, zipped or not', async () => {
     const folder = temporaryDirectory();
     const from = join(folder, 'rows.jsonl');
     writeFileSync(from, `${row}\n${row}\n`);
@@ -94,7 +94,7 @@ describe('steptrain data convert', () => {
     }
   });
 
-  it('stops at a bad row and leaves nothing, or skips and counts it', async () => {
+  it('stops at a bad row and writes nothing, or skips and counts it', async () => {
     const folder = temporaryDirectory();
     const from = join(folder, 'rows.jsonl');
     const to = join(folder, 'out.jsonl.gz');
@@ -111,7 +111,7 @@ describe('steptrain data convert', () => {
     expect((await load(to)).records).toHaveLength(2);
   });
 
-  it('takes the options of data, and never writes over a file', async () => {
+  it('accepts the options of data, and never overwrites a file', async () => {
     const folder = temporaryDirectory();
     const to = join(folder, 'out.jsonl');
     const rating = { completions: [{ text: 'a', rating: 0 }], human_completion: null, chosen_completion: 0 };
@@ -138,7 +138,7 @@ describe('steptrain data convert', () => {
 });
 
 describe('steptrain data stats', () => {
-  it('counts what a recipe would train on', async () => {
+  it('counts the training data of a recipe', async () => {
     const folder = temporaryDirectory();
     const row = (problem: string, labels: readonly (0 | 1 | null)[]) =>
       `${JSON.stringify({ problem, steps: labels.map((label) => ({ text: 'abc', label, kind: 'normal' })) })}\n`;
@@ -183,7 +183,7 @@ describe('steptrain data stats', () => {
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
   const qwen = sharedPath('data/tokenizers/qwen2_5');
-  it.skipIf(!prm800k || !qwen)('counts PRM800K with the tokenizer that lies beside it', async () => {
+  it.skipIf(!prm800k || !qwen)('counts PRM800K with the tokenizer beside the data', async () => {
     const { code, stdout } = await cli('data', 'stats', 'tiny_prm800k_sft', '--set', `data.train=${prm800k}`);
     expect(code).toBe(0);
     expect(stdout).toContain('1818 rows, 1812 solutions');

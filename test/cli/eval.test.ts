@@ -67,7 +67,7 @@ describe('steptrain eval correction with a model', () => {
     expect(low.threshold_sweep.table).toEqual(high.threshold_sweep.table);
   });
 
-  it('judges a sample drawn by seed where a number is asked for, all otherwise, and chooses thresholds on the validation file only', async () => {
+  it('judges a sample drawn by seed if a number is given, else all, and selects thresholds only on the validation file', async () => {
     const data = steps('test.jsonl', { first: 0, samples: 8 });
     const validation = steps('validation.jsonl', { first: 100, samples: 8 });
     const judge = async (...args: readonly string[]) =>
@@ -93,7 +93,7 @@ describe('steptrain eval correction with a model', () => {
     expect(chosen(other).f1_macro.validation).toBeGreaterThan(0.3);
   });
 
-  it('stops at a row that cannot be read, or skips and counts it', async () => {
+  it('stops at an unreadable row, or skips and counts it', async () => {
     const data = steps('test.jsonl', { first: 0, samples: 4 });
     const bad = { problem: 'Add.', steps: [{ text: '', label: 1 }] };
     writeFileSync(data, `${JSON.stringify(bad)}\n${readFileSync(data, 'utf8')}`);
@@ -115,7 +115,7 @@ describe('steptrain eval correction with a model', () => {
     for (const cell of row) expect(cell).toMatch(/^\d+\.\d$/);
   });
 
-  it('names the steps that are too long for it', async () => {
+  it('names the steps that are too long for the model', async () => {
     const data = steps('test.jsonl', { first: 0, samples: 5 });
     const { stdout } = await correction(...embedded, '--data', data, '--max-length', '30');
     expect(stdout.replaceAll('\n  ', ' ')).toMatch(
@@ -123,7 +123,7 @@ describe('steptrain eval correction with a model', () => {
     );
   });
 
-  it('leaves an evaluation that is there alone', async () => {
+  it('does not overwrite an earlier evaluation', async () => {
     const data = steps('test.jsonl', { first: 0, samples: 2 });
     writeFileSync(join(folder, 'eval.json'), 'mine');
     const { code, stderr } = await correction(...embedded, '--data', data, '--output', folder);
@@ -145,11 +145,11 @@ describe('steptrain eval correction with a model', () => {
       ['--model', 'embedded', '--data', './nowhere.jsonl'],
       `--data: data.test leads nowhere: there is no ./nowhere.jsonl (looked for from ${process.cwd()})`,
     ],
-  ])('answers bad usage %j in one sentence and with code 1', async (args, sentence) => {
+  ])('reports bad usage %j in one sentence with exit code 1', async (args, sentence) => {
     expect(await correction(...args)).toEqual({ code: 1, stdout: '', stderr: sentence });
   });
 
-  it('refuses a device that is none', async () => {
+  it('refuses an unknown device', async () => {
     const { code, stderr } = await cli(
       'eval',
       'correction',
@@ -211,7 +211,7 @@ describe('steptrain eval correction with a run', () => {
     return run;
   }
 
-  it('judges its test part to the metrics of the run itself', async () => {
+  it('gets the metrics of the run on its test part', async () => {
     const run = await trained();
     const output = join(folder, 'out');
     const { code } = await correction(run, '--output', output);
@@ -223,7 +223,7 @@ describe('steptrain eval correction with a run', () => {
     expect(again.threshold_sweep.chosen.f1_macro.validation).toBeGreaterThan(0);
     expect(again.intervals.seed).toBe(42);
 
-    // The problems of index 0 … 149 are those that it trained on, was validated and tested on.
+    // Problems 0 … 149 are the training, validation and test parts of the run.
     const seen = steps('seen.jsonl', { first: 0, samples: 150 });
     const { stdout } = await correction(run, '--data', seen, '--max-samples', '20');
     expect(stdout).toMatch(/Warning: \d+ problems of the judged solutions are also trained on/);
@@ -239,7 +239,7 @@ describe('steptrain eval correction with a run', () => {
     );
   }, 120_000);
 
-  it('needs a run that judges steps', async () => {
+  it('refuses a run that does not judge steps', async () => {
     expect((await correction(folder)).stderr).toMatch(
       /is not a run directory: config\.yaml in it cannot be read/,
     );
@@ -258,7 +258,7 @@ describe.skipIf(!processbench)('real data (skipped where the shared data is abse
     const { code, stdout } = await correction(...embedded, '--data', processbench!, '--max-samples', '20');
     expect(code).toBe(0);
     expect(stdout).toMatch(/ProcessBench F1, gsm8k: \d+\.\d \(20 solutions/);
-    // 512 bytes is all that the embedded model reads.
+    // The embedded model reads at most 512 bytes.
     expect(stdout).toMatch(/labelled steps lie beyond the longest sequence of 512/);
     expect(existsSync(join(folder, 'eval.json'))).toBe(false);
   });

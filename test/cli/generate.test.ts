@@ -1,4 +1,4 @@
-// steptrain generate and steptrain chat: prompts from everywhere, what is printed and written, and what is refused.
+// steptrain generate and steptrain chat: sources of prompts, output, and refusals.
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -39,12 +39,12 @@ const rowsOf = (text: string) =>
     .map((line) => JSON.parse(line));
 
 describe('steptrain generate', () => {
-  it('prints what the embedded model writes after a prompt', async () => {
+  it('prints the text that the embedded model writes after a prompt', async () => {
     const { code, stdout } = await generate('12;-6;+7\n12-6=', '--temperature', '0', ...few);
     expect([code, stdout]).toEqual([0, '6\n']);
   });
 
-  it('prints several samples under a line each, the same for the same seed', async () => {
+  it('prints a heading for each of several samples, and the same samples for the same seed', async () => {
     const args = ['1+2=', '3+4=', '-n', '2', '--seed', '7', ...few];
     const first = await generate(...args);
     expect(first.stdout.match(/^--- .*$/gm)).toEqual([
@@ -56,7 +56,7 @@ describe('steptrain generate', () => {
     expect((await generate(...args, '--max-rows', '1')).stdout).toBe(first.stdout);
   });
 
-  it('keeps the columns of rows and adds what it wrote, to be graded', async () => {
+  it('keeps the columns of rows and adds the completion, ready for grading', async () => {
     const path = file('in.jsonl', { question: '12-6=', answer: '6' }, { question: '1+1=', answer: '2' });
     const output = join(folder, 'out.jsonl');
     const args = ['--file', path, '--column', 'question', '-n', '2', '--temperature', '0', ...few];
@@ -78,7 +78,7 @@ describe('steptrain generate', () => {
     );
   });
 
-  it('writes with the model of a run, its adapter included', async () => {
+  it('uses the model of a run with its adapter', async () => {
     const golden = goldenDirectory('qwen2');
     const run = join(folder, 'run');
     mkdirSync(run);
@@ -101,7 +101,7 @@ describe('steptrain generate', () => {
     device.dispose();
   });
 
-  it('puts texts and messages through the chat template', async () => {
+  it('renders texts and messages by the chat template', async () => {
     const model = await chatModel();
     const path = file('chat.jsonl', { messages: [{ role: 'user', content: 'Hi' }] });
     const options = ['--model', model, '--json', ...few];
@@ -162,7 +162,7 @@ describe('steptrain generate', () => {
     expect([code > 0, stdout]).toEqual([true, '']);
   });
 
-  it('refuses rows without the column, by line', async () => {
+  it('refuses a row without the column and names its line', async () => {
     const path = file('in.jsonl', { prompt: 'a' }, { prompt: 5, answer: 'b' });
     const { code, stderr } = await generate('--file', path, ...few);
     expect([code, stderr]).toEqual([
@@ -175,7 +175,7 @@ describe('steptrain generate', () => {
 describe('prompts', () => {
   const stdin = (text: string) => Readable.from([Buffer.from(text)]);
 
-  it('from standard input are rows where it begins with an object, else one text', async () => {
+  it('from standard input are rows if it begins with an object, else one text', async () => {
     const rows = await promptsFrom('-', 'q', stdin(' {"q":"a"}\n{"q":"b","x":1}\n'));
     expect(rows.map(({ prompt, row }) => [prompt, row])).toEqual([
       ['a', { q: 'a' }],
@@ -185,13 +185,13 @@ describe('prompts', () => {
     expect(one?.prompt).toBe('two\nlines');
   });
 
-  it('of a text file are its whole text', async () => {
+  it('from a text file are its whole text', async () => {
     expect(await promptsFrom(file('a.txt', '{"not": rows}\n'), 'prompt', stdin(''))).toMatchObject([
       { prompt: '{"not": rows}' },
     ]);
   });
 
-  it('of an empty table are refused', async () => {
+  it('from an empty table are refused', async () => {
     await expect(promptsFrom(file('a.jsonl', ''), 'prompt', stdin(''))).rejects.toThrow(
       "a.jsonl has no rows; expected one JSON object a line with a column 'prompt'",
     );
@@ -226,7 +226,7 @@ describe('steptrain chat', () => {
     return { said, asked };
   }
 
-  it('answers every line, and knows what was said before', async () => {
+  it('answers every line with the earlier turns as context', async () => {
     const { said } = await talk(['Hi', 'Hi']);
     const [first, second, end] = said.split(/(?<=\n)(?=[^\n])/);
     expect(end).toBeUndefined();
@@ -235,13 +235,13 @@ describe('steptrain chat', () => {
     expect((await talk(['Hi', '', '/reset', 'Hi'])).said).toBe(`${first}${first}`);
   });
 
-  it('tells its commands, and ends with /exit', async () => {
+  it('lists its commands, and ends at /exit', async () => {
     const { said, asked } = await talk(['/what', '/exit', 'Hi']);
     expect(said).toBe('/reset begins anew, /exit ends\n');
     expect(asked).toEqual(['/what', '/exit']);
   });
 
-  it('ends a reply when it is interrupted, and goes on', async () => {
+  it('ends an interrupted reply and continues', async () => {
     let interrupt = (): boolean => false;
     let replies = 0;
     const { said } = await talk(['Hi', 'Ho'], {
@@ -259,14 +259,14 @@ describe('steptrain chat', () => {
     expect(said.length).toBeLessThan(600);
   });
 
-  it('says so when the conversation has grown beyond the model, and goes on after /reset', async () => {
+  it('reports a conversation longer than the model reads, and continues after /reset', async () => {
     const { said } = await talk(['x'.repeat(600), '/reset', 'Hi'], { maxNewTokens: 3 });
     expect(said).toMatch(
       /^the conversation has grown to \d+ tokens, and the model reads at most 512; \/reset begins anew\n./,
     );
   });
 
-  it('refuses a model that was not made for it', async () => {
+  it('refuses a model without a chat template', async () => {
     const { code, stderr } = await cli('chat', '--device', 'cpu');
     expect(code).toBe(1);
     expect(stderr).toBe(

@@ -67,7 +67,7 @@ describe('steptrain grade', () => {
     });
   });
 
-  it('takes other columns, another file and other rules', async () => {
+  it('accepts other columns, a second file and other rules', async () => {
     const completions = file('c.jsonl', [
       { completion: '0.33333' },
       { completion: '5 cm' },
@@ -108,7 +108,7 @@ describe('steptrain grade', () => {
     expect(JSON.parse(stdout)).toMatchObject({ rows: 4, correct: 2, unanswered: 1, accuracy: 0.5 });
   });
 
-  it('answers what cannot be used in one sentence', async () => {
+  it('refuses unusable input in one sentence', async () => {
     const rows = file('out.jsonl', [{ question: 'q', completion: '1', answer: ['1'] }]);
     expect(await cli('grade', rows)).toEqual({
       code: 1,

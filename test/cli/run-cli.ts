@@ -7,7 +7,7 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** What `action` prints, and the number it gives. */
+/** The output of `action` and the number that it returns. */
 export async function capture(action: () => Promise<number>): Promise<Outcome> {
   const printed = { log: [] as string[], error: [] as string[] };
   const log = vi.spyOn(console, 'log').mockImplementation((text) => void printed.log.push(String(text)));

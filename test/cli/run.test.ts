@@ -20,7 +20,7 @@ const evaluation = {
   baselines: baselineMetrics({ positives: 50, negatives: 50, positivePrior: 0.5 }),
 };
 
-// As the frame of a run leaves it.
+// As a successful run does.
 const succeed: RunRecipe = async (_config, run) => {
   await run.writeJson('eval.json', evaluation);
   return { status: 'finished', step: 12, evaluation };
@@ -33,7 +33,7 @@ const start = (recipe: RunRecipe, args: Parameters<typeof startRun>[0] = {}) =>
   });
 
 describe('a run', () => {
-  it('gets a merged configuration and a directory, and its evaluation is shown', async () => {
+  it('gets a merged configuration and a directory, and its evaluation is printed', async () => {
     const seen: unknown[] = [];
     const { stdout, stderr } = await start(async (config, run, signal, options) => {
       seen.push(config, run.path, signal.aborted, options);
@@ -52,7 +52,7 @@ describe('a run', () => {
     expect(JSON.parse((await cli('eval', path, '--json')).stdout)).toEqual(evaluation);
   });
 
-  it('does not touch an earlier one', async () => {
+  it('does not touch an earlier run', async () => {
     await start(succeed);
     await start(succeed);
     expect(existsSync(join(folder, 'run-2/eval.json'))).toBe(true);
@@ -61,7 +61,7 @@ describe('a run', () => {
     await expect(start(succeed, { output: join(folder, 'run') })).rejects.toThrow('already holds files');
   });
 
-  it('that is interrupted says how to go on', async () => {
+  it('says how to resume when it is interrupted', async () => {
     const path = join(folder, 'run');
     const interrupted = start(async (_config, _run, signal) => {
       const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve));
@@ -77,12 +77,12 @@ describe('a run', () => {
     expect(existsSync(join(path, '.lock'))).toBe(false);
   });
 
-  it('that fails gives its directory back', async () => {
+  it('unlocks its directory when it fails', async () => {
     await expect(start(() => Promise.reject(new Error('out of memory')))).rejects.toThrow('out of memory');
     expect(existsSync(join(folder, 'run/.lock'))).toBe(false);
   });
 
-  it('is not begun on a recipe that cannot be used', async () => {
+  it('does not start with an unusable recipe', async () => {
     const set = [`run.output_dir=${join(folder, 'run')}`, 'data.source=prm800k', 'data.train=nowhere.jsonl'];
     const begin = start(() => Promise.reject(new Error('begun')), { set });
     await expect(begin).rejects.toThrow('--set data.train=nowhere.jsonl: data.train leads nowhere');
@@ -116,7 +116,7 @@ describe('a resumed run', () => {
     await expect(resume(succeed)).rejects.toThrow('is not a run directory: config.yaml in it cannot be read');
   });
 
-  it('refuses a configuration that somebody broke, with the place', async () => {
+  it('refuses a damaged configuration and names the place', async () => {
     await start(succeed);
     writeFileSync(join(folder, 'run/config.yaml'), 'method: sft\nsft: {learning_rat: 1}\n');
     await expect(resume(succeed)).rejects.toThrow(/run\/config\.yaml:2:7: unknown key "learning_rat" in sft/);
@@ -124,7 +124,7 @@ describe('a resumed run', () => {
 });
 
 describe('steptrain eval', () => {
-  it('refuses a file that is no evaluation', async () => {
+  it('refuses a file that is not an evaluation', async () => {
     writeFileSync(join(folder, 'eval.json'), '{"method": "sft", "data": {}, "metrics": {}, "baselines": {}}');
     const { code, stderr } = await cli('eval', folder);
     expect(code).toBe(1);

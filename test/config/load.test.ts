@@ -12,7 +12,7 @@ function parse(content: string, ...settings: string[]) {
   return parseRunConfig(content, { name: 'r.yaml', settings }).config as SftRunConfig;
 }
 
-/** The lines of the error that the recipe gives. */
+/** The lines of the error about a recipe. */
 function complaints(content: string, ...settings: string[]): string[] {
   try {
     parse(content, ...settings);
@@ -24,13 +24,13 @@ function complaints(content: string, ...settings: string[]): string[] {
 }
 
 describe('a recipe', () => {
-  it('keeps a section that an empty --set names', () => {
+  it('refuses an empty --set of a section', () => {
     expect(complaints(BASE, 'sft=')).toEqual([
       '--set sft=: a section has no value of its own; set a key of it, such as sft.learning_rate=…',
     ]);
   });
 
-  it('is completed with the defaults', () => {
+  it('gets the defaults of absent keys', () => {
     const config = parse(BASE);
     expect(config.model).toEqual({ base: 'embedded', tokenizer: 'base', dtype: 'f32' });
     expect(config.lora).toBe('none');
@@ -59,7 +59,7 @@ describe('a recipe', () => {
     expect(config.data.arithmetic.samples).toBe(2000);
   });
 
-  it('takes LoRA settings by PEFT’s names, "none" or null', () => {
+  it('accepts LoRA settings by PEFT’s names, "none" or null', () => {
     expect(parse(`${BASE}lora: {r: 4, target_modules: [q_proj]}`).lora).toMatchObject({
       r: 4,
       lora_alpha: 32,
@@ -76,7 +76,7 @@ describe('a recipe', () => {
 });
 
 describe('an unknown key', () => {
-  it('is named with its place and the nearest key', () => {
+  it('is reported with its place and the nearest key', () => {
     expect(complaints(`${BASE}sft:\n  learning_rte: 1e-4\n`)).toEqual([
       'r.yaml:5:3: unknown key "learning_rte" in sft; did you mean "learning_rate"?',
     ]);
@@ -95,13 +95,13 @@ describe('an unknown key', () => {
     ['epochs', 'num_train_epochs'],
     ['max_step', 'max_steps'],
     ['batch_size', undefined],
-  ])('in another habit is understood: %s', (key, nearest) => {
+  ])('in another spelling gets the nearest key: %s', (key, nearest) => {
     const [line] = complaints(`${BASE}sft:\n  ${key}: 1\n`);
     if (nearest) expect(line).toBe(`r.yaml:5:3: unknown key "${key}" in sft; did you mean "${nearest}"?`);
     else expect(line).toMatch(/^r\.yaml:5:3: unknown key "batch_size" in sft; known are learning_rate, /);
   });
 
-  it('in the wrong section is sent to the right one', () => {
+  it('in the wrong section is reported with the right one', () => {
     expect(complaints(`${BASE}run:\n  learning_rate: 1\n`)).toEqual([
       'r.yaml:5:3: unknown key "learning_rate" in run; did you mean "sft.learning_rate"?',
     ]);
@@ -189,7 +189,7 @@ describe('a value that does not fit', () => {
     expect(complaints(`${BASE}${line}\n`)).toEqual([expected]);
   });
 
-  it('is pointed at through nested sections and missing keys', () => {
+  it('is located through nested sections and missing keys', () => {
     expect(complaints(`${BASE}model:\n  tokenizer: bytes\n  base:\n    init: {hidden_size: big}\n`)).toEqual([
       'r.yaml:7:25: model.base.init.hidden_size expects a whole number of at least 1, found the text "big"',
       'r.yaml:7:5: model.base.init.num_hidden_layers is missing; expected a whole number of at least 1',
@@ -207,7 +207,7 @@ describe('a value that does not fit', () => {
     );
   });
 
-  it('cuts long values and long lists of problems', () => {
+  it('gives a short message for long values and long lists of problems', () => {
     expect(complaints(`${BASE}run: {seed: ${'x'.repeat(5000)}}\n`)[0]!.length).toBeLessThan(200);
     const many = Array.from({ length: 500 }, (_, i) => `k${i}: 1`).join('\n');
     const lines = complaints(`${BASE}${many}`);
@@ -217,7 +217,7 @@ describe('a value that does not fit', () => {
 });
 
 describe('--set', () => {
-  it('replaces values, makes sections and lets the last one win', () => {
+  it('replaces values and creates sections; the last setting of a key counts', () => {
     const config = parse(
       `${BASE}lora: none\nsft: {learning_rate: 1}\n`,
       'lora.r=8',
@@ -233,7 +233,7 @@ describe('--set', () => {
     expect(config.run.gradient_checkpointing).toBe(true);
   });
 
-  it('takes text as typed', () => {
+  it('keeps text as typed', () => {
     const typed = parse(
       'method: sft',
       'data.train=2024',
@@ -249,14 +249,14 @@ describe('--set', () => {
     expect(parse('method: sft', 'data.train="my file"').data.train).toBe('my file');
   });
 
-  it('chooses the method', () => {
+  it('can set the method', () => {
     expect(parse('data: {source: arithmetic}', 'method=pretrain').method).toBe('pretrain');
     expect(complaints('method: sft', 'method=ppo')).toEqual([
       '--set method=ppo: expected sft or stepamc or pretrain as method, found the text "ppo"',
     ]);
   });
 
-  it('is what a problem points at, even against the file', () => {
+  it('is the place of a problem even if the file conflicts with it', () => {
     expect(complaints(`${BASE}sft: {learning_rate: 1}`, 'sft.learning_rate=x')).toEqual([
       '--set sft.learning_rate=x: sft.learning_rate expects a number above 0, found the text "x"',
     ]);
@@ -275,7 +275,7 @@ describe('--set', () => {
   });
 });
 
-describe('text that is no recipe', () => {
+describe('text that is not a recipe', () => {
   it.each([
     ['', 'r.yaml: method is missing; expected sft or stepamc or pretrain'],
     ['methd: sft', 'r.yaml:1:1: unknown key "methd"; did you mean "method"?'],
@@ -367,14 +367,14 @@ describe('rules between keys', () => {
 });
 
 describe('a configuration from a program', () => {
-  it('is completed the same way and not changed', () => {
+  it('gets the same defaults and is not changed', () => {
     const input = { method: 'sft', data: { source: 'arithmetic' }, lora: null } as const;
     const frozen = Object.freeze(structuredClone(input));
     expect(completeRunConfig(frozen)).toEqual(parse(BASE));
     expect(frozen).toEqual(input);
   });
 
-  it('is refused in the same words', () => {
+  it('is refused with the same sentences', () => {
     expect(() =>
       completeRunConfig({ method: 'sft', data: { source: 'arithmetic' }, sft: { max_step: 3 } }),
     ).toThrow('config: unknown key "max_step" in sft; did you mean "max_steps"?');

@@ -28,13 +28,13 @@ describe('edit distance', () => {
 describe('the nearest name', () => {
   const names = ['learning_rate', 'lr_scheduler_type', 'max_steps', 'lora_alpha'];
 
-  it('is close, an abbreviation or a part', () => {
+  it('is a similar name, or one that the word abbreviates or is part of', () => {
     expect(nearestName('learningRate', names)).toBe('learning_rate');
     expect(nearestName('lr', names)).toBe('learning_rate');
     expect(nearestName('alpha', names)).toBe('lora_alpha');
   });
 
-  it('is nothing where nothing is close', () => {
+  it('is undefined if nothing is close', () => {
     expect(nearestName('zebra', names)).toBeUndefined();
     expect(nearestName('x', [])).toBeUndefined();
   });

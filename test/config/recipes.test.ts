@@ -6,13 +6,13 @@ const folder = new URL('../../recipes/', import.meta.url);
 const recipes = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
 const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
 
-it('the package ships recipes, among them the default', () => {
+it('the package ships recipes, including the default', () => {
   expect(recipes).toContain('quickstart.yaml');
   expect(recipes.length).toBeGreaterThanOrEqual(4);
 });
 
 describe.each(recipes)('%s', (name) => {
-  it('is a valid configuration, but for the data that the person gives', () => {
+  it('is a valid configuration once the user has given the data', () => {
     const generated = /^ {2}source: arithmetic$/m.test(read(name));
     const { config } = parseRunConfig(read(name), {
       name,
@@ -21,7 +21,7 @@ describe.each(recipes)('%s', (name) => {
     expect(config.run.output_dir).toBe(`runs/${name.replace('.yaml', '')}`);
   });
 
-  it('starts with what it does and the commands a person needs', () => {
+  it('starts with its purpose and the commands to run it', () => {
     const head = read(name).split('\n\n')[0]!;
     expect(head.split('\n').every((line) => line.startsWith('#'))).toBe(true);
     expect(head.match(/^# {3}.*steptrain (run|data) /gm)!.length).toBeGreaterThanOrEqual(2);

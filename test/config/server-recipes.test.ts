@@ -1,4 +1,4 @@
-// The recipes for servers, against the shapes of the models that they name: does the plan fit the GPU they are meant for?
+// The memory plans of the server recipes, with the shapes of their models, against the GPUs that they are for.
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { fitMicroBatch, memoryPlan } from '../../src/train/memory-plan.js';
 
 const GIB = 2 ** 30;
 
-/** config.json of the models, as their repositories have it. */
+/** config.json of the models, as in their repositories. */
 const QWEN2_5 = {
   architectures: ['Qwen2ForCausalLM'],
   attention_dropout: 0.0,
@@ -105,7 +105,7 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
   const load = async (...settings: string[]) =>
     (await loadRunConfig(new URL(`../../recipes/${name}.yaml`, import.meta.url).pathname, settings)).config;
 
-  test(`fits a GPU with ${memory} GiB free, with room for a batch of its longest sequences`, async () => {
+  test(`fits a GPU with ${memory} GiB free, with a batch of its longest sequences`, async () => {
     const config = await load('data.train=file.jsonl');
     const model = MODELS[config.model.base as keyof typeof MODELS];
     if (config.method !== 'stepamc') throw new Error('not StepAMC');
@@ -117,7 +117,7 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     expect(tokens).toBeGreaterThanOrEqual(4 * config.data.max_length);
   });
 
-  test('its dry run shows data and plan for the model’s own config.json', async () => {
+  test('its dry run shows the data and the memory plan from the model’s config.json', async () => {
     const model = join(folder, name);
     await mkdir(model);
     const config = await load('data.train=file.jsonl');

@@ -24,7 +24,7 @@ describe('the written configuration', () => {
     data: { source: 'arithmetic', split: [6, 2, 2] },
   });
 
-  it('reads back as the same configuration', () => {
+  it('is read back as the same configuration', () => {
     expect(parseRunConfig(formatRunConfig(config), { name: 'config.yaml' }).config).toEqual(config);
   });
 
@@ -57,12 +57,12 @@ describe('the written configuration', () => {
 });
 
 describe('the configuration page', () => {
-  it('is in step with the schema', () => {
+  it('matches the schema', () => {
     const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
     expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(configurationPage());
   });
 
-  it.each(Object.entries(methods))('finds a description and a kind for every key of %s', (_, method) => {
+  it.each(Object.entries(methods))('has a description and a type for every key of %s', (_, method) => {
     const visit = (node: Outline, path: string) => {
       for (const key of keysOf(node)) {
         const child = sectionOf(node)!.properties![key]!;

@@ -19,9 +19,9 @@ type Name = 'q' | 'k' | 'v' | 'do';
 type Values = Readonly<Record<Name, Float32Array>>;
 type Read = Record<string, number[]>;
 
-/** Lengths that no tile divides, an empty sequence among them. */
+/** Lengths that are not multiples of a tile, and an empty sequence. */
 const ragged = [300, 0, 141, 5];
-/** More sequences than the order of tiles is computed for. */
+/** More sequences than those for which tiles are sorted. */
 const many = Array.from({ length: 140 }, (_, s) => (s * 7) % 5);
 const outputs = ['o', 'lse', 'dq', 'dk', 'dv'] as const;
 
@@ -97,7 +97,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     return { ...first, ...(await results(device, backward)) };
   }
 
-  /** Within twice the error of bf16 on the CPU, and a rounding of the largest value for p and ds in bf16. */
+  /** Twice the error of bf16 on the CPU plus one rounding of the largest value, for p and ds in bf16. */
   async function agrees(size: number, settings: Settings) {
     const values = valuesOf(size, settings);
     const got = await both(gpu, size, settings, values);
@@ -134,7 +134,7 @@ describe.skipIf(gpus.length === 0)(`attention over several tiles on cuda:0${skip
     [64, { lengths: [70, 130], scale: 0 }],
   ])('heads of %i, %j: agrees with the CPU', (size, settings) => agrees(size, settings));
 
-  it.each([64, 128, 256])('heads of %i: what is not finite stays in its own sequence', async (size) => {
+  it.each([64, 128, 256])('heads of %i: NaN and infinity stay in their own sequence', async (size) => {
     const lengths = [141, 67, 5];
     const clean = valuesOf(size, { lengths });
     const values = { ...clean };

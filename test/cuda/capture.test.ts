@@ -55,7 +55,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     graph.dispose();
   });
 
-  it('counts the kernels of a replay as those of eager ops', async () => {
+  it('counts as many kernels per replay as for eager ops', async () => {
     const b = buffers();
     const launched = async (run: () => void) => {
       await device.synchronize();
@@ -72,7 +72,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     graph.dispose();
   });
 
-  it('keeps its workspace when other ops need more, and gives it back', async () => {
+  it('keeps its workspace when other ops need more, and frees it', async () => {
     const b = buffers();
     const graph = device.capture(() => step(b));
     graph.replay();
@@ -86,7 +86,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     await device.synchronize();
   });
 
-  it('is disturbed neither by devices that are opened and disposed meanwhile nor by memory that runs out', async () => {
+  it('is not disturbed by other devices being opened and disposed, or by lack of memory', async () => {
     vi.stubEnv('STEPTRAIN_EMULATED_CAPTURE', '200'); // ms for which the emulator keeps a capture open
     const limited = openDevice('cuda:0', { memoryLimit: 74 * MiB });
     try {
@@ -114,7 +114,7 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     }
   });
 
-  it.skipIf(gpus.length < 2)('ends on its own GPU, whichever is current', async () => {
+  it.skipIf(gpus.length < 2)('ends on its own GPU, whichever one is current', async () => {
     const second = openDevice('cuda:1');
     const x = second.tensor(random(64 * 64, 1), [64, 64], 'bf16');
     const w = second.tensor(random(64 * 64, 2), [64, 64]);
@@ -129,14 +129,14 @@ describe.skipIf(gpus.length === 0)(`capture on cuda:0${skipped}`, () => {
     second.dispose();
   });
 
-  it('a graph without ops replays', async () => {
+  it('of no ops gives a graph that replays', async () => {
     const graph = device.capture(() => undefined);
     graph.replay();
     await device.synchronize();
     graph.dispose();
   });
 
-  it('an op that refuses its arguments poisons the queue at the first replay, which can be survived by none', async () => {
+  it('of an op that refuses its arguments poisons the queue at the first replay', async () => {
     const other = openDevice('cuda:0');
     const flat = () => other.tensor(random(2));
     const [params, grads, exp_avg, exp_avg_sq, weight_decay] = [

@@ -44,7 +44,7 @@ function problemOf([T, N, K, r]: readonly number[], rows: Storage, weights: Stor
   return problem;
 }
 
-/** Every op of the family, gradients added to `held`; offset: elements that x, w and dy lie past an aligned address. */
+/** Every op of the family. Gradients are added to `held`; x, w and dy lie `offset` elements past an aligned address. */
 async function run(device: Device, p: Problem, rows: Storage, weights: Storage, offset = 0, held = 0) {
   const { T, N, K, r, scale, dropout } = p;
   const at = (values: Numbers, shape: readonly number[], dtype: Storage, by = 0) =>
@@ -103,7 +103,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     });
   });
 
-  it.skipIf(gpus[0] === EMULATED)('agrees with the CPU where there are tiles for a whole GPU', async () => {
+  it.skipIf(gpus[0] === EMULATED)('agrees with the CPU on a product that fills a GPU', async () => {
     const problem = problemOf([1600, 1544, 1480, 16], 'bf16', 'bf16', 0.1);
     const cpu = openDevice('cpu');
     const [got, want] = [await run(gpu, problem, 'bf16', 'bf16'), await run(cpu, problem, 'bf16', 'bf16')];
@@ -121,7 +121,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
       await run(gpu, problem, dtype, dtype, 0),
     ];
     if (gpu.info().isa !== 'sm_90' || dtype === 'f32') return expect(found).toEqual(want);
-    // Hopper's own kernel takes what lies at multiples of 16 bytes alone.
+    // Hopper's kernel only takes operands at multiples of 16 bytes.
     for (const [name, values] of Object.entries(want)) {
       const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
       expect(maxDifference(found[name]!, values), name).toBeLessThan(largest * 2 ** -7);
@@ -187,7 +187,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
         expect(rows(of[name]!, width), name).toEqual(Array.from(alone[name]!));
     });
 
-    it('costs one launch more than the frozen product, and its gradients one', async () => {
+    it('takes one launch more than the frozen product, and one for its gradients', async () => {
       const tensor = (rows: number, columns: number, dtype: Storage) =>
         gpu.tensor(random(rows * columns), [rows, columns], dtype);
       const [x, w, lora_a, lora_b] = [
@@ -217,7 +217,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     });
   });
 
-  it('adds to what gradients hold and, where asked, to dx', async () => {
+  it('adds to gradients and, with accumulate, to dx', async () => {
     const problem = problemOf([9, 16, 24, 4], 'f32', 'f32', 0);
     const [zero, held] = [
       await run(gpu, problem, 'f32', 'f32', 0, 0),
@@ -247,7 +247,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     ).toBeLessThan(1e-5);
   });
 
-  it('takes no rows and no features', async () => {
+  it('accepts 0 rows and 0 features', async () => {
     const w = gpu.tensor(random(40), [5, 8], 'bf16');
     const none = gpu.ops.linear({ x: gpu.empty([0, 8], 'bf16'), w, scale: 1 }).y;
     expect(await none.readFloats()).toHaveLength(0);

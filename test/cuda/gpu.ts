@@ -14,5 +14,5 @@ export const skipped = gpus.length > 0 ? '' : ' (skipped: cudaDevices() lists no
 export const roundAlike = (device: Device, a: number, b: number): boolean =>
   device.info().isa !== 'sm_90' || a > 16 === b > 16;
 
-/** What the emulator (emulator/emulator.h) calls itself: too slow for sizes that fill a GPU. */
+/** The emulator's name (emulator/emulator.h); it is too slow for sizes that fill a GPU. */
 export const EMULATED = 'emulated GPU';

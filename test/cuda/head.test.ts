@@ -54,7 +54,7 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
     };
   }
 
-  // More rows than are folded and spanned at a time; then several items of the vocabulary and spans, of rows that
+  // More rows than one fold or span takes; then several items of the vocabulary and spans, of rows that
   // cp.async and TMA read and of more than one tile, with a last tile and item that are not full.
   it.each([
     [8200, 8, 20, 'f32', 'f32'],
@@ -75,7 +75,7 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
       await results(cpu, backward(call, want)),
     ];
     expect(maxDifference(gradient.dx!, expected.dx!)).toBeLessThan(2 * bound(rows));
-    // dw adds up over all rows.
+    // dw is a sum over all rows.
     expect(maxDifference(gradient.dw!, expected.dw!)).toBeLessThan((count / 32) * bound(rows));
   });
 

@@ -17,7 +17,7 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
     expect(await results(gpu, call)).toEqual(await results(cpu, call));
   };
 
-  it('brings values of any size there and back', async () => {
+  it('uploads and downloads any number of values', async () => {
     for (const size of [0, 1, 255, 524_288, 3_000_001]) {
       const values = random(size);
       const x = gpu.tensor(values);
@@ -28,7 +28,7 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
     expect(Array.from(await gpu.tensor(bytes).read())).toEqual([1, 2, 3, 4, 5]);
   });
 
-  it('keeps many small writes apart and in order', async () => {
+  it('does many small writes in order', async () => {
     const x = gpu.zeros([64]);
     const sum = gpu.zeros([64]);
     for (let i = 1; i <= 300; i++) {
@@ -92,7 +92,7 @@ describe.skipIf(gpus.length === 0)(`memory on cuda:0${skipped}`, () => {
     expect(gpu.stats().launches - before).toBe(6);
   });
 
-  it('names itself and its memory', () => {
+  it('reports its name and memory', () => {
     const info = gpu.info();
     expect(info.name).toBe('cuda:0');
     expect(info.description).toBe(gpus[0]);

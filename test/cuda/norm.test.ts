@@ -22,7 +22,7 @@ describe.skipIf(gpus.length === 0)(`norm on cuda:0${skipped}`, () => {
     [gpu, cpu] = opened;
   });
 
-  /** One rounding of the stored type; f32 sums of another order differ by few of its steps. */
+  /** One rounding of the stored type; f32 sums in another order differ by a few of its steps. */
   const step = (dtype: 'f32' | 'bf16', values: readonly number[]) =>
     (dtype === 'bf16' ? 2 ** -8 : 2 ** -20) * Math.max(1e-30, ...values.map(Math.abs));
 
@@ -105,7 +105,7 @@ describe.skipIf(gpus.length === 0)(`norm on cuda:0${skipped}`, () => {
     expect(Array.from(await held.read())).toEqual(all.sum);
   });
 
-  it('launches once, and once more for the gradient of the weight', async () => {
+  it('takes one launch, and one more for the gradient of the weight', async () => {
     const x = gpu.tensor(random(40), [5, 8]);
     const weight = gpu.tensor(random(8));
     const { rstd } = gpu.ops.rmsnorm({ x, weight, eps: 1e-5 });

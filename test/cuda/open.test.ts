@@ -33,7 +33,7 @@ test.skipIf(gpus.length > 0)(
   },
 );
 
-test.skipIf(gpus.length === 0)('a GPU that is not there is refused by its number', () => {
+test.skipIf(gpus.length === 0)('a GPU number that does not exist is refused', () => {
   const error = refusal(`cuda:${gpus.length}`);
   expect(error.code).toBe('E_UNSUPPORTED');
   expect(error.message).toBe(
@@ -42,7 +42,7 @@ test.skipIf(gpus.length === 0)('a GPU that is not there is refused by its number
   );
 });
 
-test.skipIf(gpus[0] !== EMULATED)('a driver that is too old is told from one that is missing', () => {
+test.skipIf(gpus[0] !== EMULATED)('the message distinguishes an old driver from a missing one', () => {
   for (const [driver, reason] of [
     [
       '12020',
@@ -64,21 +64,24 @@ test.skipIf(gpus[0] !== EMULATED)('a driver that is too old is told from one tha
   expect(addon().cudaObstacle()).toBe('');
 });
 
-test.skipIf(gpus.length === 0)('memory that is not there is refused, and the device goes on', async () => {
-  const device = openDevice('cuda:0');
-  let refused: StepTrainError | undefined;
-  try {
-    device.empty([2 ** 41]);
-  } catch (error) {
-    refused = error as StepTrainError;
-  }
-  expect(refused?.code).toBe('E_MEMORY');
-  const { y } = device.ops.scale({ x: device.tensor(Float32Array.of(1, 2)), factor: 3 });
-  expect(Array.from(await y.read())).toEqual([3, 6]);
-  device.dispose();
-});
+test.skipIf(gpus.length === 0)(
+  'an allocation beyond the memory is refused, and the device still works',
+  async () => {
+    const device = openDevice('cuda:0');
+    let refused: StepTrainError | undefined;
+    try {
+      device.empty([2 ** 41]);
+    } catch (error) {
+      refused = error as StepTrainError;
+    }
+    expect(refused?.code).toBe('E_MEMORY');
+    const { y } = device.ops.scale({ x: device.tensor(Float32Array.of(1, 2)), factor: 3 });
+    expect(Array.from(await y.read())).toEqual([3, 6]);
+    device.dispose();
+  },
+);
 
-test.skipIf(gpus.length < 2)('two GPUs work side by side', async () => {
+test.skipIf(gpus.length < 2)('two GPUs work at the same time', async () => {
   const devices = [openDevice('cuda:0'), openDevice('cuda:1')];
   const outputs = devices.map((device, i) => {
     const x = device.tensor(Float32Array.of(1, 2, 3));

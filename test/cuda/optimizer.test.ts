@@ -70,7 +70,7 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
         expect(Math.abs(got.stats[step]![0]! - norm)).toBeLessThanOrEqual(1e-6 * norm);
         expect(Math.abs(got.stats[step]![1]! - clip)).toBeLessThanOrEqual(1e-6);
       }
-      // The norm's last bit may differ, and with it every gradient's.
+      // The last bit of the norm may differ, and so that of every gradient.
       expect(maxDifference(got.params, want.params)).toBeLessThan(1e-6);
       expect(maxDifference(got.expAvg, want.expAvg)).toBeLessThan(1e-7);
       expect(maxDifference(got.expAvgSq, want.expAvgSq)).toBeLessThan(1e-7);
@@ -85,7 +85,7 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
   it.each([
     [[4, 3], 'adamw: sizes sum to 7, expected the 6 parameters (op 8)'],
     [[9, -3], 'adamw: sizes[1] is -3, below 0 (op 8)'],
-  ])('poisons the queue where sizes are %j', async (sizes, message) => {
+  ])('poisons the queue for sizes %j', async (sizes, message) => {
     const device = openDevice('cuda:0');
     const flat = (seed: number) => device.tensor(random(6, seed));
     const x = device.tensor(random(4));
@@ -98,7 +98,7 @@ describe.skipIf(gpus.length === 0)(`adamw on cuda:0${skipped}`, () => {
       weight_decay: device.tensor(new Float32Array(2)),
       ...DEFAULTS,
     });
-    // Queued after the failure: launched, and its result is not handed out.
+    // Queued after the failure: it is launched, but its result is not returned.
     const late = device.ops.copy({ x }).y;
     await expect(late.read()).rejects.toThrow(message);
     await expect(device.synchronize()).rejects.toMatchObject({ code: 'E_RANGE' });

@@ -1,5 +1,5 @@
-// The built-in example on the GPU: every phase, with the losses of the CPU. Cut to a few steps, so that the emulator
-// can follow; gpu-check.sh runs all of it.
+// Every phase of the built-in example on the GPU, with the losses of the CPU. It has only a few steps, so that the
+// emulator can run it; gpu-check.sh runs all of it.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ const SIZES = {
   'run.logging_steps': 1,
   'eval.max_samples': 2,
 };
-/** Of a loss: in f32 sums differ in their order alone; in bf16 either device may round the other way. */
+/** Tolerance of a loss: f32 sums differ only in their order; in bf16 a value may also round the other way. */
 const TOLERANCES = { f32: 1e-3, bf16: 2e-2 };
 
 describe.skipIf(gpus.length === 0 || !compiled)(`the built-in example on cuda:0${skipped}`, () => {
@@ -48,7 +48,7 @@ describe.skipIf(gpus.length === 0 || !compiled)(`the built-in example on cuda:0$
   }
 
   test.each(['f32', 'bf16'] as const)(
-    'goes through its phases in %s, with the losses of the CPU',
+    'runs all its phases in %s with the losses of the CPU',
     async (dtype) => {
       const [gpu, cpu] = [await losses('cuda:0', dtype), await losses('cpu', dtype)];
       expect([...new Set(gpu.map(({ phase }) => phase))]).toEqual([

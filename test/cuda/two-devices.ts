@@ -16,7 +16,7 @@ export function openBoth(opened: (gpu: Device, cpu: Device) => void): void {
   });
 }
 
-/** A tensor to be made on each device. `offset`: elements that it lies past the start of its buffer. */
+/** A tensor to create on each device. `offset`: its distance in elements from the start of its buffer. */
 export interface Given {
   readonly values: TypedArray;
   readonly shape: readonly number[];
@@ -42,7 +42,7 @@ export function made(device: Device, { values, shape, dtype, offset = 0 }: Given
   return tensor;
 }
 
-/** Runs one op and reads everything that it wrote: values, with bf16 as floats. */
+/** Runs one op and reads all its results; bf16 as floats. */
 export async function results(
   device: Device,
   { op, tensors: given, settings, written }: Call,

@@ -1,5 +1,5 @@
-// Training hands work to the GPU without waiting for it: the queue's thread waits for what is read, and for nothing
-// else. On the emulator the calls that may hold the host up are counted besides.
+// Training queues work for the GPU without waiting for it: the queue's thread waits only for reads. On the emulator
+// other calls that may block the host are counted too.
 import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -28,7 +28,7 @@ run: { device: cuda, logging_steps: 1 }
 eval: { max_samples: 1 }
 `;
 
-/** Steps of a phase that load kernels and find their memory. */
+/** Steps of a phase that load kernels and reserve memory. */
 const WARM_UP = 2;
 
 interface Moment {
@@ -97,7 +97,7 @@ describe.skipIf(gpus.length === 0)(`waits of training on cuda:0${skipped}`, () =
       });
     };
 
-    it('waits for what is read, at most', () => {
+    it('never waits more often than it reads', () => {
       expect(steps().length).toBe(2);
       for (const { reads, waits } of steps()) {
         expect(waits).toBeGreaterThan(0);
@@ -105,7 +105,7 @@ describe.skipIf(gpus.length === 0)(`waits of training on cuda:0${skipped}`, () =
       }
     });
 
-    it.skipIf(gpus[0] !== EMULATED)('calls nothing else that may hold the host up', () => {
+    it.skipIf(gpus[0] !== EMULATED)('calls nothing else that may block the host', () => {
       for (const { waits, calls } of steps())
         expect(calls).toEqual(Array(waits).fill('cudaEventSynchronize'));
     });

@@ -6,7 +6,7 @@ const make = (options: Partial<ArithmeticOptions>): StepRecord[] => [
   ...arithmeticRecords({ seed: 7, samples: 2000, ...options }),
 ];
 
-/** Reads `12-3=9` on its own: what it says and what would be right. */
+/** Parses `12-3=9` independently: the given and the right result. */
 function read(text: string): { from: number; change: number; says: number } {
   const match = /^(\d+)([+-]\d+)=(\d+)$/.exec(text);
   if (match === null) throw new Error(text);
@@ -14,7 +14,7 @@ function read(text: string): { from: number; change: number; says: number } {
 }
 
 describe('arithmeticRecords', () => {
-  it('makes chains of four whose labels agree with the arithmetic of each line', () => {
+  it('generates chains of four steps with labels that match the arithmetic', () => {
     for (const record of make({ error_rate: 0.5 })) {
       const [start, ...changes] = record.problem.split(';').map(Number);
       expect(changes).toHaveLength(4);
@@ -33,7 +33,7 @@ describe('arithmeticRecords', () => {
     }
   });
 
-  it('keeps to its ranges and its few characters', () => {
+  it('stays within its ranges and its few characters', () => {
     for (const options of [{}, { max_operand: 9, max_value: 30, steps: 7 }]) {
       const { max_operand: maxOperand, max_value: maxValue } = { max_operand: 20, max_value: 99, ...options };
       for (const record of make({ error_rate: 0.5, ...options })) {
@@ -48,7 +48,7 @@ describe('arithmeticRecords', () => {
     }
   });
 
-  it('makes no error by default and as many as asked otherwise', () => {
+  it('makes no errors by default, else errors at the given rate', () => {
     const wrongShare = (error_rate: number): number => {
       const labels = make({ error_rate }).flatMap((record) => record.steps.map((step) => step.label));
       return labels.filter((label) => label === 0).length / labels.length;
@@ -60,7 +60,7 @@ describe('arithmeticRecords', () => {
     expect(wrongShare(1)).toBeGreaterThan(0.99);
   });
 
-  it('labels a step that carries an error on as asked, over the same text', () => {
+  it('labels a step that continues from an error as configured; the text is the same', () => {
     const own = make({ error_rate: 0.3 });
     const carried = make({ error_rate: 0.3, carried_error: 'incorrect' });
     expect(carried.map((record) => record.steps.map((step) => step.text))).toEqual(
@@ -76,14 +76,14 @@ describe('arithmeticRecords', () => {
     }
   });
 
-  it('problem i depends on the seed and i alone', () => {
+  it('makes problem i from the seed and i alone', () => {
     expect(make({ first: 500, samples: 10 })).toEqual(make({ samples: 600 }).slice(500, 510));
     expect(make({ seed: 8, samples: 5 })).not.toEqual(make({ samples: 5 }));
     const problems = new Set(make({ samples: 2000 }).map((record) => record.problem));
     expect(problems.size).toBeGreaterThan(1990);
   });
 
-  it('is the same on every machine and in every version', () => {
+  it('gives the same records on every machine and in every version', () => {
     expect(make({ samples: 1, error_rate: 0.5 })[0]).toMatchInlineSnapshot(`
       {
         "gold_answer": "27",
@@ -119,7 +119,7 @@ describe('arithmeticRecords', () => {
     `);
   });
 
-  it('says which option cannot work', () => {
+  it('names an option that cannot work', () => {
     expect(() => make({ steps: 0 })).toThrow(
       'data.arithmetic.steps is 0; expected a whole number of at least 1',
     );

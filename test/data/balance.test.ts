@@ -18,7 +18,7 @@ function count(all: readonly { readonly labels: readonly StepLabel[] }[], wanted
 }
 
 describe('balanced classes', () => {
-  it('are equally many, by leaving out labels of the commoner one alone', () => {
+  it('are equally frequent after dropping labels of the more frequent one', () => {
     fc.assert(
       fc.property(solutions, (all) => {
         const balanced = balanceClasses(all, 'downsample');
@@ -37,7 +37,7 @@ describe('balanced classes', () => {
     );
   });
 
-  it('are equally many, by repeating the rarer one, each step nearly equally often', () => {
+  it('are equally frequent after repeating the rarer one, each step nearly equally often', () => {
     fc.assert(
       fc.property(solutions, (all) => {
         const balanced = balanceClasses(all, 'upsample');
@@ -58,7 +58,7 @@ describe('balanced classes', () => {
     );
   });
 
-  it('are chosen by rank', () => {
+  it('consist of the steps with the smallest ranks', () => {
     const all: RankedLabels[] = [
       { labels: [1, 1], ranks: [0.9, 0.1] },
       { labels: [1], ranks: [0.5] },
@@ -77,7 +77,7 @@ describe('balanced classes', () => {
     expect(balanceClasses(all, 'none').map(({ labels }) => labels)).toEqual(all.map(({ labels }) => labels));
   });
 
-  it('need both classes', () => {
+  it('are refused if one class is missing', () => {
     expect(() => balanceClasses([{ labels: [1, 1], ranks: [0, 1] }], 'upsample')).toThrow(
       'data.balance is upsample, and all 2 training steps are of one class; set it to none',
     );

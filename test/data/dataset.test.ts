@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { dataset, indices, inMemory, subset } from '../../src/data/dataset.js';
 
 describe('a dataset', () => {
-  it('reads an item each time it is asked for, and nothing before', () => {
+  it('reads an item at every access, and nothing before', () => {
     const reads: number[] = [];
     const squares = dataset(4, (i) => {
       reads.push(i);
@@ -23,7 +23,7 @@ describe('a dataset', () => {
     }
   });
 
-  it('can be a choice from another, in its own order and more than once', () => {
+  it('can select items of another, in any order and repeatedly', () => {
     const chosen = subset(inMemory(['a', 'b', 'c']), [2, 0, 2]);
     expect([...chosen]).toEqual(['c', 'a', 'c']);
     expect(chosen.get(1)).toBe('a');

@@ -15,7 +15,7 @@ const good = { prompt: 'P?', completions: ['a', 'b'], labels: [true, false] };
 const line = JSON.stringify(good);
 
 describe('loadRecords', () => {
-  it('reads one layout from every kind of file alike', async () => {
+  it('reads the same records from every kind of file', async () => {
     const pretty = JSON.stringify([good, good, good], null, 2);
     const lines = `${line}\n\n${line}\r\n${line}`;
     const contents: Record<string, string | Buffer> = {
@@ -44,7 +44,7 @@ describe('loadRecords', () => {
     }
   });
 
-  it('tells each record its file, line and row', async () => {
+  it('gives each record its file, line and row', async () => {
     const path = fileWith('rows.json', `[\n${line},\n\n${line}]`);
     const { records } = await load(path);
     expect(records.map((record) => record.provenance)).toEqual([
@@ -53,7 +53,7 @@ describe('loadRecords', () => {
     ]);
   });
 
-  it('reads a directory and its subdirectories in order, each file in its own layout, other files passed over', async () => {
+  it('reads a directory with subdirectories in order, each file in its layout, and ignores other files', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'data-'));
     mkdirSync(join(directory, 'b'));
     writeFileSync(join(directory, 'b', 'two.jsonl'), line);
@@ -68,7 +68,7 @@ describe('loadRecords', () => {
     expect(records.map((record) => record.problem)).toEqual(['P?', 'P?', 'Q']);
   });
 
-  it('reads files that are links, and files by a pattern', async () => {
+  it('reads links, and files that match a pattern', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'data-'));
     mkdirSync(join(directory, 'blobs'));
     mkdirSync(join(directory, 'a+b'));
@@ -100,13 +100,13 @@ describe('loadRecords', () => {
     }
   });
 
-  it('says which compression of parquet it can read', async () => {
+  it('names the readable compressions of parquet', async () => {
     await expect(load(join(files, 'stepwise-zstd.parquet'))).rejects.toThrow(
       /stepwise-zstd\.parquet: rows 1 to 3 cannot be decoded \(.*ZSTD.*\); write the file with snappy, gzip or brotli/,
     );
   });
 
-  it('stops at a bad row with file, line, finding and remedy', async () => {
+  it('stops at a bad row with its file and line, what was found and what to do', async () => {
     const cases: [string, RegExp][] = [
       ['{"prompt": "P", "completions": ["a"]', /the row is not JSON \(.*\)/],
       ['{"prompt": "P", "completions": ["a"], "labels": [1, 0]}', /there are 1 completions but 2 labels/],
@@ -138,7 +138,7 @@ describe('loadRecords', () => {
     }
   });
 
-  it('or skips bad rows and counts them by reason', async () => {
+  it('skips bad rows on request and counts them by reason', async () => {
     const path = fileWith('rows.jsonl', [line, '{', '{"prompt": "P"}', '7', line, '\xff'].join('\n'));
     const { records, report } = await load(path, { on_bad_row: 'skip' });
     expect(records).toHaveLength(2);
@@ -155,14 +155,14 @@ describe('loadRecords', () => {
     await expect(load(path)).rejects.toThrow(/line 1: the row is not valid UTF-8 text/);
   });
 
-  it('refuses columns of no known layout, naming what it found and what it knows', async () => {
+  it('refuses columns of no known layout, and names the found columns and the known layouts', async () => {
     const path = fileWith('rows.jsonl', '{"question": "x", "answer": "y"}');
     await expect(load(path, { on_bad_row: 'skip' })).rejects.toThrow(
       /line 1: the columns question \(the text "x"\), answer .* are of no known layout; .*known are prm800k \(question, label\); processbench/,
     );
   });
 
-  it('reads what a named source says even where the first row lacks a column', async () => {
+  it('reads a named source even if the first row lacks a column', async () => {
     const path = fileWith('rows.jsonl', `{"prompt": "P"}\n${line}`);
     const { records } = await load(path, { source: 'stepwise', on_bad_row: 'skip' });
     expect(records).toHaveLength(1);
@@ -198,7 +198,7 @@ describe('loadRecords', () => {
     );
   });
 
-  it('reads values cut anywhere by the chunks of a stream', async () => {
+  it('reads values that are split anywhere between the chunks of a stream', async () => {
     const rows = Array.from({ length: 4000 }, (_, i) => ({
       ...good,
       prompt: `P"\\{[${'é'.repeat(i % 50)}]}, ${i}`,
@@ -209,7 +209,7 @@ describe('loadRecords', () => {
     }
   });
 
-  it('does not grow with the number of rows, and reads gzip files made of several', async () => {
+  it('needs the same memory for any number of rows, and reads concatenated gzip files', async () => {
     const filler = JSON.stringify({ ...good, prompt: 'x'.repeat(20_000) });
     const part = gzipSync(`${filler},\n`.repeat(500), { level: 1 });
     const path = fileWith(
@@ -233,7 +233,7 @@ const jsonl = sharedPath('data/gsm8k/test.jsonl');
 describe.skipIf(parquet === undefined || jsonl === undefined)(
   'a real parquet file (needs the shared data)',
   () => {
-    it('holds the rows of its JSONL twin', async () => {
+    it('has the rows of the same data in JSONL', async () => {
       const rows = async (path: string, question: (row: never) => string): Promise<string[]> => {
         const questions: string[] = [];
         for await (const { value } of fileRows(path)) questions.push(question(value as never));

@@ -9,7 +9,7 @@ const overlap = (train: readonly string[], test: readonly string[]) =>
   problemOverlap(train.map(problemKey), test.map(problemKey));
 
 describe('problemOverlap', () => {
-  it('counts distinct problems of the test set that were trained on', () => {
+  it('counts the distinct test problems that are in the training data', () => {
     const train = ['What is $1+1$?', 'Other'];
     const test = ['New', 'what is  $1+1$? ', 'What is $1+1$?'];
     expect(overlap(train, test)).toEqual({ same: 1, near: 0, examples: [1] });
@@ -17,7 +17,7 @@ describe('problemOverlap', () => {
     expect(overlap([], test)).toEqual({ same: 0, near: 0, examples: [] });
   });
 
-  it('finds problems that are worded nearly alike', () => {
+  it('finds problems with nearly the same wording', () => {
     const base =
       'What is the smallest positive integer n such that all the roots of z are nth roots of unity?';
     const test = [
@@ -35,7 +35,7 @@ describe('problemOverlap', () => {
 
   const train = sharedPath('data/math/train.jsonl.gz');
   const math500 = sharedPath('data/math/math500.jsonl');
-  it.skipIf(!train || !math500)('agrees with all pairs compared in full on MATH', () => {
+  it.skipIf(!train || !math500)('agrees with a full comparison of all pairs of MATH', () => {
     const problems = (bytes: Buffer) =>
       bytes
         .toString()

@@ -13,7 +13,7 @@ const sample = (problem: string, label: 1 | 0 = 1, steps: string[] = ['s']): Ver
   group: normalizeProblem(problem),
 });
 
-/** Divides samples; order is kept within each part. */
+/** Splits samples; each part keeps their order. */
 function splitSamples(samples: Iterable<VerdictSample>, options: Parameters<typeof splitter>[0]) {
   const partOf = splitter(options);
   const parts: Record<Part, VerdictSample[]> = { train: [], validation: [], test: [] };
@@ -22,7 +22,7 @@ function splitSamples(samples: Iterable<VerdictSample>, options: Parameters<type
 }
 
 describe('the split', () => {
-  it('gives every sample to one part, all samples of a problem to the same, however it is spelled', () => {
+  it('puts all samples of a problem into one part, also if its spelling varies', () => {
     fc.assert(
       fc.property(fc.array(fc.string()), fc.nat(), (problems, seed) => {
         const samples = problems.flatMap((problem) => [
@@ -39,7 +39,7 @@ describe('the split', () => {
     );
   });
 
-  it('meets the shares, depends on the seed, and never moves a sample when others come or go', () => {
+  it('meets the shares, depends on the seed, and does not move samples when others are added or removed', () => {
     const problems = Array.from({ length: 4000 }, (_, i) => `Problem ${i}`);
     const partOf = splitter({ seed: 1 });
     const counts = PARTS.map(
@@ -58,7 +58,7 @@ describe('the split', () => {
     for (const part of PARTS) for (const entry of few[part]) expect(partOf(entry)).toBe(part);
   });
 
-  it('by sample, siblings of a problem may part', () => {
+  it('by sample may put samples of one problem into different parts', () => {
     const siblings = Array.from({ length: 300 }, (_, i) => sample('P', 1, [`step ${i}`]));
     const together = splitSamples(siblings, { seed: 3 });
     expect(PARTS.filter((part) => together[part].length > 0)).toHaveLength(1);
@@ -66,7 +66,7 @@ describe('the split', () => {
     expect(PARTS.filter((part) => apart[part].length > 0)).toHaveLength(3);
   });
 
-  it('takes any shares, none included, and refuses those that are not shares', () => {
+  it('accepts any shares including 0, and refuses invalid ones', () => {
     const problems = Array.from({ length: 500 }, (_, i) => sample(`Problem ${i}`));
     const parts = splitSamples(problems, { seed: 1, split: [1, 2, 0] });
     expect(parts.test).toHaveLength(0);
@@ -79,12 +79,12 @@ describe('the split', () => {
   });
 });
 
-describe('choosing some of many', () => {
+describe('selection by rank', () => {
   const ranksOf = (problems: readonly string[], seed: number) =>
     problems.map((problem) => sampleRanks(seed, problem, ['a']).at(-1)!);
   const ten = Array.from({ length: 10 }, (_, i) => `Problem ${i}`);
 
-  it('is fair, ordered and repeatable', () => {
+  it('is uniform, ordered and repeatable', () => {
     const counts = new Map<number, number>();
     for (let seed = 0; seed < 2000; seed++) {
       const chosen = smallestRanks(ranksOf(ten, seed), 3);
@@ -96,7 +96,7 @@ describe('choosing some of many', () => {
     expect(smallestRanks(ranksOf(ten, 1), 99)).toEqual([...ten.keys()]);
   });
 
-  it('takes more with a higher number, and the same whatever else is there', () => {
+  it('adds to a smaller selection, and does not depend on the other data', () => {
     const problems = Array.from({ length: 100 }, (_, i) => `Problem ${i}`);
     const chosen = (list: readonly string[], count: number, seed = 1) =>
       smallestRanks(ranksOf(list, seed), count).map((i) => list[i]);
@@ -106,7 +106,7 @@ describe('choosing some of many', () => {
     expect(chosen(chosen(problems, 50) as string[], 10)).toEqual(chosen(problems, 10));
   });
 
-  it('ranks a step by the problem, however it is spelled, and the steps up to it', () => {
+  it('ranks a step by the normalised problem and the steps up to it', () => {
     const ranks = sampleRanks(7, 'A problem', ['x', 'y', 'z']);
     expect(sampleRanks(7, ' a  PROBLEM', ['x', 'y'])).toEqual(ranks.slice(0, 2));
     expect(new Set([...ranks, ...sampleRanks(7, 'A problem', ['y', 'x'])]).size).toBe(5);
@@ -117,7 +117,7 @@ describe('choosing some of many', () => {
 const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
 const math500 = sharedPath('data/math/math500.jsonl');
 describe.skipIf(prm800k === undefined || math500 === undefined)('on PRM800K (needs the shared data)', () => {
-  it('splits by problem without an overlap between the parts', async () => {
+  it('leaves no overlap of problems between the parts', async () => {
     const { records } = await load(prm800k ?? '');
     const parts = splitSamples(
       records.flatMap((record) => [...verdictSamples(record)]),

@@ -22,7 +22,7 @@ describe('StatisticsCounter', () => {
     });
   });
 
-  it('does not count steps again that only lead up to another', () => {
+  it('does not count context steps again', () => {
     const counter = new StatisticsCounter();
     counter.add({ problem: 1, labels: [1, 1] });
     counter.add({ problem: 1, labels: [null, 0], context_steps: 1 });
@@ -33,7 +33,7 @@ describe('StatisticsCounter', () => {
     });
   });
 
-  it('gives quantiles of the lengths and what they cut', () => {
+  it('gives quantiles of the lengths and the counts of truncated steps', () => {
     const counter = new StatisticsCounter();
     for (let tokens = 100; tokens >= 1; tokens--) {
       counter.add({ problem: tokens, labels: [1, 1], tokens, stepsCut: tokens > 98 ? 2 : 0 });
@@ -48,7 +48,7 @@ describe('StatisticsCounter', () => {
     });
   });
 
-  it('has zeros for nothing', () => {
+  it('gives zeros without data', () => {
     const { stepsPerSolution, lengths } = new StatisticsCounter().result();
     expect(stepsPerSolution).toEqual({ min: 0, mean: 0, max: 0 });
     expect(lengths).toBeUndefined();

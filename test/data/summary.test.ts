@@ -15,7 +15,7 @@ const solution = (problem: string, labels: StepLabel[], more: Partial<Summarized
 });
 
 describe('the summary of the data', () => {
-  it('shows the parts side by side', () => {
+  it('has one column for each part', () => {
     const summary = summarizeTrainingData({
       train: [
         solution('P', [1, 1, 0, null], { tokens: 40 }),
@@ -32,7 +32,7 @@ describe('the summary of the data', () => {
     expect(table.find(([title]) => title === 'tokens per solution')?.[1]).toBe('21, 40, 40');
   });
 
-  it('warns of rare classes, cut steps and held-out problems that are trained on', () => {
+  it('warns of rare classes, truncated steps and held-out problems in the training data', () => {
     const long = 'How many ways are there to put five balls in two boxes if the boxes are alike?';
     const summary = summarizeTrainingData({
       train: [
@@ -56,7 +56,7 @@ describe('the summary of the data', () => {
     expect(formatTrainingDataSummary(summary).filter((line) => line.startsWith('Warning: '))).toHaveLength(3);
   });
 
-  it('says where there is nothing to tell apart', () => {
+  it('warns if the training part has only one class', () => {
     const one = summarizeTrainingData({ train: [solution('P', [1, 1])], validation: [], test: [] });
     expect(one.warnings).toEqual(['no training step is wrong: a verdict cannot be learned from one class']);
   });

@@ -47,7 +47,7 @@ const ten = Array.from({ length: 10 }, (_, i) =>
 );
 
 describe('a token store', () => {
-  it('gives back what was written, in any order', async () => {
+  it('returns what was written, in any order of access', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(
@@ -83,7 +83,7 @@ describe('a token store', () => {
     );
   });
 
-  it('is not opened where anything in it was changed or is missing', async () => {
+  it('is not opened if any file was changed or is missing', async () => {
     const names = [
       'tokens.bin',
       'solutions.bin',

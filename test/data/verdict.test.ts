@@ -28,7 +28,7 @@ const record: StepRecord = {
   ],
 };
 
-/** Each place of the whole-solution form must give the tokens of that step's own sample. */
+/** Each place of the whole-solution form must give the tokens of the sample of that step. */
 function expectSameTokens(verdicts: VerdictTokenizer, solution: StepRecord): void {
   const { trunk, verdicts: places } = verdicts.solution(solution);
   const samples = [...verdictSamples(solution)];
@@ -45,14 +45,14 @@ function expectSameTokens(verdicts: VerdictTokenizer, solution: StepRecord): voi
 describe('the compact prompt', () => {
   const verdicts = verdictTokenizer({}, byteTokenizer());
 
-  it('is the problem, the steps on their lines, and a mark that the verdict follows', () => {
+  it('is the problem, one step per line, and a mark before the verdict', () => {
     const texts = [...verdictSamples(record)].map((sample) =>
       byteTokenizer().decode(verdicts.sample(sample).ids),
     );
     expect(texts).toEqual(['7;+5;-3\n7+5=12\n?+', '7;+5;-3\n7+5=12\n12-3=8\n?-']);
   });
 
-  it('learns the verdict alone', () => {
+  it('learns only the verdict', () => {
     const [sample] = verdictSamples(record);
     expect(verdictSegments(sample!, verdicts.template).map(({ role, train }) => [role, train])).toEqual([
       ['prompt', false],
@@ -62,7 +62,7 @@ describe('the compact prompt', () => {
     ]);
   });
 
-  it('begins as the pretraining text does', () => {
+  it('begins with the pretraining text', () => {
     const text = solutionSegments(record)
       .map((segment) => segment.text)
       .join('');
@@ -83,7 +83,7 @@ describe('the whole-solution form', () => {
     steps: [{ text: 'a', label: null, kind: 'normal' }, ...record.steps],
   };
 
-  it('has places after labelled steps, or after all', () => {
+  it('has places after labelled steps, or after all steps', () => {
     expect(verdicts.solution(partly).verdicts.map((place) => place.step)).toEqual([1, 2]);
     expect(verdicts.solution(partly, { steps: 'all' }).verdicts.map((place) => place.label)).toEqual([
       null,
@@ -98,7 +98,7 @@ describe('the whole-solution form', () => {
     expect(unlabelled.trunk.ids).toHaveLength(0);
   });
 
-  it('counts the verdicts that a length limit takes away and ends with the last that stays', () => {
+  it('counts the verdicts beyond a length limit and ends with the last one within it', () => {
     const whole = verdicts.solution(record);
     const [first, second] = whole.verdicts;
     expect(verdicts.solution(record, { maxLength: second!.at + 2 })).toEqual(whole);
@@ -111,7 +111,7 @@ describe('the whole-solution form', () => {
 });
 
 describe('prompt options', () => {
-  it('a template of one’s own: what follows {steps} asks for the verdict, its line breaks end every step', () => {
+  it('a custom template asks for the verdict after {steps}, and its line breaks end every step', () => {
     const template = 'Q: {problem}\n\n{steps}\n\nCorrect?';
     const verdicts = verdictTokenizer({ template, pos_word: ' yes', neg_word: ' no' }, byteTokenizer());
     const [, second] = verdictSamples(record);
@@ -121,7 +121,7 @@ describe('prompt options', () => {
     expectSameTokens(verdicts, record);
   });
 
-  it('with a tokenizer that begins texts with a token and puts spaces before them', () => {
+  it('a tokenizer may add a start token and a space before a text', () => {
     const verdicts = verdictTokenizer({ template: 'compact', pos_word: 'right', neg_word: 'wrong' }, spaced);
     const [sample] = verdictSamples(record);
     expect(spaced.decode(verdicts.sample(sample!).ids)).toBe('<s> 7;+5;-3\n7+5=12\n?right');
@@ -130,7 +130,7 @@ describe('prompt options', () => {
     expectSameTokens(verdicts, record);
   });
 
-  it('a chat template is applied once, also one that trims what it is given', () => {
+  it('a chat template is applied once, even one that trims messages', () => {
     const verdicts = verdictTokenizer({}, spaced);
     const [sample] = verdictSamples(record);
     const text = spaced.decode(verdicts.sample(sample!).ids);
@@ -139,7 +139,7 @@ describe('prompt options', () => {
     expectSameTokens(verdicts, record);
   });
 
-  it('says what is wrong with a template or with words', () => {
+  it('an invalid template and invalid words are refused with the reason', () => {
     const of = (options: object) => () => verdictTemplate(options, byteTokenizer());
     expect(of({ template: '{problem}' })).toThrow('must hold {steps} exactly once; it holds it 0 times');
     expect(of({ template: '{steps}{problem}' })).toThrow(
@@ -159,7 +159,7 @@ describe('solutionSegments', () => {
     return byteTokenizer().decode(ids.filter((_, i) => lossMask[i] === 1));
   };
 
-  it('learns the steps, or only their results, and the end', () => {
+  it('learns the steps or only their results, and the end token', () => {
     expect(learned({})).toBe('7+5=12\n12-3=8\n');
     expect(learned({ learn: 'results' })).toBe('12\n8\n');
     expect(learned({ learn: 'results', end: '<|eos|>' })).toBe('12\n8\n<|eos|>');
@@ -180,7 +180,7 @@ describe.skipIf(qwen === undefined || prm800k === undefined)(
       records = (await load(prm800k ?? '')).records;
     });
 
-    it('has the text that the chat template gives for the whole request', () => {
+    it('has the text of the chat template for the whole request', () => {
       const solution = records[0]!;
       const [sample] = verdictSamples(solution);
       const { opening, afterProblem, stepEnd, positive } = verdicts.template;
@@ -205,7 +205,7 @@ describe.skipIf(qwen === undefined || prm800k === undefined)(
       for (const sample of samples) tokens += verdicts.sample(sample).ids.length;
       expect(samples).toHaveLength(10_000);
       expect(tokens).toBeGreaterThan(2_000_000);
-      // About 1 s on one free core; the rest is room for a busy machine.
+      // About 1 s on one free core; the limit allows for a busy machine.
       expect(performance.now() - start).toBeLessThan(20_000);
     });
   },

@@ -1,5 +1,5 @@
-// Every TypeScript block of README and docs/ compiles under --strict and runs: on golden models where it names a
-// directory, in a folder of its own.
+// Every TypeScript block of README and docs/ compiles under --strict and runs in a folder of its own, on golden models
+// if it names a model directory.
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,7 @@ const blocks = pages().flatMap(([page, text]) =>
     name: `${page.replaceAll(/\W+/g, '-')}-${i + 1}`,
   })),
 );
-// Inside the package, so that `steptrain` is the package itself.
+// Inside the package, so that `steptrain` resolves to it.
 const build = resolve('build/docs');
 let folder: string;
 

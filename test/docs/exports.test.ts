@@ -1,5 +1,4 @@
-// What the documentation names, the package exports: every code span or call in a page that is a function, class or
-// constant of src/ under that name.
+// The package exports every function, class and constant of src/ that the documentation names in a code span or calls.
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -11,7 +10,7 @@ function meansFunction(span: string): boolean {
   return /^\w+\(.*\)$/.test(span) || /^[a-zA-Z]\w*[a-z][A-Z]\w*$/.test(span);
 }
 
-/** Objectives have names of one word; their section names nothing else. */
+/** Objectives have names of one word, and the code spans of their section are all objectives. */
 const OBJECTIVES = /^## Objectives$(.*?)^## /ms;
 
 const exported = new Set(Object.keys(api));
@@ -30,7 +29,7 @@ function definedIn(folder: string): string[] {
 const defined = new Set(definedIn('src'));
 
 describe.each(pages())('%s', (page, text) => {
-  it('names nothing that the package keeps to itself', () => {
+  it('names only what the package exports', () => {
     const spansOf = (part: string) => [...part.matchAll(/`([^`\n]+)`/g)].map((match) => match[1] as string);
     const spans = [
       ...spansOf(text).filter(meansFunction),
@@ -42,7 +41,7 @@ describe.each(pages())('%s', (page, text) => {
   });
 });
 
-it('every exported function and class is named by a page or tested', () => {
+it('every exported function and class is documented or tested', () => {
   const everywhere = pages()
     .map(([, text]) => text)
     .join('\n');

@@ -1,4 +1,4 @@
-// The examples compile, run, and do what they say.
+// The examples compile and do what their comments say.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from 'vitest';
@@ -15,19 +15,19 @@ beforeAll(() => {
   expect(node('scripts/build.mjs', '--no-addon', '--bench')).toMatchObject({ status: 0, stderr: '' });
 }, 180_000);
 
-test('training-step learns the tokens it is shown', () => {
+test('training-step learns its tokens', () => {
   const { status, stdout, stderr } = node('build/ts/examples/training-step.js', goldenDirectory('qwen2'));
   expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
   const losses = [...stdout.matchAll(/^step \d: loss (\S+), gradient norm \S+$/gm)].map((match) =>
     Number(match[1]),
   );
   expect(losses).toHaveLength(5);
-  // Near ln 320 at first: the model is random.
+  // Near ln 320 at first, since the model is random.
   expect(losses[0]).toBeCloseTo(Math.log(320), 0);
   for (let i = 1; i < 5; i++) expect(losses[i]).toBeLessThan(losses[i - 1] as number);
 });
 
-test('score prints the log-probabilities that transformers gives', () => {
+test('score prints the log-probabilities of transformers', () => {
   const sequence = expectedOf('qwen2').sequences[0] as readonly number[];
   const { status, stdout, stderr } = node(
     'build/ts/examples/score.js',
@@ -47,7 +47,7 @@ test('score prints the log-probabilities that transformers gives', () => {
   for (const [i, value] of printed!.entries()) expect(value).toBeCloseTo(expected[i] as number, 2);
 });
 
-test('generate prints the same samples as they come and in the end', () => {
+test('generate prints the same samples as events and at the end', () => {
   const { status, stdout, stderr } = node(
     'build/ts/examples/generate.js',
     goldenDirectory('qwen2'),
@@ -67,7 +67,7 @@ test('generate prints the same samples as they come and in the end', () => {
   expect(whole.filter((_, i) => i % 2 === 1)).toEqual(came);
 });
 
-test('without a directory they say how they are called', () => {
+test('without a directory they print their usage', () => {
   expect(node('build/ts/examples/score.js').stderr).toMatch(/usage: score\.js DIRECTORY/);
   expect(node('build/ts/examples/generate.js').stderr).toMatch(/usage: generate\.js DIRECTORY/);
   expect(node('build/ts/examples/training-step.js').stderr).toMatch(/usage: training-step\.js DIRECTORY/);

@@ -1,4 +1,4 @@
-// The compiled program as a user starts it, and what a run leaves behind.
+// Runs the compiled program as a user does, and reads the files of a run.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
@@ -46,7 +46,7 @@ export function steptrain(
   });
 }
 
-/** Every tensor of a safetensors file, as text that compares bit by bit. */
+/** Every tensor of a safetensors file as text, for a bitwise comparison. */
 export function tensors(path: string): Map<string, string> {
   const file = openSafetensors(path);
   try {
@@ -58,7 +58,7 @@ export function tensors(path: string): Map<string, string> {
   }
 }
 
-/** The lines of metrics.jsonl without what a clock decides, or when a run was taken up. */
+/** The lines of metrics.jsonl without values that depend on the clock or on a resume. */
 export async function metrics(run: string): Promise<Record<string, unknown>[]> {
   const text = await readFile(join(run, 'metrics.jsonl'), 'utf8');
   return text
@@ -70,7 +70,7 @@ export async function metrics(run: string): Promise<Record<string, unknown>[]> {
     });
 }
 
-/** The files of the newest checkpoint by name, as text; state.json among them. */
+/** The files of the newest checkpoint by name, as text, including state.json. */
 export async function lastCheckpoint(run: string): Promise<Record<string, unknown>> {
   const names = await readdir(join(run, 'checkpoints'));
   const steps = names.flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? []).map(Number);

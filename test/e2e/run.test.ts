@@ -1,4 +1,4 @@
-// `steptrain run` as a user starts it: the compiled program, a real run directory, a kill and a resume.
+// `steptrain run` as a user starts it: the compiled program, a real run directory, kills and resumes.
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -52,7 +52,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect((await metrics(run)).length).toBeGreaterThan(0);
   }, 120_000);
 
-  test('interrupted, killed and resumed, a run ends with the same bits', async () => {
+  test('a run that is interrupted, killed and resumed ends with the same bits', async () => {
     const settings = [...FEW, '--set', 'sft.save_steps=2', '--set', 'run.logging_steps=1'];
     const whole = join(folder, 'whole');
     expect((await steptrain(['run', 'quickstart_sft', '--output', whole, ...settings])).code).toBe(0);
@@ -72,12 +72,12 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect(trained(broken)).toEqual(trained(whole));
   }, 240_000);
 
-  test('out of time, a run saves what it has, and resumed it ends with the same bits', async () => {
+  test('a run whose time is up saves a checkpoint, and ends with the same bits after a resume', async () => {
     const settings = [...FEW, '--set', 'data.arithmetic.samples=2000'];
     const whole = join(folder, 'in-time');
     expect((await steptrain(['run', 'quickstart_sft', '--output', whole, ...settings])).code).toBe(0);
 
-    // The first of these that this machine has begun to train in, and cannot end in.
+    // The first of these time limits in which this machine starts training but does not finish.
     let limited = '';
     let first: Ended | undefined;
     let minutes = '';
@@ -101,7 +101,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     expect(last.err).toMatch(/Done after/);
     expect(trained(limited)).toEqual(trained(whole));
     const memory = JSON.parse(await readFile(join(limited, 'memory.json'), 'utf8'));
-    // Packed weights are padded a little; of a trained role the plan has the moments of AdamW besides.
+    // Packed weights are padded a little, and the plan includes the AdamW moments of trained roles.
     expect(memory.held_bytes.base / memory.planned_bytes.base).toBeCloseTo(1, 1);
     expect(memory.held_bytes.policy / memory.planned_bytes.policy).toBeCloseTo(0.5, 1);
   }, 240_000);

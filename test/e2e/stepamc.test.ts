@@ -1,4 +1,4 @@
-// StepAMC as a user starts it: every phase, every way to stop it, and the baselines.
+// StepAMC as a user starts it: all phases, all ways to stop it, and the baselines.
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 const set = (values: Readonly<Record<string, string | number>>) =>
   Object.entries(values).flatMap(([key, value]) => ['--set', `${key}=${value}`]);
 
-/** The built-in example, cut to seconds, with every way to lose state in it. */
+/** The built-in example, shortened to seconds, with everything that has state. */
 const SMALL = set({
   'data.arithmetic.samples': 240,
   'lora.r': 4,
@@ -67,7 +67,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     whole = await result(run);
   }, 120_000);
 
-  test('goes through warm-up, reward network and policy, and evaluates before and after', () => {
+  test('runs warm-up, reward network and policy, and evaluates before and after', () => {
     const phases = [...new Set(whole.metrics.map(({ phase }) => phase))];
     expect(phases).toEqual(['sft', 'frn', 'ppo', 'test']);
     const { method, metrics: after, baselines } = whole.evaluation;
@@ -105,12 +105,12 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     }
   });
 
-  test('the ratio of a rollout’s first step is exactly 1 and its KL to itself 0', () => {
+  test('the first step of a rollout has a ratio of exactly 1 and a KL of 0', () => {
     const first = whole.metrics.find(({ phase }) => phase === 'ppo');
     expect(first).toMatchObject({ ratio_mean: 1, ratio_max: 1, old_kl_k3: 0, kl_k1: 0, kl_k3: 0 });
   });
 
-  test('stopped in every phase by a signal, it ends with the same bits', async () => {
+  test('a run that a signal stops in every phase ends with the same bits', async () => {
     const run = join(folder, 'stopped');
     const when = (pattern: RegExp, signal: NodeJS.Signals) => (err: string) =>
       pattern.test(err) ? signal : undefined;
@@ -122,16 +122,16 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       [/evaluation of sft/, 'SIGINT'],
     ] as const) {
       const { code, err } = await steptrain(['run', '--resume', run], when(pattern, signal));
-      // A phase may be over before the signal arrives; then a later one is stopped, or none.
+      // A phase may end before the signal arrives; then a later one is stopped, or none.
       expect([0, 130], err).toContain(code);
     }
     await steptrain(['run', '--resume', run]);
     expect(await result(run)).toEqual(whole);
   }, 180_000);
 
-  // Thirty kills were seen to pass with STEPTRAIN_KILLS=30; a few guard it from then on.
+  // STEPTRAIN_KILLS=30 passed once; a few kills are enough for every run of the tests.
   const kills = Number(process.env.STEPTRAIN_KILLS ?? 4);
-  test(`killed ${kills} times at random, it ends with the same bits`, async () => {
+  test(`a run that is killed ${kills} times at random ends with the same bits`, async () => {
     const run = join(folder, 'killed');
     let state = 12345;
     const random = () => {
@@ -163,7 +163,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       expect(code, err).toBe(0);
       const lines = await metrics(run);
       expect([...new Set(lines.map(({ phase }) => phase))]).toEqual(phases);
-      // The same warm-up whatever follows it.
+      // The warm-up does not depend on the stages after it.
       const warmUp = (all: Record<string, unknown>[]) => all.filter(({ phase }) => phase === 'sft');
       expect(warmUp(lines)).toEqual(warmUp(whole.metrics));
       expect(existsSync(join(run, 'reward'))).toBe(phases.includes('frn'));
@@ -171,21 +171,21 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     60_000,
   );
 
-  test('baselines get as many tokens as reward network and policy have', async () => {
+  test('baselines train on as many tokens as reward network and policy', async () => {
     const trained = async (variant: string) => {
       const lines = await metrics(join(folder, variant));
       return lines.filter(({ tokens }) => tokens !== undefined).at(-1)?.tokens as number;
     };
     const full = whole.metrics.filter(({ tokens }) => tokens !== undefined).at(-1)?.tokens as number;
     for (const variant of ['baseline-sft_continued', 'baseline-dpo']) {
-      // Batches are whole, so the last one may go over.
+      // Batches are whole, so the last one may exceed the budget.
       const tokens = await trained(variant);
       expect(tokens).toBeGreaterThanOrEqual(full - 64);
       expect(tokens).toBeLessThan(full + 1024 + 8192);
     }
   });
 
-  test('words of several tokens, enumerated rollouts and steps as pairs run through', async () => {
+  test('words of several tokens, enumerated rollouts and pairs of steps run to the end', async () => {
     const run = join(folder, 'words');
     const more = set({
       'prompt.pos_word': '10',

@@ -22,14 +22,14 @@ const b = rows('b');
 describe('a comparison of two judges', () => {
   const compared = compareVerdicts(a, b, { resamples: 8000 });
 
-  it('tests single verdicts as statsmodels does', () => {
+  it('gives the McNemar test of statsmodels', () => {
     const { exact_p, mid_p, ...counts } = golden.mcnemar[0];
     expect(compared.mcnemar).toMatchObject(counts);
     expect(compared.mcnemar.exact_p).toBeCloseTo(exact_p, 12);
     expect(compared.mcnemar.mid_p).toBeCloseTo(mid_p, 12);
   });
 
-  it('gives the difference in macro F1 the interval of a paired numpy bootstrap', () => {
+  it('gives the interval of a paired numpy bootstrap for the difference in macro F1', () => {
     const { difference, interval, p } = compared.differences.f1_macro;
     expect(difference).toBeCloseTo(compared.b.f1_macro - compared.a.f1_macro, 12);
     interval.forEach((end, i) => {
@@ -39,7 +39,7 @@ describe('a comparison of two judges', () => {
     expect(p).toBeLessThan(0.001);
   });
 
-  it('turns its sign with the order, and finds nothing between equals', () => {
+  it('changes its sign with the order, and is 0 between equal judges', () => {
     const turned = compareVerdicts(b, a, { resamples: 8000 });
     expect(turned.differences.f1_macro.difference).toBe(-compared.differences.f1_macro.difference);
     expect(turned.differences.f1_macro.p).toBe(compared.differences.f1_macro.p);
@@ -49,8 +49,8 @@ describe('a comparison of two judges', () => {
     expect(same.mcnemar).toEqual({ only_a: 0, only_b: 0, exact_p: 1, mid_p: 1 });
   });
 
-  it('seldom finds a difference where there is none', () => {
-    // Both judges are the same coin; every problem has four steps.
+  it('rarely finds a difference between equally good judges', () => {
+    // Both judges toss the same coin; every problem has four steps.
     let state = 7;
     const coin = () => {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -98,7 +98,7 @@ describe('a comparison of two judges', () => {
   });
 });
 
-describe('other steps', () => {
+describe('judgements of different steps', () => {
   const changed = (i: number, change: Partial<VerdictRow>) =>
     b.map((row, j) => (j === i ? { ...row, ...change } : row));
 

@@ -34,7 +34,7 @@ const verdict = (solution: number, step: number, label: 0 | 1, probability: numb
 const judged = [verdict(0, 0, 1, 0.1 + 0.7), verdict(0, 1, 0, 1e-300), verdict(1, 0, 1, 0.3)];
 
 describe('verdicts.jsonl', () => {
-  it('holds a line per judged step, with all that is needed to look at it', async () => {
+  it('has one line per judged step, with its text, label and verdict', async () => {
     await writeVerdictDump(join(folder, 'verdicts.jsonl'), judged, records);
     const lines = readFileSync(join(folder, 'verdicts.jsonl'), 'utf8').split('\n');
     expect(lines).toHaveLength(4);
@@ -51,7 +51,7 @@ describe('verdicts.jsonl', () => {
     expect(lines.join('')).not.toContain('secret');
   });
 
-  it('is read back exactly, from its directory or by its name', async () => {
+  it('is read back exactly, by its directory or its own path', async () => {
     const many = Array.from({ length: 1203 }, (_, i) =>
       verdict(0, i % 2, i % 2 === 0 ? 1 : 0, (i % 1000) / 1000),
     );
@@ -65,7 +65,7 @@ describe('verdicts.jsonl', () => {
     expect(problemSteps(rows)[2]).toEqual({ problem: 'b', label: 1, verdict: undefined, probability: 0.3 });
   });
 
-  it('holds no NaN', async () => {
+  it('never contains NaN', async () => {
     const bad = [{ ...judged[0]!, probability: Number.NaN }];
     await expect(writeVerdictDump(join(folder, 'v.jsonl'), bad, records)).rejects.toThrow(
       'v.jsonl: probability: NaN is not a number that a JSON file can hold',
@@ -86,13 +86,13 @@ describe('verdicts.jsonl', () => {
       '{"problem":"p","solution":0,"step":0,"text":"","label":1,"probability":1,"verdict":1,"x":1}',
       /line 2 is not a judged step: Unrecognized key/,
     ],
-  ])('refuses a line that is something else: %s', async (line, sentence) => {
+  ])('refuses a line that is not a judged step: %s', async (line, sentence) => {
     const good = '{"problem":"p","solution":0,"step":0,"text":"","label":1,"probability":0.5,"verdict":null}';
     writeFileSync(join(folder, 'verdicts.jsonl'), `${good}\n${line}\n`);
     await expect(readVerdictDump(folder)).rejects.toThrow(sentence);
   });
 
-  it('says where there is none, and what to do', async () => {
+  it('is reported missing in one sentence that says what to do', async () => {
     await expect(readVerdictDump(join(folder, 'nowhere'))).rejects.toThrow(
       /^there is no run directory .*nowhere$/,
     );

@@ -48,7 +48,7 @@ const options: EvaluationOptions = {
   positivePrior: 0.75,
   bootstrap: { resamples: 50 },
 };
-// Right everywhere but in the last step of solution 3.
+// Right except in the last step of solution 3.
 const judged = judge(records, (solution, step) =>
   solution === 3 && step === 2 ? 0.25 : records[solution]!.steps[step]!.label === 1 ? 0.875 : 0.125,
 );
@@ -56,7 +56,7 @@ const judged = judge(records, (solution, step) =>
 describe('the evaluation of judged verdicts', () => {
   const report = evaluateVerdicts(judged, options);
 
-  it('has the metrics, the baselines and what was judged', () => {
+  it('has the metrics, the baselines and the counts of judged steps', () => {
     expect(report.metrics).toMatchObject({ n: 10, acc_pos: 7 / 8, acc_neg: 1, invalid: 0, auc: 1 });
     expect(report.baselines.majority).toMatchObject({ n: 10, acc_pos: 1, acc_neg: 0 });
     expect(report.baselines.random).toMatchObject({ acc_pos: 0.75, acc_neg: 0.25 });
@@ -68,7 +68,7 @@ describe('the evaluation of judged verdicts', () => {
     });
   });
 
-  it('finds the first wrong step of the solutions that are labelled so far, by file', () => {
+  it('scores the first wrong step by file, for solutions with labels up to it', () => {
     expect(report.processbench).toEqual({
       subsets: {
         gsm8k: { n: 2, err_acc: 1, cor_acc: 1, f1: 1 },
@@ -86,7 +86,7 @@ describe('the evaluation of judged verdicts', () => {
     });
   });
 
-  it('chooses thresholds only on given validation steps', () => {
+  it('selects thresholds only on validation steps', () => {
     expect(report.threshold_sweep?.chosen).toBeUndefined();
     const validation = [
       { label: 1, probability: 0.2 },
@@ -97,7 +97,7 @@ describe('the evaluation of judged verdicts', () => {
     expect(threshold_sweep?.chosen?.f1_macro.metrics).toMatchObject({ acc_pos: 1, acc_neg: 1 });
   });
 
-  it('stands beside models that were judged on the same steps, and below SFT it warns', () => {
+  it('includes other models on the same steps, and warns below SFT', () => {
     const sft = { ...report.metrics, f1_macro: 0.99 };
     const beside = evaluateVerdicts(judged, { ...options, baselines: { before: report.metrics, sft } });
     expect(Object.keys(beside.baselines)).toEqual([
@@ -125,7 +125,7 @@ describe('the evaluation of judged verdicts', () => {
     }
   });
 
-  it('reports the warnings that it is given with the signs of failure', () => {
+  it('reports given warnings together with the signs of failure', () => {
     const lost = judge(records, () => 0.9);
     expect(evaluateVerdicts(lost, { ...options, warnings: ['first'] }).warnings).toEqual([
       'first',
@@ -134,7 +134,7 @@ describe('the evaluation of judged verdicts', () => {
     expect(report).not.toHaveProperty('warnings');
   });
 
-  it('of nothing says so', () => {
+  it('warns if nothing was judged', () => {
     const empty = evaluateVerdicts([], { ...options, records: [] });
     expect(empty.metrics).toMatchObject({ n: 0, f1_macro: 0 });
     expect(empty.warnings).toEqual(['no step was judged']);

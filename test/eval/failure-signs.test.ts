@@ -6,13 +6,13 @@ const losses = (...values: readonly number[]) => ({ metrics: fine, valueLosses: 
 const rising = Array.from({ length: 20 }, (_, i) => 0.1 + i * 0.05);
 
 describe('signs of failure', () => {
-  it('are none where all is well', () => {
+  it('are empty for a healthy run', () => {
     expect(failureSigns({ metrics: fine })).toEqual([]);
     expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.77 } })).toEqual([]);
     expect(failureSigns(losses(...rising.toReversed()))).toEqual([]);
   });
 
-  it('include recalls more than 15 points apart, either way', () => {
+  it('include recalls more than 15 points apart, in either direction', () => {
     expect(failureSigns({ metrics: { ...fine, acc_pos: 0.6349, acc_neg: 0.8911 } })).toEqual([
       'Acc_pos 63.5 and Acc_neg 89.1 are more than 15 points apart: the verdicts lean to "wrong"; balance the classes, ' +
         'strengthen the constraint or move the threshold',
@@ -38,7 +38,7 @@ describe('signs of failure', () => {
     expect(failureSigns(losses(0.1, Number.NaN))[0]).toContain('the value loss is not finite');
   });
 
-  it('do not include single spikes of it', () => {
+  it('do not include single spikes of the value loss', () => {
     const spiky = rising.map((_, i) => (i === 18 ? 50 : 0.1));
     expect(failureSigns(losses(...spiky))).toEqual([]);
   });

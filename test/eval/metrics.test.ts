@@ -19,14 +19,14 @@ describe('verdict metrics', () => {
     }
   });
 
-  it('are 0 where the denominator is 0', () => {
+  it('are 0 if the denominator is 0', () => {
     const none = confusionMetrics({ tp: 0, fn: 0, fp: 0, tn: 0 });
     expect(new Set(Object.values(none))).toEqual(new Set([0]));
     const oneClass = confusionMetrics({ tp: 0, fn: 7, fp: 0, tn: 0 });
     expect(oneClass).toMatchObject({ n: 7, acc_pos: 0, acc_neg: 0, f1_pos: 0, f1_neg: 0, f1_harmonic: 0 });
   });
 
-  it('follow from precision and recall, whatever the counts', () => {
+  it('follow from precision and recall for any counts', () => {
     const count = fc.integer({ min: 0, max: 1000 });
     fc.assert(
       fc.property(count, count, count, count, (tp, fn, fp, tn) => {
@@ -63,7 +63,7 @@ describe('counting verdicts', () => {
     });
   });
 
-  it('leaves unreadable verdicts out on request and still counts them', () => {
+  it('leaves out unreadable verdicts on request, but counts them', () => {
     expect(countConfusion(steps, { invalidAsWrong: false })).toEqual({
       confusion: { tp: 1, fn: 1, fp: 1, tn: 2 },
       invalid: 3,
@@ -74,7 +74,7 @@ describe('counting verdicts', () => {
 describe('baselines', () => {
   const baselines = baselineMetrics({ positives: 80, negatives: 20, positivePrior: 0.75 });
 
-  it('score the constant answers', () => {
+  it('give the scores of constant answers', () => {
     expect(baselines.always_positive).toMatchObject({
       n: 100,
       acc_pos: 1,
@@ -93,12 +93,12 @@ describe('baselines', () => {
     expect(baselines.majority).toEqual(baselines.always_positive);
   });
 
-  it('take the majority from the training share, not from the judged steps', () => {
+  it('use the majority of the training data, not of the judged steps', () => {
     const found = baselineMetrics({ positives: 80, negatives: 20, positivePrior: 0.4 });
     expect(found.majority).toEqual(found.always_negative);
   });
 
-  it('expect of a random answer what a simulated coin shows', () => {
+  it('give the random answer the expectation of a simulated coin', () => {
     expect(baselines.random).toMatchObject({ n: 100, acc_pos: 0.75, acc_neg: 0.25, balanced_accuracy: 0.5 });
     let state = 12345;
     const coin = () => {
@@ -120,7 +120,7 @@ describe('baselines', () => {
 });
 
 describe('area under the ROC curve', () => {
-  it('is the share of pairs in the right order, ties half', () => {
+  it('is the share of pairs in the right order, with ties counted half', () => {
     const row = fc.record({ score: fc.integer({ min: 0, max: 5 }), label: fc.integer({ min: 0, max: 1 }) });
     fc.assert(
       fc.property(fc.array(row, { maxLength: 30 }), (rows) => {
@@ -153,7 +153,7 @@ describe('pass@k', () => {
     for (const { v, ...counts } of golden.pass_at_k) expect(passAtK(counts)).toBeCloseTo(v, 12);
   });
 
-  it('stays exact where binomials overflow', () => {
+  it('is exact even if binomials overflow', () => {
     expect(passAtK({ n: 2000, c: 1, k: 1000 })).toBeCloseTo(0.5, 12);
   });
 
@@ -174,7 +174,7 @@ describe('ProcessBench', () => {
     expect(100 * score.f1).toBeCloseTo(f1, 10);
   });
 
-  it('is 0 where nothing is right or nothing was judged', () => {
+  it('is 0 if nothing is right or nothing was judged', () => {
     expect(processBenchScore([], [])).toEqual({ err_acc: 0, cor_acc: 0, f1: 0 });
     expect(processBenchScore([-1], [undefined])).toEqual({ err_acc: 0, cor_acc: 0, f1: 0 });
     expect(() => processBenchScore([1, 2], [1])).toThrow('found 1 for 2 labels');

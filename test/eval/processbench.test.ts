@@ -1,4 +1,4 @@
-// The benchmark's own data and its own way of counting, beside ours.
+// Our count beside that of the benchmark's script, on its data.
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
@@ -16,11 +16,11 @@ interface Row {
 const folder = sharedPath('data/processbench');
 
 describe.skipIf(!folder)('ProcessBench (skipped where the shared data is absent)', () => {
-  it('counts as the published script does, from labelled steps alone', async () => {
+  it('gives the result of the published script, from labelled steps alone', async () => {
     const paths = ['gsm8k', 'math'].map((name) => `${folder}/${name}.json.gz`);
     const records = (await Promise.all(paths.map((path) => load(path)))).flatMap((read) => read.records);
     const raw = paths.map((path): Row[] => JSON.parse(gunzipSync(readFileSync(path)).toString('utf8')));
-    // A judge that is right in nine steps of ten and guesses on after the first error.
+    // A judge that is right in nine of ten steps and continues to guess after the first error.
     const probabilities = raw.flat().map(({ steps, label }, row) => {
       const draw = new PhiloxStream(5, 1, row);
       return steps.map((_, i) => {

@@ -1,4 +1,4 @@
-// Against scikit-learn, statsmodels and numpy on the same judged steps.
+// Metrics against scikit-learn, statsmodels and numpy on the same judged steps.
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -86,7 +86,7 @@ describe("McNemar's test", () => {
     }
   });
 
-  it('never gives more than 1, and less the more uneven the split', () => {
+  it('is at most 1, and falls with an uneven split', () => {
     fc.assert(
       fc.property(fc.nat(500), fc.nat(500), (a, b) => {
         const { exact_p, mid_p } = mcnemar(a, b);
@@ -119,7 +119,7 @@ describe('bootstrap intervals', () => {
     expect(bootstrapIntervals(judged, few)).not.toEqual(bootstrapIntervals(judged, { ...few, seed: 2 }));
   });
 
-  it('count a problem drawn twice as two, ties in the AUC too', () => {
+  it('count a problem drawn twice as two, also in the ties of the AUC', () => {
     const step = fc.record({
       problem: fc.constantFrom('a', 'b', 'c'),
       label: fc.constantFrom(0 as const, 1 as const),
@@ -140,7 +140,7 @@ describe('bootstrap intervals', () => {
     );
   });
 
-  it('draw as many problems as there are, all equally often', () => {
+  it('draw as many problems as the data has, all equally often', () => {
     const drawn = [0, 0, 0, 0, 0];
     for (const weights of resampledProblems(5, { seed: 3, resamples: 20_000 })) {
       expect(weights.reduce((sum, weight) => sum + weight)).toBe(5);
@@ -160,7 +160,7 @@ describe('bootstrap intervals', () => {
     expect(metrics).toHaveProperty('acc_pos');
   });
 
-  it('leave out unreadable verdicts where the metrics do', () => {
+  it('leave out unreadable verdicts if the metrics do', () => {
     const invalid = judged.map((step, i) => (i % 2 === 0 ? step : { ...step, verdict: undefined }));
     const all = bootstrapIntervals(invalid, { ...settings, resamples: 200 })!;
     const read = bootstrapIntervals(invalid, { ...settings, resamples: 200, invalidAsWrong: false })!;

@@ -40,7 +40,7 @@ const report = evaluateVerdicts(judged, {
 });
 
 describe('eval.json', () => {
-  it('is read back as it was written, with everything that a report can have', async () => {
+  it('is read back as written, with every optional part', async () => {
     expect(Object.keys(report).sort()).toEqual([
       'baselines',
       'calibration',
@@ -56,7 +56,7 @@ describe('eval.json', () => {
     expect(await readEvalReport(path)).toEqual(report);
   });
 
-  it('may have nothing but the metrics', async () => {
+  it('may contain only the metrics', async () => {
     const plain = {
       method: 'sft',
       data: {},
@@ -81,7 +81,7 @@ describe('eval.json', () => {
     await expect(readEvalReport(path)).rejects.toThrow(`${path} is not an evaluation of steptrain: ${place}`);
   });
 
-  it('is missed in one sentence where the run has not come so far', async () => {
+  it('is reported missing in one sentence if the run is not finished', async () => {
     const directory = join(path, '..');
     await expect(readRunEvaluation(directory)).rejects.toThrow(/^cannot read .*eval\.json: no such file/);
     writeFileSync(join(directory, 'config.yaml'), 'method: sft');

@@ -10,7 +10,7 @@ const report = {
 };
 
 describe('evaluation table', () => {
-  it('stands the model beside its baselines, in percent', () => {
+  it('shows the model beside its baselines, in percent', () => {
     const lines = formatEvalTable(report, { boxed: false }).split('\n');
     expect(lines[0]!.split(/ {2,}/)).toEqual([
       '1000 steps, %',

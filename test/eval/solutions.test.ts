@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { firstWrongLabel, firstWrongVerdict, processBenchReport } from '../../src/eval/solutions.js';
 
 describe('the first wrong step', () => {
-  it('is told by the labels up to it', () => {
+  it('follows from the labels up to it', () => {
     expect(firstWrongLabel([1, 1, 0, null, 1])).toBe(2);
     expect(firstWrongLabel([0, 0])).toBe(0);
     expect(firstWrongLabel([1, 1])).toBe(-1);
@@ -10,7 +10,7 @@ describe('the first wrong step', () => {
     expect(firstWrongLabel([1, null])).toBeUndefined();
   });
 
-  it('is judged as the first step without the verdict "correct"', () => {
+  it('is predicted as the first step without the verdict "correct"', () => {
     const judge = (verdicts: readonly (0 | 1 | undefined)[], expected = verdicts.length) =>
       firstWrongVerdict(
         verdicts.map((verdict, step) => ({ step, verdict })),
@@ -26,7 +26,7 @@ describe('the first wrong step', () => {
 });
 
 describe('the ProcessBench report', () => {
-  it('scores each subset by itself and averages their F1 plainly', () => {
+  it('scores each subset separately and takes the unweighted mean of their F1', () => {
     const report = processBenchReport([
       { subset: 'gsm8k', label: 1, prediction: 1 },
       { subset: 'gsm8k', label: 2, prediction: 0 },

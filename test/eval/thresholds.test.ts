@@ -25,23 +25,23 @@ describe('the best threshold', () => {
         const { threshold, value } = bestThreshold(rows, aim);
         const at = (t: number) => confusionMetrics(confusionAt(rows, t))[aim];
         expect(at(threshold)).toBe(value);
-        // Every way to tell the steps apart: at each probability (it and all above count as correct), and above all.
-        const most = Math.max(...rows.map(({ probability }) => at(probability)));
+        // All thresholds that differ: at each probability (it and all above count as correct), and above all.
+        const max = Math.max(...rows.map(({ probability }) => at(probability)));
         const none = rows.some(({ probability }) => probability === 1) ? 0 : at(1);
-        expect(value).toBe(Math.max(most, none));
+        expect(value).toBe(Math.max(max, none));
         expect(threshold).toBeGreaterThanOrEqual(0);
         expect(threshold).toBeLessThanOrEqual(1);
       }),
     );
   });
 
-  it('lies half-way between the steps that it tells apart', () => {
+  it('lies half-way between the steps that it separates', () => {
     const rows = steps([0.1, 0], [0.2, 0], [0.6, 1], [0.9, 1]);
     expect(bestThreshold(rows, 'f1_macro')).toEqual({ threshold: 0.4, value: 1 });
   });
 
-  it('of equally good ones is the nearest to a half', () => {
-    // Cutting off the first, or all but the last, gets three of four right either way.
+  it('is the nearest to ½ among equally good ones', () => {
+    // A threshold above the first step gets three of four right, and so does one below the last.
     const rows = steps([0.1, 0], [0.45, 1], [0.65, 0], [0.9, 1]);
     expect(bestThreshold(rows, 'balanced_accuracy')).toEqual({ threshold: 0.275, value: 0.75 });
     expect(bestThreshold(steps([0.2, 1], [0.7, 0]), 'balanced_accuracy')).toEqual({
@@ -63,7 +63,7 @@ describe('the sweep', () => {
     expect(right).toEqual([0.3, 0.35, 0.4, 0.45, 0.5]);
   });
 
-  it('takes its choice from validation steps, and reports it on the judged ones', () => {
+  it('selects on validation steps and reports the metrics of the judged ones', () => {
     const validation = steps([0.1, 0], [0.8, 0], [0.9, 1], [0.95, 1]);
     const { chosen } = thresholdSweep(test, validation);
     expect(chosen?.f1_macro.threshold).toBeCloseTo(0.85, 12);
@@ -71,7 +71,7 @@ describe('the sweep', () => {
     expect(chosen?.f1_macro.metrics).toEqual(confusionMetrics({ tp: 1, fn: 1, fp: 0, tn: 2 }));
   });
 
-  it('chooses nothing without validation steps of both classes: never on the judged steps', () => {
+  it('selects nothing without validation steps of both classes', () => {
     expect(thresholdSweep(test)).not.toHaveProperty('chosen');
     expect(thresholdSweep(test, steps([0.1, 1], [0.7, 1]))).not.toHaveProperty('chosen');
   });

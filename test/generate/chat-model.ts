@@ -11,7 +11,7 @@ export const TEMPLATE =
   "{% for message in messages %}{{ '<|turn|>' + message.role + '\\n' + message.content + '<|end|>\\n' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|turn|>assistant\\n' }}{% endif %}";
 
-/** A directory with random weights, a token for each byte, and a chat template. It goes with the running test. */
+/** A directory with random weights, a token for each byte, and a chat template. It is removed after the running test. */
 export async function chatModel(template = TEMPLATE): Promise<string> {
   const directory = join(temporaryDirectory(), 'chat');
   cpSync(goldenDirectory('llama3'), directory, { recursive: true });

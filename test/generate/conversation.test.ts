@@ -1,4 +1,4 @@
-// Prompts and conversations as tokens: what the model said is never made into tokens again.
+// Prompts and conversations as tokens: the reply of the model is never tokenised again.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Conversation } from '../../src/generate/conversation.js';
 import { promptTokens } from '../../src/generate/prompts.js';
@@ -17,13 +17,13 @@ const user = (text: string) => [259, ...bytes(`user\n${text}`), END_OF_TURN, ...
 const opening = [259, ...bytes('assistant\n')];
 
 describe('promptTokens', () => {
-  it('puts before a text what the tokenizer puts before every text, and nothing behind it', () => {
+  it('adds the start tokens of the tokenizer before a text, and nothing after it', () => {
     expect(promptTokens(byteTokenizer(), 'ab')).toEqual([97, 98]);
     const affixed = { ...tokenizer, prefixIds: [7], suffixIds: [8], encode: () => [1, 2] } as never;
     expect(promptTokens(affixed, 'ab')).toEqual([7, 1, 2]);
   });
 
-  it('begins an empty text with the token that begins one, or refuses it', () => {
+  it('turns an empty text into the start token, or refuses it if there is none', () => {
     expect(promptTokens(byteTokenizer(), '')).toEqual([256]);
     const none = { prefixIds: [], bosId: undefined, encode: () => [] } as never;
     expect(() => promptTokens(none, '')).toThrow(
@@ -31,7 +31,7 @@ describe('promptTokens', () => {
     );
   });
 
-  it('puts messages through the chat template, up to the opening of the reply', () => {
+  it('renders messages by the chat template, up to the opening of the reply', () => {
     expect(promptTokens(tokenizer, [{ role: 'user', content: 'Hi' }])).toEqual([...user('Hi'), ...opening]);
     expect(() => promptTokens(byteTokenizer(), [{ role: 'user', content: 'Hi' }])).toThrow(
       'the tokenizer has no chat template',
@@ -40,7 +40,7 @@ describe('promptTokens', () => {
 });
 
 describe('Conversation', () => {
-  it('keeps the tokens of a reply, whatever its text would be cut into', () => {
+  it('keeps the tokens of a reply even if its text would be tokenised differently', () => {
     const conversation = new Conversation(tokenizer, 'Be brief.');
     const system = [259, ...bytes('system\nBe brief.'), END_OF_TURN, ...bytes('\n')];
     const first = [...system, ...user('Hi'), ...opening];
@@ -57,7 +57,7 @@ describe('Conversation', () => {
     ]);
     conversation.answer([311], 'so');
     const third = conversation.ask('And?');
-    // The reply was cut off: what closes it is the template's.
+    // The reply was cut off, so the template closes it.
     expect(third.slice(-(user('And?').length + opening.length + 4))).toEqual([
       ...opening.slice(-1),
       311,
@@ -68,7 +68,7 @@ describe('Conversation', () => {
     ]);
   });
 
-  it('begins anew after a reset', () => {
+  it('starts again after a reset', () => {
     const conversation = new Conversation(tokenizer);
     conversation.ask('Hi');
     conversation.answer([END_OF_TURN], '');

@@ -1,4 +1,4 @@
-// Text as it comes: the pieces are the text of all tokens, never half a character, never part of a stop string.
+// Streamed text: the pieces together are the text of all tokens. None has half a character or part of a stop string.
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
@@ -16,7 +16,7 @@ function piecesOf(tokens: readonly number[], stop: readonly string[] = []) {
 }
 
 describe('Detokenizer', () => {
-  it('gives the whole text in pieces that are whole characters', () => {
+  it('returns the whole text in pieces of whole characters', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 20 }), (text) => {
         const pieces = piecesOf(bytes.encode(text));
@@ -26,7 +26,7 @@ describe('Detokenizer', () => {
     );
   });
 
-  it('gives what the tokenizer decodes, also of bytes that are no text', () => {
+  it('returns the text that the tokenizer decodes, also for invalid UTF-8', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(258), { maxLength: 40 }), (tokens) => {
         const whole = detokenize(bytes, tokens, { skipSpecialTokens: true });
@@ -37,7 +37,7 @@ describe('Detokenizer', () => {
     );
   });
 
-  it('ends before a stop string, and shows nothing of it before', () => {
+  it('ends before a stop string, and never returns a part of it', () => {
     const letters = fc.constantFrom('a', 'b', 'é');
     fc.assert(
       fc.property(
@@ -60,7 +60,7 @@ describe('Detokenizer', () => {
     );
   });
 
-  it('holds an unfinished character and gives it up at the end', () => {
+  it('holds back an unfinished character, and returns it at the end', () => {
     expect(piecesOf([0x61, 0xe2, 0x82])).toEqual(['a', '', '', '\ufffd']);
     expect(piecesOf([0xe2, 0x82, 0xac])).toEqual(['', '', '€', '']);
     expect(piecesOf([0xe2, 0x61])).toEqual(['', '\ufffda', '']);
@@ -70,12 +70,12 @@ describe('Detokenizer', () => {
     expect(detokenize(bytes, [0xef, 0xbb, 0xbf, 0x61])).toBe('\u{feff}a');
   });
 
-  it('leaves special tokens out unless asked', () => {
+  it('leaves out special tokens by default', () => {
     expect(detokenize(bytes, [0x61, 257])).toBe('a');
     expect(detokenize(bytes, [0x61, 257, 0x62], { skipSpecialTokens: false })).toBe('a<|eos|>b');
   });
 
-  it('adds nothing for a token that only the model has', () => {
+  it('adds nothing for a token that the tokenizer does not have', () => {
     expect(detokenize(bytes, [0x61, 259, 0x62])).toBe('ab');
   });
 
@@ -86,7 +86,7 @@ describe('Detokenizer', () => {
 });
 
 describe.each(['prepend', 'metaspace'])('tokens of a %s tokenizer', (name) => {
-  it('keep the space that a text would lose at its beginning', async () => {
+  it('keep the space that a text loses at its beginning', async () => {
     const tokenizer = await loadTokenizer(
       join(fileURLToPath(new URL('../tokenizer/files', import.meta.url)), name),
     );
@@ -104,7 +104,7 @@ const qwen = sharedPath('data/tokenizers/qwen2_5');
 describe.skipIf(qwen === undefined)('the Qwen2.5 tokenizer (needs the shared data)', async () => {
   const tokenizer = await loadTokenizer(qwen ?? '');
 
-  it('gives the text of any tokens as it decodes them, in one piece or in many', () => {
+  it('returns its own decoding of any tokens, in one piece or in many', () => {
     fc.assert(
       fc.property(fc.array(fc.nat(tokenizer.vocabSize - 1), { minLength: 1, maxLength: 20 }), (tokens) => {
         const plain = tokens.filter((token) => token < 151_643);
@@ -115,7 +115,7 @@ describe.skipIf(qwen === undefined)('the Qwen2.5 tokenizer (needs the shared dat
     );
   });
 
-  it('gives a text of any characters back', () => {
+  it('returns any encoded text', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme', maxLength: 20 }), (text) => {
         const normal = text.normalize('NFC');

@@ -1,5 +1,5 @@
-// What a sample is depends on its request alone: its log-probs are those of the training forward over the same tokens, and no
-// neighbour, order, limit, cached prefix or interruption changes a bit of it. CPU, within one instruction set.
+// A sample depends on its request alone: its log-probs are those of the training forward over the same tokens, and other
+// requests, order, limits, cached prefixes and interruptions change no bit of it. CPU, within one instruction set.
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -32,7 +32,7 @@ const OPTIONS = {
   topLogprobs: 2,
 } as const;
 
-/** All samples of one generator that is thrown away. */
+/** All samples of a generator that is then disposed. */
 async function generate(
   model: Model,
   prompts: readonly (readonly number[])[],
@@ -75,7 +75,7 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
       });
       afterAll(() => model.dispose());
 
-      it('log-probs are those of the training forward, at temperature 1 and at that of the sampling', async () => {
+      it('log-probs are those of the training forward, at temperature 1 and at the sampling temperature', async () => {
         for (const temperature of [1, OPTIONS.temperature]) {
           const items = PROMPTS.flatMap((prompt, i) =>
             expected[i]!.map(({ tokens, logprobs, temperedLogprobs }) => ({
@@ -102,7 +102,7 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
         }
       });
 
-      it('log-probs of the prompt are those of its score, and the alternatives are the most likely tokens', async () => {
+      it('log-probs of the prompt are those of `score`, and alternatives are the most likely tokens', async () => {
         const scores = await model.score(PROMPTS);
         expect(expected.map(([sample]) => sample?.promptLogprobs)).toEqual(
           scores.map(({ logprobs }) => logprobs),
@@ -118,7 +118,7 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
         }
       });
 
-      it('samples of a prompt differ, and so do those of other seeds and rounds', async () => {
+      it('samples differ between draws, seeds and rounds', async () => {
         const [[a, b]] = expected as [[Sample, Sample]];
         expect(a.tokens).not.toEqual(b.tokens);
         for (const other of [{ seed: 4 }, { iteration: 1 }]) {
@@ -127,7 +127,7 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
         }
       });
 
-      it('are the same together, in any order, in parts, in chunks and with few pages', async () => {
+      it('samples are the same together, in any order, in parts, in chunks and with few pages', async () => {
         const { pageBytes } = cacheShape(model.decoder);
         const cases = fc.record({
           order: fc.shuffledSubarray([0, 1, 2, 3, 4], { minLength: 1 }),
@@ -149,7 +149,7 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
         );
       });
 
-      it('are the same beside other requests, and after requests that left their prefixes', async () => {
+      it('samples are the same beside other requests, and with prefixes cached by earlier requests', async () => {
         const generator = new Generator(model.decoder, { maxRows: 6, maxTokens: 100 });
         const role = { adapter: model.adapter };
         const whole = generator.generate(PROMPTS, { ...OPTIONS, role });
@@ -163,7 +163,7 @@ describe.each(isas.filter((isa) => !onGpu(isa)))('%s', (isa) => {
         generator.dispose();
       });
 
-      it('are the same when a request goes on from a snapshot', async () => {
+      it('samples are the same when a request continues from a snapshot', async () => {
         for (const after of [0, 1, 33, 100]) {
           const generator = new Generator(model.decoder, { maxRows: 4 });
           const role = { adapter: model.adapter };

@@ -1,4 +1,4 @@
-// A generator at its edges: how samples end, what is refused, what is given back.
+// A generator: how samples end, what it refuses, and that it frees its memory.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
@@ -28,16 +28,16 @@ const tokensOf = (length: number, seed: number) =>
   Array.from(random(length, seed), (x) => Math.floor((x + 1) * 128));
 const PROMPT = tokensOf(10, 1);
 
-/** The one sample of the one prompt. */
+/** The only sample of the only prompt. */
 const only = (samples: readonly (readonly Sample[])[]) => samples[0]?.[0] as Sample;
 
-/** What follows PROMPT, greedily. */
+/** The greedy continuation of PROMPT. */
 async function continuation(length: number): Promise<readonly number[]> {
   return only(await model.generate([PROMPT], { ...greedy, maxNewTokens: length })).tokens;
 }
 
 describe('a sample ends', () => {
-  it('at maxNewTokens, or where the model reads no further', async () => {
+  it('at maxNewTokens, or at the max length of the model', async () => {
     const samples = await model.generate([PROMPT, tokensOf(500, 2)], {
       ...greedy,
       maxNewTokens: 20,
@@ -47,7 +47,7 @@ describe('a sample ends', () => {
     expect([long.tokens.length, long.finishReason]).toEqual([12, 'length']);
   });
 
-  it('at the end-of-text token, which is its last', async () => {
+  it('at the end-of-text token, which is its last token', async () => {
     const tokens = await continuation(5);
     const eos = await loadModel(
       device,
@@ -68,7 +68,7 @@ describe('a sample ends', () => {
     eos.dispose();
   });
 
-  it('at a stop token, not before minTokens others', async () => {
+  it('at a stop token, but not before minTokens other tokens', async () => {
     const tokens = await continuation(1);
     const stop = [tokens[0] as number];
     const sample = only(await model.generate([PROMPT], { ...greedy, stop }));
@@ -97,7 +97,7 @@ describe('a sample ends', () => {
     expect(`${sample.tokens.join(' ')} `).toContain(stop);
   });
 
-  it('with one of its choices, drawn as likely as the model has it among them', async () => {
+  it('with one of its choices, drawn by its probability among them', async () => {
     const choices = [[7, 8], [7, 9, 10], [11]];
     const [samples] = await model.generate([PROMPT], { n: 200, choices, seed: 5 });
     const counts = new Map<string, number>();
@@ -121,7 +121,7 @@ describe('a sample ends', () => {
     if (counts.size === 3) expect(total).toBeCloseTo(1, 5);
   });
 
-  it('with the first token that no choice has there, where any may be drawn', async () => {
+  it('with the first token outside the choices if other tokens may be drawn', async () => {
     const free = only(await model.generate([PROMPT], { seed: 8, ignoreEos: true, maxNewTokens: 4 }));
     const [a, b, c] = free.tokens as [number, number, number];
     const draw = async (choices: readonly (readonly number[])[]) =>
@@ -139,7 +139,7 @@ describe('a sample ends', () => {
     expect(await draw([[a + 1]])).toMatchObject({ tokens: [a], logprobs: free.logprobs.slice(0, 1) });
   });
 
-  it('with a token that a bias forces, never with one that it bans', async () => {
+  it('with a token that a bias forces, and never with one that it bans', async () => {
     const forced = only(await model.generate([PROMPT], { logitBias: { 42: 1000 }, maxNewTokens: 3 }));
     expect(forced.tokens).toEqual([42, 42, 42]);
     const [first] = await continuation(1);
@@ -153,7 +153,7 @@ describe('a sample ends', () => {
     expect(other.tokens).not.toContain(first);
   });
 
-  it('when its signal says so, with what it has', async () => {
+  it('when its signal aborts, with the tokens so far', async () => {
     const controller = new AbortController();
     const generator = new Generator(model.decoder);
     const generation = generator.generate([PROMPT, [5]], {
@@ -175,7 +175,7 @@ describe('a sample ends', () => {
       expect(logprobs).toHaveLength(tokens.length);
     }
     expect(samples[0]?.tokens).toEqual(whole.slice(0, samples[0]?.tokens.length));
-    // What was aborted can go on.
+    // An aborted request can continue.
     const resumed = await generator.resume(JSON.parse(JSON.stringify(generation.snapshot()))).samples;
     expect(resumed[0]?.[0]).toMatchObject({ tokens: whole, finishReason: 'length' });
     const early = await generator.generate([PROMPT], { signal: AbortSignal.abort() }).samples;
@@ -183,7 +183,7 @@ describe('a sample ends', () => {
     generator.dispose();
   });
 
-  it('with an error where the model gives no number, and harms no neighbour', async () => {
+  it('with an error if the logits are NaN, without harm to other samples', async () => {
     const name = 'model.embed_tokens.weight';
     const file = openSafetensors(join(goldenDirectory('llama3'), 'model.safetensors'));
     const values = readStoredF32(file, name);
@@ -207,7 +207,7 @@ describe('a sample ends', () => {
 });
 
 describe('events', () => {
-  it('are the tokens of each sample in order, with text and end', async () => {
+  it('are the tokens of each sample in order, with text and finish reason', async () => {
     const prompts = [PROMPT, [65]];
     const options = { n: 2, maxNewTokens: 9, seed: 3, tokenizer: byteTokenizerOf(320) };
     const samples = await model.generate(prompts, options);
@@ -225,7 +225,7 @@ describe('events', () => {
     });
   });
 
-  it('that nobody waits for any more end the request', async () => {
+  it('end the request when the loop over them is left', async () => {
     const generator = new Generator(model.decoder);
     const generation = generator.generate([PROMPT], { ...greedy, maxNewTokens: 400 });
     for await (const _ of generation) break;
@@ -236,7 +236,7 @@ describe('events', () => {
   });
 });
 
-/** The byte tokenizer on a model with more tokens. */
+/** A byte tokenizer for a model with more tokens. */
 function byteTokenizerOf(vocabulary: number) {
   const bytes = byteTokenizer();
   return {
@@ -245,8 +245,8 @@ function byteTokenizerOf(vocabulary: number) {
   };
 }
 
-describe('refused', () => {
-  it('a sample that does not fit, with the bytes that are missing', () => {
+describe('a generator refuses', () => {
+  it('a sample that does not fit, and names the missing bytes', () => {
     const { pageBytes } = cacheShape(model.decoder);
     const generator = new Generator(model.decoder, { cacheBytes: 2.5 * pageBytes });
     expect(generator.cacheBytes).toBe(2 * pageBytes);
@@ -274,7 +274,7 @@ describe('refused', () => {
     expect(await model.generate([[1]], { maxNewTokens: 1 })).toHaveLength(1);
   });
 
-  it('limits that are none', () => {
+  it('invalid limits', () => {
     expect(() => new Generator(model.decoder, { maxRows: 0 })).toThrow(
       'generator: maxRows: expected a whole number above 0, found 0',
     );
@@ -283,7 +283,7 @@ describe('refused', () => {
     );
   });
 
-  it('everything after dispose, and what was under way', async () => {
+  it('everything after dispose, including running requests', async () => {
     const generator = new Generator(model.decoder);
     const running = generator.generate([PROMPT], { ...greedy, maxNewTokens: 400 });
     generator.dispose();
@@ -305,11 +305,11 @@ describe('refused', () => {
   });
 });
 
-it('nothing is nothing', async () => {
+it('no prompts give no samples', async () => {
   expect(await model.generate([])).toEqual([]);
 });
 
-it('what was computed under another adapter is never read', async () => {
+it('keys and values of another adapter are never read', async () => {
   const generator = new Generator(model.decoder);
   const adapters = [1, 4].map((factor) => {
     const adapter = loadAdapter(device, model.decoder.config, join(directory, 'adapter'), {
@@ -336,7 +336,7 @@ it('what was computed under another adapter is never read', async () => {
   for (const owned of [generator, fresh, ...adapters.map((each) => each.adapter)]) owned.dispose();
 });
 
-it('what was computed before a change of the weights is never read', async () => {
+it('keys and values from before a change of the weights are never read', async () => {
   const adapter = loadAdapter(device, model.decoder.config, join(directory, 'adapter'), { trainable: true });
   const role = { adapter };
   const prompts = [tokensOf(150, 1)];
@@ -353,7 +353,7 @@ it('what was computed before a change of the weights is never read', async () =>
   for (const owned of [generator, fresh, adapter]) owned.dispose();
 });
 
-it('memory stays flat over many ragged requests, and all of it comes back', async () => {
+it('memory stays constant over many ragged requests, and all of it is freed', async () => {
   await device.synchronize();
   const before = device.stats().liveBytes;
   const generator = new Generator(model.decoder, { maxRows: 16, maxTokens: 128, cacheBytes: 4_000_000 });

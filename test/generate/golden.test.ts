@@ -1,4 +1,4 @@
-// Greedy decoding against transformers in float64: what it wrote after each prompt, and a story of a pretrained model.
+// Greedy decoding against transformers in float64: a continuation of each prompt, and a story of a pretrained model.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
 import type { Device } from '../../src/runtime/device.js';
@@ -24,7 +24,7 @@ describe.each(isas)('%s', (isa) => {
     model.dispose();
   });
 
-  it('stories260k: tells its story', async () => {
+  it('stories260k: writes the golden story', async () => {
     const { greedy } = expectedOf('stories260k') as unknown as { greedy: number[] };
     const model = await loadModel(device, goldenDirectory('stories260k'), { dtype: 'f32' });
     const options = { temperature: 0, maxNewTokens: greedy.length - 1, ignoreEos: true };

@@ -1,4 +1,4 @@
-// What a request may ask for: the defaults, and one sentence for each mistake.
+// The options of a request: defaults, and one sentence for each mistake.
 import { expect, it } from 'vitest';
 import { type SamplingOptions, samplingSettings } from '../../src/generate/options.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
@@ -6,7 +6,7 @@ import { byteTokenizer } from '../../src/tokenizer/byte.js';
 const limits = { vocabSize: 320, eosTokenIds: [2, 7] };
 const settings = (options: SamplingOptions, prompts = 2) => samplingSettings(options, limits, prompts);
 
-it('samples from the whole distribution, once, unless told otherwise', () => {
+it('by default one sample is drawn from the whole distribution', () => {
   expect(settings({})).toEqual({
     n: 1,
     maxNewTokens: 256,
@@ -29,7 +29,7 @@ it('samples from the whole distribution, once, unless told otherwise', () => {
   });
 });
 
-it('tells stop ids from stop texts, and can go on after the end of the text', () => {
+it('stop ids and stop texts are separated, and the end-of-text token can be ignored', () => {
   const tokenizer = byteTokenizer();
   const { stopTokens, stopStrings } = settings({ stop: [9, '\n\n', 11], ignoreEos: true, tokenizer });
   expect([stopTokens, stopStrings]).toEqual([new Set([9, 11]), ['\n\n']]);

@@ -1,10 +1,10 @@
-// The page pool against a plain count of owners: no page is handed out twice, none is lost.
+// The page pool against a simple count of owners: no page is handed out twice, and none is lost.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { PagePool, pagesFor } from '../../src/generate/pages.js';
 
 describe('PagePool', () => {
-  it('counts owners as a list of them does', () => {
+  it('counts owners like a plain list', () => {
     const actions = fc.array(
       fc.record({ what: fc.constantFrom('take', 'retain', 'release'), which: fc.nat(1000) }),
       { maxLength: 200 },
@@ -59,6 +59,6 @@ it.each([
   [1, 1],
   [64, 1],
   [65, 2],
-])('%i tokens lie in %i pages', (tokens, pages) => {
+])('%i tokens need %i pages', (tokens, pages) => {
   expect(pagesFor(tokens)).toBe(pages);
 });

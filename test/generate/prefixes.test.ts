@@ -1,11 +1,11 @@
-// The prefix tree against a list of all that was ever put in, and its accounting of pages.
+// The prefix tree against a list of all stored sequences, and its accounting of pages.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { PagePool, pagesFor } from '../../src/generate/pages.js';
 import { PrefixTree } from '../../src/generate/prefixes.js';
 import { PAGE_TOKENS } from '../../src/ops/cache.js';
 
-/** Takes pages for `tokens`, remembers them and lets go of them: what a row does that ends. */
+/** Takes pages for `tokens`, stores them in the tree and releases them, like a row that ends. */
 function store(pool: PagePool, tree: PrefixTree, tokens: readonly number[], role = 'base'): number[] {
   const pages = Array.from({ length: pagesFor(tokens.length) }, () => pool.take() as number);
   tree.insert(role, tokens, pages);
@@ -19,7 +19,7 @@ const common = (a: readonly number[], b: readonly number[]) => {
   return length;
 };
 
-/** Sequences that share beginnings: a few long stretches, one after another, the last one cut. */
+/** Sequences that share prefixes: a few long pieces, concatenated, the last one cut. */
 const sequence = fc
   .record({ parts: fc.array(fc.constantFrom(1, 2, 3), { minLength: 1, maxLength: 5 }), cut: fc.nat(49) })
   .map(({ parts, cut }) =>
@@ -31,7 +31,7 @@ const sequence = fc
 const role = fc.constantFrom('base', 'adapter 3');
 
 describe('PrefixTree', () => {
-  it('finds the longest beginning of all that was stored, and pages that held just that', () => {
+  it('finds the longest stored prefix, and the pages that hold it', () => {
     fc.assert(
       fc.property(
         fc.array(fc.tuple(role, sequence), { maxLength: 12 }),
@@ -39,7 +39,7 @@ describe('PrefixTree', () => {
         (stored, asked) => {
           const pool = new PagePool(200);
           const tree = new PrefixTree(pool);
-          /** What the page of the cache would hold. */
+          /** The content of each page of the cache. */
           const content = new Map<number, string>();
           for (const [key, tokens] of stored) {
             const pages = Array.from({ length: pagesFor(tokens.length) }, () => pool.take() as number);
@@ -64,7 +64,7 @@ describe('PrefixTree', () => {
     );
   });
 
-  it('keeps what was used last when pages run out, and frees every page in the end', () => {
+  it('evicts the least recently used page first, and frees every page at the end', () => {
     fc.assert(
       fc.property(fc.array(sequence, { minLength: 1, maxLength: 12 }), fc.nat(20), (stored, evictions) => {
         const pool = new PagePool(100);
@@ -80,7 +80,7 @@ describe('PrefixTree', () => {
     );
   });
 
-  it('evicts no page that a row uses; of the pages before it the last, and only when nothing else is left', () => {
+  it('evicts no page that a row uses, and a page before it only if nothing else is left', () => {
     const pool = new PagePool(4);
     const tree = new PrefixTree(pool);
     const tokens = Array.from({ length: 130 }, (_, i) => i);
@@ -97,7 +97,7 @@ describe('PrefixTree', () => {
     expect(pool.free).toBe(4);
   });
 
-  it('follows a row that fills its page, without a second page', () => {
+  it('grows a page in place while its row fills it', () => {
     const pool = new PagePool(2);
     const tree = new PrefixTree(pool);
     const page = pool.take() as number;
@@ -107,7 +107,7 @@ describe('PrefixTree', () => {
     expect([tree.size, pool.references(page)]).toEqual([1, 2]);
   });
 
-  it('takes a row that went further in place of the page that was not full', () => {
+  it('replaces a page that is not full by that of a row that continued', () => {
     const pool = new PagePool(2);
     const tree = new PrefixTree(pool);
     const [short] = store(pool, tree, [1, 2]) as [number];
@@ -116,7 +116,7 @@ describe('PrefixTree', () => {
     expect([pool.references(short), pool.references(long), tree.size]).toEqual([0, 1, 1]);
   });
 
-  it('remembers what follows pages that a row gave up, if it has those', () => {
+  it('stores what follows the pages that a row gave up, if the tree has those', () => {
     const pool = new PagePool(8);
     const tree = new PrefixTree(pool);
     const tokens = Array.from({ length: 128 }, (_, i) => i);

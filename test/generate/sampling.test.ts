@@ -1,4 +1,4 @@
-// What the sampling op is told: keys that belong to a sample and not to its place, and nothing where nothing is asked.
+// The inputs of the sampling op: keys that belong to a sample and not to its place, and no input without a setting.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { choiceTrie } from '../../src/generate/choices.js';
@@ -27,14 +27,14 @@ describe('keys', () => {
     expect(keys.size).toBe(3 * 2 * 3 * 3);
   });
 
-  it('stand in the inputs with the position as counter', () => {
+  it('are in the inputs, with the position as counter', () => {
     const { keys } = sampleInputs([rowOf({}), rowOf({}, { key: [2 ** 31, 8], position: 9 })]);
     expect([...keys]).toEqual([5, 6, 3, 0, -(2 ** 31), 8, 9, 0]);
   });
 });
 
 describe('inputs', () => {
-  it('of plain rows are keys and temperatures alone', () => {
+  it('of plain rows are only keys and temperatures', () => {
     expect(sampleInputs([rowOf({ temperature: 0.5 }), rowOf({})])).toEqual({
       keys: Int32Array.of(5, 6, 3, 0, 5, 6, 3, 0),
       temperature: Float32Array.of(0.5, 1),
@@ -46,7 +46,7 @@ describe('inputs', () => {
     });
   });
 
-  it('hold the filters of every row where one has them', () => {
+  it('contain the filters of every row if one row has any', () => {
     const { topK, topP, minP } = sampleInputs([
       rowOf({ topK: 4 }),
       rowOf({ topP: 0.5 }),
@@ -59,7 +59,7 @@ describe('inputs', () => {
     ]);
   });
 
-  it('ban the stop tokens of a row that is too short, and add each bias once', () => {
+  it('ban the stop tokens of a row below minTokens, and contain each bias once', () => {
     const long = { stop: [9], minTokens: 2, logitBias: { 3: 1.5, 9: 4 } };
     const { bias } = sampleInputs([rowOf(long), rowOf({}), rowOf(long, { drawn: 2 })]);
     expect(bias).toEqual({
@@ -69,7 +69,7 @@ describe('inputs', () => {
     });
   });
 
-  it('allow what the choices of a row leave open', () => {
+  it('allow only the next tokens of the choices of a row', () => {
     const choice = choiceTrie([[8, 1], [4], [8, 0]]);
     const { allowed } = sampleInputs([
       rowOf({}),
@@ -92,7 +92,7 @@ describe('choices', () => {
       return !texts.some((a) => texts.some((b) => a !== b && b.startsWith(a)));
     });
 
-  it('lead to every answer and to nothing else', () => {
+  it('lead exactly to the given answers', () => {
     fc.assert(
       fc.property(answers, (given) => {
         const reached: number[][] = [];

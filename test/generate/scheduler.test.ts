@@ -1,5 +1,5 @@
-// The scheduler with a cache that remembers what was written where: whatever rows share, give back or compute again, a token
-// always finds what it would have written itself.
+// The scheduler with a cache that records every write. Rows may share pages, give them back or compute them again: a
+// token always reads the values that its own row would have written.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { PagePool, pagesFor } from '../../src/generate/pages.js';
@@ -21,7 +21,7 @@ interface TestRow extends Row {
 
 const histories = new WeakMap<Row, number[]>();
 
-/** What keys and values of a token depend on: the role and all tokens up to it, as a number. */
+/** The keys and values of a token as a number: a hash of the role and all tokens up to it. */
 function written(row: Row, at: number): number {
   const history = histories.get(row) ?? [];
   histories.set(row, history);
@@ -34,7 +34,7 @@ function written(row: Row, at: number): number {
   return history[at] as number;
 }
 
-/** Steps of a scheduler over a cache whose content is checked wherever it is read. */
+/** Runs the steps of a scheduler over a cache and checks the content at every read. */
 class Simulation {
   readonly pool: PagePool;
   readonly scheduler: Scheduler<TestRow>;
@@ -84,7 +84,7 @@ class Simulation {
     return step;
   }
 
-  /** Lets the rows of a step that came to their end sample: a token of their own. */
+  /** Samples a token for each row of a step that has reached its end. */
   sample({ slices }: Step<TestRow>): void {
     for (const { row, to } of slices) {
       if (to < row.tokens.length) continue;
@@ -100,7 +100,7 @@ function slotOf(pages: readonly number[], at: number): number {
   return page * PAGE_TOKENS + (at % PAGE_TOKENS);
 }
 
-/** Prompts that share beginnings. */
+/** Prompts that share prefixes. */
 const prompt = fc
   .tuple(fc.array(fc.constantFrom(1, 2), { minLength: 1, maxLength: 4 }), fc.nat(29))
   .map(([parts, cut]) => parts.flatMap((part) => Array.from({ length: 30 }, () => part)).slice(cut));
@@ -115,7 +115,7 @@ const workload = fc.record({
     }),
     { minLength: 1, maxLength: 10 },
   ),
-  /** Beyond what the longest row needs alone. */
+  /** Pages beyond those that the longest row needs alone. */
   spare: fc.constantFrom(0, 1, 3, 40),
   maxTokens: fc.integer({ min: 1, max: 100 }),
   maxRows: fc.integer({ min: 1, max: 5 }),
@@ -123,7 +123,7 @@ const workload = fc.record({
 });
 
 describe('Scheduler', () => {
-  it('brings every row to its end within budget and pages, and never reads what another row wrote', () => {
+  it('finishes every row within budget and pages, and never reads wrong keys or values', () => {
     fc.assert(
       fc.property(workload, ({ rows: given, spare, maxTokens, maxRows, window }) => {
         const rows = given
@@ -142,7 +142,7 @@ describe('Scheduler', () => {
         const simulation = new Simulation(pages, { maxTokens, maxRows, window });
         const { scheduler, pool } = simulation;
         const waiting = [...rows];
-        // Many steps where one token goes at a time and rows are computed again; never without end.
+        // Many steps if one token goes at a time and rows are computed again, but never infinitely many.
         for (let time = 0; waiting.length > 0 || scheduler.size > 0; time++) {
           expect(time).toBeLessThan(20_000);
           while (waiting[0] && waiting[0].arrives <= time) {
@@ -189,13 +189,13 @@ describe('Scheduler', () => {
     const simulation = new Simulation(400, { maxTokens: 512, maxRows: 64 });
     const prompt = Array.from({ length: 1000 }, (_, i) => i);
     run(simulation, rowsOf(64, prompt, 1003));
-    // Of each but the first, the last token of the prompt; then two tokens of each.
+    // The last token of the prompt for each row but the first; then two tokens for each.
     expect(simulation.computed).toBe(1000 + 63 + 2 * 64);
     const copied = simulation.scheduler.prefixes.find('a', prompt);
     expect(copied.tokens).toBe(1000);
   });
 
-  it('goes on with rows that run while it computes a prompt in chunks', () => {
+  it('continues running rows while it computes a prompt in chunks', () => {
     const simulation = new Simulation(40, { maxTokens: 100, maxRows: 4 });
     const [short] = rowsOf(1, [1, 2, 3], 20) as [TestRow];
     const long: TestRow = { name: 1, role: 'a', tokens: Array(1000).fill(7), longest: 1001, arrives: 0 };
@@ -206,7 +206,7 @@ describe('Scheduler', () => {
       expect(slices.map(({ from, to }) => to - from)).toEqual([1, 99]);
   });
 
-  it('lets the youngest give way where pages run out, and the oldest never', () => {
+  it('takes pages from the youngest row if pages run out, and never from the oldest', () => {
     const simulation = new Simulation(5, { maxTokens: 64, maxRows: 4 });
     const rows = rowsOf(3, [1], 200).map((row) => ({ ...row, tokens: [row.name] }));
     for (const row of rows) simulation.scheduler.add(row, row.longest);
@@ -223,7 +223,7 @@ describe('Scheduler', () => {
     expect(steps).toBeLessThan(3 * 199);
   });
 
-  it('finds what a row computed after it has ended', () => {
+  it('reuses the pages of a row that has ended', () => {
     const simulation = new Simulation(40, { maxTokens: 512, maxRows: 4 });
     const [first] = rowsOf(1, Array(100).fill(5), 200) as [TestRow];
     run(simulation, [first]);
@@ -234,7 +234,7 @@ describe('Scheduler', () => {
     expect(simulation.computed - before).toBe(3);
   });
 
-  it('computes all of a row that asks for it, also what another row has computed', () => {
+  it('computes every token of a row that needs it, also a cached prefix', () => {
     const simulation = new Simulation(40, { maxTokens: 512, maxRows: 4 });
     const rows = rowsOf(2, Array(100).fill(5), 101).map((row, i) => ({ ...row, fromStart: i === 1 }));
     run(simulation, rows);
@@ -255,7 +255,7 @@ describe('Scheduler', () => {
     expect(simulation.step().slices).toEqual([]);
   });
 
-  it('gives back pages that no window reaches, and holds a bounded number of them', () => {
+  it('frees pages outside the window, and so holds a bounded number', () => {
     const window = 100;
     const simulation = new Simulation(8, { maxTokens: 64, maxRows: 1, window });
     const [row] = rowsOf(1, [1], 3000) as [TestRow];

@@ -1,9 +1,9 @@
-// Stop strings against a search of the whole text, whatever pieces it comes in.
+// Stop strings in streamed text, against a search of the whole text.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { StopMatcher } from '../../src/generate/stops.js';
 
-/** The stop that ends first, of those that end together the longest, by looking at every byte of the whole text. */
+/** The stop that ends first, the longest among those that end together, by a search from every byte. */
 function firstStop(text: Buffer, strings: readonly string[]) {
   for (let end = 1; end <= text.length; end++) {
     const ending = strings.filter((string) => {
@@ -16,12 +16,12 @@ function firstStop(text: Buffer, strings: readonly string[]) {
   return undefined;
 }
 
-/** Few letters, so that strings overlap themselves and each other; one of two bytes, one of four. */
+/** Few letters, so that strings overlap; one has two bytes, one has four. */
 const letters = (options: fc.StringConstraints) =>
   fc.string({ ...options, unit: fc.constantFrom('a', 'b', 'é', '𝄞') });
 
 describe('StopMatcher', () => {
-  it('finds what a search of the whole text finds, whatever pieces it comes in', () => {
+  it('finds the same stop as a search of the whole text, for any division into pieces', () => {
     fc.assert(
       fc.property(
         letters({ maxLength: 30 }),
@@ -44,7 +44,7 @@ describe('StopMatcher', () => {
     );
   });
 
-  it('holds back just what may become a stop', () => {
+  it('holds back exactly what may become a stop', () => {
     fc.assert(
       fc.property(
         letters({ minLength: 1, maxLength: 20 }),
@@ -65,7 +65,7 @@ describe('StopMatcher', () => {
     );
   });
 
-  it('holds nothing and finds nothing without strings', () => {
+  it('without strings holds back nothing and finds nothing', () => {
     const matcher = new StopMatcher(['']);
     expect([matcher.push(Buffer.from('text')), matcher.pending]).toEqual([undefined, 0]);
   });

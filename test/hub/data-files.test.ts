@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { pathOf, selectDataFiles } from '../../src/hub/data-files.js';
 
-// As they lie on the hub.
+// File lists as on the hub.
 const trl = [
   '.gitattributes',
   'README.md',
@@ -30,7 +30,7 @@ const select = (paths: readonly string[], part: 'train' | 'validation' | 'test',
   selectDataFiles(paths, { part, what, ...(selection === undefined ? {} : { selection }) });
 
 describe('the files of a data set', () => {
-  it('are those of the part', () => {
+  it('are those of the requested part', () => {
     expect(select(trl, 'train')).toEqual(['data/train-00000-of-00001.parquet']);
     expect(select(trl, 'test')).toEqual(['data/test-00000-of-00001.parquet']);
     expect(() => select(trl, 'validation')).toThrow(
@@ -41,12 +41,12 @@ describe('the files of a data set', () => {
     expect(select(['phase1_train.jsonl', 'phase1_test.jsonl'], 'train')).toEqual(['phase1_train.jsonl']);
   });
 
-  it('are all where no file belongs to a split', () => {
+  it('are all files if none belongs to a split', () => {
     expect(select(['math-shepherd.jsonl', 'dataset_infos.json'], 'train')).toEqual(['math-shepherd.jsonl']);
     expect(select(processbench, 'test')).toHaveLength(4);
   });
 
-  it('are those that the person names', () => {
+  it('are those that the user names', () => {
     expect(select(processbench, 'test', 'math')).toEqual(['math.json']);
     expect(select(gsm8k, 'train', 'main/test')).toEqual(['main/test-00000-of-00001.parquet']);
     expect(select(gsm8k, 'train', 'socratic/train-00000-of-00001.parquet')).toHaveLength(1);
@@ -55,7 +55,7 @@ describe('the files of a data set', () => {
     );
   });
 
-  it('are none where no format is known', () => {
+  it('are refused if no format is known', () => {
     expect(() => select(['README.md', 'data.zip'], 'train')).toThrow(
       'the data set a/b has no data file that can be read; expected .jsonl, .json (.gz) or .parquet, found README.md, data.zip',
     );
@@ -65,13 +65,13 @@ describe('the files of a data set', () => {
 describe('the path of the files', () => {
   const path = (chosen: readonly string[], all: readonly string[]) => pathOf('/s', chosen, { all, what });
 
-  it('is the file, or a pattern for exactly these files', () => {
+  it('is the file, or a pattern that matches exactly these files', () => {
     expect(path(['data/a.parquet'], trl)).toBe('/s/data/a.parquet');
     expect(path(sharded, [...trl, ...sharded])).toBe('/s/data/train-0000*-of-00003.parquet');
     expect(path(select(processbench, 'test'), processbench)).toBe('/s/*.json');
   });
 
-  it('is an error where files of several kinds would be mixed', () => {
+  it('is refused if files of several kinds would be mixed', () => {
     expect(() => path(select(gsm8k, 'train'), gsm8k)).toThrow(
       'the data set a/b has several kinds of files (main/train-00000-of-00001.parquet, ' +
         'socratic/train-00000-of-00001.parquet); name a file, split or folder behind a colon, as in ' +

@@ -12,7 +12,7 @@ describe('a hub id', () => {
     ],
     ['a/b', { repo: 'a/b', revision: 'main' }],
     ['my.name/_x', { repo: 'my.name/_x', revision: 'main' }],
-  ])('%s is read', (text, id) => {
+  ])('%s is parsed', (text, id) => {
     expect(parseHubId(text)).toEqual(id);
   });
 

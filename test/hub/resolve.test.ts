@@ -86,7 +86,7 @@ const resolved = (sections: { data?: object; model?: object }) =>
 const filesOf = (directory: string) => readdirSync(directory, { recursive: true }).map(String).sort();
 
 describe('a model of the hub', () => {
-  it('brings its configuration, weights and tokenizer, and nothing else', async () => {
+  it('downloads its configuration, weights and tokenizer, and nothing else', async () => {
     const { model: section } = await resolved({ model: { base: 'golden/qwen2' } });
     expect(relative(join(folder, 'hf/hub'), String(section.base))).toBe(
       `models--golden--qwen2/snapshots/${hub.commit(model)}`,
@@ -101,7 +101,7 @@ describe('a model of the hub', () => {
     expect((await configuredTokenizer(section)).encode('7')).toEqual([55]);
   });
 
-  it('in shards brings those of its index', async () => {
+  it('in shards downloads those of its index', async () => {
     const { model: section } = await resolved({
       model: { base: 'golden/sharded', tokenizer: 'golden/qwen2@main' },
     });
@@ -114,7 +114,7 @@ describe('a model of the hub', () => {
     expect(filesOf(section.tokenizer)).toEqual(['tokenizer.json', 'tokenizer_config.json']);
   });
 
-  it('that is not supported costs no download of weights', async () => {
+  it('that is not supported is refused before any download of weights', async () => {
     const files = { ...model.files, 'config.json': Buffer.from('{"model_type": "gpt2"}') };
     const other = await startHub([{ ...model, files }]);
     vi.stubEnv('HF_ENDPOINT', other.endpoint);
@@ -138,7 +138,7 @@ describe('a model of the hub', () => {
 });
 
 describe('data of the hub', () => {
-  it('is the split of its part', async () => {
+  it('consists of the split of its part', async () => {
     const { data: section } = await resolved({
       data: { train: 'trl-lib/tiny', test: 'trl-lib/tiny', validation: 'trl-lib/tiny@main:test' },
     });
@@ -147,7 +147,7 @@ describe('data of the hub', () => {
     expect([parts.train.length, parts.validation.length, parts.test.length]).toEqual([14, 7, 7]);
   });
 
-  it('stands behind a local path', async () => {
+  it('is used only if no local path exists', async () => {
     const here = await resolveInputs(
       completeRunConfig({ method: 'sft', data: { train: 'test/data/files', test: 'test/data' } }),
       () => 'r',
@@ -157,7 +157,7 @@ describe('data of the hub', () => {
     expect(hub.requests).toEqual([]);
   });
 
-  it('that does not exist is an error with the place, and so is a path below a folder that does', async () => {
+  it('is refused with the place if it does not exist, and so is a missing path in an existing folder', async () => {
     const attempt = (train: string, cwd: string) => {
       const { config, locate } = parseRunConfig(`method: sft\ndata: {train: ${train}}\n`, { name: 'r.yaml' });
       return resolveInputs(config, locate, { cwd });

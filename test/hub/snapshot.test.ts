@@ -68,7 +68,7 @@ const failure = async (attempt: Promise<unknown>): Promise<HubError> => {
 const blobs = () => readdirSync(join(cache, 'datasets--a--b/blobs')).sort();
 
 describe('a snapshot', () => {
-  it('lies in the cache as huggingface_hub lays it, and only what was chosen', async () => {
+  it('has the cache layout of huggingface_hub, and only the selected files', async () => {
     const hub = await startHub([repository]);
     const commit = hub.commit(repository);
     const { directory, paths, all } = await fetch(hub);
@@ -86,7 +86,7 @@ describe('a snapshot', () => {
     expect(blobs()).toContain('0967ef424bce6791893e9a57bb952f80fd536e93');
   });
 
-  it('is not fetched twice', async () => {
+  it('is downloaded once', async () => {
     const hub = await startHub([repository]);
     await fetch(hub);
     const before = hub.requests.length;
@@ -96,7 +96,7 @@ describe('a snapshot', () => {
     expect(hub.requests).toHaveLength(before + 1);
   });
 
-  it('of another revision shares the blobs', async () => {
+  it('shares blobs with another revision', async () => {
     const hub = await startHub([repository]);
     await fetch(hub);
     await fetch(hub, 'a/b@refs/pr/1');
@@ -104,7 +104,7 @@ describe('a snapshot', () => {
     expect(readFileSync(join(cache, 'datasets--a--b/refs/refs/pr/1'), 'utf8')).toBe(hub.commit(repository));
   });
 
-  it('shows how far the download is, in bytes', async () => {
+  it('shows the progress of the download in bytes', async () => {
     const hub = await startHub([repository]);
     await fetch(hub);
     expect(lines[0]).toMatch(/ of 300 kB {2}a\/b data\/large\.jsonl/);
@@ -115,20 +115,20 @@ describe('a snapshot', () => {
 describe('a download', () => {
   const cut = (after: number) => ({ cutAfter: after });
 
-  it('goes on where the connection broke', async () => {
+  it('resumes after a broken connection', async () => {
     const hub = await startHub([repository]);
     hub.faults.set('data/large.jsonl', [cut(120_000), cut(60_000)]);
     const { directory } = await fetch(hub);
     expect(readFileSync(join(directory, 'data/large.jsonl')).equals(large)).toBe(true);
     const ranges = hub.requests.flatMap((line) => /bytes=(\d+)-/.exec(line)?.[1] ?? []);
-    // What is on its way when a connection breaks may be lost.
+    // Bytes in transit may be lost when a connection breaks.
     expect(ranges).toHaveLength(2);
     expect(Number(ranges[0])).toBeGreaterThan(0);
     expect(Number(ranges[0])).toBeLessThanOrEqual(120_000);
     expect(Number(ranges[1])).toBeGreaterThanOrEqual(Number(ranges[0]));
   });
 
-  it('goes on where an earlier process stopped', async () => {
+  it('resumes the download of an earlier process', async () => {
     const hub = await startHub([repository]);
     hub.faults.set('data/large.jsonl', [cut(100_000), ...Array<{ status: number }>(5).fill({ status: 503 })]);
     const error = await failure(fetch(hub));
@@ -144,7 +144,7 @@ describe('a download', () => {
     expect(blobs()).toEqual([largeHash]);
   });
 
-  it('starts again where the server does not go on, or where what was left is damaged', async () => {
+  it('starts again if the server cannot resume, or if the partial file is damaged', async () => {
     const hub = await startHub([repository]);
     hub.faults.set('data/large.jsonl', [cut(50_000), { ignoreRange: true }]);
     await fetch(hub);
@@ -159,7 +159,7 @@ describe('a download', () => {
     }
   });
 
-  it('with the wrong content is refused, and leaves nothing', async () => {
+  it('is refused if the content is wrong, and leaves nothing', async () => {
     const hub = await startHub([repository]);
     const wrong = Buffer.from(large);
     wrong[1000]! ^= 1;
@@ -193,7 +193,7 @@ describe('a download', () => {
     expect(readdirSync(join(cache, '.locks/datasets--a--b'))).toEqual([]);
   });
 
-  it('that does not fit on the disk does not begin', async () => {
+  it('does not start if it does not fit on the disk', async () => {
     const huge = Object.defineProperty(Buffer.from(large), 'length', { value: 2 ** 52 });
     const hub = await startHub([{ ...repository, files: { 'data/large.jsonl': huge } }]);
     const error = await failure(fetch(hub));
@@ -203,7 +203,7 @@ describe('a download', () => {
     );
   });
 
-  it('into a place that cannot be written says so', async () => {
+  it('reports a cache that cannot be written', async () => {
     const hub = await startHub([repository]);
     writeFileSync(join(cache, '..', 'file'), '');
     const error = await failure(fetch(hub, 'a/b', { cache: join(cache, '..', 'file') }));
@@ -213,7 +213,7 @@ describe('a download', () => {
 });
 
 describe('without the network', () => {
-  it('the cache serves, asked for or not', async () => {
+  it('the cache is used, whether offline mode is set or the hub is unreachable', async () => {
     const hub = await startHub([repository]);
     const { directory } = await fetch(hub);
     await hub.close();
@@ -224,7 +224,7 @@ describe('without the network', () => {
     );
   });
 
-  it('what is not whole in the cache is an error', async () => {
+  it('an incomplete snapshot in the cache is an error', async () => {
     const hub = await startHub([repository]);
     const offline = { offline: true };
     expect((await failure(fetch(hub, 'a/b', offline))).message).toBe(
@@ -234,7 +234,7 @@ describe('without the network', () => {
     const { directory } = await fetch(hub);
     expect((await failure(fetch(hub, 'a/b', offline, ['small.jsonl']))).kind).toBe('offline');
     expect((await failure(fetch(hub, 'a/b@v2', offline))).kind).toBe('offline');
-    // A blob was deleted, its link still hangs there.
+    // A blob was deleted, and its link is left.
     rmSync(join(cache, 'datasets--a--b/blobs', largeHash));
     expect(lstatSync(join(directory, 'data/large.jsonl')).isSymbolicLink()).toBe(true);
     expect((await failure(fetch(hub, 'a/b', offline))).kind).toBe('offline');
@@ -242,7 +242,7 @@ describe('without the network', () => {
     expect((await fetch(hub, 'a/b', offline)).directory).toBe(directory);
   });
 
-  it('what another program has put into the cache serves, but for sets of files with gaps', async () => {
+  it('files that another program has cached are used, except sets with missing shards', async () => {
     const commit = '1'.repeat(40);
     const folder = join(cache, 'datasets--a--b');
     mkdirSync(join(folder, 'blobs'), { recursive: true });

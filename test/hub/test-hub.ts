@@ -1,4 +1,4 @@
-// A hub on this machine: the interface of huggingface.co as far as it is used, with faults on demand.
+// A local hub: the used part of huggingface.co's interface, with faults on demand.
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -13,7 +13,7 @@ export interface TestRepository {
   readonly refusal?: { readonly status: number; readonly code: string };
 }
 
-/** What goes wrong with a file, in the order of the requests for it; then all goes well. */
+/** Faults of a file, one per request for it, in order; later requests succeed. */
 export type Fault =
   | { readonly cutAfter: number }
   | { readonly status: number }
@@ -26,16 +26,16 @@ export interface TestHub {
   readonly endpoint: string;
   /** `METHOD path`, with the range where there is one, in order. */
   readonly requests: string[];
-  /** Authorization headers that the storage behind redirects has seen. */
+  /** Authorization headers that the storage behind redirects has received. */
   readonly leaked: string[];
-  /** Tokens that the hub itself has seen. */
+  /** Tokens that the hub itself has received. */
   readonly tokens: Set<string>;
   readonly faults: Map<string, Fault[]>;
   readonly commit: (repository: TestRepository) => string;
   close(): Promise<void>;
 }
 
-/** Files from this size on are kept behind a redirect to another host and named by their SHA-256, as large files are. */
+/** Files of at least this size are behind a redirect to another host and named by their SHA-256, like large files. */
 const LARGE = 100_000;
 
 export async function startHub(repositories: readonly TestRepository[]): Promise<TestHub> {
@@ -117,7 +117,7 @@ export async function startHub(repositories: readonly TestRepository[]): Promise
       ...(start > 0 ? { 'content-range': `bytes ${start}-${whole.length - 1}/${whole.length}` } : {}),
     });
     if ('cutAfter' in fault && fault !== NO_FAULT) {
-      // A moment for the bytes to arrive before the connection breaks.
+      // Lets the bytes arrive before the connection breaks.
       response.write(body.subarray(0, fault.cutAfter), () => setTimeout(() => response.destroy(), 50));
     } else response.end(body);
   }

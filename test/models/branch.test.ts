@@ -1,4 +1,4 @@
-// Branches: several continuations of one trunk in one sequence equal a sequence for each.
+// Branches: continuations of one trunk in one sequence equal one sequence for each.
 import { afterAll, describe, expect, test } from 'vitest';
 import { raggedBatch, type Sequence } from '../../src/models/batch.js';
 import type { Decoder } from '../../src/models/decoder.js';
@@ -18,7 +18,7 @@ const branches = [
   { at: 6, ids: [11] },
 ];
 
-/** Trunk and branches as they lie in one sequence: each branch directly behind the trunk token that it follows. */
+/** Trunk and branches as one sequence: each branch directly after the trunk token that it follows. */
 function together(): Required<Omit<Sequence, 'rowId'>> {
   const ids: number[] = [];
   const positions: number[] = [];
@@ -52,10 +52,10 @@ async function hiddenOf(decoder: Decoder, sequences: readonly Sequence[]): Promi
 }
 
 describe.each(['qwen2', 'qwen3', 'llama3', 'opt'])('%s', (name) => {
-  test('a token of a branch sees the trunk before it and its own branch alone', async () => {
+  test('only the trunk before it and its own branch are visible to a token of a branch', async () => {
     const decoder = await loadDecoder(device, goldenDirectory(name), { dtype: 'f32' });
     const packed = together();
-    // Between two plain sequences, so that nothing leaks over its ends either.
+    // Between two plain sequences, so that leaks across its ends would show.
     const found = await hiddenOf(decoder, [{ ids: [1, 2, 3] }, packed, { ids: [4, 5] }]);
     const rowOf = (own: number, position: number) => {
       const at = Array.from(packed.ids).findIndex(
@@ -86,7 +86,7 @@ test.each(['positions', 'branch'] as const)('%s must be as long as the ids', (ke
   );
 });
 
-test('positions beyond the model end in an error, not in a longer table', async () => {
+test('positions beyond the model are refused', async () => {
   const decoder = await loadDecoder(device, goldenDirectory('qwen2'), { dtype: 'f32' });
   const batch = raggedBatch(device, [{ ids: [1], positions: [512] }], { vocabSize: 320, maxPositions: 600 });
   expect(() => decoder.forward(batch)).toThrow(
@@ -96,7 +96,7 @@ test('positions beyond the model end in an error, not in a longer table', async 
   decoder.dispose();
 });
 
-test('a sliding window takes branches only while the whole sequence lies inside it', async () => {
+test('branches under a sliding window are refused unless the whole sequence lies inside it', async () => {
   const decoder = await loadDecoder(device, goldenDirectory('mistral'), { dtype: 'f32' });
   await expect(hiddenOf(decoder, [{ ids: [1] }, together()])).rejects.toThrow(
     'sequence 1 of the batch has 12 tokens with its branches, more than the sliding window of 8; ' +

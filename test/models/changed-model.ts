@@ -11,7 +11,7 @@ import { goldenDirectory } from './golden.js';
 export interface Change {
   /** Replaces the parsed config.json. */
   readonly config?: (config: Record<string, unknown>) => Record<string, unknown>;
-  /** Stores every weight as this. */
+  /** Dtype of every stored weight. */
   readonly dtype?: FloatDtype;
   readonly remove?: readonly string[];
   readonly add?: Readonly<
@@ -19,7 +19,7 @@ export interface Change {
   >;
 }
 
-/** A copy of a golden model, without its adapter, that goes with the running test. */
+/** A copy of a golden model, without its adapter, that is removed after the running test. */
 export async function changedModel(name: string, change: Change = {}): Promise<string> {
   const { config = (same) => same, dtype = 'F32', remove = [], add = {} } = change;
   const source = goldenDirectory(name);

@@ -1,4 +1,4 @@
-// Dropout of adapters in training: its masks belong to seed, step, row and position, not to the batch.
+// Dropout of adapters in training: masks depend on seed, step, row and position, not on the batch.
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Tape } from '../../src/autograd/tape.js';
@@ -51,7 +51,7 @@ async function hiddenOf(
 }
 
 describe('a mask', () => {
-  test('changes with seed, step, row and role, and with nothing else', async () => {
+  test('depends on seed, step, row and role, and on nothing else', async () => {
     adapter = trainable();
     const base = await hiddenOf([first], { seed: 1, step: 4 });
     expect(await hiddenOf([first], { seed: 1, step: 4 })).toEqual(base);
@@ -69,7 +69,7 @@ describe('a mask', () => {
     adapter.dispose();
   });
 
-  test('is left out without a dropout source and by an adapter without dropout', async () => {
+  test('is absent without a dropout source, and for an adapter without dropout', async () => {
     adapter = loadAdapter(device, decoder.config, join(goldenDirectory('qwen3'), 'adapter'));
     const plain = await hiddenOf([first]);
     expect(await hiddenOf([first], { seed: 1, step: 4 })).toEqual(plain);
@@ -80,8 +80,8 @@ describe('a mask', () => {
   });
 });
 
-test('recomputation draws the same masks: gradients are the same bits', async () => {
-  // The first forward makes the rotary table, which stays.
+test('recomputation draws the same masks: gradients have the same bits', async () => {
+  // The first forward creates the rotary table, which is kept.
   adapter = trainable();
   for (const model of [decoder, recomputing]) await hiddenOf([first], undefined, model);
   adapter.dispose();

@@ -30,7 +30,7 @@ function completions({ sequences, prompt_lengths }: Expected) {
 
 type Item = ReturnType<typeof completions>[number];
 
-/** Completion-mean loss with its gradients added into the parameters; `groups` of sequences go through one by one. */
+/** Completion-mean loss, with gradients added into the parameters; `groups` of sequences are computed one by one. */
 async function backward(decoder: Decoder, role: Role, groups: readonly (readonly Item[])[]): Promise<number> {
   const { device } = decoder;
   const count = groups.flat().reduce((sum, { rows }) => sum + rows.length, 0);
@@ -78,7 +78,7 @@ function expectGradients(
 
 const norm = (values: Float32Array) => Math.sqrt(values.reduce((sum, value) => sum + value ** 2, 0));
 
-/** Tokens of the story that the emulator has time for. */
+/** Tokens of the story; fewer on the emulator, which is slow. */
 const BEGINNING = 16;
 
 describe.each(isas)('%s', (isa) => {
@@ -130,7 +130,7 @@ describe.each(isas)('%s', (isa) => {
       adapted.dispose();
     });
 
-    test('bf16 stays within twice the error of a plain bf16 run', async () => {
+    test('bf16 logits are within twice the error of a naive bf16 run', async () => {
       const model = await loadModel(device, directory, { dtype: 'bf16' });
       const scores = await model.score(golden.sequences);
       const bound = 2 * golden.naive_bf16.logprob_max_abs_error;
@@ -140,7 +140,7 @@ describe.each(isas)('%s', (isa) => {
       model.dispose();
     });
 
-    test('a sequence scores the same bits alone and in a batch', async () => {
+    test('a sequence has the same bits alone and in a batch', async () => {
       const model = await loadModel(device, directory, { dtype: 'bf16' });
       const together = await model.score(golden.sequences);
       const tokens = golden.sequences.reduce((sum, ids) => sum + ids.length, 0);
@@ -162,7 +162,7 @@ describe.each(isas)('%s', (isa) => {
       decoder.dispose();
     });
 
-    test('accumulation equals one batch; recomputation equals none, bit by bit', async () => {
+    test('accumulation equals one batch, and recomputation changes no bit', async () => {
       const { decoder, parameters } = loadTrainableDecoder(device, directory, { dtype: 'f32' });
       await backward(decoder, {}, [items]);
       const whole = await gradientsOf(parameters);
@@ -241,7 +241,7 @@ describe.each(isas)('%s', (isa) => {
       decoder.dispose();
     });
 
-    test('bf16 gradients stay within twice the error of a plain bf16 run', async () => {
+    test('bf16 gradients are within twice the error of a naive bf16 run', async () => {
       const { decoder, parameters } = loadTrainableDecoder(device, directory, { dtype: 'bf16' });
       await backward(decoder, {}, [items]);
       const found = await gradientsOf(parameters);
@@ -249,7 +249,7 @@ describe.each(isas)('%s', (isa) => {
       for (const [parameter, naive] of Object.entries(errors)) {
         const reference = tensors.get(`grad.${parameter}`)!;
         const difference = norm(found.get(parameter)!.map((value, i) => value - reference[i]!));
-        // A gradient that is zero but for rounding (opt's k_proj.bias) has no digits of its own to compare: its
+        // A gradient that is zero except for rounding (opt's k_proj.bias) has no digits to compare: its
         // noise is less than that of the weight beside it.
         const weight = naive > 1 ? parameter.replace(/bias$/, 'weight') : parameter;
         const bound = 2 * errors[weight]! * norm(tensors.get(`grad.${weight}`)!);
@@ -260,7 +260,7 @@ describe.each(isas)('%s', (isa) => {
     });
   });
 
-  test('stories260k tells its story: greedy text from full forwards', async () => {
+  test('stories260k writes the golden story greedily from full forwards', async () => {
     const golden = JSON.parse(JSON.stringify(expectedOf('stories260k'))) as { greedy: number[] };
     const decoder = await loadDecoder(device, goldenDirectory('stories260k'), { dtype: 'f32' });
     const ids = [golden.greedy[0] as number];

@@ -31,7 +31,7 @@ interface GoldenHead {
   readonly num_labels: number;
   readonly weight: number[];
   readonly bias: number[] | null;
-  /** One per sequence, or one per token. */
+  /** One label per sequence, or one per token. */
   readonly labels: readonly (number | number[])[];
   readonly logits: number[][];
   readonly loss: number;
@@ -49,7 +49,7 @@ const { sequences } = expectedOf('qwen2');
 const device = openTest();
 afterAll(() => device.dispose());
 
-/** The golden base with the golden `score` as transformers stores such models. */
+/** The golden base with the golden `score`, in the form in which transformers stores such models. */
 function classifier(kind: 'sequence' | 'token'): Promise<string> {
   const { num_labels, weight, bias } = golden[kind];
   const name = kind === 'sequence' ? 'Sequence' : 'Token';
@@ -86,7 +86,7 @@ describe.each(['sequence', 'token'] as const)('a %s classifier', (kind) => {
     model.dispose();
   });
 
-  test('takes the adapter and score that PEFT trained on the causal base', async () => {
+  test('loads the adapter and score that PEFT trained on the causal base', async () => {
     const adapter = join(goldenDirectory('heads'), `${kind}-adapter`);
     const model = await loadModel(device, goldenDirectory('qwen2'), { dtype: 'f32', adapter });
     const found = await model.classify(sequences);
@@ -96,7 +96,7 @@ describe.each(['sequence', 'token'] as const)('a %s classifier', (kind) => {
     model.dispose();
   });
 
-  test('learns: loss and gradients of the score are the golden ones', async () => {
+  test('has the golden loss and gradients of the score', async () => {
     const { decoder, parameters } = loadTrainableDecoder(device, await classifier(kind), { dtype: 'f32' });
     const tape = new Tape(device);
     const labels = Int32Array.from(expected.labels.flat());
@@ -125,7 +125,7 @@ describe.each(['sequence', 'token'] as const)('a %s classifier', (kind) => {
     for (const owned of [loss, statistics.values, batch, tape, parameters, decoder]) owned.dispose();
   });
 
-  test('stays close in bf16, with the score in f32', async () => {
+  test('is close to f32 in bf16, with the score in f32', async () => {
     const model = await loadModel(device, await classifier(kind), { dtype: 'bf16' });
     expect(model.decoder.weight('score.weight').value.dtype).toBe('f32');
     const found = await model.classify(sequences);
@@ -146,7 +146,7 @@ test('a causal model has no classes', async () => {
 });
 
 describe('a scalar head', () => {
-  test('reads f32 values of chosen rows and carries gradients into trunk and head', async () => {
+  test('returns f32 values of chosen rows, with gradients into trunk and head', async () => {
     const decoder = await loadDecoder(device, goldenDirectory('llama3'), { dtype: 'f32' });
     const adapter = loadAdapter(device, decoder.config, join(goldenDirectory('llama3'), 'adapter'), {
       trainable: true,
@@ -199,7 +199,7 @@ describe('a scalar head', () => {
     for (const owned of [values, hidden, seed, batch, tape, head, adapter, decoder]) owned.dispose();
   });
 
-  test('casts bf16 rows to f32 before it multiplies', async () => {
+  test('casts bf16 rows to f32 before the product', async () => {
     const decoder = await loadDecoder(device, goldenDirectory('llama3'), { dtype: 'bf16' });
     const head = createHead(device, { hiddenSize: HIDDEN, seed: 3 });
     const batch = raggedBatch(device, [{ ids: [5, 6, 7] }], decoder.config);
@@ -214,7 +214,7 @@ describe('a scalar head', () => {
     for (const owned of [hidden, values, batch, head, decoder]) owned.dispose();
   });
 
-  test('comes back bit by bit from its file, which another model cannot load', async () => {
+  test('is read back bit by bit from its file, which another model refuses', async () => {
     const path = join(temporaryDirectory(), 'value_head.safetensors');
     const head = createHead(device, { hiddenSize: HIDDEN, seed: 11 });
     expect((await head.weight.value.readFloats()).every((x) => x !== 0 && Math.abs(x) < 0.2)).toBe(true);
@@ -249,7 +249,7 @@ describe('several roles on one frozen base', () => {
     return values;
   }
 
-  test('hold its weights once, do not disturb each other, and leave the reference as the plain base', async () => {
+  test('share its weights, do not change each other, and leave the reference equal to the base', async () => {
     const directory = goldenDirectory('qwen2');
     const empty = device.stats().liveBytes;
     const plain = await loadDecoder(device, directory, { dtype: 'f32' });
@@ -281,7 +281,7 @@ describe('several roles on one frozen base', () => {
       const own = head && 'parameters' in head ? (head as ReturnType<typeof createHead>).parameters.size : 0;
       return total + 8 * (trained + own);
     }, 0);
-    // The base once, trainable values with their gradients, and little else; a second base would double it.
+    // One base, the trainable values with their gradients, and little else; a second base would double the bytes.
     expect(device.stats().liveBytes - empty).toBeLessThan(baseBytes + roleBytes + 0.2 * baseBytes);
 
     expect(await outputsOf(decoder, {})).toEqual(expected);
@@ -291,7 +291,7 @@ describe('several roles on one frozen base', () => {
     const adapted = expectedTensors('qwen2').get('lora.logprobs.0')!;
     expect(maxDifference(first.get('policy')!.slice(0, -1), adapted)).toBeLessThan(1e-4);
 
-    // Training one role moves it alone.
+    // Training one role changes no other.
     const optimizer = new AdamW(policy.adapter!.trainable!, {
       beta1: 0.9,
       beta2: 0.999,
@@ -319,7 +319,7 @@ describe('several roles on one frozen base', () => {
     expect(device.stats().liveBytes).toBe(empty);
   });
 
-  test('mask their inputs apart in dropout', async () => {
+  test('have different dropout masks', async () => {
     const decoder = await loadDecoder(device, goldenDirectory('qwen2'), { dtype: 'f32' });
     const directory = join(goldenDirectory('qwen2'), 'adapter');
     const adapter = loadAdapter(device, decoder.config, directory);

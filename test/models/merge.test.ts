@@ -17,14 +17,14 @@ import { changedAdapter, changedModel } from './changed-model.js';
 import { expectedOf, expectedTensors, goldenDirectory } from './golden.js';
 
 const MODELS = ['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'];
-/** Weights that the golden adapter changes: of two layers, and of llama3 the q and v projections alone. */
+/** Weights that the golden adapter changes: in two layers, and for llama3 only the q and v projections. */
 const MERGED: Readonly<Record<string, number>> = { llama3: 4, opt: 12 };
 const device = openTest();
 afterAll(() => device.dispose());
 
 const adapterOf = (name: string) => join(goldenDirectory(name), 'adapter');
 
-/** What PEFT made of some weights, by name in the model. */
+/** Some weights that PEFT has merged, by name in the model. */
 function peftMerged(name: string): ReadonlyMap<string, Float32Array> {
   const file = openSafetensors(goldenPath('merged.safetensors'));
   const own = [...file.tensors.keys()].filter((tensor) => tensor.startsWith(`${name}.`));
@@ -44,7 +44,7 @@ describe.each(MODELS)('%s', (name) => {
   const { sequences } = expectedOf(name);
   const golden = expectedTensors(name);
 
-  test('merges to the weights of PEFT and scores as the adapter does', async () => {
+  test('merges to the weights of PEFT and has the scores of the adapter', async () => {
     const output = join(temporaryDirectory(), 'merged');
     const report = await mergeAdapter(device, goldenDirectory(name), adapterOf(name), output, {
       check: sequences,
@@ -67,7 +67,7 @@ describe.each(MODELS)('%s', (name) => {
     model.dispose();
   });
 
-  test('rounds once to bf16, and the report shows what that cost', async () => {
+  test('rounds once to bf16, and reports the merge error', async () => {
     const directory = temporaryDirectory();
     const [exact, rounded] = [join(directory, 'exact'), join(directory, 'rounded')];
     const merge = (output: string, dtype: 'F32' | 'BF16') =>
@@ -82,7 +82,7 @@ describe.each(MODELS)('%s', (name) => {
   });
 });
 
-test('an adapter that brings a score becomes a classification model', async () => {
+test('an adapter with a score becomes a classification model', async () => {
   const adapter = goldenPath('heads/token-adapter');
   const output = join(temporaryDirectory(), 'merged');
   const { sequences } = expectedOf('qwen2');
@@ -104,7 +104,7 @@ test('an adapter that brings a score becomes a classification model', async () =
   apart.dispose();
 });
 
-test('keeps the dtype of the base, takes the tokenizer along, and splits into shards', async () => {
+test('keeps the dtype of the base, copies the tokenizer, and splits into shards', async () => {
   const base = await changedModel('llama3', { dtype: 'BF16' });
   writeFileSync(join(base, 'tokenizer.json'), '{"of":"base"}');
   const output = join(temporaryDirectory(), 'merged');
@@ -117,7 +117,7 @@ test('keeps the dtype of the base, takes the tokenizer along, and splits into sh
   model.dispose();
 });
 
-test('leaves nothing behind in device memory', async () => {
+test('frees all device memory', async () => {
   await device.synchronize();
   const before = device.stats().liveBytes;
   const output = join(temporaryDirectory(), 'merged');
@@ -135,14 +135,14 @@ describe('refuses', () => {
     expect(existsSync(output)).toBe(false);
   });
 
-  test('an output that holds a model', async () => {
+  test('an output that contains a model', async () => {
     const output = await changedModel('llama3');
     await expect(
       mergeAdapter(device, goldenDirectory('llama3'), adapterOf('llama3'), output),
     ).rejects.toThrow(/expected a directory without weights, found model\.safetensors; choose another/);
   });
 
-  test('tokens that the model does not have, before it writes', async () => {
+  test('unknown tokens, before it writes', async () => {
     const output = join(temporaryDirectory(), 'merged');
     await expect(
       mergeAdapter(device, goldenDirectory('llama3'), adapterOf('llama3'), output, { check: [[1, 320]] }),
@@ -152,7 +152,7 @@ describe('refuses', () => {
 });
 
 describe('steptrain merge', () => {
-  test('writes the model and tells the merge error', async () => {
+  test('writes the model and prints the merge error', async () => {
     const output = join(temporaryDirectory(), 'merged');
     const { code, stdout, stderr } = await cli(
       'merge',
@@ -172,7 +172,7 @@ describe('steptrain merge', () => {
     expect((await cli('merge', '--help')).stdout).toMatch(/Examples:\n +steptrain merge /);
   });
 
-  test('says in one sentence what does not fit', async () => {
+  test('refuses an unsupported adapter in one sentence', async () => {
     const adapter = changedAdapter('llama3', { use_dora: true });
     const output = join(temporaryDirectory(), 'merged');
     const { code, stdout, stderr } = await cli('merge', goldenDirectory('llama3'), adapter, output);

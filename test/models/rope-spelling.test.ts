@@ -10,7 +10,7 @@ import { expectedOf, goldenDirectory } from './golden.js';
 const device = openTest();
 afterAll(() => device.dispose());
 
-/** As transformers 4 wrote it; `typeKey` was `type` before it was `rope_type`. */
+/** The spelling of transformers 4; `typeKey` is `type` or, later, `rope_type`. */
 function older(config: Record<string, unknown>, typeKey: 'type' | 'rope_type'): Record<string, unknown> {
   const { rope_parameters, dtype, ...rest } = config as {
     rope_parameters: { rope_type: string; rope_theta: number };
@@ -55,7 +55,7 @@ test.each(
   rewritten.dispose();
 });
 
-test('another theta is another model', async () => {
+test('another theta gives other results', async () => {
   const change = (config: Record<string, unknown>) => ({ ...older(config, 'type'), rope_theta: 500 });
   const directory = await changedModel('llama3', { config: change });
   const [golden, other] = [

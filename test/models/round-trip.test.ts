@@ -91,7 +91,7 @@ describe.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'])('a saved %s', (nam
     expect(bytes(twice).equals(bytes(once))).toBe(true);
   });
 
-  test('of bf16 weights comes back to the same bits from a bf16 decoder', async () => {
+  test('of bf16 weights gives the same bits from a bf16 decoder', async () => {
     const stored = await changedModel(name, { dtype: 'BF16' });
     const decoder = await loadDecoder(device, stored, { dtype: 'bf16' });
     expect(decoder.rounding).toBeUndefined();
@@ -103,13 +103,13 @@ describe.each(['qwen2', 'qwen3', 'llama3', 'mistral', 'opt'])('a saved %s', (nam
   });
 });
 
-test('f16 weights loaded as bf16 tell how many values that changed; as f32 none', async () => {
+test('f16 weights report how many values bf16 changes, and none for f32', async () => {
   const stored = await changedModel('llama3', { dtype: 'F16' });
   const decoder = await loadDecoder(device, stored, { dtype: 'bf16' });
   const { inexact, values } = decoder.rounding!;
   const matrices = [...decoder.weights.values()].filter(({ value }) => value.shape.length === 2);
   expect(values).toBe(matrices.reduce((sum, { value }) => sum + value.size, 0));
-  // Three more binary digits in f16: seven of eight values change.
+  // f16 has three more binary digits, so seven of eight values change.
   expect(inexact / values).toBeGreaterThan(0.8);
   expect(inexact / values).toBeLessThan(0.95);
   decoder.dispose();
@@ -118,7 +118,7 @@ test('f16 weights loaded as bf16 tell how many values that changed; as f32 none'
   exact.dispose();
 });
 
-test('trained weights come back bit by bit', async () => {
+test('trained weights are read back bit by bit', async () => {
   const { decoder, parameters } = loadTrainableDecoder(device, goldenDirectory('qwen3'), { dtype: 'f32' });
   parameters.values.write(random(parameters.size, 5));
   const copy = join(temporaryDirectory(), 'copy');
@@ -141,7 +141,7 @@ describe('an adapter trained here', () => {
     alpha_pattern: { v_proj: 2 },
   };
 
-  test('comes back bit by bit, frozen or to be trained further, with the same logits', async () => {
+  test('is read back bit by bit, frozen or trainable, with the same logits', async () => {
     const decoder = await loadDecoder(device, goldenDirectory('qwen3'), { dtype: 'f32' });
     const plain = await logitsOf(decoder, ids);
     const config = parseAdapterConfig(

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { addon } from '../../src/native/addon.js';
 
-/** The file of each op on one side, without its ending: where it is defined and registered. */
+/** The file, without its extension, in which each op of one side is defined and registered. */
 function filesOfOps(side: 'cpu' | 'cuda'): Map<string, string> {
   const files = new Map<string, string>();
   for (const path of readdirSync(side, { recursive: true, encoding: 'utf8' })) {
@@ -19,7 +19,7 @@ function filesOfOps(side: 'cpu' | 'cuda'): Map<string, string> {
   return files;
 }
 
-test('an op lies in the file of the same name on both sides', () => {
+test('every op is in the file of the same name in cpu/ and cuda/', () => {
   const cpu = filesOfOps('cpu');
   expect([...cpu.keys()].sort()).toEqual(
     addon()

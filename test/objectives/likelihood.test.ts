@@ -37,7 +37,7 @@ describe('bce', () => {
 });
 
 describe('crossEntropy', () => {
-  it('is the masked mean of the golden token losses, and leaves the masked row alone', async () => {
+  it('is the masked mean of the golden token losses, with no gradient for masked rows', async () => {
     const { logits, targets, mask, loss } = vectors.masked_sft;
     const weights = mask.map((kept) => kept / sum(mask));
     const found = await throughTape(
@@ -60,7 +60,7 @@ describe('crossEntropy', () => {
 });
 
 describe('nll', () => {
-  it('weighs each token', async () => {
+  it('weights each token', async () => {
     const weights = [0.5, 0, 0.25];
     const found = await throughTape(device, { logprobs: [-1, -2, -4] }, (on) => ({
       loss: nll(on.logprobs, vector(device, weights)),

@@ -14,7 +14,7 @@ type Lists<Names extends string> = Record<Names, number[]>;
 
 const golden = readGolden('objectives') as {
   gae: (Lists<'rewards' | 'values' | 'advantages' | 'returns'> & {
-    /** None for a single token. */
+    /** Undefined for a single token. */
     whitened: number[] | null;
     gamma: number;
     lam: number;
@@ -196,7 +196,7 @@ it('ppo carries the entropy bonus through the head, and refuses an entropy that 
 describe('verdictConstraint', () => {
   const { logits, const_full_vocab_ce, const_two_token_ce, grad_full, grad_two } = vectors.stepamc;
 
-  // Makes logits of hidden states that are the logits themselves.
+  // An identity, so that the hidden states are the logits.
   const identity = Float32Array.from({ length: 16 }, (_, i) => (i % 5 === 0 ? 1 : 0));
   const head = { name: 'head', value: device.tensor(identity, [4, 4]) };
 
@@ -229,7 +229,7 @@ describe('verdictConstraint', () => {
     ).toBeLessThan(1e-6);
   });
 
-  it('ce_two is the cross-entropy over the two words, and moves no other logit', async () => {
+  it('ce_two is the cross-entropy over the two words, with no gradient for other logits', async () => {
     const found = await constraint('ce_two', false);
     expect(found.loss).toBeCloseTo(sum(const_two_token_ce), 5);
     expect(
@@ -240,14 +240,14 @@ describe('verdictConstraint', () => {
     ).toBeLessThan(1e-6);
   });
 
-  it('mass is what ce_full has beyond ce_two', async () => {
+  it('mass is ce_full − ce_two', async () => {
     const found = await constraint('mass', true);
     expect(found.loss).toBeCloseTo(sum(const_full_vocab_ce) - sum(const_two_token_ce), 5);
     const beyond = grad_full.map((g, i) => 2 * (g - grad_two[i]!));
     expect(maxDifference(found.gradients.hidden!, beyond)).toBeLessThan(1e-6);
   });
 
-  it('class_balanced means each class apart, and names its statistics', async () => {
+  it('class_balanced takes the mean of each class, and names its statistics', async () => {
     const inputs = { positive: [-0.1, -2, -0.7], negative: [-2, -0.2, -0.9] };
     const found = await throughTape(device, inputs, (on) =>
       verdictConstraint({ ...on, labels: device.tensor(Int32Array.of(1, 0, 0)) }),
@@ -290,7 +290,7 @@ describe('advantages', () => {
     for (const tensor of Object.values(found)) tensor.dispose();
   });
 
-  it('whiten divides by n − 1 or by n, keeps the mean where asked, and leaves masked rows at 0', async () => {
+  it('whiten divides by n − 1 or n, keeps the mean on request, and gives 0 for masked rows', async () => {
     const { advantages, whitened_bessel, whitened_population } = vectors.ppo;
     const of = async (...options: [Parameters<typeof whiten>[1]?]) => {
       const y = device.scope(() => whiten(vector(device, advantages), ...options));

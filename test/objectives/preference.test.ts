@@ -74,7 +74,7 @@ describe('pairwise', () => {
     ).toBeLessThan(1e-7);
   });
 
-  it('pushes apart by a margin and draws scores to the middle', async () => {
+  it('has a margin and a term that keeps scores near 0', async () => {
     const inputs = { chosen: [1.5, 0.25], rejected: [0.5, 0.75] };
     const options = { margin: 0.5, center: 0.01 };
     const weights = [0.5, 2];
@@ -191,7 +191,7 @@ describe('kto', () => {
     expect(found.statistics.desirable).toBe(c.desirable.filter(Boolean).length);
   });
 
-  it('apo_zero takes no reference point', async () => {
+  it('apo_zero ignores the reference point', async () => {
     const run = (z0: number, kind: 'kto' | 'apo_zero') =>
       throughTape(device, { policy: [-3, -4] }, (on) => {
         const [ref, weights] = [vector(device, [-3.5, -3]), vector(device, [0.5, 0.5])];
@@ -271,7 +271,7 @@ describe('stepKto', () => {
     expect(maxDifference(found.gradient, c.grad_tokens.flat())).toBeLessThan(1e-8);
   });
 
-  it('skips steps without a label, and gives no step loss where there are none', async () => {
+  it('skips steps without a label, and has no step loss if there are none', async () => {
     const unjudged = answers.map((answer, i) => ({
       ...answer,
       steps: answer.steps.map((step, h) => (i === 0 && h === 1 ? step : { ...step, label: null })),

@@ -5,7 +5,7 @@ import type { Tensor } from '../../src/runtime/tensor.js';
 
 /**
  * Runs an objective on a tape that watches `inputs` (each f32 [n]) and carries its loss back with the weight `seed`.
- * Fails unless all that it made is given back.
+ * Fails unless all its memory is freed.
  */
 export async function throughTape<Input extends string, Stat extends string>(
   device: Device,
@@ -43,7 +43,7 @@ export async function throughTape<Input extends string, Stat extends string>(
   return { loss, statistics, gradients };
 }
 
-/** A tensor of the scope around the objective. */
+/** A tensor in the scope of the running objective. */
 export function vector(device: Device, values: readonly number[]): Tensor {
   return device.tensor(Float32Array.from(values));
 }

@@ -111,7 +111,7 @@ describe.each(isas)('advantages on %s', (isa) => {
       { numRuns: 50 },
     ));
 
-  it('gae gives a sequence the same bits whatever is packed around it', () =>
+  it('gae gives a sequence the same bits in any batch', () =>
     fc.assert(
       fc.asyncProperty(ragged, async (rows) => {
         const pack = (list: typeof rows) =>
@@ -132,7 +132,7 @@ describe.each(isas)('advantages on %s', (isa) => {
       { numRuns: 20 },
     ));
 
-  it('gae with no values is the reward to go: process rewards of later steps add up', async () => {
+  it('gae with values of 0 is the reward to go: the sum of later process rewards', async () => {
     const rewards = [0, 0.5, 0, -1, 0.25];
     const found = await evaluate(
       device,
@@ -143,7 +143,7 @@ describe.each(isas)('advantages on %s', (isa) => {
     expect(found.advantages).toEqual([-0.25, -0.25, -0.75, -0.75, 0.25]);
   });
 
-  it('whiten follows float64, keeps the mean on request, and leaves masked rows at 0 unread', () =>
+  it('whiten follows float64, keeps the mean on request, and gives 0 for masked rows without reading them', () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(between(-9, 9), fc.constantFrom(0, 1, 0.5)), { maxLength: 30 }),
@@ -163,7 +163,7 @@ describe.each(isas)('advantages on %s', (isa) => {
             { x: rows.map(([x, m]) => (m === 0 ? Number.NaN : x)), mask: rows.map(([, m]) => m) },
             { bessel, shift_mean: shift, eps: 1e-8 },
           );
-          // Equal rows: the reference's mean is off by a rounding that 1e4 then multiplies.
+          // With equal rows the rounding error of the reference's mean is multiplied by 1e4.
           if (variance > 1e-6 || kept.length < 2) expect(maxDifference(y!, expected)).toBeLessThan(2e-6);
           expect(y!.every((v, i) => rows[i]![1] !== 0 || v === 0)).toBe(true);
         },
@@ -207,7 +207,7 @@ describe.each(isas)('advantages on %s', (isa) => {
     ).toBeLessThan(1e-6);
   });
 
-  it('group_advantages sums to 0, makes RLOO G/(G-1) of the mean-only one, and gives 0 to equals', () =>
+  it('group_advantages sum to 0, RLOO is G/(G-1) times the mean-only one, and equals get 0', () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(fc.array(fc.oneof(between(-2, 2), fc.constant(Math.fround(0.1))), { maxLength: 8 }), {
@@ -292,7 +292,7 @@ describe.each(isas)('advantages on %s', (isa) => {
       { numRuns: 50 },
     ));
 
-  it('span_spread leaves 0 outside spans, the same bits with one thread and with many', async () => {
+  it('span_spread gives 0 outside spans, and the same bits with one thread and with many', async () => {
     const T = 30_000;
     const spans = Int32Array.from({ length: 2_000 }, (_, i) => Math.floor(i / 2) * 29 + (i % 2) * 20);
     const dy = Array.from(random(1_000, 3));
@@ -303,7 +303,7 @@ describe.each(isas)('advantages on %s', (isa) => {
     expect(many.dx!.every((v, t) => (t % 29 < 20 && t < 29_000) === (v !== 0))).toBe(true);
   });
 
-  it('takes no tokens, no groups and empty sequences', async () => {
+  it('accepts 0 tokens, 0 groups and empty sequences', async () => {
     const none = { rewards: [], values: [] };
     expect(await evaluate(device, 'gae', { ...none, cu_seqlens: Int32Array.of(0) }, standard)).toEqual({
       advantages: [],

@@ -14,7 +14,7 @@ interface Heads {
   readonly headDim: number;
 }
 
-/** One sequence: its keys are all in the cache, and its last `queries` tokens ask. */
+/** One sequence: all its keys are in the cache, and its last `queries` tokens are the queries. */
 interface Row {
   readonly length: number;
   readonly queries: number;
@@ -82,7 +82,7 @@ function reference(c: Case, { q, k, v }: Values, { store, sum }: Precision): Flo
   return out;
 }
 
-/** A cache whose unused places hold NaN, and the table of its pages, which are dealt in a mixed order. */
+/** A cache whose unused places hold NaN, and its page table in a mixed order. */
 class Cache {
   readonly tensor;
   readonly pages: number[][];
@@ -208,7 +208,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
       expect(maxDifference(got, want)).toBeLessThanOrEqual(2 * maxDifference(low, want) + step);
     });
 
-    // The law of the engine: a cached token has the bits that training's forward gives it.
+    // Cached tokens must have the bits of the training forward.
     it.skipIf(onGpu(isa)).each([
       { heads: 2, kvHeads: 2, headDim: 64 },
       { heads: 8, kvHeads: 2, headDim: 128 },
@@ -234,7 +234,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
         const want = await whole.readFloats();
         const cache = new Cache(device, one, dtype);
         cache.write(values, dtype);
-        // Every chunking of the sequence asks the same cache, all rows of a chunking in one call.
+        // Every chunking of the sequence reads the same cache, with all rows of a chunking in one call.
         for (const counts of [
           new Array<number>(length).fill(1),
           [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 10],
@@ -276,7 +276,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
     });
 
     it.each([0, 50])(
-      'gives rows with a common prefix the bits of rows with copies of it (window %i)',
+      'gives the same bits for rows that share a prefix and rows with copies of it (window %i)',
       async (window) => {
         const shape = { heads: 7, kvHeads: 1, headDim: 40 };
         const rows = [150, 130, 129, 200, 200, 70].map((length) => ({
@@ -326,7 +326,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
       },
     );
 
-    it('reads a copied page as the first, and writes into either alone', async () => {
+    it('reads a copied page like the original, and a write changes only one of them', async () => {
       const c: Case = { rows: [{ length: 40, queries: 1 }], heads: 2, kvHeads: 1, headDim: 20 };
       const values = valuesOf(c, dtype);
       const cache = device.zeros([5, pageElements(1, 20)], dtype);
@@ -335,7 +335,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
       const slots = (page: number, from: number, to: number) =>
         device.tensor(Int32Array.from({ length: to - from }, (_, i) => page * PAGE_TOKENS + from + i));
       cacheWrite(row(values.k, 1, 0, 39), row(values.v, 1, 0, 39), cache, slots(0, 0, 39), 20);
-      // In order: page 2 gets page 0 by way of page 3.
+      // Copies run in order: page 2 gets page 0 through page 3.
       cacheCopy(cache, device.tensor(Int32Array.of(0, 3)), device.tensor(Int32Array.of(3, 2)));
       cacheWrite(row(values.k, 1, 39, 40), row(values.v, 1, 39, 40), cache, slots(2, 39, 40), 20);
       const ask = async (page: number) =>
@@ -353,7 +353,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
     });
   });
 
-  it('writes nothing for slot −1, and o is 0 for a row of length 0', async () => {
+  it('writes nothing to slot −1, and returns 0 for a row of length 0', async () => {
     const cache = device.zeros([1, pageElements(1, 8)]);
     const k = device.tensor(random(16), [2, 8]);
     cacheWrite(k, k, cache, device.tensor(Int32Array.of(-1, -1)), 8);
@@ -367,7 +367,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
     expect(await o.readFloats()).toEqual(new Float32Array(16));
   });
 
-  it('is one launch, and takes no tokens', async () => {
+  it('is one launch, and accepts 0 tokens', async () => {
     const before = device.stats().launches;
     const cache = device.empty([2, pageElements(1, 8)]);
     const none = device.empty([0, 8]);
@@ -385,7 +385,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
   });
 
   describe('refuses', () => {
-    /** What a call with one row of 3 queries and length 70, over a cache of 4 pages, is answered with a change. */
+    /** The error of a call with one row of 3 queries and length 70, over a cache of 4 pages, after a change. */
     interface Change {
       slots?: number[];
       offsets?: number[];

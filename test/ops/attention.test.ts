@@ -142,7 +142,7 @@ async function run(
   return Object.fromEntries(read) as Record<keyof Results, Float32Array>;
 }
 
-/** A shared stem, then two branches in turns; the second sequence's branches all lie under its first token. */
+/** A trunk, then two alternating branches; in the second sequence all branches follow the first token. */
 function branches(lengths: readonly number[]): Int32Array {
   return Int32Array.from(
     lengths.flatMap((length) =>
@@ -223,7 +223,7 @@ it('the reference gradient is that of finite differences', () => {
   ] as const) {
     const slopes = Array.from(values[name], (x, i) => {
       const loss = (step: number) => {
-        // Float32Array inputs hold the step only roughly, so divide by what they do hold.
+        // f32 inputs hold the step only roughly, so divide by their actual difference.
         const moved = values[name].slice();
         moved[i] = x + step;
         const { o } = reference(c, { ...values, [name]: moved }, exact);
@@ -245,7 +245,7 @@ describe.each(isas)('attention on %s', (isa) => {
       const { values, want, low } = expectedOf(name, dtype);
       const got = await run(device, cases[name]!, values, dtype);
       for (const output of ['o', 'lse', 'dq', 'dk', 'dv'] as const) {
-        // A short sum can be lucky in the naive program: allow roundings of the largest value besides.
+        // The naive program may be exact on a short sum, so also allow roundings of the largest value.
         const largest = want[output].reduce((a, x) => Math.max(a, Math.abs(x)), 2);
         const step = largest * (dtype === 'bf16' && output !== 'lse' ? 2 ** -8 : 2 ** -21);
         const tolerance = 2 * maxDifference(low[output], want[output]) + step;
@@ -253,7 +253,7 @@ describe.each(isas)('attention on %s', (isa) => {
       }
     });
 
-    it('gives a sequence the same bits wherever it lies in a batch, and whatever follows it', async () => {
+    it('gives a sequence the same bits at any place in a batch, and before any other tokens', async () => {
       const c: Case = { lengths: [37, 150, 64], heads: 6, kvHeads: 2, size: 24, causal: true };
       const values = valuesOf(c, dtype);
       const all = await run(device, c, values, dtype);
@@ -275,7 +275,7 @@ describe.each(isas)('attention on %s', (isa) => {
         ['dv', 2],
       ] as const)
         expect(alone[output]).toEqual(all[output].slice(37 * heads * 24, 187 * heads * 24));
-      // A causal query does not know how long its sequence will become.
+      // The result of a causal query does not depend on later tokens.
       for (const length of [1, 5, 77]) {
         const prefix = await run(one, { ...c, lengths: [length] }, cut(length), dtype);
         expect(prefix.o).toEqual(alone.o.slice(0, length * 6 * 24));
@@ -299,7 +299,7 @@ describe.each(isas)('attention on %s', (isa) => {
     });
   });
 
-  it('is one launch each way, and takes no tokens', async () => {
+  it('is one launch each way, and accepts 0 tokens', async () => {
     const before = device.stats().launches;
     const c: Case = { lengths: [], heads: 2, kvHeads: 1, size: 8, causal: true };
     const none = await run(device, c, valuesOf(c, 'f32'), 'f32');
@@ -308,7 +308,7 @@ describe.each(isas)('attention on %s', (isa) => {
     expect(device.stats().launches - before).toBe(4);
   });
 
-  it('never holds a matrix of tokens by tokens', async () => {
+  it('never allocates a matrix of tokens by tokens', async () => {
     const scratch = async (length: number) => {
       const fresh = openTest(isa, { threads: 1 });
       const c: Case = { lengths: [length], heads: 1, kvHeads: 1, size: 8, causal: true };
@@ -350,7 +350,7 @@ describe.each(isas)('attention on %s', (isa) => {
       expect(await refusal((on) => ({ cu_seqlens: on.tensor(Int32Array.from(cu)) }))).toContain(message);
     });
 
-    it('heads that do not group', async () => {
+    it('query heads that are not a multiple of the key heads', async () => {
       const message = await refusal((on) => ({
         q: on.tensor(random(96), [4, 3, 8]),
         k: on.tensor(random(64), [4, 2, 8]),
@@ -359,7 +359,7 @@ describe.each(isas)('attention on %s', (isa) => {
       expect(message).toContain('attention: 3 query heads cannot share 2 KV heads evenly');
     });
 
-    it('mixed storage', async () => {
+    it('mixed dtypes', async () => {
       const message = await refusal((on) => ({ k: on.tensor(random(32), [4, 1, 8], 'bf16') }));
       expect(message).toContain('attention: q is f32, so k and v must be, got bf16 and f32');
     });

@@ -5,7 +5,7 @@ import { Tensor } from '../../src/runtime/tensor.js';
 const GPU = 'cuda:0';
 
 /**
- * What op tests run on: the instruction sets of this machine, or the one that STEPTRAIN_ISA forces, and cuda:0 where
+ * Devices of the op tests: the instruction sets of this machine, or the one that STEPTRAIN_ISA forces, and cuda:0 if
  * there is a GPU.
  */
 export const isas: readonly string[] = [
@@ -13,7 +13,7 @@ export const isas: readonly string[] = [
   ...((addon().cudaDevices() ?? []).length > 0 ? [GPU] : []),
 ];
 
-/** Whether `isa` is a GPU: threads, regions and packed panels are the CPU's alone. */
+/** Whether `isa` is a GPU: only the CPU has threads, regions and packed panels. */
 export const onGpu = (isa: string): boolean => isa === GPU;
 
 /** A device for tests, by default STEPTRAIN_TEST_DEVICE or cpu; dispose it in afterAll. */
@@ -22,7 +22,7 @@ export function openTest(isa?: string, options: DeviceOptions = {}): Device {
   return openDevice('cpu', { ...options, ...(isa === undefined ? {} : { isa }) });
 }
 
-/** Calls an op whose name or arguments the types do not know; gives the outputs that there are. */
+/** Calls an op by names that the types do not check; returns its outputs. */
 export function call(
   device: Device,
   op: string,

@@ -43,7 +43,7 @@ describe.each(isas)('embedding on %s', (isa) => {
       ids: device.tensor(ids),
       dweight,
     });
-    // Float sums in another order differ, so equality shows the order.
+    // Float sums depend on their order, so equality proves it.
     const expected = Float32Array.from(before);
     stored(values, dtype).forEach((v, i) => {
       expected[ids[Math.floor(i / H)]! * H + (i % H)]! += v;

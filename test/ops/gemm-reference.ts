@@ -4,7 +4,7 @@ import type { Precision } from './precision.js';
 export type Numbers = ArrayLike<number>;
 export type Storage = 'f32' | 'bf16';
 
-/** What linear and its gradients are about: x[T,K], w[N,K], the LoRA pair a[r,K], b[N,r], and the gradient dy[T,N]. */
+/** Operands of linear and its gradients: x[T,K], w[N,K], the LoRA pair a[r,K], b[N,r], and the gradient dy[T,N]. */
 export interface Problem {
   readonly T: number;
   readonly N: number;
@@ -81,7 +81,7 @@ export function reference(problem: Problem, p: Precision) {
   return { y, u, dx, v, da, db, dw, dbias };
 }
 
-/** Twice the error of the naive program; few elements may round luckily, so one step of the largest. */
+/** Twice the error of the naive program, plus one step of the largest value, since few elements may be exact by luck. */
 export function tolerance(low: Numbers, exact: Numbers, dtype: Storage): number {
   let worst = 0;
   let largest = 0;

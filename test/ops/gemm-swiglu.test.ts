@@ -90,7 +90,7 @@ async function read(outputs: Readonly<Record<string, Tensor | undefined>>): Prom
   return values;
 }
 
-/** With everything that a tape wants, or y alone. */
+/** Runs the op with all outputs that a tape needs, or with y alone. */
 function fused(device: Device, from: Case, all = true): Promise<Read> {
   const [, , , r, s] = from.size;
   const wanted = ['gate', 'up', ...(r > 0 ? ['gate_u'] : []), ...(s > 0 ? ['up_u'] : [])];
@@ -136,7 +136,7 @@ function unfused(device: Device, from: Case): Promise<Read> {
   });
 }
 
-/** Without masks, each product written to memory once. */
+/** The reference without masks; each product is written to memory once. */
 function expected(from: Case, p: Precision): number[] {
   const [T, N, K, r, s] = from.size;
   const { x, gate, up } = valuesOf(from);
@@ -183,7 +183,7 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
           const from = { size, rows, weights, packed, dropout };
           const [found, want] = [await fused(device, from), await unfused(device, from)];
           expect((await fused(device, from, false)).y).toEqual(found.y);
-          // On Hopper both pairs must be such that TMA reads them, or linear may take wgmma for one and mma.sync for the other.
+          // On Hopper TMA must be able to read both pairs, or linear may use wgmma for one and mma.sync for the other.
           const [, , , r, s] = size;
           if (device.info().isa !== 'sm_90' || (r % 8 === 0) === (s % 8 === 0)) {
             expect(found, `${size}, dropout ${dropout}`).toEqual(want);
@@ -219,7 +219,7 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
     }
   });
 
-  it('a row whose LoRA product overflows is not finite, and no other row changes', async () => {
+  it('a LoRA product that overflows makes its row non-finite and changes no other row', async () => {
     const size = [40, 72, 96, 16, 8] as const;
     const [T, N, K] = size;
     const row = 21;
@@ -242,7 +242,7 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
         const [values, want] = [found[name]!, finite[name]!];
         const own = values.slice(row * N, (row + 1) * N);
         if (name !== other) expect(own.some(Number.isFinite), `${name} of a large ${large}`).toBe(false);
-        // Hopper's kernel loses both halves.
+        // In Hopper's kernel both halves of the row become NaN.
         else if (device.info().isa !== 'sm_90') expect(own.every(Number.isFinite)).toBe(true);
         for (const t of [row - 1, row + 1, T - 1])
           expect(values.slice(t * N, (t + 1) * N)).toEqual(want.slice(t * N, (t + 1) * N));
@@ -250,7 +250,7 @@ describe.each(isas)('linear_swiglu on %s', (isa) => {
     }
   });
 
-  it('takes no tokens', async () => {
+  it('accepts 0 tokens', async () => {
     const { y, gate } = await fused(device, { size: [0, 6, 8, 2, 2], rows: 'bf16', dropout: 0.1 });
     expect([y, gate].map((values) => values!.length)).toEqual([0, 0]);
   });

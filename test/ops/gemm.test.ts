@@ -51,7 +51,7 @@ function problemOf(
 
 const scalarsOf = ({ scale, dropout }: Problem) => ({ scale, dropout, key0: KEY[0], key1: KEY[1] });
 
-/** The problem's tensors; `lora` false leaves the pair and its mask out. */
+/** The problem's tensors, with `lora` false without the pair and its mask. */
 function upload(device: Device, problem: Problem, rows: Storage, weights: Storage, packed: boolean) {
   const { T, N, K, r } = problem;
   const float = (values: Numbers, shape: readonly number[], dtype: Storage) =>
@@ -71,7 +71,7 @@ function upload(device: Device, problem: Problem, rows: Storage, weights: Storag
 
 const floats = (tensor: Tensor) => tensor.readFloats();
 
-/** Every op of the family on one problem, gradients added to what `held` gives. */
+/** Every op of the family on one problem. Gradients are added to those of `held`. */
 async function run(device: Device, problem: Problem, rows: Storage, weights: Storage, packed: boolean) {
   const { N, K, r } = problem;
   const { x, w, bias, dy, ...lora } = upload(device, problem, rows, weights, packed);
@@ -149,7 +149,7 @@ describe.each(isas)('gemm on %s', (isa) => {
     });
   });
 
-  it('works without bias, LoRA or mask, and adds to dx when asked', async () => {
+  it('works without bias, LoRA or mask, and adds to dx with accumulate', async () => {
     for (const dtype of ['f32', 'bf16'] as const) {
       const problem = { ...problemOf([9, 40, 50, 1], dtype, dtype), bias: undefined, scale: 0 };
       const { x, w, dy } = upload(device, problem, dtype, dtype, true);
@@ -167,7 +167,7 @@ describe.each(isas)('gemm on %s', (isa) => {
     }
   });
 
-  it('adds to the gradients that are passed, over many tokens', async () => {
+  it('adds to the given gradients, over many tokens', async () => {
     const size = [1100, 33, 20, 17] as const;
     const problem = problemOf(size, 'f32', 'f32', 0.1);
     const { x, dy, row_ids, positions } = upload(device, problem, 'f32', 'f32', false);
@@ -194,7 +194,7 @@ describe.each(isas)('gemm on %s', (isa) => {
       const bound = tolerance(low[name], want[name], 'f32');
       expect(maxDifference(await floats(held[name]!.tensor), total), name).toBeLessThanOrEqual(bound);
     }
-    // Each alone.
+    // Each gradient alone.
     const only = device.zeros([33]);
     device.ops.linear_dw({ x, dy, db: only });
     expect(maxDifference(await floats(only), want.dbias)).toBeLessThanOrEqual(
@@ -299,7 +299,7 @@ describe.each(isas)('gemm on %s', (isa) => {
     }
   });
 
-  it('masks each token by its own row and position, at the asked rate', async () => {
+  it('masks each token by its row and position, at the given rate', async () => {
     const problem = { ...problemOf([40, 1, 256, 1], 'f32', 'f32', 0.25), b: [0] };
     const kept = mask(problem).filter((factor) => factor > 0).length / (40 * 256);
     expect(kept).toBeGreaterThan(0.73);
@@ -327,7 +327,7 @@ describe.each(isas)('gemm on %s', (isa) => {
     expect(device.stats().launches - before).toBe(4);
   });
 
-  it('does nothing for no tokens', async () => {
+  it('accepts 0 tokens', async () => {
     for (const dtype of ['f32', 'bf16'] as const) {
       const problem = problemOf([0, 6, 10, 2], dtype, dtype, 0.1);
       const got = await run(device, problem, dtype, dtype, true);

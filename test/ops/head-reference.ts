@@ -2,7 +2,7 @@ import type { Precision } from './precision.js';
 
 type Numbers = ArrayLike<number>;
 
-/** x [R, H], W [V, H] and what the head is asked about them. */
+/** x [R, H], W [V, H], targets and settings of the head. */
 export interface HeadInputs {
   readonly rows: number;
   readonly size: number;

@@ -15,7 +15,7 @@ import { exact, naive, stored } from './precision.js';
 
 type Storage = 'f32' | 'bf16';
 
-/** A lucky naive program would leave no room at all: a few f32 steps of numbers near 8. */
+/** Min tolerance, since a naive program may be exact by luck: a few f32 steps of numbers near 8. */
 const FEW = 2 ** -19;
 
 interface Case extends HeadInputs {
@@ -143,7 +143,7 @@ describe.each(isas)('head on %s', (isa) => {
     const c = make([5, 8, 4100], dtype);
     const x = Float32Array.from(c.x, (v) => v + 3); // above 0, so that a weight of -infinity makes a logit of -infinity
     const w = Float32Array.from(c.w);
-    // A tile and more at the start, and all before the last token, which is a target.
+    // More than a tile at the start, and everything before the last token, which is a target.
     for (const [begin, end] of [
       [0, 2048],
       [4096, 4099],
@@ -309,7 +309,7 @@ describe.each(isas)('head on %s', (isa) => {
     }
   });
 
-  it('picks the first of equal maxima and survives large logits', async () => {
+  it('picks the first of equal maxima, and is exact for large logits', async () => {
     const c = { ...make([2, 4, 9000], 'f32', 'f32', 1), x: [100, 0, 0, 0, -100, 0, 0, 0] };
     const w = new Float32Array(9000 * 4);
     for (const v of [40, 8500, 8501]) w[v * 4] = 50;
@@ -322,7 +322,7 @@ describe.each(isas)('head on %s', (isa) => {
     expect(found.lse![0]).toBeCloseTo(5000 + Math.log(3), 3);
   });
 
-  it('keeps a NaN visible', async () => {
+  it('passes NaN on', async () => {
     const c = make([3, 8, 300], 'f32');
     const x = Array.from(c.x);
     x[9] = Number.NaN;
@@ -331,7 +331,7 @@ describe.each(isas)('head on %s', (isa) => {
       expect(found[name]!.map(Number.isNaN)).toEqual([false, true, false]);
   });
 
-  it('takes no rows', async () => {
+  it('accepts 0 rows', async () => {
     const c = make([0, 8, 50], 'f32');
     const t = upload(device, c, true);
     const out = forward(c, t);
@@ -348,7 +348,7 @@ describe.each(isas)('head on %s', (isa) => {
     expect(Array.from(await out.logprobs.read())).toEqual([]);
   });
 
-  it('is one parallel region per op and never holds [R, V]', async () => {
+  it('is one parallel region per op and never allocates [R, V]', async () => {
     const fresh = openTest(isa, { threads: 2 });
     const c = make([256, 16, 20_000], 'f32');
     const { temperature } = c;
@@ -373,7 +373,7 @@ describe.each(isas)('head on %s', (isa) => {
     await fresh.synchronize();
     const end = fresh.stats();
     const held = 256 * 20_000 * 4;
-    // A GPU takes some launches per span of the vocabulary.
+    // A GPU needs some launches per span of the vocabulary.
     if (!onGpu(isa)) expect(end.launches - start.launches).toBe(5);
     expect(end.scratchBytes).toBeLessThan(held / 8);
     expect(end.peakBytes - start.liveBytes).toBeLessThan(held / 8);

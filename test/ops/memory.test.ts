@@ -52,7 +52,7 @@ describe.each(isas)('memory on %s', (isa) => {
     }
   });
 
-  it('fills every dtype and refuses what does not fit', async () => {
+  it('fills every dtype and refuses values out of range', async () => {
     for (const [dtype, value] of [
       ['f32', -1.5],
       ['bf16', 0.25],
@@ -154,7 +154,7 @@ describe.each(isas)('memory on %s', (isa) => {
     const before = device.stats().launches;
     for (const call of calls) call();
     await device.synchronize();
-    // The GPU's scatter clears, links and sums.
+    // On a GPU a scatter clears, links and sums.
     expect(device.stats().launches - before).toBe(calls.length + (onGpu(isa) ? 2 : 0));
   });
 

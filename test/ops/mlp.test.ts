@@ -6,7 +6,7 @@ import { exact, naive, type Precision, stored } from './precision.js';
 type Storage = 'f32' | 'bf16';
 type Numbers = ArrayLike<number>;
 
-/** Two f32 steps of numbers near 8, where a plain program may round luckily. */
+/** Two f32 steps of numbers near 8, since a naive program may be exact by luck. */
 const FEW = 2 ** -20;
 
 /** P(N(0,1) ≤ x): by its Taylor series near 0, by its continued fraction in the tails. */
@@ -128,7 +128,7 @@ describe.each(isas)('mlp on %s', (isa) => {
     });
   });
 
-  it('stays finite at the ends and keeps NaN', async () => {
+  it('is finite at the ends of the range and passes NaN on', async () => {
     const x = device.tensor(Float32Array.of(-1e30, -200, 200, 1e30, Number.NaN));
     const ones = device.tensor(new Float32Array(5).fill(1));
     const expected = [0, 0, 200, 1e30, Number.NaN].map(Math.fround);
@@ -143,7 +143,7 @@ describe.each(isas)('mlp on %s', (isa) => {
     }
   });
 
-  it('gives an element the same bits wherever it stands', async () => {
+  it('gives an element the same bits at any place', async () => {
     const x = spread(301, 4);
     const whole = await device.ops.gelu({ x: device.tensor(x), tanh: true }).y.read();
     for (const [begin, end] of [

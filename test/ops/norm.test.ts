@@ -9,7 +9,7 @@ type Numbers = ArrayLike<number>;
 type Kind = 'rmsnorm' | 'layernorm';
 type Storage = 'f32' | 'bf16';
 const EPS = 1e-5;
-/** Few rows may round luckily in the naive program: two f32 steps of values near 1. */
+/** Two f32 steps of values near 1, since a naive program may be exact by luck on few rows. */
 const FEW = 2 ** -22;
 
 interface Inputs {
@@ -182,7 +182,7 @@ describe.each(isas)('norm on %s', (isa) => {
             sum: true,
           });
           const sum = await floats(got.sum);
-          // The norm is of the rounded sum, which is exact to begin with.
+          // The norm reads the rounded sum, which is exact here.
           const rounded = { ...inputs, x: sum, residual: undefined };
           const want = forward(kind, rounded, exact);
           const low = forward(kind, rounded, naive(dtype));
@@ -279,7 +279,7 @@ describe.each(isas)('norm on %s', (isa) => {
       one.dispose();
     });
 
-    it('takes no rows; forward and backward are one launch each', async () => {
+    it('accepts 0 rows; forward and backward are one launch each', async () => {
       const before = device.stats().launches;
       const inputs = inputsOf(0, 8, 'f32', 'f32', false);
       const { weight, ...rest } = upload(device, kind, inputs, 'f32', 'f32');

@@ -30,7 +30,7 @@ export async function evaluate(
   const outputs = call(device, op, { ...Object.fromEntries(tensors), ...settings });
   await device.synchronize();
   const launches = device.stats().launches - before;
-  const none = device.info().name !== 'cpu' && launches === 0; // of nothing a GPU is spared the launch
+  const none = device.info().name !== 'cpu' && launches === 0; // without items a GPU skips the launch
   if (launches !== 1 && !none) throw new Error(`${op} took ${launches} launches`);
   const read: Record<string, number[]> = {};
   for (const [name, tensor] of Object.entries(outputs)) read[name] = Array.from(await tensor.read());

@@ -42,7 +42,7 @@ describe.each(isas)('likelihood objectives on %s', (isa) => {
     ).toBe(0);
   });
 
-  it('cross_entropy gives the golden loss, and exactly nothing to the masked row', async () => {
+  it('cross_entropy gives the golden loss, and a gradient of 0 for the masked row', async () => {
     const { logits, targets, mask, loss } = vectors.masked_sft;
     const weights = mask.map((kept) => kept / sum(mask));
     const found = await evaluate(device, 'cross_entropy', {
@@ -65,7 +65,7 @@ describe.each(isas)('likelihood objectives on %s', (isa) => {
     expect(found.stats![1]).toBeCloseTo(sum(logits.map(sigmoid)) / 3, 6);
   });
 
-  it('bce follows float64 and its differences for soft labels and weights', () =>
+  it('bce follows float64 and finite differences for soft labels and weights', () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(real, between(0, 1), weight), {
@@ -93,7 +93,7 @@ describe.each(isas)('likelihood objectives on %s', (isa) => {
       { numRuns: 40 },
     ));
 
-  it('cross_entropy follows float64 and its differences for any number of classes', () =>
+  it('cross_entropy follows float64 and finite differences for any number of classes', () =>
     fc.assert(
       fc.asyncProperty(
         fc.integer({ min: 1, max: 40 }).chain((classes) =>
@@ -128,7 +128,7 @@ describe.each(isas)('likelihood objectives on %s', (isa) => {
       { numRuns: 40 },
     ));
 
-  it('keeps large logits finite, and their gradient right', async () => {
+  it('is finite for large logits, with the right gradient', async () => {
     const two = await evaluate(device, 'bce', { logits: [800, -800], labels: [0, 1], weights: [1, 1] });
     expect(two.loss).toEqual([1600]);
     expect(two.dlogits).toEqual([1, -1]);
@@ -144,7 +144,7 @@ describe.each(isas)('likelihood objectives on %s', (isa) => {
     expect(many.dlogits).toEqual([0, 0]);
   });
 
-  it('reads nothing of a row of weight 0, and shows a non-finite row in loss and gradient', async () => {
+  it('does not read rows of weight 0, and passes a non-finite row on to loss and gradient', async () => {
     const masked = await evaluate(device, 'nll', { logprobs: [Number.NaN, -1], weights: [0, 0.5] });
     expect(masked).toMatchObject({ loss: [0.5], dlogprobs: [0, -0.5] });
     const skipped = await evaluate(device, 'cross_entropy', {
@@ -179,7 +179,7 @@ describe.each(isas)('likelihood objectives on %s', (isa) => {
     expect(Math.abs(on[0]!.loss![0]! + sum(logprobs.map((x, i) => x * weights[i]!)))).toBeLessThan(1e-5);
   });
 
-  it('gives 0 for nothing', async () => {
+  it('gives 0 for 0 rows', async () => {
     expect(await evaluate(device, 'nll', { logprobs: [], weights: [] })).toEqual({
       loss: [0],
       dlogprobs: [],

@@ -119,7 +119,7 @@ interface Row {
   target: number;
 }
 
-/** methods.md 0, term by term, in float64. */
+/** The objective of `ppo` in core/ops.cc, term by term, in float64. */
 function reference(rows: readonly Row[], s: Settings): number {
   return sum(
     rows.map((row) => {
@@ -243,10 +243,10 @@ describe.each(isas)('policy objectives on %s', (isa) => {
     expect(found.stats.k3).toBeCloseTo(mean(k3), 6);
   });
 
-  it('ppo follows float64 and its differences under every setting', () =>
+  it('ppo follows float64 and finite differences under every setting', () =>
     fc.assert(
       fc.asyncProperty(fc.array(row, { minLength: 1, maxLength: 24 }), settings, async (rows, s) => {
-        // Differences are meaningless next to a kink.
+        // Finite differences are meaningless next to a kink.
         fc.pre(
           rows.every((r) => {
             const ratio = Math.exp(r.logprob - r.old);
@@ -296,7 +296,7 @@ describe.each(isas)('policy objectives on %s', (isa) => {
       { numRuns: 40 },
     ));
 
-  it('ppo gives exactly no gradient past the clip on the good side, and a full one on the bad side', async () => {
+  it('ppo gives a gradient of exactly 0 past the clip on the good side, and a full one on the bad side', async () => {
     const change = Math.log(2);
     const sides = [
       { logprobs: [change], advantages: [1], gradient: 0 },
@@ -351,7 +351,7 @@ describe.each(isas)('policy objectives on %s', (isa) => {
     expect(maxDifference(spread.dx!, differentiate(objective, logprobs))).toBeLessThan(1e-6);
   });
 
-  it('ppo holds a runaway ratio, and stops its gradient', async () => {
+  it('ppo clamps an extreme ratio, and stops its gradient', async () => {
     const found = await ppo(
       device,
       {
@@ -377,7 +377,7 @@ describe.each(isas)('policy objectives on %s', (isa) => {
     'entropy',
     'values',
     'returns',
-  ])('ppo counts a non-finite row of %s and lets it through as NaN', async (name) => {
+  ])('ppo counts a non-finite row of %s and passes it on as NaN', async (name) => {
     for (const bad of [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY]) {
       const inputs = {
         logprobs: [-1, -1],
@@ -400,7 +400,7 @@ describe.each(isas)('policy objectives on %s', (isa) => {
     }
   });
 
-  it('ppo does not read rows of weight 0, and gives 0 for none', async () => {
+  it('ppo does not read rows of weight 0, and gives 0 for 0 rows', async () => {
     const none = await ppo(device, {
       logprobs: [Number.NaN],
       old_logprobs: [Number.NaN],

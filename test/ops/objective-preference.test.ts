@@ -108,7 +108,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
       expect(margin).toBeCloseTo(mean(c.r_pos) - mean(c.r_neg), 6);
     });
 
-    it('follows float64 and its differences with margin, centring and weights', () =>
+    it('follows float64 and finite differences with margin, centring and weights', () =>
       fc.assert(
         fc.asyncProperty(
           fc.array(fc.tuple(between(-3, 3), between(-3, 3), weight), { minLength: 1, maxLength: 9 }),
@@ -138,7 +138,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
         { numRuns: 40 },
       ));
 
-    it('stays exact for far-apart scores', async () => {
+    it('is exact for scores far apart', async () => {
       const found = await evaluate(device, 'pairwise', { chosen: [-500, 500], rejected: [500, -500] });
       expect(found).toMatchObject({ loss: [500], dchosen: [-0.5, 0], drejected: [0.5, 0] });
     });
@@ -242,7 +242,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
       ),
     );
 
-    it('at the reference is log 2 with the gradient beta / 2', async () => {
+    it('is log 2 at the reference, with the gradient beta / 2', async () => {
       const same = { chosen: [-3], rejected: [-5], ref_chosen: [-3], ref_rejected: [-5] };
       const found = await evaluate(device, 'dpo', same, { beta: 0.5 });
       expect(found).toMatchObject({ loss: [Math.fround(Math.log(2))], dchosen: [-0.25], drejected: [0.25] });
@@ -270,7 +270,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
       expect(found.stats![1]).toBeCloseTo(mean(c.log_odds), 6);
     });
 
-    it('follows float64 and its differences', () =>
+    it('follows float64 and finite differences', () =>
       fc.assert(
         fc.asyncProperty(
           fc.array(fc.tuple(between(-4, -0.05), between(-4, -0.05), weight), { minLength: 1, maxLength: 9 }),
@@ -295,7 +295,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
         { numRuns: 40 },
       ));
 
-    it('stays finite where the model is certain', async () => {
+    it('is finite for a certain model', async () => {
       const found = await evaluate(device, 'orpo', { chosen: [0, -1], rejected: [-1, 0] }, { beta: 0.1 });
       for (const value of [...found.loss!, ...found.dchosen!, ...found.drejected!])
         expect(Number.isFinite(value)).toBe(true);
@@ -356,7 +356,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
       }
     });
 
-    it('follows its differences, clamps the reference point at 0, and apo_zero drops it', () =>
+    it('follows finite differences, clamps the reference point at 0, and apo_zero ignores it', () =>
       fc.assert(
         fc.asyncProperty(
           fc.array(fc.tuple(between(-9, 0), between(-9, 0), fc.constantFrom(0, 1), weight), {
@@ -394,7 +394,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
         { numRuns: 40 },
       ));
 
-    it('saturates without ever hiding a non-finite input', async () => {
+    it('saturates, but passes a non-finite input on', async () => {
       const one = { labels: Int32Array.of(1), weights: [1] };
       const scalars = { beta: 1, lambda_d: 1, lambda_u: 1 };
       const far = await evaluate(device, 'kto', { policy: [-900], ref: [0], z0: [0], ...one }, scalars);
@@ -476,20 +476,20 @@ describe.each(isas)('preference objectives on %s', (isa) => {
       },
     );
 
-    it('is KTO when the steps weigh nothing', async () => {
+    it('is KTO if the weight of the steps is 0', async () => {
       const found = await stepKto({ ...cases[0]!, w_step: 0 });
       expect(found.step).toBe(0);
       expect(found.outcome).toBeCloseTo(cases[0]!.L_outcome[0]!, 6);
       expect(new Set(found.gradient.slice(0, responses[0]![1])).size).toBe(1);
     });
 
-    it('holds its gradient constant over the tokens of a step', async () => {
+    it('has the same gradient for all tokens of a step', async () => {
       const { gradient } = await stepKto(cases[0]!);
       for (const [begin, end] of steps) expect(new Set(gradient.slice(begin, end)).size).toBe(1);
     });
   });
 
-  it('weighs pairs as a mean when no weights are given', () =>
+  it('takes the mean over pairs if no weights are given', () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(fc.tuple(between(-4, -0.1), between(-4, -0.1)), { minLength: 1, maxLength: 9 }),
@@ -508,7 +508,7 @@ describe.each(isas)('preference objectives on %s', (isa) => {
     ));
 
   it.each(['pairwise', 'dpo', 'orpo'])(
-    '%s gives 0 for no pairs, NaN for broken ones, 0 for masked ones',
+    '%s gives 0 for 0 pairs, NaN for non-finite ones, 0 for masked ones',
     async (op) => {
       const none = await evaluate(device, op, { chosen: [], rejected: [] }, scalarsOf(op));
       expect(none).toEqual({ loss: [0], dchosen: [], drejected: [], stats: [0, 0, 0, 0] });

@@ -100,7 +100,7 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
       { numRuns: 40 },
     ));
 
-  it('class_balanced adds the mean of each class, and a missing class adds nothing', async () => {
+  it('class_balanced sums the means of the classes; a missing class adds nothing', async () => {
     const positive = rounded([0.5, -1, 2]);
     const negative = rounded([0.1, 0.4, 1]);
     const found = await constraint(positive, negative, [1, 1, 0], 'class_balanced');
@@ -121,7 +121,7 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
     expect(alone.stats![1]).toBe(0);
   });
 
-  it.each(FORMS)('%s follows float64 and its differences', (form) =>
+  it.each(FORMS)('%s follows float64 and finite differences', (form) =>
     fc.assert(
       fc.asyncProperty(
         fc.array(
@@ -167,9 +167,9 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
     ),
   );
 
-  it('mixes with the RL loss as worked out, by weights alone', async () => {
+  it('combines with the RL loss by weights, as in the worked example', async () => {
     const { alpha, L_policy, L_value, c_v, L_const, total } = vectors.stepamc.combine;
-    // Rows made so that each loss is the worked one: policy = -A, value = V²/2, constraint = -log p.
+    // Rows that give the losses of the worked example: policy = -A, value = V²/2, constraint = -log p.
     const rl = await evaluate(
       device,
       'ppo',
@@ -199,7 +199,7 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
     poisoned.dispose();
   });
 
-  it('skips unlabelled rows by weight, counts non-finite ones, and takes no rows', async () => {
+  it('skips unlabelled rows by weight, counts non-finite ones, and accepts 0 rows', async () => {
     const skipped = await constraint([0, 1], [0, 2], [-1, 1], 'ce_two', [0, 1]);
     expect(skipped.loss![0]).toBeCloseTo(-logSigmoid(-1), 6);
     expect(skipped.stats!.slice(4, 6)).toEqual([1, 0]);

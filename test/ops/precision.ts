@@ -1,9 +1,8 @@
 import { bf16ToFloat32, float32ToBf16 } from '../../src/runtime/tensor.js';
 
 /**
- * The arithmetic of a reference: `store` rounds what an operation writes to memory, `sum` what it adds up. With `exact`
- * a reference is the true value; with `naive` it is what a plain program in that storage gives, whose error sets the
- * tolerance of a kernel.
+ * The arithmetic of a reference: `store` rounds a value that is written to memory, `sum` a partial sum. `exact` gives the
+ * true value, `naive` the value of a simple program in that storage, whose error sets the tolerance of a kernel.
  */
 export interface Precision {
   readonly store: (x: number) => number;

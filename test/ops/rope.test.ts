@@ -18,7 +18,7 @@ function tables(half: number): { cos: Float32Array; sin: Float32Array } {
   return { cos, sin };
 }
 
-/** transformers' `x * cos + rotate_half(x) * sin`, written on whole heads. */
+/** `x * cos + rotate_half(x) * sin` of transformers, on whole heads. */
 function reference(
   x: Float32Array,
   positions: Int32Array,
@@ -80,7 +80,7 @@ describe.each(isas)('rope on %s', (isa) => {
       }
     });
 
-    it('writes over its input when asked to', async () => {
+    it('can write over its input', async () => {
       const positions = Int32Array.of(3, 9, 0, 49);
       const values = random(4 * 2 * 64);
       const { cos, sin } = tables(32);
@@ -107,7 +107,7 @@ describe.each(isas)('rope on %s', (isa) => {
     one.dispose();
   });
 
-  it('takes no tokens, in one launch', async () => {
+  it('accepts 0 tokens, in one launch', async () => {
     const before = device.stats().launches;
     const y = await rotate(device, new Float32Array(0), new Int32Array(0), 2, 8, 'f32');
     expect(y).toHaveLength(0);

@@ -15,7 +15,7 @@ interface Settings {
 
 const PLAIN: Settings = { temperature: 1, top_k: 0, top_p: 1, min_p: 0 };
 
-/** What the logits warpers of transformers leave of one row: `logprobs` by token. */
+/** One row after the logits warpers of transformers: `logprobs` by token. */
 const golden = JSON.parse(readFileSync(new URL('../golden/sampling.json', import.meta.url), 'utf8')) as {
   logits: (number | null)[];
   cases: (Settings & { logprobs: Record<string, number> })[];
@@ -28,7 +28,7 @@ interface Drawn {
   tempered: number[];
 }
 
-/** What a row may have besides its settings. */
+/** Lists that a row may have besides its settings. */
 interface Lists {
   readonly bias?: Readonly<Record<number, number>>;
   readonly allowed?: readonly number[];
@@ -38,7 +38,7 @@ interface Lists {
 const keysOf = (rows: number, seed = 7) =>
   Int32Array.from({ length: 4 * rows }, (_, i) => [seed, 0x9abcdef0, Math.floor(i / 4), 0][i % 4]!);
 
-/** The settings of `rows` rows, and their lists where there are any, as the op takes them. */
+/** The settings of `rows` rows, and their lists if any, as inputs of the op. */
 function parameters(device: Device, rows: readonly Settings[], lists: readonly Lists[] = []) {
   const floats = (name: 'temperature' | 'top_p' | 'min_p') =>
     device.tensor(Float32Array.from(rows, (row) => row[name]));
@@ -98,7 +98,7 @@ async function drawWithStatus(
   return drawn;
 }
 
-/** Of rows that all have a token to draw. */
+/** Draws for rows that all have a token to draw. */
 async function draw(...call: Parameters<typeof drawWithStatus>): Promise<Drawn> {
   const { status, ...drawn } = await drawWithStatus(...call);
   expect(status.every((code) => code === 0)).toBe(true);
@@ -138,7 +138,7 @@ function warp(logits: readonly number[], s: Settings): number[] {
   return logSoftmax(z);
 }
 
-/** The token at the row's Philox number of a distribution, and how far the number lies from a border. */
+/** The token of a distribution at the row's Philox number, and the distance of that number from a border. */
 function invert(logprobs: readonly number[], key: ArrayLike<number>): { token: number; margin: number } {
   const word = (i: number) => key[i]! >>> 0;
   const [a, b] = philox4x32([word(2), word(3), 0, 0], [word(0), word(1)]);
@@ -170,7 +170,7 @@ describe.each(isas)('sampling on %s', (isa) => {
   });
 
   it.each(golden.cases)(
-    'draws from what transformers leaves at temperature $temperature, top-k $top_k, top-p $top_p, min-p $min_p',
+    'draws from the tokens that transformers keeps at temperature $temperature, top-k $top_k, top-p $top_p, min-p $min_p',
     async ({ logprobs, ...given }) => {
       const logits = golden.logits.map((x) => Math.fround(x ?? Number.NEGATIVE_INFINITY));
       const rows = 6_000;
@@ -179,7 +179,7 @@ describe.each(isas)('sampling on %s', (isa) => {
         Array.from({ length: rows }, () => logits),
         given,
       );
-      // By logit: among equals at the edge transformers keeps an unspecified one.
+      // Compared by logit, since transformers keeps an unspecified one of equals at the edge.
       const kept = Object.entries(logprobs).map(
         ([token, logprob]) => [logits[Number(token)]!, logprob] as const,
       );
@@ -236,7 +236,7 @@ describe.each(isas)('sampling on %s', (isa) => {
     ));
 
   it.each([40, 9_001])(
-    'gives the log-probs of head_logprobs to the bit, over %i tokens',
+    'gives the bits of the log-probs of head_logprobs, over %i tokens',
     async (vocabulary) => {
       const [rows, hidden] = [5, 33];
       const x = device.tensor(random(rows * hidden, 3), [rows, hidden]);
@@ -267,7 +267,7 @@ describe.each(isas)('sampling on %s', (isa) => {
   it.each([
     { name: 'no filter', given: { temperature: 0.9 } },
     { name: 'all filters', given: { temperature: 0.9, top_k: 40, top_p: 0.95, min_p: 0.01 } },
-  ])('draws the same for a row whatever is around it and however many threads ($name)', async ({ given }) => {
+  ])('draws the same for a row in any batch and with any number of threads ($name)', async ({ given }) => {
     const rows = Array.from({ length: 9 }, (_, row) => Array.from(random(1_500, row + 1), (x) => x * 4));
     const keys = keysOf(9);
     const together = await draw(device, rows, given, keys);
@@ -283,7 +283,7 @@ describe.each(isas)('sampling on %s', (isa) => {
     }
   });
 
-  it('draws by all four words of the key', async () => {
+  it('depends on all four words of the key', async () => {
     const rows = Array.from({ length: 5 }, () => new Array<number>(5_000).fill(0));
     const words = [0, 1, 2, 3, 4].flatMap((row) =>
       [1, 2, 3, 4].map((word, i) => (i + 1 === row ? -word : word)),
@@ -323,7 +323,7 @@ describe.each(isas)('sampling on %s', (isa) => {
     }
   });
 
-  it('takes no rows and one token', async () => {
+  it('accepts 0 rows, and a vocabulary of 1', async () => {
     expect((await draw(device, [])).tokens).toEqual([]);
     expect(await draw(device, [[3]], { top_p: 0.5 })).toEqual({
       tokens: [0],
@@ -333,7 +333,7 @@ describe.each(isas)('sampling on %s', (isa) => {
     });
   });
 
-  it('takes absent settings as no settings', async () => {
+  it('uses the defaults for absent settings', async () => {
     const rows = Array.from({ length: 4 }, (_, row) => Array.from(random(600, row + 1), (x) => x * 3));
     const logits = device.tensor(Float32Array.from(rows.flat()), [4, 600]);
     const drawn = await draw(device, rows);
@@ -342,7 +342,7 @@ describe.each(isas)('sampling on %s', (isa) => {
     expect(Array.from(await plain.sampling_logprobs.read())).toEqual(drawn.sampling);
   });
 
-  it('gives each row its own settings and lists', async () => {
+  it('applies to each row its own settings and lists', async () => {
     const rows = Array.from({ length: 7 }, (_, row) => Array.from(random(700, row + 1), (x) => x * 3));
     const settings = [
       {},
@@ -374,7 +374,7 @@ describe.each(isas)('sampling on %s', (isa) => {
         fc.dictionary(fc.constantFrom('0', '1', '2'), fc.constantFrom(-3, 2.5, Number.NEGATIVE_INFINITY)),
         fc.constantFrom<number[][]>([], [1], [0, 2], [2, 1, 0]),
         async (vocabulary, seed, given, bias, allowed) => {
-          // Not every token that may be drawn is banned.
+          // At least one allowed token is not banned.
           if (allowed.length > 0 && allowed.every((token) => bias[token] === Number.NEGATIVE_INFINITY))
             return;
           if (vocabulary === 3 && [0, 1, 2].every((token) => bias[token] === Number.NEGATIVE_INFINITY))
@@ -394,7 +394,7 @@ describe.each(isas)('sampling on %s', (isa) => {
             expect(found).toBe(token);
             expect(Math.abs(drawn.sampling[0]! - filtered[found]!)).toBeLessThan(2e-5);
           }
-          // The model knows of neither.
+          // The model's log-probs depend on neither.
           expect(Math.abs(drawn.logprobs[0]! - logSoftmax(logits)[found]!)).toBeLessThan(2e-5);
           const tempered = logSoftmax(logits.map((x) => x / given.temperature));
           expect(Math.abs(drawn.tempered[0]! - tempered[found]!)).toBeLessThan(1e-4);
@@ -403,7 +403,7 @@ describe.each(isas)('sampling on %s', (isa) => {
       { numRuns: 60 },
     ));
 
-  it('adds the biases of a token that has several, and is greedy over what is left', async () => {
+  it('adds all biases of a token, and is greedy over the adjusted logits', async () => {
     const row = [3, 2, 1, 0];
     const logits = device.tensor(Float32Array.from(row), [1, 4]);
     const drawn = device.ops.sample({
@@ -424,7 +424,7 @@ describe.each(isas)('sampling on %s', (isa) => {
 
   const { NaN: nan, POSITIVE_INFINITY: infinity, NEGATIVE_INFINITY: never } = Number;
   it.each([{}, { temperature: 0 }, { top_k: 2, top_p: 0.9, min_p: 0.01 }])(
-    'tells of rows without a token to draw, and draws the others ($temperature)',
+    'reports rows without a token to draw, and draws the others ($temperature)',
     async (given) => {
       const rows = [
         [0, 1, 2],

@@ -22,7 +22,7 @@ describe('philox4x32-10', () => {
     }
   });
 
-  it('a stream depends on seed, domain and index, and on nothing else', () => {
+  it('a stream depends only on seed, domain and index', () => {
     const words = (seed: number, domain: number, index: number): number[] => {
       const stream = new PhiloxStream(seed, domain, index);
       return Array.from({ length: 9 }, () => stream.word());
@@ -49,7 +49,7 @@ describe('philox4x32-10', () => {
     const chiSquare = counts.reduce((sum, count) => sum + (count - 10_000) ** 2 / 10_000, 0);
     // 99.9th percentile for 6 degrees of freedom.
     expect(chiSquare).toBeLessThan(22.46);
-    // Of the 2³² words a quarter would come round to the first third, were they not drawn again.
+    // Without a second draw a quarter of the 2³² words would wrap around to the first third.
     const third = 2 ** 30;
     const low = Array.from({ length: 30_000 }, () => stream.below(3 * third)).filter(
       (value) => value < third,

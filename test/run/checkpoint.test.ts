@@ -24,7 +24,7 @@ const latestCheckpoint = async (at: string) => (await findCheckpoint(at))?.check
 const file = (step: number, name: string) => join(root, `step-${step}`, name);
 
 describe('a checkpoint', () => {
-  it('is found again with what belongs to it', async () => {
+  it('is found with its files and log lengths', async () => {
     await save(5);
     const saved = await save(10);
     expect(saved.path).toBe(join(root, 'step-10'));
@@ -47,7 +47,7 @@ describe('a checkpoint', () => {
     expect((await latestCheckpoint(root))?.step).toBe(100);
   });
 
-  it('is none where nothing was written', async () => {
+  it('is undefined if none was written', async () => {
     expect(await latestCheckpoint(root)).toBeUndefined();
   });
 
@@ -62,7 +62,7 @@ describe('a checkpoint', () => {
       'a marker of another step',
       () => writeFileSync(file(2, 'checkpoint.json'), readFileSync(file(1, 'checkpoint.json'))),
     ],
-  ])('with %s is passed over, and named', async (_, harm) => {
+  ])('with %s is skipped and reported', async (_, harm) => {
     await save(1, 'the weights of both');
     await save(2, 'the weights of both');
     harm();
@@ -73,7 +73,7 @@ describe('a checkpoint', () => {
     ]);
   });
 
-  it('is not silently left out where all are damaged', async () => {
+  it('is refused with the reasons if all are damaged', async () => {
     await save(1);
     await save(2);
     rmSync(file(1, 'checkpoint.json'));
@@ -83,14 +83,14 @@ describe('a checkpoint', () => {
     );
   });
 
-  it('that is half-written is passed over', async () => {
+  it('that is half-written is skipped', async () => {
     await save(1);
     mkdirSync(join(root, 'step-2.partial'));
     mkdirSync(join(root, 'step-3'));
     expect((await latestCheckpoint(root))?.step).toBe(1);
   });
 
-  it('of the same step is replaced by the complete new one', async () => {
+  it('of the same step is replaced once the new one is complete', async () => {
     await save(3, 'old');
     await save(3, 'new');
     expect(readFileSync(file(3, 'model.safetensors'), 'utf8')).toBe('new');
@@ -128,7 +128,7 @@ describe('a write that fails', () => {
     expect(readFileSync(file(1, 'model.safetensors'), 'utf8')).toBe('old');
   });
 
-  it('refuses folders, which nothing would check', async () => {
+  it('refuses subfolders, which have no checksums', async () => {
     const nested = saveCheckpoint(root, 1, {
       logs: {},
       write: async (folder) => mkdirSync(join(folder, 'sub')),
@@ -138,21 +138,21 @@ describe('a write that fails', () => {
 });
 
 describe('keeping the newest', () => {
-  it('removes older ones and leftovers', async () => {
+  it('removes older checkpoints and partial ones', async () => {
     for (const step of [1, 2, 3]) await save(step);
     mkdirSync(join(root, 'step-9.partial'));
     await pruneCheckpoints(root, await save(4), 2);
     expect(readdirSync(root).sort()).toEqual(['step-3', 'step-4']);
   });
 
-  it('does not count torn ones', async () => {
+  it('does not count torn checkpoints', async () => {
     for (const step of [1, 2, 3]) await save(step);
     rmSync(file(3, 'checkpoint.json'));
     await pruneCheckpoints(root, await save(4), 2);
     expect(readdirSync(root).sort()).toEqual(['step-2', 'step-4']);
   });
 
-  it('keeps the one just written even where torn newer ones exist', async () => {
+  it('keeps the one just written even if torn newer ones exist', async () => {
     await save(50);
     rmSync(file(50, 'state.json'));
     await pruneCheckpoints(root, await save(4), 1);

@@ -15,7 +15,7 @@ const create = (onExisting: 'number' | 'refuse' = 'number') =>
   createRunDirectory(join(folder, 'runs/a'), { onExisting });
 
 describe('a new run directory', () => {
-  it('is made with its parents and takes what a run writes', async () => {
+  it('is created with its parents and holds the files of a run', async () => {
     const run = await create();
     await run.writeConfig('method: sft\n');
     await run.writeJson('eval.json', { f1: 0.5 });
@@ -28,17 +28,17 @@ describe('a new run directory', () => {
     expect(existsSync(run.file('.lock'))).toBe(false);
   });
 
-  it('never overwrites another run: it gets the next number', async () => {
+  it('gets the next number instead of overwriting another run', async () => {
     const runs = [await create(), await create(), await create()];
     expect(runs.map((run) => run.path.slice(folder.length))).toEqual(['/runs/a', '/runs/a-2', '/runs/a-3']);
   });
 
-  it('gives every one of many processes at once a directory of its own', async () => {
+  it('is a different one for each of many concurrent processes', async () => {
     const runs = await Promise.all(Array.from({ length: 8 }, () => create()));
     expect(new Set(runs.map((run) => run.path)).size).toBe(8);
   });
 
-  it('is refused where the given directory holds files', async () => {
+  it('is refused if the given directory holds files', async () => {
     mkdirSync(join(folder, 'runs/a'), { recursive: true });
     const run = await create('refuse');
     expect(run.path).toBe(join(folder, 'runs/a'));
@@ -48,7 +48,7 @@ describe('a new run directory', () => {
     );
   });
 
-  it('is refused in one sentence where it cannot be', async () => {
+  it('is refused in one sentence if it cannot be created', async () => {
     writeFileSync(join(folder, 'file'), '');
     const inFile = createRunDirectory(join(folder, 'file/run'), { onExisting: 'number' });
     await expect(inFile).rejects.toThrow(/^cannot make the run directory .*file\/run: /);
@@ -66,7 +66,7 @@ describe('a run directory', () => {
     await (await openRunDirectory(run.path)).close();
   });
 
-  it('is taken over from a process that is gone', async () => {
+  it('is taken over from a process that has ended', async () => {
     const run = await create();
     await run.writeConfig('x');
     await run.close();
@@ -82,13 +82,13 @@ describe('a run directory', () => {
     await (await openRunDirectory(run.path)).close();
   });
 
-  it('is only what holds a config.yaml', async () => {
+  it('must contain a config.yaml', async () => {
     await expect(openRunDirectory(folder)).rejects.toThrow(
       `${folder} is not a run directory: config.yaml in it cannot be read: no such file or directory`,
     );
   });
 
-  it('keeps NaN out of JSON and names its key', async () => {
+  it('refuses NaN in JSON and names its key', async () => {
     const run = await create();
     await expect(run.writeJson('eval.json', { metrics: { f1: Number.NaN } })).rejects.toThrow(
       /eval\.json: metrics: f1: NaN is not a number that a JSON file can hold/,
@@ -98,7 +98,7 @@ describe('a run directory', () => {
 });
 
 describe('resuming', () => {
-  it('cuts metrics and samples back to the checkpoint and reaches the same bytes', async () => {
+  it('truncates metrics and samples to the checkpoint and ends with the same bytes', async () => {
     const train = (run: Awaited<ReturnType<typeof create>>, from: number, to: number) => {
       for (let step = from; step <= to; step++) {
         run.metrics.append({ step, loss: 1 / step });
@@ -130,7 +130,7 @@ describe('resuming', () => {
     }
   });
 
-  it('starts the files anew where there is no checkpoint', async () => {
+  it('empties the files if there is no checkpoint', async () => {
     const run = await create();
     run.metrics.append({ step: 1 });
     run.rewind((await run.findCheckpoint())?.checkpoint);

@@ -17,7 +17,7 @@ function listening() {
 }
 
 describe('interrupting a run', () => {
-  it.each(['SIGINT', 'SIGTERM'])('asks it to stop at the first %s', (name) => {
+  it.each(['SIGINT', 'SIGTERM'])('aborts its signal at the first %s', (name) => {
     const { source, printed, interruption } = listening();
     expect(interruption.signal.aborted).toBe(false);
     source.emit(name);
@@ -26,7 +26,7 @@ describe('interrupting a run', () => {
     expect(source.codes).toEqual([]);
   });
 
-  it('quits at the second SIGINT, with a hint', () => {
+  it('ends the process at the second SIGINT, with a hint', () => {
     const { source, printed } = listening();
     source.emit('SIGTERM');
     source.emit('SIGINT');
@@ -34,7 +34,7 @@ describe('interrupting a run', () => {
     expect(printed[1]).toMatch(/Quit at once; .* Continue with --resume\.$/);
   });
 
-  it('does not quit at a repeated SIGTERM', () => {
+  it('does not end the process at a repeated SIGTERM', () => {
     const { source } = listening();
     source.emit('SIGTERM');
     source.emit('SIGTERM');

@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 
 describe('a log of JSON lines', () => {
-  it('holds one object per line, readable at once', () => {
+  it('has one object per line, readable at once', () => {
     const log = openLogFile(path);
     log.append({ step: 1, note: 'two\nlines' });
     log.append({ step: 2, loss: 1e-300 });
@@ -33,7 +33,7 @@ describe('a log of JSON lines', () => {
     expect(readFileSync(path, 'utf8')).toBe('');
   });
 
-  it('goes on after the last whole line', () => {
+  it('continues after the last whole line', () => {
     for (const rest of ['', '{"torn": ', 'x'.repeat(200_000)]) {
       writeFileSync(path, `{"step":1}\n${rest}`);
       const log = openLogFile(path);
@@ -46,7 +46,7 @@ describe('a log of JSON lines', () => {
     expect(readFileSync(path, 'utf8')).toBe('');
   });
 
-  it('is cut back and then grows from there', () => {
+  it('grows again after a truncation', () => {
     const log = openLogFile(path);
     log.append({ step: 1 });
     const { length } = log;
@@ -65,7 +65,7 @@ describe('a log of JSON lines', () => {
 });
 
 describe('a log read back', () => {
-  it('gives its objects, without a last line that was cut off', () => {
+  it('returns its objects, without a last line that was cut off', () => {
     const log = openLogFile(path);
     log.append({ step: 1, value_loss: 0.5 });
     log.append({ step: 2, loss: 3 });
@@ -80,12 +80,12 @@ describe('a log read back', () => {
   it.each([
     ['{"step":\n', /metrics\.jsonl, line 2 is not JSON: /],
     ['[1]\n', /metrics\.jsonl, line 2 is not a JSON object$/],
-  ])('refuses the line %j with its place', (line, sentence) => {
+  ])('refuses the line %j and names its place', (line, sentence) => {
     writeFileSync(path, `{"step":1}\n${line}`);
     expect(() => readLog(path)).toThrow(sentence);
   });
 
-  it('is refused where it is missing', () => {
+  it('is refused if it is missing', () => {
     expect(() => readLog(`${path}x`)).toThrow(/^cannot read .*metrics\.jsonlx: no such file or directory$/);
   });
 });

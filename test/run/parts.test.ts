@@ -29,7 +29,7 @@ const samplesOf = (part: readonly StepRecord[]) => part.flatMap((record) => [...
 const names = (count: number, prefix = 'p') => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
 
 describe('the records of a configuration', () => {
-  it('are generated and divided 8:1:1, the same for the same seed', async () => {
+  it('are generated and split 8:1:1, equally for the same seed', async () => {
     const data = { source: 'arithmetic', arithmetic: { samples: 1000, steps: 3, error_rate: 0.5 } };
     const { parts } = await records(data);
     expect(parts.train.length + parts.validation.length + parts.test.length).toBe(1000);
@@ -40,21 +40,21 @@ describe('the records of a configuration', () => {
     expect((await records({ ...data, seed: 1 })).parts).not.toEqual(parts);
   });
 
-  it('keep a problem on one side', async () => {
+  it('of one problem are all in one part', async () => {
     const { parts } = await records({ train: write('a.jsonl', [...names(300), ...names(300)]) });
     const train = new Set(parts.train.map((record) => record.problem));
     for (const { problem } of [...parts.validation, ...parts.test]) expect(train.has(problem)).toBe(false);
     expect(parts.test.length).toBeGreaterThan(0);
   });
 
-  it('split by sample share out every label exactly once', async () => {
+  it('split by sample put every label into exactly one part', async () => {
     const { parts } = await records({ train: write('a.jsonl', names(300)), split_unit: 'sample' });
     const all = [parts.train, parts.validation, parts.test].map((part) => samplesOf(part).length);
     expect(all.reduce((a, b) => a + b)).toBe(900);
     for (const count of all) expect(count).toBeGreaterThan(50);
   });
 
-  it('take validation and test from their own files where given', async () => {
+  it('of validation and test come from their own files if given', async () => {
     const { parts, reports } = await records({
       train: write('a.jsonl', names(300)),
       test: write('b.jsonl', names(7, 'q')),
@@ -65,19 +65,19 @@ describe('the records of a configuration', () => {
     expect(reports.map((report) => report.records)).toEqual([300, 7]);
   });
 
-  it('can be fewer for training, never for the test', async () => {
+  it('can be limited for training, but not for the test', async () => {
     const whole = await records({ train: write('a.jsonl', names(300)) });
     const few = await records({ train: join(folder, 'a.jsonl'), max_samples: 20 });
     expect(few.parts.train).toHaveLength(20);
     expect(few.parts.test).toEqual(whole.parts.test);
   });
 
-  it('can be judged for their first steps only', async () => {
+  it('can be limited to their first steps', async () => {
     const { parts } = await records({ train: write('a.jsonl', names(30)), max_steps: 2 });
     for (const record of parts.train) expect(record.steps.map((step) => step.label)).toEqual([0, 1]);
   });
 
-  it('that leave nothing to train on are an error', async () => {
+  it('are refused if nothing is left to train on', async () => {
     writeFileSync(join(folder, 'empty.jsonl'), '');
     await expect(records({ train: join(folder, 'empty.jsonl') })).rejects.toThrow(
       'gives no solution for training',
@@ -85,7 +85,7 @@ describe('the records of a configuration', () => {
   });
 
   const prm800k = sharedPath('data/prm800k/prm800k.jsonl.gz');
-  it.skipIf(!prm800k)('of PRM800K follow its own options', async () => {
+  it.skipIf(!prm800k)('of PRM800K follow the options of data.prm800k', async () => {
     const every = { skip_finish_reasons: [] };
     const count = async (extra: Record<string, unknown>, options: Record<string, unknown> = {}) => {
       const { parts } = await records({ train: prm800k, ...extra, prm800k: { ...every, ...options } });

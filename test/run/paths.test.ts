@@ -26,7 +26,7 @@ describe('the paths of a configuration', () => {
     expect(run.output_dir).toBe(join(folder, 'runs/run'));
   });
 
-  it('find a tokenizer beside the data', async () => {
+  it('include a tokenizer found beside the data', async () => {
     mkdirSync(join(folder, 'data/prm'), { recursive: true });
     mkdirSync(join(folder, 'tokenizers/qwen'), { recursive: true });
     writeFileSync(join(folder, 'data/prm/a.jsonl'), '');
@@ -36,7 +36,7 @@ describe('the paths of a configuration', () => {
     expect(model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
   });
 
-  it('that lead nowhere are an error with the place', async () => {
+  it('are refused with the place if they do not exist', async () => {
     const { config: lost, locate } = parseRunConfig('method: sft\ndata:\n  train: no.jsonl\n', {
       name: 'r.yaml',
     });

@@ -32,7 +32,7 @@ const open = () =>
     },
   });
 
-/** The file that has the events; after a rewrite the one before it is there too, empty. */
+/** The file with the events; after a rewrite the previous file is also there, empty. */
 function eventFile(): string {
   const names = readdirSync(events()).sort();
   for (const name of names) expect(name).toMatch(/^events\.out\.tfevents\.\d{10}\.\d{4}$/);
@@ -147,7 +147,7 @@ describe('the checksum of the test itself', () => {
 });
 
 describe('metrics as TensorBoard events', () => {
-  it('are a scalar per metric, under the phase where there is one', () => {
+  it('are one scalar per metric, under the phase if there is one', () => {
     const log = open();
     log.append({ step: 10, loss: 0.5, epoch: 0.25, note: 'text', done: true });
     log.append({ step: 300, phase: 'ppo', value_loss: 0.125, reward: { mean: -2, spread: { max: 8 } } });
@@ -174,7 +174,7 @@ describe('metrics as TensorBoard events', () => {
     log.close();
   });
 
-  it('hold any step, tag and number that metrics hold', () => {
+  it('hold every step, tag and number of the metrics', () => {
     const metric = fc.tuple(
       fc
         .string({ unit: 'grapheme' })
@@ -195,7 +195,7 @@ describe('metrics as TensorBoard events', () => {
     );
   });
 
-  it('leave no file where nothing was logged', () => {
+  it('write no file if nothing was logged', () => {
     open().close();
     expect(existsSync(events())).toBe(false);
   });
@@ -238,11 +238,11 @@ describe('after a stop', () => {
     resumed.close();
     const after = decode(eventFile());
     expect(withoutTime(after)).toEqual(expected);
-    // What was logged before the stop keeps its time, as far as the old file still tells it.
+    // Lines from before the stop keep the times that the old file still has.
     if (harm.toString().includes('truncate')) expect(after.slice(0, 5)).toEqual(before.slice(0, 5));
   });
 
-  it('a cut back to nothing starts anew', () => {
+  it('a truncation to 0 starts an empty file', () => {
     const log = open();
     log.append({ step: 1, loss: 1 });
     log.cutTo(0);
@@ -251,7 +251,7 @@ describe('after a stop', () => {
     log.close();
   });
 
-  it('each new file sorts behind the old one, even within a second', () => {
+  it('each new file sorts after the old one, even within a second', () => {
     const at = () => 1_700_000_000_000;
     const metrics = () => openLogFile(join(folder, 'metrics.jsonl'));
     const log = withTensorBoard(metrics(), events(), { now: at });
@@ -262,14 +262,14 @@ describe('after a stop', () => {
     expect(eventFile() > first).toBe(true);
   });
 
-  it('refuses metrics that somebody broke, with the line', () => {
+  it('refuses damaged metrics and names the line', () => {
     writeFileSync(join(folder, 'metrics.jsonl'), '{"step": 1}\n{"step":\n');
     expect(() => open().append({ step: 3 })).toThrow(/^[^:]*metrics\.jsonl, line 2 is not JSON/);
   });
 });
 
 describe('a run directory', () => {
-  it('writes events beside its metrics and rewinds them together', async () => {
+  it('writes events beside its metrics and truncates both together', async () => {
     const run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
     await run.writeConfig('x');
     run.metrics.append({ step: 1, loss: 1 });

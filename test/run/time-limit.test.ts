@@ -5,7 +5,7 @@ describe('a limit of time', () => {
   beforeEach(() => vi.useFakeTimers());
   afterEach(() => vi.useRealTimers());
 
-  it('aborts when the minutes are over, and says that it was it', () => {
+  it('aborts when the minutes are over, and gives that as the reason', () => {
     const limit = limitTime(new AbortController().signal, 1.5);
     vi.advanceTimersByTime(89_999);
     expect([limit.signal.aborted, limit.expired]).toEqual([false, false]);
@@ -13,7 +13,7 @@ describe('a limit of time', () => {
     expect([limit.signal.aborted, limit.expired]).toEqual([true, true]);
   });
 
-  it('passes on what aborts the signal, which is then the reason', () => {
+  it('passes on an abort of the given signal with its reason', () => {
     const person = new AbortController();
     const limit = limitTime(person.signal, 1);
     person.abort('SIGINT');

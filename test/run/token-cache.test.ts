@@ -47,12 +47,12 @@ async function open(data: object = {}, prompt: object = {}): Promise<number> {
 const entries = () => readdirSync(join(folder, 'cache/tokens'));
 
 describe('the cache of tokens', () => {
-  it('makes an entry once', async () => {
+  it('creates an entry once', async () => {
     expect([await open(), await open(), made]).toEqual([2, 2, 1]);
     expect(entries()).toHaveLength(1);
   });
 
-  it('makes another where texts, reading, split or prompt change, and none where later limits do', async () => {
+  it('creates another entry if texts, reading, split or prompt change, but not for later limits', async () => {
     await open();
     await open({ max_length: 64, max_samples: 1, balance: 'downsample' });
     expect(made).toBe(1);
@@ -61,7 +61,7 @@ describe('the cache of tokens', () => {
     await open({ max_steps: 1 });
     await open({}, { pos_word: 'yes', neg_word: 'no' });
     expect(made).toBe(5);
-    // Same length, same time, other text.
+    // A text of the same length and time.
     const { mtime } = { mtime: new Date(1e12) };
     utimesSync(train, mtime, mtime);
     await open();
@@ -72,7 +72,7 @@ describe('the cache of tokens', () => {
     expect(made).toBe(6);
   });
 
-  it('makes a damaged entry again', async () => {
+  it('replaces a damaged entry', async () => {
     await open();
     const tokens = join(folder, 'cache/tokens', entries()[0]!, 'tokens.bin');
     const whole = readFileSync(tokens);
@@ -83,18 +83,18 @@ describe('the cache of tokens', () => {
     expect(entries()).toHaveLength(1);
   });
 
-  it('keeps nothing of what failed or was stopped', async () => {
+  it('keeps nothing after a failure or a stop', async () => {
     appendFileSync(train, '{"prompt": "P"}\n');
     await expect(open()).rejects.toThrow(`${train}, line 3: column 'completions' is missing`);
     expect(entries()).toEqual([]);
   });
 
-  it('lets two processes make the same entry', async () => {
+  it('allows two processes to create the same entry', async () => {
     expect(await Promise.all([open(), open()])).toEqual([2, 2]);
     expect(entries()).toHaveLength(1);
   });
 
-  it('forgets what nobody has used for a month', async () => {
+  it('deletes entries unused for a month', async () => {
     await open();
     const old = new Date(Date.now() - 31 * 24 * 3600 * 1000);
     utimesSync(join(folder, 'cache/tokens', entries()[0]!), old, old);
@@ -104,7 +104,7 @@ describe('the cache of tokens', () => {
     expect(made).toBe(3);
   });
 
-  it('that cannot be written is said, and does without', async () => {
+  it('is skipped with a message if it cannot be written', async () => {
     mkdirSync(join(folder, 'cache'));
     writeFileSync(join(folder, 'cache/tokens'), '');
     const { stderr } = await capture(async () => {
@@ -116,14 +116,14 @@ describe('the cache of tokens', () => {
     );
   });
 
-  it('lies where users look for caches', () => {
+  it('is in the usual directory for caches', () => {
     expect(cacheDirectory({ STEPTRAIN_CACHE: '/c' })).toBe('/c');
     expect(cacheDirectory({ XDG_CACHE_HOME: '/x' })).toBe('/x/steptrain');
     expect(cacheDirectory({})).toMatch(/\/\.cache\/steptrain$/);
   });
 });
 
-it('reports survive in a store', () => {
+it('reports are read back equal from a store', () => {
   const report = {
     files: ['a'],
     rows: 3,

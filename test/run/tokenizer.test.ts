@@ -7,7 +7,7 @@ const model = (section: Record<string, unknown> = {}) =>
   completeRunConfig({ method: 'sft', data: { source: 'arithmetic' }, model: section }).model;
 
 describe('the tokenizer of a configuration', () => {
-  it('is the bytes of the embedded base', async () => {
+  it('is the byte tokenizer for the embedded base', async () => {
     const tokenizer = await configuredTokenizer(model());
     expect(tokenizer.encode('7+5', { addSpecialTokens: false })).toEqual([55, 43, 53]);
   });

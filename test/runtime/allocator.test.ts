@@ -1,4 +1,4 @@
-// Accounting of device memory: what is live, what was the most, what is held back for reuse, who keeps it alive.
+// Accounting of device memory: live, peak and reserved bytes, and the lifetime of views.
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { DisposedError, type StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
@@ -14,7 +14,7 @@ const KiB = 1024;
 const MiB = 1024 * KiB;
 
 describe('accounting', () => {
-  test('live bytes are those of the tensors, by dtype', () => {
+  test('live bytes are those of the tensors, for every dtype', () => {
     expect(device.stats()).toMatchObject({ liveBytes: 0, peakBytes: 0, tensors: 0 });
     device.empty([64, 64]);
     expect(device.stats()).toMatchObject({ liveBytes: 16 * KiB, tensors: 1 });
@@ -24,7 +24,7 @@ describe('accounting', () => {
     expect(device.stats()).toMatchObject({ liveBytes: 28 * KiB, tensors: 3 });
   });
 
-  test('the peak stays until it is reset', () => {
+  test('the peak is kept until it is reset', () => {
     const [a, b] = [device.empty([1024]), device.empty([2048])];
     b.dispose();
     expect(device.stats()).toMatchObject({ liveBytes: 4 * KiB, peakBytes: 12 * KiB });
@@ -34,7 +34,7 @@ describe('accounting', () => {
     expect(device.stats()).toMatchObject({ liveBytes: 0, peakBytes: 4 * KiB, tensors: 0 });
   });
 
-  test('freed memory is used again, also in other sizes, before more is reserved', () => {
+  test('freed memory is reused, also in other sizes, before more is reserved', () => {
     device.empty([16 * MiB]).dispose();
     const { reservedBytes } = device.stats();
     expect(reservedBytes).toBeGreaterThanOrEqual(64 * MiB);
@@ -55,14 +55,14 @@ describe('accounting', () => {
     expect(device.stats()).toMatchObject({ liveBytes: 8 * KiB, tensors: 2 });
   });
 
-  test('an op that is refused leaves nothing behind', () => {
+  test('a refused op frees its memory', () => {
     const [x, y] = [device.zeros([1024]), device.zeros([3])];
     const { tensors, liveBytes } = device.stats();
     expect(() => device.ops.add({ x, y })).toThrow(/add: y must have 1024 elements/);
     expect(device.stats()).toMatchObject({ tensors, liveBytes });
   });
 
-  test('more memory than there is gives a sentence with the sizes, and the device goes on', async () => {
+  test('an allocation beyond the memory is refused with the sizes, and the device still works', async () => {
     const x = device.tensor(new Float32Array([1, 2]));
     expect(() => device.empty([2 ** 45])).toThrow(
       expect.objectContaining({ code: 'E_MEMORY', message: expect.stringMatching(/140737488355328 bytes/) }),
@@ -100,7 +100,7 @@ describe('lifetime of views', () => {
     expect(() => x.alias()).toThrow(DisposedError);
   });
 
-  test('a view that leaves the tensor is refused', () => {
+  test('a view outside the tensor is refused', () => {
     const x = device.empty([4, 3]);
     expect(() => x.slice(2, 5)).toThrow(/slice 2\.\.5 lies outside the 4 rows/);
     expect(() => x.slice(-1, 2)).toThrow(/lies outside/);

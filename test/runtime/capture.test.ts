@@ -1,4 +1,4 @@
-// Captured graphs: the same bits as running the ops, memory of their own, fixed buffers with values that may change.
+// Captured graphs: the bits of eager ops, memory of their own, fixed buffers whose values may change.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DisposedError, type StepTrainError } from '../../src/native/errors.js';
 import type { Device } from '../../src/runtime/device.js';
@@ -15,7 +15,7 @@ beforeAll(() => {
 });
 afterAll(() => device.dispose());
 
-/** Fixed buffers, as a decode step has them. */
+/** Fixed buffers, as in a decode step. */
 function buffers(seed: number) {
   return {
     x: device.tensor(random(16 * SIZE, seed), [16, SIZE]),
@@ -44,7 +44,7 @@ function dispose(...all: (Buffers | Tensor)[]): void {
   }
 }
 
-test('a replay equals running the ops, bit for bit, as often as it is run', async () => {
+test('every replay has the bits of the eager ops', async () => {
   const [eager, captured] = [buffers(1), buffers(1)];
   const graph = device.capture(() => program(captured));
   expect(await captured.state.readFloats()).toEqual(new Float32Array(ROWS * SIZE));
@@ -59,7 +59,7 @@ test('a replay equals running the ops, bit for bit, as often as it is run', asyn
   dispose(eager, captured, graph.result);
 });
 
-test('values in the fixed buffers may change between replays', async () => {
+test('a replay reads the current values of fixed buffers', async () => {
   const [eager, captured] = [buffers(1), buffers(1)];
   const graph = device.capture(() => program(captured));
   for (let round = 2; round < 5; round++) {
@@ -76,7 +76,7 @@ test('values in the fixed buffers may change between replays', async () => {
   dispose(eager, captured, graph.result);
 });
 
-test('one queued replay reads what was written before it, not what is written after', async () => {
+test('a queued replay reads values written before it, not after', async () => {
   const x = device.tensor(new Float32Array([1]));
   const sum = device.zeros([1]);
   const graph = device.capture(() => device.ops.axpy({ y: sum, x, factor: 1 }));
@@ -89,7 +89,7 @@ test('one queued replay reads what was written before it, not what is written af
   dispose(x, sum);
 });
 
-test('the graph owns its memory: nothing that is made later shares it', async () => {
+test('the graph owns its memory: no later tensor shares it', async () => {
   const [eager, captured] = [buffers(1), buffers(1)];
   const graph = device.capture(() => program(captured));
   const expected = program(eager);
@@ -105,7 +105,7 @@ test('the graph owns its memory: nothing that is made later shares it', async ()
   dispose(eager, captured, expected, graph.result, ...others);
 });
 
-test('a disposed graph gives everything back, and a queued replay still finishes', async () => {
+test('a disposed graph frees its memory, and a queued replay still finishes', async () => {
   const captured = buffers(1);
   const before = device.stats();
   const graph = device.capture(() => program(captured));
@@ -115,7 +115,7 @@ test('a disposed graph gives everything back, and a queued replay still finishes
   graph.dispose();
   graph.dispose();
   await device.synchronize();
-  // A pool is freed by the next release after its last replay.
+  // The pool is freed by the next release after the last replay.
   device.capture(() => undefined).dispose();
   expect(device.stats()).toMatchObject({ liveBytes: before.liveBytes, tensors: before.tensors });
   dispose(captured);
@@ -134,7 +134,7 @@ test.each<[string, RegExp, (x: Tensor) => unknown]>([
   ['a tensor of values', /inside capture/, () => device.tensor(new Float32Array(3))],
   ['an upload', /uploads cannot be captured/, (x) => x.write(new Float32Array(2))],
   ['another capture', /captures do not nest/, () => device.capture(() => undefined)],
-])('%s inside capture throws, and the device goes on', async (_, message, inside) => {
+])('%s inside capture throws, and the device still works', async (_, message, inside) => {
   const x = device.tensor(new Float32Array([1, 2]));
   const before = device.stats();
   expect(() => device.capture(() => inside(x))).toThrow(
@@ -165,7 +165,7 @@ test('a replay inside capture throws', () => {
   graph.dispose();
 });
 
-test('a function that throws inside capture leaves an open, working device', async () => {
+test('the device still works after a function throws inside capture', async () => {
   const captured = buffers(1);
   const before = device.stats();
   expect(() =>

@@ -8,7 +8,7 @@ beforeAll(() => {
 });
 afterAll(() => device.dispose());
 
-test('values survive the way to the device and back, also as bf16', async () => {
+test('values are uploaded and read back unchanged, also as bf16', async () => {
   const x = device.tensor(new Float32Array([1, 2.5, -3, 0.1]), [2, 2]);
   expect(await x.read()).toEqual(new Float32Array([1, 2.5, -3, 0.1]));
   const y = device.tensor(new Float32Array([1, 2.5, -3, 0.1]), [4], 'bf16');
@@ -17,7 +17,7 @@ test('values survive the way to the device and back, also as bf16', async () => 
   y.dispose();
 });
 
-test('an array is copied at the call', async () => {
+test('an array is copied during the call', async () => {
   const values = new Float32Array([1, 2]);
   const x = device.tensor(values);
   values[0] = 9;
@@ -35,7 +35,7 @@ test('views share the buffer and keep it alive', async () => {
   row.dispose();
 });
 
-test('a disposed tensor is refused, a second dispose is not', () => {
+test('a disposed tensor is refused, but a second dispose is not', () => {
   const x = device.empty([2]);
   x.dispose();
   x.dispose();
@@ -51,7 +51,7 @@ test('an alias outlives the owner', async () => {
   y.dispose();
 });
 
-test('a scope drops what it made except its result, at any depth', () => {
+test('a scope disposes its tensors except those in its result, at any depth', () => {
   const before = device.stats().tensors;
   const kept = device.scope(() => {
     device.empty([10]);
@@ -62,7 +62,7 @@ test('a scope drops what it made except its result, at any depth', () => {
   expect(device.stats().tensors).toBe(before);
 });
 
-test('a scope refuses a promise and still cleans up', () => {
+test('a scope refuses a promise and disposes its tensors', () => {
   const before = device.stats().tensors;
   expect(() =>
     device.scope(async () => {
@@ -72,7 +72,7 @@ test('a scope refuses a promise and still cleans up', () => {
   expect(device.stats().tensors).toBe(before);
 });
 
-test('wrong shapes and dtypes are refused at the call, naming op, tensor, expected and found', () => {
+test('wrong shapes and dtypes are refused in the call with op, tensor, expected and found', () => {
   const x = device.empty([4, 3]);
   const w = device.empty([2, 5]);
   expect(() => device.ops.linear({ x, w })).toThrow(/linear: w must be \[N,K\] with K = 3, got \[2,5\]/);
@@ -91,7 +91,7 @@ test('errors carry a stable code', () => {
   expect(() => device.empty([-1])).toThrow(expect.objectContaining({ code: 'E_SHAPE' }) as StepTrainError);
 });
 
-test('a disposed device refuses work and tells who waits', async () => {
+test('a disposed device refuses work and rejects waits', async () => {
   const other = openDevice('cpu');
   const x = other.tensor(new Float32Array([1]));
   const waiting = x.read();

@@ -1,10 +1,10 @@
-// Several devices in one process, and tensors that are used where they do not belong.
+// Several devices in one process, and tensors used on the wrong device.
 import { expect, test } from 'vitest';
 import { DisposedError } from '../../src/native/errors.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { random } from '../ops/numbers.js';
 
-test('two devices work side by side with memory of their own', async () => {
+test('two devices work at the same time with separate memory', async () => {
   const devices = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 2 })];
   const values = random(4096);
   const sums = devices.map((device) => {
@@ -24,7 +24,7 @@ test('two devices work side by side with memory of their own', async () => {
   devices[1]?.dispose();
 });
 
-test('a tensor of another device is refused, whatever that device holds at its place', async () => {
+test('a tensor of another device is refused, even if this device has the same handle', async () => {
   const [a, b] = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 1 })];
   const mine = a.tensor(new Float32Array([1, 2]));
   const foreign = b.tensor(new Float32Array([3, 4]));
@@ -49,7 +49,7 @@ test('a tensor of a disposed device is refused', async () => {
   x.dispose();
 });
 
-test('a handle that was given to another tensor is not mistaken for it', () => {
+test('a stale handle is refused after its slot has a new tensor', () => {
   const device = openDevice('cpu', { threads: 1 });
   const old = device.empty([4]);
   const { handle } = old;

@@ -1,5 +1,5 @@
-// A device whose memory is small: what is still queued keeps the memory that it points into, and memory that nothing uses
-// any more is given back before an allocation is refused.
+// A device with little memory: queued ops keep the memory that they use, and unused memory is given back to the system
+// before an allocation is refused.
 import { afterEach, describe, expect, test } from 'vitest';
 import type { StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
@@ -20,7 +20,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     return device;
   };
   const fill = (x: Tensor, value: number) => device.ops.fill({ x, value });
-  /** The first column of some rows, as they are when the queue comes to it. */
+  /** The first column of some rows, read in the order of the queue. */
   const sample = (x: Tensor) => {
     const rows = device.tensor(Int32Array.of(0, 511, 1023));
     const { y } = device.ops.gather_rows({ x, rows });
@@ -32,7 +32,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     };
   };
 
-  test('queued ops run on the memory of a tensor that was disposed and had to make place', async () => {
+  test('queued ops can still use a disposed tensor whose memory another allocation needs', async () => {
     open();
     const x = device.empty([ROWS, COLUMNS]);
     for (const value of [1, 2, 3]) fill(x, value);
@@ -45,20 +45,20 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     expect(device.stats().reservedBytes).toBeLessThanOrEqual(LIMIT);
   });
 
-  test('so do the outputs of an op, which are allocated while it is being queued', async () => {
+  test('queued ops can still use a disposed tensor when the outputs of an op need its memory', async () => {
     open();
     const x = device.empty([ROWS, COLUMNS]);
     fill(x, 5);
     const sampled = sample(x);
     x.dispose();
-    const small = device.tensor(new Int32Array(1152)); // all of them row 0
+    const small = device.tensor(new Int32Array(1152)); // indices of row 0
     const row = device.tensor(new Float32Array(COLUMNS).fill(6), [1, COLUMNS]);
     const { y } = device.ops.gather_rows({ x: row, rows: small }); // 40.5 MiB
     expect(await sampled()).toEqual([5, 5, 5]);
     expect((await y.slice(1151, 1152).readFloats()).at(-1)).toBe(6);
   });
 
-  test('memory of a released graph is given back once its replays have run', async () => {
+  test('the memory of a disposed graph is given back once its replays have run', async () => {
     open();
     const x = device.empty([ROWS, COLUMNS / 2]);
     const graph = device.capture(() => {
@@ -76,7 +76,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     expect((await larger.slice(0, 1).readFloats())[0]).toBe(8);
   });
 
-  test('a graph keeps the tensors that it replays, and its outputs outlive it', async () => {
+  test('a graph keeps the tensors that it uses, and its outputs outlive it', async () => {
     open();
     const x = device.empty([ROWS, COLUMNS / 2]);
     const graph = device.capture(() => {
@@ -93,7 +93,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     device.empty([LARGER]);
   });
 
-  test('a capture in which memory runs out gives back what it took', async () => {
+  test('a capture that runs out of memory gives its memory back', async () => {
     open();
     const x = device.empty([ROWS, COLUMNS]);
     fill(x, 1);
@@ -104,7 +104,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     device.empty([LARGER]);
   });
 
-  test('reads that are under way are answered, by a queue that failed too', async () => {
+  test('pending reads are settled, also if the queue has failed', async () => {
     open();
     const x = device.empty([ROWS, COLUMNS]);
     fill(x, 1);
@@ -127,7 +127,7 @@ describe.each(['cpu', ...(gpus.length > 0 ? ['cuda:0'] : [])])('a limit of memor
     fill(x, 4);
   });
 
-  test('the refusal names the limit, and the device says what is left', () => {
+  test('the refusal names the limit, and the device reports the free memory', () => {
     open();
     expect(device.info().memoryTotal).toBe(LIMIT);
     device.empty([ROWS, COLUMNS]);

@@ -16,7 +16,7 @@ test('the types of the ops are those of core/ops.cc', () => {
   expect(stderr).toBe('');
 });
 
-test('required outputs come back by name, optional ones where they are asked for', () => {
+test('required outputs are returned by name, optional ones on request', () => {
   const plain = ops.rmsnorm({ x, weight, eps: 1e-6 });
   expect([plain.y.shape, plain.rstd.shape, plain.sum]).toEqual([[2, 2], [2], undefined]);
   const asked: boolean = [true].includes(true);
@@ -25,14 +25,14 @@ test('required outputs come back by name, optional ones where they are asked for
   expect(ops.rmsnorm({ x, weight, eps: 1e-6, sum: false }).sum).toBeUndefined();
 });
 
-test('an output that is passed is written into and comes back', async () => {
+test('a given output is written and returned', async () => {
   const [y, sum] = [device.empty([2, 2]), device.empty([2, 2])];
   const made = ops.rmsnorm({ x, weight, residual: x, eps: 1e-6, y, sum });
   expect([made.y === y, made.sum === sum]).toEqual([true, true]);
   expect(await values(sum)).toEqual([2, 4, 6, 8]);
 });
 
-test('a scalar that is left out or undefined has the default of its signature', async () => {
+test('an absent or undefined scalar gets the default of its signature', async () => {
   const given = {
     rewards: device.tensor(Float32Array.of(1, 2, 6)),
     offsets: device.tensor(Int32Array.of(0, 3)),
@@ -46,7 +46,7 @@ test('a scalar that is left out or undefined has the default of its signature', 
   expect(await whitened()).not.toEqual(await whitened(false));
 });
 
-test('a required scalar that is missing is refused, and so are undefined and unknown names', () => {
+test('a missing or undefined required scalar and an unknown name are refused', () => {
   // @ts-expect-error: eps is required
   expect(() => ops.rmsnorm({ x, weight })).toThrow(/^rmsnorm: eps is required: rmsnorm\(x:/);
   // @ts-expect-error: value is required
@@ -59,7 +59,7 @@ test('a required scalar that is missing is refused, and so are undefined and unk
   expect(() => ops.linear({ x })).toThrow('linear: w is required');
 });
 
-test('arguments of another kind are refused with what was expected and found', () => {
+test('arguments of a wrong type are refused with the expected and the found type', () => {
   const rewards = device.zeros([2]);
   const offsets = device.tensor(Int32Array.of(0, 2));
   // @ts-expect-error: no such kind
@@ -82,7 +82,7 @@ test('arguments of another kind are refused with what was expected and found', (
   expect(() => ops.relu({ x, y: true })).toThrow('relu: y must be a tensor, found true');
 });
 
-test('the addon itself refuses a number that stands for no name', () => {
+test('the addon refuses a number that has no name', () => {
   const commands = new Float64Array(addon().commandLength);
   const native = new (addon().Device)('cpu', 1, '', undefined, commands);
   const gelu = addon()

@@ -1,4 +1,4 @@
-// A failure inside a kernel poisons the queue: whoever waits next is told what failed, where, and by whom it was queued.
+// A failure inside a kernel poisons the queue: the next wait rejects with the op, the reason and the scope.
 import { afterEach, expect, test, vi } from 'vitest';
 import { StepTrainError } from '../../src/native/errors.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
@@ -9,7 +9,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** Queues four ops, the third of which reads row 70000 of 100; the fourth is fine. */
+/** Queues four ops; the third reads row 70000 of 100, the fourth is valid. */
 function poisoned() {
   device = openDevice('cpu');
   const opened = device;
@@ -29,14 +29,14 @@ async function rejection(promise: Promise<unknown>): Promise<StepTrainError> {
   return error as StepTrainError;
 }
 
-test('queueing returns; the next read rejects with op, number, scope, index and limit', async () => {
+test('queueing succeeds; the next read rejects with op, number, scope, index and limit', async () => {
   const { rows } = poisoned();
   const error = await rejection(rows.read());
   expect(error).toMatchObject({ code: 'E_RANGE', op: 'embedding', opNumber: 3, scope: 'layer 3' });
   expect(error.message).toBe('embedding: ids[2] is 70000, outside 0..99 (op embedding #3 in layer 3)');
 });
 
-test('every later wait rejects with the first failure, also of tensors that it does not touch', async () => {
+test('every later wait rejects with the first failure, also for unrelated tensors', async () => {
   const { device, after, weight } = poisoned();
   for (const wait of [after.read(), weight.read(), device.synchronize()]) {
     expect(await rejection(wait)).toMatchObject({ code: 'E_RANGE', op: 'embedding', opNumber: 3 });

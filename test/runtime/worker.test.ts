@@ -1,4 +1,4 @@
-// What a process does when the threads of the addon are in its way. Children load the compiled package.
+// The threads of the addon never block the end of a process or worker. Child processes load the compiled package.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -31,7 +31,7 @@ const script = (body: string) => [
 ];
 
 test.skipIf(!compiled)(
-  'a worker that alone loaded the addon can be terminated in the middle of a step, a hundred times',
+  'a worker that is the only user of the addon can be terminated during a step, a hundred times',
   { timeout: 120_000 },
   async () => {
     const file = fileURLToPath(new URL('terminated-workers.mjs', import.meta.url));
@@ -61,7 +61,7 @@ test.skipIf(!compiled)('a pending read keeps the process alive until it resolves
   expect(result).toEqual({ code: 0, signal: null, output: String(1 << 22), errors: '' });
 });
 
-test.skipIf(!compiled)('a process may exit with work in the queue', async () => {
+test.skipIf(!compiled)('a process can exit with work in the queue', async () => {
   const result = await run(
     script(`const device = openDevice('cpu');
       let x = device.zeros([1 << 22]);
@@ -72,7 +72,7 @@ test.skipIf(!compiled)('a process may exit with work in the queue', async () => 
   expect(result).toEqual({ code: 3, signal: null, output: '', errors: '' });
 });
 
-test.skipIf(!compiled)('a device that is garbage never takes the process with it', async () => {
+test.skipIf(!compiled)('garbage collection of a device does not crash the process', async () => {
   const result = await run(
     [
       '--expose-gc',

@@ -1,4 +1,4 @@
-// scripts/gpu-check.sh on the processor: what it leaves behind, whatever becomes of its parts.
+// scripts/gpu-check.sh on the processor: the results that it writes, also if parts fail or are stopped.
 import { spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -55,7 +55,7 @@ async function report(): Promise<Record<string, Part>> {
 }
 
 describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
-  test('lists its parts and refuses one that it does not have', async () => {
+  test('lists its parts and refuses an unknown one', async () => {
     const listed = await check(['--list']);
     expect(listed.code).toBe(0);
     expect(listed.out).toMatch(/^ops +4 min {2}/);
@@ -64,7 +64,7 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
   });
 
   test.skipIf(gpus.length > 0)(
-    'says what keeps the addon from a GPU, and builds it anew where there is one',
+    'says why the addon finds no GPU, and builds it again if there is one',
     async () => {
       const none = await check(['ops']);
       expect(none.out).toMatch(
@@ -83,7 +83,7 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
     },
   );
 
-  test('reports each part in one line and one entry, which a second run replaces', async () => {
+  test('reports each part by one line and one entry, and a second run replaces the entry', async () => {
     const tiny = ['--tiny', '--device', 'cpu'];
     const first = await check([...tiny, 'pretrain-25m', 'stepamc-25m']);
     expect(first.out).toMatch(/^pretrain-25m: passed: .*\nstepamc-25m: passed: .*f1_macro.*\n$/);
@@ -104,7 +104,7 @@ describe.skipIf(!compiled)('gpu-check.sh (needs dist/: npm run build)', () => {
     expect(after['stepamc-25m']?.runs?.['stepamc-25m']?.steps).toBeUndefined();
   }, 120_000);
 
-  test('a part that is stopped leaves its entry, and no part follows', async () => {
+  test('a stopped part leaves its entry, and no further part runs', async () => {
     const { code, out } = await check(['--device', 'cpu', 'pretrain-25m', 'prm800k'], 4000);
     expect(out).toMatch(/^pretrain-25m: stopped from outside after \d+ s/);
     expect(out).not.toMatch(/prm800k/);

@@ -5,7 +5,7 @@ const TRUNK = [10, 11, 12, 13, 14, 15];
 const TAIL = [7, 8];
 
 describe('branchedSequence', () => {
-  test('puts each answer behind the trunk before its place, at the position it has alone', () => {
+  test('gives each answer the positions that it has after the trunk before its place', () => {
     const { ids, positions, branch, answers } = branchedSequence(
       TRUNK,
       [
@@ -17,14 +17,14 @@ describe('branchedSequence', () => {
     expect(ids).toEqual([10, 11, 7, 8, 12, 13, 14, 7, 8]);
     expect(positions).toEqual([0, 1, 2, 3, 2, 3, 4, 5, 6]);
     expect(branch).toEqual([0, 0, 1, 1, 0, 0, 0, 2, 2]);
-    // Words of one token are predicted by the same row: the tail's last.
+    // Words of one token are predicted by the same row, the last one of the tail.
     expect(answers.map((list) => list.map(({ rows }) => rows))).toEqual([
       [[{ row: 3, token: 1 }], [{ row: 3, token: 2 }]],
       [[{ row: 8, token: 1 }], [{ row: 8, token: 2 }]],
     ]);
   });
 
-  test('answers of several tokens branch apart; one that begins another shares its branch', () => {
+  test('gives answers of several tokens branches of their own; a prefix of an answer shares its branch', () => {
     const { ids, branch, answers } = branchedSequence(
       TRUNK,
       [
@@ -48,7 +48,7 @@ describe('branchedSequence', () => {
     ]);
   });
 
-  test('whole answers end at their own last token, an empty one at the tail’s', () => {
+  test('gives the row of the last token of whole answers, and that of the tail for an empty one', () => {
     const { ids, answers } = branchedSequence(TRUNK, [{ at: 1, answers: [[1], [2], []] }], TAIL, {
       whole: true,
     });

@@ -14,7 +14,7 @@ afterEach(() => {
 });
 
 describe('progress in a pipe', () => {
-  it('is a plain line now and then, with rate and time left', () => {
+  it('is an occasional plain line with rate and remaining time', () => {
     const stream = screen(false);
     let time = 0;
     const progress = createProgress({ total: 300, stream, now: () => time });
@@ -32,7 +32,7 @@ describe('progress in a pipe', () => {
     ]);
   });
 
-  it('does not count the steps before a resume into the rate', () => {
+  it('leaves the steps before a resume out of its rate', () => {
     const stream = screen(false);
     let time = 0;
     const progress = createProgress({ total: 200, start: 100, stream, now: () => time });
@@ -52,7 +52,7 @@ describe('progress in a pipe', () => {
 });
 
 describe('progress on a terminal', () => {
-  it('renews one line that fits the width, and ends it', () => {
+  it('updates one line that fits the width, and ends it', () => {
     const stream = screen(true, 50);
     let time = 0;
     const progress = createProgress({ total: 10, stream, now: () => time });

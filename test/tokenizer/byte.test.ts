@@ -10,7 +10,7 @@ import { loadTokenizer } from '../../src/tokenizer/load.js';
 describe('the byte tokenizer', () => {
   const tokenizer = byteTokenizer();
 
-  it('maps bytes to themselves and the special tokens behind them', () => {
+  it('maps bytes to themselves and special tokens to the ids after them', () => {
     expect(tokenizer.encode('7+5=12\n')).toEqual([55, 43, 53, 61, 49, 50, 10]);
     expect(tokenizer.encode('é')).toEqual([0xc3, 0xa9]);
     expect(tokenizer.encode('a<|eos|><|pad|>')).toEqual([97, 257, 258]);
@@ -22,7 +22,7 @@ describe('the byte tokenizer', () => {
     expect(() => tokenizer.decode([259])).toThrow(/the id 259 is not in the vocabulary of 259/);
   });
 
-  it('gives every text back', () => {
+  it('decodes every text that it encodes', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), (text) => {
         expect(tokenizer.decode(tokenizer.encode(text))).toBe(text);
@@ -30,7 +30,7 @@ describe('the byte tokenizer', () => {
     );
   });
 
-  it('is saved as an ordinary tokenizer.json that the general reader understands alike', async () => {
+  it('is saved as an ordinary tokenizer.json, which the general reader loads with the same result', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
     await tokenizer.save(directory);
     const loaded = await loadTokenizer(directory);

@@ -24,7 +24,7 @@ describe.skipIf(qwen === undefined || vectors === undefined)(
     const texts = readFileSync(vectors ?? '', 'utf8').split('\n__ggml_vocab_test__\n');
     const expected = readFileSync((vectors ?? '').replace(/inp$/, 'out'), 'utf8').split('\n');
 
-    it('gives the ids of all 47 published vectors, and their text back', () => {
+    it('gives the ids of all 47 published vectors, and decodes them', () => {
       expect(texts).toHaveLength(47);
       for (const [i, text] of texts.entries()) {
         const ids = (expected[i] ?? '').split(' ').filter(Boolean).map(Number);
@@ -33,21 +33,21 @@ describe.skipIf(qwen === undefined || vectors === undefined)(
       }
     });
 
-    it('knows its special tokens and adds none by itself', () => {
+    it('has its special tokens and adds none by itself', () => {
       expect([tokenizer.bosId, tokenizer.eosId, tokenizer.padId]).toEqual([undefined, 151645, 151643]);
       expect(tokenizer.vocabSize).toBe(151665);
       expect(tokenizer.prefixIds).toEqual([]);
       expect(tokenizer.suffixIds).toEqual([]);
     });
 
-    it('reads and leaves out special tokens in a text', () => {
+    it('encodes special tokens of a text, and can leave them out of the decoded text', () => {
       const ids = tokenizer.encode('a<|im_end|>b');
       expect(ids).toEqual([64, 151645, 65]);
       expect(tokenizer.decode(ids)).toBe('a<|im_end|>b');
       expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe('ab');
     });
 
-    it('decodes nothing to nothing and refuses an id that does not exist', () => {
+    it('decodes an empty list, and refuses an unknown id', () => {
       expect(tokenizer.decode([])).toBe('');
       expect(() => tokenizer.decode([64, 151900])).toThrow(
         /the id 151900 is not in the vocabulary of 151665/,
@@ -63,7 +63,7 @@ describe.skipIf(qwen === undefined || vectors === undefined)(
       expect(again.applyChatTemplate(messages)).toBe(tokenizer.applyChatTemplate(messages));
     });
 
-    it('writes conversations as transformers writes them', () => {
+    it('renders conversations like transformers', () => {
       const cases = JSON.parse(readFileSync(join(files, 'qwen2_5-chat.json'), 'utf8')) as {
         messages: { role: string; content?: string }[];
         tools?: unknown[];
@@ -81,7 +81,7 @@ describe.skipIf(qwen === undefined || vectors === undefined)(
 
 describe('tokenizers that put a space before a text', () => {
   for (const name of ['prepend', 'metaspace']) {
-    it(`${name}: ids and text are those of transformers, special tokens as the post-processor says`, async () => {
+    it(`${name}: ids and text are those of transformers, with the special tokens of the post-processor`, async () => {
       const tokenizer = await loadTokenizer(join(files, name));
       const rows = JSON.parse(readFileSync(join(files, name, 'expected.json'), 'utf8')) as Expected[];
       for (const { text, ids, bare, decoded } of rows) {
@@ -93,7 +93,7 @@ describe('tokenizers that put a space before a text', () => {
       expect(tokenizer.bosId).toBe(1);
     });
 
-    it(`${name}: a continuation gets no space`, async () => {
+    it(`${name}: adds no space before a continuation`, async () => {
       const tokenizer = await loadTokenizer(join(files, name));
       const start = tokenizer.encode('7+5', { addSpecialTokens: false });
       const rest = tokenizer.encode('=12', { continuation: true });
@@ -105,7 +105,7 @@ describe('tokenizers that put a space before a text', () => {
   }
 });
 
-describe('white space as Unicode has it', () => {
+describe('Unicode white space', () => {
   const load = async (normalizer: object | null) => {
     const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
     const vocab: Record<string, number> = {};
@@ -123,20 +123,20 @@ describe('white space as Unicode has it', () => {
     return loadTokenizer(directory);
   };
 
-  it('a byte order mark inside a text is a character like others, so it stays with the apostrophe behind it', async () => {
+  it('does not include a byte order mark inside a text, so the apostrophe after it stays with it', async () => {
     const tokenizer = await load(null);
     expect(tokenizer.encode("\u{FEFF}'s")).toEqual([0, 1, 2, 3, 4]);
     expect(tokenizer.encode("'s")).toEqual([8]);
   });
 
-  it('and is not stripped from the ends', async () => {
+  it('does not include a byte order mark at the ends, which is not stripped', async () => {
     const tokenizer = await load({ type: 'Strip', strip_left: true, strip_right: true });
     expect(tokenizer.encode('  \u{FEFF} ')).toEqual([0, 1, 2]);
   });
 });
 
 describe('chat templates', () => {
-  it('a list of named templates: the default one, the one for tools, or one by name', async () => {
+  it('a list of named templates gives the default one, the one for tools, or one by name', async () => {
     const tokenizer = await loadTokenizer(join(files, 'prepend'));
     const messages = [{ role: 'user', content: ' hi ' }];
     expect(tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true })).toBe(
@@ -149,7 +149,7 @@ describe('chat templates', () => {
     );
   });
 
-  it('chat_template.jinja stands in front of tokenizer_config.json', async () => {
+  it('chat_template.jinja takes precedence over tokenizer_config.json', async () => {
     const directory = await copyOf('prepend');
     writeFileSync(
       join(directory, 'chat_template.jinja'),
@@ -159,7 +159,7 @@ describe('chat templates', () => {
     expect(tokenizer.applyChatTemplate([{ role: 'user', content: 'a' }])).toBe('a!\n');
   });
 
-  it('a refusal of the template and broken Jinja are one sentence', async () => {
+  it('a refusal by the template and invalid Jinja give one sentence', async () => {
     const directory = await copyOf('prepend');
     writeFileSync(
       join(directory, 'chat_template.jinja'),
@@ -174,14 +174,14 @@ describe('chat templates', () => {
     expect(() => broken.applyChatTemplate([])).toThrow(/the chat template 'default' is not valid Jinja/);
   });
 
-  it('a tokenizer without one says so', async () => {
+  it('a tokenizer without a template is refused', async () => {
     const tokenizer = await loadTokenizer(join(files, 'metaspace'));
     expect(tokenizer.hasChatTemplate).toBe(false);
     expect(() => tokenizer.applyChatTemplate([])).toThrow(/the tokenizer has no chat template/);
   });
 });
 
-describe('files that cannot be used give one sentence with the path', () => {
+describe('unusable files give one sentence with the path', () => {
   const cases: [string, Record<string, string | Buffer>, RegExp][] = [
     ['nothing', {}, /: the directory has no tokenizer\.json; save the tokenizer/],
     [

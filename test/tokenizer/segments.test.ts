@@ -17,7 +17,7 @@ const tokenizers: [string, Tokenizer][] = [
 ];
 if (qwen !== undefined) tokenizers.push(['qwen2.5', await loadTokenizer(qwen)]);
 
-/** Segments of a prompt, steps, and a verdict; texts in composed form, since tokenizers may normalise to it. */
+/** Segments of a prompt, steps and a verdict. Texts are in composed form (NFC), to which tokenizers may normalise. */
 const segmentLists = fc
   .array(fc.tuple(fc.string({ unit: 'grapheme-composite', minLength: 1, maxLength: 30 }), fc.boolean()), {
     minLength: 1,
@@ -54,7 +54,7 @@ for (const [name, tokenizer] of tokenizers) {
       );
     });
 
-    it('gives one segment the tokens of its text, and a repeated text the same tokens', () => {
+    it('gives a single segment the tokens of its text, and a repeated text the same tokens', () => {
       const text = 'So the sum of the possible values of x is 0.';
       const one = tokenize([{ text, role: 'answer', train: true }]);
       expect([...one.ids]).toEqual(tokenizer.encode(text));
@@ -65,7 +65,7 @@ for (const [name, tokenizer] of tokenizers) {
 }
 
 describe('segments', () => {
-  it('neighbouring segments of one step are one span with its label', () => {
+  it('neighbouring segments of one step form one span with its label', () => {
     const { steps, lossMask } = segmentTokenizer(byteTokenizer())([
       { text: '7;+5\n', role: 'prompt', train: false },
       { text: '7+5=', role: 'step', step: 0, label: 1, train: false },
@@ -86,7 +86,7 @@ describe('segments', () => {
     );
   });
 
-  it('the token that begins a text is added once, also where the text already starts with it', async () => {
+  it('the start token is added once, also if the text already starts with it', async () => {
     const tokenizer = await loadTokenizer(join(files, 'prepend'));
     const tokenize = segmentTokenizer(tokenizer);
     const bos = (text: string, specialTokens: 'both' | 'start' | 'none' = 'both'): number =>
@@ -103,7 +103,7 @@ describe('segments', () => {
     expect(bos(tokenizer.applyChatTemplate([{ role: 'user', content: 'x' }]))).toBe(1);
   });
 
-  it('tokenises a repeated text once, until newer ones have taken its place in the cache', () => {
+  it('a repeated text is tokenised once, until newer texts replace it in the cache', () => {
     const encoded: string[] = [];
     const counting = Object.create(byteTokenizer(), {
       encode: { value: (text: string) => encoded.push(text) && [...Buffer.from(text)] },
@@ -124,7 +124,7 @@ describe('segments', () => {
     expect(encoded).toHaveLength(6);
   });
 
-  it('stays right when the cache is too small to hold anything', () => {
+  it('a cache too small for any text gives the same tokens', () => {
     const segments: Segment[] = ['ab', 'cd', 'ab'].map((text, step) => ({
       text,
       role: 'step',

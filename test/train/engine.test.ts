@@ -1,4 +1,4 @@
-// The engine alone, with stages of one number each: what it logs, skips, keeps, saves and takes up again.
+// The engine alone, with stages that train one number: logs, skipped steps, best parameters, checkpoints, resume.
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -104,7 +104,7 @@ const lines = async () =>
     .map((line) => JSON.parse(line) as Record<string, number | string>);
 
 describe('steps that are not finite', () => {
-  test('change nothing, are counted, and training goes on', async () => {
+  test('change nothing and are counted, and training continues', async () => {
     const result = await go([stage({ gradient: (i) => (i === 2 ? Number.NaN : 1) })]);
     expect(result).toMatchObject({ status: 'finished', step: 6 });
     expect(await x()).toBeCloseTo(-0.5, 5); // five steps of 0.1
@@ -113,12 +113,12 @@ describe('steps that are not finite', () => {
     expect(logged.at(-1)?.skipped).toBe(1);
   });
 
-  test('a loss alone is enough', async () => {
+  test('are recognised by the loss alone', async () => {
     await go([stage({ loss: (i) => (i < 2 ? Number.POSITIVE_INFINITY : 0) })]);
     expect(await x()).toBeCloseTo(-0.4, 5);
   });
 
-  test('in a row stop the run, with the name of the tensor and the last good checkpoint', async () => {
+  test('stop the run if consecutive, with the name of the tensor and the last good checkpoint', async () => {
     const broken = stage({ gradient: (i) => (i >= 3 ? Number.NaN : 1), save_steps: 2, steps: 9 });
     await expect(go([broken])).rejects.toThrow(
       /3 steps in a row were not finite, last in the gradient of x; the checkpoint of step 4 is good/,
@@ -128,7 +128,7 @@ describe('steps that are not finite', () => {
 });
 
 describe('the best evaluation', () => {
-  test('is what the stage ends with and the next one starts from', async () => {
+  test('gives the parameters at the end of the stage and the start of the next', async () => {
     let start = Number.NaN;
     const score = (at: number) => -Math.abs(at + 0.2); // best after two steps
     const second = stage({ name: 'ppo', steps: 1, begin: () => void x().then((value) => (start = value)) });
@@ -152,12 +152,12 @@ describe('the best evaluation', () => {
     expect(second).toMatchObject({ status: 'finished', step: 6 });
     expect(await x()).toBeCloseTo(-0.2, 5);
     const scores = (await lines()).filter((line) => 'score' in line);
-    // The evaluation that the stop prevented was made after the resume, once.
+    // The evaluation that the stop prevented is done once after the resume.
     expect(scores.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 });
 
-test('a checkpoint stands at the end of each stage, and old ones beyond the limit go', async () => {
+test('a checkpoint is written at the end of each stage, and old ones beyond the limit are removed', async () => {
   await go([stage({ steps: 2 }), stage({ name: 'ppo', steps: 3, save_steps: 1 })]);
   expect((await readdir(join(run.path, 'checkpoints'))).sort()).toEqual([
     'step-2',
@@ -167,7 +167,7 @@ test('a checkpoint stands at the end of each stage, and old ones beyond the limi
   ]);
 });
 
-test('another cut of the batches or another instruction set is refused on resume', async () => {
+test('another batching or another instruction set is refused on resume', async () => {
   await go([stage({ steps: 2 })]);
   const other = { ...stage({ steps: 2 }), batching: { 'sft.tokens': 2 } };
   await expect(go([other], { resume: true })).rejects.toThrow(

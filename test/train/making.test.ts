@@ -1,4 +1,4 @@
-// Stages that make rows, and stages that are known only once those rows are there: kept, cut back, sealed, refused.
+// Stages that make rows, and stages that are prepared from those rows: order, resume, seals, refusals.
 import { appendFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Two rows a step, from a running sum that a resumed stage must take up again. */
+/** Two rows a step, from a running sum that a resumed stage must restore. */
 function making(name: string, steps: number, onStep: (step: number) => void = () => {}): MakingStage {
   return {
     name,
@@ -127,7 +127,7 @@ async function outcome() {
   return { x, first: await text('made-1'), second: await text('made-2') };
 }
 
-test('rows are kept in order, and the stages that read them are planned from them', async () => {
+test('rows are kept in order, and later stages are prepared from them', async () => {
   expect(await go(rounds(() => {}))).toMatchObject({ status: 'finished', step: 18, tokens: 12 });
   expect(readLog(run.artefact('made-1').path)).toEqual([
     { sum: 1, x: 0 },
@@ -146,7 +146,7 @@ test('rows are kept in order, and the stages that read them are planned from the
   ]);
 });
 
-test('stopped or killed before any step of any stage, a run ends with the same rows and numbers', async () => {
+test('a run that is stopped or killed before any step ends with the same rows and numbers', async () => {
   await go(rounds(() => {}));
   const whole = await outcome();
   for (let at = 0; at < 18; at++) {
@@ -177,7 +177,7 @@ test('stopped or killed before any step of any stage, a run ends with the same r
   }
 });
 
-test('an artefact that was changed since is refused', async () => {
+test('an artefact that has been changed is refused', async () => {
   await go([making('made-1', 3), learning('learned-1', 'made-1')]);
   const { path } = run.artefact('made-1');
   await reopen();
@@ -189,7 +189,7 @@ test('an artefact that was changed since is refused', async () => {
   );
 });
 
-test('another cut of a stage that was planned late is refused on resume', async () => {
+test('another batching of a stage that was prepared late is refused on resume', async () => {
   await go([making('made-1', 3), learning('learned-1', 'made-1')]);
   await reopen();
   const other: LaterStage = {
@@ -220,7 +220,7 @@ test('another list of stages is refused on resume', async () => {
   );
 });
 
-test('rows that were lost are told, and other files in the folder are left alone', async () => {
+test('lost rows are reported, and other files in the folder are not touched', async () => {
   const stop = new AbortController();
   let steps = 0;
   const first = making('made-1', 3, () => (steps++ === 2 ? stop.abort() : undefined));
@@ -237,7 +237,7 @@ test('rows that were lost are told, and other files in the folder are left alone
   expect(await readFile(notes, 'utf8')).toBe('mine');
 });
 
-test('a missing artefact is called missing', async () => {
+test('a missing artefact is reported as missing', async () => {
   await go([making('made-1', 3)]);
   const { path } = run.artefact('made-1');
   await reopen();
@@ -245,7 +245,7 @@ test('a missing artefact is called missing', async () => {
   await expect(go([making('made-1', 3)], { resume: true })).rejects.toThrow(/made-1\.jsonl/);
 });
 
-test('two stages of one name or one artefact are refused, and so is a name that leads elsewhere', async () => {
+test('two stages with the same name or artefact are refused, and so is a name that is a path', async () => {
   await expect(go([making('made', 1), making('made', 1)])).rejects.toThrow(
     'two stages of a run share the stage name made; number them',
   );

@@ -1,4 +1,4 @@
-// The plan against what the allocator counts.
+// The memory plan against the allocator's count.
 import { afterAll, describe, expect, test } from 'vitest';
 import { inMemory } from '../../src/data/dataset.js';
 import { completeRunConfig } from '../../src/methods/config.js';
@@ -45,7 +45,7 @@ describe.each([
     },
   ],
 ])('%s', (_, more) => {
-  test('foresees the peak: never less than it is, and not much more', async () => {
+  test('is an upper bound of the measured peak, and close to it', async () => {
     const settings = config(more);
     const before = device.stats().liveBytes;
     const trainee = await createTrainee(device, {
@@ -89,12 +89,12 @@ describe.each([
 
 describe('a micro-batch', () => {
   const plan = { items: [], fixedBytes: 1000, bytesPerToken: 10 };
-  test('as large as fits, as an optimizer step, and never smaller than a sequence', () => {
+  test('is the largest that fits, at most an optimizer step and at least a sequence', () => {
     const section = { micro_batch_tokens: 'auto', tokens_per_step: 500 } as const;
     expect(fitMicroBatch(plan, 3000, 50, section)).toBe(200);
     expect(fitMicroBatch(plan, 30_000, 50, section)).toBe(500);
   });
-  test('chosen at the start is kept when the run goes on, whatever is free then', async () => {
+  test('is the same after a resume, whatever memory is free', async () => {
     const settings = config({ sft: { micro_batch_tokens: 'auto' } });
     const { decoder, dispose } = await createTrainee(device, {
       model: settings.model,
@@ -111,7 +111,7 @@ describe('a micro-batch', () => {
     expect(settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved })).toBe(1234);
     dispose();
   });
-  test('that does not fit is refused with the bytes that are missing', () => {
+  test('is refused if it does not fit, with the missing bytes', () => {
     const mib = 1 << 20;
     const large = { items: [], fixedBytes: 100 * mib, bytesPerToken: mib };
     expect(() => fitMicroBatch(large, 128 * mib, 64, { micro_batch_tokens: 'auto' })).toThrow(

@@ -1,4 +1,4 @@
-// What a run trains, before its first step.
+// The trained parameters before the first step.
 import { afterAll, expect, test } from 'vitest';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
@@ -11,7 +11,7 @@ import { openTest } from '../ops/devices.js';
 const device = openTest();
 afterAll(() => device.dispose());
 
-test('modules that are trained whole start as those of the base', async () => {
+test('modules that are trained whole start with the values of the base', async () => {
   const { model, lora } = completeRunConfig({
     method: 'sft',
     model: { base: goldenDirectory('llama3'), dtype: 'f32' },

@@ -36,7 +36,7 @@ async function dataOf(sections: object): Promise<VerdictData> {
   return data!;
 }
 
-/** What the sequences must be, made in memory without store and cache. */
+/** The expected sequences, made in memory without store and cache. */
 async function reference(sections: object) {
   const config = configOf(sections);
   const { parts } = await configuredRecords(config.data);
@@ -65,7 +65,7 @@ const cases: readonly (readonly [string, object])[] = [
 ];
 
 describe('the data of verdict training', () => {
-  it.each(cases)('%s is that of records tokenised in memory', async (_, sections) => {
+  it.each(cases)('%s equals that of records tokenised in memory', async (_, sections) => {
     const expected = await reference(sections);
     for (let time = 0; time < 2; time++) {
       const data = await dataOf(sections);
@@ -100,14 +100,14 @@ describe('the data of verdict training', () => {
     }
   });
 
-  it('held out can be fewer', async () => {
+  it('can limit the held-out parts', async () => {
     const data = await dataOf({ data: arithmetic, eval: { max_samples: 5 } });
     expect([data.sequences.validation.length, data.records.test.length]).toEqual([5, 5]);
     expect(data.summary.parts.test.solutions).toBe(5);
     data.close();
   });
 
-  it('that leaves nothing to train on is an error', async () => {
+  it('is refused if nothing is left to train on', async () => {
     writeFileSync(join(folder, 'empty.jsonl'), '');
     await expect(dataOf({ data: { train: join(folder, 'empty.jsonl') } })).rejects.toThrow(
       'empty.jsonl gives no solution for training',
@@ -136,7 +136,7 @@ describe('the data of verdict training', () => {
   });
 });
 
-// The worker and the memory of a process can only be seen in the compiled program.
+// Only the compiled program has a worker and a process of its own.
 const compiled = fileURLToPath(new URL('../../dist/train/verdict-data.js', import.meta.url));
 describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: npm run build)', () => {
   /** Runs `measure` in a process of its own, with a function that opens the data of `train`. */
@@ -170,7 +170,7 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     return path;
   };
 
-  it('a failure in the worker comes back as one sentence', () => {
+  it('a failure in the worker is reported in one sentence', () => {
     const path = join(folder, 'bad.jsonl');
     writeFileSync(path, '{"prompt": "P", "completions": ["a"], "labels": [1]}\n{"prompt": "P"}\n');
     const failed = inProcess(path, `(open) => open().catch(({ name, message }) => [name, message])`);
@@ -180,7 +180,7 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     ]);
   });
 
-  it('a signal ends the worker, and leaves nothing', () => {
+  it('a signal ends the worker and leaves no files', () => {
     const stopped = inProcess(
       rows(20_000),
       `async (open) => {
@@ -193,13 +193,13 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     expect(readdirSync(join(folder, 'cache/tokens'))).toEqual([]);
   });
 
-  it('a signal that came before the worker is heeded too', () => {
+  it('a signal from before the start of the worker also stops it', () => {
     const stopped = inProcess(rows(50), 'async (open) => (await open(AbortSignal.abort())) === undefined');
     expect(stopped).toBe(true);
     expect(readdirSync(join(folder, 'cache/tokens'))).toEqual([]);
   });
 
-  it('memory does not grow with the texts: only an index of a few kilobytes a row stays', () => {
+  it('memory does not grow with the texts: only an index is kept, less than 8 kB per row', () => {
     interface Measured {
       readonly tokens: number;
       readonly held: number;
@@ -209,7 +209,7 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
       let tokens = 0;
       for (const { ids } of data.sequences.train) tokens += ids.length;
       for (const { problem } of data.records.train) tokens += problem.length;
-      // Twice: what the first collection finalises the second one frees.
+      // Twice: the second collection frees what the first has finalised.
       gc();
       await new Promise((resolve) => setTimeout(resolve, 100));
       gc();
@@ -220,7 +220,7 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     const few = inProcess<Measured>(rows(7_000), measure);
     const many = inProcess<Measured>(rows(21_000), measure);
     expect(many.tokens / few.tokens).toBeGreaterThan(2.9);
-    // A solution of 780 tokens takes about 25 kB as a sequence in memory, 350 MB for those that come in addition.
+    // A solution of 780 tokens takes about 25 kB as a sequence in memory; the additional ones would take 350 MB.
     expect((many.held - few.held) / 14_000).toBeLessThan(8_000);
   });
 });

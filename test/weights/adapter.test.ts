@@ -34,7 +34,7 @@ function edit(directory: string, keys: Record<string, unknown>): void {
 }
 
 describe('an adapter that PEFT saved', () => {
-  it.each(MODELS)('is read and written again to the same files: %s', async (model) => {
+  it.each(MODELS)('is written back to the same files: %s', async (model) => {
     const directory = goldenPath(`${model}/adapter`);
     const adapter = openAdapter(directory, modulesOf(model));
     expect(adapter.plan.modules).toHaveLength(model === 'llama3' ? 4 : 14);
@@ -54,7 +54,7 @@ describe('an adapter that PEFT saved', () => {
     expect(readAdapterConfig(copy)).toEqual(adapter.config);
   });
 
-  it('is replaced where there is one already', async () => {
+  it('replaces an existing one', async () => {
     const directory = copyOf('llama3');
     const config = parseAdapterConfig({ peft_type: 'LORA', r: 1, target_modules: 'all-linear' }, 'x');
     const plan = loraPlan(config, modulesOf('llama3'));
@@ -110,7 +110,7 @@ describe('openAdapter', () => {
     expect(() => openAdapter(goldenPath('qwen3/adapter'), modulesOf('llama3'))).toThrow(/expected shape/);
   });
 
-  it('says what is missing', () => {
+  it('names missing files', () => {
     const directory = temporaryDirectory();
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(
       /cannot read .*adapter_config\.json: no such file/,
@@ -148,7 +148,7 @@ describe('readAdapterHead', () => {
     return directory;
   };
 
-  it('finds the head that came with the adapter, and the adapter then opens', async () => {
+  it('finds the head of the adapter, which can then be opened', async () => {
     const directory = await withHead('TOKEN_CLS', { 'score.weight': [3, 64], 'score.bias': [3] });
     expect(readAdapterHead(directory)).toEqual({ kind: 'token', numLabels: 3, bias: true });
     const config: ModelConfig = {
@@ -163,7 +163,7 @@ describe('readAdapterHead', () => {
     );
   });
 
-  it('finds none, or says that it is missing', async () => {
+  it('returns undefined without a head, and reports a missing one', async () => {
     expect(readAdapterHead(goldenPath('qwen2/adapter'))).toBeUndefined();
     expect(readAdapterHead(await withHead('SEQ_CLS', { 'score.weight': [1, 64] }))).toEqual({
       kind: 'sequence',
@@ -181,7 +181,7 @@ describe('parseAdapterConfig', () => {
   const parse = (keys: JsonObject) =>
     parseAdapterConfig({ peft_type: 'LORA', target_modules: ['q_proj'], ...keys }, 'adapter_config.json');
 
-  it('takes the defaults of PEFT', () => {
+  it('uses the defaults of PEFT', () => {
     expect(parse({})).toEqual({
       r: 8,
       loraAlpha: 8,
@@ -200,7 +200,7 @@ describe('parseAdapterConfig', () => {
     });
   });
 
-  it('passes over bookkeeping and features that are off', () => {
+  it('ignores bookkeeping and features that are off', () => {
     expect(
       parse({
         peft_version: '0.9.0',

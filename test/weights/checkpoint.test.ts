@@ -38,7 +38,7 @@ function editIndex(directory: string, edit: (map: Record<string, unknown>) => vo
 }
 
 describe('writeCheckpoint', () => {
-  it('writes one file when the weights fit, and the configuration with their dtype', async () => {
+  it('writes one file if the weights fit, and the configuration with their dtype', async () => {
     const directory = join(temporaryDirectory(), 'new', 'model');
     await writeCheckpoint(directory, weights, { config: { model_type: 'llama', dtype: 'bfloat16' } });
     expect(readdirSync(directory).sort()).toEqual(['config.json', 'model.safetensors']);
@@ -58,7 +58,7 @@ describe('writeCheckpoint', () => {
     });
   });
 
-  it('gives a weight above the limit a shard of its own', async () => {
+  it('puts a weight above the limit into a shard of its own', async () => {
     const directory = join(temporaryDirectory(), 'model');
     await writeCheckpoint(directory, weights, { config: {}, maxShardBytes: 10 });
     const { weight_map } = JSON.parse(readFileSync(join(directory, INDEX_FILE), 'utf8'));
@@ -67,7 +67,7 @@ describe('writeCheckpoint', () => {
     expect(readdirSync(directory)).toHaveLength(6);
   });
 
-  it('gives an index that is read back', async () => {
+  it('writes an index that is read back', async () => {
     const checkpoint = openCheckpoint(await sharded());
     expect([...checkpoint.tensors.keys()].sort()).toEqual(['a', 'b', 'c', 'd']);
     expect([...new Float32Array(checkpoint.read('d').buffer)]).toEqual([8, 9, 10]);
@@ -107,7 +107,7 @@ describe('writeCheckpoint', () => {
     expect(readdirSync(directory)).toEqual(before);
   });
 
-  it('leaves nothing behind when it fails half way', async () => {
+  it('removes its files after a failure', async () => {
     const directory = join(temporaryDirectory(), 'model');
     const broken: WeightSource = {
       ...weight('z', [1]),
@@ -121,7 +121,7 @@ describe('writeCheckpoint', () => {
     expect(readdirSync(directory)).toEqual([]);
   });
 
-  it('refuses weights of several dtypes, and none', async () => {
+  it('refuses weights of several dtypes, and an empty list', async () => {
     const directory = join(temporaryDirectory(), 'model');
     const half: WeightSource = { ...weight('h', []), dtype: 'BF16' };
     await expect(writeCheckpoint(directory, [weights[0]!, half], { config: {} })).rejects.toThrow(
@@ -226,7 +226,7 @@ describe('matchWeights', () => {
     checkpoint.close();
   });
 
-  it('gives the weights in the order of the model and passes over the ignored ones', async () => {
+  it('returns the weights in the order of the model, without the ignored ones', async () => {
     const checkpoint = await open([weight('a', [1]), weight('b', [1, 2]), weight('x', [1])]);
     const expected = [
       { name: 'b', shape: [2] },
@@ -239,7 +239,7 @@ describe('matchWeights', () => {
     checkpoint.close();
   });
 
-  it('refuses another shape and integers', async () => {
+  it('refuses a wrong shape, and integers', async () => {
     const checkpoint = await open([weight('a', [1, 2], [2, 1])]);
     expect(() => matchWeights(checkpoint, [{ name: 'a', shape: [1, 2] }])).toThrow(
       /weight 'a': expected shape \[1,2\], found \[2,1\]/,

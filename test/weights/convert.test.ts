@@ -55,7 +55,7 @@ describe('conversions agree with PyTorch', () => {
 });
 
 describe('conversions', () => {
-  it('come back to every 16-bit pattern that is a number', () => {
+  it('return every 16-bit pattern that is a number', () => {
     const numbers = everyPattern.filter((bits) => (bits & 0x7c00) !== 0x7c00 || (bits & 0x3ff) === 0);
     expect(digest(f32ToF16(f16ToF32(numbers)))).toBe(digest(numbers));
     const wide = everyPattern.filter((bits) => (bits & 0x7f80) !== 0x7f80 || (bits & 0x7f) === 0);
@@ -80,7 +80,7 @@ describe('conversions', () => {
     ]).toEqual([65504, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0, 2 ** -24]);
   });
 
-  it('pass through the bytes of a file', () => {
+  it('to bytes and back return the values', () => {
     const values = new Float32Array([1, -0.5, 3.140625]);
     for (const dtype of ['F32', 'BF16', 'F16'] as const) {
       expect([...toF32(fromF32(values, dtype), dtype)]).toEqual([...values]);

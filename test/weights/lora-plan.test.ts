@@ -12,9 +12,9 @@ interface Case {
   readonly name: string;
   readonly model: string;
   readonly task: 'CAUSAL_LM' | 'TOKEN_CLS' | 'SEQ_CLS';
-  /** What was given to PEFT. */
+  /** Configuration given to PEFT. */
   readonly given: JsonObject;
-  /** What PEFT saved. */
+  /** Configuration that PEFT saved. */
   readonly adapter_config: JsonObject;
   /** Rank and scaling. */
   readonly modules: Record<string, [number, number]>;
@@ -64,7 +64,7 @@ describe.each(cases)('PEFT: $name', ({ model, task, given, adapter_config, modul
 });
 
 describe('loraPlan', () => {
-  it('gives names and shapes', () => {
+  it('has names and shapes', () => {
     const { modules, saved } = plan({ r: 4, lora_alpha: 6, target_modules: ['k_proj'] });
     expect(modules).toHaveLength(2);
     expect(modules[1]).toEqual({
@@ -82,7 +82,7 @@ describe('loraPlan', () => {
     expect(saved).toEqual([]);
   });
 
-  it('initialises as PEFT: kaiming-uniform, gaussian, or none', () => {
+  it('initialises like PEFT: kaiming-uniform, gaussian, or none', () => {
     const init = (value: boolean | string) => {
       const { aInit, bInit } = plan({ r: 4, init_lora_weights: value, target_modules: ['down_proj'] })
         .modules[0]!;
@@ -116,14 +116,14 @@ describe('loraPlan', () => {
     ]);
   });
 
-  it('leaves the score of sequence classification out of all-linear, and only that', () => {
+  it('leaves only the score of sequence classification out of all-linear', () => {
     const of = (task: Case['task']) =>
       loraPlan(parse({ target_modules: 'all-linear', task_type: task }), modulesOf('llama3', task));
     expect(of('SEQ_CLS').modules).toHaveLength(14);
     expect(() => of('TOKEN_CLS')).toThrow(/target_modules fits 'score'/);
   });
 
-  it('passes over a target that fits nothing only when asked', () => {
+  it('ignores a target that fits nothing only on request', () => {
     const config = parse({ target_modules: ['q_proj', 'Wqkv'] });
     expect(() => loraPlan(config, modulesOf('llama3'))).toThrow(
       "lora: target_modules: no module of the model is called 'Wqkv'",

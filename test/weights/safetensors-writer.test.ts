@@ -18,7 +18,7 @@ const tensor = (name: string, values: number[]): TensorSource => ({
 afterEach(() => vi.restoreAllMocks());
 
 describe('writeSafetensors', () => {
-  it('gives the bytes of the Python library, whatever the order and the pieces of the input', async () => {
+  it('writes the bytes of the Python library, for any order and pieces of the input', async () => {
     const file = openSafetensors(mixed);
     const sources = [...file.tensors].map(([name, { dtype, shape }], index): TensorSource => {
       const whole = () => file.read(name);
@@ -47,7 +47,7 @@ describe('writeSafetensors', () => {
     file.close();
   });
 
-  it('asks for one tensor at a time', async () => {
+  it('requests one tensor at a time', async () => {
     let held = 0;
     const sources = [1, 2, 3].map(
       (index): TensorSource => ({
@@ -112,7 +112,7 @@ describe('writeSafetensors', () => {
     },
   );
 
-  it('says that the directory is absent', async () => {
+  it('reports a missing directory', async () => {
     const path = join(temporaryDirectory(), 'absent', 'model.safetensors');
     await expect(writeSafetensors(path, [tensor('a', [1])])).rejects.toThrow(
       `cannot write ${path}: no such file or directory`,

@@ -9,7 +9,7 @@ const golden = (path: string) => fileURLToPath(new URL(`../golden/${path}`, impo
 const mixed = golden('safetensors/mixed.safetensors');
 
 describe('openSafetensors', () => {
-  it('lists the tensors that the Python library wrote, in the order of the data', () => {
+  it('lists the tensors of a file of the Python library, in the order of the data', () => {
     const file = openSafetensors(mixed);
     expect(file.metadata).toEqual(new Map([['format', 'pt']]));
     expect(
@@ -48,7 +48,7 @@ describe('openSafetensors', () => {
     file.close();
   });
 
-  it('reads every tensor of a real model as the bytes at its place', () => {
+  it('reads the right bytes for every tensor of a real model', () => {
     const path = golden('stories260k/model.safetensors');
     const file = openSafetensors(path);
     const bytes = readFileSync(path);
@@ -59,7 +59,7 @@ describe('openSafetensors', () => {
     file.close();
   });
 
-  it('says that a file became shorter while it was open', () => {
+  it('reports a file that became shorter while it was open', () => {
     const path = join(temporaryDirectory(), 'model.safetensors');
     writeFileSync(path, readFileSync(mixed));
     const file = openSafetensors(path);
@@ -80,7 +80,7 @@ describe('openSafetensors', () => {
     expect(() => file.read('w.f32')).toThrow(/has been closed/);
   });
 
-  it('refuses what is not a file', () => {
+  it('refuses anything but a file', () => {
     const directory = temporaryDirectory();
     expect(() => openSafetensors(join(directory, 'absent'))).toThrow(/cannot open .*absent: no such file/);
     expect(() => openSafetensors(directory)).toThrow(/expected a safetensors file, found something else/);

@@ -28,7 +28,7 @@ function listed(folder, extensions) {
 
 const newest = (files) => Math.max(...files.map((file) => statSync(file).mtimeMs));
 
-/** Files of one name lie in several folders. */
+/** Unique, since several folders have files of the same name. */
 const nameOf = (file) => `${basename(dirname(file))}_${basename(file)}`;
 
 /** A kernel file as C++: dynamic shared memory is a call. */
@@ -67,7 +67,7 @@ const defines = [
   '-DNAPI_CPP_EXCEPTIONS',
   '-DBUILDING_NODE_EXTENSION',
 ];
-// What a GPU faults on and this processor does not.
+// Finds accesses that fault on a GPU but not on this processor.
 const sanitize = ['-fsanitize=alignment,bounds,shift,null', '-fno-sanitize-recover=all'];
 
 const headers = newest([
@@ -113,7 +113,7 @@ await Promise.all(
 const built = join(root, 'build/CMakeFiles');
 if (!existsSync(built))
   throw new Error('run "npm run build" first: the objects of core/ and cpu/ are taken from it');
-// Objects of sources that are no more stay there.
+// Objects of deleted sources may still be there.
 const sourceOf = (object) => join(root, object.replace(/.*\.dir\//, '').replace(/\.o$/, ''));
 const rest = listed('build/CMakeFiles', ['.o']).filter(
   (file) => /\/(core|cpu)\//.test(file) && existsSync(sourceOf(file)),
@@ -132,7 +132,7 @@ await run('g++', [
 ]);
 console.log(addon);
 
-// What prints the kernels' layouts, for test/cuda/layouts.test.ts.
+// The program that prints the kernels' layouts, for test/cuda/layouts.test.ts.
 const layouts = join(root, 'test/cuda/layouts/print.cc');
 const program = join(output, 'layouts');
 if (!existsSync(program) || statSync(program).mtimeMs < Math.max(headers, statSync(layouts).mtimeMs)) {

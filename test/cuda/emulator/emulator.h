@@ -4,7 +4,7 @@
 //   threads   of a block are fibers of one thread; they switch at barriers and at operations of a whole warp.
 //             Passes alternate between ascending and descending order, which reveals missing barriers.
 //   blocks    run one after the other, the last first.
-//   streams   queue their work and run it at a wait, which reveals arguments that did not outlive the call.
+//   streams   queue their work and run it at a wait, which reveals arguments that were freed too early.
 //   memory    is filled with NaN when it is allocated and freed, and as dynamic shared memory.
 //   copies    of cp.async happen at the wait for them.
 #pragma once
@@ -41,7 +41,7 @@ inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
   return {x, y, z, w};
 }
 
-/// Of the running thread.
+/// Indices of the running thread.
 struct Index {
   unsigned x;
 };
@@ -51,12 +51,12 @@ namespace emulator {
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
 
-/// Of the running block.
+/// Index of the running block.
 void* dynamic_shared();
 void block_barrier();
 /// A barrier of `threads` threads with the same `id`.
 void warpgroup_barrier(int id, int threads);
-/// Arrives there without waiting.
+/// Arrives at that barrier without waiting.
 void named_barrier_arrive(int id, int threads);
 
 constexpr int kLanes = 32;
@@ -83,15 +83,15 @@ void start_box(void* barrier, uint32_t bytes, std::function<void()> copy);
 void start_product(std::function<void()> product);
 void wgmma_commit();
 void wgmma_wait(int pending);
-/// A copy by TMA out of shared memory: `store` is handed the box as it was at the start, at the wait for its
-/// group; changes meanwhile, writes that no fence made visible to TMA,
+/// A copy by TMA out of shared memory. At the wait for its group `store` gets the box as it was at the start.
+/// Changes in between, writes that no fence made visible to TMA,
 /// and a thread that ends before it waits are forbidden.
 void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store);
 void tma_store_commit();
 void tma_store_wait_read(int pending);
 void write_unfenced();
 void fence_proxy_async();
-/// Where dynamic shared memory lies, for descriptors.
+/// The start of dynamic shared memory, for descriptors.
 char* shared_base();
 
 /// Ends the process with a message: the kernel did what CUDA forbids.

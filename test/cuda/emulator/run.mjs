@@ -1,5 +1,5 @@
 // Tests the CUDA kernels without a GPU: builds the emulator's addon (build.mjs) and runs on it what would run on cuda:0,
-// once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families that Hopper has its own of.
+// once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families with kernels of Hopper's own.
 //   npm run test:emulated                  both; arguments go on to vitest
 //   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone
 import { spawnSync } from 'node:child_process';

@@ -1,4 +1,4 @@
-// The runtime: memory, streams, events and graphs, whose work runs when it is waited for.
+// The runtime: memory, streams, events and graphs. Queued work runs when something waits for it.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,7 +42,7 @@ size_t used = 0;
 std::vector<Stream*> streams;
 thread_local int current_device = 0;
 thread_local Stream* capturing = nullptr;
-std::vector<Stream*> captures;  // open, of any thread
+std::vector<Stream*> captures;  // open ones, of all threads
 thread_local cudaError_t last = cudaSuccess;
 
 cudaError_t fail(cudaError_t error) {
@@ -64,7 +64,7 @@ bool emulates_hopper() {
   return text && std::string_view(text) == "90";
 }
 
-/// Keeps a capture open for the milliseconds of STEPTRAIN_EMULATED_CAPTURE, so that other threads find it so.
+/// Keeps a capture open for the milliseconds of STEPTRAIN_EMULATED_CAPTURE, so that other threads meet it.
 void linger() {
   const char* text = std::getenv("STEPTRAIN_EMULATED_CAPTURE");
   if (text) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
@@ -89,8 +89,8 @@ bool capture_forbids_device_wide() {
   return !captures.empty();
 }
 
-/// Work for a stream of another GPU than the thread's current one, which CUDA refuses. Ends the process,
-/// since not all who ask look at the answer.
+/// Refuses work for a stream of a GPU other than the thread's current one, as CUDA does. Ends the process, since
+/// not every caller checks the status.
 void refuse_foreign(const Stream* stream, const char* call) {
   if (stream->device == current_device) return;
   std::fprintf(stderr, "emulated GPU: %s for cuda:%d while cuda:%d is current\n", call, stream->device, current_device);
@@ -385,7 +385,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
                                 const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
                                 const cuuint32_t* steps, CUtensorMapInterleave, CUtensorMapSwizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
-  // What the driver checks of a matrix of 16-bit elements in rows of 128 swizzled bytes.
+  // The driver's checks of a matrix of 16-bit elements in rows of 128 swizzled bytes.
   const bool fits = rank == 2 && reinterpret_cast<uintptr_t>(data) % 16 == 0 && strides[0] % 16 == 0 &&
                     strides[0] == 2 * extents[0] && extents[0] > 0 && extents[1] > 0 && box[0] * 2 <= 128 &&
                     box[1] <= 256 && steps[0] == 1 && steps[1] == 1;

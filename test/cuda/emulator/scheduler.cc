@@ -156,7 +156,7 @@ bool release_barrier(unsigned threads) {
 }
 
 void begin(Fiber& fiber) {
-  // What emulator_switch takes from the stack: six registers, then where to go on; there, as at any
+  // emulator_switch pops six registers and the address to continue at. There, as at any
   // function's start, the stack pointer lies 8 bytes past a multiple of 16.
   auto* top = reinterpret_cast<uintptr_t*>((reinterpret_cast<uintptr_t>(fiber.stack.get()) + kStackBytes) / 16 * 16);
   *--top = 0;
@@ -184,7 +184,7 @@ void run_block(unsigned threads) {
       resume(i);
       ran = true;
     }
-    // Warps go on even while other threads poll an mbarrier.
+    // Warps continue even while other threads poll an mbarrier.
     const bool released = release_warps(threads);
     if (ran || released || release_barrier(threads)) continue;
     for (unsigned i = 0; i < threads; i++) {

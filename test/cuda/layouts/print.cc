@@ -1,5 +1,5 @@
-// Prints where tensor cores, ldmatrix, stmatrix and TMA find and leave elements, as the formulas of cuda/ and the emulator
-// have it: JSON, by the names of test/golden/cuda/layouts.json, then by who says so. build.mjs of the emulator makes it.
+// Prints as JSON where tensor cores, ldmatrix, stmatrix and TMA read and write elements, by the formulas of cuda/ and by
+// the emulator, under the names of test/golden/cuda/layouts.json. The emulator's build.mjs builds it.
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -30,7 +30,7 @@ std::string json(const Table& table) {
   for (const Numbers& row : table) text += (text.size() > 1 ? "," : "") + json(row);
   return text + "]";
 }
-/// Rows and columns of each value, in turn.
+/// Row and column of each value, one after another.
 std::string json_pairs(const Table& table) {
   std::string text = "[";
   for (const Numbers& row : table) {
@@ -143,7 +143,7 @@ void sums_of_a_warpgroup() {
       at(formula, t, 2 * i) = t / 32 * 16 + fragment_row(t % 32, i);
       at(formula, t, 2 * i + 1) = fragment_column(t % 32, i);
     }
-  // What a thread of a product calls the place of each of its sums.
+  // The place of each sum by a thread of a product.
   Table named = table(128, kColumns);
   for (int t = 0; t < 128; t++) {
     TensorSums<2, kColumns / 8, 1> sums{};
@@ -157,7 +157,7 @@ void sums_of_a_warpgroup() {
           at(named, t, 2 * i + 1) = sums.column(pair) + e;
         }
   }
-  // Of a·bᵀ with a's rows, then b's, as values at depth 0.
+  // The places of a·bᵀ, with the rows of a, then those of b, as values at depth 0.
   for (int which = 0; which < 2; which++)
     run(128, [&] {
       using A = BoxTile<64, 64>;
@@ -184,7 +184,7 @@ void sums_of_a_warpgroup() {
 }
 
 void factor_in_registers() {
-  // What RegisterFactor makes of sums whose values are their rows, then their columns.
+  // The result of RegisterFactor for sums whose values are their rows, then their columns.
   Table held = table(128, 16);
   for (int t = 0; t < 128; t++)
     for (int which = 0; which < 2; which++) {
@@ -196,7 +196,7 @@ void factor_in_registers() {
       for (int v = 0; v < 8; v++)
         at(held, t, 2 * v + which) = static_cast<int64_t>(from_bits(of.a[0][v / 2], v % 2));
     }
-  // Times the identity, the product shows which register of which thread each element is.
+  // The product with the identity shows the thread and register of each element.
   Table multiplied = table(128, 16), thread = table(64, 16), value = table(64, 16);
   for (int which = 0; which < 2; which++)
     run(128, [&] {
@@ -229,7 +229,7 @@ void factor_in_registers() {
   of["wgmma_from_registers"] = json_pairs(multiplied);
 }
 
-/// What `load(registers, tile, lane)` finds in a tile whose elements are their outer index, then their depth.
+/// The values that `load(registers, tile, lane)` reads from a tile of outer indices, then of depths.
 template <typename Fill, typename Load>
 std::string fragments(int values, Fill fill, Load load) {
   Table t = table(32, 2 * values);
@@ -302,7 +302,7 @@ void fragments_of_products() {
   found["mma_m16n8k16_a_row_depth"]["round_to_a"] = json_pairs(rounded);
 }
 
-/// Four 8×8 matrices, row by row: which elements lanes hold after a load, or where they go in a store.
+/// Four 8×8 matrices, row by row: the elements of each lane after a load, or their places in a store.
 void matrices() {
   Table plain = table(32, 8), transposed = plain, stored = plain;
   run(32, [&] {

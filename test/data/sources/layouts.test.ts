@@ -36,7 +36,7 @@ describe.skipIf(processbench.includes(undefined))('ProcessBench (needs the share
 
 const shepherd = sharedPath('data/prm800k/math-shepherd-sample.jsonl');
 describe.skipIf(shepherd === undefined)('Math-Shepherd (needs the shared data)', () => {
-  it('reads problem, steps and marks of the real rows, and the text can be put together again', async () => {
+  it('reads problem, steps and marks of the real rows, from which the text can be restored', async () => {
     const { records } = await load(shepherd ?? '');
     expect(records).toHaveLength(7);
     expect(records[0]?.problem).toMatch(/^Janet pays .* in a year\?$/);
@@ -54,7 +54,7 @@ describe.skipIf(shepherd === undefined)('Math-Shepherd (needs the shared data)',
     }
   });
 
-  it('finds labels that do not belong to the text', async () => {
+  it('refuses labels that do not match the text', async () => {
     const cases: [object, RegExp][] = [
       [
         { input: 'P Step 1: a ки\nStep 2: b ки', label: 'P Step 1: a +\nStep 2: c -' },
@@ -84,7 +84,7 @@ describe('Math-Step-DPO-10K', () => {
     answer: '9',
   };
 
-  it('makes a right and a wrong sample of a pair, whose text is that of the source', async () => {
+  it('makes a right and a wrong sample from a pair, with the text of the source', async () => {
     const { records, report } = await load(fileWith('rows.json', JSON.stringify([row])));
     expect(records.map((record) => record.gold_answer)).toEqual(['9', '9']);
     const samples = records.flatMap((record) => [...verdictSamples(record)]);
@@ -107,7 +107,7 @@ describe('Math-Step-DPO-10K', () => {
 });
 
 describe('our own record', () => {
-  it('survives being written and read', async () => {
+  it('is read back equal', async () => {
     const record = {
       problem: 'P',
       gold_solution: 'S',

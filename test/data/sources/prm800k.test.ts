@@ -23,7 +23,7 @@ interface RawRow {
   is_initial_screening_question: boolean;
 }
 
-/** The extraction as the method states it, sample by sample, without records: prefix + c for every rated completion c. */
+/** The extraction as the method defines it, sample by sample, without records: prefix + c for every rated completion c. */
 function reference(row: RawRow): string[] {
   const samples: string[] = [];
   const prefix: string[] = [];
@@ -65,13 +65,13 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
     });
   });
 
-  it('leaves out and counts the rows that labelers gave up', async () => {
+  it('skips and counts the rows that labelers gave up', async () => {
     const { report } = await load(main ?? '');
     expect(report.records).toBe(1812);
     expect([...report.skipped]).toEqual([['finish_reason_give_up', 6]]);
   });
 
-  it('labels neutral steps as asked and keeps dropped ones in the context', async () => {
+  it('labels neutral steps as configured and keeps dropped ones in the context', async () => {
     const count = async (neutral: 'positive' | 'negative' | 'drop') => {
       const { records, report } = await load(main ?? '', { neutral, skip_finish_reasons: [] });
       const labels = samplesOf(records);
@@ -84,7 +84,7 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
     expect([...dropped.report.unlabelled]).toEqual([['neutral', 639]]);
   });
 
-  it('extracts alternatives, human steps and null steps of untouched rows as the method says', async () => {
+  it('extracts alternatives, human steps and null steps of original rows as the method defines', async () => {
     const rows = rawRows(raw ?? '');
     const used = rows.filter(
       (row) => !row.is_initial_screening_question && row.label.finish_reason !== 'give_up',
@@ -96,7 +96,7 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
       finish_reason_give_up: 1,
       initial_screening_question: 1,
     });
-    // The first row's second step: five wrong completions, then the labeler's own.
+    // Second step of the first row: five wrong completions, then the labeler's own.
     const [trajectory, ...alternatives] = records.filter((record) =>
       record.problem.startsWith('Three pencils'),
     );
@@ -105,7 +105,7 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
     expect(alternatives.map((record) => record.context_steps)).toEqual([1, 1, 1, 1, 1, 5, 5, 5, 5]);
   });
 
-  it('the same for every row, screening and given up ones too, when they are asked for', async () => {
+  it('does the same for every row, including screening and given-up ones on request', async () => {
     const { records } = await load(raw ?? '', { initial_screening: 'keep', skip_finish_reasons: [] });
     expect(samplesOf(records)).toEqual(
       rawRows(raw ?? '')
@@ -114,7 +114,7 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
     );
   });
 
-  it('takes one phase, and the chosen trajectory alone', async () => {
+  it('can read one phase, or only the chosen trajectories', async () => {
     const everything: LoadOptions = { initial_screening: 'keep', skip_finish_reasons: [] };
     expect((await load(raw ?? '', { ...everything, phase: 1 })).report.skipped).toEqual(
       new Map([['phase_2', 2]]),
@@ -144,7 +144,7 @@ describe('PRM800K options', () => {
     };
   };
 
-  it('flagged and unrated completions keep their place without a label, or are used', async () => {
+  it('flagged and unrated completions stay without a label, or are used', async () => {
     const text = row([step(['a', 1]), step(['b', 1, true]), step(['c', null]), step(['d', -1])]);
     expect(await labels(text)).toEqual({
       labels: [1, null, null, 0],
@@ -160,7 +160,7 @@ describe('PRM800K options', () => {
     ]);
   });
 
-  it("the labeler's own step is context, or right", async () => {
+  it("the labeler's own step is context, or counts as right", async () => {
     const human = {
       completions: null,
       human_completion: { text: 'h', rating: null },
@@ -171,7 +171,7 @@ describe('PRM800K options', () => {
     expect((await labels(text, { human: 'positive' })).labels).toEqual([1, 1]);
   });
 
-  it('a step where nothing was chosen or written ends the trajectory; a row without any step is counted', async () => {
+  it('a step without a chosen or written completion ends the trajectory; a row without steps is counted', async () => {
     expect((await labels(row([step(['a', 1]), step(), step(['never', 1])]))).labels).toEqual([1]);
     const rejected = { ...step(['b', -1], ['c', 1]), chosen_completion: null };
     const { records } = await load(
@@ -185,7 +185,7 @@ describe('PRM800K options', () => {
     expect([...report.skipped]).toEqual([['no_steps', 1]]);
   });
 
-  it('quality-control rows are left out, or kept', async () => {
+  it('quality-control rows are skipped, or kept', async () => {
     const text = row([step(['a', 1])], { is_quality_control_question: true });
     expect((await labels(text)).labels).toBeUndefined();
     expect((await labels(text, { quality_control: 'keep' })).labels).toEqual([1]);

@@ -20,7 +20,7 @@ const total = ({ policy, value, constraint }: StepLosses, of: AlphaBalance, step
 };
 
 describe('the total loss', () => {
-  test('is the golden combination of reading A', () => {
+  test('is the golden combination under reading A', () => {
     const {
       alpha,
       L_policy,
@@ -49,7 +49,7 @@ describe('the total loss', () => {
 });
 
 describe('a learned α', () => {
-  test('never leaves lo … hi, and is pushed up where the constraint costs more than reinforcement', () => {
+  test('stays within lo … hi, and rises if the constraint costs more than reinforcement', () => {
     const losses = fc.record({
       policy: fc.double({ min: -5, max: 5, noNaN: true }),
       value: fc.double({ min: 0, max: 5, noNaN: true }),
@@ -69,7 +69,7 @@ describe('a learned α', () => {
   });
 
   test.each(['rl', 'policy', 'constraint'] as const)(
-    '%s: moves down the gradient of its total loss',
+    '%s: follows the gradient of its total loss downwards',
     (combine) => {
       const losses = { policy: -0.05, value: 0.3, constraint: 0.1 };
       const alpha = balance({ mode: 'learnable_clamped' }, combine);
@@ -79,14 +79,14 @@ describe('a learned α', () => {
     },
   );
 
-  test('uncertainty settles where exp(−w) is one over the constraint', () => {
+  test('uncertainty converges to exp(−w) = 1 / constraint', () => {
     const alpha = balance({ mode: 'uncertainty', learning_rate: 0.05 });
     for (let i = 0; i < 2000; i++) alpha.learn({ policy: -1, value: 1, constraint: 4 });
     expect(alpha.weights(0).constraint).toBeCloseTo(1 / 4, 2);
     expect(alpha.weights(0).policy).toBe(1);
   });
 
-  test('goes on from its saved state as if nothing had happened', () => {
+  test('continues identically from its saved state', () => {
     const losses = { policy: 0.1, value: 0.2, constraint: 0.6 };
     const [whole, first] = [balance({ mode: 'learnable_clamped' }), balance({ mode: 'learnable_clamped' })];
     first.learn(losses);
@@ -98,7 +98,7 @@ describe('a learned α', () => {
   });
 });
 
-test('a schedule goes from init to final in a line', () => {
+test('a schedule is linear from init to final', () => {
   const alpha = balance({ mode: 'schedule', init: 0.2, final: 0.8 }, 'rl', 4);
   expect([0, 1, 2, 3].map((step) => alpha.value(step))).toEqual(
     [0.2, 0.4, 0.6, 0.8].map((x) => expect.closeTo(x, 12)),

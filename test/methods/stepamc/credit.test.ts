@@ -53,19 +53,19 @@ const question = (...answers: VerdictAnswer[]): Question => ({
 
 describe('the reward of a verdict', () => {
   const scores = { positive: 3, negative: -1 };
-  test('is centred on the pair, so that both verdicts’ rewards add up to 0', () => {
+  test('is centred on the pair, so that the rewards of both verdicts add up to 0', () => {
     const [right, wrong] = ([1, 0] as const).map((verdict) =>
       verdictReward(verdict, 1, scores, REWARD, NONE),
     );
     expect([right, wrong]).toEqual([2, -2]);
   });
-  test('is normalised by what was seen so far', () => {
+  test('is normalised by all scores so far', () => {
     const running = withScores(NONE, [1, 2, 3, 4]);
     expect(running.mean).toBe(2.5);
     const reward = verdictReward(1, 1, scores, { ...REWARD, center: 'running' }, running);
     expect(reward).toBeCloseTo(0.5 / Math.sqrt(5 / 3), 12);
   });
-  test('is clipped, is invalid_reward for neither word, and the label’s own without a network', () => {
+  test('is clipped; is invalid_reward for neither word; follows the label without a network', () => {
     expect(verdictReward(1, 1, { positive: 90, negative: 0 }, REWARD, NONE)).toBe(10);
     expect(verdictReward(undefined, 1, scores, REWARD, NONE)).toBe(-1);
     expect(([1, 0] as const).map((verdict) => verdictReward(verdict, 0, undefined, REWARD, NONE))).toEqual([
@@ -81,11 +81,11 @@ const atEnd = (value: number, { tokens }: VerdictAnswer) => ({
 });
 
 describe('rewards of tokens', () => {
-  test('stand at the last token, or at every one', () => {
+  test('are placed at the last token, or at every token', () => {
     expect(placeReward(2, 3, 'last')).toEqual([0, 0, 2]);
     expect(placeReward(2, 3, 'every')).toEqual([2, 2, 2]);
   });
-  test('pay the KL penalty at each token where it is part of the reward', () => {
+  test('include the KL penalty of each token if it is part of the reward', () => {
     const given = answer([0, 0]);
     expect(withKlPenalty(given, atEnd(1, given), 0.1)).toEqual({
       value: 1,
@@ -95,14 +95,14 @@ describe('rewards of tokens', () => {
 });
 
 describe('credit', () => {
-  // Golden rewards are reached through penalties: reward 0.82 at the end less lp − ref of 0.1, 0, 0.2, 0.2 at coef 0.1.
+  // Golden rewards come from penalties: reward 0.82 at the end minus 0.1 times lp − ref of 0.1, 0, 0.2, 0.2.
   const golden = answer(ppo.values, {
     oldLogprobs: [-0.4, -0.5, -0.3, -0.3],
     refLogprobs: [-0.5, -0.5, -0.5, -0.5],
   });
   const penalised = withKlPenalty(golden, atEnd(0.82, golden), 0.1);
 
-  test('is GAE over the tokens of an answer, apart from its neighbours', async () => {
+  test('is GAE over the tokens of each answer separately', async () => {
     const other = answer([0.3]);
     const [, found] = await verdictAdvantage(device, CREDIT).credit(
       [question(other), question(golden)],
@@ -114,7 +114,7 @@ describe('credit', () => {
     for (const [i, expected] of ppo.returns.entries()) expect(own!.returns[i]).toBeCloseTo(expected, 6);
   });
 
-  test('whitens over the whole batch and leaves the returns alone', async () => {
+  test('whitens over the whole batch and does not change the returns', async () => {
     const settings = { ...CREDIT, whiten_advantages: true };
     const [found] = await verdictAdvantage(device, settings).credit([question(golden)], [[penalised]]);
     const [own] = found!.answers;
@@ -123,7 +123,7 @@ describe('credit', () => {
     for (const [i, expected] of ppo.returns.entries()) expect(own!.returns[i]).toBeCloseTo(expected, 6);
   });
 
-  test('of enumerated answers is their distance from the expectation, weighed by their probability', async () => {
+  test('of enumerated answers is their distance from the expectation, weighted by probability', async () => {
     const [p, n] = [0.6, 0.2];
     const both = question(
       answer([0], { oldLogprobs: [Math.log(p)] }),

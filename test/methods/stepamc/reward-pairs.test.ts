@@ -24,7 +24,7 @@ function units(mode: 'label' | 'step', ...items: readonly ReturnType<typeof made
   );
 }
 
-test('label: each labelled step compares its own verdict with the other one', () => {
+test('label: each labelled step pairs its right verdict with the wrong one', () => {
   const [unit] = units('label', made('p', ['a', 1], ['b', 0], ['c', null], ['d', 1]));
   const [sequence] = unit!.sequences;
   const { positive, negative } = sequence!;
@@ -33,12 +33,12 @@ test('label: each labelled step compares its own verdict with the other one', ()
     { chosen: [0, negative[1]], rejected: [0, positive[1]] },
     { chosen: [0, positive[2]], rejected: [0, negative[2]] },
   ]);
-  // The two words stand at different rows, each at the word itself.
+  // Each word has a row of its own.
   const word = (row: number | undefined) => String.fromCharCode(sequence!.ids[row!]!);
   expect([word(positive[0]), word(negative[0])]).toEqual(['+', '-']);
 });
 
-test('step: a wrong step meets the right ones after the same steps, else the nearest of the problem', () => {
+test('step: a wrong step is paired with the right ones after the same steps, else with the nearest of the problem', () => {
   const found = units(
     'step',
     made('p', ['a', 1], ['b', 0]),
@@ -48,9 +48,9 @@ test('step: a wrong step meets the right ones after the same steps, else the nea
   );
   expect(found.map(({ pairs }) => pairs.length)).toEqual([1, 1, 0]);
   const [p, q, r] = found;
-  // b after a, against c after a: in the other solution of the same problem.
+  // b after a against c after a, which is in the other solution of the problem.
   expect(p!.pairs[0]!.rejected[0]).not.toBe(p!.pairs[0]!.chosen[0]);
-  // No right step follows x y, so y stands nearest to z.
+  // No right step follows x y, so y is the nearest to z.
   const rows = q!.sequences[0]!.positive;
   expect(q!.pairs).toEqual([{ chosen: [0, rows[1]], rejected: [0, rows[2]] }]);
   expect(r!.sequences).toEqual([]);

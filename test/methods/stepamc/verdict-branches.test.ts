@@ -31,7 +31,7 @@ beforeAll(async () => {
     seed: 3,
     gradientCheckpointing: false,
   });
-  // B is zero at first, and an adapter that does nothing would hide what it should see.
+  // B starts at zero, and an adapter without effect would hide errors.
   const { values } = roles.policyParameters;
   values.write((await values.readFloats()).map((value, i) => value + 0.02 * Math.sin(i)));
 });
@@ -94,7 +94,7 @@ describe.each([
     return found;
   }
 
-  test('log-probs and gradients are those of separate sequences', async () => {
+  test('log-probs and gradients equal those of separate sequences', async () => {
     const one = await learn(sequences.map(together));
     const many = await learn(sequences.flatMap(separate));
     expect(one.logprobs.length).toBe(many.logprobs.length);
@@ -104,7 +104,7 @@ describe.each([
     const difference = Math.hypot(...one.gradients.map((value, i) => value - (many.gradients[i] as number)));
     expect(norm).toBeGreaterThan(0.1);
     expect(difference / norm).toBeLessThan(1e-4);
-    // The shared trunk is what is saved.
+    // The shared trunk is computed once.
     const tokens = (items: readonly ScoredRows[]) =>
       items.reduce((sum, { sequence }) => sum + sequence.ids.length, 0);
     expect(tokens(sequences.map(together))).toBeLessThan(0.6 * tokens(sequences.flatMap(separate)));
@@ -153,7 +153,7 @@ describe.each([
     }
   });
 
-  test('what it sampled with is given back before anything is learned', async () => {
+  test('a rollout frees the memory of sampling before training', async () => {
     await device.synchronize();
     const { liveBytes } = device.stats();
     device.resetPeak();
@@ -163,7 +163,7 @@ describe.each([
     expect(device.stats().liveBytes).toBe(liveBytes);
   });
 
-  test('enumerated answers are both words, with the log-probs that training sees', async () => {
+  test('enumerated answers are both words, with the log-probs of the training forward', async () => {
     const found = await rollOut([0], {
       settings: { rollout: 'enumerate', temperature: 0.5, reference: 'sft' },
     });
@@ -173,7 +173,7 @@ describe.each([
     );
   });
 
-  test('a stop during a rollout leaves nothing half done', async () => {
+  test('a rollout that is stopped returns undefined', async () => {
     const stop = new AbortController();
     stop.abort();
     expect(await rollOut([0, 1], {}, { signal: stop.signal })).toBeUndefined();

@@ -42,7 +42,7 @@ void cp_async_wait() {
   emulator::cp_async_wait(pending);
 }
 
-/// The row that lane `lane` points at, as it is in memory now.
+/// The row that lane `lane` points at, with its current values.
 struct MatrixRow {
   uint16_t element[8];
 };

@@ -64,7 +64,7 @@ inline void tma_store(const CUtensorMap* matrix, int32_t row, int32_t column, co
       for (int64_t c = 0; c < map.box_columns; c++) {
         const int64_t to_row = row + r, to_column = column + c;
         if (to_row < 0 || to_row >= map.rows || to_column < 0 || to_column >= map.columns) continue;
-        // The box's address has no bits that the permutation looks at.
+        // The bits that the permutation uses are 0 in the box's address.
         std::memcpy(const_cast<uint16_t*>(map.data) + to_row * map.columns + to_column,
                     box + swizzled(r * 128 + c * 2), 2);
       }
@@ -94,8 +94,8 @@ void wgmma_wait() {
 template <typename T, int n>
 void pin(T (&)[n]) {}
 
-/// Where in shared memory element (outer, depth) of the factor lies that a descriptor names: the canonical layouts of
-/// the PTX ISA for bf16 with the 128-byte swizzle.
+/// The place in shared memory of element (outer, depth) of a descriptor's factor, by the canonical layouts of the
+/// PTX ISA for bf16 with the 128-byte swizzle.
 inline int64_t factor_address(uint64_t descriptor, bool across, int outer, int depth) {
   const int64_t start = static_cast<int64_t>(descriptor & 0x3fff) * 16;
   const int64_t leading = static_cast<int64_t>(descriptor >> 16 & 0x3fff) * 16,
@@ -111,8 +111,8 @@ inline float factor_element(uint64_t descriptor, bool across, int outer, int dep
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 
-/// Sums the products of a step from its end, where mma begins at its start: PTX promises neither order, so nothing
-/// may rely on a row having the same bits from both.
+/// Sums the products of a step in descending order, mma in ascending order: PTX promises neither, so nothing may
+/// rely on a row having the same bits from both.
 template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false, int kSums>
 void wgmma(float (&d)[kSums], uint64_t a, uint64_t b) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32 % 4);
@@ -151,7 +151,7 @@ void wgmma_from_registers(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b)
   float* const sums = d;
   const uint32_t* const held = a;
   emulator::start_product([=] {
-    // They are read while the product runs.
+    // The product reads them until it has been waited for.
     if (std::memcmp(held, mine.a, sizeof mine) != 0)
       emulator::forbid("registers of a factor that change before the product is waited for");
     for (int half = 0; half < 2; half++)
