@@ -73,7 +73,7 @@ export class Algebra {
     };
   }
 
-  /** The same for equal polynomials; for quotients only where they are written alike. */
+  /** A key that is equal for equal polynomials; for quotients only if both are written alike. */
   key({ over, under }: Ratio): string {
     return `(${this.polynomials.key(over)})/(${this.polynomials.key(under)})`;
   }
@@ -116,7 +116,7 @@ export class Algebra {
     try {
       return this.wholePower(base, times) ?? this.functionOf('power', [base, exponent]);
     } catch (error) {
-      // What is too long to compute is taken as it stands.
+      // A power too long to compute becomes an atom.
       if (error instanceof NotExact || error instanceof RangeError)
         return this.functionOf('power', [base, exponent]);
       throw error;

@@ -1,13 +1,13 @@
-// The last `\boxed{…}` of a text, with the ones right before it where they are one answer.
+// The last `\boxed{…}` of a text, joined with the boxes right before it if they form one answer.
 
 interface Box {
   readonly start: number;
   readonly end: number;
-  /** Where its content begins and ends. */
+  /** Begin and end of its content. */
   readonly content: readonly [number, number];
 }
 
-/** Where an answer stands in a text, and what it says. */
+/** The place of an answer in a text, and its content. */
 export interface Found {
   readonly at: number;
   readonly text: string;
@@ -20,7 +20,7 @@ const GLUE =
 const MAX_GLUE = 60;
 const MAX_BOXES = 32;
 
-/** The content of the last balanced box; of boxes that one `and` or nothing parts, all contents with commas between. */
+/** The content of the last balanced box. Contents of boxes with at most one `and` between them are joined by commas. */
 export function lastBoxed(text: string): Found | undefined {
   const boxes = balancedBoxes(text);
   const last = boxes.at(-1);
@@ -42,7 +42,7 @@ export function lastBoxed(text: string): Found | undefined {
   return { at: first.start, text: distinct.join(join) + base };
 }
 
-/** Without further boxes in it. */
+/** The content without boxes inside it. */
 function contentOf(text: string, { content: [from, to] }: Box): string {
   const content = text.slice(from, to).replace(/\\f?box(?:ed)?(?![a-zA-Z])/g, ' ');
   return content.trim().replace(/^\{([^{}]*)\}$/, '$1');

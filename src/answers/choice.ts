@@ -2,7 +2,7 @@
 
 export interface Choice {
   readonly letter: string;
-  /** What stands behind the letter, or nothing. */
+  /** The text after the letter, or an empty one. */
   readonly rest: string;
   /** Marked as a choice by brackets or a full stop. */
   readonly marked: boolean;
@@ -22,7 +22,7 @@ export function choiceOf(plainForm: string): Choice | undefined {
   return named === null ? undefined : { letter: named[1]!, rest: named[2]!.trim(), marked: false };
 }
 
-/** Whether both are the same choice; undefined where that does not settle it. */
+/** Whether both are the same choice; undefined if the letters do not decide. */
 export function sameChoice(a: string, b: string): boolean | undefined {
   const [left, right] = [choiceOf(a), choiceOf(b)];
   if (left === undefined || right === undefined) return undefined;

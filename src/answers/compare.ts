@@ -1,4 +1,4 @@
-// Whether two trees say the same: relations, lists, sets, tuples, matrices, ratios, words, and below them expressions.
+// Whether two trees mean the same: relations, lists, sets, tuples, matrices, ratios, words, and their expressions.
 import type { Algebra } from './algebra.js';
 import { type NamedValues, named, nameKey, recordsOf, withoutApproximation } from './names.js';
 import { wordsForm } from './normalise.js';
@@ -11,7 +11,7 @@ export interface CompareOptions {
   readonly algebra: Algebra;
   /** Significant digits from which a decimal stands for the value that it is rounded from. */
   readonly digits: number;
-  /** Within a set, where {2} is no longer 2. */
+  /** Inside a set, where {2} differs from 2. */
   readonly inside?: boolean;
 }
 
@@ -27,7 +27,7 @@ const FLIPPED: Readonly<Record<string, string>> = {
   '=': '=',
 };
 
-/** How the trees say the same, by the weakest means that was needed, or undefined where they do not. */
+/** How the trees agree, by the weakest comparison that was needed; undefined if they differ. */
 export function same(a: Node, b: Node, options: CompareOptions): Same {
   options.algebra.budget.spend();
   const [left, right] = [plain(a), plain(b)];
@@ -43,7 +43,7 @@ export function same(a: Node, b: Node, options: CompareOptions): Same {
   );
 }
 
-/** Both signs of ±, and nothing behind ≈. */
+/** Both signs of ±, and nothing after ≈. */
 function plain(node: Node): Node {
   if (node.kind === 'relation') return withoutApproximation(node);
   if (!containsPlusMinus(node)) return node;
@@ -54,7 +54,7 @@ function bothSigns(node: Node): Node[] {
   return containsPlusMinus(node) ? [withSign(node, false), withSign(node, true)] : [node];
 }
 
-/** All pairs the same; undefined where the numbers of items differ. */
+/** Compares all pairs; undefined if the numbers of items differ. */
 function sameItems(a: readonly Node[], b: readonly Node[], options: CompareOptions): Same {
   if (a.length !== b.length) return undefined;
   return weakest(a.map((item, i) => () => same(item, b[i]!, options)));
@@ -94,14 +94,14 @@ function sameRelation(a: Node, b: Node, options: CompareOptions): Same {
   return records === 'differ' ? undefined : records;
 }
 
-/** Two equations or inequalities whose sides differ by the same, up to a factor. */
+/** Two equations or inequalities whose sides have the same difference, up to a factor. */
 function sameEquation(a: RelationNode, b: RelationNode, { algebra }: CompareOptions): Same {
   if (a.operators.length !== 1 || b.operators.length !== 1) return undefined;
   const [first, second] = [a.operators[0]!, b.operators[0]!];
   const [left, right] = [sidesApart(algebra, a), sidesApart(algebra, b)];
   if (left === undefined || right === undefined || FLIPPED[first] === undefined) return undefined;
   const isEquation = first === '=' || first === '≠';
-  // Where signs matter, the denominators must be the same.
+  // If signs matter, the denominators must be the same.
   if (!isEquation && algebra.polynomials.key(left.under) !== algebra.polynomials.key(right.under))
     return undefined;
   const factor = proportion(algebra, left.over, right.over);
@@ -159,7 +159,7 @@ function valueIn(item: Node): Node {
   return named(item)?.value ?? item;
 }
 
-/** Lists with names: by name where both have them, by place where one has none. */
+/** Lists with names: compared by name if both have names, else by place. */
 function sameRecords(a: readonly Node[], b: readonly Node[], options: CompareOptions): Same | 'differ' {
   const { algebra } = options;
   const isNamed = (items: readonly Node[]) => items.length > 0 && named(items[0]!) !== undefined;
@@ -187,7 +187,7 @@ function sameRecords(a: readonly Node[], b: readonly Node[], options: CompareOpt
   return matched(values, items, (one, two) => same(one, two, options)) ?? 'differ';
 }
 
-/** In any order. What stands twice counts once in a set, and in a list of tuples, which are solutions. */
+/** Compares items in any order. Duplicates count once in a set and in a list of tuples, which are solutions. */
 function sameSet(a: readonly Node[], b: readonly Node[], isSet: boolean, options: CompareOptions): Same {
   const compare = (one: Node, two: Node) => same(one, two, isSet ? { ...options, inside: true } : options);
   const counts = isSet || [...a, ...b].every((item) => tupleOf(item) !== undefined);

@@ -2,7 +2,7 @@
 import type { StepBudget } from './budget.js';
 import type { Token } from './tokens.js';
 
-/** The text is not in the notation that is understood. */
+/** The text is not in a notation that can be parsed. */
 export class Unreadable extends Error {
   override readonly name = 'Unreadable';
 }
@@ -71,7 +71,7 @@ export class Cursor {
     return result;
   }
 
-  /** A level of its own for what grows to the right, such as a row of factorials; it ends with the nested part around it. */
+  /** A level of nesting for something that grows to the right, such as a row of factorials; it ends with the level around it. */
   protected deeper(): void {
     if (++this.depth > MAX_DEPTH) throw new Unreadable('too deep');
   }

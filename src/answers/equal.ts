@@ -19,7 +19,7 @@ import type { Node } from './syntax.js';
  * - `exact`: exact arithmetic
  * - `numeric`: the values agree to 11 digits at every sample of their variables
  * - `rounded`: one is the other, rounded or cut off, to at least `digits` significant digits
- * - `unit`: the same but for a unit that one of them leaves out
+ * - `unit`: the same except for a unit that one of them leaves out
  * - `budget`: too long to compare within `steps`; counts as different
  */
 export type EqualityMethod = 'text' | 'choice' | 'exact' | 'numeric' | 'rounded' | 'unit' | 'budget';
@@ -57,7 +57,7 @@ export function answersEqual(got: string, expected: string, options: EqualityOpt
     return compared(a, b, { digits, units, budget: new StepBudget(steps) });
   } catch (error) {
     if (error instanceof BudgetExceeded) return { equal: false, method: 'budget' };
-    // The rest could not be read, or not be computed: then only the text counts.
+    // An answer that cannot be parsed or computed is compared as text.
     if (error instanceof Unreadable || error instanceof NotExact) return { equal: false, method: 'text' };
     throw error;
   }
@@ -75,7 +75,7 @@ function compared(a: string, b: string, { digits, units, budget }: Settings): Eq
   const [left, right] = [a, b].map((text) => parseAnswer(text, budget, { thousands: true })) as [Node, Node];
   const method = same(left, right, options);
   if (method !== undefined) return { equal: true, method };
-  // `100,200` may be a list after all, where the other is one.
+  // `100,200` may be a list if the other answer is one.
   if (left.kind === 'list' || right.kind === 'list') {
     const [one, two] = [a, b].map((text) => parseAnswer(text, budget, { thousands: false })) as [Node, Node];
     const asLists = one.kind === 'list' && two.kind === 'list' ? same(one, two, options) : undefined;
@@ -93,7 +93,7 @@ function compared(a: string, b: string, { digits, units, budget }: Settings): Eq
   return { equal: false, method: algebra.sampled ? 'numeric' : 'exact' };
 }
 
-/** A number from which it is clear that percent are meant: 50 may be 50 %, but 0.5 is not 0.5 %. */
+/** Whether a number may mean percent: 50 may be 50 %, but 0.5 is not 0.5 %. */
 function isAboveOne(algebra: Algebra, node: Node): boolean {
   const value = ratioOf(algebra, node);
   return value !== undefined && Math.abs(realValue(algebra, value) ?? 0) > 1;

@@ -22,7 +22,7 @@ export interface ExtractedAnswer {
 }
 
 export interface ExtractionOptions {
-  /** What is looked for where the text marks no answer: `choice` prefers a letter to a number. Default `any`. */
+  /** What to look for if the text marks no answer: `choice` prefers a letter to a number. Default `any`. */
   readonly expect?: 'any' | 'choice';
 }
 
@@ -36,7 +36,7 @@ export function extractAnswer(
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
   const phrase = lastPhrase(spoken);
-  // A box in the working gives way to a final answer that is announced after it.
+  // A final answer that is announced after a box takes precedence over it.
   if (boxed !== undefined && !(phrase?.isFinal && phrase.at > boxed.at)) return found(boxed.text, 'boxed');
   const marker = spoken.lastIndexOf('####');
   if (marker >= 0) return found(sentence(spoken.slice(marker).replace(/^#+/, '')), 'marker');
@@ -54,7 +54,7 @@ export function extractAnswer(
 const THINKING = /<\/(?:think|thinking|reasoning)>/gi;
 const TURN = /<\|(?:im_start|im_end|endoftext|eot_id|end_of_text)\|>/;
 
-/** What is said after the thinking, up to the end of the turn; nothing where the thinking never ends. */
+/** The text after the thinking, up to the end of the turn; empty if the thinking never ends. */
 function withoutThinking(text: string): string {
   const end = text.search(TURN);
   const turn = end < 0 ? text : text.slice(0, end);
@@ -123,7 +123,7 @@ function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: st
 const TYPED = /\\(?:text\w*|mbox|mathrm)\s?\{[^{}]*\}/g;
 const COMMANDS = /\\(?:begin|end)\{[a-z]*\}|\\[a-zA-Z]+/g;
 
-/** Nothing but an answer: a formula, a value with its unit, a few words. */
+/** Whether the text is only an answer: a formula, a value with its unit, a few words. */
 function isBare(text: string): boolean {
   const trimmed = text.trim();
   if (trimmed === '' || trimmed.length > MAX_SENTENCE) return false;
@@ -132,7 +132,7 @@ function isBare(text: string): boolean {
   const words = (outside.match(/\p{L}[\p{L}'’]{2,}/gu) ?? []).filter((word) => word !== 'and');
   if (/[.!?]\s+\p{Lu}/u.test(outside) || /\b(?:is|as|so|we|it|be|are|was)\b/.test(outside)) return false;
   if (/[\d$\\]/.test(trimmed)) {
-    // Words may follow a value as its unit, and not go before it.
+    // Words may follow a value as its unit, but not precede it.
     const isNamed = /^[\s*]*(?!(?:sqrt|pi|sin|cos|tan|log|ln|and|or)\b)\p{L}[\p{L}'’]+(?:\s|\p{Nd})/u.test(
       withoutMath,
     );

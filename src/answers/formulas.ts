@@ -1,4 +1,4 @@
-// Where mathematics stands in a text: between `$`, `$$`, `\(…\)` and `\[…\]`.
+// Finds mathematics in a text: between `$`, `$$`, `\(…\)` and `\[…\]`.
 
 export interface Formula {
   readonly at: number;
@@ -11,7 +11,7 @@ const CLOSING: Readonly<Record<string, string>> = { '\\(': '\\)', '\\[': '\\]', 
 
 /** The formulas of a text in order. An opening sign that nothing closes opens nothing. One pass. */
 export function* formulas(text: string): Generator<Formula> {
-  // A closing sign that was looked for in vain is looked for no more.
+  // A closing sign that was not found is not searched again.
   const missing = new Set<string>();
   for (let at = 0; at < text.length; at++) {
     if (text[at] !== '$' && text[at] !== '\\') continue;
@@ -32,7 +32,7 @@ export function* formulas(text: string): Generator<Formula> {
   }
 }
 
-/** An escaped dollar sign closes nothing. */
+/** The position of the closing sign; an escaped dollar sign does not close. */
 function closingAt(text: string, closing: string, from: number): number {
   let end = text.indexOf(closing, from);
   while (end > 0 && closing === '$' && text[end - 1] === '\\') end = text.indexOf(closing, end + 1);

@@ -4,7 +4,7 @@ import { add, fraction, parseDecimal, wholeNumber } from './rational.js';
 import type { Node, NumberNode } from './syntax.js';
 
 export abstract class NumberReader extends Cursor {
-  /** What `\\frac` takes. */
+  /** The arguments of `\\frac`. */
   protected abstract argument(): Node;
 
   protected number(text: string): Node {

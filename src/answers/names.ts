@@ -1,4 +1,4 @@
-// Answers that name what they are the value of: `x = 5`, `|AB| = 1`, `(p, q) = (3, 2)`, `x = 1, y = 2`.
+// Answers with the name of their value: `x = 5`, `|AB| = 1`, `(p, q) = (3, 2)`, `x = 1, y = 2`.
 import type { Algebra } from './algebra.js';
 import { ratioOf } from './scalar.js';
 import type { Node, RelationNode } from './syntax.js';
@@ -8,7 +8,7 @@ export interface Named {
   readonly value: Node;
 }
 
-/** The last value of a chain of equations and what it is the value of; undefined for other relations. */
+/** The last value of a chain of equations and its name; undefined for other relations. */
 export function named(node: Node): Named | undefined {
   if (node.kind !== 'relation') return undefined;
   const { sides, operators } = node;
@@ -43,7 +43,7 @@ export function isName(node: Node): boolean {
   }
 }
 
-/** The same for names that are the same. */
+/** A key that is equal for equal names. */
 export function nameKey(algebra: Algebra, node: Node): string {
   if (node.kind === 'words') return `words ${node.text}`;
   if (node.kind === 'group') return `(${node.items.map((item) => nameKey(algebra, item)).join(',')})`;
@@ -85,7 +85,7 @@ export function recordsOf(algebra: Algebra, items: readonly Node[]): readonly Na
   return records;
 }
 
-/** What stands before `≈`; where only a name does, `≈` is read as `=`. */
+/** The side before `≈`; if it is only a name, `≈` is read as `=`. */
 export function withoutApproximation(node: RelationNode): Node {
   const at = node.operators.indexOf('≈');
   if (at < 0) return node;

@@ -22,7 +22,7 @@ const COMMANDS = new Set([
   ...OTHER_COMMANDS.split(' '),
 ]);
 
-/** The answer without what only sets type: dollar signs of mathematics, spacing, full stops, doubled backslashes. */
+/** The answer without mere layout: dollar signs of mathematics, spacing, full stops, doubled backslashes. */
 export function normalise(answer: string): string {
   let text = '';
   for (const character of answer) text += UNICODE.get(character) ?? narrow(character);

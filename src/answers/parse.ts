@@ -1,5 +1,4 @@
-// From tokens to a tree: recursive descent with a bound on depth. What it cannot read it refuses; the answers are then
-// compared as text.
+// Tokens to a tree: recursive descent with a bound on depth. Answers that it refuses are compared as text.
 import type { StepBudget } from './budget.js';
 import { Unreadable } from './cursor.js';
 import { NumberReader } from './literals.js';
@@ -25,7 +24,7 @@ export function parseAnswer(source: string, budget: StepBudget, options: TokenOp
 }
 
 class Parser extends NumberReader {
-  /** How many bars are open: `|` then closes. */
+  /** Number of open bars; if any, `|` closes one. */
   private bars = 0;
 
   /** Statements between `,`, `;`, `and` and `or`. */
@@ -156,7 +155,7 @@ class Parser extends NumberReader {
     );
   }
 
-  /** A primary with what stands behind it: subscripts, primes, factorial, percent, degrees, exponents. */
+  /** A primary with its suffixes: subscripts, primes, factorial, percent, degrees, exponents. */
   private factor(): Node {
     return this.nested(() => {
       let node = this.primary();
@@ -235,7 +234,7 @@ class Parser extends NumberReader {
     throw new Unreadable(`unexpected \\${name}`);
   }
 
-  /** What `\frac`, `\sqrt` and their like take: a group, or the next digit, letter or command. */
+  /** An argument of `\frac`, `\sqrt` and so on: a group, or the next digit, letter or command. */
   protected argument(): Node {
     const { kind, text } = this.next;
     if (kind === 'number' && text.length > 1) {
@@ -262,7 +261,7 @@ class Parser extends NumberReader {
       this.at++;
       this.expect(']');
     }
-    // `\sqrt12` is written for the root of 12, whatever it prints as.
+    // `\sqrt12` means the root of 12, although TeX prints something else.
     const of = this.next.kind === 'number' ? this.nested(() => this.primary()) : this.argument();
     return { kind: 'root', index, of };
   }

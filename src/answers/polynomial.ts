@@ -1,10 +1,10 @@
-// Polynomials with exact coefficients over atoms: variables, π, i, square roots of primes, and whatever else is taken as it
-// stands. Exponents may be negative.
+// Polynomials with exact coefficients over atoms: variables, π, i, square roots of primes, and anything that is not
+// computed. Exponents may be negative.
 import type { StepBudget } from './budget.js';
 import { add, isZero, multiply, negative, ONE, power, type Rational, whole } from './rational.js';
 
 export interface Atom {
-  /** Equal for what is the same. */
+  /** Equal for equal atoms. */
   readonly key: string;
   /**
    * free: a variable, a unit, π or e, between which no polynomial identity holds; imaginary: i² = -1; radical: the index-th

@@ -7,7 +7,7 @@ export interface Rational {
   readonly under: bigint;
 }
 
-/** A value that exact arithmetic does not hold: too long, or undefined. */
+/** A value without an exact form: too long, or undefined. */
 export class NotExact extends Error {
   override readonly name = 'NotExact';
 }
@@ -68,7 +68,7 @@ export function isZero(a: Rational): boolean {
   return a.over === 0n;
 }
 
-/** The whole number, or undefined where `a` is none or beyond exact doubles. */
+/** The whole number; undefined if `a` is not one or is beyond exact doubles. */
 export function wholeNumber(a: Rational): number | undefined {
   const value = Number(a.over);
   return a.under === 1n && Number.isSafeInteger(value) ? value : undefined;

@@ -1,4 +1,4 @@
-// Sets of real numbers as unions of intervals: from brackets, unions, inequalities and what is left out.
+// Sets of real numbers as unions of intervals: from brackets, unions, inequalities and excluded points.
 import type { Algebra } from './algebra.js';
 import type { Polynomial, Ratio } from './polynomial.js';
 import * as rational from './rational.js';
@@ -8,7 +8,7 @@ import type { Node, RelationNode } from './syntax.js';
 
 interface End {
   readonly value: Ratio;
-  /** The same in doubles, for the order; exact comparison goes before it. */
+  /** The same as a double, for the order, if exact comparison does not decide. */
   readonly at: number;
   readonly closed: boolean;
 }
@@ -25,7 +25,7 @@ export interface RealSet {
   readonly intervals: readonly Interval[];
 }
 
-/** How two sets are the same, or undefined; also where one of them is no set of real numbers. */
+/** How two sets agree; undefined if they differ or one of them is not a set of real numbers. */
 export function sameReals(algebra: Algebra, a: Node, b: Node): ScalarMethod | undefined {
   if (!saysReals(a) && !saysReals(b)) return undefined;
   const [left, right] = [realsOf(algebra, a), realsOf(algebra, b)];
@@ -135,7 +135,7 @@ function relationSet(algebra: Algebra, { sides, operators }: RelationNode): Real
   return pairs.reduce((a, b) => intersection(algebra, a, b));
 }
 
-/** Where one inequality holds; of |u| by the two that it stands for. */
+/** The solutions of one inequality; one with |u| stands for two. */
 function pairSet(algebra: Algebra, left: Node, right: Node, operator: string): RealSet | undefined {
   if (right.kind === 'call' && right.name === 'abs' && left.kind !== 'call')
     return pairSet(algebra, right, left, FLIPPED[operator] ?? '');
@@ -180,7 +180,7 @@ function linearSet(algebra: Algebra, left: Node, right: Node, operator: string):
   return { variable: algebra.key(alone(polynomials.ofAtom(polynomials.atom(id)))), intervals };
 }
 
-/** What two sets of one variable have in common. */
+/** The intersection of two sets of one variable. */
 function intersection(algebra: Algebra, a: RealSet | undefined, b: RealSet | undefined): RealSet | undefined {
   if (a === undefined || b === undefined || a.variable !== b.variable) return undefined;
   const later = (one: End, two: End) => (one.at > two.at || (one.at === two.at && !one.closed) ? one : two);

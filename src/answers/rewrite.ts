@@ -28,7 +28,7 @@ function partsOf(node: Node): readonly Node[] {
 
 export interface Stripped {
   readonly node: Node;
-  /** Percent was among what was left out. */
+  /** Whether percent was among the units left out. */
   readonly percent: boolean;
 }
 
@@ -52,7 +52,7 @@ export function withoutUnits(node: Node): Stripped | undefined {
 
 const ONE: Node = { kind: 'number', value: { over: 1n, under: 1n }, text: '' };
 
-/** The node with every part put through `change`. */
+/** The node with `change` applied to every part. */
 function mapped(node: Node, change: (part: Node) => Node): Node {
   switch (node.kind) {
     case 'sum':

@@ -1,4 +1,4 @@
-// Where no exact form decides: is a value zero at every sample of its variables? Samples follow from names alone.
+// Decides by sampling whether a value is zero, if no exact form does. Samples depend on the names of variables alone.
 import type { Algebra } from './algebra.js';
 import * as complex from './complex.js';
 import { type Complex, FUNCTION_VALUES, NOT_DEFINED, real } from './complex.js';
@@ -6,7 +6,7 @@ import type { Atom, Polynomial, Ratio } from './polynomial.js';
 import { toNumber } from './rational.js';
 
 const SAMPLES = 8;
-/** At fewer samples than this the value must not be undefined. */
+/** Min number of samples at which the value must be defined. */
 const MIN_SAMPLES = 4;
 /** Doubles keep 16 digits; sampling asks that 11 agree. */
 const TOLERANCE = 1e-11;
@@ -86,7 +86,7 @@ class Sample {
     if (first !== undefined && second === undefined && compute !== undefined) return compute(first);
     if (first !== undefined && second !== undefined && name === 'power') return complex.power(first, second);
     if (first !== undefined && name.startsWith('root ')) return complex.root(first, Number(name.slice(5)));
-    // A function that nothing is known about is a variable of its own for every argument.
+    // An unknown function is a separate variable for every argument.
     return name === '!' ? NOT_DEFINED : this.free(key);
   }
 

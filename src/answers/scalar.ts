@@ -37,7 +37,7 @@ export function sameRatio(algebra: Algebra, a: Ratio, b: Ratio): ScalarMethod | 
     if (isDecided(algebra, difference.over)) return undefined;
     return isZeroAtSamples(algebra, difference) ? 'numeric' : undefined;
   } catch (error) {
-    // Coefficients grew too long.
+    // The coefficients are too long.
     if (error instanceof NotExact) return undefined;
     throw error;
   }

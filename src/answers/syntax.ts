@@ -1,4 +1,4 @@
-// What an answer says, as a tree. Subtraction, division and fractions have no node of their own: a - b/c is
+// The syntax tree of an answer. Subtraction, division and fractions have no node of their own: a - b/c is
 // sum [a, negative (product [b, inverse c])], so that long chains stay flat.
 import type { Rational } from './rational.js';
 

@@ -33,7 +33,7 @@ export interface SequenceScore {
   readonly entropy: Float32Array;
 }
 
-/** What a `score` head says of a sequence: of the whole sequence in one row, or of each token in a row of its own. */
+/** Results of a `score` head: one row for a sequence, or one row per token. */
 export interface SequenceClasses {
   /** Outputs of the head; for a reward model, the reward. */
   readonly logits: readonly Float32Array[];
@@ -90,7 +90,7 @@ export class Model {
   constructor(
     readonly decoder: Decoder,
     readonly adapter?: Adapter,
-    /** The tokens that end what it writes. */
+    /** The end-of-text tokens. */
     readonly eosTokenIds: readonly number[] = decoder.config.eosTokenIds,
   ) {}
 
@@ -116,7 +116,7 @@ export class Model {
   }
 
   /**
-   * Samples after each prompt, all together on one cache of keys and values.
+   * Samples continuations of all prompts together, with one cache of keys and values.
    *
    * @param prompts token ids; at least one each
    * @returns by prompt its `n` samples
@@ -134,7 +134,7 @@ export class Model {
     }
   }
 
-  /** As `generate`, token by token. Leaving the loop ends what is left. */
+  /** As `generate`, token by token. Leaving the loop ends all samples. */
   async *stream(
     prompts: readonly ArrayLike<number>[],
     options: ModelGenerateOptions = {},
@@ -156,7 +156,7 @@ export class Model {
     return { role: this.role, eosTokenIds: this.eosTokenIds, ...options };
   }
 
-  /** A generator with no more cache than these prompts can fill. */
+  /** A generator with a cache of at most the size that these prompts can fill. */
   private generatorFor(prompts: readonly ArrayLike<number>[], options: ModelGenerateOptions): Generator {
     this.check('generate', prompts);
     const { decoder } = this;
@@ -231,7 +231,7 @@ export class Model {
     });
   }
 
-  /** Hidden states of one batch, what `head` makes of them, and its f32 outputs in host memory. */
+  /** Applies `head` to the hidden states of one batch; its f32 outputs in host memory. */
   private async forward<Name extends string>(
     sequences: readonly ArrayLike<number>[],
     label: string,

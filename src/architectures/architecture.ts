@@ -1,5 +1,5 @@
 /**
- * What an architecture is: everything that is particular to the models of one family, in one object. A file of this folder
+ * An architecture: everything that is particular to the models of one family, in one object. A file of this folder
  * holds one, `table.ts` names them all, and nothing else in the package asks which model it has.
  */
 import { z } from 'zod';
@@ -14,11 +14,11 @@ import type { ModelConfig } from './config.js';
 export interface Architecture<Config extends ModelConfig = ModelConfig> {
   /** As `model_type` in config.json. */
   readonly modelTypes: readonly string[];
-  /** What a recipe may say of a new model (`model.base.init`), in the names of config.json. */
+  /** Keys of a new model in a recipe (`model.base.init`), with the names of config.json. */
   readonly init: NewModelSchema;
   /** Contradictions between keys of a valid `init`. */
   initConflicts(init: NewModel): readonly InitConflict[];
-  /** Of a valid `init`: keys of config.json that a recipe leaves out. */
+  /** Keys of config.json that a recipe leaves out, for a valid `init`. */
   initDefaults?(init: NewModel): JsonObject;
 
   /**
@@ -37,22 +37,22 @@ export interface Architecture<Config extends ModelConfig = ModelConfig> {
   /** Bytes of one token in the layers, with activations of `bytes` bytes and LoRA pairs of `rank` (0: none) on every linear module. */
   memory(config: Config, options: { readonly bytes: number; readonly rank: number }): LayerMemory;
 
-  /** What each layer attends to, in order: a cache is made after it. */
+  /** The attention of each layer, in order, which determines the shape of a cache. */
   keyValues(config: Config): readonly KeyValues[];
-  /** What the forward reads and no weight holds, by name, for positions 0 … `positions` − 1. */
+  /** Constants of the forward that are not weights, by name, for positions 0 … `positions` − 1. */
   constants?(config: Config, positions: number): Readonly<Record<string, Constant>>;
-  /** From token ids to what the first layer reads. */
+  /** Token ids to the input of the first layer. */
   embed(forward: Forward, config: Config): Stream;
   /** One layer. Runs again in the backward under gradient checkpointing, so it depends on its arguments alone. */
   layer(forward: Forward, config: Config, layer: number, stream: Stream): Stream;
-  /** From what the last layer gave to the hidden states that heads read, [T, outputSize]. */
+  /** The output of the last layer to the hidden states that heads read, [T, outputSize]. */
   finish(forward: Forward, config: Config, stream: Stream): Tensor;
 }
 
-/** What passes from layer to layer, each [T, hidden]: one tensor x, or [delta, residual] with x = delta + residual, added inside the next norm. */
+/** The tensors between layers, each [T, hidden]: one tensor x, or [delta, residual] with x = delta + residual, added inside the next norm. */
 export type Stream = readonly Tensor[];
 
-/** What a forward gives to an architecture: its tokens, weights as the role sees them, and attention. */
+/** Input of an architecture's forward: the tokens, the weights of the role, and attention. */
 export interface Forward {
   /** i32 [T] */
   readonly ids: Tensor;
@@ -68,7 +68,7 @@ export interface Forward {
   projection(module: string): Projection;
   /** x [T, in] → [T, out] through a linear module. */
   project(x: Tensor, module: string): Tensor;
-  /** Attention of one layer. Whoever runs the forward decides where keys and values of earlier tokens come from. */
+  /** Attention of one layer. The caller of the forward decides where keys and values of earlier tokens come from. */
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
 }
 
@@ -76,7 +76,7 @@ export interface AttendOptions {
   readonly layer: number;
   /** q is [T, heads·headDim], k and v [T, keyValueHeads·headDim]; scores are scaled by 1/√headDim. */
   readonly headDim: number;
-  /** A token sees itself and the `window − 1` tokens before it; undefined: all before it. */
+  /** Each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
   readonly window?: number | undefined;
 }
 

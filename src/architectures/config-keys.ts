@@ -1,4 +1,4 @@
-/** What the reader of `config.json` makes of the keys that it does not turn into the typed configuration. */
+/** Checks the keys of `config.json` that the typed configuration does not contain. */
 import { show, showNames, WeightsError } from '../weights/error.js';
 import { type Fields, isOff } from '../weights/fields.js';
 import type { JsonValue } from '../weights/json.js';

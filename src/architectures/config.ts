@@ -8,16 +8,16 @@ import { type HeadKind, headJson, type ModelHead, parseHead } from './heads.js';
 
 export type DtypeName = 'float32' | 'bfloat16' | 'float16';
 
-/** What every model has. An architecture adds what is its own. */
+/** The configuration that every model has. An architecture adds its own keys. */
 export interface ModelConfig {
   /** `model_type` of config.json: which row of the table the model belongs to. */
   readonly modelType: string;
   /** Of the class names of transformers, such as `Qwen2`. */
   readonly classPrefix: string;
   readonly head: ModelHead;
-  /** Width of what passes from layer to layer. */
+  /** Width of the tensors between layers. */
   readonly hiddenSize: number;
-  /** Width of what `Decoder.forward` gives and a head reads: hiddenSize, unless the model projects it. */
+  /** Width of the hidden states that a head reads: hiddenSize, unless the model projects them. */
   readonly outputSize: number;
   readonly numLayers: number;
   readonly vocabSize: number;
@@ -35,7 +35,7 @@ export interface ModelConfig {
   readonly source: JsonObject;
 }
 
-/** What transformers takes where a key is absent. */
+/** Defaults of transformers for absent keys. */
 export interface ConfigDefaults {
   readonly maxPositions: number;
   readonly tieWordEmbeddings: boolean;
@@ -48,7 +48,7 @@ export interface ConfigDefaults {
 const MAX_LAYERS = 10_000;
 const DTYPES: readonly string[] = ['float32', 'bfloat16', 'float16'] satisfies DtypeName[];
 
-/** The keys that every architecture has. `initializerKey`: under which it has the deviation of new weights. */
+/** The keys that every architecture has. `initializerKey`: the key of the standard deviation of new weights. */
 export function parseCommon(
   fields: Fields,
   model: { readonly modelType: string; readonly classPrefix: string; readonly heads: readonly HeadKind[] },

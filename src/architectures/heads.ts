@@ -1,4 +1,4 @@
-/** What stands on the trunk of a model: the classes of transformers, their keys in config.json and their modules. */
+/** The heads of a model: the classes of transformers, their keys in config.json and their modules. */
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
 import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
@@ -32,7 +32,7 @@ export function className({ classPrefix, head }: Pick<ModelConfig, 'classPrefix'
   return `${classPrefix}For${CLASSES[head.kind]}`;
 }
 
-/** The head that `architectures` names, of those that there are; the first where the key is absent. */
+/** The head that `architectures` names; the first head if the key is absent. */
 export function parseHead(fields: Fields, classPrefix: string, kinds: readonly HeadKind[]): ModelHead {
   const names = kinds.map((kind) => `${classPrefix}For${CLASSES[kind]}`);
   const [name = names[0], ...others] = fields.strings('architectures') ?? [];
@@ -47,7 +47,7 @@ export function parseHead(fields: Fields, classPrefix: string, kinds: readonly H
   return { kind, numLabels, labels, bias: bias ?? true, dropout: dropout ?? 0.1 };
 }
 
-/** The keys of config.json that tell the head. */
+/** The keys of config.json that determine the head. */
 export function headJson(config: Pick<ModelConfig, 'classPrefix' | 'head'>): JsonObject {
   const { head } = config;
   const labels = head.kind === 'causal' ? undefined : (head.labels ?? defaultLabels(head.numLabels));

@@ -43,11 +43,11 @@ export interface LlamaConfig extends ModelConfig {
   readonly mlpBias: boolean;
   /** RMSNorm over each head of q and k before the rotation. */
   readonly qkNorm: boolean;
-  /** Per layer: a token sees itself and the `window − 1` tokens before it; undefined sees all before it. */
+  /** Per layer: each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
   readonly slidingWindow: readonly (number | undefined)[];
 }
 
-/** What differs between the types where config.json says nothing. */
+/** Defaults that differ between the types. */
 interface Defaults {
   readonly classPrefix: string;
   readonly maxPositions: number;

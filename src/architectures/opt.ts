@@ -84,7 +84,7 @@ export const opt: Architecture<OptConfig> = {
   modules,
 
   // Saved: two norms with their sums, q k v, the mixed heads, the MLP before and after its activation. The backward of the
-  // attention and that of the MLP do not meet.
+  // attention and that of the MLP are not in memory together.
   memory({ hiddenSize: h, ffnSize: f, numHeads, normFirst }, { bytes, rank }) {
     return {
       stream: (normFirst ? 2 : 1) * h * bytes,

@@ -1,4 +1,4 @@
-/** The architectures that there are. A new one is a file of this folder and a row here. */
+/** The table of architectures. A new one is a file of this folder and a row here. */
 import { join } from 'node:path';
 import type { MatchOptions } from '../weights/checkpoint.js';
 import { show, WeightsError } from '../weights/error.js';
@@ -41,7 +41,7 @@ export function parseModelConfig(json: JsonObject, where: string): ModelConfig {
   );
 }
 
-/** What contradicts itself in the shape of a new model. */
+/** Contradictions in the shape of a new model. */
 export function newModelConflicts(init: NewModel): readonly InitConflict[] {
   return rows.get(init.model_type)?.initConflicts(init) ?? [];
 }
@@ -71,7 +71,7 @@ export function modelWeights(config: ModelConfig): readonly WeightSpec[] {
   return modelModules(config).flatMap(({ weights }) => weights);
 }
 
-/** What else a checkpoint of the model may hold: what can be computed, as older files do, and the tied head again. */
+/** Further weights that a checkpoint may contain: those that can be computed, as in older files, and a copy of the tied head. */
 export function matchOptions(config: ModelConfig): MatchOptions {
   const { computed } = architectureOf(config);
   const modules = modelModules(config);

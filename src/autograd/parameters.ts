@@ -71,12 +71,12 @@ export class ParameterBuffer {
     this.changed();
   }
 
-  /** To be called by what changes values in another way, such as an optimizer. */
+  /** Must be called after values are changed in another way, such as by an optimizer. */
   changed(): void {
     this.changes++;
   }
 
-  /** How often the values have changed: what was computed from them is stale when this has grown. */
+  /** Number of changes of the values: results computed from them are stale once it has grown. */
   get version(): number {
     return this.changes;
   }

@@ -22,7 +22,7 @@ export interface Disposable {
   dispose(): void;
 }
 
-/** What a backward reads, by name: tensors, and whatever else is to be disposed with them. */
+/** Inputs of a backward by name: tensors, and anything else to dispose with them. */
 export type Saved = Readonly<Record<string, Disposable | undefined>>;
 
 interface Entry {
@@ -154,7 +154,7 @@ export class Tape {
     return found?.gradient;
   }
 
-  /** Drops whatever is saved. */
+  /** Drops everything that is saved. */
   dispose(): void {
     for (const { saved } of this.entries) drop(saved);
     this.entries = [];

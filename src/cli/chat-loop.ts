@@ -9,15 +9,15 @@ export interface ChatOptions extends SamplingOptions {
   readonly system?: string | undefined;
   readonly lines: AsyncIterable<string>;
   readonly write: (text: string) => void;
-  /** The next line may come. */
+  /** Asks for the next line. */
   readonly ready?: () => void;
-  /** `listener` ends the reply under way; false where there is none. */
+  /** `listener` ends the current reply; it returns false if there is none. */
   readonly onInterrupt?: (listener: () => boolean) => void;
 }
 
 const HELP = '/reset begins anew, /exit ends\n';
 
-/** Until the lines end or /exit. @throws UsageError for a model without a chat template */
+/** Runs until the lines end or /exit. @throws UsageError for a model without a chat template */
 export async function chat(
   { model, tokenizer, eosTokenIds }: Pick<ChosenModel, 'model' | 'tokenizer' | 'eosTokenIds'>,
   { system, lines, write, ready = () => {}, onInterrupt = () => {}, ...sampling }: ChatOptions,

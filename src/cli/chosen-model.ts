@@ -1,4 +1,4 @@
-// The model that a command works with: one by name or path, or the one that a run trained.
+// The model of a command: one by name or path, or the result of a run.
 import { join } from 'node:path';
 import { type LoadModelOptions, loadModel, type Model } from '../api/model.js';
 import { parseRunConfig } from '../methods/config.js';
@@ -16,7 +16,7 @@ export interface ChosenModel {
   readonly device: Device;
   readonly model: Model;
   readonly tokenizer: Tokenizer;
-  /** What ends a reply: the model's end-of-text tokens and the tokenizer's. */
+  /** Tokens that end a reply: the end-of-text tokens of model and tokenizer. */
   readonly eosTokenIds: readonly number[];
 }
 

@@ -9,7 +9,7 @@ import { FileError, systemReason } from '../files/error.js';
 import type { Prompt } from '../generate/prompts.js';
 import { UsageError } from './error.js';
 
-/** A prompt and the row that it stood in. */
+/** A prompt and its row. */
 export interface GivenPrompt {
   readonly prompt: Prompt;
   /** `--file rows.jsonl, line 3`, for errors. */
@@ -20,13 +20,13 @@ export interface GivenPrompt {
 const ROWS = /\.(jsonl|json|parquet)(\.gz)?$/;
 const FROM_PIPE = 'standard input';
 
-/** Texts of the command line, each as it stands. */
+/** Texts of the command line, unchanged. */
 export function promptsOf(texts: readonly string[]): GivenPrompt[] {
   return texts.map((prompt, i) => ({ prompt, where: `prompt ${i + 1}`, row: { prompt } }));
 }
 
 /**
- * Of a file of rows, the column of each: a text, or a list of messages. Any other file, and standard input unless it
+ * The prompts of a file of rows: in the given column, a text or a list of messages. Any other file, and standard input unless it
  * begins with an object, is one prompt.
  *
  * @param file - for standard input

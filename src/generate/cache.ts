@@ -5,7 +5,7 @@ import type { Decoder } from '../models/decoder.js';
 import { attentionPaged, cacheCopy, cacheWrite, pageElements } from '../ops/cache.js';
 import type { Tensor } from '../runtime/tensor.js';
 
-/** Where the tokens of one forward lie, and what they see. R rows, T tokens, N pages of the longest row. */
+/** The places of the tokens of one forward in the cache, and their visible keys. R rows, T tokens, N pages of the longest row. */
 export interface CachePlaces {
   /** i32 [T]: page · 64 + place in the page. */
   readonly slots: Tensor;
@@ -22,7 +22,7 @@ export interface CacheShape {
   readonly layers: readonly KeyValues[];
   /** Bytes of a page over all layers. */
   readonly pageBytes: number;
-  /** Tokens that the layer with the widest view sees; undefined: some layer sees all. */
+  /** The largest attention window of the layers; undefined: some layer has none. */
   readonly window: number | undefined;
 }
 
@@ -69,7 +69,7 @@ export class KeyValueCache {
     });
   }
 
-  /** Stores k and v [T, heads·headDim] of one layer, then lets q [T, …] attend to all that the rows have there. */
+  /** Stores k and v [T, heads·headDim] of one layer, then computes attention of q [T, …] over all keys of the rows. */
   attend(
     q: Tensor,
     k: Tensor,

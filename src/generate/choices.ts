@@ -1,4 +1,4 @@
-/** Answers of which one is to be given, as a trie of their tokens: what may come next after each beginning. */
+/** The allowed answers of a sample as a trie of their tokens: the next tokens after each prefix. */
 import { StepTrainError } from '../native/errors.js';
 
 export interface ChoiceNode {

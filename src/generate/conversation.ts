@@ -1,6 +1,6 @@
 /**
- * A conversation turn by turn. What the model said stays the tokens that it said: a text made into tokens again may be cut
- * elsewhere, and nothing that was computed for it could be used again.
+ * A conversation turn by turn. A reply keeps the tokens that the model drew: tokenising its text again may give other
+ * tokens, and then its cached keys and values could not be reused.
  */
 import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
 import { chatTokens } from './prompts.js';
@@ -8,7 +8,7 @@ import { chatTokens } from './prompts.js';
 interface Turn {
   /** All tokens so far, the reply included. */
   readonly ids: readonly number[];
-  /** What the template would have written for them, without what closes the reply. */
+  /** Their text by the template, without the end of the reply. */
   readonly text: string;
   /** The special token that ended the reply, as text. */
   readonly end: string;
@@ -19,7 +19,7 @@ export class Conversation {
   private asked: { readonly ids: readonly number[]; readonly text: string } = { ids: [], text: '' };
   private last: Turn | undefined;
 
-  /** @param system what the model is told before everything else */
+  /** @param system the system message, if any */
   constructor(
     private readonly tokenizer: Tokenizer,
     private readonly system?: string,
@@ -27,12 +27,12 @@ export class Conversation {
     this.messages = this.opening();
   }
 
-  /** Adds what the user says; the tokens that the reply follows. */
+  /** Adds a message of the user and returns the tokens of the prompt for the reply. */
   ask(content: string): readonly number[] {
     const { tokenizer, last } = this;
     this.messages.push({ role: 'user', content });
     const { ids, text } = chatTokens(tokenizer, this.messages);
-    // Some templates rewrite earlier replies, such as by leaving out what was thought before them.
+    // Some templates rewrite earlier replies, for example to drop their thinking.
     const follows = last !== undefined && text.startsWith(last.text);
     let rest = follows ? text.slice(last.text.length) : '';
     if (last && rest.startsWith(last.end)) rest = rest.slice(last.end.length);
@@ -41,7 +41,7 @@ export class Conversation {
     return own;
   }
 
-  /** Adds the reply: what was drawn, and its text. */
+  /** Adds the reply: its tokens and its text. */
   answer(tokens: readonly number[], text: string): void {
     this.messages.push({ role: 'assistant', content: text });
     const final = tokens.at(-1);
@@ -49,7 +49,7 @@ export class Conversation {
     this.last = { ids: [...this.asked.ids, ...tokens], text: this.asked.text + text, end };
   }
 
-  /** Begins anew. */
+  /** Forgets all turns. */
   reset(): void {
     this.messages = this.opening();
     this.last = undefined;

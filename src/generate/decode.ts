@@ -1,4 +1,4 @@
-/** One step: the next tokens of some rows through the model, and a token drawn for each row that came to its end. */
+/** One step: a forward of the next tokens of some rows, and a sampled token for each row that reaches its end. */
 import type { Decoder, Role } from '../models/decoder.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { headLogits, headLogprobs } from '../ops/head.js';
@@ -10,7 +10,7 @@ import { pagesFor } from './pages.js';
 import { type SampledRow, sampleInputs } from './sampling.js';
 import type { Row, Slice } from './scheduler.js';
 
-/** A token that was drawn. Log-probabilities in nats. */
+/** A sampled token. Log-probabilities in nats. */
 export interface Drawn {
   readonly token: number;
   /** Under the model, temperature 1. */
@@ -19,24 +19,24 @@ export interface Drawn {
   readonly temperedLogprob: number;
   /** Under the distribution that it was drawn from. */
   readonly samplingLogprob: number;
-  /** A logit was not a number, or no token was left: there is no token. */
+  /** There is no token, because a logit was NaN or no token was left. */
   readonly failed: boolean;
-  /** The most likely tokens under the model, as many as were asked for. */
+  /** The requested number of most likely tokens under the model. */
   readonly likeliest?: readonly TokenLogprob[];
 }
 
-/** A token that could have been drawn. */
+/** An alternative token. */
 export interface TokenLogprob {
   readonly token: number;
   /** Under the model, temperature 1, in nats. */
   readonly logprob: number;
 }
 
-/** A row as a step sees it. */
+/** A row, as input of a step. */
 export interface DecodedRow extends Row {
   /** How its next token is drawn. */
   readonly sampled: SampledRow;
-  /** Of so many of its first tokens the log-probabilities are wanted. */
+  /** The number of first tokens whose log-probabilities are requested. */
   readonly scored: number;
 }
 
@@ -47,9 +47,9 @@ export interface DecodedModel {
 }
 
 export interface Decoded<R extends DecodedRow> {
-  /** For each slice that reaches the end of its row, in order, the token that comes next. */
+  /** The next token of each slice that reaches the end of its row, in order. */
   readonly drawn: readonly Drawn[];
-  /** Log-probabilities of tokens that are there: of tokens[first], tokens[first + 1], … under the model. */
+  /** Log-probabilities of given tokens: tokens[first], tokens[first + 1], … under the model. */
   readonly scores: readonly { readonly row: R; readonly first: number; readonly logprobs: Float32Array }[];
 }
 
@@ -95,7 +95,7 @@ function lastRows(slices: readonly Slice<Row>[]): Int32Array<ArrayBuffer> {
   return Int32Array.from(last);
 }
 
-/** Log-probabilities of tokens that follow tokens of the slices, where they are wanted. */
+/** The requested log-probabilities of tokens that follow tokens of the slices. */
 function score<R extends DecodedRow>(
   decoder: Decoder,
   role: Role,
@@ -127,7 +127,7 @@ function score<R extends DecodedRow>(
   return { logprobs, slices: scored };
 }
 
-/** Tokens for the chosen hidden rows, and the logits of those rows whose alternatives are wanted. */
+/** Tokens for the chosen hidden rows, and the logits of rows with requested alternatives. */
 function draw(
   decoder: Decoder,
   role: Role,
@@ -168,9 +168,9 @@ async function readDrawn(
     let likeliest: readonly TokenLogprob[] | undefined;
     if (settings.topLogprobs > 0) {
       const own = (alternatives as Float32Array).subarray(asked * size, ++asked * size);
-      // log p = logit − log Σ exp(logit), and the sum is known from the token that was drawn.
+      // log p = logit − log Σ exp(logit); the sum follows from the sampled token.
       const shift = logprob - (own[token] as number);
-      if (!failed) likeliest = mostLikely(own, settings.topLogprobs, shift);
+      if (!failed) likeliest = topLogprobs(own, settings.topLogprobs, shift);
     }
     return {
       token,
@@ -183,8 +183,8 @@ async function readDrawn(
   });
 }
 
-/** The `count` tokens with the largest logits, the largest first; of equals the smaller id first. */
-function mostLikely(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
+/** The `count` tokens with the largest logits, in descending order; equal ones by id. */
+function topLogprobs(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
   const best: number[] = [];
   for (let token = 0; token < logits.length; token++) {
     const logit = logits[token] as number;
@@ -197,7 +197,7 @@ function mostLikely(logits: Float32Array, count: number, shift: number): TokenLo
   return best.map((token) => ({ token, logprob: Math.fround((logits[token] as number) + shift) }));
 }
 
-/** The tokens of the slices one after another, and where their keys and values lie. */
+/** The concatenated tokens of the slices, and the places of their keys and values. */
 function upload({ device }: Decoder, slices: readonly Slice<Row>[]) {
   const ids: number[] = [];
   const positions: number[] = [];

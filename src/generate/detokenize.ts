@@ -1,12 +1,12 @@
 /**
- * Tokens to text as they come. A piece never ends inside a character or inside what may become a stop string; the pieces
- * together are the text of all tokens up to the stop. Tokens are never made from text again.
+ * Streams tokens as text. A piece never ends inside a character or inside a possible stop string; the pieces together are
+ * the text of all tokens up to the stop.
  */
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { StopMatcher } from './stops.js';
 
 export interface DetokenizerOptions {
-  /** Where the text ends, without them. */
+  /** Stop strings: the text ends before the first of them. */
   readonly stop?: readonly string[];
   /** Leave special tokens out of the text. Default true. */
   readonly skipSpecialTokens?: boolean;
@@ -31,15 +31,15 @@ export class Detokenizer {
     this.skip = skipSpecialTokens;
   }
 
-  /** The stop string that came, if any; nothing is added to the text after it. */
+  /** The stop string that was found, if any; nothing is added to the text after it. */
   get stoppedBy(): string | undefined {
     return this.stop;
   }
 
   /**
-   * What `token` adds to the text, as far as it is certain.
+   * Adds a token and returns the new text that is certain.
    *
-   * @param stops false: a stop string that this token ends is text like other
+   * @param stops false: a stop string that ends in this token counts as ordinary text
    */
   push(token: number, stops = true): string {
     if (this.ended || (this.skip && this.tokenizer.isSpecial(token))) return '';
@@ -54,7 +54,7 @@ export class Detokenizer {
     return this.decode(this.held.length - this.matcher.pending, true);
   }
 
-  /** What was held back, at the end of the tokens. */
+  /** Ends the text and returns what was held back. */
   end(): string {
     const length = this.ended ? 0 : this.held.length;
     this.ended = true;
@@ -68,7 +68,7 @@ export class Detokenizer {
   }
 }
 
-/** The text of `tokens` that follow others, up to the first stop string. */
+/** The text of `tokens` after a prompt, up to the first stop string. */
 export function detokenize(
   tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
   tokens: readonly number[],

@@ -1,4 +1,4 @@
-/** The tokens that end what a model writes. */
+/** The end-of-text tokens of a model. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ModelConfig } from '../architectures/config.js';
@@ -6,9 +6,9 @@ import { Fields } from '../weights/fields.js';
 import { readJsonObject } from '../weights/json.js';
 
 /**
- * Those of config.json and of generation_config.json, where a chat model often has more of them.
+ * Reads them from config.json and generation_config.json; chat models often have more of them in the latter.
  *
- * @throws WeightsError for a generation_config.json that is none
+ * @throws WeightsError for an invalid generation_config.json
  */
 export function endOfTextTokens(
   directory: string,

@@ -1,18 +1,18 @@
-/** A request under way: what came so far, as it comes, or all of it in the end. */
+/** A running request: its events as they come, or all samples at the end. */
 import type { GeneratedToken, Sample, SampleRow } from './sample-row.js';
 import type { GenerationSnapshot, SavedOptions } from './snapshot.js';
 
-/** A loop over it gives the tokens from now on, of all samples as they come; leaving the loop aborts what is left. */
+/** Iteration gives the tokens of all samples from now on, as they come; leaving the loop aborts the rest. */
 export interface Generation extends AsyncIterable<GeneratedToken> {
   /** By prompt and sample, when all have ended. Rejects where the device fails or the generator is disposed. */
   readonly samples: Promise<Sample[][]>;
-  /** Everything that is needed to go on elsewhere, with `Generator.resume`. */
+  /** Everything that `Generator.resume` needs to continue elsewhere. */
   snapshot(): GenerationSnapshot;
-  /** Ends all samples after the step that is under way, with what they have. */
+  /** Ends all samples after the current step with their tokens so far. */
   abort(): void;
 }
 
-/** What the generator sees of it. */
+/** The generator's side of a request. */
 export class RunningGeneration implements Generation {
   readonly samples: Promise<Sample[][]>;
   private readonly events: GeneratedToken[] = [];
@@ -33,7 +33,7 @@ export class RunningGeneration implements Generation {
       this.resolve = resolve;
       this.reject = reject;
     });
-    // Who follows the tokens hears of a failure there.
+    // The iteration reports a failure, so it need not be unhandled here.
     this.samples.catch(() => {});
   }
 
@@ -68,7 +68,7 @@ export class RunningGeneration implements Generation {
     }
   }
 
-  /** A token that came. */
+  /** Adds an event. */
   publish(event: GeneratedToken): void {
     if (this.followed) this.events.push(event);
   }
@@ -79,7 +79,7 @@ export class RunningGeneration implements Generation {
     this.wake();
   }
 
-  /** Nothing more will come. */
+  /** Ends the events. */
   fail(error: unknown): void {
     this.failure = { error };
     this.reject(error);

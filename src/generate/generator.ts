@@ -1,6 +1,6 @@
 /**
- * Generates text for many requests at once, on the weights and kernels that training uses. Requests may come at any time;
- * their rows run together, and what a row gives depends on its own request alone.
+ * Generates text for many requests at once, with the weights and kernels of training. Requests may come at any time.
+ * Their rows run together, and the result of a row depends on its own request alone.
  */
 import type { Adapter } from '../models/adapter.js';
 import { checkSequences } from '../models/batch.js';
@@ -25,18 +25,18 @@ import {
 } from './snapshot.js';
 
 export interface GeneratorOptions {
-  /** For keys and values, beside the weights. Default: half of what is free, at most what `maxRows` rows can fill. */
+  /** Bytes for keys and values, beside the weights. Default: half of the free memory, at most what `maxRows` rows can fill. */
   readonly cacheBytes?: number;
-  /** Most samples that run together; others wait. Default 64. */
+  /** Max samples that run together; others wait. Default 64. */
   readonly maxRows?: number;
-  /** Most tokens of one forward: longer prompts go in chunks. Default 512. */
+  /** Max tokens of one forward; longer prompts are computed in chunks. Default 512. */
   readonly maxTokens?: number;
 }
 
 export interface GenerateOptions extends SamplingOptions {
-  /** Under which adapter. Default: the base. */
+  /** The adapter to sample from. Default: the base. */
   readonly role?: Pick<Role, 'adapter'>;
-  /** Ends all samples with what they have. */
+  /** Ends all samples with their tokens so far. */
   readonly signal?: AbortSignal;
 }
 
@@ -51,7 +51,7 @@ export interface GeneratorLoad {
   readonly cachedPages: number;
 }
 
-/** What of the options a snapshot does not hold. */
+/** The options that a snapshot does not contain. */
 export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer'>;
 
 /** A request that has not ended. */
@@ -118,8 +118,8 @@ export class Generator {
       );
     }
     this.limits = { maxRows, maxTokens, window };
-    const most = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
-    this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), most));
+    const maxPages = maxRows * pagesOfRow(decoder.config.maxPositions, this.limits);
+    this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), maxPages));
     this.scheduler = new Scheduler(this.pool, this.limits);
     this.pageBytes = pageBytes;
   }
@@ -149,9 +149,9 @@ export class Generator {
   }
 
   /**
-   * Goes on with a request from its snapshot: with the same weights its samples are those of the request uninterrupted.
+   * Continues a request from its snapshot. With the same weights its samples are those of the uninterrupted request.
    *
-   * @throws StepTrainError, beside what `generate` throws, for what is no snapshot
+   * @throws StepTrainError for an invalid snapshot, and whatever `generate` throws
    */
   resume(snapshot: GenerationSnapshot, options: ResumeOptions = {}): Generation {
     checkSnapshot(snapshot, this.decoder.config.vocabSize);
@@ -178,7 +178,7 @@ export class Generator {
     this.roles = this.roles.filter((role) => !sameRole(role, key));
   }
 
-  /** Gives the memory of keys and values back, such as before a phase of training; the next request takes it again. */
+  /** Frees the memory of keys and values, for example before a phase of training; the next request allocates it again. */
   release(): void {
     if (this.scheduler.size > 0)
       throw new StepTrainError('E_STATE', 'generator: release while requests run; await or abort them first');
@@ -187,7 +187,7 @@ export class Generator {
     this.cache = undefined;
   }
 
-  /** Fails what still runs and frees the cache. A second call does nothing. */
+  /** Rejects running requests and frees the cache. A second call does nothing. */
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
@@ -251,7 +251,7 @@ export class Generator {
     );
   }
 
-  /** What was computed before the weights changed is of no use any more. */
+  /** Drops cached prefixes from before a change of the weights. */
   private forgetOlder(key: RoleKey): void {
     for (const old of this.roles) if (old !== key && sameRole(old, key)) this.scheduler.prefixes.clear(old);
     this.roles = [...this.roles.filter((old) => !sameRole(old, key)), key];

@@ -1,23 +1,23 @@
-/** What a request may ask for, and what is refused. */
+/** The options of a request and their checks. */
 import { StepTrainError } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { type ChoiceNode, choiceTrie } from './choices.js';
 
-/** How tokens are sampled. Everything but the tokens of `stop` and `choices` may differ between requests that run together. */
+/** How tokens are sampled. Requests with different options can run together. */
 export interface SamplingOptions {
   /** Samples of each prompt. Default 1. */
   readonly n?: number;
-  /** Most tokens of a sample; at the longest sequence of the model it ends before. Default 256. */
+  /** Max tokens of a sample, within the max length of the model. Default 256. */
   readonly maxNewTokens?: number;
-  /** Before so many tokens neither the end-of-text token nor a token of `stop` is drawn, nor does a text stop. Default 0. */
+  /** Min tokens before an end-of-text token, a token of `stop` or a stop text may end the sample. Default 0. */
   readonly minTokens?: number;
-  /** Of the softmax; 0 takes the most likely token. Default 1. */
+  /** Temperature of the softmax; 0 takes the most likely token. Default 1. */
   readonly temperature?: number;
-  /** Only so many of the most likely tokens; 0: all. Default 0. */
+  /** Draws from this many of the most likely tokens; 0: from all. Default 0. */
   readonly topK?: number;
-  /** Only the most likely tokens that together reach this probability. Default 1: all. */
+  /** Draws from the most likely tokens that together reach this probability. Default 1: all. */
   readonly topP?: number;
-  /** Only tokens at least so likely as this share of the most likely one. Default 0: all. */
+  /** Draws from tokens with at least this share of the largest probability. Default 0: all. */
   readonly minP?: number;
   /** Added to the logits of tokens, by id; −Infinity bans one. */
   readonly logitBias?: Readonly<Record<number, number>>;
@@ -29,23 +29,23 @@ export interface SamplingOptions {
   readonly stop?: readonly (number | string)[];
   /** The tokens that end a text. Default: those of the model's configuration. */
   readonly eosTokenIds?: readonly number[];
-  /** Go on after them. Default false. */
+  /** Continue after end-of-text tokens. Default false. */
   readonly ignoreEos?: boolean;
-  /** Also log-probabilities of so many of the most likely tokens in place of each one drawn. Default 0. */
+  /** Number of most likely tokens whose log-probabilities are returned at each position. Default 0. */
   readonly topLogprobs?: number;
-  /** Also log-probabilities of the tokens of the prompt. Default false. */
+  /** Return log-probabilities of the prompt's tokens too. Default false. */
   readonly promptLogprobs?: boolean;
-  /** Of all random numbers. Default 0. */
+  /** Seed of all random numbers. Default 0. */
   readonly seed?: number;
-  /** Keeps the random numbers of several rounds with one seed apart. Default 0. */
+  /** Gives several rounds with one seed different random numbers. Default 0. */
   readonly iteration?: number;
   /** Numbers of the prompts, which key their random numbers; default 0, 1, 2, … . */
   readonly promptIds?: readonly number[];
-  /** Gives samples and events a text, and is needed for stop texts. */
+  /** Adds text to samples and events; required for stop texts. */
   readonly tokenizer?: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>;
 }
 
-/** The same, complete and checked. */
+/** Complete, checked options. */
 export interface SamplingSettings {
   readonly n: number;
   readonly maxNewTokens: number;
@@ -73,7 +73,7 @@ interface Limits {
 }
 
 /**
- * @param prompts how many there are
+ * @param prompts number of prompts
  * @throws StepTrainError that names the option, what it expects and what it found
  */
 export function samplingSettings(
@@ -131,16 +131,16 @@ export function samplingSettings(
   return settings;
 }
 
-function whole(option: string, value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): number {
-  if (Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most)
+function whole(option: string, value: unknown, min: number, max = Number.MAX_SAFE_INTEGER): number {
+  if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max)
     return value as number;
-  const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
   return fail(option, `a whole number ${range}`, value);
 }
 
-function within(option: string, value: unknown, least: number, most: number): number {
-  if (typeof value === 'number' && value >= least && value <= most) return value;
-  const range = most === Number.MAX_VALUE ? `of at least ${least}` : `from ${least} to ${most}`;
+function within(option: string, value: unknown, min: number, max: number): number {
+  if (typeof value === 'number' && value >= min && value <= max) return value;
+  const range = max === Number.MAX_VALUE ? `of at least ${min}` : `from ${min} to ${max}`;
   return fail(option, `a number ${range}`, value);
 }
 

@@ -1,4 +1,4 @@
-/** The pages of a KV cache: which are free, and how many owners each of the others has. */
+/** The pages of a KV cache: the free ones, and the number of owners of each other one. */
 import { StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 
@@ -9,7 +9,7 @@ export class PagePool {
 
   constructor(readonly size: number) {
     this.owners = new Int32Array(size);
-    // The last is taken first: low numbers, so that a small load touches little memory.
+    // Low numbers are taken first, so that a small load touches little memory.
     this.unused = Array.from({ length: size }, (_, i) => size - 1 - i);
   }
 
@@ -29,7 +29,7 @@ export class PagePool {
     this.owners[page] = this.ownersOf(page, 'retained') + 1;
   }
 
-  /** Drops an owner; without any the page is free. */
+  /** Removes an owner; a page without owners is free. */
   release(page: number): void {
     const left = this.ownersOf(page, 'released') - 1;
     this.owners[page] = left;

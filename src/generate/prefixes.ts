@@ -1,5 +1,5 @@
 /**
- * Token sequences whose keys and values are in the cache, so that a prompt computes only what no one computed before it.
+ * Token sequences whose keys and values are in the cache, so that a prompt reuses its longest cached prefix.
  * A radix tree whose edges are pages: a node is one page with the tokens that it holds, and only full pages have
  * children. Nodes that differ in one token have pages of their own. Each role has a tree of its own: keys and values
  * under another adapter, or from before an optimizer step, are another role's.
@@ -7,7 +7,7 @@
 import { PAGE_TOKENS } from '../ops/cache.js';
 import type { PagePool } from './pages.js';
 
-/** What a cached prefix belongs to: a role at one version of its weights. */
+/** The owner of a cached prefix: a role at one version of its weights. */
 export type RoleKey = string;
 
 export interface CachedPrefix {
@@ -37,7 +37,7 @@ export class PrefixTree {
     return this.recent.size;
   }
 
-  /** The longest cached beginning of `tokens`. The caller retains the pages before anything may evict them. */
+  /** The longest cached prefix of `tokens`. The caller must retain the pages before anything can evict them. */
   find(role: RoleKey, tokens: readonly number[]): CachedPrefix {
     const path: Node[] = [];
     let found = 0;
@@ -73,7 +73,7 @@ export class PrefixTree {
     this.touch(path);
   }
 
-  /** Pages that nobody else owns: as many can be freed. */
+  /** Number of pages with no other owner, which can be freed. */
   get idle(): number {
     let count = 0;
     for (const { page } of this.recent) if (this.pool.references(page) === 1) count++;
@@ -113,7 +113,7 @@ export class PrefixTree {
     if (page < 0) return undefined;
     this.pool.retain(page);
     if (child && common === child.tokens.length) {
-      // A page that is not full, by a row that has gone further since.
+      // Replaces a partial page by that of a row that has continued.
       this.pool.release(child.page);
       child.tokens = tokens;
       child.page = page;
@@ -124,7 +124,7 @@ export class PrefixTree {
     return made;
   }
 
-  /** Marks a path from the root as used just now. */
+  /** Marks a path from the root as just used. */
   private touch(path: readonly Node[]): void {
     for (const node of path.toReversed()) {
       this.recent.delete(node);
@@ -132,7 +132,7 @@ export class PrefixTree {
     }
   }
 
-  /** Takes a node and all that follows it out of the tree. */
+  /** Removes a node and its descendants from the tree. */
   private drop(node: Node): void {
     const siblings = node.parent?.children as Node[];
     siblings.splice(siblings.indexOf(node), 1);
@@ -152,14 +152,14 @@ function closest(
   begin: number,
 ): { readonly child: Node | undefined; readonly common: number } {
   let best: Node | undefined;
-  let most = 0;
+  let longest = 0;
   for (const child of node.children) {
     const common = commonLength(child.tokens, tokens, begin);
-    if (common <= most) continue;
-    [best, most] = [child, common];
-    if (most === PAGE_TOKENS) break;
+    if (common <= longest) continue;
+    [best, longest] = [child, common];
+    if (longest === PAGE_TOKENS) break;
   }
-  return { child: best, common: most };
+  return { child: best, common: longest };
 }
 
 function commonLength(held: readonly number[], tokens: readonly number[], begin: number): number {

@@ -1,8 +1,8 @@
-/** Texts and conversations as the tokens that a sample follows. */
+/** Prompts: texts and conversations as tokens. */
 import { DataError } from '../files/data-error.js';
 import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
 
-/** A text that goes on as it is, or messages that a chat template turns into one. */
+/** A text to continue, or messages for a chat template. */
 export type Prompt = string | readonly ChatMessage[];
 
 /**

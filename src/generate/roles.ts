@@ -1,4 +1,4 @@
-/** Which keys and values belong together: those of one adapter at one version of its weights. */
+/** Keys and values may be shared only within one adapter at one version of its weights. */
 import type { ParameterBuffer } from '../autograd/parameters.js';
 import type { Adapter } from '../models/adapter.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -7,12 +7,12 @@ import type { RoleKey } from './prefixes.js';
 const numbers = new WeakMap<Adapter, number>();
 let adapters = 0;
 
-/** Another for every adapter, and after every change of its weights or the decoder's. */
+/** Differs between adapters, and changes with their weights or the decoder's. */
 export function roleKey(decoder: Decoder, { adapter }: Role): RoleKey {
   return `${adapter ? numberOf(adapter) : 'base'}@${versionOf([...decoder.weights.values(), ...(adapter?.all() ?? [])])}`;
 }
 
-/** Whether two keys are of one adapter. */
+/** Whether two keys belong to the same adapter. */
 export function sameRole(a: RoleKey, b: RoleKey): boolean {
   return a.split('@')[0] === b.split('@')[0];
 }

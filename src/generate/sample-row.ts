@@ -15,7 +15,7 @@ import { type SampledRow, sampleKey } from './sampling.js';
 export type FinishReason = 'stop' | 'length' | 'abort' | 'error';
 
 export interface Sample {
-  /** All that was drawn, also the token that ended it. */
+  /** All sampled tokens, including the one that ended the sample. */
   readonly tokens: readonly number[];
   /** The text of the tokens without special ones, up to a stop text; where a tokenizer was given. */
   readonly text?: string;
@@ -23,40 +23,40 @@ export interface Sample {
   readonly logprobs: Float32Array;
   /** The same at the temperature that was sampled at. */
   readonly temperedLogprobs: Float32Array;
-  /** The same under the distribution that was drawn from: after temperature, bias, filters and choices. */
+  /** The same under the sampling distribution: after temperature, bias, filters and choices. */
   readonly samplingLogprobs: Float32Array;
-  /** The most likely tokens in place of each, the most likely first; where `topLogprobs` asked for them. */
+  /** The most likely tokens at each position, in descending order, if `topLogprobs` is set. */
   readonly topLogprobs?: readonly (readonly TokenLogprob[])[];
   /**
-   * log p of each token of the prompt but the first, under the model; where `promptLogprobs` asked for them. The samples
+   * log p of each token of the prompt but the first, under the model, if `promptLogprobs` is set. The samples
    * of a prompt share it; absent where the request ended before it was known.
    */
   readonly promptLogprobs?: Float32Array;
   readonly finishReason: FinishReason;
-  /** What ended it, where the reason is `stop`: a token or a text. */
+  /** The token or text that ended the sample, if the reason is `stop`. */
   readonly stop?: number | string;
 }
 
-/** What one step added to a sample. */
+/** One step's addition to a sample. */
 export interface GeneratedToken {
-  /** Which prompt, from 0. */
+  /** Index of the prompt, from 0. */
   readonly prompt: number;
-  /** Which of its samples, from 0. */
+  /** Index among its samples, from 0. */
   readonly sample: number;
-  /** Absent where a sample ends without one: abort and error. */
+  /** Absent if a sample ends without a token: abort and error. */
   readonly token?: number;
   /** Under the model. */
   readonly logprob?: number;
   /** The most likely tokens in its place; where `topLogprobs` asked for them. */
   readonly topLogprobs?: readonly TokenLogprob[];
-  /** What is certain of the text since the last event; where a tokenizer was given. */
+  /** New text that is certain, if a tokenizer was given. */
   readonly text?: string;
   readonly finishReason?: FinishReason;
-  /** What ended it, where the reason is `stop`: a token or a text. */
+  /** The token or text that ended the sample, if the reason is `stop`. */
   readonly stop?: number | string;
 }
 
-/** What a sample is, as JSON: enough to go on with it. */
+/** The state of a sample as JSON, from which it can continue. */
 export interface SavedSample {
   readonly tokens: readonly number[];
   readonly logprobs: readonly number[];
@@ -67,7 +67,7 @@ export interface SavedSample {
   readonly finishReason?: Exclude<FinishReason, 'abort'>;
 }
 
-/** A prompt, and what its samples share. */
+/** A prompt, shared by its samples. */
 export class SampledPrompt {
   /** Of tokens 1, 2, …; the first `known` are there. */
   readonly logprobs: Float32Array<ArrayBuffer>;
@@ -99,7 +99,7 @@ export class SampleRow implements DecodedRow {
 
   constructor(
     readonly role: RoleKey,
-    /** What `role` stands for. */
+    /** Key of `role` in the cache. */
     readonly as: Role,
     private readonly settings: SamplingSettings,
     /** Of the model. */
@@ -128,7 +128,7 @@ export class SampleRow implements DecodedRow {
     };
   }
 
-  /** The first sample of a prompt asks for the prompt's log-probabilities. */
+  /** The first sample of a prompt requests the prompt's log-probabilities. */
   get scored(): number {
     const { settings, prompt, sample } = this;
     const wanted = settings.promptLogprobs && sample === 0 && prompt.known < prompt.logprobs.length;
@@ -139,7 +139,7 @@ export class SampleRow implements DecodedRow {
     return this.scored > 0;
   }
 
-  /** Takes log-probabilities of tokens of the prompt, from tokens[first] on. */
+  /** Stores log-probabilities of tokens of the prompt, from tokens[first] on. */
   acceptScores(first: number, logprobs: Float32Array): void {
     this.prompt.logprobs.set(logprobs, first - 1);
     this.prompt.known = first - 1 + logprobs.length;
@@ -149,7 +149,7 @@ export class SampleRow implements DecodedRow {
     return this.prompt.index;
   }
 
-  /** Takes the token that was drawn, and ends where it does. */
+  /** Adds a sampled token and ends the sample if the token does. */
   accept(drawn: Drawn): GeneratedToken {
     if (drawn.failed) return this.end('error');
     const { token, logprob } = drawn;
@@ -171,7 +171,7 @@ export class SampleRow implements DecodedRow {
     };
   }
 
-  /** Ends a sample before its time. */
+  /** Ends a sample early. */
   end(finishReason: 'abort' | 'error'): GeneratedToken {
     this.finishReason = finishReason;
     return { ...this.place, ...(this.detokenizer ? { text: this.lastText() } : {}), finishReason };
@@ -212,12 +212,12 @@ export class SampleRow implements DecodedRow {
       samplingLogprobs: [...samplingLogprobs],
       ...(settings.topLogprobs > 0 ? { topLogprobs: [...topLogprobs] } : {}),
       ...(scored ? { promptLogprobs: [...prompt.logprobs] } : {}),
-      // What was aborted may go on.
+      // An aborted sample can continue.
       ...(finishReason && finishReason !== 'abort' ? { finishReason } : {}),
     };
   }
 
-  /** Goes on from what `save` gave. */
+  /** Continues from the result of `save`. */
   restore(saved: SavedSample): void {
     this.logprobs.push(...saved.logprobs);
     this.temperedLogprobs.push(...saved.temperedLogprobs);
@@ -236,7 +236,7 @@ export class SampleRow implements DecodedRow {
     return this.tokens.slice(this.prompt.ids.length);
   }
 
-  /** Moves text, choice and end on to a token that was drawn; the text that it adds. */
+  /** Updates text, choice and end by a sampled token; returns the new text. */
   private follow(token: number): string {
     const { settings, tokens, prompt } = this;
     const drawn = tokens.length - prompt.ids.length;

@@ -1,4 +1,4 @@
-/** What the sampling op is told about each row. A row's numbers depend on its own request alone, never on its place. */
+/** Inputs of the sampling op for each row. They depend on the row's request alone, never on its place. */
 import type { SampleInputs } from '../ops/sampling.js';
 import { keyOfSeed, philox4x32 } from '../random/philox.js';
 import type { ChoiceNode } from './choices.js';
@@ -7,7 +7,7 @@ import type { SamplingSettings } from './options.js';
 /** Domain of the random numbers that draw tokens. */
 const SAMPLING = 0x73616d70;
 
-/** The Philox key of one sample: another for every seed, round, prompt and sample. The counter is a token's position. */
+/** The Philox key of one sample: it differs for every seed, round, prompt and sample. The counter is the token's position. */
 export function sampleKey(
   { seed, iteration }: Pick<SamplingSettings, 'seed' | 'iteration'>,
   promptId: number,
@@ -17,7 +17,7 @@ export function sampleKey(
   return [low, high];
 }
 
-/** One row of logits that a token is drawn from. */
+/** One row of logits to draw a token from. */
 export interface SampledRow {
   readonly settings: SamplingSettings;
   readonly key: readonly [number, number];
@@ -25,11 +25,11 @@ export interface SampledRow {
   readonly position: number;
   /** Tokens that were drawn before it. */
   readonly drawn: number;
-  /** Where the row is in the trie of its choices. */
+  /** The row's place in the trie of its choices. */
   readonly choice: ChoiceNode | undefined;
 }
 
-/** Inputs of the sampling op; one that says nothing for any row is absent. */
+/** Inputs of the sampling op; an input that no row needs is absent. */
 export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
   const floats = (of: (settings: SamplingSettings) => number) =>
     Float32Array.from(rows, ({ settings }) => of(settings));

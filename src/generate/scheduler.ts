@@ -1,8 +1,8 @@
 /**
- * Which tokens the next forward computes. Rows go in order of arrival: those that run get their next token, what is left
- * of the token budget computes prompts in chunks, and a waiting row is admitted when its pages are free. Where pages run
- * out, the youngest row gives its own back and computes them again later. The oldest never gives way, and a row that would
- * not fit alone is refused, so that every row ends.
+ * Selects the tokens of the next forward, by order of arrival: running rows get their next token, the rest of the token
+ * budget goes to chunks of prompts, and a waiting row is admitted when its pages are free. When pages run out, the youngest
+ * row gives its pages back and computes them again later. The oldest row keeps its pages, and a row that would not fit
+ * alone is refused, so every row ends.
  */
 import { StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
@@ -14,16 +14,16 @@ export interface Row {
   readonly role: RoleKey;
   /** The prompt and what was sampled so far; the caller appends. Keys and values of the last one are never in the cache. */
   readonly tokens: readonly number[];
-  /** It needs every token computed, so that a cached prefix is of no use. */
+  /** Compute every token, without a cached prefix. */
   readonly fromStart?: boolean;
 }
 
-/** Tokens `from` … `to` − 1 of a row: the next whose keys and values are not in the cache. */
+/** Tokens `from` … `to` − 1 of a row: the next ones whose keys and values are not in the cache. */
 export interface Slice<R extends Row> {
   readonly row: R;
   readonly from: number;
   readonly to: number;
-  /** By 64 tokens; −1 where a sliding window no longer reaches. */
+  /** One page per 64 tokens; −1 for pages before the sliding window. */
   readonly pages: readonly number[];
 }
 
@@ -34,22 +34,22 @@ export interface Step<R extends Row> {
 }
 
 export interface SchedulerOptions {
-  /** Most tokens of one forward; at least as many as rows. */
+  /** Max tokens of one forward; at least the number of rows. */
   readonly maxTokens: number;
-  /** Most rows that run together. */
+  /** Max rows that run together. */
   readonly maxRows: number;
-  /** Tokens that the layer with the widest view sees; undefined: some layer sees all. */
+  /** The largest attention window of the layers; undefined: some layer has none. */
   readonly window?: number | undefined;
 }
 
-/** Most pages that a row of `tokens` tokens holds at a time. */
+/** Max pages that a row of `tokens` tokens holds at a time. */
 export function pagesOfRow(tokens: number, { window, maxTokens, maxRows }: SchedulerOptions): number {
   const all = pagesFor(tokens);
   if (window === undefined) return all;
   return Math.min(all, pagesFor(window + Math.max(maxTokens, maxRows)) + 1);
 }
 
-/** A row that runs. */
+/** A running row. */
 interface Placed<R extends Row> {
   readonly row: R;
   /** Tokens whose keys and values are in the cache. */
@@ -68,7 +68,7 @@ export class Scheduler<R extends Row> {
   /** Both by arrival. */
   private waiting: R[] = [];
   private running: Placed<R>[] = [];
-  /** Pages that the step under way copies from. */
+  /** Pages that the current step copies from. */
   private sources: number[] = [];
 
   constructor(
@@ -105,7 +105,7 @@ export class Scheduler<R extends Row> {
     this.waiting.push(row);
   }
 
-  /** What to compute next. Follow it with `done` once it is queued. */
+  /** The next step. Call `done` once it is queued. */
   next(): Step<R> {
     const taken = new Map<Placed<R>, number>();
     const copies: [number, number][] = [];
@@ -155,7 +155,7 @@ export class Scheduler<R extends Row> {
     }
   }
 
-  /** Ends a row. What it computed stays findable until its pages are needed. */
+  /** Ends a row. Its prefix stays cached until its pages are needed. */
   remove(row: R): void {
     const placed = this.placed.get(row);
     if (placed) this.vacate(placed);
@@ -163,7 +163,7 @@ export class Scheduler<R extends Row> {
     this.order.delete(row);
   }
 
-  /** Takes pages for the first `tokens` tokens. Returns the rows that gave way, `placed` itself possibly among them. */
+  /** Takes pages for the first `tokens` tokens. Returns the preempted rows, possibly including `placed`. */
   private extend(placed: Placed<R>, tokens: number): readonly Placed<R>[] {
     const victims: Placed<R>[] = [];
     while (placed.pages.length < pagesFor(tokens)) {
@@ -179,7 +179,7 @@ export class Scheduler<R extends Row> {
     return victims;
   }
 
-  /** Frees pages until there are so many, by dropping cached prefixes that no row uses; false where that is not enough. */
+  /** Frees cached prefixes that no row uses until this many pages are free; false if there are not enough. */
   private reserve(pages: number): boolean {
     if (this.pool.free >= pages) return true;
     if (this.pool.free + this.prefixes.idle < pages) return false;
@@ -187,17 +187,17 @@ export class Scheduler<R extends Row> {
     return true;
   }
 
-  /** Lets a row run with the pages of its cached prefix, if there are pages for the rest of it. */
+  /** Starts a row with the pages of its cached prefix, if there are pages for the rest. */
   private admit(row: R, prefix: CachedPrefix, copies: [number, number][]): Placed<R> | undefined {
     const full = Math.floor(prefix.tokens / PAGE_TOKENS);
     const whole = { pages: prefix.pages.slice(0, full), tokens: full * PAGE_TOKENS };
     const { window } = this.options;
-    // The others that run come first with the page that each may need next.
+    // Each of the other running rows may need one more page, which has priority.
     const promised = this.running.reduce((sum, { row, pages }) => {
       const held = pages.filter((page) => page >= 0).length;
       return sum + Math.max(0, pagesOfRow(row.tokens.length + 1, this.options) - held);
     }, 0);
-    // A page that is not full is copied, and where there is no place for both, computed again.
+    // A partial page is copied or, if there is no page for the copy, computed again.
     for (const { tokens, pages } of pagesFor(prefix.tokens) > full ? [prefix, whole] : [whole]) {
       const placed: Placed<R> = { row, computed: tokens, pages: [...pages] };
       for (const page of pages) this.pool.retain(page);
@@ -224,7 +224,7 @@ export class Scheduler<R extends Row> {
     return undefined;
   }
 
-  /** Whether a row that runs is about to compute at least half of what this one would have to. */
+  /** Whether a running row is about to compute at least half of the tokens that this one needs. */
   private isBeingComputed({ role, tokens }: R, cached: CachedPrefix): boolean {
     return this.running.some((placed) => {
       const { row, computed } = placed;
@@ -256,7 +256,7 @@ export class Scheduler<R extends Row> {
     this.prefixes.insert(row.role, row.tokens.slice(0, computed), pages);
   }
 
-  /** Gives back the pages that no later token of the row sees. */
+  /** Frees the pages that are masked for all later tokens of the row. */
   private leaveWindow({ computed, pages }: Placed<R>): void {
     const { window } = this.options;
     if (window === undefined) return;

@@ -1,11 +1,11 @@
-/** A request in the middle, as JSON. Keys and values are not in it: they are computed again. */
+/** A running request as JSON. It does not contain keys and values, which are computed again. */
 import { StepTrainError } from '../native/errors.js';
 import type { SamplingOptions } from './options.js';
 import type { SavedSample } from './sample-row.js';
 
 /** Options that are data: with the prompts and the weights they determine every token. */
 export type SavedOptions = Omit<SamplingOptions, 'tokenizer' | 'logitBias'> & {
-  /** null is −Infinity, which JSON does not know. */
+  /** null stands for −Infinity, which JSON does not have. */
   readonly logitBias?: Readonly<Record<number, number | null>>;
 };
 
@@ -32,9 +32,9 @@ export function restoredOptions({ logitBias, ...data }: SavedOptions): SamplingO
 }
 
 /**
- * What a snapshot says of its samples, which may come from a file.
+ * The samples of a snapshot, checked, since it may come from a file.
  *
- * @throws StepTrainError that names the place, for what `snapshot` did not write
+ * @throws StepTrainError that names the place of an invalid value
  */
 export function checkSnapshot(snapshot: GenerationSnapshot, vocabSize: number): void {
   if (typeof snapshot !== 'object' || snapshot === null) fail('snapshot', 'an object', snapshot);

@@ -1,7 +1,7 @@
-/** Stop strings, found in the bytes of a text as they come: a string may begin in one token and end in another. */
+/** Finds stop strings in streamed bytes: a string may begin in one token and end in another. */
 import { utf8 } from '../tokenizer/token-bytes.js';
 
-/** Where a text stops. */
+/** A stop string in a text. */
 export interface StopMatch {
   readonly string: string;
   /** Byte at which the string begins. */
@@ -11,12 +11,12 @@ export interface StopMatch {
 }
 
 /**
- * The stop string that ends first, and of those that end together the longest: the same whatever pieces the text comes
- * in. One for each text.
+ * Finds the stop string that ends first, and the longest one if several end together; the division of the text into
+ * pieces does not matter. One matcher per text.
  */
 export class StopMatcher {
   private readonly strings: readonly { readonly string: string; readonly bytes: Uint8Array }[];
-  /** The last bytes of the text, as many as the longest string has. */
+  /** The last bytes of the text, as many as the longest string. */
   private tail: number[] = [];
   private length = 0;
   private match: StopMatch | undefined;
@@ -29,9 +29,9 @@ export class StopMatcher {
   }
 
   /**
-   * Adds bytes to the text; its stop, once there is one. What comes after a stop changes nothing.
+   * Adds bytes to the text and returns its stop, once there is one. Bytes after a stop change nothing.
    *
-   * @param counts false: a stop string that ends in these bytes is text like other
+   * @param counts false: a stop string that ends in these bytes counts as ordinary text
    */
   push(bytes: ArrayLike<number>, counts = true): StopMatch | undefined {
     const longest = this.strings[0]?.bytes.length ?? 0;
@@ -48,15 +48,15 @@ export class StopMatcher {
     return this.match;
   }
 
-  /** How many of the last bytes may be the beginning of a stop string: not to be shown before more is known. */
+  /** How many of the last bytes may begin a stop string and so must be held back. */
   get pending(): number {
     if (this.match) return 0;
-    let most = 0;
+    let longest = 0;
     for (const { bytes } of this.strings) {
-      for (let length = Math.min(bytes.length - 1, this.tail.length); length > most; length--)
-        if (this.endsWith(bytes, length)) most = length;
+      for (let length = Math.min(bytes.length - 1, this.tail.length); length > longest; length--)
+        if (this.endsWith(bytes, length)) longest = length;
     }
-    return most;
+    return longest;
   }
 
   /** Whether the text ends with the first `length` bytes. */

@@ -30,7 +30,7 @@ import { readWeight } from './save.js';
 /** Domain of the random stream from which new weights are drawn. */
 const INITIALISATION = 0x1417;
 
-/** What keys a dropout mask in addition to row, position and feature. */
+/** The key of a dropout mask, in addition to row, position and feature. */
 export interface DropoutSource {
   readonly seed: number;
   readonly step: number;
@@ -71,7 +71,7 @@ export class Adapter {
     return this.parameters.values();
   }
 
-  /** The whole weight that stands in for the base's, such as `score.weight`. */
+  /** The whole weight that replaces the base's, such as `score.weight`. */
   saved(weight: string): Parameter | undefined {
     return this.whole.get(weight);
   }
@@ -113,7 +113,7 @@ export function createAdapter(
   config: LoraConfig,
   options: {
     readonly seed: number;
-    /** First values of a weight that is kept whole; undefined: drawn, as a new head is. */
+    /** First values of a weight that is kept whole; undefined: drawn, like a new head. */
     readonly wholeWeight?: (name: string) => Float32Array | undefined;
     /** Heads that are trained in the same buffer and saved apart from the adapter. */
     readonly heads?: readonly ParameterSpec[];

@@ -7,13 +7,13 @@ export interface Sequence {
   readonly ids: ArrayLike<number>;
   /** Default 0, 1, 2, …: restarts at each sequence. */
   readonly positions?: ArrayLike<number>;
-  /** 0 on the trunk; a token of branch b sees the trunk before it and its own branch alone. Default all 0. */
+  /** 0 on the trunk. Only the trunk before it and branch b are visible to a token of branch b. Default all 0. */
   readonly branch?: ArrayLike<number>;
   /** Stable across epochs and batches: keys the dropout mask. */
   readonly rowId?: number;
 }
 
-/** T tokens on the device, with what a layer reads of them beside attention. */
+/** T tokens on the device, with the inputs of layers other than attention. */
 export interface TokenBatch {
   /** One more than the largest position. */
   readonly longest: number;
@@ -115,9 +115,9 @@ function ownBatch(extents: Extents, tensors: BatchTensors): RaggedBatch {
 }
 
 /**
- * Refuses what a model cannot read, before anything is queued.
+ * Refuses sequences that a model cannot read, before anything is queued.
  *
- * @param what the call, for the error
+ * @param what name of the call, for the error
  * @throws StepTrainError that names sequence, index and value
  */
 export function checkSequences(

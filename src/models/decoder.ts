@@ -1,6 +1,6 @@
 /**
- * A decoder on a device: weights, roles, and the loop over layers; its architecture knows what a layer computes. Weights are
- * frozen and shared; what makes a policy, a reference or a reward model of them is the role, an argument of every forward.
+ * A decoder on a device: weights, roles, and the loop over layers; its architecture computes a layer. Weights are frozen
+ * and shared. The role, an argument of every forward, makes them a policy, a reference or a reward model.
  */
 import type { Architecture, AttendOptions, Forward, Stream } from '../architectures/architecture.js';
 import type { ModelConfig } from '../architectures/config.js';
@@ -18,7 +18,7 @@ import type { Adapter, DropoutSource } from './adapter.js';
 import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
 import type { LinearHead } from './heads.js';
 
-/** What a forward is for. The empty role is the base model: the reference of every other. */
+/** The role of a forward. The empty role is the base model, the reference of every other role. */
 export interface Role {
   readonly adapter?: Adapter | undefined;
   /** Reads the hidden states in place of the head of adapter or base. See `roleHead`. */
@@ -34,9 +34,9 @@ export interface DecoderOptions {
   readonly gradientCheckpointing?: boolean;
 }
 
-/** What a conversion of weights lost. */
+/** The loss of a conversion of weights. */
 export interface Rounding {
-  /** How many values the new dtype could not hold exactly. */
+  /** Values that the new dtype cannot hold exactly. */
   readonly inexact: number;
   /** Values converted in all. */
   readonly values: number;
@@ -61,7 +61,7 @@ export class Decoder {
     /** By Hugging Face name, such as `model.layers.0.mlp.up_proj.weight`. Owned by the decoder. */
     readonly weights: ReadonlyMap<string, Parameter>,
     readonly options: DecoderOptions,
-    /** Where f16 weights were loaded as bf16. */
+    /** Present if f16 weights were loaded as bf16. */
     readonly rounding?: Rounding,
   ) {
     this.architecture = architectureOf(config);
@@ -86,7 +86,7 @@ export class Decoder {
     });
   }
 
-  /** As `forward`, of tokens whose attention the caller computes, such as over a cache of keys and values. Not differentiable. */
+  /** As `forward`, with attention computed by the caller, such as over a cache of keys and values. Not differentiable. */
   forwardAttending(tokens: TokenBatch, role: Role, attend: Forward['attend']): Tensor {
     const { architecture, config, device } = this;
     const forward = this.forwardOf(tokens, role, attend);
@@ -141,7 +141,7 @@ export class Decoder {
     return { weight: this.weight(`${module}.weight`, role), bias, lora, dropout };
   }
 
-  /** A weight as the role sees it: its own copy (`modules_to_save`) or the base's. */
+  /** A weight of the role: its own copy (`modules_to_save`) or the base's. */
   weight(name: string, role: Role = {}): Parameter {
     const found = role.adapter?.saved(name) ?? this.weights.get(name);
     if (!found) throw new StepTrainError('E_RANGE', `the model has no weight named '${name}'`);
@@ -202,7 +202,7 @@ function attend(
   return attention(q, k, v, { headDim, cuSeqlens, branch, window });
 }
 
-/** A window counts tokens in the order of storage, in which the tokens of other branches would use it up. */
+/** A window counts tokens in the order of storage, and so would count the tokens of other branches. */
 function refuseWindowedBranches({ offsets }: RaggedBatch, window: number): void {
   const at = offsets.findIndex((begin, s) => s > 0 && begin - (offsets[s - 1] as number) > window);
   if (at < 0) return;

@@ -1,5 +1,5 @@
 /**
- * What reads hidden states in place of the language-model head: a scalar (a value or a reward), or classes. Weights are
+ * Heads that replace the language-model head: a scalar (a value or a reward), or classes. Weights are
  * f32 whatever the dtype of the trunk, and so are the outputs.
  */
 import { type Parameter, type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';

@@ -18,7 +18,7 @@ import { headOutputs, roleHead } from './heads.js';
 import { loadDecoder, openDecoderWeights, readStoredF32 } from './load.js';
 
 export interface MergeOptions {
-  /** Of the files written. Default: that of the base's weights. */
+  /** Dtype of the output. Default: that of the base's weights. */
   readonly dtype?: FloatDtype;
   /** Token sequences on which the merged model is compared with the base under its adapter. Default none. */
   readonly check?: readonly ArrayLike<number>[];
@@ -165,7 +165,7 @@ async function compare(
   expected.forEach((logits, s) => {
     logits.forEach((logit, i) => {
       const difference = Math.abs((found[s]?.[i] as number) - logit);
-      // This form keeps a NaN; with > a NaN would be skipped.
+      // This comparison keeps a NaN; > would skip it.
       if (!(difference <= largestDifference)) largestDifference = difference;
       largestLogit = Math.max(largestLogit, Math.abs(logit));
     });

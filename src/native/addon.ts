@@ -45,7 +45,7 @@ export interface DeviceStats {
   readonly ops: number;
   /** Parallel regions on the CPU, kernels on CUDA. */
   readonly launches: number;
-  /** Most workspace that one op has held. */
+  /** Max workspace of an op so far. */
   readonly scratchBytes: number;
   /** How often the queue's thread waited for a GPU: reads, `synchronize`, uploads that found all buffers full. */
   readonly waits: number;
@@ -69,7 +69,7 @@ export interface OpScalar {
   readonly name: string;
   /** f, i, bool, or its names as `a|b|c`. */
   readonly type: string;
-  /** What it may be, where it is no number; each stands for its place in the list. */
+  /** Allowed names if it is not a number; each stands for its index in the list. */
   readonly names: readonly string[];
   /** Its default as a number; a scalar without one is required. */
   readonly fallback?: number;

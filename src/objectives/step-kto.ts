@@ -14,7 +14,7 @@ export interface JudgedAnswer {
   readonly steps: readonly { readonly span: Span; readonly label: 1 | 0 | null }[];
 }
 
-/** How the steps of an answer weigh: by their mean, by their sum, or all steps of the batch alike. */
+/** Reduction over the steps of an answer: their mean, their sum, or equal weights for all steps of the batch. */
 export type StepReduction = 'mean' | 'sum' | 'global';
 
 export interface StepKtoInputs {
@@ -27,7 +27,7 @@ export interface StepKtoInputs {
   readonly z0: Tensor;
   /** f32 [1]: reference point of steps. */
   readonly stepZ0: Tensor;
-  /** What the optimizer batch holds, where `answers` are a part of it. Default: `answers` alone. */
+  /** The whole optimizer batch if `answers` is a part of it. Default: `answers`. */
   readonly batch?: { readonly answers: number; readonly labelledSteps: number };
 }
 

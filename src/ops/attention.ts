@@ -5,11 +5,11 @@ export interface AttentionOptions {
   readonly headDim: number;
   /** i32 [B + 1]: where each sequence of the ragged batch begins. */
   readonly cuSeqlens: Tensor;
-  /** i32 [T]: 0 on the trunk; a token of branch b sees the trunk before it and branch b alone. */
+  /** i32 [T]: 0 on the trunk. Only the trunk before it and branch b are visible to a token of branch b. */
   readonly branch?: Tensor | undefined;
   /** Default true. */
   readonly causal?: boolean;
-  /** A query sees itself and the `window − 1` tokens before it. */
+  /** The visible range of a query is itself and the `window − 1` tokens before it. */
   readonly window?: number | undefined;
   /** Default 1/√headDim. */
   readonly scale?: number;

@@ -31,11 +31,11 @@ export interface PagedAttentionOptions {
   readonly headDim: number;
   /** i32 [R + 1]: the queries of row r are query_offsets[r] … query_offsets[r + 1] − 1 of q. */
   readonly queryOffsets: Tensor;
-  /** i32 [R, N]: the page of keys 64·i … 64·i + 63 of each row; not read where no query of the row sees them. */
+  /** i32 [R, N]: the page of keys 64·i … 64·i + 63 of each row; not read if they are masked for every query of the row. */
   readonly pages: Tensor;
   /** i32 [R]: keys in the cache, the last of them that of the row's last query. A row of length 0 gives 0. */
   readonly lengths: Tensor;
-  /** A query sees itself and the `window − 1` tokens before it. */
+  /** The visible range of a query is itself and the `window − 1` tokens before it. */
   readonly window?: number | undefined;
   /** Default 1/√headDim. */
   readonly scale?: number;

@@ -1,6 +1,6 @@
 import type { Tensor, TypedArray } from '../runtime/tensor.js';
 
-/** How R rows are sampled, in host memory. What is absent is off in every row. */
+/** Settings of R rows, in host memory. An absent setting is off in every row. */
 export interface SampleInputs {
   /** [R, 4]: Philox key low and high, counter low and high. */
   readonly keys: Int32Array<ArrayBuffer>;
@@ -18,7 +18,7 @@ export interface SampleInputs {
         readonly values: Float32Array<ArrayBuffer>;
       }
     | undefined;
-  /** The only tokens of row r, from offsets[r] to offsets[r + 1] − 1; all where there is none. */
+  /** The allowed tokens of row r, from offsets[r] to offsets[r + 1] − 1; all tokens if the range is empty. */
   readonly allowed?:
     | { readonly offsets: Int32Array<ArrayBuffer>; readonly tokens: Int32Array<ArrayBuffer> }
     | undefined;

@@ -11,7 +11,7 @@ export interface DeviceOptions {
   readonly threads?: number;
   /** Instruction set of the CPU kernels. Default: STEPTRAIN_ISA, else the best this processor has. */
   readonly isa?: string;
-  /** Most bytes that tensors may take together, in segments of whole MiB; workspace is not counted. Default: none. */
+  /** Max bytes of all tensors, in segments of whole MiB; workspace is not counted. Default: no limit. */
   readonly memoryLimit?: number;
 }
 

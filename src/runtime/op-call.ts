@@ -5,7 +5,7 @@ import type { Device } from './device.js';
 import type { Ops } from './op-types.js';
 import { DTYPES, type DType, Tensor } from './tensor.js';
 
-/** What the functions of one device call. */
+/** The callbacks of the functions of one device. */
 interface Binding {
   readonly commands: Float64Array;
   enqueue(): void;
@@ -82,7 +82,7 @@ function compile(op: OpSignature, id: number): (binding: Binding) => Call {
 const slot = (tensor: number): string => `commands[${COMMAND.tensors + tensor}]`;
 const handle = (name: string): string => `binding.handle(op, '${name}', given)`;
 
-/** The number that `given` stands for, as code that ends before what is done with anything else. */
+/** Code for the number that `given` stands for; the branch for other values must follow it. */
 function number({ type, names, fallback }: OpScalar): string {
   const absent = fallback === undefined ? '' : `given === undefined ? ${fallback} :`;
   if (type === 'f') return `typeof given === 'number' ? given : ${absent}`;

@@ -53,7 +53,7 @@ function parseJson(bytes: Buffer): unknown {
 /** Most brackets that are open at a time, without recursion. */
 function depthOf(text: string): number {
   let depth = 0;
-  let most = 0;
+  let max = 0;
   let quoted = false;
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -61,10 +61,10 @@ function depthOf(text: string): number {
       if (code === BACKSLASH) i++;
       else if (code === QUOTE) quoted = false;
     } else if (code === QUOTE) quoted = true;
-    else if (code === BRACKET || code === BRACE) most = Math.max(most, ++depth);
+    else if (code === BRACKET || code === BRACE) max = Math.max(max, ++depth);
     else if (code === BRACKET + 2 || code === BRACE + 2) depth--;
   }
-  return most;
+  return max;
 }
 
 const QUOTE = 0x22;

@@ -30,19 +30,19 @@ export class RequestFields {
     return this.value(name) !== undefined;
   }
 
-  /** A whole number from `least` to `most`. */
-  integer(name: string, least: number, most = Number.MAX_SAFE_INTEGER): number | undefined {
+  /** A whole number from `min` to `max`. */
+  integer(name: string, min: number, max = Number.MAX_SAFE_INTEGER): number | undefined {
     const value = this.value(name);
-    if (value === undefined || (Number.isSafeInteger(value) && inside(value as number, least, most)))
+    if (value === undefined || (Number.isSafeInteger(value) && inside(value as number, min, max)))
       return value as number | undefined;
-    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+    const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
     return this.fail(name, `a whole number ${range}`);
   }
 
-  number(name: string, least: number, most: number): number | undefined {
+  number(name: string, min: number, max: number): number | undefined {
     const value = this.value(name);
-    if (value === undefined || (typeof value === 'number' && inside(value, least, most))) return value;
-    return this.fail(name, `a number from ${least} to ${most}`);
+    if (value === undefined || (typeof value === 'number' && inside(value, min, max))) return value;
+    return this.fail(name, `a number from ${min} to ${max}`);
   }
 
   flag(name: string): boolean | undefined {
@@ -66,12 +66,12 @@ export class RequestFields {
     name: string,
     is: (item: unknown) => item is T,
     expected: string,
-    most: number,
+    max: number,
   ): readonly T[] | undefined {
     const value = this.value(name);
     if (value === undefined) return undefined;
     if (!Array.isArray(value) || !value.every(is)) return this.fail(name, `a list of ${expected}`);
-    if (value.length > most) this.fail(name, `a list of at most ${most}`, `${value.length}`);
+    if (value.length > max) this.fail(name, `a list of at most ${max}`, `${value.length}`);
     return value;
   }
 
@@ -119,8 +119,8 @@ export const isText = (item: unknown): item is string => typeof item === 'string
 
 export const isWhole = (item: unknown): item is number => Number.isSafeInteger(item) && (item as number) >= 0;
 
-function inside(value: number, least: number, most: number): boolean {
-  return value >= least && value <= most;
+function inside(value: number, min: number, max: number): boolean {
+  return value >= min && value <= max;
 }
 
 function shown(value: unknown): string {

@@ -14,7 +14,7 @@ export type ModuleKind =
   | 'embedding'
   /** An embedding whose weight is that of the head, too. */
   | 'tiedEmbedding'
-  /** What LoRA may target. */
+  /** A module that LoRA may target. */
   | 'linear'
   | 'norm'
   /** The language-model head. Without weights of its own where it is tied to the embedding. */
@@ -55,7 +55,7 @@ export function moduleSpec(
   return { name, kind, weights, shape };
 }
 
-/** Name of what the language-model head multiplies with: its own weight, or that of the embedding; undefined without such a head. */
+/** Name of the language-model head's weight: its own, or the embedding's; undefined without such a head. */
 export function headWeight(modules: readonly ModuleSpec[]): string | undefined {
   const head = modules.find(({ kind }) => kind === 'head');
   const tied = modules.find(({ kind }) => kind === 'tiedEmbedding');

@@ -217,14 +217,14 @@ describe('loadRecords', () => {
       Buffer.concat([gzipSync('['), ...Array<Buffer>(16).fill(part), gzipSync(`${line}]`)]),
     );
     const before = process.memoryUsage().arrayBuffers;
-    let most = 0;
+    let peak = 0;
     let n = 0;
     for await (const _ of loadRecords(path).records) {
-      if (++n % 100 === 0) most = Math.max(most, process.memoryUsage().arrayBuffers);
+      if (++n % 100 === 0) peak = Math.max(peak, process.memoryUsage().arrayBuffers);
     }
     expect(n).toBe(8001);
     // The file unpacks to 160 MB.
-    expect(most - before).toBeLessThan(50 * 2 ** 20);
+    expect(peak - before).toBeLessThan(50 * 2 ** 20);
   });
 });
 

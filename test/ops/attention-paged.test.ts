@@ -103,9 +103,9 @@ class Cache {
 
   /** Pages of all rows, padded by −1. */
   table(pages: readonly (readonly number[])[] = this.pages) {
-    const most = Math.max(1, ...pages.map((row) => row.length));
-    const table = pages.flatMap((row) => Array.from({ length: most }, (_, i) => row[i] ?? -1));
-    return this.device.tensor(Int32Array.from(table), [pages.length, most]);
+    const max = Math.max(1, ...pages.map((row) => row.length));
+    const table = pages.flatMap((row) => Array.from({ length: max }, (_, i) => row[i] ?? -1));
+    return this.device.tensor(Int32Array.from(table), [pages.length, max]);
   }
 
   write({ k, v }: Values, dtype: Storage): void {

@@ -126,7 +126,7 @@ describe.each(isas)('memory on %s', (isa) => {
     for (const dtype of ['f32', 'bf16'] as const) {
       const round = dtype === 'f32' ? Math.fround : roundBf16;
       const largest = values.reduce(
-        (most, v) => (Number.isFinite(v) ? Math.max(most, Math.abs(round(v))) : most),
+        (max, v) => (Number.isFinite(v) ? Math.max(max, Math.abs(round(v))) : max),
         0,
       );
       const { stats } = device.ops.finite({ x: device.tensor(values, [n], dtype) });

@@ -106,8 +106,8 @@ async function draw(...call: Parameters<typeof drawWithStatus>): Promise<Drawn> 
 }
 
 const logSoftmax = (z: readonly number[]) => {
-  const most = Math.max(...z);
-  const lse = most + Math.log(z.reduce((total, x) => total + Math.exp(x - most), 0));
+  const max = Math.max(...z);
+  const lse = max + Math.log(z.reduce((total, x) => total + Math.exp(x - max), 0));
   return z.map((x) => x - lse);
 };
 
@@ -292,7 +292,7 @@ describe.each(isas)('sampling on %s', (isa) => {
     expect(new Set(tokens).size).toBe(5);
   });
 
-  it('takes the first of the most likely tokens at temperature 0', async () => {
+  it('takes the first of the max likely tokens at temperature 0', async () => {
     const first = new Array<number>(1_000).fill(-1);
     first[700] = first[900] = 2.5;
     const second = Array.from(random(1_000, 4));

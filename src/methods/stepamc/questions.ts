@@ -2,7 +2,7 @@
 import type { VerdictTemplate } from '../../data/verdict.js';
 import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../../sequences/sequence.js';
 
-/** What a draft's answers are: one that is still to be sampled, or both words, the positive one first. */
+/** The answers of a draft: one to be sampled, or both words, the positive one first. */
 export interface QuestionOptions {
   readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
   readonly settings: { readonly rollout: 'sample' | 'enumerate' };

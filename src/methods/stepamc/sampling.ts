@@ -1,7 +1,7 @@
 /**
- * The policy's answers. Words of one token are drawn from the very forward that scores them, one branched pass for all
- * questions of a solution. Longer ones are written by the generation engine, where the questions of a solution share its
- * beginning. Either way any token may be drawn: an answer that is no word is one for the reward to judge.
+ * The policy's answers. Words of one token are drawn from the forward that scores them, one branched pass for all
+ * questions of a solution. Longer words are sampled by the generation engine, where the questions of a solution share its
+ * prefix. In both cases any token may be drawn: the reward also judges an answer that is not a word.
  */
 import type { VerdictTemplate } from '../../data/verdict.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
@@ -20,7 +20,7 @@ export interface AnswerSampling {
   readonly template: Pick<VerdictTemplate, 'positiveIds' | 'negativeIds'>;
   readonly tailIds: readonly number[];
   readonly temperature: number;
-  /** For keys and values. Default: what fits. */
+  /** Bytes for keys and values. Default: all that fit. */
   readonly cacheBytes?: number | undefined;
   readonly seed: number;
   readonly iteration: number;
@@ -44,13 +44,13 @@ export function hasOneTokenWords({ positiveIds, negativeIds }: AnswerSampling['t
   return positiveIds.length === 1 && negativeIds.length === 1;
 }
 
-/** Draws answers of one token; the states, which are the caller's to dispose of, score them too. */
+/** Draws answers of one token. The returned states also score them; the caller disposes them. */
 export async function drawWords(
   solutions: readonly DraftedSolution[],
   { decoder, policy, tailIds, temperature, ...options }: AnswerSampling,
 ): Promise<HiddenStates | undefined> {
   const { device } = decoder;
-  // An answer's last token is not read, so any will do.
+  // The last token of an answer is not read, so it can be any.
   const asked = solutions.map(({ sequence, drafts }) =>
     answeredSequence(
       sequence,
@@ -99,7 +99,7 @@ export async function drawWords(
   return states;
 }
 
-/** Writes answers of several tokens, each up to the token that makes it a word or can make it none; false if stopped. */
+/** Samples answers of several tokens, each until it is a word or cannot become one; false if stopped. */
 export async function writeAnswers(
   solutions: readonly DraftedSolution[],
   { decoder, policy, template, tailIds, temperature, cacheBytes, signal, iteration, seed }: AnswerSampling,
@@ -119,7 +119,7 @@ export async function writeAnswers(
     ignoreEos: true,
     seed,
     iteration,
-    // A number that no question shares but by chance, and that does not depend on the others.
+    // A number that identifies the question and does not depend on the other ones.
     promptIds: questions.map(
       ({ sequence: { rowId }, draft: { place } }) => drawn({ seed }, [rowId, place, 0, SAMPLING])[0],
     ),

@@ -60,11 +60,11 @@ void warpgroup_barrier(int id, int threads);
 void named_barrier_arrive(int id, int threads);
 
 constexpr int kLanes = 32;
-constexpr int kMostBytes = 40;
+constexpr int kMaxBytes = 40;
 /// The values that all lanes of the running thread's warp passed; waits for all of them. `what` names the operation,
 /// which must be the same for all.
 struct Exchange {
-  char bytes[kLanes][kMostBytes];
+  char bytes[kLanes][kMaxBytes];
 };
 const Exchange& exchange(const char* what, const void* bytes, int size);
 

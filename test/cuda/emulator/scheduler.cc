@@ -346,7 +346,7 @@ void warpgroup_barrier(int id, int threads) {
 }
 
 const Exchange& exchange(const char* what, const void* bytes, int size) {
-  if (size > kMostBytes) forbid("too large a value to exchange");
+  if (size > kMaxBytes) forbid("too large a value to exchange");
   Fiber& self = running();
   Exchange& buffer = warps[threadIdx.x / kLanes].buffers[self.exchanges++ % 2];
   std::memcpy(buffer.bytes[threadIdx.x % kLanes], bytes, static_cast<size_t>(size));
