@@ -1,9 +1,9 @@
-/** Who may ask: anybody on this machine, and elsewhere whoever has the key. */
+/** Access control: programs on this machine may send requests, all others need the key. */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { RequestError } from './errors.js';
 
-/** Whether only programs of this machine reach an address. */
+/** Whether an address can be reached only from this machine. */
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }
@@ -11,7 +11,7 @@ export function isLoopback(host: string): boolean {
 /** @throws RequestError with status 401 or 403 */
 export function checkAccess({ headers }: IncomingMessage, key: string | undefined): void {
   if (key === undefined) {
-    // Without a key, a web page whose name was made to mean this machine could ask in its visitor's place.
+    // Without this check a web page could reach the server by DNS rebinding, with its own host name.
     const host = /^(\[[^\]]*\]|[^:]*)/.exec(headers.host ?? '')?.[0].replace(/^\[|\]$/g, '') ?? '';
     if (!isLoopback(host.toLowerCase()))
       throw new RequestError(403, 'this server is asked as localhost or 127.0.0.1 alone');
@@ -24,7 +24,7 @@ export function checkAccess({ headers }: IncomingMessage, key: string | undefine
     });
 }
 
-/** Of one length, whatever the key's. */
+/** A digest, so that the comparison does not depend on the key's length. */
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }

@@ -9,28 +9,28 @@ import { EventStream } from './event-stream.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { ScoredToken } from './token-logprobs.js';
 
-/** What a choice of an answer, whole or in parts, is written from. */
+/** The data of one choice of a response, whole or in parts. */
 export interface AnswerPart {
   /** prompt · n + sample */
   readonly index: number;
   readonly prompt: number;
-  /** Whether nothing of this choice was written before. */
+  /** Whether this is the first part of the choice. */
   readonly first: boolean;
-  /** Characters that were written of it before. */
+  /** Characters of the choice that were written before. */
   readonly offset: number;
   readonly text: string;
   readonly tokens: readonly ScoredToken[];
-  /** Of the whole prompt, where they were asked for. */
+  /** Log-probabilities of the whole prompt, if requested. */
   readonly promptLogprobs?: Float32Array | undefined;
   readonly finishReason: FinishReason | null;
   readonly stopReason: number | string | null;
 }
 
-/** One of OpenAI's two shapes of an answer. */
+/** One of OpenAI's two response formats. */
 export interface AnswerShape {
-  /** Of the answer's id. */
+  /** Prefix of the response's id. */
   readonly prefix: string;
-  /** What the answer calls itself, whole and in parts. */
+  /** The `object` of a response, whole and in parts. */
   readonly object: string;
   readonly chunkObject: string;
   choice(part: AnswerPart): object;
@@ -40,7 +40,7 @@ export interface AnswerShape {
 export interface Job {
   readonly request: GenerationRequest;
   readonly prompts: readonly (readonly number[])[];
-  /** 0: only what is told of the prompt. */
+  /** 0: only the results for the prompt. */
   readonly maxTokens: number | undefined;
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;
@@ -49,7 +49,7 @@ export interface Job {
 
 export interface Exchange {
   readonly response: ServerResponse;
-  /** Aborted where the client goes away or the server ends. */
+  /** Aborted if the client disconnects or the server ends. */
   readonly signal: AbortSignal;
   /** Milliseconds, of `performance.now()`. */
   readonly arrived: number;
@@ -80,7 +80,7 @@ export async function answer(engine: Engine, job: Job, exchange: Exchange): Prom
       if (request.stream) await stream(engine, generation, job, head, exchange);
       else await whole(engine, generation, job, head, exchange);
     } finally {
-      // The rows are gone when the samples are there, and only then may the adapter go.
+      // The adapter may be freed only when all rows have ended.
       generation.abort();
       await generation.samples.catch((error: unknown) => engine.fail(error));
     }
@@ -173,7 +173,7 @@ async function stream(
       if (finishReason !== null && state.tokens > 1)
         metrics.tokenSeconds.observe((now - state.first) / 1000 / (state.tokens - 1));
       if (finishReason === 'error') throw notANumber();
-      // Text that may become a stop text comes later; its tokens come with it.
+      // Text that may become a stop text is held back together with its tokens.
       if (earlier && text === '' && finishReason === null && topLogprobs === 0 && !request.tokenIds) continue;
       const shown = maxTokens === 0 ? '' : text;
       const part = {
@@ -204,7 +204,7 @@ async function stream(
   await events.end();
 }
 
-/** What ended a sample beside an end-of-text token, which vLLM calls null. */
+/** What ended a sample; null for an end-of-text token, as in vLLM. */
 function stopReason(
   { eosTokenIds }: Engine,
   { sampling }: GenerationRequest,

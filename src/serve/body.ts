@@ -3,13 +3,13 @@ import type { IncomingMessage } from 'node:http';
 import { reasonOf } from '../files/data-error.js';
 import { RequestError } from './errors.js';
 
-/** JSON nested deeper is refused: no request needs it. */
+/** Max nesting; no request needs more. */
 const MAX_DEPTH = 32;
 
 /** @throws RequestError with status 400, 413 or 415 */
 export async function readJson(request: IncomingMessage, maxBytes: number): Promise<unknown> {
   const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers;
-  // Web pages of other sites may send anything else without asking first.
+  // Web pages of other sites can send any other type without a preflight request.
   if (!/^application\/json\s*(;|$)/i.test(type))
     refuse(
       415,
@@ -50,7 +50,7 @@ function parseJson(bytes: Buffer): unknown {
   }
 }
 
-/** Most brackets that are open at a time, without recursion. */
+/** Max depth of open brackets, without recursion. */
 function depthOf(text: string): number {
   let depth = 0;
   let max = 0;
@@ -72,7 +72,7 @@ const BACKSLASH = 0x5c;
 const BRACKET = 0x5b;
 const BRACE = 0x7b;
 
-/** What is left of the body is not read. */
+/** Stops reading the body. */
 function refuse(status: number, message: string): never {
   throw new RequestError(status, message, { closes: true });
 }

@@ -8,9 +8,9 @@ export interface ChatRequest extends GenerationRequest {
   readonly messages: readonly ChatMessage[];
   /** Further variables of the template. */
   readonly templateVariables: Readonly<Record<string, unknown>>;
-  /** Undefined: as many as there is room for. */
+  /** Undefined: the rest of the context. */
   readonly maxTokens: number | undefined;
-  /** Log-probabilities of each token, with so many alternatives; undefined: none. */
+  /** Log-probabilities of each token with this many alternatives; undefined: none. */
   readonly logprobs: number | undefined;
 }
 

@@ -5,17 +5,17 @@ import { isText, isWhole, type RequestFields } from './request-fields.js';
 
 export interface CompletionRequest extends GenerationRequest {
   readonly prompts: readonly (string | readonly number[])[];
-  /** 0: no token is wanted, only what is told of the prompt. */
+  /** 0: no new token, only the results for the prompt. */
   readonly maxTokens: number;
-  /** Log-probabilities of each token, with so many alternatives; undefined: none. */
+  /** Log-probabilities of each token with this many alternatives; undefined: none. */
   readonly logprobs: number | undefined;
   /** The text begins with the prompt. */
   readonly echo: boolean;
-  /** Log-probabilities of the tokens of the prompt, as vLLM gives them. */
+  /** Log-probabilities of the tokens of the prompt, in vLLM's format. */
   readonly promptLogprobs: boolean;
 }
 
-/** What OpenAI and vLLM give where a request says nothing. */
+/** Default of OpenAI and vLLM. */
 const DEFAULT_TOKENS = 16;
 
 export function completionRequest(

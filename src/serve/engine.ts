@@ -1,4 +1,4 @@
-/** What every request shares: the model, its tokenizer, the generator, and the count of who is inside. */
+/** Shared by all requests: the model, its tokenizer, the generator, and the number of running requests. */
 import type { Model } from '../api/model.js';
 import type { Generation } from '../generate/generation.js';
 import { Generator, type GeneratorOptions } from '../generate/generator.js';
@@ -10,9 +10,9 @@ import type { ServeLimits } from './limits.js';
 import { ServerMetrics } from './metrics.js';
 import { type Lease, ServedModels } from './served-models.js';
 
-/** What a server answers with. It stays the caller's. */
+/** The served model. The caller keeps its ownership. */
 export interface Served {
-  /** The name that requests give, and /v1/models lists. */
+  /** The model's name in requests and in /v1/models. */
   readonly name: string;
   readonly model: Model;
   readonly tokenizer: Tokenizer;
@@ -23,7 +23,7 @@ export interface Served {
 export interface EngineRequest {
   readonly prompts: readonly (readonly number[])[];
   readonly n: number;
-  /** Undefined: as many as there is room for. */
+  /** Undefined: the rest of the context. */
   readonly maxTokens: number | undefined;
   readonly sampling: RequestedSampling;
   readonly topLogprobs: number;
@@ -35,7 +35,7 @@ export interface EngineRequest {
 /** Texts with more characters per token of the context than this are refused before they are tokenised. */
 const CHARACTERS_PER_TOKEN = 32;
 
-/** When a client may ask again. */
+/** Seconds after which a client may retry. */
 const RETRY_SECONDS = 1;
 
 export class Engine {
@@ -43,7 +43,7 @@ export class Engine {
   readonly models: ServedModels;
   readonly metrics = new ServerMetrics();
   readonly eosTokenIds: readonly number[];
-  /** Resolves with what broke the device, after which no request can be answered. */
+  /** Resolves with the error of a failed device, after which no request can be answered. */
   readonly failure: Promise<unknown>;
   failed = false;
   private breakDown: (error: unknown) => void = () => {};
@@ -65,7 +65,7 @@ export class Engine {
   /**
    * Starts a request.
    *
-   * @throws RequestError for what cannot be generated, and where too many wait
+   * @throws RequestError for an invalid request, and if too many requests wait
    */
   start(request: EngineRequest): Generation {
     const { prompts, n, sampling, topLogprobs, promptLogprobs, lease, signal } = request;
@@ -100,7 +100,7 @@ export class Engine {
     }
   }
 
-  /** @throws RequestError for a text that is too long to be worth the time of tokenising it */
+  /** @throws RequestError for a text that is certainly too long, without tokenising it */
   checkLength(text: string): void {
     const { maxPositions } = this.served.model.decoder.config;
     if (text.length <= maxPositions * CHARACTERS_PER_TOKEN) return;
@@ -111,7 +111,7 @@ export class Engine {
     );
   }
 
-  /** Most new tokens of each sample. */
+  /** Max new tokens of each sample. */
   private newTokens(prompts: readonly (readonly number[])[], asked: number | undefined): number {
     const { maxPositions } = this.served.model.decoder.config;
     const longest = prompts.reduce((most, { length }) => Math.max(most, length), 0);
@@ -136,7 +136,7 @@ export class Engine {
     return asked ?? Math.max(1, Math.min(fitting, this.limits.newTokens));
   }
 
-  /** A generation failed as a whole: what all requests share is broken. */
+  /** Called when a generation fails as a whole, which means that the device has failed. */
   fail(error: unknown): void {
     this.failed = true;
     this.breakDown(error);

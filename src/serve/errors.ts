@@ -1,12 +1,12 @@
-/** What a request is refused with: one sentence, in the shape that OpenAI's clients read. */
+/** The refusal of a request: one sentence, in OpenAI's error format. */
 
 export interface RequestErrorDetails {
-  /** The field that is to blame. */
+  /** The invalid field. */
   readonly param?: string;
   readonly code?: string;
-  /** Seconds after which trying again makes sense. */
+  /** Seconds after which the client may retry. */
   readonly retryAfter?: number;
-  /** The connection cannot be used further, such as after a body that was not read. */
+  /** Close the connection, for example after a body that was not read. */
   readonly closes?: boolean;
 }
 

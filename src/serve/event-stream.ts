@@ -1,4 +1,4 @@
-/** Server-sent events. A client that reads slowly holds up its own stream alone, and not for ever. */
+/** Server-sent events. A client that reads slowly delays only its own stream, up to a time limit. */
 import type { ServerResponse } from 'node:http';
 
 export class EventStream {
@@ -23,7 +23,7 @@ export class EventStream {
     if (!this.response.destroyed) this.response.end();
   }
 
-  /** Waits where the client does not read; ends its connection where it does not for long. */
+  /** Waits while the client does not read; closes its connection after the time limit. */
   private async write(text: string): Promise<void> {
     const { response } = this;
     if (response.destroyed || response.write(text)) return;

@@ -1,11 +1,11 @@
-/** What /v1/completions and /v1/chat/completions have in common: how samples are drawn, and what is told of them. */
+/** The common fields of /v1/completions and /v1/chat/completions: sampling and output. */
 import type { SamplingOptions } from '../generate/options.js';
 import { isText, isWhole, type RequestFields } from './request-fields.js';
 
 /** Texts and tokens that may end a sample. */
 const MAX_STOPS = 64;
 
-/** Alternatives of a token. */
+/** Max alternatives of a token. */
 export const MAX_ALTERNATIVES = 20;
 
 export type RequestedSampling = Pick<
@@ -29,7 +29,7 @@ export interface GenerationRequest {
   readonly n: number;
   readonly sampling: RequestedSampling;
   readonly stream: boolean;
-  /** A last event of a stream with the tokens that it cost. */
+  /** Add a last event with the token counts to a stream. */
   readonly includeUsage: boolean;
   /** Token ids beside the text. */
   readonly tokenIds: boolean;
@@ -96,7 +96,7 @@ function logitBias(fields: RequestFields): Readonly<Record<number, number>> | un
   return Object.fromEntries(entries ?? []);
 }
 
-/** Fields of OpenAI's and vLLM's that change an answer and are not implemented, and those that change none. */
+/** Refuses fields of OpenAI and vLLM that are not implemented; accepts those that do not change the response. */
 function refuseOthers(fields: RequestFields, n: number): void {
   fields.neutral('presence_penalty', 0);
   fields.neutral('frequency_penalty', 0);

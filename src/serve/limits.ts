@@ -1,19 +1,19 @@
-/** What a server accepts at most. */
+/** Limits of a server. */
 
 export interface ServeLimits {
   /** Bytes of a request's body. Default 4 MiB. */
   readonly bodyBytes: number;
-  /** Samples that one request may ask for, prompts × n. Default 128. */
+  /** Samples of one request, prompts × n. Default 128. */
   readonly samples: number;
-  /** Samples that may wait beside those that run; beyond them requests are answered 429. Default 1024. */
+  /** Waiting samples, besides running ones; further requests are answered 429. Default 1024. */
   readonly queue: number;
-  /** New tokens of a sample. Default: as many as the model reads. */
+  /** New tokens of a sample. Default: the model's max length. */
   readonly newTokens: number;
   /** Open connections. Default 1024. */
   readonly connections: number;
   /** Seconds in which a request's headers and body must arrive. Default 30. */
   readonly requestSeconds: number;
-  /** Seconds for which a client may not read what is sent to it. Default 60. */
+  /** Seconds without reading after which a client is disconnected. Default 60. */
   readonly stallSeconds: number;
 }
 

@@ -1,4 +1,4 @@
-/** What a server counts, as text that Prometheus reads. */
+/** Counters of a server in Prometheus' text format. */
 import type { GeneratorLoad } from '../generate/generator.js';
 
 /** Upper bounds of the buckets, in seconds. */
@@ -55,7 +55,7 @@ export class ServerMetrics {
   cancelledRequests = 0;
   private readonly responses = new Map<string, number>();
 
-  /** Counts a response. Paths are those of the routes, so that nobody makes up labels. */
+  /** Counts a response. Paths are those of the routes, so that clients cannot create labels. */
   responded(path: string, status: number): void {
     const labels = `path="${path}",status="${status}"`;
     this.responses.set(labels, (this.responses.get(labels) ?? 0) + 1);

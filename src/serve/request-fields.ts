@@ -1,10 +1,10 @@
-/** The fields of a request's JSON, read by type. Whatever a request says is used or refused, never passed over. */
+/** The fields of a request's JSON, read by type. Every field is used or refused, never ignored. */
 import { nearestName } from '../config/nearest.js';
 import { RequestError } from './errors.js';
 
 const SHOWN_CHARACTERS = 60;
 
-/** A field whose value is null counts as absent, as clients send it. */
+/** A field whose value is null counts as absent, since clients send null for absent fields. */
 export class RequestFields {
   private readonly read = new Set<string>();
   private readonly object: Readonly<Record<string, unknown>>;
@@ -80,7 +80,7 @@ export class RequestFields {
     return value === undefined ? undefined : new RequestFields(value, `${this.prefix}${name}.`);
   }
 
-  /** Accepts a field that is not implemented where it asks for nothing. */
+  /** Accepts a field that is not implemented if its value switches nothing on. */
   neutral(name: string, ...values: readonly unknown[]): void {
     const value = this.value(name);
     if (value === undefined || values.includes(value)) return;
@@ -89,7 +89,7 @@ export class RequestFields {
     this.fail(name, `${expected}, as this server does not implement it`);
   }
 
-  /** Accepts fields that tell the server nothing about what to answer. */
+  /** Accepts fields that do not change the response. */
   ignore(...names: readonly string[]): void {
     for (const name of names) this.read.add(name);
   }

@@ -1,4 +1,4 @@
-/** Which path does what. */
+/** The routes of the server. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { answer, type Exchange, type Job } from './answer.js';
 import { readJson } from './body.js';
@@ -9,7 +9,7 @@ import { RequestFields } from './request-fields.js';
 
 export interface Route {
   readonly method: 'GET' | 'POST';
-  /** Answers without a key: for what only watches whether the server lives. */
+  /** Needs no key: for health checks. */
   readonly open?: boolean;
   handle(engine: Engine, request: IncomingMessage, exchange: Exchange): Promise<void> | void;
 }

@@ -1,4 +1,4 @@
-/** The names that a request may give as `model`: the model itself, and adapters that come and go while it runs. */
+/** The names that a request may give as `model`: the model itself, and adapters that are loaded and unloaded at run time. */
 import { realpathSync } from 'node:fs';
 import { resolve, sep } from 'node:path';
 import type { Model } from '../api/model.js';
@@ -20,7 +20,7 @@ interface Loaded {
   readonly directory: string;
   readonly created: number;
   users: number;
-  /** No longer found by its name. */
+  /** Unloaded, but still used by requests. */
   gone: boolean;
 }
 
@@ -159,7 +159,7 @@ export class ServedModels {
   }
 }
 
-/** The real directory; nothing is said of what lies outside of `root`. */
+/** The real directory; errors reveal nothing about files outside of `root`. */
 function insideOf(root: string, path: string): string {
   const within = (directory: string, folder: string) =>
     directory === folder || directory.startsWith(folder + sep) ? directory : undefined;

@@ -1,6 +1,6 @@
 /**
- * An HTTP server with OpenAI's completions and chat completions over one generator: requests of all clients run together, and
- * what one of them does changes nothing for another.
+ * An HTTP server with OpenAI's completions and chat completions over one generator: requests of all clients run together and
+ * do not affect each other.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -15,16 +15,16 @@ import { ROUTES, sendJson } from './routes.js';
 export interface ServeOptions extends GeneratorOptions {
   /** Address to listen on. Default 127.0.0.1. */
   readonly host?: string;
-  /** Default 8000; 0 takes one that is free. */
+  /** Default 8000; 0 takes a free one. */
   readonly port?: number;
-  /** What clients must send as `Authorization: Bearer …`. Needed for every address but those of this machine. */
+  /** The key that clients send as `Authorization: Bearer …`. Required unless the address is local. */
   readonly key?: string | undefined;
-  /** Folder inside which /v1/load_lora_adapter may load; without it, it may not. */
+  /** Folder from which /v1/load_lora_adapter may load adapters; without it, none. */
   readonly adapterRoot?: string | undefined;
   /** Adapters to begin with: PEFT directories by the name that requests give as `model`. */
   readonly adapters?: Readonly<Record<string, string>>;
   readonly limits?: Partial<ServeLimits>;
-  /** Hears of errors that no client is to blame for. */
+  /** Called with errors that no client has caused. */
   readonly onError?: (error: unknown) => void;
 }
 
@@ -34,8 +34,8 @@ export interface RunningServer {
   /** Resolves with the error, should the device fail; the server then answers 503 until it is closed. */
   readonly failure: Promise<unknown>;
   /**
-   * Accepts nothing more, lets what runs end for so many seconds, then ends it with what it has. Frees what the server
-   * holds; the model stays the caller's.
+   * Accepts no more requests, waits this many seconds for running ones, then aborts them. Frees the server's memory; the
+   * caller keeps the model.
    */
   close(graceSeconds?: number): Promise<void>;
 }
@@ -111,7 +111,7 @@ class HttpServer {
     return `http://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
   }
 
-  /** A second call may shorten the time that is left. */
+  /** A second call may shorten the wait. */
   close(graceSeconds: number): Promise<void> {
     this.closing ??= this.shutDown();
     const timer = setTimeout(() => this.ending.abort(), graceSeconds * 1000);
@@ -136,7 +136,7 @@ class HttpServer {
     const arrived = performance.now();
     const gone = new AbortController();
     response.on('close', () => gone.abort());
-    // Writing to a client that is gone is no failure of ours.
+    // A write to a disconnected client is not an error.
     response.on('error', () => {});
     const path = (request.url ?? '').split('?', 1)[0] as string;
     const { metrics } = this.engine;
@@ -173,13 +173,13 @@ class HttpServer {
     }
     const { retryAfter, closes } = refusal.details;
     if (retryAfter !== undefined) response.setHeader('retry-after', retryAfter);
-    // A body that was not read would be taken for the next request.
+    // An unread body would be parsed as the next request.
     if (closes || !request.complete) response.setHeader('connection', 'close');
     sendJson(response, refusal.body, refusal.status);
   }
 }
 
-/** Answers what is no HTTP, or came too slowly. */
+/** Answers invalid HTTP and requests that arrive too slowly. */
 function refuseRaw({ code }: NodeJS.ErrnoException, socket: Socket): void {
   if (!socket.writable || code === 'ECONNRESET') {
     socket.destroy();

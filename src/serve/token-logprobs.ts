@@ -1,15 +1,15 @@
-/** Log-probabilities of tokens in the two shapes that OpenAI documents: of texts, and of messages. */
+/** Log-probabilities of tokens in OpenAI's two formats: for completions and for chat completions. */
 import type { TokenLogprob } from '../generate/decode.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
-/** A token and what could have been in its place; no log-probability where the model gave none, as to a first token. */
+/** A token and its alternatives; the first token of a prompt has no log-probability. */
 export interface ScoredToken {
   readonly token: number;
   readonly logprob: number | undefined;
   readonly alternatives?: readonly TokenLogprob[] | undefined;
 }
 
-/** JSON has no −Infinity; vLLM writes this in its place. */
+/** JSON has no −Infinity; vLLM writes this value instead. */
 const LEAST = -9999;
 
 type Written = (token: number) => string;
@@ -106,7 +106,7 @@ function finite(logprob: number): number {
 
 const strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Bytes that are no text by themselves are told apart as OpenAI does: `bytes:\xe2\x80`. */
+/** Bytes that are not valid text by themselves are written like OpenAI does: `bytes:\xe2\x80`. */
 function textOf(bytes: Uint8Array): string {
   try {
     return strict.decode(bytes);

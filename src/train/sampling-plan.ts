@@ -1,4 +1,4 @@
-/** The part of the memory plan for methods that sample: pages of keys and values, beside which no activation is kept. */
+/** The part of the memory plan for methods that sample: pages of keys and values, which never coexist with activations. */
 import type { ModelConfig } from '../architectures/config.js';
 import { architectureOf } from '../architectures/table.js';
 import { cacheShape } from '../generate/cache.js';
@@ -7,22 +7,22 @@ import { pagesOfRow } from '../generate/scheduler.js';
 import { StepTrainError } from '../native/errors.js';
 import { gibibytes } from './bytes.js';
 
-/** What a method samples. */
+/** The samples of a method. */
 export interface PlannedSampling {
   /** Tokens of the longest prompt with its sample. */
   readonly longest: number;
-  /** Most samples that run together. Default: as many as a `Generator` takes. */
+  /** Max samples that run together. Default: that of `Generator`. */
   readonly rows?: number;
 }
 
 /** Bytes. They are held from the first token of a rollout to its last, and not while the policy learns. */
 export interface SamplingPlan extends Required<PlannedSampling> {
   readonly pageBytes: number;
-  /** The pages of one sample: with fewer nothing can run. */
+  /** Bytes of one sample, the min. */
   readonly least: number;
-  /** The pages of all samples that run together: more are of no use. */
+  /** Bytes of all samples that run together, the max that is useful. */
   readonly most: number;
-  /** What the forward of a step holds beside the pages, at most. */
+  /** Max bytes of the forward of a step, besides the pages. */
   readonly forward: number;
 }
 

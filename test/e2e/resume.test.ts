@@ -52,7 +52,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
   }, 120_000);
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test('that has written its model writes it again and ends', async () => {
+  test('writes its model again if it had already done so, and ends', async () => {
     const weights = join(finished, 'model', 'model.safetensors');
     const before = tensors(weights);
     const { code, err } = await steptrain(['run', '--resume', finished]);
@@ -77,7 +77,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     });
   }, 60_000);
 
-  test('takes what may change from --set, says so and keeps it', async () => {
+  test('accepts changeable keys by --set, reports them and keeps them', async () => {
     await restoring(
       config(),
       async () => {},
@@ -94,14 +94,14 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect((await steptrain(['run', '--resume', finished, '--set', 'run.max_minutes=0'])).code).toBe(0);
   }, 60_000);
 
-  test('does not pretend to extend a stage that has ended', async () => {
+  test('refuses to extend a stage that has ended', async () => {
     const { code, err } = await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=9']);
     expect(err).toMatch(/stage pretrain ended after step 4, and the configuration now gives it 9/);
     expect(code).toBe(1);
     expect((await steptrain(['run', '--resume', finished, '--set', 'pretrain.max_steps=4'])).code).toBe(0);
   }, 60_000);
 
-  test('names a damaged checkpoint, and refuses where all are damaged', async () => {
+  test('names a damaged checkpoint, and refuses if all are damaged', async () => {
     const file = (step: number) => join(finished, 'checkpoints', `step-${step}`, 'trainable.safetensors');
     await restoring(
       file(4),
@@ -125,7 +125,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect((await metrics(finished)).length).toBe(logged);
   }, 60_000);
 
-  test('refuses data that was changed, and names the file; moved data is taken', async () => {
+  test('refuses changed data and names the file, but accepts moved data', async () => {
     const data = join(folder, 'steps.jsonl');
     const rows = Array.from({ length: 40 }, (_, i) => {
       const steps = [0, 1].map((j) => ({ text: `${i}+${j}=${i + j}`, label: (i + j) % 2 }));
@@ -158,7 +158,7 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect(code).toBe(0);
   }, 60_000);
 
-  test('that never began leaves no directory', async () => {
+  test('has no directory if the run failed before its first step', async () => {
     const run = join(folder, 'refused');
     const words = ['--set', 'prompt.pos_word=a', '--set', 'prompt.neg_word=a'];
     const bad = join(folder, 'bad.jsonl');

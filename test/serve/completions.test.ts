@@ -9,7 +9,7 @@ const client = ({ url }: TestServer) => new OpenAI({ baseURL: `${url}/v1`, apiKe
 
 const messages = [{ role: 'user' as const, content: 'Why?' }];
 
-/** What the model itself draws. */
+/** Samples of the model in this process. */
 async function drawn(
   { model, served }: TestServer,
   prompt: Parameters<typeof promptTokens>[1],
@@ -21,7 +21,7 @@ async function drawn(
 }
 
 describe('/v1/completions', () => {
-  it('gives the samples of the model, with tokens and log-probabilities', async () => {
+  it('returns the samples of the model, with tokens and log-probabilities', async () => {
     const server = await testServer();
     const options = { n: 2, seed: 7, temperature: 0.9, top_p: 0.95 } as const;
     const answer = await client(server).completions.create({
@@ -63,7 +63,7 @@ describe('/v1/completions', () => {
     expect(answer.usage).toEqual({ prompt_tokens: 3, completion_tokens: total, total_tokens: total + 3 });
   });
 
-  it('streams the same, choice by choice, with what it cost in the end', async () => {
+  it('streams the same choices, and the token counts at the end', async () => {
     const server = await testServer();
     const asked = { model: 'pupil', prompt: ['one', 'two'], n: 2, seed: 3, max_tokens: 9, logprobs: 1 };
     const whole = await client(server).completions.create(asked);
@@ -92,7 +92,7 @@ describe('/v1/completions', () => {
     expect(usage).toEqual(whole.usage);
   });
 
-  it('takes prompts as token ids, and ends at texts and tokens of stop', async () => {
+  it('accepts prompts as token ids, and ends at texts and tokens of stop', async () => {
     const server = await testServer();
     const ask = (more: object) =>
       post(`${server.url}/v1/completions`, {
@@ -111,14 +111,14 @@ describe('/v1/completions', () => {
       stop_reason: third,
     });
     const [sample] = await drawn(server, 'one', { seed: 1, maxNewTokens: 12, ignoreEos: true });
-    // Random weights write many bytes that are no characters.
+    // Random weights produce many bytes that are not valid characters.
     const end = /[ -~]+/.exec((sample as Sample).text as string)?.[0] as string;
     const { json: text } = await ask({ stop: end });
     expect(text.choices[0]).toMatchObject({ finish_reason: 'stop', stop_reason: end });
     expect(text.choices[0]?.text).toBe(sample?.text?.slice(0, sample.text.indexOf(end)));
   });
 
-  it('tells of the prompt: echo, its log-probabilities, no new token', async () => {
+  it('can echo the prompt, return its log-probabilities, and generate no token', async () => {
     const server = await testServer();
     const { json } = await post(`${server.url}/v1/completions`, {
       prompt: 'one',
@@ -142,7 +142,7 @@ describe('/v1/completions', () => {
     expect(json.usage).toEqual({ prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 });
   });
 
-  it('draws the rollouts of a training process: rounds and prompts are numbered by the request', async () => {
+  it('draws the rollouts of a training process if the request numbers rounds and prompts', async () => {
     const server = await testServer();
     const { json } = await post(`${server.url}/v1/completions`, {
       ...{
@@ -167,7 +167,7 @@ describe('/v1/completions', () => {
 });
 
 describe('/v1/chat/completions', () => {
-  it('puts messages through the chat template', async () => {
+  it('renders messages by the chat template', async () => {
     const server = await testServer();
     const answer = await client(server).chat.completions.create({
       model: 'pupil',
@@ -217,7 +217,7 @@ describe('/v1/chat/completions', () => {
     );
   });
 
-  it('gives as many tokens as there is room for where the request does not say', async () => {
+  it('limits a reply to the rest of the context by default', async () => {
     const server = await testServer({ limits: { newTokens: 33 } });
     const { json } = await post(`${server.url}/v1/chat/completions`, { messages, ignore_eos: true });
     expect(json.usage.completion_tokens).toBe(33);
@@ -225,8 +225,8 @@ describe('/v1/chat/completions', () => {
   });
 });
 
-describe('a client that goes away', () => {
-  it.each([true, false])('ends what it asked for (stream: %s)', async (stream) => {
+describe('a client that disconnects', () => {
+  it.each([true, false])('ends its request (stream: %s)', async (stream) => {
     const server = await testServer();
     const gone = new AbortController();
     const body = JSON.stringify({ prompt: 'one', max_tokens: 100, n: 8, stream, ignore_eos: true });
@@ -253,7 +253,7 @@ it('lists its models', async () => {
   expect(data).toMatchObject([{ id: 'pupil', object: 'model', max_model_len: 512 }]);
 });
 
-it('answers 64 streams of a real client at once, each with the samples of its own request', async () => {
+it('answers 64 concurrent streams of a real client, each with the samples of its request', async () => {
   const server = await testServer({ maxRows: 16 });
   const ask = async (i: number) => {
     const stream = await client(server).completions.create({

@@ -10,7 +10,7 @@ export interface TestServer extends RunningServer {
   readonly device: Device;
   readonly model: Model;
   readonly served: Served;
-  /** What `onError` heard of. */
+  /** Errors passed to `onError`. */
   readonly errors: unknown[];
 }
 
@@ -24,7 +24,7 @@ afterEach(async () => {
   }
 });
 
-/** A server of a model with random weights, a token for each byte, and a chat template. It goes with the running test. */
+/** A server of a model with random weights, a token for each byte, and a chat template. It is closed after the running test. */
 export async function testServer(options: ServeOptions = {}): Promise<TestServer> {
   const directory = await chatModel();
   const device = openDevice('cpu');
@@ -42,7 +42,7 @@ export async function testServer(options: ServeOptions = {}): Promise<TestServer
   return test;
 }
 
-/** What tests read of an answer. */
+/** The part of a response that tests read. */
 export interface Answer {
   readonly choices: readonly {
     readonly text: string;
@@ -55,7 +55,7 @@ export interface Answer {
   readonly error: { readonly message: string; readonly type: string };
 }
 
-/** Posts JSON, or a body as it is. */
+/** Posts JSON, or a body unchanged. */
 export async function post(
   url: string,
   body: unknown,
@@ -79,7 +79,7 @@ export async function until(holds: () => boolean | Promise<boolean>): Promise<vo
   while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
-/** A number of /metrics. */
+/** A value of /metrics. */
 export async function metric(url: string, name: string): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   const line = text.split('\n').find((each) => each.startsWith(`${name} `));

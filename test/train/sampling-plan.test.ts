@@ -1,4 +1,4 @@
-// Pages of keys and values in the memory plan, against what the allocator counts.
+// Pages of keys and values in the memory plan, against the allocator's count.
 import { afterAll, describe, expect, test } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
 import { Generator } from '../../src/generate/generator.js';
@@ -44,19 +44,19 @@ describe('a cache', () => {
   const plan = { longest: 100, rows: 4, pageBytes: mib, least: 2 * mib, most: 8 * mib, forward: 3 * mib };
   const fit = (available: number) => fitCache(plan, { available: available * mib, fixedBytes: 10 * mib });
 
-  test('has what all samples can fill, or what there is', () => {
+  test('has the size that all samples can fill, or the available memory', () => {
     expect(fit(100)).toBe(8 * mib);
     expect(fit(18.5)).toBe(5 * mib);
     expect(fit(15)).toBe(2 * mib);
   });
 
-  test('that does not fit is refused with the bytes that are missing', () => {
+  test('is refused if it does not fit, with the missing bytes', () => {
     expect(() => fit(14.5)).toThrow(
       /sampling needs 15\.0 MiB \(10\.0 MiB for the roles, 2\.0 MiB of keys and values for one sample of 100 tokens, 3\.0 MiB for a step\) and 14\.5 MiB can be used: 0\.5 MiB are missing; set model\.dtype: bf16, or shorten data\.max_length/,
     );
   });
 
-  test('stands in the plan beside the roles; at its peak a run holds it or activations, not both', () => {
+  test('is in the plan beside the roles; at its peak a run has either it or activations', () => {
     const whole = { items: [], fixedBytes: 10 * mib, bytesPerToken: mib, sampling: plan };
     expect(plannedPeak(whole, 4, 8 * mib)).toBe(21 * mib);
     expect(plannedPeak(whole, 40, 8 * mib)).toBe(50 * mib);
@@ -68,7 +68,7 @@ describe('a cache', () => {
   });
 });
 
-test('stepamc samples where a word has several tokens', () => {
+test('is needed by stepamc if a word has several tokens', () => {
   const planned = (more: object) => {
     const config = completeRunConfig({
       method: 'stepamc',
