@@ -7,7 +7,7 @@ const ROOMS = [
   ['eval'],
   ['run'],
   ['config', 'hub'],
-  ['api'],
+  ['api', 'remote'],
   ['generate'],
   ['sequences'],
   ['data', 'models'],

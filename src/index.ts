@@ -81,6 +81,12 @@ export {
 export type { SamplingOptions } from './generate/options.js';
 export { type Prompt, promptTokens } from './generate/prompts.js';
 export type { FinishReason, GeneratedToken, Sample, SavedSample } from './generate/sample-row.js';
+export {
+  generatorSource,
+  type SampleSource,
+  type SourceOptions,
+  type SourceSample,
+} from './generate/sample-source.js';
 export type { GenerationSnapshot, SavedOptions } from './generate/snapshot.js';
 // Runs, and the plug-ins of the loop of online learning
 export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
@@ -159,6 +165,8 @@ export {
   type VerdictSample,
   verdictSamples,
 } from './records/record.js';
+export { RemoteError } from './remote/errors.js';
+export { type RemoteSourceOptions, remoteSource } from './remote/remote-source.js';
 export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
 export type { Graph } from './runtime/graph.js';
 export type { Made, Ops, Wanted } from './runtime/op-types.js';

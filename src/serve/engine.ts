@@ -86,7 +86,6 @@ export class Engine {
         ...sampling,
         n,
         maxNewTokens,
-        minTokens: Math.min(sampling.minTokens ?? 0, maxNewTokens),
         topLogprobs,
         promptLogprobs,
         eosTokenIds: this.eosTokenIds,
@@ -96,7 +95,7 @@ export class Engine {
       });
     } catch (error) {
       if (!(error instanceof StepTrainError)) throw error;
-      throw new RequestError(400, error.message.replace(/^generate: /, ''));
+      throw new RequestError(400, asFields(error.message));
     }
   }
 
@@ -146,4 +145,10 @@ export class Engine {
     this.models.dispose();
     this.generator.dispose();
   }
+}
+
+/** Requests call the options of the generator otherwise: topP is top_p. */
+function asFields(message: string): string {
+  const [, option = '', rest = ''] = /^generate: (\w+)(.*)$/s.exec(message) ?? ['', '', message];
+  return option.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`) + rest;
 }

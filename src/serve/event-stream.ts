@@ -11,6 +11,8 @@ export class EventStream {
       'cache-control': 'no-cache',
       'x-accel-buffering': 'no',
     });
+    // The client learns at once that its request is taken, also where it has to wait for its turn.
+    response.flushHeaders();
   }
 
   async send(event: object): Promise<void> {

@@ -1,0 +1,87 @@
+/**
+ * Where a training run gets its samples: from the model in its own process, or from a server that holds the same base. Prompts
+ * go in and samples come out as the tokens that were drawn, never as text that is made into tokens again.
+ */
+import type { Adapter } from '../models/adapter.js';
+import type { Generator } from './generator.js';
+import type { SamplingOptions } from './options.js';
+import type { FinishReason } from './sample-row.js';
+
+/** How samples are drawn; every source can do all of it, or refuses. */
+export type SourceOptions = Pick<
+  SamplingOptions,
+  | 'n'
+  | 'maxNewTokens'
+  | 'minTokens'
+  | 'temperature'
+  | 'topK'
+  | 'topP'
+  | 'minP'
+  | 'ignoreEos'
+  | 'seed'
+  | 'iteration'
+  | 'promptIds'
+> & {
+  /** Token ids and texts that end a sample. */
+  readonly stop?: readonly (number | string)[];
+  readonly signal?: AbortSignal;
+};
+
+/** One sample. Log-probabilities in nats. */
+export interface SourceSample {
+  /** All that was drawn, also the token that ended it. */
+  readonly tokens: readonly number[];
+  /**
+   * log p of each token under what drew it, at temperature 1 unless the source says otherwise. Before a policy is trained on them
+   * they are computed again by the training forward; their difference tells how far a server is from the trainer.
+   */
+  readonly logprobs: Float32Array;
+  readonly finishReason: Exclude<FinishReason, 'abort'>;
+  /** What ended it, where the reason is `stop` and the source knows: a token or a text. */
+  readonly stop?: number | string;
+}
+
+export interface SampleSource {
+  /** By prompt its `n` samples, none lost and none twice; undefined if the signal stopped it, as in a `RolloutSource`. */
+  sample(
+    prompts: readonly (readonly number[])[],
+    options: SourceOptions,
+  ): Promise<readonly (readonly SourceSample[])[] | undefined>;
+  /**
+   * Lets all later samples come from the adapter as it is now. Call it after each round of updates.
+   *
+   * @param iteration numbers the round
+   */
+  publish(adapter: Adapter, iteration: number): Promise<void>;
+  /** Frees what was published. */
+  close(): Promise<void>;
+}
+
+/** The generator of this process as a source. It samples with the adapter's weights themselves: nothing is ever copied. */
+export function generatorSource(
+  generator: Generator,
+  options: Pick<SamplingOptions, 'eosTokenIds' | 'tokenizer'> & { readonly adapter?: Adapter } = {},
+): SampleSource {
+  const { adapter: first, ...own } = options;
+  let adapter = first;
+  return {
+    async sample(prompts, { signal, ...sampling }) {
+      const role = adapter ? { adapter } : {};
+      const request = { ...own, ...sampling, role, ...(signal ? { signal } : {}) };
+      const samples = await generator.generate(prompts, request).samples;
+      if (signal?.aborted) return undefined;
+      return samples.map((list) =>
+        list.map(({ tokens, logprobs, finishReason, stop }) => ({
+          tokens,
+          logprobs,
+          finishReason: finishReason as SourceSample['finishReason'],
+          ...(stop === undefined ? {} : { stop }),
+        })),
+      );
+    },
+    async publish(published) {
+      adapter = published;
+    },
+    async close() {},
+  };
+}

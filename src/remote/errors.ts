@@ -1,0 +1,22 @@
+import { StepTrainError } from '../native/errors.js';
+
+/** A server that cannot give what is asked of it, or did not after all tries: one sentence. */
+export class RemoteError extends StepTrainError {
+  override readonly name = 'RemoteError';
+  constructor(message: string, options: ErrorOptions = {}) {
+    super('E_REMOTE', message, options);
+  }
+}
+
+/** What may go well another time. */
+export class PassingFailure extends Error {
+  override readonly name = 'PassingFailure';
+
+  /** @param retryAfter milliseconds that the server asks for */
+  constructor(
+    message: string,
+    readonly retryAfter = 0,
+  ) {
+    super(message);
+  }
+}

@@ -1,0 +1,146 @@
+/** One HTTP request with a time limit for the connection and for every silence, and its response as it comes. */
+import { type Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { PassingFailure, RemoteError } from './errors.js';
+
+export interface Endpoint {
+  readonly base: URL;
+  /** Sent as `Authorization: Bearer …`, to this server alone: redirects are not followed. */
+  readonly key: string | undefined;
+  readonly agent: Agent;
+  /** Milliseconds until there is a connection, and between bytes. */
+  readonly connectMs: number;
+  readonly idleMs: number;
+}
+
+/** A response with status 200. */
+export interface Answer {
+  readonly type: string;
+  /** Bytes as they come. Leaving the loop closes the connection. */
+  readonly chunks: AsyncIterable<Buffer>;
+}
+
+/** An error message is not read further. */
+const MAX_ERROR_BYTES = 64 << 10;
+
+/**
+ * @throws PassingFailure for what may go well another time (no connection, silence, 408, 425, 429, 5xx), RemoteError for any other
+ * status
+ */
+export async function send(
+  endpoint: Endpoint,
+  path: string,
+  body: object | undefined,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const url = new URL(endpoint.base.href.replace(/\/$/, '') + path);
+  const response = await respond(endpoint, url, body, signal);
+  const { statusCode = 0, headers } = response;
+  const chunks = awake(response);
+  if (statusCode === 200) return { type: headers['content-type'] ?? '', chunks };
+  const reason = `${url.host} answers ${statusCode}: ${await errorMessage(chunks)}`;
+  if (statusCode === 408 || statusCode === 425 || statusCode === 429 || statusCode >= 500)
+    throw new PassingFailure(reason, 1000 * (Number(headers['retry-after']) || 0));
+  throw new StatusError(statusCode, reason);
+}
+
+/** A refusal that trying again does not change. */
+export class StatusError extends RemoteError {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+function respond(
+  { key, agent, connectMs, idleMs }: Endpoint,
+  url: URL,
+  body: object | undefined,
+  signal: AbortSignal,
+): Promise<IncomingMessage> {
+  const text = body === undefined ? undefined : JSON.stringify(body);
+  const secure = url.protocol === 'https:';
+  return new Promise((resolve, reject) => {
+    const request: ClientRequest = (secure ? httpsRequest : httpRequest)(url, {
+      method: text === undefined ? 'GET' : 'POST',
+      agent,
+      signal,
+      headers: {
+        'user-agent': 'steptrain',
+        ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+        ...(text === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
+      },
+    });
+    let open: { destroy(error: Error): unknown } = request;
+    const limit = (milliseconds: number, what: string) =>
+      setTimeout(
+        () => open.destroy(new PassingFailure(`${url.host}: ${what} for ${milliseconds / 1000} s`)),
+        milliseconds,
+      );
+    let timer = limit(connectMs, 'no connection');
+    const restart = () => {
+      clearTimeout(timer);
+      timer = limit(idleMs, 'no byte came');
+    };
+    request.on('socket', (socket) => {
+      if (!socket.connecting) restart();
+      else socket.once(secure ? 'secureConnect' : 'connect', restart);
+    });
+    request.on('response', (response) => {
+      open = response;
+      restart();
+      response.on('data', restart);
+      response.on('close', () => clearTimeout(timer));
+      response.pause();
+      resolve(response);
+    });
+    request.on('error', (error: NodeJS.ErrnoException) => {
+      clearTimeout(timer);
+      reject(error instanceof PassingFailure ? error : new PassingFailure(`${url.host}: ${reasonOf(error)}`));
+    });
+    request.end(text);
+  });
+}
+
+/** The bytes of a response; a connection that breaks is a failure that may pass. */
+async function* awake(response: IncomingMessage): AsyncGenerator<Buffer> {
+  try {
+    yield* response as AsyncIterable<Buffer>;
+  } catch (error) {
+    throw error instanceof PassingFailure
+      ? error
+      : new PassingFailure(`the connection broke: ${reasonOf(error as NodeJS.ErrnoException)}`);
+  }
+}
+
+function reasonOf({ code, message }: NodeJS.ErrnoException): string {
+  return code ?? message;
+}
+
+/** What OpenAI's error object says, vLLM's, or the beginning of whatever came. */
+async function errorMessage(chunks: AsyncIterable<Buffer>): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const chunk of chunks) {
+      parts.push(chunk);
+      bytes += chunk.length;
+      if (bytes > MAX_ERROR_BYTES) break;
+    }
+  } catch {
+    // The status says enough.
+  }
+  const text = Buffer.concat(parts).toString();
+  try {
+    const { error, message, detail } = JSON.parse(text) as Record<string, unknown>;
+    const inner = (error as { message?: unknown } | undefined)?.message ?? error ?? message ?? detail;
+    if (typeof inner === 'string') return inner;
+  } catch {
+    // No JSON.
+  }
+  return text.slice(0, 200).replaceAll(/\s+/g, ' ') || 'nothing';
+}

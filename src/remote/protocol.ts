@@ -1,0 +1,57 @@
+/** What differs between servers: how samples are asked for, and how their tokens are read. */
+import type { SourceOptions, SourceSample } from '../generate/sample-source.js';
+import { keyOfSeed, philox4x32 } from '../random/philox.js';
+
+/** One request: some samples of one prompt. */
+export interface SampleRequest {
+  readonly model: string;
+  readonly prompt: readonly number[];
+  readonly promptId: number;
+  /** The first of them. */
+  readonly sample: number;
+  readonly n: number;
+  readonly options: SourceOptions;
+}
+
+/** Reads the events of one response. Failures that may pass are PassingFailures, what the server cannot do RemoteErrors. */
+export interface SampleReader {
+  push(event: unknown): void;
+  /** The samples, after the last event; everything is checked to be there, once. */
+  end(): readonly SourceSample[];
+}
+
+export interface Protocol {
+  readonly path: string;
+  /** Whether one request may ask for several samples of a prompt. */
+  readonly many: boolean;
+  body(request: SampleRequest): object;
+  reader(request: SampleRequest): SampleReader;
+  readonly loadPath: string;
+  readonly unloadPath: string;
+  /** How a server is made to load adapters, for the refusal of one that does not. */
+  readonly adapterHint: string;
+}
+
+/** Domain of the seeds that servers with generators of their own are given. */
+const SEEDS = 0x73656564;
+
+/** Another for every seed, round, prompt and sample; below 2³¹. */
+export function seedOf({ promptId, sample, options }: SampleRequest): number {
+  const { seed = 0, iteration = 0 } = options;
+  const [word] = philox4x32([iteration, promptId, sample, SEEDS], keyOfSeed(seed));
+  return word >>> 1;
+}
+
+export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function isTokenList(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((id) => Number.isSafeInteger(id) && id >= 0);
+}
+
+export function isLogprobList(value: unknown): value is readonly number[] {
+  return (
+    Array.isArray(value) && value.every((logprob) => typeof logprob === 'number' && Number.isFinite(logprob))
+  );
+}

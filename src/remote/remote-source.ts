@@ -1,0 +1,227 @@
+/** Samples of a server: steptrain serve, vLLM or SGLang. */
+import { randomBytes } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { Agent } from 'node:http';
+import { Agent as SecureAgent } from 'node:https';
+import { posix, resolve } from 'node:path';
+import type { SampleSource, SourceOptions, SourceSample } from '../generate/sample-source.js';
+import type { Adapter } from '../models/adapter.js';
+import { StepTrainError } from '../native/errors.js';
+import { RemoteError } from './errors.js';
+import { jsonEvents } from './events.js';
+import { type Endpoint, StatusError, send } from './http-request.js';
+import { STEPTRAIN, VLLM } from './openai.js';
+import { isObject, type Protocol, type SampleRequest } from './protocol.js';
+import { type RetryOptions, retrying } from './retry.js';
+import { SGLANG } from './sglang.js';
+
+const PROTOCOLS = { steptrain: STEPTRAIN, vllm: VLLM, sglang: SGLANG } as const;
+
+export interface RemoteSourceOptions {
+  /** Without /v1: `http://127.0.0.1:8000`. */
+  readonly url: string;
+  readonly server: keyof typeof PROTOCOLS;
+  /** The name under which the server has the base model; SGLang needs none. */
+  readonly model?: string;
+  /** Environment variable with the server's key. Default `STEPTRAIN_API_KEY`; none is sent where it is not set. */
+  readonly keyEnv?: string;
+  /** Where published adapters are written, and the same folder as the server sees it. Without it nothing can be published. */
+  readonly adapters?: { readonly directory: string; readonly seenAs?: string };
+  /** Requests at a time. Default 64. */
+  readonly concurrency?: number;
+  /** Seconds until there is a connection (default 10), and between bytes (default 300: requests may wait for their turn). */
+  readonly connectSeconds?: number;
+  readonly idleSeconds?: number;
+  /** Tries of a request in all. Default 8. */
+  readonly attempts?: number;
+  /** Seconds before the second try (default 0.5), twice as long before each further one, at most `maxBackoffSeconds` (default 30). */
+  readonly backoffSeconds?: number;
+  readonly maxBackoffSeconds?: number;
+}
+
+/**
+ * A server as a source of samples. Each request is one prompt; it is tried again where it fails, and its samples count when all of
+ * them came whole, so that none is lost and none counts twice. From `steptrain serve` come, for the same weights, bit for bit the
+ * samples of the generator in process.
+ *
+ * @throws StepTrainError for an option out of range
+ */
+export function remoteSource(options: RemoteSourceOptions): SampleSource {
+  return new RemoteSource(options);
+}
+
+class RemoteSource implements SampleSource {
+  private readonly protocol: Protocol;
+  private readonly endpoint: Endpoint;
+  private readonly retry: RetryOptions;
+  private readonly concurrency: number;
+  private readonly base: string;
+  private readonly adapters: RemoteSourceOptions['adapters'];
+  /** Of this source's adapters, so that those of another run are never taken for them. */
+  private readonly prefix = `steptrain-${randomBytes(6).toString('hex')}`;
+  private published: { readonly name: string; readonly directory: string } | undefined;
+
+  constructor(options: RemoteSourceOptions) {
+    const { url, server, model = '', keyEnv = 'STEPTRAIN_API_KEY', adapters } = options;
+    const { concurrency = 64, connectSeconds = 10, idleSeconds = 300, attempts = 8 } = options;
+    const { backoffSeconds = 0.5, maxBackoffSeconds = 30 } = options;
+    const base = URL.canParse(url) ? new URL(url) : undefined;
+    if (!base || !/^https?:$/.test(base.protocol))
+      refuse('url', 'an address such as http://127.0.0.1:8000', url);
+    if (!Object.hasOwn(PROTOCOLS, server)) refuse('server', Object.keys(PROTOCOLS).join(', '), server);
+    if (model === '' && server !== 'sglang') refuse('model', "the name of the server's model", model);
+    for (const [name, value] of Object.entries({ concurrency, attempts }))
+      if (!(Number.isSafeInteger(value) && value > 0)) refuse(name, 'a whole number of at least 1', value);
+    for (const [name, value] of Object.entries({
+      connectSeconds,
+      idleSeconds,
+      backoffSeconds,
+      maxBackoffSeconds,
+    }))
+      if (!(value > 0 && value < 2 ** 31 / 1000)) refuse(name, 'seconds above 0', value);
+    const agentOptions = { keepAlive: true, maxSockets: concurrency };
+    this.protocol = PROTOCOLS[server];
+    this.endpoint = {
+      base: base as URL,
+      key: process.env[keyEnv],
+      agent: base?.protocol === 'https:' ? new SecureAgent(agentOptions) : new Agent(agentOptions),
+      connectMs: connectSeconds * 1000,
+      idleMs: idleSeconds * 1000,
+    };
+    this.retry = { attempts, backoffMs: backoffSeconds * 1000, maxBackoffMs: maxBackoffSeconds * 1000 };
+    this.concurrency = concurrency;
+    this.base = model;
+    this.adapters = adapters;
+  }
+
+  async sample(
+    prompts: readonly (readonly number[])[],
+    options: SourceOptions,
+  ): Promise<readonly (readonly SourceSample[])[] | undefined> {
+    const { n = 1, promptIds, signal } = options;
+    const model = this.published?.name ?? this.base;
+    const samples = prompts.map(() => new Array<SourceSample>(n));
+    const requests = prompts.flatMap((prompt, index) => {
+      const each = { model, prompt, index, promptId: promptIds?.[index] ?? index, options };
+      return this.protocol.many
+        ? [{ ...each, sample: 0, n }]
+        : Array.from({ length: n }, (_, sample) => ({ ...each, sample, n: 1 }));
+    });
+    const failed = new AbortController();
+    const stop = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+    const next = requests.values();
+    const work = async () => {
+      for (const request of next) {
+        const drawn = await this.ask(request, stop);
+        for (const [i, sample] of drawn.entries())
+          (samples[request.index] as SourceSample[])[request.sample + i] = sample;
+      }
+    };
+    const workers = Array.from({ length: Math.min(this.concurrency, requests.length) }, work);
+    try {
+      await Promise.all(workers);
+    } catch (error) {
+      failed.abort(error);
+      await Promise.allSettled(workers);
+      if (signal?.aborted) return undefined;
+      throw error;
+    }
+    return samples;
+  }
+
+  async publish(adapter: Adapter, iteration: number): Promise<void> {
+    const { adapters, prefix, published: earlier } = this;
+    if (!adapters)
+      throw new RemoteError(
+        'the source has no adapters.directory, in which the server finds what is published',
+      );
+    const name = `${prefix}-${iteration}`;
+    const directory = resolve(adapters.directory, name);
+    await adapter.save(directory);
+    const path = adapters.seenAs === undefined ? directory : posix.join(adapters.seenAs, name);
+    await this.load(name, path);
+    this.published = { name, directory };
+    if (earlier && earlier.name !== name) await this.withdraw(earlier);
+  }
+
+  async close(): Promise<void> {
+    const { published } = this;
+    this.published = undefined;
+    if (published) await this.withdraw(published).catch(() => {});
+    this.endpoint.agent.destroy();
+  }
+
+  private ask(request: SampleRequest, signal: AbortSignal): Promise<readonly SourceSample[]> {
+    const { protocol, endpoint } = this;
+    return retrying(`prompt ${request.promptId}`, this.retry, signal, async () => {
+      const { chunks } = await send(endpoint, protocol.path, protocol.body(request), signal);
+      const reader = protocol.reader(request);
+      for await (const event of jsonEvents(chunks)) reader.push(event);
+      return reader.end();
+    });
+  }
+
+  private async load(name: string, path: string): Promise<void> {
+    const { protocol } = this;
+    const { signal } = new AbortController();
+    try {
+      await retrying(`loading the adapter ${name}`, this.retry, signal, async (attempt) => {
+        try {
+          await this.post(protocol.loadPath, { lora_name: name, lora_path: path });
+        } catch (error) {
+          // An earlier try may have loaded it before its answer was lost.
+          const again = attempt > 1 && error instanceof StatusError && error.status === 400;
+          if (!again || !(await this.lists(name))) throw error;
+        }
+      });
+    } catch (error) {
+      if (error instanceof StatusError && [403, 404, 405].includes(error.status))
+        throw new RemoteError(`the server loads no adapters (${error.message}); ${protocol.adapterHint}`, {
+          cause: error,
+        });
+      throw error;
+    }
+  }
+
+  private async withdraw({
+    name,
+    directory,
+  }: {
+    readonly name: string;
+    readonly directory: string;
+  }): Promise<void> {
+    const { signal } = new AbortController();
+    await retrying(`unloading the adapter ${name}`, this.retry, signal, async () => {
+      await this.post(this.protocol.unloadPath, { lora_name: name });
+    }).catch((error: unknown) => {
+      // Gone is gone, also where the answer to an earlier try was lost.
+      if (!(error instanceof StatusError && [400, 404].includes(error.status))) throw error;
+    });
+    await rm(directory, { recursive: true, force: true });
+  }
+
+  private async lists(name: string): Promise<boolean> {
+    const models: unknown = JSON.parse(await this.read('/v1/models', undefined));
+    return isObject(models) && Array.isArray(models.data) && models.data.some((model) => model?.id === name);
+  }
+
+  private async post(path: string, body: object): Promise<void> {
+    const text = await this.read(path, body);
+    // SGLang may answer 200 to what it did not do.
+    if (/"success":\s*false/.test(text)) throw new RemoteError(`the server did not: ${text.slice(0, 300)}`);
+  }
+
+  private async read(path: string, body: object | undefined): Promise<string> {
+    const { chunks } = await send(this.endpoint, path, body, new AbortController().signal);
+    const parts: Buffer[] = [];
+    for await (const chunk of chunks) parts.push(chunk);
+    return Buffer.concat(parts).toString();
+  }
+}
+
+function refuse(option: string, expected: string, found: unknown): never {
+  throw new StepTrainError(
+    'E_RANGE',
+    `remoteSource: ${option}: expected ${expected}, found ${JSON.stringify(found)}`,
+  );
+}

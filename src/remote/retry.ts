@@ -1,0 +1,37 @@
+/** Trying again: later and later, and not all at the same moment. */
+import { setTimeout as pause } from 'node:timers/promises';
+import { PassingFailure, RemoteError } from './errors.js';
+
+export interface RetryOptions {
+  /** Tries in all. */
+  readonly attempts: number;
+  /** Milliseconds before the second try; twice as long before each further one. */
+  readonly backoffMs: number;
+  readonly maxBackoffMs: number;
+}
+
+/**
+ * @param what is done, for the sentence
+ * @throws RemoteError after the last try, or at once for what no try changes; whatever `signal` was aborted with
+ */
+export async function retrying<T>(
+  what: string,
+  { attempts, backoffMs, maxBackoffMs }: RetryOptions,
+  signal: AbortSignal,
+  run: (attempt: number) => Promise<T>,
+): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await run(attempt);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof PassingFailure)) throw error;
+      if (attempt >= attempts)
+        throw new RemoteError(`${what} failed ${attempts} times; the last time: ${error.message}`, {
+          cause: error,
+        });
+      const backoff = Math.min(maxBackoffMs, backoffMs * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
+      await pause(Math.max(backoff, Math.min(error.retryAfter, maxBackoffMs)), undefined, { signal });
+    }
+  }
+}

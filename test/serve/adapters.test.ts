@@ -1,0 +1,142 @@
+// Adapters by name: loaded, used beside each other, replaced and unloaded while requests run; and how a server ends.
+import { cpSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { loadAdapter } from '../../src/models/adapter.js';
+import { goldenDirectory } from '../models/golden.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { metric, post, type TestServer, testServer, until } from './test-server.js';
+
+const adapter = join(goldenDirectory('llama3'), 'adapter');
+const prompt = [111, 110, 101];
+const ask = ({ url }: TestServer, model: string, more: object = {}) =>
+  post(`${url}/v1/completions`, {
+    model,
+    prompt,
+    seed: 2,
+    max_tokens: 6,
+    return_token_ids: true,
+    logprobs: 0,
+    ...more,
+  });
+
+const load = ({ url }: TestServer, name: string, path: string, more: object = {}) =>
+  post(`${url}/v1/load_lora_adapter`, { lora_name: name, lora_path: path, ...more });
+const unload = ({ url }: TestServer, name: string) =>
+  post(`${url}/v1/unload_lora_adapter`, { lora_name: name });
+
+async function expected({ device, model }: TestServer, directory: string | undefined) {
+  const loaded = directory === undefined ? undefined : loadAdapter(device, model.decoder.config, directory);
+  const role = loaded ? { adapter: loaded } : {};
+  const [[sample] = []] = await model.generate([prompt], { seed: 2, maxNewTokens: 6, role });
+  loaded?.dispose();
+  return [sample?.tokens, [...(sample?.logprobs ?? [])]];
+}
+
+const given = ({ json }: Awaited<ReturnType<typeof ask>>) => {
+  const [choice] = json.choices;
+  return [choice?.token_ids, (choice?.logprobs as { token_logprobs: number[] } | undefined)?.token_logprobs];
+};
+
+describe('adapters', () => {
+  it('answer under their names, beside each other and the base', async () => {
+    const server = await testServer({ adapters: { first: adapter }, adapterRoot: goldenDirectory('llama3') });
+    expect(await load(server, 'second', adapter)).toMatchObject({ status: 200 });
+    const [base, first, second] = await Promise.all(
+      ['pupil', 'first', 'second'].map((name) => ask(server, name)),
+    );
+    expect(given(first as never)).toEqual(await expected(server, adapter));
+    expect(given(second as never)).toEqual(given(first as never));
+    expect(given(base as never)).toEqual(await expected(server, undefined));
+    expect(given(base as never)).not.toEqual(given(first as never));
+  });
+
+  it('stay with the requests that use them, also where those are all that is left of them', async () => {
+    const server = await testServer({ adapters: { pet: adapter } });
+    const long = ask(server, 'pet', { max_tokens: 300, ignore_eos: true });
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) > 0);
+    expect((await unload(server, 'pet')).status).toBe(200);
+    expect((await ask(server, 'pet')).status).toBe(404);
+    const { json } = await long;
+    expect(json.usage.completion_tokens).toBe(300);
+    const [[sample] = []] = await (async () => {
+      const again = loadAdapter(server.device, server.model.decoder.config, adapter);
+      const samples = await server.model.generate([prompt], {
+        seed: 2,
+        maxNewTokens: 300,
+        ignoreEos: true,
+        role: { adapter: again },
+      });
+      again.dispose();
+      return samples;
+    })();
+    expect(json.choices[0]?.token_ids).toEqual(sample?.tokens);
+  });
+
+  it('leave no memory behind', async () => {
+    const server = await testServer({ adapterRoot: goldenDirectory('llama3') });
+    await ask(server, 'pupil');
+    const { liveBytes } = server.device.stats();
+    for (const name of ['a', 'b', 'c']) {
+      await load(server, name, adapter);
+      await ask(server, name);
+      expect(server.device.stats().liveBytes).toBeGreaterThan(liveBytes);
+      await unload(server, name);
+      expect(server.device.stats().liveBytes).toBe(liveBytes);
+    }
+  });
+
+  it('are replaced where the request says so', async () => {
+    const server = await testServer({ adapters: { pet: adapter }, adapterRoot: goldenDirectory('llama3') });
+    expect((await load(server, 'pet', adapter)).json.error.message).toMatch(
+      /^lora_name: pet has already been loaded/,
+    );
+    expect((await load(server, 'pet', adapter, { load_inplace: true })).status).toBe(200);
+    expect(given(await ask(server, 'pet'))).toEqual(await expected(server, adapter));
+  });
+
+  it('come from inside their folder alone', async () => {
+    const root = temporaryDirectory();
+    const outside = temporaryDirectory();
+    cpSync(adapter, join(outside, 'adapter'), { recursive: true });
+    symlinkSync(join(outside, 'adapter'), join(root, 'link'));
+    const server = await testServer({ adapterRoot: root });
+    const says = async (path: string) => (await load(server, 'a', path)).json.error.message;
+    const inside = 'lora_path: the server loads adapters from inside its --adapter-root alone';
+    expect(await says(join(outside, 'adapter'))).toBe(inside);
+    expect(await says('../adapter')).toBe(inside);
+    expect(await says(`${root}-other/adapter`)).toBe(inside);
+    expect(await says('link')).toBe(inside);
+    expect(await says('/etc/passwd')).toBe(inside);
+    expect(await says('nothing')).toBe('lora_path: no such file or directory');
+    expect(await says('.')).toMatch(/^lora_path: .*adapter_config\.json/);
+    expect((await load(server, '../x', 'link')).json.error.message).toBe(inside);
+    cpSync(adapter, join(root, 'own'), { recursive: true });
+    expect((await load(server, '../x', 'own')).json.error.message).toMatch(
+      /^lora_name: expected up to 128 letters/,
+    );
+    expect((await load(server, 'a', 'own')).status).toBe(200);
+  });
+});
+
+describe('the end of a server', () => {
+  it('lets what runs end, and refuses what comes after', async () => {
+    const server = await testServer();
+    const long = ask(server, 'pupil', { max_tokens: 200, ignore_eos: true });
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) > 0);
+    const closed = server.close(60);
+    await expect(ask(server, 'pupil')).rejects.toThrow();
+    expect((await long).json.usage.completion_tokens).toBe(200);
+    await closed;
+  });
+
+  it('gives what there is when the time is over', async () => {
+    const server = await testServer();
+    const long = ask(server, 'pupil', { max_tokens: 400, ignore_eos: true, n: 32 });
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) > 0);
+    await server.close(0);
+    const { status, json } = await long;
+    expect([status, json.choices[0]?.finish_reason]).toEqual([200, 'abort']);
+    expect(json.usage.completion_tokens).toBeLessThan(32 * 400);
+  });
+});
