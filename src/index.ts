@@ -33,6 +33,7 @@ export { type Disposable, type Gradients, type Saved, Tape } from './autograd/ta
 // Step-labelled data and tokenizers
 export { type Dataset, dataset, inMemory } from './data/dataset.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
+export type { SeenSteps } from './data/overlap.js';
 export {
   type PlaceOptions,
   type SolutionVerdicts,

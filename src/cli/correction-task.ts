@@ -5,7 +5,7 @@ import { readModelConfig } from '../architectures/table.js';
 import type { Locate } from '../config/issues.js';
 import type { DataConfig, PromptConfig } from '../config/schema.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
-import { problemKey, problemOverlap } from '../data/overlap.js';
+import { problemKey, problemOverlap, stepKey } from '../data/overlap.js';
 import type { SourceName } from '../data/sources/source.js';
 import { sampleRanks, smallestRanks } from '../data/split.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
@@ -61,6 +61,8 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const positive = labels.filter((label) => label === 1).length;
   const keys = (records: readonly StepRecord[]) => records.map(({ problem }) => problemKey(problem));
   const { same: overlap } = problemOverlap(keys(source.parts.train), keys(test));
+  const trained = new Set(source.parts.train.flatMap(({ steps }) => steps.map(({ text }) => stepKey(text))));
+  const seen = test.map(({ steps }) => steps.map(({ text }) => trained.has(stepKey(text))));
   const asTrained = [options.data, options.maxSamples, options.maxLength].every(
     (value) => value === undefined,
   );
@@ -75,6 +77,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       threshold: options.threshold ?? config.eval.threshold,
     },
     test,
+    seen: ({ solution, step }) => seen[solution]?.[step] === true,
     validation: given.validation
       ? chosen(given.validation.records, options.maxSamples ?? 'all', seed).records
       : chosenOfRun(source.parts.validation, options.maxSamples, config).records,

@@ -121,7 +121,7 @@ async function judge(args: CorrectionArguments): Promise<void> {
   try {
     const result = await evaluateCorrection(device, task, (done) => progress.update(done));
     progress.finish();
-    if (args.output !== undefined) await writeCorrection(args.output, result, task.test);
+    if (args.output !== undefined) await writeCorrection(args.output, result, task.test, task.seen);
     await printEvaluation(result.report, args);
   } finally {
     progress.finish();

@@ -1,4 +1,4 @@
-// Finds test problems that are also in the training data, exactly or nearly: their scores say little.
+// Finds test problems and steps that are also in the training data: their scores say little.
 import { createHash } from 'node:crypto';
 import { normalizeProblem } from '../records/record.js';
 
@@ -38,7 +38,7 @@ const EXAMPLES = 3;
 
 export function problemKey(problem: string): ProblemKey {
   const text = normalizeProblem(problem);
-  const hash = createHash('sha256').update(text).digest().readUIntBE(0, 6);
+  const hash = hash48(text);
   const words = text.match(/[\p{L}\p{N}]+/gu) ?? [];
   const shingles = new Set<number>();
   if (words.filter((word) => /\p{L}/u.test(word)).length < MIN_WORDS)
@@ -47,6 +47,17 @@ export function problemKey(problem: string): ProblemKey {
     shingles.add(textHash(words.slice(i, i + SHINGLE_WORDS).join(' ')));
   return { hash, sketch: Uint32Array.from(shingles).sort().slice(0, SKETCH_SIZE) };
 }
+
+/**
+ * Fingerprint of a step's text, 48 bits. Steps with the same one stand word for word in both places; letter case and runs
+ * of white space do not count.
+ */
+export function stepKey(text: string): number {
+  return hash48(normalizeProblem(text));
+}
+
+/** Does this step of a held-out solution stand word for word in the training part? Both indices from 0. */
+export type SeenSteps = (place: { readonly solution: number; readonly step: number }) => boolean;
 
 /** Compares two sets of problems, each of which may hold a problem several times. */
 export function problemOverlap(train: Iterable<ProblemKey>, test: Iterable<ProblemKey>): Overlap {
@@ -102,6 +113,10 @@ function resemblance(a: Uint32Array, b: Uint32Array): number {
     taken++;
   }
   return taken === 0 ? 0 : both / taken;
+}
+
+function hash48(text: string): number {
+  return createHash('sha256').update(text).digest().readUIntBE(0, 6);
 }
 
 /** FNV-1a over UTF-16 code units, with a final mix so that the smallest hashes are a uniform sample. */

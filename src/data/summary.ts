@@ -9,12 +9,16 @@ export interface SummarizedSolution extends Omit<CountedSolution, 'problem'> {
   readonly key: ProblemKey;
   /** The problem's text; called only if it is shown. */
   readonly text: () => string;
+  /** Of a held-out solution: does this step stand word for word in the training part? Absent: not compared. */
+  readonly seen?: readonly boolean[];
 }
 
 export interface TrainingDataSummary {
   readonly parts: Readonly<Record<Part, DataStatistics>>;
   /** Problems of the held-out parts that are also in the training part. */
   readonly overlap: Readonly<Record<'validation' | 'test', Overlap>>;
+  /** Labelled steps of the held-out parts that stand word for word in the training part; absent: not compared. */
+  readonly seenSteps?: Readonly<Record<'validation' | 'test', number>>;
   /** Sentences about what may spoil the training or its evaluation. */
   readonly warnings: readonly string[];
 }
@@ -34,6 +38,8 @@ export function summarizeTrainingData(
   const statistics = {} as Record<Part, DataStatistics>;
   const keys = {} as Record<Part, ProblemKey[]>;
   const examples = {} as Record<Part, (index: number) => string>;
+  const seenSteps = { validation: 0, test: 0 };
+  let compared = false;
   for (const part of PARTS) {
     const counter = new StatisticsCounter();
     const texts: (() => string)[] = [];
@@ -41,7 +47,11 @@ export function summarizeTrainingData(
     for (const solution of parts[part]) {
       counter.add({ ...solution, problem: solution.key.hash });
       keys[part].push(solution.key);
-      if (part !== 'train') texts.push(solution.text);
+      if (part === 'train') continue;
+      texts.push(solution.text);
+      const { labels, seen } = solution;
+      compared ||= seen !== undefined;
+      seenSteps[part] += labels.filter((label, step) => label !== null && seen?.[step]).length;
     }
     statistics[part] = counter.result();
     examples[part] = (index) => texts[index]?.() ?? '';
@@ -56,12 +66,19 @@ export function summarizeTrainingData(
     ...(['validation', 'test'] as const).flatMap((part) =>
       overlapWarning(part, overlap[part], examples[part]),
     ),
+    ...(['validation', 'test'] as const).flatMap((part) =>
+      seenWarning(part, seenSteps[part], statistics[part]),
+    ),
   ];
-  return { parts: statistics, overlap, warnings };
+  return { parts: statistics, overlap, ...(compared ? { seenSteps } : {}), warnings };
 }
 
 /** A table of the parts, then the warnings, one per line. */
-export function formatTrainingDataSummary({ parts, warnings }: TrainingDataSummary): readonly string[] {
+export function formatTrainingDataSummary({
+  parts,
+  seenSteps,
+  warnings,
+}: TrainingDataSummary): readonly string[] {
   const columns = PARTS.map((part) => parts[part]);
   const rows: string[][] = [
     ['', ...PARTS],
@@ -70,6 +87,15 @@ export function formatTrainingDataSummary({ parts, warnings }: TrainingDataSumma
     ['labelled steps', ...columns.map(({ samples }) => String(samples))],
     ['correct', ...columns.map(({ positive, samples }) => share(positive, samples))],
     ['wrong', ...columns.map(({ negative, samples }) => share(negative, samples))],
+    ...(seenSteps
+      ? [
+          [
+            'also in training',
+            '',
+            ...(['validation', 'test'] as const).map((part) => share(seenSteps[part], parts[part].samples)),
+          ],
+        ]
+      : []),
     ['steps without a label', ...columns.map(({ unlabelled }) => String(unlabelled))],
     [
       'steps per solution',
@@ -148,6 +174,14 @@ function overlapWarning(
   const text = textOf(examples[0] ?? 0).replace(/\s+/g, ' ');
   const shown = text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text;
   return [`${found.join(', and ')}, such as ${JSON.stringify(shown)}`];
+}
+
+function seenWarning(part: 'validation' | 'test', seen: number, { samples }: DataStatistics): string[] {
+  if (seen === 0) return [];
+  return [
+    `${share(seen, samples)} of the ${part} steps stand word for word in the training data: a verdict on them may be ` +
+      'remembered; read the metrics of the unseen steps',
+  ];
 }
 
 function share(count: number, whole: number): string {

@@ -1,5 +1,5 @@
 // Tokenised solutions on disk: texts and tokens are read on demand, and only an index stays in memory (56 bytes per
-// solution and 16 bytes per step), so that the memory of a run hardly depends on the number of rows.
+// solution and 24 bytes per step), so that the memory of a run hardly depends on the number of rows.
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open, readFile } from 'node:fs/promises';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { DataError } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import type { StepLabel, StepRecord } from '../records/record.js';
-import { type ProblemKey, SKETCH_SIZE } from './overlap.js';
+import { type ProblemKey, SKETCH_SIZE, stepKey } from './overlap.js';
 import { PARTS, type Part } from './split.js';
 
 /** A solution to write. */
@@ -25,7 +25,7 @@ export interface StoredSolution {
 
 /** Columns of the tables, all f64. */
 const SOLUTION = ['idsEnd', 'stepsEnd', 'recordEnd', 'problem', 'part', 'context', 'promptEnd'] as const;
-const STEP = ['end', 'label'] as const;
+const STEP = ['end', 'label', 'key'] as const;
 const PROBLEM = 2 + SKETCH_SIZE;
 
 const FILES = ['tokens.bin', 'solutions.bin', 'steps.bin', 'problems.bin', 'records.jsonl'] as const;
@@ -63,7 +63,11 @@ export class TokenStoreWriter {
     this.recordBytes += line.length;
     await files['tokens.bin'].append(bytesOf(ids));
     await files['records.jsonl'].append(line);
-    const steps = record.steps.flatMap(({ label }, i) => [stepEnds[i] ?? -1, label ?? -1]);
+    const steps = record.steps.flatMap(({ label, text }, i) => [
+      stepEnds[i] ?? -1,
+      label ?? -1,
+      stepKey(text),
+    ]);
     await files['steps.bin'].append(bytesOf(Float64Array.from(steps)));
     const row: Readonly<Record<(typeof SOLUTION)[number], number>> = {
       idsEnd: this.ids,
@@ -169,6 +173,11 @@ export class TokenStore {
 
   labels(index: number): StepLabel[] {
     return this.stepColumn(index, 'label').map((label) => (label === 1 ? 1 : label === 0 ? 0 : null));
+  }
+
+  /** The {@link stepKey} of every step. */
+  stepKeys(index: number): number[] {
+    return this.stepColumn(index, 'key');
   }
 
   /** Token ends of the steps up to the last labelled one. */

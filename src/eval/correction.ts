@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { inMemory } from '../data/dataset.js';
+import type { SeenSteps } from '../data/overlap.js';
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
 import { writeJson } from '../files/json-file.js';
 import { loadAdapter } from '../models/adapter.js';
@@ -33,7 +34,10 @@ export interface Judge {
 
 /** What is judged, and what the report needs besides the verdicts. */
 export interface CorrectionTask
-  extends Pick<EvaluationOptions, 'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings'> {
+  extends Pick<
+    EvaluationOptions,
+    'method' | 'data' | 'invalidAsWrong' | 'valueLosses' | 'warnings' | 'seen'
+  > {
   readonly judge: Judge;
   readonly test: readonly StepRecord[];
   /** For the choice of thresholds; may be empty. */
@@ -74,7 +78,10 @@ export async function evaluateCorrection(
     records: test,
     validation: chosenOn,
     positivePrior: positivePrior ?? positiveShare(chosenOn.length > 0 ? chosenOn : judged),
-    baselines: trainedBaselines(earlier, judged.length),
+    baselines: trainedBaselines(earlier?.baselines, judged.length),
+    baselinesUnseen: task.seen
+      ? trainedBaselines(earlier?.baselines_unseen, judged.filter((step) => !task.seen?.(step)).length)
+      : {},
     warnings: [...(task.warnings ?? []), ...(tooLong > 0 ? [unjudged] : [])],
   });
   return { report, judged };
@@ -85,8 +92,9 @@ export async function writeCorrection(
   directory: string,
   { report, judged }: CorrectionResult,
   records: readonly StepRecord[],
+  seen?: SeenSteps,
 ): Promise<void> {
-  await writeVerdictDump(join(directory, VERDICT_DUMP), judged, records);
+  await writeVerdictDump(join(directory, VERDICT_DUMP), judged, records, seen);
   await writeJson(join(directory, 'eval.json'), report);
 }
 
@@ -146,7 +154,11 @@ function positiveShare(steps: readonly { readonly label: 0 | 1 }[]): number {
 
 const TRIVIAL = new Set(['always_positive', 'always_negative', 'majority', 'random']);
 
-function trainedBaselines(earlier: EvalReport | undefined, steps: number): Record<string, VerdictMetrics> {
-  const baselines = Object.entries(earlier?.baselines ?? {});
-  return Object.fromEntries(baselines.filter(([name, { n }]) => !TRIVIAL.has(name) && n === steps));
+function trainedBaselines(
+  earlier: EvalReport['baselines'] | undefined,
+  steps: number,
+): Record<string, VerdictMetrics> {
+  return Object.fromEntries(
+    Object.entries(earlier ?? {}).filter(([name, { n }]) => !TRIVIAL.has(name) && n === steps),
+  );
 }

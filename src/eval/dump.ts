@@ -4,6 +4,7 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fileRows } from '../data/files.js';
+import type { SeenSteps } from '../data/overlap.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { refuseNonFinite } from '../files/json-file.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
@@ -27,6 +28,8 @@ export interface VerdictRow {
   readonly probability: number;
   /** null if it could not be read. */
   readonly verdict: 0 | 1 | null;
+  /** The step stands word for word in the training data; absent if that is not known. */
+  readonly seen?: boolean | undefined;
 }
 
 const ROWS_PER_WRITE = 500;
@@ -35,6 +38,7 @@ const ROWS_PER_WRITE = 500;
 function verdictRows(
   judged: readonly JudgedVerdict[],
   records: readonly Pick<StepRecord, 'problem' | 'steps' | 'provenance'>[],
+  seen: SeenSteps | undefined,
 ): VerdictRow[] {
   return judged.map(({ solution, step, label, verdict, probability }) => {
     const { problem, steps, provenance } = records[solution]!;
@@ -47,6 +51,7 @@ function verdictRows(
       label,
       probability,
       verdict: verdict ?? null,
+      ...(seen ? { seen: seen({ solution, step }) } : {}),
     };
   });
 }
@@ -56,8 +61,9 @@ export async function writeVerdictDump(
   path: string,
   judged: readonly JudgedVerdict[],
   records: readonly Pick<StepRecord, 'problem' | 'steps' | 'provenance'>[],
+  seen?: SeenSteps,
 ): Promise<void> {
-  const rows = verdictRows(judged, records);
+  const rows = verdictRows(judged, records, seen);
   for (const row of rows) refuseNonFinite(row, path);
   await writeFileAtomically(path, chunksOf(rows));
 }
@@ -78,6 +84,7 @@ const rowSchema = z.strictObject({
   label: z.union([z.literal(0), z.literal(1)]),
   probability: z.number().min(0).max(1),
   verdict: z.union([z.literal(0), z.literal(1), z.null()]),
+  seen: z.boolean().optional(),
 });
 
 /**

@@ -1,5 +1,6 @@
 // Computes a report from verdicts: pure functions, independent of the judge.
 import { basename } from 'node:path';
+import type { SeenSteps } from '../data/overlap.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep } from './bootstrap.js';
 import { calibration } from './calibration.js';
@@ -9,9 +10,11 @@ import {
   confusionMetrics,
   countConfusion,
   type JudgedStep,
+  ratio,
   rocAuc,
   type VerdictMetrics,
 } from './metrics.js';
+import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
 import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
 import { type ScoredStep, thresholdSweep } from './thresholds.js';
@@ -32,6 +35,10 @@ export interface EvaluationOptions {
   readonly validation?: readonly ScoredStep[] | undefined;
   /** Models judged on the same steps, by name; `sft` is the one that the run started from. */
   readonly baselines?: Readonly<Record<string, VerdictMetrics>>;
+  /** The same models on the steps that are not `seen`. */
+  readonly baselinesUnseen?: Readonly<Record<string, VerdictMetrics>>;
+  /** Which judged steps stand word for word in the training data; absent if that is not known. */
+  readonly seen?: SeenSteps | undefined;
   /** Value losses of the run, in order. */
   readonly valueLosses?: readonly number[] | undefined;
   /** Sentences about the data, reported with the signs of failure. */
@@ -41,7 +48,15 @@ export interface EvaluationOptions {
 
 /** The part of eval.json about verdicts on held-out steps. */
 export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: EvaluationOptions): EvalReport {
-  const { method, records, invalidAsWrong, positivePrior, validation, baselines = {} } = options;
+  const {
+    method,
+    records,
+    invalidAsWrong,
+    positivePrior,
+    validation,
+    baselines = {},
+    baselinesUnseen = {},
+  } = options;
   const metrics = verdictMetrics(judged, { invalidAsWrong });
   const positives = judged.filter(({ label }) => label === 1).length;
   const steps = judged.map(
@@ -52,8 +67,11 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
       probability,
     }),
   );
+  const bootstrap = { ...BOOTSTRAP, ...options.bootstrap, invalidAsWrong };
+  const split = seenAndUnseen(judged, steps, options.seen);
   const optional = {
-    intervals: bootstrapIntervals(steps, { ...BOOTSTRAP, ...options.bootstrap, invalidAsWrong }),
+    ...unseenReport(split, { ...options, bootstrap, baselinesUnseen }),
+    intervals: bootstrapIntervals(steps, bootstrap),
     calibration: calibration(judged),
     threshold_sweep: judged.length > 0 ? thresholdSweep(judged, validation) : undefined,
     processbench: processBenchReport(firstErrorCases(judged, records)),
@@ -63,10 +81,16 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     ...(judged.length > 0
       ? failureSigns({ metrics, sft: baselines.sft, valueLosses: options.valueLosses })
       : ['no step was judged']),
+    ...seenWarning(split, judged.length),
   ];
   return {
     method,
-    data: { ...options.data, test_solutions: records.length, test_steps: judged.length },
+    data: {
+      ...options.data,
+      test_solutions: records.length,
+      test_steps: judged.length,
+      ...(split ? { seen_share: ratio(split.seen.judged.length, judged.length) } : {}),
+    },
     metrics,
     baselines: {
       ...baselineMetrics({ positives, negatives: judged.length - positives, positivePrior }),
@@ -75,6 +99,68 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     ...defined(optional),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
+}
+
+interface JudgedSteps {
+  readonly judged: readonly JudgedVerdict[];
+  readonly steps: readonly ProblemStep[];
+}
+
+type SeenAndUnseen = Readonly<Record<'seen' | 'unseen', JudgedSteps>>;
+
+function seenAndUnseen(
+  judged: readonly JudgedVerdict[],
+  steps: readonly ProblemStep[],
+  isSeen: SeenSteps | undefined,
+): SeenAndUnseen | undefined {
+  if (isSeen === undefined) return undefined;
+  const flags = judged.map(isSeen);
+  const part = (wanted: boolean) => ({
+    judged: judged.filter((_, i) => flags[i] === wanted),
+    steps: steps.filter((_, i) => flags[i] === wanted),
+  });
+  return { seen: part(true), unseen: part(false) };
+}
+
+/** The breakdown; a part without a step is left out. */
+function unseenReport(
+  split: SeenAndUnseen | undefined,
+  options: Pick<EvaluationOptions, 'invalidAsWrong' | 'positivePrior'> & {
+    readonly bootstrap: BootstrapOptions & { readonly invalidAsWrong: boolean };
+    readonly baselinesUnseen: Readonly<Record<string, VerdictMetrics>>;
+  },
+): Pick<EvalReport, 'metrics_seen' | 'metrics_unseen' | 'baselines_unseen' | 'intervals_unseen'> {
+  if (!split) return {};
+  const { seen, unseen } = split;
+  const positives = unseen.judged.filter(({ label }) => label === 1).length;
+  return {
+    ...(seen.judged.length > 0 ? { metrics_seen: verdictMetrics(seen.judged, options) } : {}),
+    ...(unseen.judged.length > 0
+      ? {
+          metrics_unseen: verdictMetrics(unseen.judged, options),
+          baselines_unseen: {
+            ...baselineMetrics({
+              positives,
+              negatives: unseen.judged.length - positives,
+              positivePrior: options.positivePrior,
+            }),
+            ...options.baselinesUnseen,
+          },
+          ...defined({ intervals_unseen: bootstrapIntervals(unseen.steps, options.bootstrap) }),
+        }
+      : {}),
+  };
+}
+
+function seenWarning(split: SeenAndUnseen | undefined, judged: number): string[] {
+  const seen = split?.seen.judged.length ?? 0;
+  if (seen === 0) return [];
+  if (seen === judged)
+    return ['every judged step stands word for word in the training data: nothing is held out'];
+  return [
+    `${percent(seen / judged)} % of the judged steps stand word for word in the training data: read the metrics of the ` +
+      `${judged - seen} unseen ones`,
+  ];
 }
 
 /** The metrics of one judge that need no resampling. */

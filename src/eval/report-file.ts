@@ -60,13 +60,19 @@ const processbench = z.strictObject({
   average_f1: fraction,
 });
 
+const baselines = z
+  .object({ always_positive: metrics, always_negative: metrics, majority: metrics, random: metrics })
+  .catchall(metrics);
+
 const reportSchema = z.strictObject({
   method: z.string(),
   data: z.record(z.string(), z.unknown()),
   metrics,
-  baselines: z
-    .object({ always_positive: metrics, always_negative: metrics, majority: metrics, random: metrics })
-    .catchall(metrics),
+  metrics_seen: metrics.exactOptional(),
+  metrics_unseen: metrics.exactOptional(),
+  baselines,
+  baselines_unseen: baselines.exactOptional(),
+  intervals_unseen: intervals.exactOptional(),
   intervals: intervals.exactOptional(),
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),

@@ -16,6 +16,12 @@ export interface EvalReport {
   readonly metrics: VerdictMetrics;
   /** Constant and random verdicts, and models by name (`sft`, `before`) judged on the same steps. */
   readonly baselines: Baselines & Readonly<Record<string, VerdictMetrics>>;
+  /** The same metrics over the steps that stand word for word in the training data, and over all others. */
+  readonly metrics_seen?: VerdictMetrics;
+  readonly metrics_unseen?: VerdictMetrics;
+  /** `baselines` and `intervals` over the unseen steps. */
+  readonly baselines_unseen?: EvalReport['baselines'];
+  readonly intervals_unseen?: Intervals;
   /** Bootstrap intervals of the metrics over problems. */
   readonly intervals?: Intervals;
   /** Calibration of the probability of "correct"; absent if no step was judged. */
@@ -48,47 +54,95 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
   always_negative: 'all wrong',
 };
 
+/** Shorter titles for a table. */
+const NAMES: Readonly<Record<string, string>> = { sft_continued: 'continued' };
+
+/** Metrics of the unseen steps, below those of all. */
+const UNSEEN_ROWS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
+
+type MetricKey = (typeof METRICS)[number][0] | 'auc';
+
 interface Column {
   readonly title: string;
-  readonly cell: (metric: (typeof METRICS)[number][0] | 'auc') => string;
+  readonly cell: (metric: MetricKey, steps: 'all' | 'unseen') => string;
 }
+
+/** A table fits a terminal of this width: columns of baselines that never read a step are left out where it would not. */
+const WIDTH = 80;
 
 /**
  * A table of the model beside its baselines, in percent, followed by the other results in lines that fit a terminal.
  * `boxed` draws a frame for a terminal; otherwise plain columns. The constant baselines other than `majority` are left
- * out if there are intervals or trained baselines.
+ * out if there are intervals or trained baselines. Where some of the steps also stand in the training data, the rows of
+ * the others follow.
  */
 export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed: boolean }): string {
-  const { metrics } = report;
-  const columns = tableColumns(report);
-  const rows = [
-    [`${metrics.n} steps, %`, ...columns.map(({ title }) => title)],
-    ...METRICS.map(([key, title]) => [title, ...columns.map(({ cell }) => cell(key))]),
-  ];
-  if (metrics.auc !== undefined) rows.push(['AUC', ...columns.map(({ cell }) => cell('auc'))]);
-  const table = boxed ? boxedTable(rows) : plainTable(rows);
-  return [table, ...notes(report).map(wrapped)].join('\n');
+  const { own, trivial } = tableColumns(report);
+  const draw = (columns: readonly Column[]) => {
+    const rows = tableRows(report, columns);
+    return boxed ? boxedTable(rows) : plainTable(rows);
+  };
+  const fits = (columns: readonly Column[]) =>
+    draw(columns)
+      .split('\n')
+      .every((line) => line.length <= WIDTH);
+  const kept = trivial.findLastIndex((_, i) => fits([...own, ...trivial.slice(0, i + 1)]));
+  return [draw([...own, ...trivial.slice(0, kept + 1)]), ...notes(report).map(wrapped)].join('\n');
 }
 
-function tableColumns({ method, metrics, baselines, intervals }: EvalReport): Column[] {
-  const column = (title: string, of: VerdictMetrics, auc = of.auc): Column => ({
+function tableRows(
+  { metrics, metrics_seen, metrics_unseen }: EvalReport,
+  columns: readonly Column[],
+): string[][] {
+  const row = (key: MetricKey, title: string, steps: 'all' | 'unseen' = 'all') => [
     title,
-    cell: (key) => (key !== 'auc' ? percent(of[key]) : auc === undefined ? '' : percent(auc)),
+    ...columns.map(({ cell }) => cell(key, steps)),
+  ];
+  const rows = [
+    [`${metrics.n} steps, %`, ...columns.map(({ title }) => title)],
+    ...METRICS.map(([key, title]) => row(key, title)),
+  ];
+  if (metrics.auc !== undefined) rows.push(row('auc', 'AUC'));
+  if (metrics_seen && metrics_unseen) {
+    rows.push([`${metrics_unseen.n} unseen`, ...columns.map(() => '')]);
+    for (const [key, title] of UNSEEN_ROWS) rows.push(row(key, title, 'unseen'));
+    if (metrics_unseen.auc !== undefined) rows.push(row('auc', 'AUC', 'unseen'));
+  }
+  return rows;
+}
+
+function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Column[]>> {
+  const { method, metrics, metrics_unseen, baselines, baselines_unseen, intervals, intervals_unseen } =
+    report;
+  const column = (title: string, all: VerdictMetrics, unseen = metrics_unseen, auc?: number): Column => ({
+    title,
+    cell(key, steps) {
+      const of = steps === 'all' ? all : unseen;
+      const value = key === 'auc' ? (of?.auc ?? auc) : of?.[key];
+      return value === undefined ? '' : percent(value);
+    },
   });
   const trivial = (names: readonly (keyof Baselines)[]) =>
-    names.map((name) => column(TITLES[name], baselines[name], 0.5));
+    names.map((name) => column(TITLES[name], baselines[name], baselines_unseen?.[name], 0.5));
   const trained = Object.entries(baselines).filter(([name]) => !(name in TITLES));
-  const columns = [column(method, metrics)];
+  const own = [column(method, metrics, metrics_unseen)];
   if (intervals) {
-    columns.push({
+    own.push({
       title: `${percent(intervals.confidence, 0)} % CI`,
-      cell: (key) => intervals.metrics[key]?.map((end) => (end === 1 ? '100' : percent(end))).join('-') ?? '',
+      cell(key, steps) {
+        const ends = (steps === 'all' ? intervals : intervals_unseen)?.metrics[key];
+        return ends?.map((end) => (end === 1 ? '100' : percent(end))).join('-') ?? '';
+      },
     });
   }
-  columns.push(...trained.map(([name, of]) => column(name, of)));
-  return columns.length > 1
-    ? [...columns, ...trivial(['random', 'majority'])]
-    : [...columns, ...trivial(['random', 'majority', 'always_positive', 'always_negative'])];
+  own.push(...trained.map(([name, of]) => column(NAMES[name] ?? name, of, baselines_unseen?.[name])));
+  return {
+    own,
+    trivial:
+      own.length > 1
+        ? trivial(['random', 'majority'])
+        : trivial(['random', 'majority', 'always_positive', 'always_negative']),
+  };
 }
 
 function notes(report: EvalReport): string[] {

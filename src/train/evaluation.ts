@@ -68,16 +68,22 @@ export async function finalEvaluation(
 ): Promise<EvalReport | undefined> {
   const { config, data, run } = context;
   const baselines: Record<string, VerdictMetrics> = {};
+  const baselinesUnseen: Record<string, VerdictMetrics> = {};
+  const seen = data.seen.test;
   for (const [name, other] of Object.entries(before)) {
     const judged = await judge(context, other, data.sequences.test, signal, `evaluation of ${name}:`);
     if (!judged) return undefined;
     baselines[name] = metricsOf(context, judged);
+    baselinesUnseen[name] = metricsOf(
+      context,
+      judged.filter((verdict) => !seen(verdict)),
+    );
   }
   const validation = await judge(context, role, data.sequences.validation, signal);
   const judged = validation && (await judge(context, role, data.sequences.test, signal, 'evaluation:'));
   if (!judged) return undefined;
   const records = [...data.records.test];
-  await writeVerdictDump(run.file(VERDICT_DUMP), judged, records);
+  await writeVerdictDump(run.file(VERDICT_DUMP), judged, records, seen);
   const { labels } = data;
   return evaluateVerdicts(judged, {
     method: config.method,
@@ -94,6 +100,8 @@ export async function finalEvaluation(
     positivePrior: labels.n > 0 ? labels.positive / labels.n : 0.5,
     validation,
     baselines,
+    baselinesUnseen,
+    seen,
     valueLosses: more.valueLosses,
   });
 }

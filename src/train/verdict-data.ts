@@ -2,6 +2,7 @@
 import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
+import type { SeenSteps } from '../data/overlap.js';
 import type { Part } from '../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../data/summary.js';
 import type { TokenStore } from '../data/token-store.js';
@@ -32,6 +33,8 @@ export interface VerdictData extends RunData {
    */
   readonly sequences: Readonly<Record<Part, Dataset<VerdictSequence>>>;
   readonly records: Readonly<Record<Part, Dataset<StepRecord>>>;
+  /** Does this step of a held-out solution stand word for word in the training part? */
+  readonly seen: Readonly<Record<'validation' | 'test', SeenSteps>>;
   readonly tokenizer: VerdictTokenizer;
   /** Of the training part. */
   readonly labels: LabelCounts;
@@ -109,6 +112,12 @@ function fromStore(
   });
   const datasets = <T>(read: (solution: ChosenSolution, i: number) => T) =>
     ofEachPart((solutions) => dataset(solutions.length, (i) => read(solutions[i] as ChosenSolution, i)));
+  const trained = new Set(chosen.train.flatMap(({ index }) => store.stepKeys(index)));
+  const seenOf = ({ index }: ChosenSolution) => store.stepKeys(index).map((key) => trained.has(key));
+  const seenIn = (solutions: readonly ChosenSolution[]): SeenSteps => {
+    const seen = solutions.map(seenOf);
+    return ({ solution, step }) => seen[solution]?.[step] === true;
+  };
   const recent = new RecentSequences(RECENT_TOKENS);
   return {
     sequences: datasets((solution, i) =>
@@ -118,11 +127,15 @@ function fromStore(
       const { problem, steps } = store.record(index);
       return { problem, steps };
     }),
+    seen: { validation: seenIn(chosen.validation), test: seenIn(chosen.test) },
     tokenizer,
     labels,
     summary: summarizeTrainingData(
       ofEachPart((solutions) =>
-        solutions.map((solution) => summarizedSolution(store, solution, tokenizer, maxLength)),
+        solutions.map((solution) => ({
+          ...summarizedSolution(store, solution, tokenizer, maxLength),
+          ...(solutions === chosen.train ? {} : { seen: seenOf(solution) }),
+        })),
       ),
     ),
     reports: readReports(store.notes),

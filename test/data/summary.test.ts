@@ -56,6 +56,28 @@ describe('the summary of the data', () => {
     expect(formatTrainingDataSummary(summary).filter((line) => line.startsWith('Warning: '))).toHaveLength(3);
   });
 
+  it('warns of held-out steps that stand word for word in the training part', () => {
+    const summary = summarizeTrainingData({
+      train: [solution('P', [1, 0])],
+      validation: [solution('Q', [1, 0], { seen: [false, false] })],
+      test: [
+        solution('R', [1, null, 0], { seen: [true, true, false] }),
+        solution('S', [1, 0], { seen: [false, false] }),
+      ],
+    });
+    // The unlabelled step is not judged, so it does not count.
+    expect(summary.seenSteps).toEqual({ validation: 0, test: 1 });
+    expect(summary.warnings).toEqual([
+      '1 (25.0 %) of the test steps stand word for word in the training data: a verdict on them may be remembered; read ' +
+        'the metrics of the unseen steps',
+    ]);
+    const table = formatTrainingDataSummary(summary).map((line) => line.split(/ {2,}/));
+    expect(table.find(([title]) => title === 'also in training')?.slice(-2)).toEqual([
+      '0 (0.0 %)',
+      '1 (25.0 %)',
+    ]);
+  });
+
   it('warns if the training part has only one class', () => {
     const one = summarizeTrainingData({ train: [solution('P', [1, 1])], validation: [], test: [] });
     expect(one.warnings).toEqual(['no training step is wrong: a verdict cannot be learned from one class']);

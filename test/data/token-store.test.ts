@@ -2,7 +2,7 @@ import { appendFileSync, readFileSync, rmSync, truncateSync, writeFileSync } fro
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { problemKey } from '../../src/data/overlap.js';
+import { problemKey, stepKey } from '../../src/data/overlap.js';
 import { type StoredSolution, TokenStore, TokenStoreWriter } from '../../src/data/token-store.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -70,6 +70,7 @@ describe('a token store', () => {
             expect(store.key(i)).toEqual(one.key);
             expect(store.record(i)).toEqual(one.record);
             expect(store.labels(i)).toEqual(one.record.steps.map(({ label }) => label));
+            expect(store.stepKeys(i)).toEqual(one.record.steps.map(({ text }) => stepKey(text)));
             expect(store.contextSteps(i)).toBe(one.record.context_steps ?? 0);
             expect(store.stepEnds(i)).toEqual(one.stepEnds);
             expect(store.promptEnd(i)).toBe(one.promptEnd);

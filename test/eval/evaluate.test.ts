@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
+import { confusionMetrics } from '../../src/eval/metrics.js';
 import { formatEvalTable } from '../../src/eval/report.js';
 import type { JudgedVerdict } from '../../src/eval/verdicts.js';
 import type { StepLabel, StepRecord } from '../../src/records/record.js';
@@ -132,6 +133,44 @@ describe('the evaluation of judged verdicts', () => {
       expect.stringContaining('Acc_pos 100.0 and Acc_neg 0.0'),
     ]);
     expect(report).not.toHaveProperty('warnings');
+  });
+
+  it('tells the steps that stand in the training data from the others', () => {
+    // All but solution 3 were trained on; its last step is judged wrongly.
+    const seen = ({ solution }: { readonly solution: number }) => solution !== 3;
+    const sft = report.metrics;
+    const split = evaluateVerdicts(judged, {
+      ...options,
+      baselines: { sft },
+      baselinesUnseen: { sft },
+      seen,
+    });
+    expect(split.data.seen_share).toBeCloseTo(0.7, 12);
+    expect(split.metrics).toEqual(report.metrics);
+    expect(Object.keys(split.metrics_unseen!)).toEqual(
+      Object.keys(confusionMetrics({ tp: 1, fn: 0, fp: 0, tn: 1 })).concat('invalid'),
+    );
+    expect(split.metrics_unseen).toMatchObject({ n: 3, acc_pos: 2 / 3, acc_neg: 0 });
+    expect(split.metrics_seen).toMatchObject({ n: 7, acc_pos: 1, acc_neg: 1 });
+    expect(split.baselines_unseen).toMatchObject({ majority: { n: 3, acc_pos: 1 }, sft });
+    expect(split.warnings).toContainEqual(
+      expect.stringContaining('70.0 % of the judged steps stand word for word'),
+    );
+    const table = formatEvalTable(split, { boxed: false });
+    expect(table).toContain('3 unseen');
+    expect(table.split('\n').every((line) => line.length <= 80)).toBe(true);
+
+    const nothing = evaluateVerdicts(judged, { ...options, seen: () => true });
+    expect(nothing).not.toHaveProperty('metrics_unseen');
+    expect(nothing.warnings).toContain(
+      'every judged step stands word for word in the training data: nothing is held out',
+    );
+    const all = evaluateVerdicts(judged, { ...options, seen: () => false });
+    expect(all.data.seen_share).toBe(0);
+    expect(all.metrics_unseen).toEqual(report.metrics);
+    expect(all.intervals_unseen).toEqual(report.intervals);
+    expect(formatEvalTable(all, { boxed: false })).not.toContain('unseen');
+    expect(report.data).not.toHaveProperty('seen_share');
   });
 
   it('warns if nothing was judged', () => {

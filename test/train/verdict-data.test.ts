@@ -65,6 +65,23 @@ const cases: readonly (readonly [string, object])[] = [
 ];
 
 describe('the data of verdict training', () => {
+  it('knows which held-out steps stand in the training part', async () => {
+    const { parts } = await configuredRecords(configOf({ data: arithmetic }).data);
+    const data = await dataOf({ data: arithmetic });
+    const trained = new Set(parts.train.flatMap(({ steps }) => steps.map(({ text }) => text)));
+    for (const part of ['validation', 'test'] as const) {
+      const wanted = parts[part].map(({ steps }) => steps.map(({ text }) => trained.has(text)));
+      const found = parts[part].map(({ steps }, solution) =>
+        steps.map((_, step) => data.seen[part]({ solution, step })),
+      );
+      expect(found).toEqual(wanted);
+      const count = wanted.flat().filter(Boolean).length;
+      expect(count).toBeGreaterThan(0);
+      expect(data.summary.seenSteps?.[part]).toBe(count);
+    }
+    data.close();
+  });
+
   it.each(cases)('%s equals that of records tokenised in memory', async (_, sections) => {
     const expected = await reference(sections);
     for (let time = 0; time < 2; time++) {
