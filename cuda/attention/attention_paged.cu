@@ -1,14 +1,15 @@
 // Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v, which is =. The visible keys of a
-// query are those up to its own, with a window only the last `window` of them. Any head size, f32 arithmetic
-// on either storage, on the ordinary cores. A block takes one query of one head and walks over its pages. An
-// online softmax runs over each split of kSplit keys, counted from key 0, and the results of the splits are
+// query are those up to its own, with a window only the last `window` of them. bf16 heads of up to 128
+// elements in whole 16 bytes go to tensor cores (cuda/attention/paged_bf16.cu). The rest is here: any head
+// size, f32 arithmetic on either storage, on the ordinary cores. A block takes one query of one head and
+// walks over its pages. An online softmax runs over each split of kSplit keys, counted from key 0, and the results of the splits are
 // combined in order, so a token's bits depend on its own sequence alone. What lies past a row's length is
 // not read. One launch.
 // With D = 128 a page of one KV head is 2·64·128 multiply-adds, 256 clocks of a multiprocessor of sm_80 with 64
 // lanes, beside 32 KiB in bf16, about 690 clocks at its share of the L2 cache's 5,120 bytes a clock: loads are
 // the bound. A block holds 1.75 KiB of shared memory; eight blocks run on a multiprocessor.
 #include "core/error.h"
-#include "cuda/attention/page.h"
+#include "cuda/attention/paged.cuh"
 #include "cuda/log2.h"
 #include "cuda/runtime/families.h"
 #include "cuda/storage.cuh"
@@ -18,36 +19,13 @@ namespace {
 
 constexpr int kThreads = 128, kWarpSize = 32;
 constexpr int kTile = static_cast<int>(kPageTokens);
-constexpr int32_t kSplit = 512;
 constexpr float kMinimum = -1e20f;  // the maximum of no scores: finite, and below any score
-enum Input { kQueryOffsets = 2, kPages, kLengths };
-
-/// Extents and settings of one call.
-struct Paged {
-  const int32_t *offsets, *pages, *lengths;
-  int32_t rows, max_pages, heads, group, size, width, window;
-  int64_t tokens, pages_held, elements;
-  float scale;  // log2 units
-};
 
 /// A query's row and visible keys, first ≤ key ≤ last. `has_keys` is false where the row is empty.
 struct Query {
   int32_t row, first, last;
   bool has_keys;
 };
-
-/// Whether the queries and the length of row r are valid; reports them where not.
-__device__ inline bool row_holds(const Paged& p, int64_t r, const FaultReporter& faults, int64_t& begin,
-                                 int64_t& end) {
-  if (!range_holds(faults, kQueryOffsets, p.offsets, r, p.rows, p.tokens, begin, end)) return false;
-  const int32_t length = p.lengths[r];
-  if (!index_holds(faults, kLengths, r, length, p.max_pages * kPageTokens + 1)) return false;
-  if (length > 0 && length < end - begin) {
-    report(faults, FaultKind::too_short, kLengths, r, length, end - begin);
-    return false;
-  }
-  return true;
-}
 
 __device__ inline Query find_query(const Paged& p, int64_t t, const FaultReporter& faults, bool& holds) {
   int32_t low = 0, high = p.rows - 1;  // the first row that ends after t
@@ -125,11 +103,7 @@ __global__ void __launch_bounds__(kThreads, 8)
   extern __shared__ float heads[];
   const int64_t t = blockIdx.x / static_cast<unsigned>(p.heads);
   const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads));
-  if (blockIdx.x == 0) {  // check every row: those without queries have no block
-    int64_t begin, end;
-    for (int64_t r = threadIdx.x; r < p.rows; r += kThreads) row_holds(p, r, faults, begin, end);
-    if (p.rows == 0 && threadIdx.x == 0) no_range_holds(faults, kQueryOffsets, p.offsets, p.tokens);
-  }
+  if (blockIdx.x == 0) check_rows(p, faults);
   if (p.rows == 0) return;
   bool holds;
   const Query query = find_query(p, t, faults, holds);
@@ -187,6 +161,8 @@ void attention_paged(Stream& stream, const Args& args) {
                       cache[0],
                       cache[1],
                       args.f(1) * kLog2e};
+  if (q.dtype == DType::bf16 && size <= 128 && problem.scale > 0 && all_wide({q, cache, o}, size))
+    return attention_paged_bf16(stream, problem, q.data, cache.data, o.data);
   const int64_t shared = 3 * size * static_cast<int64_t>(sizeof(float));
   if (shared > stream.hardware.shared_per_block - 1024)
     throw Error("E_UNSUPPORTED",

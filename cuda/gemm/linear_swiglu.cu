@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/gemm/few_rows_launch.cuh"
 #include "cuda/gemm/linear_swiglu.cuh"
 #include "cuda/gemm/lora.h"
 #include "cuda/gemm/product_bf16.cuh"
@@ -15,7 +16,6 @@
 namespace steptrain::cuda {
 namespace {
 
-using portable::Few;
 using portable::Large;
 using portable::Small;
 
@@ -27,7 +27,7 @@ Loading loading_of(const Stream& stream, const Product& p, const Product& twin) 
 void multiply_swiglu(Stream& stream, Loading loading, Product p, StoreSwiglu epilogue) {
   round_factors(stream, loading, p);
   round_factors(stream, loading, epilogue.twin);
-  if (p.rows <= Few::kRows) return portable::launch<Layout::forward, Few, true>(stream, p, epilogue);
+  if (p.rows <= few::kMaxRows) return few::launch(stream, p, epilogue);
 #ifdef STEPTRAIN_SM90
   if (loading == Loading::tma) return multiply_swiglu_sm90(stream, p, epilogue);
 #endif

@@ -1,6 +1,7 @@
 // The bf16 product (cuda/gemm/product.h): chooses the kernel, and compiles those for every GPU
 // (cuda/gemm/product_bf16.cuh).
 #include "cuda/convert.h"
+#include "cuda/gemm/few_rows.cuh"
 #include "cuda/gemm/product_bf16.cuh"
 
 namespace steptrain::cuda {
@@ -15,11 +16,6 @@ void launch(Stream& stream, Layout layout, const Product& p) {
   if (layout == Layout::forward) return portable::launch<Layout::forward, Tile, kAsync>(stream, p, Store{});
   if (layout == Layout::input) return portable::launch<Layout::input, Tile, kAsync>(stream, p, Store{});
   portable::launch<Layout::weight, Tile, kAsync>(stream, p, Store{});
-}
-
-void launch_few(Stream& stream, Layout layout, const Product& p) {
-  if (layout == Layout::forward) return portable::launch<Layout::forward, Few, true>(stream, p, Store{});
-  portable::launch<Layout::input, Few, true>(stream, p, Store{});
 }
 
 }  // namespace
@@ -66,7 +62,9 @@ void multiply_bf16(Stream& stream, Layout layout, Product p) {
   const Loading loading = loading_of(stream, p);
   round_factors(stream, loading, p);
   if (loading == Loading::registers) return launch<Small, false>(stream, layout, p);
-  if (layout != Layout::weight && p.rows <= Few::kRows) return launch_few(stream, layout, p);
+  if (layout == Layout::forward && p.rows <= few::kMaxRows) return multiply_few_rows(stream, p);
+  if (layout == Layout::input && p.rows <= Few::kRows)
+    return portable::launch<Layout::input, Few, true>(stream, p, Store{});
 #ifdef STEPTRAIN_SM90
   if (loading == Loading::tma) return multiply_sm90(stream, layout, p);
 #endif

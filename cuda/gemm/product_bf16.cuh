@@ -5,7 +5,7 @@
 // always goes through registers.
 //   Large  128 × 128, 8 warps of 64 × 32, 64 KiB of shared memory; enough tiles to fill the GPU
 //   Small   64 ×  64, 4 warps of 32 × 32, 32 KiB
-//   Few     16 ×  32, 2 warps of 16 × 16, 24 KiB; up to 16 rows: the other factor streams through many blocks
+//   Few     16 ×  32, 2 warps of 16 × 16, 24 KiB; up to 16 rows of dy·W: W streams through many blocks
 // On sm_80 a multiprocessor does 1,024 multiply-adds a clock and reads 128 bytes a clock of shared memory. A
 // step of 16 of a warp in Large is 64·32·16 multiply-adds, 32 clocks, and (64 + 32)·16·2 bytes, 24 clocks, so
 // tensor cores are the bound; in Small, 16 and 16 clocks; in Few, 4 and 8: that tile is bound by reading its

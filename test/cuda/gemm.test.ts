@@ -120,8 +120,8 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
       await run(gpu, problem, dtype, dtype, 1),
       await run(gpu, problem, dtype, dtype, 0),
     ];
-    if (gpu.info().isa !== 'sm_90' || dtype === 'f32') return expect(found).toEqual(want);
-    // Hopper's kernel only takes operands at multiples of 16 bytes.
+    if (dtype === 'f32') return expect(found).toEqual(want);
+    // The kernels for few rows, and Hopper's, only take operands at multiples of 16 bytes.
     for (const [name, values] of Object.entries(want)) {
       const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
       expect(maxDifference(found[name]!, values), name).toBeLessThan(largest * 2 ** -7);

@@ -7,11 +7,14 @@ export const gpus: readonly string[] = addon().cudaDevices() ?? [];
 /** Why the tests of CUDA kernels are skipped, for their title. */
 export const skipped = gpus.length > 0 ? '' : ' (skipped: cudaDevices() lists none)';
 
-/**
- * Whether a row of a product has the same bits among `a` rows as among `b`. On Hopper up to 16 rows are multiplied by mma.sync and more by
- * wgmma, which need not round alike.
- */
+/** Whether a row of x·Wᵀ has the same bits among `a` rows as among `b`: GPUs have other kernels for up to 256 rows. */
 export const roundAlike = (device: Device, a: number, b: number): boolean =>
+  !device.info().isa.startsWith('sm_') || a > 256 === b > 256;
+
+/**
+ * The same of dy·W. On Hopper up to 16 rows are multiplied by mma.sync and more by wgmma, which need not round alike.
+ */
+export const gradientsRoundAlike = (device: Device, a: number, b: number): boolean =>
   device.info().isa !== 'sm_90' || a > 16 === b > 16;
 
 /** The emulator's name (emulator/emulator.h); it is too slow for sizes that fill a GPU. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/numbers.js';
-import { gpus, roundAlike, skipped } from './gpu.js';
+import { gpus, gradientsRoundAlike, skipped } from './gpu.js';
 import { type Call, openBoth, results } from './two-devices.js';
 
 type Storage = 'f32' | 'bf16';
@@ -97,7 +97,7 @@ describe.skipIf(gpus.length === 0)(`the head on cuda:0${skipped}`, () => {
       const part = await rows(begin, end);
       for (const name of [...OUTPUTS, 'argmax'])
         expect(part[name], name).toEqual(all[name]!.slice(begin, end));
-      if (roundAlike(gpu, end - begin, count))
+      if (gradientsRoundAlike(gpu, end - begin, count))
         expect(part.expectation).toEqual(all.expectation!.slice(begin * size, end * size));
     }
   });

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { roundAlike } from '../cuda/gpu.js';
+import { gradientsRoundAlike } from '../cuda/gpu.js';
 import { isas, onGpu, openTest } from './devices.js';
 import {
   KEY,
@@ -235,7 +235,7 @@ describe.each(isas)('gemm on %s', (isa) => {
         [device, 7, 23],
         [single, 11, 42],
       ] as const) {
-        if (!roundAlike(on, to - from, 45)) continue;
+        if (!gradientsRoundAlike(on, to - from, 45)) continue;
         const part = await rowsOf(on, from, to);
         for (const [name, width] of [
           ['y', N],

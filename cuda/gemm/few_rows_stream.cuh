@@ -1,0 +1,100 @@
+// The product of up to 16 rows (cuda/gemm/few_rows.cuh): a block takes 16 rows of W (with a twin, of each),
+// and each of its eight warps one slice of the depth, which goes from memory to registers to mma with kAhead
+// steps under way: no shared memory and no barrier until the slices are added. A warp keeps 4 KiB of W on
+// their way, 16 warps of a multiprocessor 64 KiB, where about 20 KiB hide the latency of an H100's memory.
+// The rows of x come from the L2 cache, half as many bytes as W for 8 tokens.
+#pragma once
+
+#include "cuda/gemm/few_rows.cuh"
+
+namespace steptrain::cuda {
+namespace few {
+
+constexpr int kStreamRows = 16;  // of W
+constexpr int kStreamThreads = 32 * kSlices;
+constexpr int kStreamStride =
+    kStreamRows + 4;  // floats between tokens: eight rows by four tokens hit all banks
+
+template <int kGroups, typename Epilogue>
+__global__ void __launch_bounds__(kStreamThreads, 2)
+    few_rows_stream_kernel(const __grid_constant__ Product p, const __grid_constant__ Epilogue epilogue) {
+  constexpr int kHalves = kTwin<Epilogue> ? 2 : 1;
+  constexpr int kAhead = 4 / kHalves;
+  constexpr int kTokens = kGroup * kGroups;
+  __shared__ float slices[kSlices][kHalves][kTokens * kStreamStride], pairs[kHalves][kTokens * kStreamStride];
+  const Product& twin = twin_of(epilogue, p);
+  const int lane = static_cast<int>(threadIdx.x) % 32, slice = static_cast<int>(threadIdx.x) / 32;
+  const int64_t column = int64_t{blockIdx.x} * kStreamRows;
+
+  const auto keep = [&](float* to, int group, const float(&sums)[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      to[(group * kGroup + lane % 4 * 2 + i % 2) * kStreamStride + fragment_row(lane, i)] = sums[i];
+  };
+
+  {
+    const RowReader weights[2][2] = {
+        {{p.b, column + lane / 4, lane}, {p.b, column + lane / 4 + 8, lane}},
+        {{twin.b, column + lane / 4, lane}, {twin.b, column + lane / 4 + 8, lane}}};
+    struct Step {
+      uint4 weights[kHalves][2], tokens[kGroups];
+    } ahead[kAhead];
+    const int steps = steps_of(p.depth), end = first_step(steps, slice + 1);
+    const auto read = [&](Step& into, int step) {
+#pragma unroll
+      for (int half = 0; half < kHalves; half++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) into.weights[half][i] = weights[half][i].read(step);
+#pragma unroll
+      for (int group = 0; group < kGroups; group++)
+        into.tokens[group] = RowReader(p.a, group * kGroup + lane / 4, lane).read(step);
+    };
+    int step = first_step(steps, slice);
+#pragma unroll
+    for (int i = 0; i < kAhead; i++)
+      if (step + i < end) read(ahead[i], step + i);
+    float sums[kHalves][kGroups][4] = {};
+    for (; step < end; step += kAhead) {
+#pragma unroll
+      for (int i = 0; i < kAhead; i++) {
+        if (step + i >= end) break;
+#pragma unroll
+        for (int half = 0; half < kHalves; half++)
+#pragma unroll
+          for (int group = 0; group < kGroups; group++)
+            multiply_step(sums[half][group], ahead[i].weights[half][0], ahead[i].weights[half][1],
+                          ahead[i].tokens[group]);
+        if (step + i + kAhead < end) read(ahead[i], step + i + kAhead);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < kHalves; half++)
+#pragma unroll
+      for (int group = 0; group < kGroups; group++) keep(slices[slice][half], group, sums[half][group]);
+  }
+  // Each pair by a warp of its own.
+  if (slice < kHalves * kGroups) {
+    float sums[4];
+    lora_sums(slice < kGroups ? p : twin, column, slice % kGroups * kGroup, lane, sums);
+    keep(pairs[slice / kGroups], slice % kGroups, sums);
+  }
+  __syncthreads();
+  store_outputs<kTokens, kStreamRows, kStreamThreads>(p, epilogue, 0, column,
+                                                      [&](int half, int token, int beside) {
+                                                        const int at = token * kStreamStride + beside;
+                                                        float sum = pairs[half][at];
+#pragma unroll
+                                                        for (int i = 0; i < kSlices; i++)
+                                                          sum += slices[i][half][at];
+                                                        return sum;
+                                                      });
+}
+
+template <int kGroups, typename Epilogue>
+void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue) {
+  stream.launch(few_rows_stream_kernel<kGroups, Epilogue>, (p.columns + kStreamRows - 1) / kStreamRows,
+                kStreamThreads, 0, p, epilogue);
+}
+
+}  // namespace few
+}  // namespace steptrain::cuda
