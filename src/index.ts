@@ -65,7 +65,9 @@ export {
 } from './eval/metrics.js';
 export { type EvalReport, formatEvalTable } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
+export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
+export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
 // Generation
 export { Conversation } from './generate/conversation.js';
@@ -91,6 +93,7 @@ export {
 export type { GenerationSnapshot, SavedOptions } from './generate/snapshot.js';
 // Runs, and the plug-ins of the loop of online learning
 export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
+export { type RewardScorerOptions, rewardScorer } from './methods/stepamc/reward/scorer.js';
 export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';
 export {
   Adapter,

@@ -3,6 +3,7 @@ import { basename, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
 import { type ModelArguments, modelOptions } from './model-options.js';
+import type { RunScorers } from './run-scorers.js';
 
 interface ServeArguments extends ModelArguments {
   readonly host: string;
@@ -77,13 +78,17 @@ async function serveModel(args: ServeArguments): Promise<void> {
     throw new UsageError(`--cache-gb expects a number above 0, found ${gigabytes}`);
   const adapters = Object.fromEntries((args.lora ?? []).map(loraOption));
   const { openChosenModel } = await import('./chosen-model.js');
+  const { runScorers } = await import('./run-scorers.js');
   const { serve } = await import('../serve/server.js');
   const chosen = await openChosenModel(args);
+  let scoring: RunScorers | undefined;
   try {
+    scoring = await runScorers(args.run, chosen);
+    const { scorers } = scoring;
     const { model = 'embedded' } = args;
     const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
     const server = await serve(
-      { ...chosen, name },
+      { ...chosen, name, scorers },
       {
         host: args.host,
         port: args.port,
@@ -111,6 +116,7 @@ async function serveModel(args: ServeArguments): Promise<void> {
     await server.close(0);
     if (failure !== undefined) throw failure;
   } finally {
+    scoring?.dispose();
     chosen.model.dispose();
     chosen.device.dispose();
   }

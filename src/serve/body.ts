@@ -6,8 +6,15 @@ import { RequestError } from './errors.js';
 /** Max nesting; no request needs more. */
 const MAX_DEPTH = 32;
 
-/** @throws RequestError with status 400, 413 or 415 */
-export async function readJson(request: IncomingMessage, maxBytes: number): Promise<unknown> {
+/**
+ * @param signal ends the wait for a body that is not there yet
+ * @throws RequestError with status 400, 413 or 415
+ */
+export async function readJson(
+  request: IncomingMessage,
+  maxBytes: number,
+  signal: AbortSignal,
+): Promise<unknown> {
   const { 'content-type': type = '', 'content-encoding': encoding = 'identity' } = request.headers;
   // Web pages of other sites can send any other type without a preflight request.
   if (!/^application\/json\s*(;|$)/i.test(type))
@@ -17,7 +24,13 @@ export async function readJson(request: IncomingMessage, maxBytes: number): Prom
     );
   if (encoding !== 'identity')
     refuse(415, `expected a body without compression, found Content-Encoding: ${clipped(encoding)}`);
-  return parseJson(await readBytes(request, maxBytes));
+  const stop = () => request.destroy();
+  signal.addEventListener('abort', stop);
+  try {
+    return parseJson(await readBytes(request, maxBytes));
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
 }
 
 async function readBytes(request: IncomingMessage, maxBytes: number): Promise<Buffer> {
@@ -25,10 +38,15 @@ async function readBytes(request: IncomingMessage, maxBytes: number): Promise<Bu
   if (Number(request.headers['content-length'] ?? 0) > maxBytes) tooLong();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > maxBytes) tooLong();
-    chunks.push(chunk);
+  try {
+    for await (const chunk of request as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) tooLong();
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (error instanceof RequestError) throw error;
+    refuse(400, 'the body did not come whole');
   }
   return Buffer.concat(chunks);
 }

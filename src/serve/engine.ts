@@ -1,5 +1,6 @@
 /** Shared by all requests: the model, its tokenizer, the generator, and the number of running requests. */
 import type { Model } from '../api/model.js';
+import type { StepScorer } from '../eval/step-scorer.js';
 import type { Generation } from '../generate/generation.js';
 import { Generator, type GeneratorOptions } from '../generate/generator.js';
 import { StepTrainError } from '../native/errors.js';
@@ -8,6 +9,7 @@ import { RequestError } from './errors.js';
 import type { RequestedSampling } from './generation-request.js';
 import type { ServeLimits } from './limits.js';
 import { ServerMetrics } from './metrics.js';
+import { ScoreQueue } from './score-queue.js';
 import { type Lease, ServedModels } from './served-models.js';
 
 /** The served model. The caller keeps its ownership. */
@@ -18,6 +20,8 @@ export interface Served {
   readonly tokenizer: Tokenizer;
   /** Default: the model's. */
   readonly eosTokenIds?: readonly number[];
+  /** What /score answers with, by the names that requests give; the first where they give none. */
+  readonly scorers?: Readonly<Record<string, StepScorer>>;
 }
 
 export interface EngineRequest {
@@ -42,6 +46,7 @@ export class Engine {
   readonly generator: Generator;
   readonly models: ServedModels;
   readonly metrics = new ServerMetrics();
+  readonly scoring = new ScoreQueue();
   readonly eosTokenIds: readonly number[];
   /** Resolves with the error of a failed device, after which no request can be answered. */
   readonly failure: Promise<unknown>;

@@ -6,6 +6,7 @@ import { chatJob } from './chat-completions.js';
 import { completionJob } from './completions.js';
 import type { Engine } from './engine.js';
 import { RequestFields } from './request-fields.js';
+import { score } from './score.js';
 
 export interface Route {
   readonly method: 'GET' | 'POST';
@@ -23,6 +24,7 @@ export const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
   ],
   ['/v1/completions', generation(completionJob)],
   ['/v1/chat/completions', generation(chatJob)],
+  ['/score', { method: 'POST', handle: score }],
   ['/v1/load_lora_adapter', { method: 'POST', handle: loadAdapter }],
   ['/v1/unload_lora_adapter', { method: 'POST', handle: unloadAdapter }],
 ]);
@@ -36,7 +38,7 @@ function generation(job: (engine: Engine, fields: RequestFields) => Job): Route 
   return {
     method: 'POST',
     handle: async (engine, request, exchange) => {
-      const fields = await fieldsOf(engine, request);
+      const fields = await fieldsOf(engine, request, exchange);
       await answer(engine, job(engine, fields), exchange);
     },
   };
@@ -51,31 +53,31 @@ function metrics({ metrics, generator }: Engine, _: IncomingMessage, { response 
   response.end(metrics.text(generator.load));
 }
 
-async function loadAdapter(engine: Engine, request: IncomingMessage, { response }: Exchange): Promise<void> {
-  const fields = await fieldsOf(engine, request);
+async function loadAdapter(engine: Engine, request: IncomingMessage, exchange: Exchange): Promise<void> {
+  const fields = await fieldsOf(engine, request, exchange);
   const name = fields.requiredText('lora_name');
   const path = fields.requiredText('lora_path');
   const replace = fields.flag('load_inplace') ?? false;
   fields.end();
   engine.models.loadRequested(name, path, replace);
-  sendText(response, `Success: LoRA adapter '${name}' added successfully.`);
+  sendText(exchange.response, `Success: LoRA adapter '${name}' added successfully.`);
 }
 
-async function unloadAdapter(
-  engine: Engine,
-  request: IncomingMessage,
-  { response }: Exchange,
-): Promise<void> {
-  const fields = await fieldsOf(engine, request);
+async function unloadAdapter(engine: Engine, request: IncomingMessage, exchange: Exchange): Promise<void> {
+  const fields = await fieldsOf(engine, request, exchange);
   const name = fields.requiredText('lora_name');
   fields.ignore('lora_int_id');
   fields.end();
   engine.models.unload(name);
-  sendText(response, `Success: LoRA adapter '${name}' removed successfully.`);
+  sendText(exchange.response, `Success: LoRA adapter '${name}' removed successfully.`);
 }
 
-async function fieldsOf({ limits }: Engine, request: IncomingMessage): Promise<RequestFields> {
-  return new RequestFields(await readJson(request, limits.bodyBytes));
+async function fieldsOf(
+  { limits }: Engine,
+  request: IncomingMessage,
+  { signal }: Exchange,
+): Promise<RequestFields> {
+  return new RequestFields(await readJson(request, limits.bodyBytes, signal));
 }
 
 function sendText(response: ServerResponse, text: string): void {

@@ -79,7 +79,9 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
 class HttpServer {
   private readonly server: Server;
   private readonly active = new Set<Promise<void>>();
-  private readonly ending = new AbortController();
+  /** Of requests that are being answered: aborted where the client goes away, all of them when the time is over. */
+  private readonly signals = new Set<AbortController>();
+  private ending = false;
   private closing: Promise<void> | undefined;
 
   constructor(
@@ -114,8 +116,13 @@ class HttpServer {
   /** A second call may shorten the wait. */
   close(graceSeconds: number): Promise<void> {
     this.closing ??= this.shutDown();
-    const timer = setTimeout(() => this.ending.abort(), graceSeconds * 1000);
+    const timer = setTimeout(() => this.endAll(), graceSeconds * 1000);
     return this.closing.finally(() => clearTimeout(timer));
+  }
+
+  private endAll(): void {
+    this.ending = true;
+    for (const signal of this.signals) signal.abort();
   }
 
   private async shutDown(): Promise<void> {
@@ -134,8 +141,14 @@ class HttpServer {
 
   private async respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const arrived = performance.now();
-    const gone = new AbortController();
-    response.on('close', () => gone.abort());
+    const signals = this.signals;
+    const stop = new AbortController();
+    signals.add(stop);
+    let isGone = false;
+    response.on('close', () => {
+      isGone = !response.writableFinished;
+      stop.abort();
+    });
     // A write to a disconnected client is not an error.
     response.on('error', () => {});
     const path = (request.url ?? '').split('?', 1)[0] as string;
@@ -152,13 +165,14 @@ class HttpServer {
         throw new RequestError(405, `${path} is asked with ${route.method}, not ${request.method}`);
       if (this.closing)
         throw new RequestError(503, 'the server is going down', { retryAfter: 5, closes: true });
-      const signal = AbortSignal.any([gone.signal, this.ending.signal]);
-      await route.handle(this.engine, request, { response, signal, arrived });
+      if (this.ending) stop.abort();
+      await route.handle(this.engine, request, { response, signal: stop.signal, arrived });
     } catch (error) {
       if (response.destroyed) return;
       this.refuse(request, response, error);
     } finally {
-      if (gone.signal.aborted && !response.writableFinished) metrics.cancelledRequests++;
+      signals.delete(stop);
+      if (isGone) metrics.cancelledRequests++;
       metrics.responded(ROUTES.has(path) ? path : 'other', response.statusCode);
     }
   }

@@ -5,7 +5,7 @@ import { Generator } from '../../src/generate/generator.js';
 import { generatorSource, type SampleSource, type SourceOptions } from '../../src/generate/sample-source.js';
 import { createAdapter } from '../../src/models/adapter.js';
 import { type RemoteSourceOptions, remoteSource } from '../../src/remote/remote-source.js';
-import type { LoraConfig } from '../../src/weights/adapter-config.js';
+import { lora } from '../serve/lora.js';
 import { metric, type TestServer, testServer, until } from '../serve/test-server.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { type Fault, faultyProxy } from './faulty-proxy.js';
@@ -128,23 +128,6 @@ it('stops with its signal, at once and on the server too', async () => {
 });
 
 describe('publishing an adapter', () => {
-  const lora: LoraConfig = {
-    r: 2,
-    loraAlpha: 4,
-    loraDropout: 0,
-    useRslora: false,
-    targetModules: { kind: 'names', names: ['q_proj', 'v_proj'] },
-    excludeModules: undefined,
-    layersToTransform: undefined,
-    layersPattern: undefined,
-    rankPattern: {},
-    alphaPattern: {},
-    initLoraWeights: true,
-    modulesToSave: [],
-    taskType: 'CAUSAL_LM',
-    baseModel: undefined,
-  };
-
   function trained(server: TestServer, seed: number) {
     const adapter = createAdapter(server.device, server.model.decoder.config, lora, { seed });
     // B is zero at first, and an adapter of zeros changes nothing.

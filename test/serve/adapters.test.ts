@@ -1,5 +1,6 @@
 // Adapters by name: loaded, used beside each other, replaced and unloaded while requests run; and how a server ends.
 import { cpSync, symlinkSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadAdapter } from '../../src/models/adapter.js';
@@ -138,5 +139,34 @@ describe('the end of a server', () => {
     const { status, json } = await long;
     expect([status, json.choices[0]?.finish_reason]).toEqual([200, 'abort']);
     expect(json.usage.completion_tokens).toBeLessThan(32 * 400);
+  });
+
+  it('does not wait for bodies that are not there yet', async () => {
+    const server = await testServer();
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname);
+    socket.on('error', () => {});
+    socket.write(
+      'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{',
+    );
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) === 0);
+    await server.close(0);
+    socket.destroy();
+    expect(server.errors).toEqual([]);
+  });
+
+  it('comes with a failed device: every request hears of it, and whoever started the server', async () => {
+    const server = await testServer();
+    server.model.dispose();
+    const answers = await Promise.all([ask(server, 'pupil'), ask(server, 'pupil')]);
+    // The second may come after all is known.
+    expect(answers.every(({ status }) => status === 500 || status === 503)).toBe(true);
+    expect(answers.find(({ status }) => status === 500)?.json.error).toMatchObject({
+      message: 'the server failed; see its log',
+      type: 'server_error',
+    });
+    expect(await server.failure).toBeInstanceOf(Error);
+    expect((await ask(server, 'pupil')).status).toBe(503);
+    expect((await fetch(`${server.url}/health`)).status).toBe(503);
   });
 });

@@ -1,0 +1,38 @@
+// What of a run can score steps: its verdict model, and the reward network where it was kept.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { StepScorer } from '../eval/step-scorer.js';
+import { verdictScorer } from '../eval/verdict-scorer.js';
+import { parseRunConfig } from '../methods/config.js';
+import { rewardScorer } from '../methods/stepamc/reward/scorer.js';
+import { type Adapter, loadAdapter } from '../models/adapter.js';
+import { readRunConfig } from '../run/directory.js';
+import type { ChosenModel } from './chosen-model.js';
+
+export interface RunScorers {
+  readonly scorers: Readonly<Record<string, StepScorer>>;
+  dispose(): void;
+}
+
+/** @param run a run directory; undefined: a model that was not trained here, which scores nothing */
+export async function runScorers(
+  run: string | undefined,
+  { model, tokenizer }: ChosenModel,
+): Promise<RunScorers> {
+  const none = { scorers: {}, dispose: () => {} };
+  if (run === undefined) return none;
+  const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
+  if (!('prompt' in config)) return none;
+  const { decoder, adapter } = model;
+  const common = {
+    tokenizer,
+    prompt: config.prompt,
+    maxLength: Math.min(config.data.max_length, decoder.config.maxPositions),
+  };
+  const verdict = verdictScorer(decoder, { ...common, role: adapter ? { adapter } : {} });
+  const directory = join(run, 'reward');
+  if (!('frn' in config) || !existsSync(directory)) return { ...none, scorers: { verdict } };
+  const network: Adapter = loadAdapter(decoder.device, decoder.config, directory);
+  const reward = rewardScorer(decoder, { ...common, mode: config.frn.pair_mode, adapter: network });
+  return { scorers: { verdict, reward }, dispose: () => network.dispose() };
+}

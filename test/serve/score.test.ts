@@ -1,0 +1,146 @@
+// /score: step scores of a verdict model and of a reward network, against whole sequences that are scored one by one.
+import { describe, expect, it } from 'vitest';
+import { loadModel, Model } from '../../src/api/model.js';
+import { type VerdictTokenizer, verdictTokenizer } from '../../src/data/verdict.js';
+import { verdictScorer } from '../../src/eval/verdict-scorer.js';
+import { rewardScorer } from '../../src/methods/stepamc/reward/scorer.js';
+import { createAdapterOn, withHead } from '../../src/models/adapter.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { type RunningServer, serve } from '../../src/serve/server.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
+import { lora } from './lora.js';
+import { post } from './test-server.js';
+
+const tokenizer = byteTokenizer();
+const solutions = [
+  { problem: '12;-6;+7', steps: ['12-6=6', '6+7=13'] },
+  { problem: '3;+4', steps: ['3+4=8'] },
+];
+
+/** The tokens of step `step` with a word after it. */
+function judged(
+  verdicts: VerdictTokenizer,
+  solution: (typeof solutions)[number],
+  step: number,
+  word: readonly number[],
+) {
+  const record = {
+    ...solution,
+    steps: solution.steps.map((text) => ({ text, label: null, kind: 'normal' as const })),
+  };
+  const { trunk, verdicts: places } = verdicts.solution(record, { steps: 'all' });
+  return [...trunk.ids.slice(0, places[step]?.at), ...verdicts.tailIds, ...word];
+}
+
+const places = solutions.flatMap((solution) => solution.steps.map((_, step) => ({ solution, step })));
+
+async function withServer(
+  scorersOf: (model: Model) => Promise<Parameters<typeof serve>[0]['scorers']>,
+  run: (server: RunningServer, model: Model) => Promise<void>,
+): Promise<void> {
+  const device = openDevice('cpu');
+  const model = await loadModel(device, 'embedded');
+  const scorers = await scorersOf(model);
+  const server = await serve(
+    { name: 'm', model, tokenizer, ...(scorers ? { scorers } : {}) },
+    { port: 0, cacheBytes: 1_000_000 },
+  );
+  try {
+    await run(server, model);
+  } finally {
+    await server.close(0);
+    model.dispose();
+    device.dispose();
+  }
+}
+
+const scoresOf = (json: unknown) =>
+  (json as { data: { scores: number[] }[] }).data.map(({ scores }) => scores);
+
+it('gives the probability of the right word after each step', async () => {
+  await withServer(
+    async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer }) }),
+    async ({ url }, model) => {
+      const { status, json } = await post(`${url}/score`, { solutions });
+      expect(status).toBe(200);
+      expect(json).toMatchObject({ object: 'list', model: 'verdict', scale: 'probability' });
+      const verdicts = verdictTokenizer({}, tokenizer);
+      const { positiveIds, negativeIds } = verdicts.template;
+      const expected = await Promise.all(
+        places.map(async ({ solution, step }) => {
+          const [yes, no] = await model.score(
+            [positiveIds, negativeIds].map((word) => judged(verdicts, solution, step, word)),
+          );
+          return 1 / (1 + Math.exp((no?.logprobs.at(-1) as number) - (yes?.logprobs.at(-1) as number)));
+        }),
+      );
+      expect(scoresOf(json).flat()).toEqual(expected);
+      const alone = await post(`${url}/score`, solutions[1]);
+      expect(scoresOf(alone.json)).toEqual([scoresOf(json)[1]]);
+    },
+  );
+});
+
+it.each(['label', 'step'] as const)('gives the rewards of a network that compares by %s', async (mode) => {
+  let reference: ((ids: readonly number[]) => Promise<number>) | undefined;
+  await withServer(
+    async ({ decoder }) => {
+      const head = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
+      const config = { ...lora, modulesToSave: ['score'], taskType: 'SEQ_CLS' };
+      const adapter = await createAdapterOn(decoder, config, { seed: 5, model: head });
+      const network = new Model(decoder, adapter);
+      reference = async (ids) => (await network.classify([ids]))[0]?.logits[0]?.[0] as number;
+      return { reward: rewardScorer(decoder, { tokenizer, mode, adapter }) };
+    },
+    async ({ url }) => {
+      const { json } = await post(`${url}/score`, { model: 'reward', solutions });
+      expect(json).toMatchObject({ scale: 'reward' });
+      const verdicts = verdictTokenizer({}, tokenizer);
+      const { positiveIds, negativeIds } = verdicts.template;
+      const found = scoresOf(json).flat();
+      for (const [i, { solution, step }] of places.entries()) {
+        const of = (word: readonly number[]) =>
+          reference?.(judged(verdicts, solution, step, word)) as Promise<number>;
+        const expected = mode === 'label' ? (await of(positiveIds)) - (await of(negativeIds)) : await of([]);
+        expect(found[i]).toBeCloseTo(expected, 6);
+      }
+      expect(new Set(found).size).toBe(3);
+    },
+  );
+});
+
+describe('what cannot be scored', () => {
+  it.each([
+    [{}, 400, /^problem: expected a text, found nothing$/],
+    [{ problem: 'a' }, 400, /^steps: expected a list of at least one text/],
+    [{ problem: 'a', steps: [1] }, 400, /^steps: expected a list of texts/],
+    [{ problem: 'a', steps: ['b'], model: 'x' }, 404, /^there is no scorer "x"; known are verdict$/],
+    [
+      { problem: 'a', steps: new Array(5000).fill('b') },
+      400,
+      /^steps: expected a list of at most 1024, found 5000$/,
+    ],
+    [{ problem: 'a'.repeat(100_000), steps: ['b'] }, 400, /^the prompt has 100001 characters/],
+    [{ solutions: [] }, 400, /^solutions: expected a list of at least one solution/],
+    [{ solutions: [{ problem: 'a' }] }, 400, /^solutions\[0\]\.steps: expected/],
+    [{ problem: 'a', steps: ['b'], labels: [1] }, 400, /^labels: there is no such field/],
+  ])('case %#', async (body, status, says) => {
+    await withServer(
+      async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer }) }),
+      async ({ url }) => {
+        const answer = await post(`${url}/score`, body);
+        expect([answer.status, answer.json.error.message]).toEqual([status, expect.stringMatching(says)]);
+      },
+    );
+  });
+
+  it('a step beyond what the model reads has no score', async () => {
+    await withServer(
+      async ({ decoder }) => ({ verdict: verdictScorer(decoder, { tokenizer, maxLength: 30 }) }),
+      async ({ url }) => {
+        const { json } = await post(`${url}/score`, { problem: '1;+1', steps: ['1+1=2', 'x'.repeat(40)] });
+        expect(scoresOf(json)).toEqual([[expect.any(Number), null]]);
+      },
+    );
+  });
+});
