@@ -2,8 +2,21 @@
  * What is measured. A case is plain data: the same object goes to our trial (trial.ts) and,
  * as JSON, to the rival's (peers/trial.py).
  */
-export const SUITES = ['gemm', 'lora', 'attention', 'head', 'kernels', 'step', 'runtime'] as const;
+export const SUITES = [
+  'gemm',
+  'lora',
+  'attention',
+  'head',
+  'kernels',
+  'step',
+  'prefill',
+  'decode',
+  'runtime',
+  'generation',
+] as const;
 export type Suite = (typeof SUITES)[number];
+/** Suites of metrics that no rival has. */
+export type MetricSuite = 'runtime' | 'generation';
 export type FloatType = 'f32' | 'bf16';
 
 interface Case {
@@ -66,6 +79,7 @@ export const MEMORY_OPS = [
   'pairwise',
   'dpo',
   'sample',
+  'finite',
 ] as const;
 export type MemoryOp = (typeof MEMORY_OPS)[number];
 
@@ -85,23 +99,47 @@ export interface StepCase extends Case {
   readonly rank: number;
 }
 
-/** A property of the runtime that no rival has; the trial answers with named metrics. */
+/** Greedy generation after prompts of one length: the forward up to the first tokens, or one step of all rows after it. */
+export interface GenerateCase extends Case {
+  readonly suite: 'prefill' | 'decode';
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Prompts that run together, all different. */
+  readonly batch: number;
+  /** Tokens of each. */
+  readonly prompt: number;
+  /** Tokens that follow each. */
+  readonly newTokens: number;
+  /** Rank of an adapter on all seven projections; 0: none. */
+  readonly rank: number;
+}
+
+/** A property of the runtime or of generation that no rival has; the trial answers with named metrics. */
 export interface RuntimeCase {
-  readonly suite: 'runtime';
+  readonly suite: MetricSuite;
   readonly name: string;
-  readonly measure: 'queue' | 'event loop' | 'ragged' | 'verdicts';
-  /** Steps of training, or batches of ops. */
+  readonly measure:
+    | 'queue'
+    | 'event loop'
+    | 'ragged'
+    | 'verdicts'
+    | 'small model'
+    | 'shared attention'
+    | 'shared prompt'
+    | 'ragged requests';
+  /** Steps of training, batches of ops, new tokens or requests. */
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;
 }
 
-export type RivalCase = GemmCase | AttentionCase | HeadCase | OpCase | StepCase;
+export type RivalCase = GemmCase | AttentionCase | HeadCase | OpCase | StepCase | GenerateCase;
 export type BenchCase = RivalCase | RuntimeCase;
 
 /** Cases whose trials share a process. */
 export interface Group {
   readonly title: string;
   readonly cases: readonly RivalCase[];
+  /** What the device can do at best, where it is measured again in every trial of the group. */
+  readonly limits?: readonly RivalCase[];
   /** The rival's ways of doing it; the fastest counts. See README.md. */
   readonly settings: readonly string[];
 }
@@ -197,6 +235,7 @@ const TRAFFIC: Record<MemoryOp, { readonly elements: number; readonly bytes: (wi
   pairwise: { elements: 0, bytes: () => 16 },
   dpo: { elements: 0, bytes: () => 24 },
   sample: { elements: 0, bytes: (width) => 4 * width },
+  finite: { elements: 1, bytes: () => 0 },
 };
 
 export function opCase(dtype: FloatType, op: MemoryOp, rows: number, width: number): OpCase {
@@ -229,9 +268,9 @@ export function stepCase(
   lengths: readonly number[],
   rank: number,
 ): StepCase {
-  const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers } = config;
-  const kv = config.num_key_value_heads * (hidden / config.num_attention_heads);
-  const weights = layers * (2 * hidden * (hidden + kv) + 3 * hidden * mlp) + hidden * config.vocab_size;
+  const { hidden_size: hidden, num_hidden_layers: layers } = config;
+  const { layerWeights, headWeights } = weightsOf(config);
+  const weights = layerWeights + headWeights;
   // Each weight works once forward and once backward, none has a gradient; 14 = 4 + 10 for attention.
   const flops = 4 * weights * sum(lengths) + 14 * layers * hidden * visiblePairs(lengths);
   return {
@@ -246,9 +285,54 @@ export function stepCase(
   };
 }
 
+export function generateCase(
+  suite: GenerateCase['suite'],
+  dtype: FloatType,
+  config: DecoderShape,
+  {
+    batch,
+    prompt,
+    newTokens,
+    rank = 0,
+  }: Pick<GenerateCase, 'batch' | 'prompt' | 'newTokens'> & { rank?: number },
+): GenerateCase {
+  const { hidden_size: hidden, num_hidden_layers: layers } = config;
+  const { layerWeights, headWeights, kv } = weightsOf(config);
+  // A step's queries see on average the prompt and half of the new tokens.
+  const context = prompt + newTokens / 2;
+  const tokens = suite === 'decode' ? batch : batch * prompt;
+  const pairs = suite === 'decode' ? batch * context : batch * visiblePairs([prompt]);
+  const read = suite === 'decode' ? batch * context : 0;
+  return {
+    suite,
+    name: `${batch} × ${prompt} tokens${rank > 0 ? `, adapter r = ${rank}` : ''}`,
+    dtype,
+    // The head multiplies one row of each sequence. The adapter is not counted: it is what the case asks about.
+    flops: 2 * (layerWeights * tokens + headWeights * batch) + 4 * layers * hidden * pairs,
+    bytes: (layerWeights + headWeights + 2 * layers * kv * read) * SIZE[dtype],
+    config: { ...config },
+    batch,
+    prompt,
+    newTokens,
+    rank,
+  };
+}
+
+/** Elements of the weights that products read, and of the keys of one token in one layer. */
+function weightsOf(config: DecoderShape) {
+  const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers } = config;
+  const kv = config.num_key_value_heads * (hidden / config.num_attention_heads);
+  return {
+    layerWeights: layers * (2 * hidden * (hidden + kv) + 3 * hidden * mlp),
+    headWeights: hidden * config.vocab_size,
+    kv,
+  };
+}
+
 /** Tokens that a case processes in one run. */
-export function tokensOf(item: StepCase): number {
-  return sum(item.lengths);
+export function tokensOf(item: StepCase | GenerateCase): number {
+  if (item.suite === 'step') return sum(item.lengths);
+  return item.suite === 'decode' ? item.batch : item.batch * item.prompt;
 }
 
 /** Pairs of a query and a key visible to it under the causal mask. */

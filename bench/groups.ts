@@ -10,14 +10,16 @@ import {
   headCase,
   MEMORY_OPS,
   type MemoryOp,
+  type MetricSuite,
   opCase,
   type RuntimeCase,
   type Suite,
   stepCase,
 } from './cases.js';
+import { generateGroups, generationCases } from './generate-groups.js';
 import { QWEN_0_5B, QWEN_1_5B } from './models.js';
 
-export type RivalSuite = Exclude<Suite, 'runtime'>;
+export type RivalSuite = Exclude<Suite, MetricSuite>;
 type Shape = readonly [m: number, k: number, n: number];
 
 const DTYPES: readonly FloatType[] = ['f32', 'bf16'];
@@ -29,7 +31,7 @@ export function groupsOf(suite: RivalSuite, onGpu: boolean): readonly Group[] {
   return onGpu ? gpuGroups(suite) : cpuGroups(suite);
 }
 
-/** What the device can do at best: the largest plain product and a copy beyond the caches, by either side. */
+/** What the device can do at best: the largest plain product, a copy and a read beyond the caches, by either side. */
 export function limitGroups(onGpu: boolean): readonly Group[] {
   const size = onGpu ? 8192 : 2048;
   const settings = ['plain'];
@@ -41,13 +43,15 @@ export function limitGroups(onGpu: boolean): readonly Group[] {
     })),
     {
       title: 'limit of memory',
-      cases: [opCase('f32', 'copy', onGpu ? 32_768 : 8192, 4096)],
+      cases: (['copy', 'finite'] as const).map((op) => opCase('f32', op, onGpu ? 32_768 : 8192, 4096)),
       settings,
     },
   ];
 }
 
-export function runtimeCases(): readonly RuntimeCase[] {
+/** Cases of metrics, without a rival. */
+export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
+  if (suite === 'generation') return generationCases();
   const queue = { suite: 'runtime', measure: 'queue', count: 200 } as const;
   return [
     { ...queue, name: 'queue an op of ten arguments', env: {} },
@@ -95,6 +99,9 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
         // f32 has one way; under bf16 the adapters may stay f32 (PEFT's default), follow, or run under autocast.
         stepGroup(dtype, [256, 256], dtype === 'f32' ? ['plain'] : STEP_SETTINGS),
       );
+    case 'prefill':
+    case 'decode':
+      return generateGroups(suite);
   }
 }
 
@@ -155,6 +162,9 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
           'Qwen2.5-1.5B',
         ),
       ];
+    case 'prefill':
+    case 'decode':
+      return generateGroups(suite);
   }
 }
 
@@ -212,6 +222,7 @@ function opsGroup(dtype: FloatType, rows: number, hidden: number, mlp: number): 
     pairwise: [verdicts, 1],
     dpo: [verdicts, 1],
     sample: [64, VOCABULARY],
+    finite: [rows, mlp],
   };
   const ofActivations = MEMORY_OPS.slice(0, MEMORY_OPS.indexOf('adamw'));
   return {

@@ -8,34 +8,43 @@ export interface Limits {
   readonly flops: Readonly<Partial<Record<FloatType, number>>>;
   /** Bytes per second of a copy, read and written ones both counted. */
   readonly bytes: number;
+  /** Bytes per second of reading alone, which is what a step of generation does. */
+  readonly readBytes: number;
 }
 
 export async function measureLimits(
   onGpu: boolean,
   measure: (group: Group) => Promise<readonly CaseResult[]>,
 ): Promise<Limits> {
-  const flops: Partial<Record<FloatType, number>> = {};
-  let bytes = 0;
-  for (const group of limitGroups(onGpu)) {
-    for (const { item, ours, rival } of await measure(group)) {
-      const contestants = [ours, ...Object.values(rival)].filter(
-        (one): one is Measured => typeof one !== 'string',
-      );
-      const seconds = Math.min(...contestants.map(({ spread }) => spread.median));
-      if (item.suite === 'gemm') flops[item.dtype] = item.flops / seconds;
-      else bytes = item.bytes / seconds;
-    }
+  const results: CaseResult[] = [];
+  for (const group of limitGroups(onGpu)) results.push(...(await measure(group)));
+  return limitsOf(results);
+}
+
+/** By whichever side was faster. What is not among `results` is as in `before`. */
+export function limitsOf(results: readonly CaseResult[], before?: Limits): Limits {
+  const flops: Partial<Record<FloatType, number>> = { ...before?.flops };
+  let { bytes, readBytes } = before ?? { bytes: 0, readBytes: 0 };
+  for (const { item, ours, rival } of results) {
+    const contestants = [ours, ...Object.values(rival)].filter(
+      (one): one is Measured => typeof one !== 'string',
+    );
+    const seconds = Math.min(...contestants.map(({ spread }) => spread.median));
+    if (item.suite === 'gemm') flops[item.dtype] = item.flops / seconds;
+    else if (item.suite === 'kernels' && item.op === 'finite') readBytes = item.bytes / seconds;
+    else bytes = item.bytes / seconds;
   }
-  return { flops, bytes };
+  return { flops, bytes, readBytes };
 }
 
 /** The min time that the limits allow a case, divided by the time it took; undefined if no limit is known. */
 export function shareOfLimit(
-  { flops, bytes, dtype }: RivalCase,
+  { suite, flops, bytes, dtype }: RivalCase,
   seconds: number,
   limits: Limits,
 ): number | undefined {
   const peak = flops > 0 ? limits.flops[dtype] : Number.POSITIVE_INFINITY;
-  if (!peak || !(limits.bytes > 0)) return undefined;
-  return Math.max(flops / peak, bytes / limits.bytes) / seconds;
+  const rate = suite === 'prefill' || suite === 'decode' ? limits.readBytes : limits.bytes;
+  if (!peak || !(rate > 0)) return undefined;
+  return Math.max(flops / peak, bytes / rate) / seconds;
 }

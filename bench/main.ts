@@ -3,9 +3,9 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import yargs from 'yargs';
-import { SUITES, type Suite } from './cases.js';
+import { type MetricSuite, SUITES, type Suite } from './cases.js';
 import { groupsOf } from './groups.js';
-import { measureLimits } from './limits.js';
+import { limitsOf, measureLimits } from './limits.js';
 import { describeMachine, machineLine, resultName } from './machine.js';
 import { measureGroup } from './pairs.js';
 import { limitsLine, rivalTable, runtimeTable } from './report.js';
@@ -16,9 +16,7 @@ const RESULTS = fileURLToPath(new URL('../../../bench/results', import.meta.url)
 
 const args = await yargs(process.argv.slice(2))
   .scriptName('npm run bench --')
-  .usage(
-    '$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: gemm, lora, attention, head, kernels, step, runtime.',
-  )
+  .usage(`$0 [suite …]\n\nTimes steptrain beside PyTorch. Suites: ${SUITES.join(', ')}.`)
   .command('$0 [suite..]', false, (argv) =>
     argv.positional('suite', { choices: SUITES, array: true, describe: 'Suites to run; all by default' }),
   )
@@ -55,33 +53,39 @@ const clear = () => progress('');
 console.log(machineLine(machine));
 if (typeof found === 'string') console.log(found);
 const ofType = ({ title }: { readonly title: string }) => title.includes(args.dtype ?? '');
-const timed = suites.flatMap((suite) => (suite === 'runtime' ? [] : groupsOf(suite, onGpu).filter(ofType)));
+const isMetric = (suite: Suite): suite is MetricSuite => suite === 'runtime' || suite === 'generation';
+const timed = suites.flatMap((suite) => (isMetric(suite) ? [] : groupsOf(suite, onGpu).filter(ofType)));
 const measure = (group: (typeof timed)[number]) => measureGroup(group, rival, args, progress);
 const limits = timed.length > 0 ? await measureLimits(onGpu, measure) : undefined;
 clear();
 if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];
-let runtime: object | undefined;
+const metrics: Partial<Record<MetricSuite, object>> = {};
 const path = args.json ?? join(RESULTS, resultName(machine));
 mkdirSync(dirname(path), { recursive: true });
 /** After every table, so that a bench which is stopped leaves what it found. */
 const save = () => {
   const { pairs, seconds } = args;
-  const found = { machine, pairs, seconds, limits, groups, runtime };
+  const found = { machine, pairs, seconds, limits, groups, ...metrics };
   writeFileSync(path, `${JSON.stringify(found, undefined, 1)}\n`);
 };
 for (const group of timed) {
-  const results = await measure(group);
+  const measured = await measure(group);
+  const own = measured.slice(0, group.limits?.length ?? 0);
+  const results = measured.slice(own.length);
+  const here = limitsOf(own, limits);
   clear();
-  console.log(`\n${rivalTable(group.title, results, limits as NonNullable<typeof limits>)}`);
-  groups.push({ title: group.title, results });
+  if (own.length > 0) console.log(`\n${limitsLine(here)}`);
+  console.log(`\n${rivalTable(group.title, results, here)}`);
+  groups.push({ title: group.title, results, ...(own.length > 0 ? { limits: here } : {}) });
   save();
 }
-if (suites.includes('runtime')) {
-  const results = await measureRuntime(args.pairs, progress);
+for (const suite of suites) {
+  if (!isMetric(suite)) continue;
+  const results = await measureRuntime(suite, args.pairs, progress);
   clear();
-  console.log(`\n${runtimeTable(results)}`);
-  runtime = results;
+  console.log(`\n${runtimeTable(suite, results)}`);
+  metrics[suite] = results;
   save();
 }
 console.log(`\nmetrics in ${path}`);

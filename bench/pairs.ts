@@ -23,6 +23,7 @@ export interface CaseResult {
 /** Settings that take more than this many times the fastest in the first round are not timed again. */
 const HOPELESS = 1.3;
 
+/** The limits of the group come first. */
 export async function measureGroup(
   group: Group,
   rival: Rival | undefined,
@@ -30,21 +31,22 @@ export async function measureGroup(
   progress: (text: string) => void,
 ): Promise<readonly CaseResult[]> {
   const contestants = ['', ...(rival ? group.settings : [])];
-  const trials = group.cases.map(() => new Map(contestants.map((name) => [name, [] as TrialReply[]])));
-  const dropped = group.cases.map(() => new Set<string>());
+  const cases = [...(group.limits ?? []), ...group.cases];
+  const trials = cases.map(() => new Map(contestants.map((name) => [name, [] as TrialReply[]])));
+  const dropped = cases.map(() => new Set<string>());
   // Round 0 counts only for finding the rival's settings that are worth timing.
   for (let round = rival && contestants.length > 2 ? 0 : 1; round <= pairs; round++) {
     const processes = new Map<string, TrialProcess>(
       contestants.map((name) => [name, name === '' || !rival ? ourTrial() : rivalTrial(rival)]),
     );
-    for (const [i, item] of group.cases.entries()) {
+    for (const [i, item] of cases.entries()) {
       for (const [setting, process] of processes) {
         if (dropped[i]?.has(setting) || (round === 0 && setting === '')) continue;
         progress(`${group.title}: ${item.name}, ${setting || 'ours'}, round ${round} of ${pairs}`);
         const reply = await process.request({ item, setting, seconds });
         trials[i]?.get(setting)?.push(reply);
         // A process that held one case alone ends before the next begins, so that memory is its own.
-        if (group.cases.length === 1) await process.close();
+        if (cases.length === 1) await process.close();
       }
       if (round === 0) {
         const probe = trials[i] as Map<string, TrialReply[]>;
@@ -54,7 +56,7 @@ export async function measureGroup(
     }
     for (const process of processes.values()) await process.close();
   }
-  return group.cases.map((item, i) => {
+  return cases.map((item, i) => {
     const results = [...(trials[i] as Map<string, TrialReply[]>)].map(
       ([setting, replies]) => [setting, summary(replies)] as const,
     );

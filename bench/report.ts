@@ -1,6 +1,6 @@
 /** Tables for the terminal. Times are medians over the trials with their range; a ratio is rival / ours of the medians. */
 import Table from 'cli-table3';
-import { type RivalCase, tokensOf } from './cases.js';
+import { type GenerateCase, type RivalCase, type StepCase, tokensOf } from './cases.js';
 import { type Limits, shareOfLimit } from './limits.js';
 import type { CaseResult, Measured } from './pairs.js';
 import type { RuntimeResult } from './runtime.js';
@@ -42,11 +42,12 @@ export function rivalTable(title: string, results: readonly CaseResult[], limits
 }
 
 function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Column[] {
-  const suite = results[0]?.item.suite;
+  const [first] = results;
+  const suite = first?.item.suite;
   const columns: Column[] = [
     { head: 'ms, median (range)', cell: (_, { spread }) => milliseconds(spread) },
     {
-      head: suite === 'step' ? 'tokens/s' : suite === 'kernels' ? 'GB/s' : 'GFLOP/s',
+      head: first && isOfTokens(first.item) ? 'tokens/s' : suite === 'kernels' ? 'GB/s' : 'GFLOP/s',
       cell: (item, { spread }) => (work(item) / spread.median).toFixed(0),
     },
     {
@@ -56,7 +57,7 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
     },
     { head: 'rival/ours', cell: (_, { spread }, base) => times(spread.median, base?.spread.median) },
   ];
-  if (results.some(({ item }) => item.suite === 'gemm' && item.rank > 0)) {
+  if (results.some(({ item }) => 'rank' in item && item.rank > 0) && suite !== 'step') {
     columns.push({
       head: 'LoRA adds',
       cell: (item, { spread }, base) => (base ? '' : added(item, spread, results)),
@@ -74,35 +75,35 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
   return columns;
 }
 
+function isOfTokens(item: RivalCase): item is StepCase | GenerateCase {
+  return item.suite === 'step' || item.suite === 'prefill' || item.suite === 'decode';
+}
+
 /** In the unit of the rate's column. */
 function work(item: RivalCase): number {
-  if (item.suite === 'step') return tokensOf(item);
+  if (isOfTokens(item)) return tokensOf(item);
   return (item.suite === 'kernels' ? item.bytes : item.flops) / 1e9;
 }
 
-/** What the pair costs on top of the same layer without one. */
+/** What the pairs cost on top of the same case without any. */
 function added(item: RivalCase, spread: Spread, results: readonly CaseResult[]): string {
-  if (item.suite !== 'gemm' || item.rank === 0) return '';
+  if (!('rank' in item) || item.rank === 0) return '';
+  const shape = (other: object) => JSON.stringify({ ...other, name: '', rank: 0, flops: 0, bytes: 0 });
   const plain = results.find(
-    ({ item: other }) =>
-      other.suite === 'gemm' &&
-      other.rank === 0 &&
-      other.m === item.m &&
-      other.k === item.k &&
-      other.n === item.n,
+    ({ item: other }) => 'rank' in other && other.rank === 0 && shape(other) === shape(item),
   )?.ours;
   return plain && typeof plain !== 'string' ? percent(spread.median / plain.spread.median - 1) : '';
 }
 
-export function limitsLine({ flops, bytes }: Limits): string {
+export function limitsLine({ flops, bytes, readBytes }: Limits): string {
   const products = Object.entries(flops).map(
     ([dtype, rate]) => `${(rate / 1e9).toFixed(0)} GFLOP/s in ${dtype}`,
   );
-  return `limits measured here: ${[...products, `${(bytes / 1e9).toFixed(0)} GB/s copied`].join(', ')}`;
+  return `limits measured here: ${[...products, `${(bytes / 1e9).toFixed(0)} GB/s copied`, `${(readBytes / 1e9).toFixed(0)} GB/s read`].join(', ')}`;
 }
 
-export function runtimeTable(results: readonly RuntimeResult[]): string {
-  const table = new Table({ head: ['runtime', 'metric', 'median (range)'], style: STYLE });
+export function runtimeTable(suite: string, results: readonly RuntimeResult[]): string {
+  const table = new Table({ head: [suite, 'metric', 'median (range)'], style: STYLE });
   const notes: string[] = [];
   for (const { name, metrics, error } of results) {
     if (error !== undefined) notes.push(`${name}: ${error}`);

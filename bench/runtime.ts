@@ -1,4 +1,5 @@
-import { runtimeCases } from './groups.js';
+import type { MetricSuite } from './cases.js';
+import { metricCases } from './groups.js';
 import { type Spread, spread } from './statistics.js';
 import { ourTrial } from './trial-process.js';
 
@@ -8,18 +9,21 @@ export interface RuntimeResult {
   readonly error?: string;
 }
 
-/** Queue costs over as many trials as there are pairs; the long ones once. */
+const REPEATED: readonly string[] = ['queue', 'small model', 'shared attention'];
+
+/** Short ones over as many trials as there are pairs; the long ones once. */
 export async function measureRuntime(
+  suite: MetricSuite,
   pairs: number,
   progress: (text: string) => void,
 ): Promise<readonly RuntimeResult[]> {
   const results: RuntimeResult[] = [];
-  for (const item of runtimeCases()) {
+  for (const item of metricCases(suite)) {
     const metrics: Record<string, number[]> = {};
     let error: string | undefined;
-    const rounds = item.measure === 'queue' ? pairs : 1;
+    const rounds = REPEATED.includes(item.measure) ? pairs : 1;
     for (let round = 1; round <= rounds && error === undefined; round++) {
-      progress(`runtime: ${item.name}, round ${round} of ${rounds}`);
+      progress(`${suite}: ${item.name}, round ${round} of ${rounds}`);
       const trial = ourTrial(item.env);
       const reply = await trial.request({ item, setting: '', seconds: 0 });
       await trial.close();

@@ -5,9 +5,10 @@
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { type Device, openDevice } from '#src/runtime/device.js';
-import type { BenchCase } from './cases.js';
+import type { BenchCase, RivalCase } from './cases.js';
 import { benchAttention } from './ours/attention.js';
 import { benchGemm } from './ours/gemm.js';
+import { benchGenerate } from './ours/generate.js';
 import { benchHead } from './ours/head.js';
 import { benchOp } from './ours/kernels.js';
 import { benchRuntime, type Metrics } from './ours/runtime.js';
@@ -34,7 +35,7 @@ device.dispose();
 
 async function reply(device: Device, item: BenchCase, seconds: number): Promise<TrialReply> {
   try {
-    if (item.suite === 'runtime') {
+    if ('measure' in item) {
       return { samples: [], metrics: await benchRuntime(device, item), peakBytes: peakBytes() };
     }
     return { samples: await measure(device, item, seconds), peakBytes: peakBytes() };
@@ -43,11 +44,7 @@ async function reply(device: Device, item: BenchCase, seconds: number): Promise<
   }
 }
 
-function measure(
-  device: Device,
-  item: Exclude<BenchCase, { suite: 'runtime' }>,
-  seconds: number,
-): Promise<number[]> {
+function measure(device: Device, item: RivalCase, seconds: number): Promise<number[]> {
   switch (item.suite) {
     case 'gemm':
       return benchGemm(device, item, seconds);
@@ -59,6 +56,9 @@ function measure(
       return benchOp(device, item, seconds);
     case 'step':
       return benchStep(device, item, seconds);
+    case 'prefill':
+    case 'decode':
+      return benchGenerate(device, item, seconds);
   }
 }
 

@@ -246,6 +246,7 @@ Napi::Value DeviceBinding::stats(const Napi::CallbackInfo& info) {
     out.Set("tensors", static_cast<double>(device().tensors()));
     out.Set("ops", static_cast<double>(counters.ops));
     out.Set("launches", static_cast<double>(counters.launches));
+    out.Set("kernelSeconds", counters.kernel_seconds);
     out.Set("scratchBytes", static_cast<double>(counters.scratch_bytes));
     out.Set("waits", static_cast<double>(counters.waits));
     return out;

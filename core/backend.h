@@ -23,6 +23,7 @@ struct Counters {
   int64_t launches = 0;       // CUDA kernels, or CPU parallel regions
   int64_t scratch_bytes = 0;  // max workspace of an op so far
   int64_t waits = 0;          // for a GPU: reads, synchronize, full buffers
+  double kernel_seconds = 0;  // that the queue's thread spent in CPU kernels
 };
 
 class Backend {

@@ -112,6 +112,7 @@ const PREPARE: { readonly [Op in MemoryOp]: Prepare<Op> } = {
     logits: randomTensor(device, [rows, width], 'f32', { bound: 8, seed }),
     keys: device.tensor(randomIds(4 * rows, 1 << 30, seed), [rows, 4]),
   }),
+  finite: (device, item, seed) => ({ x: activation(device, item, seed) }),
 };
 
 export async function benchOp(device: Device, item: OpCase, seconds: number): Promise<number[]> {

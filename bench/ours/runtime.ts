@@ -5,6 +5,7 @@ import { branchedSequence } from '#src/sequences/sequence.js';
 import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
+import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
 
@@ -20,6 +21,14 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return raggedMemory(device, item.count);
     case 'verdicts':
       return verdictBranches(device, item.count);
+    case 'small model':
+      return smallModel(device, item.count);
+    case 'shared attention':
+      return sharedAttention(device, item.count);
+    case 'shared prompt':
+      return sharedPrompt(device, item.count);
+    case 'ragged requests':
+      return raggedRequests(device, item.count);
   }
 }
 

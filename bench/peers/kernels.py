@@ -201,6 +201,11 @@ def sample(item, copies):
     return each(sets, without_grad(body))
 
 
+def finite(item, copies):
+    """A sum: NaN and infinities show in it, and it reads every element once."""
+    return each(activations(item, copies, 1), without_grad(torch.sum))
+
+
 PREPARE = {
     "copy": copy,
     "rmsnorm": rmsnorm,
@@ -218,4 +223,5 @@ PREPARE = {
     "pairwise": pairwise,
     "dpo": dpo,
     "sample": sample,
+    "finite": finite,
 }

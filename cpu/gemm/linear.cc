@@ -28,21 +28,24 @@ void forward(Stream& stream, const Args& args) {
     if (weight.low_rank()) worker.barrier();
     T* const buffer = buffers + worker.index * weight.buffer_size();
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
-      const int64_t p = grid.panel(task), columns = weight.columns(p);
-      const auto panel = weight.panel(p, buffer);
-      alignas(64) float add[kPanel] = {};
-      if (bias) to_floats(bias, p * kPanel, columns, add);
-      each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
-        alignas(64) float c[kTileRows * kTileStride];
-        weight.tile(height, rows, t, panel, c);
-        for (int i = 0; i < height; i++) {
-          T* out = y.as<T>() + (t + i) * y[1] + p * kPanel;
-          each_vector(columns, [&](int64_t j, auto... n) {
-            const vf sum = load(c + i * kTileStride + j);
-            store(out + j, bias ? sum + load(add + j) : sum, n...);
-          });
-        }
-      });
+      const int64_t first = grid.first_row(task), last = grid.last_panel(task);
+      for (int64_t p = grid.first_panel(task); p < last; p++) {
+        const int64_t columns = weight.columns(p);
+        const auto panel = weight.panel(p, buffer);
+        alignas(64) float add[kPanel] = {};
+        if (bias) to_floats(bias, p * kPanel, columns, add);
+        each_block(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+          alignas(64) float c[kBlockRows * kTileStride];
+          weight.block(count, rows, t, panel, c, t == first ? last : 0);
+          for (int64_t i = 0; i < count; i++) {
+            T* out = y.as<T>() + (t + i) * y[1] + p * kPanel;
+            each_vector(columns, [&](int64_t j, auto... n) {
+              const vf sum = load(c + i * kTileStride + j);
+              store(out + j, bias ? sum + load(add + j) : sum, n...);
+            });
+          }
+        });
+      }
     }
   });
 }

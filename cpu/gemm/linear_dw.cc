@@ -44,7 +44,7 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
       }
       worker.barrier();
       for (; task < (chunk + 1) * grid.tasks(); task = worker.next(1)) {
-        const int64_t at = task - chunk * grid.tasks(), k = grid.panel(at) * kPanel;
+        const int64_t at = task - chunk * grid.tasks(), k = grid.first_panel(at) * kPanel;
         const int64_t columns = std::min(kPanel, features - k);
         pack_columns<T>(x.as<const X>() + first * features + k, features, columns, count, panel);
         each_tile(grid.first_row(at), grid.last_row(at), [&](int64_t n, int height) {

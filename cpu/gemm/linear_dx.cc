@@ -38,7 +38,7 @@ void backward(Stream& stream, const Args& args) {
     T* const panel = buffers + worker.index * (weight.size() + lora_size);
     T* const lora_panel = panel + weight.size();
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
-      const int64_t p = grid.panel(task), columns = weight.columns(p);
+      const int64_t p = grid.first_panel(task), columns = weight.columns(p);
       weight.fill(p, panel);
       if (lora) lora_panels.fill(p, lora_panel);
       each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {

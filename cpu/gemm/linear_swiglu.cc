@@ -37,27 +37,30 @@ void forward(Stream& stream, const Args& args) {
     if (low_rank) worker.barrier();
     T* const buffer = buffers + worker.index * buffer_size;
     for (int64_t task; (task = worker.next(5)) < grid.tasks();) {
-      const int64_t p = grid.panel(task), columns = gates.columns(p);
-      const auto gate_panel = gates.panel(p, buffer);
-      const auto up_panel = ups.panel(p, buffer + gates.buffer_size());
-      each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
-        alignas(64) float g[kTileRows * kTileStride], u[kTileRows * kTileStride];
-        alignas(64) T kept_gate[kPanel], kept_up[kPanel];
-        gates.tile(height, rows, t, gate_panel, g);
-        ups.tile(height, rows, t, up_panel, u);
-        for (int i = 0; i < height; i++) {
-          const int64_t at = (t + i) * y[1] + p * kPanel;
-          T* const out = y.template as<T>() + at;
-          T* const out_gate = gate ? gate.template as<T>() + at : kept_gate;
-          T* const out_up = up ? up.template as<T>() + at : kept_up;
-          each_vector(columns, [&](int64_t j, auto... n) {
-            store(out_gate + j, load(g + i * kTileStride + j), n...);
-            store(out_up + j, load(u + i * kTileStride + j), n...);
-            const vf rounded = load(out_gate + j, n...);
-            store(out + j, rounded * sigmoid(rounded) * load(out_up + j, n...), n...);
-          });
-        }
-      });
+      const int64_t first = grid.first_row(task), last = grid.last_panel(task);
+      for (int64_t p = grid.first_panel(task); p < last; p++) {
+        const int64_t columns = gates.columns(p);
+        const auto gate_panel = gates.panel(p, buffer);
+        const auto up_panel = ups.panel(p, buffer + gates.buffer_size());
+        each_block(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+          alignas(64) float g[kBlockRows * kTileStride], u[kBlockRows * kTileStride];
+          alignas(64) T kept_gate[kPanel], kept_up[kPanel];
+          gates.block(count, rows, t, gate_panel, g, t == first ? last : 0);
+          ups.block(count, rows, t, up_panel, u, t == first ? last : 0);
+          for (int64_t i = 0; i < count; i++) {
+            const int64_t at = (t + i) * y[1] + p * kPanel;
+            T* const out = y.template as<T>() + at;
+            T* const out_gate = gate ? gate.template as<T>() + at : kept_gate;
+            T* const out_up = up ? up.template as<T>() + at : kept_up;
+            each_vector(columns, [&](int64_t j, auto... n) {
+              store(out_gate + j, load(g + i * kTileStride + j), n...);
+              store(out_up + j, load(u + i * kTileStride + j), n...);
+              const vf rounded = load(out_gate + j, n...);
+              store(out + j, rounded * sigmoid(rounded) * load(out_up + j, n...), n...);
+            });
+          }
+        });
+      }
     }
   });
 }

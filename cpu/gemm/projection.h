@@ -44,10 +44,16 @@ class Projection {
     return {weight, lora};
   }
 
-  /// c[height][kTileStride] for the rows from t on.
-  void tile(int height, const Rows<T>& x, int64_t t, const Panel& panel, float* c) const {
-    gemm_tile<T>(height, x.row(t), x.stride(), panel.weight, weight_.depth(), c, false);
-    if (lora_) gemm_tile<T>(height, lora_->row(t), lora_->stride(), panel.lora, lora_->rank(), c, true);
+  /// c[rows][kTileStride] for the rows from t on, at most kBlockRows. The panel is one of a run of panels up to `last`
+  /// that are read from memory; 0: it is in a cache.
+  void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
+    const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
+    gemm_block<T>(rows, x.row(t), x.stride(), panel.weight, weight_.depth(), c, end);
+    if (!lora_) return;
+    each_tile(0, rows, [&](int64_t r, int height) {
+      gemm_tile<T>(height, lora_->row(t + r), lora_->stride(), panel.lora, lora_->rank(), c + r * kTileStride,
+                   true);
+    });
   }
 
  private:

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cpu/gemm/tile.h"
+#include "cpu/gemm/block.h"
 #include "cpu/gemm/units.h"
 #include "cpu/runtime/stream.h"
 
@@ -98,19 +98,14 @@ void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T
   }
 }
 
-/// The height of the tiles of a block of rows: as few tiles as possible, nearly equal.
-inline int tile_height(int64_t rows) {
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
-}
-
-/// Cuts rows × panels of outputs into tasks of one panel by one block of rows, all panels of a block first.
-/// The panel stays in the L2 cache (K = 4096 in bf16:
-/// 256 KiB) while the tiles of the block are multiplied by it.
+/// Cuts rows × panels of outputs into tasks of a run of panels by one block of rows, all panels of a block first.
+/// With several blocks a run is one panel, which stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of
+/// the block are multiplied by it. With one block, every panel that is read in place comes once from memory, which is
+/// fastest in long runs.
 struct Grid {
-  int64_t rows, panels, block, blocks;
+  int64_t rows, panels, block, blocks, run, runs;
 
-  /// `filled`: each task packs its panel first, which pays off only for many rows.
+  /// `filled`: each task packs its panels first, which pays off only for many rows.
   Grid(int64_t rows, int64_t panels, int threads, bool filled) : rows(rows), panels(panels) {
     const int64_t max_rows = 36 * kTileRows, min_rows = filled ? 18 * kTileRows : 4 * kTileRows;
     const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
@@ -118,20 +113,14 @@ struct Grid {
     blocks = std::max<int64_t>(blocks, 1);
     block = ((rows + blocks - 1) / blocks + kTileRows - 1) / kTileRows * kTileRows;
     blocks = block ? (rows + block - 1) / block : 0;
+    run = blocks == 1 && !filled ? std::max<int64_t>(panels / (4 * threads), 1) : 1;
+    runs = (panels + run - 1) / run;
   }
-  int64_t tasks() const { return blocks * panels; }
-  int64_t panel(int64_t task) const { return task % panels; }
-  int64_t first_row(int64_t task) const { return task / panels * block; }
+  int64_t tasks() const { return blocks * runs; }
+  int64_t first_panel(int64_t task) const { return task % runs * run; }
+  int64_t last_panel(int64_t task) const { return std::min(panels, first_panel(task) + run); }
+  int64_t first_row(int64_t task) const { return task / runs * block; }
   int64_t last_row(int64_t task) const { return std::min(rows, first_row(task) + block); }
 };
-
-/// body(t, rows) for the tiles of rows [first, last).
-template <typename Body>
-void each_tile(int64_t first, int64_t last, const Body& body) {
-  const int height = tile_height(last - first);
-  for (int64_t t = first; t < last; t += height) {
-    body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
-  }
-}
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

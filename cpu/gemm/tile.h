@@ -101,8 +101,9 @@ inline __attribute__((always_inline)) void add_step(vf (&acc)[kRows][kVectors],
   }
 }
 
-template <int kRows, int kVectors, typename T>
-void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate) {
+/// Every step of k with `kPrefetch` also asks for one cache line, `ahead` elements after its part of the panel.
+template <int kRows, int kVectors, bool kPrefetch, typename T>
+void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate, int64_t ahead) {
   vf acc[kRows][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; r++) {
@@ -117,6 +118,7 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
   const int64_t whole = k / kGroup<T> * kGroup<T>;
   int64_t i = 0;
   for (; i < whole; i += kGroup<T>) {
+    if constexpr (kPrefetch) __builtin_prefetch(panel + ahead, 0, 2);
     add_step<kRows, kVectors, T>(acc, rows, stride, i, panel);
     panel += kPanel * kGroup<T>;
   }
@@ -145,13 +147,15 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
 }  // namespace tile
 
 /// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows; row r of x
-/// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only.
-template <typename T, int kVectors = 2>
-void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate) {
+/// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only. kPrefetch: what lies
+/// `ahead` elements further comes from memory meanwhile, a cache line for each step of k.
+template <typename T, int kVectors = 2, bool kPrefetch = false>
+void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
+               int64_t ahead = 0) {
   switch (rows) {
 #define STEPTRAIN_TILE(n) \
   case n:                 \
-    return tile::run<n, kVectors, T>(x, stride, panel, k, c, accumulate)
+    return tile::run<n, kVectors, kPrefetch, T>(x, stride, panel, k, c, accumulate, ahead)
     STEPTRAIN_TILE(1);
     STEPTRAIN_TILE(2);
     STEPTRAIN_TILE(3);

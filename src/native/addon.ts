@@ -49,6 +49,8 @@ export interface DeviceStats {
   readonly scratchBytes: number;
   /** How often the queue's thread waited for a GPU: reads, `synchronize`, uploads that found all buffers full. */
   readonly waits: number;
+  /** That CPU kernels took so far; 0 on a GPU, whose kernels nobody waits for. */
+  readonly kernelSeconds: number;
 }
 
 /** An op of core/ops.cc; its number is its place in `signatures()`. */

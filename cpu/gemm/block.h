@@ -1,0 +1,68 @@
+// A block of rows by one panel: several register tiles, of nearly equal height.
+//
+// Where the panel comes from memory (few rows: a step of generation), one pass of tiles over all of K waits for memory
+// in the first tile and leaves it idle in the others. So K goes in parts that stay in the L1 cache, every part through all
+// tiles, and the first tiles ask for what comes later in the stream of panels. The bits are those of one pass: a tile's
+// sums continue.
+#pragma once
+
+#include <algorithm>
+
+#include "cpu/gemm/tile.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+/// The height of the tiles of a block of rows: as few tiles as possible, nearly equal.
+inline int tile_height(int64_t rows) {
+  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+  return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
+}
+
+/// Most rows of one block, for buffers of C.
+constexpr int64_t kBlockRows = 10 * kTileRows;
+
+/// c[rows][kTileStride] = x[rows, k]·panelᵀ for rows ≤ kBlockRows. `end`: where the panels end that the caller reads one
+/// after another, this one first, if they come from memory.
+template <typename T>
+void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, const T* end) {
+  // 128 steps are 16 KiB of a panel with AVX-512.
+  constexpr int64_t depth = 128 * kGroup<T>, step = kPanel * kGroup<T>, line = 64 / sizeof(T);
+  constexpr int64_t lines = (step + line - 1) / line;  // that a step reads: as many tiles ask for one each
+  constexpr int64_t ahead = 192 * step;
+  const int height = tile_height(rows);
+  const bool streams = end && rows > height;
+  const int64_t part = streams ? depth : k;
+  for (int64_t first = 0; first < k; first += part) {
+    const int64_t count = std::min(part, k - first);
+    const T* const from = panel + first * kPanel;
+    int64_t tile = 0;
+    for (int64_t r = 0; r < rows; r += height, tile++) {
+      const int n = static_cast<int>(std::min<int64_t>(height, rows - r));
+      const T* const left = x + r * stride + first;
+      float* const sums = c + r * kTileStride;
+      if (streams && tile < lines && from + ahead < end) {
+        gemm_tile<T, 2, true>(n, left, stride, from, count, sums, first > 0, ahead + tile * line);
+      } else {
+        gemm_tile<T>(n, left, stride, from, count, sums, first > 0);
+      }
+    }
+  }
+}
+
+/// body(t, rows) for the tiles of rows [first, last).
+template <typename Body>
+void each_tile(int64_t first, int64_t last, const Body& body) {
+  const int height = tile_height(last - first);
+  for (int64_t t = first; t < last; t += height) {
+    body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
+  }
+}
+
+/// body(t, rows) for blocks of at most kBlockRows of rows [first, last), each but the last in whole tiles.
+template <typename Body>
+void each_block(int64_t first, int64_t last, const Body& body) {
+  const int64_t rows = kBlockRows / tile_height(last - first) * tile_height(last - first);
+  for (int64_t t = first; t < last; t += rows) body(t, std::min(rows, last - t));
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA
