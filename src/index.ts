@@ -34,6 +34,25 @@ export { type Disposable, type Gradients, type Saved, Tape } from './autograd/ta
 export { type Dataset, dataset, inMemory } from './data/dataset.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
 export type { SeenSteps } from './data/overlap.js';
+export type { TemplateChoice } from './data/problems/choices.js';
+export type { Fact, Operation } from './data/problems/facts.js';
+export { type WordProblemOptions, wordProblems } from './data/problems/generate.js';
+export {
+  isRightAnswer,
+  type JudgedLine,
+  type JudgedSolution,
+  judgeSolution,
+  judgeText,
+  type StepError,
+} from './data/problems/oracle.js';
+export type { Ending, Operand, PlannedStep, WordProblem } from './data/problems/problem.js';
+export {
+  solutionRecord,
+  type WordProblemRecordOptions,
+  wordProblemRecords,
+} from './data/problems/records.js';
+export { type Mistake, type MistakeOptions, rightSolution } from './data/problems/solution.js';
+export type { Part } from './data/split.js';
 export {
   type PlaceOptions,
   type SolutionVerdicts,

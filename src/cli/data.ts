@@ -1,4 +1,5 @@
 import type { Argv, CommandModule } from 'yargs';
+import { TEMPLATE_CHOICES, type TemplateChoice } from '../data/problems/choices.js';
 import type { Part } from '../data/split.js';
 import type { RunConfig } from '../methods/table.js';
 import { UsageError } from './error.js';
@@ -90,15 +91,53 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
   },
 };
 
+interface ProblemsArguments {
+  readonly to: string;
+  readonly level: number;
+  readonly samples: number;
+  readonly part: Part;
+  readonly templates: TemplateChoice;
+  readonly seed: number;
+}
+
+const problemsCommand: CommandModule<unknown, ProblemsArguments> = {
+  command: 'problems <to>',
+  describe: 'Write generated word problems with their answers, one JSON line each',
+  builder: (argv) =>
+    argv
+      .positional('to', { type: 'string', demandOption: true, describe: 'New .jsonl file' })
+      .option('level', { choices: [1, 2, 3, 4] as const, default: 1, describe: 'How hard they are' })
+      .option('samples', { alias: 'n', type: 'number', default: 2000, describe: 'Number of problems' })
+      .option('part', {
+        choices: ['train', 'validation', 'test'] as const,
+        default: 'test',
+        describe: 'Whose computations they hold',
+      })
+      .option('templates', {
+        choices: TEMPLATE_CHOICES,
+        default: 'seen',
+        describe: 'Those of training, those held out, or all',
+      })
+      .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same problems' })
+      .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …') as never,
+  handler: async ({ to, level, samples, part, templates, seed }) => {
+    const { writeProblems } = await import('./data-problems.js');
+    const levels = Array.from({ length: level }, (_, i) => (i === level - 1 ? 1 : 0));
+    await writeProblems(to, { seed, samples, levels, part, templates });
+    console.log(`${samples} problems are in ${to}`);
+  },
+};
+
 export const dataCommand: CommandModule = {
   command: 'data',
-  describe: 'Look at the data of a recipe before training on it, or convert data',
+  describe: 'Look at the data of a recipe before training on it, convert data or generate problems',
   builder: (argv) =>
     argv
       .command(statsCommand)
       .command(previewCommand)
       .command(convertCommand)
-      .demandCommand(1, 'name stats, preview or convert'),
+      .command(problemsCommand)
+      .demandCommand(1, 'name stats, preview, convert or problems'),
   handler: () => {},
 };
 

@@ -1,5 +1,7 @@
 // Rules between keys of the sections that every method has.
 import { newModelConflicts } from '../architectures/table.js';
+import { GENERATED, isGenerated } from '../data/generated.js';
+import { isShipped } from '../models/base.js';
 import type { BatchSection, Conflict, DataConfig, FrameConfig, ModelConfig, PromptConfig } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
@@ -27,11 +29,11 @@ export function sharedConflicts(
 
 function modelConflicts(model: ModelConfig): Conflict[] {
   if (typeof model.base === 'string') {
-    if (model.base !== 'embedded' || model.tokenizer === 'base') return [];
+    if (!isShipped(model.base) || model.tokenizer === 'base') return [];
     return [
       {
         path: ['model', 'tokenizer'],
-        message: `the embedded base has its own tokenizer: leave model.tokenizer at "base", found ${JSON.stringify(model.tokenizer)}`,
+        message: `the ${model.base} base has its own tokenizer: leave model.tokenizer at "base", found ${JSON.stringify(model.tokenizer)}`,
       },
     ];
   }
@@ -51,17 +53,17 @@ function modelConflicts(model: ModelConfig): Conflict[] {
 function dataConflicts(data: DataConfig): Conflict[] {
   const conflicts: Conflict[] = [];
   const files = (['train', 'validation', 'test'] as const).filter((key) => data[key] !== undefined);
-  if (data.source === 'arithmetic') {
+  if (isGenerated(data.source)) {
     for (const key of files) {
       conflicts.push({
         path: ['data', key],
-        message: `data.source "arithmetic" generates its problems and reads no file; remove data.${key} or change data.source`,
+        message: `data.source ${JSON.stringify(data.source)} generates its problems and reads no file; remove data.${key} or change data.source`,
       });
     }
   } else if (data.train === undefined) {
     conflicts.push({
       path: ['data', 'train'],
-      message: `data.train is missing: give a file with --set data.train=FILE, or choose data.source "arithmetic"`,
+      message: `data.train is missing: give a file with --set data.train=FILE, or choose data.source ${GENERATED.map((name) => JSON.stringify(name)).join(' or ')}`,
     });
   }
   if (data.arithmetic.max_value < data.arithmetic.max_operand) {

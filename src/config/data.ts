@@ -1,6 +1,10 @@
 // Config sections `data` and `prompt`: the data, and the text that the model reads.
 import { z } from 'zod';
 import { BALANCES } from '../data/balance.js';
+import { GENERATED } from '../data/generated.js';
+import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
+import { LEVELS } from '../data/problems/levels.js';
+import { MISTAKES } from '../data/problems/solution.js';
 import { SOURCE_NAMES } from '../data/sources/source.js';
 import { count, countOrAll, section, seed, text } from './fields.js';
 
@@ -31,6 +35,43 @@ const arithmetic = section({
     ),
 }).describe(
   'The built-in generator of step-labelled arithmetic (`source: arithmetic`), deterministic from `data.seed`.',
+);
+
+const rate = (what: string) => z.number().min(0).max(1).default(0).describe(what);
+
+const wordProblems = section({
+  samples: count().default(2000).describe('Problems to generate, over all splits.'),
+  levels: z
+    .array(z.number().min(0))
+    .min(1)
+    .max(LEVELS.length)
+    .refine((shares) => shares.some((share) => share > 0))
+    .default([1, 1, 1])
+    .meta({ expects: `the shares of levels 1 to ${LEVELS.length}, such as [1, 1, 1]` })
+    .describe('How often each level occurs, from level 1 on: more operations and larger numbers at each.'),
+  templates: z
+    .enum(TEMPLATE_CHOICES)
+    .default('seen')
+    .describe(
+      'Templates for training and tests (`seen`), those for tests of something new (`held_out`), or `all`.',
+    ),
+  error_rate: rate('Probability that a step goes wrong: 0 gives solutions to learn.'),
+  mistakes: z
+    .array(z.enum(MISTAKES))
+    .min(1)
+    .default([...MISTAKES])
+    .meta({ expects: `a list of ${MISTAKES.join(', ')}` })
+    .describe(
+      'How: a wrong result (`slip`), another operation, another number (`copied`), a step left out (`dropped`).',
+    ),
+  misread_rate: rate(
+    'Probability that a step is misread where the wording may mislead (two thirds of the wordings): a misconception.',
+  ),
+  drill_rate: rate(
+    'Share of bare computations among the training samples of the first half; for `method: pretrain` alone.',
+  ),
+}).describe(
+  'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',
 );
 
 const prm800k = section({
@@ -64,11 +105,11 @@ const prm800k = section({
 
 export const data = section({
   source: z
-    .enum(['auto', ...SOURCE_NAMES, 'arithmetic'])
+    .enum(['auto', ...SOURCE_NAMES, ...GENERATED])
     .default('auto')
     .describe(
       'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout; ' +
-        '`arithmetic` generates problems and reads no file.',
+        '`arithmetic` and `word_problems` generate problems and read no file.',
     ),
   train: text()
     .optional()
@@ -123,6 +164,7 @@ export const data = section({
   max_steps: countOrAll().default('all').describe('Max steps of a solution to judge.'),
   prm800k,
   arithmetic,
+  word_problems: wordProblems,
 }).describe('The data.');
 
 export const prompt = section({

@@ -10,6 +10,8 @@ export interface SolutionOptions {
   readonly learn?: 'steps' | 'results';
   /** Text that ends a solution and is learned, such as the end-of-text token. Default none. */
   readonly end?: string;
+  /** Also learn the line break between problem and solution, so that a model which is not given it writes it. */
+  readonly learnBreak?: boolean;
 }
 
 /**
@@ -18,9 +20,14 @@ export interface SolutionOptions {
  */
 export function solutionSegments(
   record: Pick<StepRecord, 'problem' | 'steps'>,
-  { learn = 'steps', end = '' }: SolutionOptions = {},
+  { learn = 'steps', end = '', learnBreak = false }: SolutionOptions = {},
 ): readonly Segment[] {
-  const segments: Segment[] = [{ text: `${record.problem}\n`, role: 'prompt', train: false }];
+  const segments: Segment[] = learnBreak
+    ? [
+        { text: record.problem, role: 'prompt', train: false },
+        { text: '\n', role: 'prompt', train: true },
+      ]
+    : [{ text: `${record.problem}\n`, role: 'prompt', train: false }];
   for (const [step, { text, label }] of record.steps.entries()) {
     const resultAt = learn === 'results' ? text.lastIndexOf('=') + 1 : 0;
     if (resultAt > 0)

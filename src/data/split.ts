@@ -14,8 +14,8 @@ export interface SplitOptions {
   readonly split_unit?: 'problem' | 'sample';
 }
 
-export const PARTS = ['train', 'validation', 'test'] as const;
-export type Part = (typeof PARTS)[number];
+export type Part = 'train' | 'validation' | 'test';
+export const PARTS = ['train', 'validation', 'test'] as const satisfies readonly Part[];
 
 /**
  * A function from the text of a sample to its part: a hash of the seed and the normalised problem (or of the whole

@@ -19,12 +19,14 @@ export class Detokenizer {
   private readonly skip: boolean;
   /** Bytes that were not handed to the decoder, because a stop string may begin there. */
   private held: number[] = [];
+  /** The number under way, in the order of the text; where the tokens have its last digit first. */
+  private digits: number[] = [];
   private decoded = 0;
   private ended = false;
   private stop: string | undefined;
 
   constructor(
-    private readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
+    private readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial' | 'reversesDigits'>,
     { stop = [], skipSpecialTokens = true }: DetokenizerOptions = {},
   ) {
     this.matcher = new StopMatcher(stop);
@@ -42,8 +44,24 @@ export class Detokenizer {
    * @param stops false: a stop string that ends in this token counts as ordinary text
    */
   push(token: number, stops = true): string {
-    if (this.ended || (this.skip && this.tokenizer.isSpecial(token))) return '';
-    const bytes = this.tokenizer.tokenBytes(token);
+    if (this.ended) return '';
+    const bytes = this.skip && this.tokenizer.isSpecial(token) ? [] : [...this.tokenizer.tokenBytes(token)];
+    if (this.tokenizer.reversesDigits && bytes.length > 0 && bytes.every(isDigit)) {
+      this.digits.unshift(...bytes);
+      return '';
+    }
+    return this.add([...this.digits.splice(0), ...bytes], stops);
+  }
+
+  /** Ends the text and returns what was held back. */
+  end(): string {
+    const last = this.ended ? '' : this.add(this.digits.splice(0), true);
+    const length = this.ended ? 0 : this.held.length;
+    this.ended = true;
+    return last + this.decode(length, false);
+  }
+
+  private add(bytes: readonly number[], stops: boolean): string {
     const match = this.matcher.push(bytes, stops);
     this.held.push(...bytes);
     if (match) {
@@ -54,13 +72,6 @@ export class Detokenizer {
     return this.decode(this.held.length - this.matcher.pending, true);
   }
 
-  /** Ends the text and returns what was held back. */
-  end(): string {
-    const length = this.ended ? 0 : this.held.length;
-    this.ended = true;
-    return this.decode(length, false);
-  }
-
   private decode(count: number, more: boolean): string {
     const bytes = this.held.splice(0, count);
     this.decoded += bytes.length;
@@ -68,9 +79,11 @@ export class Detokenizer {
   }
 }
 
+const isDigit = (byte: number) => byte >= 0x30 && byte <= 0x39;
+
 /** The text of `tokens` after a prompt, up to the first stop string. */
 export function detokenize(
-  tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
+  tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial' | 'reversesDigits'>,
   tokens: readonly number[],
   options: DetokenizerOptions = {},
 ): string {

@@ -42,7 +42,7 @@ export interface SamplingOptions {
   /** Numbers of the prompts, which key their random numbers; default 0, 1, 2, … . */
   readonly promptIds?: readonly number[];
   /** Adds text to samples and events; required for stop texts. */
-  readonly tokenizer?: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>;
+  readonly tokenizer?: Pick<Tokenizer, 'tokenBytes' | 'isSpecial' | 'reversesDigits'>;
 }
 
 /** Complete, checked options. */

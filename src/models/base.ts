@@ -3,20 +3,30 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { StepTrainError } from '../native/errors.js';
 
-/**
- * The directory of `base`: the path itself, or of `embedded` the arithmetic base that the package ships.
- *
- * @throws StepTrainError where this installation has no embedded base
- */
-export function baseDirectory(base: string): string {
-  return base === 'embedded' ? embeddedBase() : base;
+/** The models that the package ships, by name: their folder in `assets/`, and the recipe that makes them. */
+const SHIPPED: Readonly<Record<string, { readonly folder: string; readonly recipe: string }>> = {
+  embedded: { folder: 'arithmetic-base', recipe: 'pretrain_arithmetic' },
+  'word-problems': { folder: 'word-problems', recipe: 'pretrain_word_problems' },
+  'word-problems-misread': { folder: 'word-problems-misread', recipe: 'pretrain_word_problems_misread' },
+};
+
+/** Whether the name is that of a model of the package, not a path or a hub id. */
+export function isShipped(base: string): boolean {
+  return Object.hasOwn(SHIPPED, base);
 }
 
-function embeddedBase(): string {
-  const directory = fileURLToPath(new URL('../../assets/arithmetic-base', import.meta.url));
+/**
+ * The directory of `base`: the path itself, or that of a model that the package ships.
+ *
+ * @throws StepTrainError where this installation lacks it
+ */
+export function baseDirectory(base: string): string {
+  const shipped = isShipped(base) ? SHIPPED[base] : undefined;
+  if (shipped === undefined) return base;
+  const directory = fileURLToPath(new URL(`../../assets/${shipped.folder}`, import.meta.url));
   if (existsSync(directory)) return directory;
   throw new StepTrainError(
     'E_ASSET',
-    'the embedded base model is missing from this installation; make it with: steptrain run recipes/pretrain_arithmetic.yaml',
+    `the model ${JSON.stringify(base)} is missing from this installation; make it with: steptrain run recipes/${shipped.recipe}.yaml`,
   );
 }

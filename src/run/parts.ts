@@ -2,7 +2,9 @@
 import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
+import { isGenerated } from '../data/generated.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
+import { wordProblemRecords } from '../data/problems/records.js';
 import { PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
 import { DataError } from '../files/data-error.js';
 import { type StepRecord, verdictSamples } from '../records/record.js';
@@ -35,6 +37,13 @@ export async function* dividedRecords(
     data.test === undefined ? test : 0,
   ] as const;
   const partOf = splitter({ seed: data.seed, split: shares, split_unit: data.split_unit });
+  if (data.source === 'word_problems') {
+    // A problem is made for its part: the facts that it may hold depend on it.
+    const { seed, split } = data;
+    for (const { part, record } of wordProblemRecords({ ...data.word_problems, seed, split }))
+      for (const kept of firstSteps(record, data.max_steps)) yield { part, record: kept };
+    return;
+  }
   const divided =
     data.source === 'arithmetic'
       ? arithmeticRecords({ ...data.arithmetic, seed: data.seed })
@@ -94,7 +103,7 @@ export function recordRanks({ problem, steps }: StepRecord, seed: number): numbe
 /** The records of one path, read with the options of `data`. */
 export function readRecords(data: DataConfig, path: string): ReturnType<typeof loadRecords> {
   const { source, neutral, on_bad_row, prm800k } = data;
-  if (source === 'arithmetic') throw new RangeError('generated problems are not read from a file');
+  if (isGenerated(source)) throw new RangeError('generated problems are not read from a file');
   return loadRecords(path, { ...prm800k, source, neutral, on_bad_row });
 }
 

@@ -9,6 +9,7 @@ import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
 import type { SnapshotOptions } from '../hub/snapshot.js';
+import { isShipped } from '../models/base.js';
 
 export interface PathOptions extends SnapshotOptions {
   readonly cwd?: string;
@@ -55,7 +56,7 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
   }: PathOptions & { readonly beside?: string | undefined } = {},
 ): Promise<Model> {
   const model = { ...given };
-  if (model.tokenizer !== 'base' && model.tokenizer !== 'bytes') {
+  if (model.tokenizer !== 'base' && model.tokenizer !== 'bytes' && !isShipped(model.tokenizer)) {
     model.tokenizer =
       localPath(cwd, model.tokenizer) ??
       (beside === undefined ? undefined : findUpwards(beside, model.tokenizer)) ??
@@ -63,7 +64,7 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
         resolveHubTokenizer(id, hub),
       ));
   }
-  if (typeof model.base === 'string' && model.base !== 'embedded') {
+  if (typeof model.base === 'string' && !isShipped(model.base)) {
     const tokenizer = model.tokenizer === 'base';
     model.base = await found(['model', 'base'], model.base, cwd, locate, (id) =>
       resolveHubModel(id, { ...hub, tokenizer, weights }),

@@ -41,6 +41,8 @@ export interface BatchSettings {
   /** If set, replaces `epochs`: the schedule ends with the batch that reaches this many tokens. */
   readonly tokens?: number | undefined;
   readonly seed: number;
+  /** Off: every epoch goes through the items in their own order. Default true. */
+  readonly shuffle?: boolean | undefined;
   /** Size of one item, in the unit of `batchSize`. */
   readonly sizeOf: (item: number) => number;
   readonly batchSize: number;
@@ -55,7 +57,7 @@ export interface BatchSchedule {
 
 /** The items of each batch. Epoch e is the same for every run with this seed, whatever came before. */
 export function scheduleBatches(items: readonly number[], settings: BatchSettings): BatchSchedule {
-  const { seed, sizeOf, batchSize, tokensOf } = settings;
+  const { seed, shuffle = true, sizeOf, batchSize, tokensOf } = settings;
   const maxBatches = settings.maxBatches ?? Number.POSITIVE_INFINITY;
   const maxTokens = settings.tokens ?? Number.POSITIVE_INFINITY;
   const epochs = settings.tokens === undefined ? settings.epochs : Number.POSITIVE_INFINITY;
@@ -67,7 +69,9 @@ export function scheduleBatches(items: readonly number[], settings: BatchSetting
     epoch < epochs && batches.length < maxBatches && tokens < maxTokens && items.length > 0;
     epoch++
   ) {
-    const order = Array.from(epochOrder(items.length, seed, epoch), (i) => items[i] as number);
+    const order = shuffle
+      ? Array.from(epochOrder(items.length, seed, epoch), (i) => items[i] as number)
+      : items;
     const groups = groupBySize(order, sizeOf, batchSize);
     const share = Math.min(1, epochs - epoch);
     for (const group of groups.slice(0, Math.max(1, Math.round(share * groups.length)))) {

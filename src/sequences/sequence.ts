@@ -72,7 +72,10 @@ export interface AnswerPlace {
 }
 
 /** Language modelling: every token of the loss mask is predicted from the tokens before it. */
-export function maskedSequence(sequence: TokenizedSequence, rowId: number): TrainingSequence {
+export function maskedSequence(
+  sequence: Pick<TokenizedSequence, 'ids' | 'lossMask'>,
+  rowId: number,
+): TrainingSequence {
   const targets: Target[] = [];
   for (let t = 1; t < sequence.ids.length; t++) {
     if (sequence.lossMask[t]) targets.push({ row: t - 1, token: sequence.ids[t] as number, weight: 1 });

@@ -9,6 +9,8 @@ export interface Tokenizer {
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];
   readonly hasChatTemplate: boolean;
+  /** Tokens hold numbers with their last digit first; texts do not. Absent: they agree. */
+  readonly reversesDigits?: boolean;
 
   /**
    * The ids of a text. The text of a special token becomes that token.
@@ -26,7 +28,8 @@ export interface Tokenizer {
 
   /**
    * The UTF-8 bytes of a token inside a text. The bytes of all tokens of a text are that text, except for a space that
-   * some tokenizers remove from its beginning. None for an id outside the vocabulary: a model may have more ids.
+   * some tokenizers remove from its beginning, and for the order of digits where it `reversesDigits`. None for an id
+   * outside the vocabulary: a model may have more ids.
    */
   tokenBytes(id: number): Uint8Array;
 

@@ -28,6 +28,8 @@ export interface SupervisedOptions {
   /** The metric of `validate` that selects the best parameters, if `load_best_model_at_end` is set. */
   readonly best?: string | undefined;
   readonly seed: number;
+  /** Off: the sequences come in their own order. Default true. */
+  readonly shuffle?: boolean | undefined;
   /** Train for this many tokens instead of by epochs. */
   readonly tokens?: number | undefined;
   readonly validate?: OpenTraining['validate'];
@@ -48,6 +50,7 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
     maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
     tokens: options.tokens,
     seed,
+    shuffle: options.shuffle,
     sizeOf: length,
     tokensOf: length,
     batchSize: settings.tokens_per_step,

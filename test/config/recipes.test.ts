@@ -13,7 +13,7 @@ it('the package ships recipes, including the default', () => {
 
 describe.each(recipes)('%s', (name) => {
   it('is a valid configuration once the user has given the data', () => {
-    const generated = /^ {2}source: arithmetic$/m.test(read(name));
+    const generated = /^ {2}source: (arithmetic|word_problems)$/m.test(read(name));
     const { config } = parseRunConfig(read(name), {
       name,
       settings: generated ? [] : ['data.train=file.jsonl'],

@@ -59,9 +59,7 @@ describe.each([
     const length = Math.min(256, trainee.decoder.config.maxPositions);
     const ids = Int32Array.from({ length }, (_, t) => t % 37);
     const lossMask = new Uint8Array(length).fill(1);
-    const sequences = Array.from({ length: 4096 / length }, (_, i) =>
-      maskedSequence({ ids, lossMask, spans: [], steps: [] }, i),
-    );
+    const sequences = Array.from({ length: 4096 / length }, (_, i) => maskedSequence({ ids, lossMask }, i));
     const stage = supervisedStage({
       name: 'sft',
       decoder: trainee.decoder,

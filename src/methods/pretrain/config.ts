@@ -24,6 +24,10 @@ const pretrain = section({
     .describe(
       'Tokens to learn: what follows the last `=` of each step (`answers`), or the whole step (`all`).',
     ),
+  shuffle: z
+    .boolean()
+    .default(true)
+    .describe('Off: every epoch takes the samples in the order of the data, as a curriculum needs it.'),
 }).describe(
   'Language modelling of whole solutions, from random weights or from a base (`method: pretrain`).',
 );

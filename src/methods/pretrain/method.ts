@@ -1,5 +1,5 @@
 /** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
-import { inMemory } from '../../data/dataset.js';
+import { type Dataset, dataset } from '../../data/dataset.js';
 import { problemKey } from '../../data/overlap.js';
 import { solutionSegments } from '../../data/solution.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
@@ -8,7 +8,7 @@ import { configuredRecords } from '../../run/parts.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { scoreRows } from '../../sequences/forward.js';
 import { maskedSequence, type TrainingSequence } from '../../sequences/sequence.js';
-import { segmentTokenizer } from '../../tokenizer/segments.js';
+import { segmentTokenizer, type TokenizedSequence } from '../../tokenizer/segments.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
@@ -16,8 +16,8 @@ import { createTrainee, type Trainee } from '../../train/trainee.js';
 import type { PretrainRunConfig } from './config.js';
 
 export interface PretrainData extends RunData {
-  readonly train: readonly TrainingSequence[];
-  readonly validation: readonly TrainingSequence[];
+  readonly train: Dataset<TrainingSequence>;
+  readonly validation: Dataset<TrainingSequence>;
 }
 
 type PretrainRun = OpenRun<PretrainRunConfig, PretrainData, Trainee>;
@@ -43,7 +43,10 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
   preview(config, tokenizer) {
     const tokenize = segmentTokenizer(tokenizer);
     return (record) => {
-      const segments = solutionSegments(record, { learn: learnedParts(config) });
+      const segments = solutionSegments(record, {
+        learn: learnedParts(config),
+        learnBreak: learnedParts(config) === 'steps',
+      });
       return [{ title: `solution of ${record.steps.length} steps`, sequence: tokenize(segments) }];
     };
   },
@@ -65,11 +68,12 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
         decoder,
         role,
         parameters: trained,
-        sequences: inMemory(data.train),
+        sequences: data.train,
         optimization: config.pretrain,
         microBatchTokens: open.microBatchTokens('pretrain'),
         best: 'token_accuracy',
         seed: config.run.seed,
+        shuffle: config.pretrain.shuffle,
         async validate(stop) {
           const metrics = await heldOutAccuracy(open);
           return stop.aborted ? undefined : metrics;
@@ -99,31 +103,38 @@ function heldOutAccuracy(open: PretrainRun) {
   return answerAccuracy(open.roles, open.data.validation, open.microBatchTokens('pretrain'));
 }
 
-/** Whole solutions, each followed by the tokenizer's end token; see `solutionSegments` for the loss mask. */
+/**
+ * Whole solutions, each followed by the tokenizer's end token; see `solutionSegments` for the loss mask. Only tokens and
+ * masks are kept: targets take many times the memory, and are made when they are wanted.
+ */
 export function pretrainSequences(
   records: readonly StepRecord[],
   tokenizer: Tokenizer,
   learn: 'steps' | 'results',
   maxLength: number,
-): TrainingSequence[] {
+): Dataset<TrainingSequence> {
   const tokenize = segmentTokenizer(tokenizer);
   const end = tokenizer.eosId === undefined ? '' : tokenizer.decode([tokenizer.eosId]);
-  let tooLong = 0;
-  const sequences = records.flatMap((record, i) => {
-    const sequence = tokenize(solutionSegments(record, { learn, end }), { specialTokens: 'start' });
-    if (sequence.ids.length <= maxLength) return [maskedSequence(sequence, i)];
-    tooLong++;
-    return [];
-  });
+  const learnBreak = learn === 'steps';
+  const kept: { readonly sequence: Pick<TokenizedSequence, 'ids' | 'lossMask'>; readonly row: number }[] = [];
+  for (const [row, record] of records.entries()) {
+    const segments = solutionSegments(record, { learn, end, learnBreak });
+    const { ids, lossMask } = tokenize(segments, { specialTokens: 'start' });
+    if (ids.length <= maxLength) kept.push({ sequence: { ids, lossMask }, row });
+  }
+  const tooLong = records.length - kept.length;
   if (tooLong > 0)
     console.error(`${tooLong} solutions are longer than data.max_length ${maxLength} and are left out`);
-  return sequences;
+  return dataset(kept.length, (i) => {
+    const { sequence, row } = kept[i] as (typeof kept)[number];
+    return maskedSequence(sequence, row);
+  });
 }
 
 /** Share of learned tokens that the model ranks first, and their mean loss in nats. */
 export async function answerAccuracy(
   { decoder, role }: Pick<Trainee, 'decoder' | 'role'>,
-  sequences: readonly TrainingSequence[],
+  sequences: Iterable<TrainingSequence>,
   microBatchTokens: number,
 ): Promise<{ readonly token_accuracy: number; readonly validation_loss: number }> {
   let right = 0;

@@ -1,0 +1,14 @@
+// `steptrain data problems`: generated word problems as rows, for evaluations and other programs.
+import { existsSync } from 'node:fs';
+import { type WordProblemOptions, wordProblems } from '../data/problems/generate.js';
+import { writeFileAtomically } from '../files/atomic-file.js';
+import { UsageError } from './error.js';
+
+/** Writes one row of JSON for each problem into a new file. @throws UsageError where the file is there already */
+export async function writeProblems(path: string, options: WordProblemOptions): Promise<void> {
+  if (!path.endsWith('.jsonl'))
+    throw new UsageError(`expected a file name that ends in .jsonl, found ${path}`);
+  if (existsSync(path)) throw new UsageError(`${path} is there already; choose another file`);
+  const lines = Array.from(wordProblems(options), (row) => Buffer.from(`${JSON.stringify(row)}\n`));
+  await writeFileAtomically(path, lines);
+}

@@ -1,0 +1,126 @@
+/** Word problems as the records that everything learns from. */
+import { DataError } from '../../files/data-error.js';
+import { PhiloxStream } from '../../random/philox.js';
+import type { StepRecord } from '../../records/record.js';
+import type { Part } from '../split.js';
+import type { TemplateChoice } from './choices.js';
+import { Draft, UNUSABLE } from './draft.js';
+import { checkLevels, drafter } from './generate.js';
+import { LEVELS, type Level } from './levels.js';
+import { judgeSolution } from './oracle.js';
+import type { WordProblem } from './problem.js';
+import { drawMistakes, type MistakeOptions, mistakenSolution, rightSolution } from './solution.js';
+
+/** Keys are those of section `data.word_problems` of a run's configuration. */
+export interface WordProblemRecordOptions extends MistakeOptions {
+  readonly seed: number;
+  /** Number of problems, over all parts. */
+  readonly samples: number;
+  /** Shares of training, validation and test. Default [8, 1, 1]. */
+  readonly split?: readonly [number, number, number];
+  readonly levels?: readonly number[];
+  readonly templates?: TemplateChoice;
+  /**
+   * Share of bare computations among the training samples of the first half: the arithmetic, before there are enough words
+   * to learn it from. Default 0.
+   */
+  readonly drill_rate?: number;
+}
+
+/** Domains of the random streams: the problem's part and numbers, and the mistakes of its solution. */
+const PROBLEM = 0x77707274;
+const SOLUTION = 0x77736f6c;
+
+/** Of a plan. */
+const MOST_STEPS = 8;
+
+/** Computations of one drill. */
+const DRILLED = 6;
+
+/** Problems with a solution each, and the part that they belong to; the oracle gives the labels. Lazily and in order. */
+export function* wordProblemRecords(
+  options: WordProblemRecordOptions,
+): Generator<{ readonly part: Part; readonly record: StepRecord; readonly problem?: WordProblem }> {
+  const {
+    seed,
+    samples,
+    split = [8, 1, 1],
+    levels = [1, 1, 1],
+    templates = 'seen',
+    drill_rate: drills = 0,
+  } = options;
+  checkLevels(levels);
+  checkRates(options);
+  const draft = drafter({ levels, templates });
+  for (let i = 0; i < samples; i++) {
+    const draw = new PhiloxStream(seed, PROBLEM, i);
+    const part = partAt(draw.uniform(), split);
+    const provenance = { file: 'word_problems', row: i + 1 };
+    if (part === 'train' && i < samples / 2 && draw.uniform() < drills) {
+      yield { part, record: { ...drill(draw, levels), provenance } };
+      continue;
+    }
+    // What goes wrong is settled first, so that what fits badly with the facts of training is not rarer in it.
+    const mistakes = drawMistakes(new PhiloxStream(seed, SOLUTION, i), options, MOST_STEPS);
+    let lines: string[] | undefined;
+    const problem = draft(draw, part, (drafted) => {
+      lines = mistakenSolution(drafted, mistakes);
+      return lines !== undefined;
+    });
+    const id = `level ${problem.level}, ${problem.template} ${problem.wording + 1}`;
+    yield {
+      part,
+      problem,
+      record: { ...solutionRecord(problem, lines ?? []), provenance: { ...provenance, id } },
+    };
+  }
+}
+
+/** A solution as a record: a step for each line, labelled by the oracle. */
+export function solutionRecord(problem: WordProblem, lines: readonly string[]): StepRecord {
+  const judged = judgeSolution(problem, lines);
+  return {
+    problem: problem.problem,
+    gold_solution: rightSolution(problem).join('\n'),
+    gold_answer: problem.answer,
+    steps: judged.lines.map(({ text, right }) => ({ text, label: right ? 1 : 0, kind: 'normal' })),
+    outcome: judged.isAnswerRight ? 1 : 0,
+  };
+}
+
+/** Computations without a story: the numbers are those of a level, the facts those of training. */
+function drill(draw: PhiloxStream, levels: readonly number[]): StepRecord {
+  const possible = levels.flatMap((share, i) => (share > 0 ? [LEVELS[i] as Level] : []));
+  const asked: string[] = [];
+  const steps: string[] = [];
+  while (steps.length < DRILLED) {
+    const level = draw.pick(possible);
+    const draft = new Draft(draw, level, 'train', 1, 0);
+    try {
+      if (draw.below(8) === 0) draft.groups('');
+      else draft.change('', { value: 1 + draw.below(level.maxValue) }, ['+', '-', '×']);
+    } catch (error) {
+      if (error === UNUSABLE) continue;
+      throw error;
+    }
+    const [planned] = draft.plan;
+    if (planned === undefined) continue;
+    const { left, op, right, result } = planned;
+    asked.push(`${left.value} ${op} ${right.value}`);
+    steps.push(`${asked.at(-1)} = ${result}`);
+  }
+  return { problem: asked.join(', '), steps: steps.map((text) => ({ text, label: 1, kind: 'normal' })) };
+}
+
+function partAt(at: number, [train, validation, test]: readonly [number, number, number]): Part {
+  const place = at * (train + validation + test);
+  if (place < train) return 'train';
+  return place < train + validation || test === 0 ? 'validation' : 'test';
+}
+
+function checkRates({ error_rate = 0, misread_rate = 0, drill_rate = 0 }: WordProblemRecordOptions): void {
+  for (const [key, rate] of Object.entries({ error_rate, misread_rate, drill_rate })) {
+    if (rate >= 0 && rate <= 1) continue;
+    throw new DataError('option', `data.word_problems.${key} is ${rate}; expected a probability from 0 to 1`);
+  }
+}

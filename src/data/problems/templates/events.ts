@@ -1,0 +1,188 @@
+/** Something grows and shrinks: the same quantity throughout. */
+import type { Draft, Sentence, Story } from '../draft.js';
+import type { Operation } from '../facts.js';
+import type { Operand } from '../problem.js';
+
+const ALL: readonly Operation[] = ['+', '-', '×'];
+const UP_AND_DOWN: readonly Operation[] = ['+', '-'];
+
+/** `count` changes of what a person has. */
+export function changes(
+  d: Draft,
+  {
+    person,
+    thing,
+    from,
+    count,
+    ops = ALL,
+  }: {
+    readonly person: string;
+    readonly thing: string;
+    readonly from: Operand;
+    readonly count: number;
+    readonly ops?: readonly Operation[];
+  },
+): { readonly sentences: Sentence[]; readonly to: Operand } {
+  const other = d.person();
+  const sentences: Sentence[] = [];
+  let to = from;
+  for (let i = 0; i < count; i++) {
+    const { op, by, to: next } = d.change(person, to, ops);
+    to = next;
+    if (op === '+')
+      sentences.push({
+        text: d.say(
+          `${person} finds ${by} more.`,
+          `${other} gives ${by} to ${person}.`,
+          `Then ${person} gets ${by} from ${other}.`,
+        ),
+      });
+    else if (op === '-')
+      sentences.push({
+        text: d.say(
+          `${person} loses ${by}.`,
+          `${person} gives ${by} to ${other}.`,
+          `Then ${other} takes ${by} from ${person}.`,
+        ),
+      });
+    else
+      sentences.push({
+        text: d.say(
+          `Now ${person} has ${by} times as many.`,
+          `The number of ${thing} becomes ${by} times as large.`,
+          `Then ${person} has ${by} times as many as before.`,
+        ),
+      });
+  }
+  return { sentences, to };
+}
+
+/** What is asked about what a person has in the end. */
+export function hasNow(d: Draft, person: string, thing: string): Pick<Story, 'question' | 'noun'> {
+  return {
+    question: d.say(
+      `How many ${thing} does ${person} have now?`,
+      `How many ${thing} does ${person} have at the end?`,
+      `Now how many ${thing} are there with ${person}?`,
+    ),
+    noun: `the number of ${thing} of ${person}`,
+  };
+}
+
+export function events(d: Draft): Story {
+  const [person, thing] = [d.person(), d.thing()];
+  const from = d.start();
+  const opening = d.say(
+    `${person} has ${from.value} ${thing}.`,
+    `At first ${person} has ${from.value} ${thing}.`,
+    `There are ${from.value} ${thing} with ${person}.`,
+  );
+  const { sentences } = changes(d, { person, thing, from, count: d.operations });
+  return { sentences: [{ text: opening }, ...sentences], ...hasNow(d, person, thing) };
+}
+
+/** Told backwards: what was there at first. */
+export function before(d: Draft): Story {
+  const [person, other, thing] = [d.person(), d.person(), d.thing()];
+  let to = d.start();
+  const sentences: Sentence[] = [
+    {
+      text: d.say(
+        `Now ${person} has ${to.value} ${thing}.`,
+        `At the end ${person} has ${to.value} ${thing}.`,
+        `There are ${to.value} ${thing} with ${person} now.`,
+      ),
+    },
+  ];
+  for (let i = 0; i < d.operations; i++) {
+    const { op, by, to: next } = d.change(person, to, UP_AND_DOWN);
+    to = next;
+    const text =
+      op === '+'
+        ? d.say(
+            `Before that ${person} lost ${by}.`,
+            `Before that ${person} gave ${by} to ${other}.`,
+            `Before that ${other} took ${by} from ${person}.`,
+          )
+        : d.say(
+            `Before that ${person} found ${by}.`,
+            `Before that ${other} gave ${by} to ${person}.`,
+            `Before that ${person} got ${by} from ${other}.`,
+          );
+    sentences.push({ text });
+  }
+  return {
+    sentences,
+    question: d.say(
+      `How many ${thing} did ${person} have at first?`,
+      `How many ${thing} did ${person} have before?`,
+      `How many ${thing} were there with ${person} at first?`,
+    ),
+    noun: `the first number of ${thing} of ${person}`,
+  };
+}
+
+export function bus(d: Draft): Story {
+  let to = d.start();
+  const sentences: Sentence[] = [
+    {
+      text: d.say(
+        `There are ${to.value} people on a bus.`,
+        `A bus starts with ${to.value} people.`,
+        `${to.value} people are on the bus.`,
+      ),
+    },
+  ];
+  for (let i = 0; i < d.operations; i++) {
+    const { op, by, to: next } = d.change('bus', to, UP_AND_DOWN);
+    to = next;
+    sentences.push({
+      text:
+        op === '+'
+          ? d.say(`${by} people get on.`, `At a stop ${by} get on.`, `Then ${by} more get on.`)
+          : d.say(`${by} people get off.`, `At a stop ${by} get off.`, `Then ${by} of them get off.`),
+    });
+  }
+  return {
+    sentences,
+    question: d.say(
+      'How many people are on the bus now?',
+      'How many people are on the bus at the end?',
+      'Now how many people are there on the bus?',
+    ),
+    noun: 'the number of people on the bus',
+  };
+}
+
+/** Shared equally in the end: the last change makes it work out. */
+export function sharing(d: Draft): Story {
+  if (d.operations < 2) return d.fail();
+  const [person, thing] = [d.person(), d.thing()];
+  const from = d.start();
+  const opening = d.say(
+    `${person} has ${from.value} ${thing}.`,
+    `At first ${person} has ${from.value} ${thing}.`,
+    `There are ${from.value} ${thing} with ${person}.`,
+  );
+  const { sentences, to } = changes(d, { person, thing, from, count: d.operations - 1, ops: UP_AND_DOWN });
+  const shares = [2, 3, 4, 5, 6, 7, 8, 9].filter(
+    (k) => to.value % k === 0 && to.value / k > 1 && to.value / k < 10,
+  );
+  if (shares.length === 0) return d.fail();
+  const k = d.draw.pick(shares);
+  d.step('each', to, '÷', { value: k });
+  const share = d.say(
+    `${person} shares them among ${k} children.`,
+    `${person} puts them into ${k} ${d.container()}.`,
+    `Then ${k} children share them.`,
+  );
+  return {
+    sentences: [{ text: opening }, ...sentences, { text: share }],
+    question: d.say(
+      `How many ${thing} does each child get?`,
+      `How many ${thing} are there in each?`,
+      `How many ${thing} are there for each child?`,
+    ),
+    noun: `the number of ${thing} in each share`,
+  };
+}

@@ -1,0 +1,90 @@
+// Word problems as records: parts, labels, drills and misreadings.
+import { describe, expect, it } from 'vitest';
+import { type Fact, factKey, factPart, type Operation } from '../../../src/data/problems/facts.js';
+import { type WordProblemRecordOptions, wordProblemRecords } from '../../../src/data/problems/records.js';
+
+const make = (options: Partial<WordProblemRecordOptions>) => [
+  ...wordProblemRecords({ seed: 1, samples: 1200, ...options }),
+];
+
+function factsIn(text: string): Fact[] {
+  return [...text.matchAll(/(\d+) ([-+×÷]|mod) (\d+)/g)].map(([, left, op, right]) => ({
+    left: Number(left),
+    op: op as Operation,
+    right: Number(right),
+  }));
+}
+
+describe('wordProblemRecords', () => {
+  it('gives right solutions, each in its part', () => {
+    const records = make({});
+    const shareOf = (part: string) => records.filter((one) => one.part === part).length / records.length;
+    expect(
+      [shareOf('train'), shareOf('validation'), shareOf('test')].map((share) => share.toFixed(1)),
+    ).toEqual(['0.8', '0.1', '0.1']);
+    const odd = records.filter(
+      ({ record: { outcome, steps, gold_answer: answer, gold_solution: solution } }) =>
+        outcome !== 1 ||
+        steps.some(({ label }) => label !== 1) ||
+        steps.at(-1)?.text !== `Answer: ${answer}` ||
+        solution !== steps.map(({ text }) => text).join('\n'),
+    );
+    expect(odd).toEqual([]);
+  });
+
+  it('holds no fact of another part in training, wrong lines, drills and misreadings included', () => {
+    const held = new Set<string>();
+    const leaked: string[] = [];
+    for (const { part, record } of make({
+      error_rate: 0.3,
+      misread_rate: 0.5,
+      drill_rate: 0.2,
+      samples: 2400,
+    })) {
+      for (const { text } of record.steps) {
+        for (const fact of factsIn(text)) {
+          const of = factPart(fact);
+          if (part === 'train' && of !== 'train' && of !== 'shared') leaked.push(text);
+          else if (part !== 'train' && of === part) held.add(factKey(fact));
+        }
+      }
+    }
+    expect(leaked).toEqual([]);
+    expect(held.size).toBeGreaterThan(100);
+  });
+
+  it('draws about as many mistakes as asked, and labels what they spoil', () => {
+    const steps = make({ error_rate: 0.2 }).flatMap(({ record }) => record.steps);
+    const wrong = steps.filter(({ label }) => label === 0).length / steps.length;
+    // What is carried on counts too.
+    expect(wrong).toBeGreaterThan(0.2);
+    expect(wrong).toBeLessThan(0.5);
+  });
+
+  it('misreads wordings 1 and 2 alone, and always alike', () => {
+    const records = make({ misread_rate: 1 });
+    const unexpected = records.filter(
+      ({ record, problem }) =>
+        (problem?.wording === 0 && record.outcome !== 1) ||
+        (problem?.wording === 1 && record.steps.some(({ text }) => text.includes(' - '))),
+    );
+    expect(unexpected).toEqual([]);
+    const outcomes = records.map(({ record }) => record.outcome);
+    expect(outcomes.filter((outcome) => outcome === 0).length).toBeGreaterThan(300);
+  });
+
+  it('has drills in the first half of training alone', () => {
+    const records = make({ drill_rate: 0.5 });
+    const drills = records.flatMap(({ problem, part }, i) => (problem === undefined ? [{ part, i }] : []));
+    expect(drills.length).toBeGreaterThan(200);
+    for (const { part, i } of drills) expect([part, i < 600]).toEqual(['train', true]);
+    expect(records.find(({ problem }) => problem === undefined)?.record.steps.length).toBe(6);
+  });
+
+  it('says which option cannot work', () => {
+    expect(() => make({ misread_rate: 2 })).toThrow(
+      'data.word_problems.misread_rate is 2; expected a probability from 0 to 1',
+    );
+    expect(() => make({ levels: [] })).toThrow('the shares of the levels are []');
+  });
+});
