@@ -277,3 +277,25 @@ it('answers 64 concurrent streams of a real client, each with the samples of its
     expect(answer).toEqual([sample?.text, sample?.finishReason]);
   }
 });
+
+it('holds no more after 300 requests, of which many were cancelled, than after 20', async () => {
+  const server = await testServer({ maxRows: 8 });
+  const ask = async (i: number) => {
+    const stream = await client(server).completions.create({
+      ...{ model: 'pupil', prompt: `prompt ${i}`, seed: i, max_tokens: 4, n: 2 },
+      stream: true,
+    });
+    for await (const _ of stream) if (i % 3 === 0) break;
+  };
+  const rounds = async (from: number, to: number) => {
+    for (let i = from; i < to; i += 20) await Promise.all(Array.from({ length: 20 }, (_, k) => ask(i + k)));
+    await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) === 0);
+  };
+  await rounds(0, 20);
+  const { liveBytes } = server.device.stats();
+  await rounds(20, 300);
+  expect(server.device.stats().liveBytes).toBe(liveBytes);
+  expect(await metric(server.url, 'steptrain_rows{state="waiting"}')).toBe(0);
+  expect(await metric(server.url, 'steptrain_cache_pages{state="used"}')).toBe(0);
+  expect(server.errors).toEqual([]);
+});

@@ -1,0 +1,62 @@
+// steptrain serve: what it refuses, and its life from the first line to SIGTERM.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { resolve } from 'node:path';
+import { expect, it } from 'vitest';
+import { cli } from './run-cli.js';
+
+it.each([
+  [['--port', '1.5'], '--port expects a whole number of at least 0, found 1.5'],
+  [['--max-rows', '0'], '--max-rows expects a whole number of at least 1, found 0'],
+  [['--cache-gb', '0'], '--cache-gb expects a number above 0, found 0'],
+  [['--lora', 'x'], '--lora expects NAME=DIRECTORY, found "x"'],
+])('refuses %j', async (args, message) => {
+  expect(await cli('serve', ...args)).toMatchObject({ code: 1, stderr: message });
+});
+
+it('refuses other machines without a key', async () => {
+  const { code, stderr } = await cli(
+    'serve',
+    '--device',
+    'cpu',
+    '--host',
+    '0.0.0.0',
+    '--key-env',
+    'NO_SUCH_KEY',
+  );
+  expect([code, stderr]).toEqual([
+    1,
+    'serve: 0.0.0.0 can be reached from other machines: give a key, or listen on 127.0.0.1',
+  ]);
+});
+
+it('answers until SIGTERM, which lets what runs end', async () => {
+  const command = resolve('dist/cli/main.js');
+  const args = [
+    command,
+    'serve',
+    '--device',
+    'cpu',
+    '--port',
+    '0',
+    '--cache-gb',
+    '0.01',
+    '--key-env',
+    'TEST_KEY',
+  ];
+  const server = spawn(process.execPath, args, { env: { ...process.env, TEST_KEY: 'secret' } });
+  const [line] = await once(server.stdout, 'data');
+  const [, name, url] = /^(\S+) is served on (\S+); Ctrl-C ends it\.\n$/.exec(String(line)) ?? [];
+  expect(name).toBe('embedded');
+  const asked = fetch(`${url}/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: 'Bearer secret' },
+    body: JSON.stringify({ prompt: '12-6=', max_tokens: 400, ignore_eos: true, stream: true }),
+  });
+  const response = await asked;
+  server.kill('SIGTERM');
+  const events = (await response.text()).trim().split('\n\n');
+  expect(events.at(-1)).toBe('data: [DONE]');
+  expect(events.at(-2)).toContain('"finish_reason":"length"');
+  expect(await once(server, 'exit')).toEqual([0, null]);
+});
