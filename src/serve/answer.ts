@@ -100,9 +100,9 @@ async function whole(
   { response, signal }: Exchange,
 ): Promise<void> {
   const samples = await generation.samples;
-  if (response.destroyed) return;
   const drawn = samples.flat();
   engine.metrics.generatedTokens += tokensOf(drawn.map(({ tokens }) => tokens));
+  if (response.destroyed) return;
   if (drawn.some(({ finishReason }) => finishReason === 'error')) throw notANumber();
   const choices = samples.flatMap((list, prompt) =>
     list.map((sample, i) => {

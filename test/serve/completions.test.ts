@@ -229,7 +229,7 @@ describe('a client that disconnects', () => {
   it.each([true, false])('ends its request (stream: %s)', async (stream) => {
     const server = await testServer();
     const gone = new AbortController();
-    const body = JSON.stringify({ prompt: 'one', max_tokens: 100, n: 8, stream, ignore_eos: true });
+    const body = JSON.stringify({ prompt: 'one', max_tokens: 500, n: 8, stream, ignore_eos: true });
     const headers = { 'content-type': 'application/json' };
     const asked = fetch(`${server.url}/v1/completions`, {
       method: 'POST',
@@ -242,6 +242,7 @@ describe('a client that disconnects', () => {
     await asked.then((response) => response.text()).catch(() => {});
     await until(async () => (await metric(server.url, 'steptrain_rows{state="running"}')) === 0);
     expect(await metric(server.url, 'steptrain_requests_cancelled_total')).toBe(1);
+    expect(await metric(server.url, 'steptrain_generated_tokens_total')).toBeLessThan(8 * 500);
     expect(await metric(server.url, 'steptrain_cache_pages{state="used"}')).toBe(0);
     expect(server.errors).toEqual([]);
   });
