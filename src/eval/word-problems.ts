@@ -45,7 +45,9 @@ export async function solveWordProblems(
   for (let begin = 0; begin < problems.length; begin += CHUNK) {
     const chunk = problems.slice(begin, begin + CHUNK);
     const prompts = chunk.map(({ problem }) => tokenizer.encode(`${problem}\n`));
-    const options = { tokenizer, seed, maxNewTokens };
+    const { eosId } = tokenizer;
+    const ends = eosId === undefined ? {} : { eosTokenIds: [eosId] };
+    const options = { tokenizer, seed, maxNewTokens, ...ends };
     const greedy = await model.generate(prompts, { ...options, temperature: 0 });
     const promptIds = chunk.map((_, i) => begin + i);
     const sampled = await model.generate(prompts, { ...options, n: k, promptIds });

@@ -24,6 +24,7 @@ describe.skipIf(!existsSync(weights))(
       const samples = await model.generate([tokenizer.encode(problem)], {
         tokenizer,
         temperature: 0,
+        eosTokenIds: [tokenizer.eosId!],
         maxNewTokens: 60,
       });
       const sample = samples[0]![0]!;
