@@ -30,6 +30,9 @@ export type { ModelHead } from './architectures/heads.js';
 export type { Parameter, ParameterSpec } from './autograd/parameters.js';
 export { type ParameterBuffer, TrainableParameters } from './autograd/parameters.js';
 export { type Disposable, type Gradients, type Saved, Tape } from './autograd/tape.js';
+export type { LayoutName } from './data/benchmarks/layouts.js';
+export { type LoadedProblems, loadProblems, type ProblemOptions } from './data/benchmarks/load.js';
+export type { Problem } from './data/benchmarks/problem.js';
 // Step-labelled data and tokenizers
 export { type Dataset, dataset, inMemory } from './data/dataset.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
@@ -84,6 +87,17 @@ export {
 } from './eval/metrics.js';
 export { type EvalReport, formatEvalTable } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
+export type { SolvedProblem } from './eval/solving/dump.js';
+export {
+  evaluateSolving,
+  type SolvingOptions,
+  type SolvingProgress,
+  type SolvingResult,
+} from './eval/solving/evaluate.js';
+export type { MetricOptions, MetricValue } from './eval/solving/metrics.js';
+export type { SolvingPromptOptions } from './eval/solving/prompt.js';
+export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js';
+export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './eval/solving/sample.js';
 export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';

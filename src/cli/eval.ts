@@ -3,6 +3,7 @@ import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
 import { printEvaluation } from './eval-output.js';
+import { solveCommand } from './eval-solve.js';
 
 interface ShowArguments {
   readonly run?: string;
@@ -29,7 +30,7 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
       .example('$0 eval runs/quickstart', 'the same') as never,
   handler: async ({ run, ...options }) => {
     if (run === undefined)
-      throw new UsageError('name a run directory, or one of show, correction and compare');
+      throw new UsageError('name a run directory, or one of show, correction, solve and compare');
     const { readRunEvaluation } = await import('../eval/report-file.js');
     await printEvaluation(await readRunEvaluation(run), options);
   },
@@ -37,7 +38,8 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
 
 export const evalCommand: CommandModule = {
   command: 'eval',
-  describe: 'Judge held-out steps, show the result, compare two runs',
-  builder: (argv) => argv.command(showCommand).command(correctionCommand).command(compareCommand),
+  describe: 'Judge held-out steps, solve problems, show the result, compare two runs',
+  builder: (argv) =>
+    argv.command(showCommand).command(correctionCommand).command(solveCommand).command(compareCommand),
   handler: () => {},
 };

@@ -2,9 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { isRow } from '../data/columns.js';
-import { fileRows } from '../data/files.js';
-import { jsonRows, type RawRow } from '../data/json-rows.js';
-import { DataError } from '../files/data-error.js';
+import { objectRows, type PlacedRow, STANDARD_INPUT } from '../data/rows.js';
 import { FileError, systemReason } from '../files/error.js';
 import type { Prompt } from '../generate/prompts.js';
 import { UsageError } from './error.js';
@@ -18,7 +16,6 @@ export interface GivenPrompt {
 }
 
 const ROWS = /\.(jsonl|json|parquet)(\.gz)?$/;
-const FROM_PIPE = 'standard input';
 
 /** Texts of the command line, unchanged. */
 export function promptsOf(texts: readonly string[]): GivenPrompt[] {
@@ -37,7 +34,7 @@ export async function promptsFrom(
   stdin: AsyncIterable<Buffer>,
 ): Promise<GivenPrompt[]> {
   if (file !== '-') {
-    if (ROWS.test(file)) return fromRows(fileRows(file), file, column);
+    if (ROWS.test(file)) return fromRows(objectRows(file), file, column);
     const content = await readFile(file, 'utf8').catch((error: unknown) => {
       throw new FileError(`cannot read ${file}: ${systemReason(error)}`, { cause: error });
     });
@@ -47,8 +44,8 @@ export async function promptsFrom(
   for await (const chunk of stdin) chunks.push(Buffer.from(chunk));
   const bytes = Buffer.concat(chunks);
   if (!/^\s*\{/.test(bytes.subarray(0, 4096).toString('latin1')))
-    return [wholeText(bytes.toString('utf8'), FROM_PIPE)];
-  return fromRows(jsonRows(Readable.from([bytes]), FROM_PIPE, { lines: true }), FROM_PIPE, column);
+    return [wholeText(bytes.toString('utf8'), STANDARD_INPUT)];
+  return fromRows(objectRows(STANDARD_INPUT, Readable.from([bytes])), STANDARD_INPUT, column);
 }
 
 /** Without the line break that editors and `echo` put at the end. */
@@ -57,15 +54,13 @@ function wholeText(content: string, where: string): GivenPrompt {
   return { prompt, where, row: { prompt } };
 }
 
-async function fromRows(rows: AsyncIterable<RawRow>, file: string, column: string): Promise<GivenPrompt[]> {
+async function fromRows(
+  rows: AsyncIterable<PlacedRow>,
+  file: string,
+  column: string,
+): Promise<GivenPrompt[]> {
   const prompts: GivenPrompt[] = [];
-  for await (const { value: row, bad, ...position } of rows) {
-    const place = { file, ...position };
-    if (bad !== undefined) throw new DataError('row', bad.message, place);
-    if (!isRow(row)) throw new DataError('row', 'the row is not an object of columns', place);
-    const where = `${file}, ${position.line === undefined ? `row ${position.row}` : `line ${position.line}`}`;
-    prompts.push({ prompt: promptIn(row, column, where), where, row });
-  }
+  for await (const { row, where } of rows) prompts.push({ prompt: promptIn(row, column, where), where, row });
   if (prompts.length === 0)
     throw new UsageError(`${file} has no rows; expected one JSON object a line with a column '${column}'`);
   return prompts;

@@ -81,6 +81,7 @@ async function generate(args: GenerateArguments): Promise<void> {
   const { openChosenModel } = await import('./chosen-model.js');
   const { bytesToGenerate, Generator } = await import('../generate/generator.js');
   const { createProgress } = await import('../terminal/progress.js');
+  const { untilInterrupted } = await import('./interrupt.js');
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   try {
     const prompts = await tokensOf(given, args, tokenizer);
@@ -194,20 +195,5 @@ function sampleColumns(sample: number, { text, tokens, logprobs, finishReason }:
     finish_reason: finishReason,
     tokens,
     logprobs: Array.from(logprobs, (logprob) => Number(logprob.toPrecision(7))),
-  };
-}
-
-/** The first Ctrl-C or SIGTERM ends the samples, a second one the process. */
-function untilInterrupted(): { readonly signal: AbortSignal; dispose(): void } {
-  const controller = new AbortController();
-  const stop = () => controller.abort();
-  process.once('SIGINT', stop);
-  process.once('SIGTERM', stop);
-  return {
-    signal: controller.signal,
-    dispose() {
-      process.off('SIGINT', stop);
-      process.off('SIGTERM', stop);
-    },
   };
 }

@@ -112,20 +112,11 @@ interface Cell {
 }
 
 async function columnOf(path: string, column: string, option: string): Promise<Cell[]> {
-  const { DataError } = await import('../files/data-error.js');
-  const { isRow } = await import('../data/columns.js');
-  const { fileRows } = await import('../data/files.js');
-  const { jsonRows } = await import('../data/json-rows.js');
-  const file = path === '-' ? 'standard input' : path;
+  const { objectRows, STANDARD_INPUT } = await import('../data/rows.js');
+  const rows = path === '-' ? objectRows(STANDARD_INPUT, process.stdin) : objectRows(path);
   const cells: Cell[] = [];
-  for await (const { value: row, bad, ...position } of path === '-'
-    ? jsonRows(process.stdin, file, { lines: true })
-    : fileRows(path)) {
-    if (bad !== undefined) throw new DataError('row', bad.message, { file, ...position });
-    if (!isRow(row)) throw new DataError('row', 'the row is not an object of columns', { file, ...position });
-    const where = `${file}, ${position.line === undefined ? `row ${position.row}` : `line ${position.line}`}`;
+  for await (const { row, where } of rows)
     cells.push({ value: cell(row, where, column, option), row, where });
-  }
   return cells;
 }
 

@@ -46,11 +46,25 @@ export function modelOptions(argv: Argv): Argv {
     .option('device', { ...text, group, default: 'auto', describe: 'auto, cpu or cuda:N' });
 }
 
-export function samplingOptions(argv: Argv): Argv {
+export function samplingOptions(
+  argv: Argv,
+  { maxNewTokens = 256, temperature = 1 }: { maxNewTokens?: number; temperature?: number | string } = {},
+): Argv {
   const group = 'Sampling:';
   return argv
-    .option('max-new-tokens', { ...number, group, default: 256, describe: 'Most tokens of a sample' })
-    .option('temperature', { ...number, group, default: 1, describe: '0 takes the most likely token' })
+    .option('max-new-tokens', {
+      ...number,
+      group,
+      default: maxNewTokens,
+      describe: 'Most tokens of a sample',
+    })
+    .option('temperature', {
+      ...number,
+      group,
+      // A text says what the command does by itself.
+      ...(typeof temperature === 'number' ? { default: temperature } : { defaultDescription: temperature }),
+      describe: '0 takes the most likely token',
+    })
     .option('top-k', {
       ...number,
       group,

@@ -1,0 +1,199 @@
+// The layouts of benchmarks: under which columns a row has its problem, its answer and its solution.
+import { extractAnswer } from '../../answers/extract.js';
+import { BadRow } from '../bad-row.js';
+import {
+  describeValue,
+  isRow,
+  listColumn,
+  objectColumn,
+  optionalText,
+  type Row,
+  textColumn,
+} from '../columns.js';
+import type { Problem } from './problem.js';
+
+export type LayoutName = 'gsm8k' | 'svamp' | 'math' | 'aime' | 'verl' | 'record' | 'plain';
+
+export interface Layout {
+  readonly name: LayoutName;
+  /** For the error about columns that are of no layout. */
+  readonly columns: string;
+  matches(row: Row): boolean;
+  /** @throws BadRow for a row that does not fit */
+  read(row: Row): Problem;
+}
+
+const has = (row: Row, ...columns: readonly string[]) =>
+  columns.every((column) => row[column] !== undefined && row[column] !== null);
+
+/** GSM8K: the answer ends the worked solution, behind `####`. */
+const gsm8k: Layout = {
+  name: 'gsm8k',
+  columns: 'question, answer with ####',
+  matches: (row) => has(row, 'question') && typeof row.answer === 'string' && row.answer.includes('####'),
+  read(row) {
+    const solution = textColumn(row, 'answer');
+    const mark = solution.lastIndexOf('####');
+    if (mark < 0) throw new BadRow('no_answer', "column 'answer' has no #### before its final answer");
+    const answer = nonEmpty(solution.slice(mark + 4), "column 'answer' behind ####");
+    return { problem: textColumn(row, 'question'), answer, solution };
+  },
+};
+
+/** SVAMP: a story and its question in two columns. */
+const svamp: Layout = {
+  name: 'svamp',
+  columns: 'Body, Question, Answer',
+  matches: (row) => has(row, 'Body', 'Question', 'Answer'),
+  read(row) {
+    const body = textColumn(row, 'Body').trim();
+    const question = textColumn(row, 'Question').trim();
+    const problem = `${body}${/[.!?,]$/.test(body) ? '' : '.'} ${question}`;
+    return { problem, answer: answerColumn(row, 'Answer'), ...identified(row, 'ID') };
+  },
+};
+
+/** MATH, whose answer is the last box of the solution, and MATH-500, which has it in a column too. */
+const math: Layout = {
+  name: 'math',
+  columns: 'problem, solution with \\boxed',
+  matches: (row) =>
+    has(row, 'problem') && typeof row.solution === 'string' && row.solution.includes('\\boxed'),
+  read(row) {
+    const solution = textColumn(row, 'solution');
+    const problem = textColumn(row, 'problem');
+    const common = { problem, solution, ...identified(row, 'unique_id', 'id') };
+    if (has(row, 'answer')) return { ...common, answer: answerColumn(row, 'answer') };
+    const boxed = extractAnswer(solution);
+    if (boxed?.method === 'boxed') return { ...common, answer: boxed.answer };
+    throw new BadRow('no_answer', "column 'solution' has no \\boxed{…} around its final answer");
+  },
+};
+
+/** AIME as it is most often published, with capitals. */
+const aime: Layout = {
+  name: 'aime',
+  columns: 'Problem, Answer',
+  matches: (row) => has(row, 'Problem', 'Answer'),
+  read: (row) => ({
+    problem: textColumn(row, 'Problem'),
+    answer: answerColumn(row, 'Answer'),
+    ...(typeof row.Solution === 'string' && row.Solution.trim() !== '' ? { solution: row.Solution } : {}),
+    ...identified(row, 'ID', 'id'),
+  }),
+};
+
+/** verl's parquet files: messages, and the answer that a rule compares with. */
+const verl: Layout = {
+  name: 'verl',
+  columns: 'prompt (messages), reward_model.ground_truth',
+  matches: (row) =>
+    Array.isArray(row.prompt) && isRow(row.reward_model) && has(row.reward_model, 'ground_truth'),
+  read(row) {
+    const extra = isRow(row.extra_info) ? row.extra_info : {};
+    const solution = optionalText(extra, 'answer');
+    const messages = listColumn(row, 'prompt').filter((message) => isRow(message));
+    const asked = messages.findLast(({ role }) => role === 'user');
+    if (asked === undefined) throw new BadRow('no_problem', "column 'prompt' has no message of a user");
+    // Of the two, the question alone: the message has wishes for the form of the answer too.
+    const problem = has(extra, 'question')
+      ? textColumn(extra, 'question', "'question' of extra_info")
+      : textColumn(asked, 'content', "'content' of the message");
+    const answer = answerColumn(objectColumn(row, 'reward_model'), 'ground_truth');
+    return { problem, answer, ...(solution === undefined ? {} : { solution }) };
+  },
+};
+
+/** The project's own records of solutions. */
+const record: Layout = {
+  name: 'record',
+  columns: 'problem, gold_answer',
+  matches: (row) => has(row, 'problem', 'gold_answer'),
+  read: (row) => ({
+    problem: textColumn(row, 'problem'),
+    answer: answerColumn(row, 'gold_answer'),
+    ...(typeof row.gold_solution === 'string' ? { solution: row.gold_solution } : {}),
+  }),
+};
+
+const PROBLEM_COLUMNS = ['problem', 'question', 'prompt'];
+
+/** Everything else that has a problem and an answer, such as AMC. */
+const plain: Layout = {
+  name: 'plain',
+  columns: `${PROBLEM_COLUMNS.join(' or ')}, answer`,
+  matches: (row) => PROBLEM_COLUMNS.some((column) => has(row, column)) && has(row, 'answer'),
+  read(row) {
+    const column = PROBLEM_COLUMNS.find((name) => has(row, name)) ?? (PROBLEM_COLUMNS[0] as string);
+    return columnsLayout({ problem: column, answer: 'answer' }).read(row);
+  },
+};
+
+/** In the order of recognition: the more particular go first. */
+export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
+  gsm8k,
+  svamp,
+  math,
+  aime,
+  verl,
+  record,
+  plain,
+};
+
+export const LAYOUT_NAMES = Object.keys(LAYOUTS) as readonly LayoutName[];
+
+/** The layout whose columns the row has. */
+export function detectLayout(row: Row): Layout | undefined {
+  return Object.values(LAYOUTS).find((layout) => layout.matches(row));
+}
+
+/** Rows whose columns the user names. An answer may stand at the end of a solution, behind `####` or in a box. */
+export function columnsLayout(columns: { readonly problem: string; readonly answer: string }): Layout {
+  return {
+    name: 'plain',
+    columns: `${columns.problem}, ${columns.answer}`,
+    matches: () => true,
+    read(row) {
+      const problem = textColumn(row, columns.problem);
+      const answer = answerColumn(row, columns.answer);
+      const marked = extractAnswer(answer);
+      const solution =
+        typeof row.solution === 'string' && row.solution.trim() !== '' ? row.solution : undefined;
+      const common = { problem, ...identified(row, 'unique_id', 'id') };
+      if (marked?.method === 'boxed' || marked?.method === 'marker')
+        return { ...common, answer: marked.answer, solution: solution ?? answer };
+      return { ...common, answer, ...(solution === undefined ? {} : { solution }) };
+    },
+  };
+}
+
+/** A text or a number: `142.0` of a file is the number 142. */
+function answerColumn(row: Row, key: string): string {
+  const value = row[key];
+  if (typeof value === 'number' && Number.isFinite(value)) return String(value);
+  if (typeof value === 'bigint') return String(value);
+  if (value === undefined || value === null)
+    throw new BadRow('missing_column', `column '${key}' is missing; expected a text or a number`);
+  if (typeof value !== 'string')
+    throw new BadRow(
+      'wrong_type',
+      `column '${key}' holds ${describeValue(value)}; expected a text or a number`,
+    );
+  return nonEmpty(textColumn(row, key), `column '${key}'`);
+}
+
+function nonEmpty(text: string, where: string): string {
+  if (text.trim() === '') throw new BadRow('no_answer', `${where} is empty; expected the final answer`);
+  return text.trim();
+}
+
+function identified(row: Row, ...columns: readonly string[]): { readonly id?: string } {
+  for (const column of columns) {
+    const id =
+      typeof row[column] === 'string' || typeof row[column] === 'number'
+        ? optionalText(row, column)
+        : undefined;
+    if (id !== undefined) return { id };
+  }
+  return {};
+}

@@ -1,0 +1,10 @@
+/** A problem with the answer that is expected of whoever solves it. */
+export interface Problem {
+  readonly problem: string;
+  /** The final answer alone, without its solution. */
+  readonly answer: string;
+  /** A worked solution, where the source has one. */
+  readonly solution?: string;
+  /** The source's own identifier. */
+  readonly id?: string;
+}

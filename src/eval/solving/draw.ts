@@ -1,0 +1,113 @@
+// Draws the samples that are missing. What a sample is depends on its problem, its number and the settings alone, so that
+// it does not matter which others are drawn with it, before it, or were drawn already.
+import type { Model } from '../../api/model.js';
+import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import type { SamplingOptions } from '../../generate/options.js';
+import type { FinishReason, SavedSample } from '../../generate/sample-row.js';
+import { savedOptions } from '../../generate/snapshot.js';
+import type { DrawnSample } from './sample.js';
+
+export interface DrawOptions extends Omit<SamplingOptions, 'promptIds' | 'n'> {
+  readonly n: number;
+  /** Most samples at a time. */
+  readonly maxRows: number;
+  readonly signal?: AbortSignal | undefined;
+  /** Whether a sample is there already. */
+  readonly has: (problem: number, sample: number) => boolean;
+  readonly onSample: (sample: DrawnSample) => void;
+  readonly onToken: () => void;
+}
+
+/** @param prompts token ids by problem */
+export async function drawSamples(
+  model: Pick<Model, 'decoder' | 'adapter'>,
+  prompts: readonly (readonly number[])[],
+  { n, maxRows, signal, has, onSample, onToken, tokenizer, ...sampling }: DrawOptions,
+): Promise<void> {
+  const { decoder, adapter } = model;
+  const numbers = Array.from({ length: n }, (_, sample) => sample);
+  const missing = prompts.flatMap((ids, problem) => {
+    const left = numbers.filter((sample) => !has(problem, sample));
+    return left.length === 0 ? [] : [{ ids, problem, left }];
+  });
+  const [fitting, tooLong] = [
+    missing.filter(({ ids }) => ids.length < decoder.config.maxPositions),
+    missing.filter(({ ids }) => ids.length >= decoder.config.maxPositions),
+  ];
+  for (const { problem, left } of tooLong)
+    for (const sample of left) onSample({ problem, sample, text: '', tokens: 0, finish_reason: 'too_long' });
+  if (fitting.length === 0 || signal?.aborted) return;
+
+  const all = fitting.map(({ ids }) => ids);
+  const options = { ...sampling, n, ...(tokenizer ? { tokenizer } : {}) };
+  const cacheBytes = bytesToGenerate(decoder, all, { ...options, maxRows });
+  const generator = new Generator(decoder, { maxRows, cacheBytes });
+  const solve = async ({ ids, problem, left }: (typeof fitting)[number]) => {
+    // A request that looks as if the samples that are there had ended already.
+    const samples = [numbers.map((sample) => (left.includes(sample) ? EMPTY : ENDED))];
+    const request = {
+      prompts: [ids],
+      options: savedOptions({ ...sampling, n, promptIds: [problem] }),
+      samples,
+    };
+    const generation = generator.resume(request, {
+      role: { ...(adapter ? { adapter } : {}) },
+      ...(tokenizer ? { tokenizer } : {}),
+      ...(signal ? { signal } : {}),
+    });
+    const drawn = numbers.map(() => ({ text: '', tokens: 0 }));
+    for await (const { sample, token, text, finishReason } of generation) {
+      const own = drawn[sample] as (typeof drawn)[number];
+      own.text += text ?? '';
+      if (token !== undefined) {
+        own.tokens++;
+        onToken();
+      }
+      if (ended(finishReason)) onSample({ problem, sample, ...own, finish_reason: finishReason });
+    }
+  };
+  try {
+    await inTurn(fitting, solve, { weight: ({ left }) => left.length, most: 2 * maxRows, signal });
+  } finally {
+    generator.dispose();
+  }
+}
+
+const EMPTY: SavedSample = { tokens: [], logprobs: [], temperedLogprobs: [], samplingLogprobs: [] };
+const ENDED: SavedSample = { ...EMPTY, finishReason: 'length' };
+
+function ended(reason: FinishReason | undefined): reason is Exclude<FinishReason, 'abort'> {
+  return reason !== undefined && reason !== 'abort';
+}
+
+interface Turns<T> {
+  readonly weight: (item: T) => number;
+  /** Items start while those under way weigh less. */
+  readonly most: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Works on items in order, several at a time. The first failure ends it when all that were under way have ended. */
+async function inTurn<T>(
+  items: readonly T[],
+  work: (item: T) => Promise<void>,
+  { weight, most, signal }: Turns<T>,
+): Promise<void> {
+  const running = new Set<Promise<void>>();
+  const failures: unknown[] = [];
+  let load = 0;
+  for (const item of items) {
+    while (load >= most && failures.length === 0) await Promise.race(running);
+    if (failures.length > 0 || signal?.aborted) break;
+    load += weight(item);
+    const done: Promise<void> = work(item)
+      .catch((error: unknown) => void failures.push(error))
+      .finally(() => {
+        load -= weight(item);
+        running.delete(done);
+      });
+    running.add(done);
+  }
+  await Promise.all(running);
+  if (failures.length > 0) throw failures[0];
+}

@@ -1,0 +1,86 @@
+// problems.jsonl: every problem with its samples, their answers and whether they are right; `eval compare` reads it.
+import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Problem } from '../../data/benchmarks/problem.js';
+import { objectRows } from '../../data/rows.js';
+import { writeFileAtomically } from '../../files/atomic-file.js';
+import { RunError } from '../../run/error.js';
+import type { GradedSample } from './sample.js';
+
+export const PROBLEMS = 'problems.jsonl';
+
+/** A problem with its samples, in order. */
+export interface SolvedProblem extends Problem {
+  readonly samples: readonly GradedSample[];
+}
+
+/** Writes them into `directory`, whole or not at all. */
+export async function writeSolvedProblems(
+  directory: string,
+  problems: readonly SolvedProblem[],
+): Promise<void> {
+  const lines = function* () {
+    for (const { samples, solution: _, ...problem } of problems) {
+      const own = samples.map(({ problem: _, sample: _number, ...sample }) => sample);
+      yield Buffer.from(`${JSON.stringify({ ...problem, samples: own })}\n`);
+    }
+  };
+  await writeFileAtomically(join(directory, PROBLEMS), lines());
+}
+
+const count = z.int().min(0);
+const problemSchema = z.strictObject({
+  problem: z.string(),
+  answer: z.string(),
+  id: z.string().exactOptional(),
+  samples: z
+    .array(
+      z.strictObject({
+        text: z.string(),
+        tokens: count,
+        finish_reason: z.enum(['stop', 'length', 'error', 'too_long']),
+        prompt: z.string(),
+        answer: z.string().nullable(),
+        right: z.boolean(),
+        score: z.number().nullable().exactOptional(),
+        steps: z.array(z.literal([0, 1, null])).exactOptional(),
+      }),
+    )
+    .min(1),
+});
+
+/**
+ * Reads the dump of an output directory, or the file itself.
+ *
+ * @throws RunError if there is none, or with the line that is no solved problem
+ */
+export async function readSolvedProblems(path: string): Promise<SolvedProblem[]> {
+  if (!existsSync(path)) throw new RunError(`there is no directory ${path}`);
+  const file = statSync(path).isDirectory() ? join(path, PROBLEMS) : path;
+  if (!existsSync(file))
+    throw new RunError(
+      `${path} holds no ${PROBLEMS}; solve its problems to the end with: steptrain eval solve`,
+    );
+  const problems: SolvedProblem[] = [];
+  for await (const { row, where } of objectRows(file)) {
+    const parsed = problemSchema.safeParse(row);
+    if (!parsed.success) {
+      const [issue] = parsed.error.issues;
+      throw new RunError(
+        `${where} is no solved problem: ${[...(issue?.path ?? []), issue?.message].join(': ')}`,
+      );
+    }
+    const { samples, ...problem } = parsed.data;
+    const n = problems[0]?.samples.length ?? samples.length;
+    if (samples.length !== n)
+      throw new RunError(`${where} has ${samples.length} samples, and the problems before it have ${n}`);
+    const index = problems.length;
+    problems.push({
+      ...problem,
+      samples: samples.map((own, sample) => ({ ...own, problem: index, sample })),
+    });
+  }
+  if (problems.length === 0) throw new RunError(`${file} holds no problem`);
+  return problems;
+}

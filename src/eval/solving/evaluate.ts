@@ -1,0 +1,281 @@
+/** How well a model solves problems: samples, their answers, and what follows from them. */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { EqualityOptions } from '../../answers/equal.js';
+import type { ExtractionOptions } from '../../answers/extract.js';
+import { grade } from '../../answers/grade.js';
+import type { Model, SequenceScore } from '../../api/model.js';
+import type { Problem } from '../../data/benchmarks/problem.js';
+import { DataError } from '../../files/data-error.js';
+import { writeJson } from '../../files/json-file.js';
+import type { SamplingOptions } from '../../generate/options.js';
+import { RunError } from '../../run/error.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { JsonObject } from '../../weights/json.js';
+import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from '../bootstrap.js';
+import { drawSamples } from './draw.js';
+import { type SolvedProblem, writeSolvedProblems } from './dump.js';
+import { openJournal } from './journal.js';
+import { contributions, type MetricOptions, metricValues } from './metrics.js';
+import { type SolvingPrompt, type SolvingPromptOptions, solvingPrompt } from './prompt.js';
+import type { SolvingReport } from './report.js';
+import type { GradedSample, SolvingSample } from './sample.js';
+
+export const REPORT = 'solve.json';
+
+export interface SolvingOptions
+  extends SolvingPromptOptions,
+    ExtractionOptions,
+    EqualityOptions,
+    Pick<MetricOptions, 'ks'>,
+    Pick<
+      SamplingOptions,
+      'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
+    > {
+  /** Samples of each problem. Default 1. */
+  readonly n?: number;
+  /** Most samples at a time. Default 64. */
+  readonly maxRows?: number | undefined;
+  /**
+   * A directory that every sample is written into at once; called again with the same settings, it goes on where it was
+   * stopped. In the end it has `solve.json` and `problems.jsonl` too. More samples or problems may be asked for later.
+   */
+  readonly output?: string | undefined;
+  /** Kept in the report. */
+  readonly about?: JsonObject;
+  readonly bootstrap?: Partial<BootstrapOptions>;
+  /** Ends it; what came so far is in `output`. */
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: (progress: SolvingProgress) => void;
+}
+
+export interface SolvingProgress {
+  /** Samples that have ended, and how many there will be. */
+  readonly done: number;
+  readonly total: number;
+  /** Of the samples, those that were there at the start. */
+  readonly kept: number;
+  /** Right ones of them. */
+  readonly right: number;
+  /** Tokens drawn by this call. */
+  readonly tokens: number;
+}
+
+export interface SolvingResult {
+  readonly report: SolvingReport;
+  readonly problems: readonly SolvedProblem[];
+}
+
+const MAX_NEW_TOKENS = 1024;
+
+/**
+ * Draws `n` samples of each problem and compares their answers with the expected ones. On the CPU, within one instruction
+ * set, the same settings give the same samples, however often it was stopped in between.
+ *
+ * @param tokenizer of the model
+ * @throws DataError for a prompt that cannot be made, StepTrainError for an option out of range, RunError where `output`
+ *   holds samples of other settings, the signal's reason where it was aborted
+ */
+export async function evaluateSolving(
+  model: Model,
+  tokenizer: Tokenizer,
+  problems: readonly Problem[],
+  options: SolvingOptions = {},
+): Promise<SolvingResult> {
+  const { n = 1, maxRows = 64, output, signal, onProgress, about } = options;
+  if (!(Number.isSafeInteger(n) && n > 0))
+    throw new DataError('option', `n: expected a whole number of at least 1, found ${n}`);
+  if (problems.length === 0) throw new DataError('option', 'there is no problem to solve');
+  refuseKs(options.ks, n);
+  const prompt = solvingPrompt(tokenizer, options);
+  const prompts = problems.map(({ problem }) => prompt.tokens(problem));
+  const hashes = prompts.map((ids) => sha256(JSON.stringify(ids)));
+  const sampling = samplingOf(options, prompt, model);
+  const settings: JsonObject = {
+    ...promptSettings(prompt, options),
+    first_prompt: hashes[0] as string,
+    ...(sampling as JsonObject),
+    model: await fingerprint(model, prompts[0] as readonly number[]),
+  };
+  const journal = output === undefined ? undefined : await openJournal(output, settings);
+  try {
+    const found = new Found(problems, n, options);
+    for (const sample of journal?.samples ?? []) {
+      refuseOtherPrompt(sample, hashes, output as string);
+      found.add(sample);
+    }
+    const kept = found.done;
+    let tokens = 0;
+    const report = () =>
+      onProgress?.({ done: found.done, total: problems.length * n, kept, right: found.right, tokens });
+    report();
+    await drawSamples(model, prompts, {
+      ...sampling,
+      n,
+      maxRows,
+      signal,
+      tokenizer,
+      has: (problem, sample) => found.samples[problem]?.[sample] !== undefined,
+      onSample(drawn) {
+        const sample = { ...drawn, prompt: hashes[drawn.problem] as string };
+        journal?.append(sample);
+        found.add(sample);
+        report();
+      },
+      onToken() {
+        tokens++;
+        report();
+      },
+    });
+    signal?.throwIfAborted();
+    const solved = problems.map((problem, i) => ({
+      ...problem,
+      samples: found.samples[i] as readonly GradedSample[],
+    }));
+    const result = { report: reportOf(solved, { n, settings, about, options }), problems: solved };
+    if (output !== undefined) {
+      await writeSolvedProblems(output, solved);
+      await writeJson(join(output, REPORT), result.report);
+    }
+    return result;
+  } finally {
+    await journal?.close();
+  }
+}
+
+/** The samples so far, graded. */
+class Found {
+  readonly samples: (GradedSample | undefined)[][];
+  done = 0;
+  right = 0;
+
+  constructor(
+    private readonly problems: readonly Problem[],
+    private readonly n: number,
+    private readonly options: EqualityOptions & ExtractionOptions,
+  ) {
+    this.samples = problems.map(() => new Array<undefined>(n).fill(undefined));
+  }
+
+  add(sample: SolvingSample): void {
+    const problem = this.problems[sample.problem];
+    // Earlier calls may have asked for more problems or samples.
+    if (problem === undefined || sample.sample >= this.n) return;
+    const { got, correct } = grade(sample.text, problem.answer, this.options);
+    (this.samples[sample.problem] as (GradedSample | undefined)[])[sample.sample] = {
+      ...sample,
+      answer: got,
+      right: correct,
+    };
+    this.done++;
+    if (correct) this.right++;
+  }
+}
+
+type SolvingSampling = Required<
+  Pick<
+    SamplingOptions,
+    'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
+  >
+>;
+
+function samplingOf(options: SolvingOptions, prompt: SolvingPrompt, model: Model): SolvingSampling {
+  const { n = 1, temperature = n === 1 ? 0 : 1 } = options;
+  if (temperature === 0 && n > 1)
+    throw new DataError(
+      'option',
+      `at temperature 0 all ${n} samples of a problem are the same; ask for one, or warmer`,
+    );
+  return {
+    maxNewTokens: options.maxNewTokens ?? MAX_NEW_TOKENS,
+    temperature,
+    topK: options.topK ?? 0,
+    topP: options.topP ?? 1,
+    minP: options.minP ?? 0,
+    seed: options.seed ?? 0,
+    stop: options.stop ?? prompt.stop,
+    eosTokenIds: options.eosTokenIds ?? model.eosTokenIds,
+  };
+}
+
+function promptSettings(
+  { template, chat }: SolvingPrompt,
+  { system, examples = [] }: SolvingOptions,
+): JsonObject {
+  return { template, chat, system: system ?? null, examples: examples.length };
+}
+
+/** Most tokens that a fingerprint reads. */
+const FINGERPRINT_TOKENS = 256;
+
+/**
+ * What tells one model from another: the log-probabilities of the first prompt. They change with the weights, the adapter, the
+ * dtype, and the instruction set or GPU.
+ */
+async function fingerprint(model: Model, prompt: readonly number[]): Promise<string> {
+  const { maxPositions } = model.decoder.config;
+  const [score] = await model.score([prompt.slice(0, Math.min(FINGERPRINT_TOKENS, maxPositions))]);
+  const { logprobs, entropy } = score as SequenceScore;
+  const bytes = ({ buffer, byteOffset, byteLength }: Float32Array) =>
+    new Uint8Array(buffer, byteOffset, byteLength);
+  return sha256(bytes(logprobs), bytes(entropy));
+}
+
+function sha256(...parts: readonly (Uint8Array | string)[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part);
+  return hash.digest('hex').slice(0, 16);
+}
+
+function refuseOtherPrompt(
+  { problem, prompt }: SolvingSample,
+  hashes: readonly string[],
+  output: string,
+): void {
+  // Earlier calls may have asked for more problems.
+  if (hashes[problem] === undefined || hashes[problem] === prompt) return;
+  throw new RunError(
+    `${output} holds samples of problem ${problem + 1} after another prompt: its text or its examples have changed since ` +
+      'then; go on with the data of then, or choose another directory',
+  );
+}
+
+function refuseKs(ks: readonly number[] | undefined, n: number): void {
+  const wrong = ks?.find((k) => !(Number.isSafeInteger(k) && k >= 1 && k <= n));
+  if (wrong !== undefined)
+    throw new DataError(
+      'option',
+      `ks: expected whole numbers from 1 to ${n}, the number of samples, found ${wrong}`,
+    );
+}
+
+function reportOf(
+  problems: readonly SolvedProblem[],
+  {
+    n,
+    settings,
+    about,
+    options,
+  }: { n: number; settings: JsonObject; about: JsonObject | undefined; options: SolvingOptions },
+): SolvingReport {
+  const bootstrap = { ...BOOTSTRAP, ...options.bootstrap };
+  const samples = problems.map((problem) => problem.samples);
+  const ended = (reason: GradedSample['finish_reason']) =>
+    samples.flat().filter(({ finish_reason }) => finish_reason === reason).length;
+  const warnings = [
+    [ended('too_long') / n, 'problems are too long for the model and count as wrong'] as const,
+    [
+      ended('error'),
+      'samples ended because the model gave something that is not a number, and count as wrong',
+    ] as const,
+  ].flatMap(([count, what]) => (count > 0 ? [`${count} ${what}`] : []));
+  return {
+    problems: problems.length,
+    n,
+    metrics: metricValues(contributions(samples, options), bootstrap),
+    bootstrap: { ...bootstrap, confidence: CONFIDENCE },
+    settings,
+    ...(about ? { about } : {}),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+}

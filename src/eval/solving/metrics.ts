@@ -1,0 +1,143 @@
+// Figures of solved problems: each the mean of something over problems, or the ratio of two sums over them.
+import type { EqualityOptions } from '../../answers/equal.js';
+import { BOOTSTRAP, type BootstrapOptions, percentileInterval, resampledProblems } from '../bootstrap.js';
+import { passAtK } from '../solutions.js';
+import type { GradedSample } from './sample.js';
+import { meanOverSubsets } from './subsets.js';
+import { type Ballot, ballots, bestRight, votedRight } from './votes.js';
+
+/** By problem, what it adds to the upper and to the lower sum of a metric. */
+export interface Contributions {
+  readonly sums: readonly number[];
+  readonly counts: readonly number[];
+}
+
+export interface MetricValue {
+  readonly value: number;
+  /** Central 95 % of the bootstrap over problems; absent for fewer than two problems. */
+  readonly interval?: readonly [number, number];
+}
+
+export interface MetricOptions extends EqualityOptions {
+  /** The k of pass@k and the votes; each at most the number of samples. Default: 1, 2, 4, … and that number. */
+  readonly ks?: readonly number[] | undefined;
+}
+
+/** 1, 2, 4, … and n. */
+export function defaultKs(n: number): number[] {
+  const powers: number[] = [];
+  for (let k = 1; k < n; k *= 2) powers.push(k);
+  return [...powers, n];
+}
+
+/**
+ * What each problem adds to each metric, by the metric's name:
+ * - `pass@k`: probability that of k samples at least one is right, unbiased
+ * - `maj@k`: that the most frequent answer of k samples is right; for k > 2, since two cannot outvote each other
+ * - `best@k`, `weighted@k`: that the sample with the highest score is right, or the answer whose scores sum to most; where
+ *   there are scores
+ * - `step_errors`: share of right solutions with a step that is judged wrong; `wrong_steps`: share of judged steps of right
+ *   solutions; where there are judgements
+ * - `unanswered`, `truncated`: shares of samples without an answer, and cut off at the most tokens
+ * - `tokens`: of a sample; `tokens_problem`: of all samples of a problem
+ */
+export function contributions(
+  problems: readonly (readonly GradedSample[])[],
+  { ks, ...equality }: MetricOptions = {},
+): Map<string, Contributions> {
+  const n = problems[0]?.length ?? 0;
+  const all = ks ?? defaultKs(n);
+  const metrics = new Map<string, Contributions>();
+  const mean = (name: string, value: (samples: readonly GradedSample[], problem: number) => number) =>
+    metrics.set(name, { sums: problems.map(value), counts: problems.map(() => 1) });
+  const share = (name: string, part: (samples: readonly GradedSample[]) => readonly [number, number]) => {
+    const parts = problems.map(part);
+    metrics.set(name, { sums: parts.map(([sum]) => sum), counts: parts.map(([, count]) => count) });
+  };
+  const count = (samples: readonly GradedSample[], is: (sample: GradedSample) => boolean) =>
+    samples.filter(is).length;
+
+  for (const k of all) mean(`pass@${k}`, (samples) => passAtK({ n, c: count(samples, isRight), k }));
+  const cast = problems.map((samples): readonly Ballot[] => ballots(samples, equality));
+  const overSubsets = (
+    name: string,
+    k: number,
+    value: (problem: number, subset: readonly number[]) => number,
+  ) =>
+    mean(`${name}@${k}`, (_, problem) =>
+      meanOverSubsets({ n, k, problem }, (subset) => value(problem, subset)),
+    );
+  for (const k of all.filter((k) => k > 2))
+    overSubsets('maj', k, (problem, subset) => votedRight(cast[problem]!, subset));
+  if (problems.some((samples) => samples.some(({ score }) => score !== undefined))) {
+    const weights = voteWeights(problems);
+    for (const k of all.filter((k) => k > 1))
+      overSubsets('best', k, (problem, subset) => bestRight(problems[problem]!, subset));
+    for (const k of all.filter((k) => k > 1))
+      overSubsets('weighted', k, (problem, subset) => votedRight(cast[problem]!, subset, weights[problem]));
+  }
+  if (problems.some((samples) => samples.some(({ steps }) => steps !== undefined))) {
+    const judged = (samples: readonly GradedSample[]) =>
+      samples.filter(isRight).map(({ steps = [] }) => steps.filter((step) => step !== null));
+    const wrong = (steps: readonly number[]) => steps.filter((step) => step === 0).length;
+    share('step_errors', (samples) => {
+      const of = judged(samples).filter(({ length }) => length > 0);
+      return [of.filter((steps) => wrong(steps) > 0).length, of.length];
+    });
+    share('wrong_steps', (samples) => {
+      const of = judged(samples).flat();
+      return [wrong(of), of.length];
+    });
+  }
+  mean('unanswered', (samples) => count(samples, ({ answer }) => answer === null) / n);
+  mean('truncated', (samples) => count(samples, ({ finish_reason }) => finish_reason === 'length') / n);
+  const tokens = (samples: readonly GradedSample[]) => samples.reduce((sum, { tokens }) => sum + tokens, 0);
+  mean('tokens', (samples) => tokens(samples) / n);
+  mean('tokens_problem', tokens);
+  return metrics;
+}
+
+function isRight({ right }: GradedSample): boolean {
+  return right;
+}
+
+/**
+ * Scores as weights of votes: as they are where all are from 0 to 1, else their logistic function, since a vote cannot
+ * weigh less than nothing.
+ */
+function voteWeights(problems: readonly (readonly GradedSample[])[]): number[][] {
+  const isShare = problems.every((samples) =>
+    samples.every(({ score }) => (score ?? 0) >= 0 && (score ?? 0) <= 1),
+  );
+  const weight = (score: number | null | undefined) =>
+    score === null || score === undefined ? 0 : isShare ? score : 1 / (1 + Math.exp(-score));
+  return problems.map((samples) => samples.map(({ score }) => weight(score)));
+}
+
+/** The metric with weight `weights[i]` on problem i, default 1 each; 0 for 0/0. */
+export function metricOf({ sums, counts }: Contributions, weights?: Uint32Array): number {
+  let [sum, count] = [0, 0];
+  for (let i = 0; i < sums.length; i++) {
+    const weight = weights?.[i] ?? 1;
+    sum += weight * sums[i]!;
+    count += weight * counts[i]!;
+  }
+  return count === 0 ? 0 : sum / count;
+}
+
+/** Each metric with its interval. */
+export function metricValues(
+  metrics: ReadonlyMap<string, Contributions>,
+  bootstrap: Partial<BootstrapOptions> = {},
+): Record<string, MetricValue> {
+  const problems = [...metrics.values()][0]?.sums.length ?? 0;
+  const resampled = new Map([...metrics.keys()].map((name) => [name, [] as number[]]));
+  if (problems > 1)
+    for (const weights of resampledProblems(problems, { ...BOOTSTRAP, ...bootstrap }))
+      for (const [name, of] of metrics) resampled.get(name)?.push(metricOf(of, weights));
+  const withInterval = (name: string, of: Contributions): MetricValue => {
+    const values = resampled.get(name) ?? [];
+    return { value: metricOf(of), ...(values.length > 0 ? { interval: percentileInterval(values) } : {}) };
+  };
+  return Object.fromEntries([...metrics].map(([name, of]) => [name, withInterval(name, of)]));
+}

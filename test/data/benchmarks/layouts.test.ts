@@ -1,0 +1,223 @@
+// Rows of every benchmark's layout, real files where they are there, and rows that no layout fits.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { loadProblems, type ProblemOptions } from '../../../src/data/benchmarks/load.js';
+import { sharedPath } from '../../shared.js';
+import { temporaryDirectory } from '../../weights/temporary-directory.js';
+
+let folder: string;
+beforeEach(() => {
+  folder = temporaryDirectory();
+});
+
+function file(...rows: readonly unknown[]): string {
+  const path = join(folder, 'rows.jsonl');
+  writeFileSync(path, rows.map((row) => (typeof row === 'string' ? row : JSON.stringify(row))).join('\n'));
+  return path;
+}
+
+const read = (path: string, options?: ProblemOptions) => loadProblems(path, options);
+
+describe('layouts', () => {
+  it.each<[string, object, object, string]>([
+    [
+      'GSM8K',
+      { question: 'Two and two?', answer: '2 + 2 = <<2+2=4>>4\n#### 4' },
+      { problem: 'Two and two?', answer: '4', solution: '2 + 2 = <<2+2=4>>4\n#### 4' },
+      'gsm8k',
+    ],
+    [
+      'MATH',
+      {
+        problem: 'Half of 1?',
+        level: 'Level 1',
+        type: 'Algebra',
+        solution: 'It is $\\boxed{\\frac{1}{2}}$.',
+      },
+      { problem: 'Half of 1?', answer: '\\frac{1}{2}', solution: 'It is $\\boxed{\\frac{1}{2}}$.' },
+      'math',
+    ],
+    [
+      'MATH-500',
+      {
+        problem: 'Half of 1?',
+        solution: '$\\boxed{1/2}$',
+        answer: '\\frac12',
+        subject: 'Algebra',
+        level: 1,
+        unique_id: 'test/algebra/1.json',
+      },
+      { problem: 'Half of 1?', answer: '\\frac12', solution: '$\\boxed{1/2}$', id: 'test/algebra/1.json' },
+      'math',
+    ],
+    [
+      'SVAMP',
+      {
+        ID: 'chal-1',
+        Body: 'Ann has 3 pens',
+        Question: 'How many?',
+        Equation: '3.0',
+        Answer: 3.0,
+        Type: 'x',
+      },
+      { problem: 'Ann has 3 pens. How many?', answer: '3', id: 'chal-1' },
+      'svamp',
+    ],
+    [
+      'AIME 2024',
+      { ID: '2024-I-1', Problem: 'Find x.', Solution: 'x is 033.', Answer: '033' },
+      { problem: 'Find x.', answer: '033', solution: 'x is 033.', id: '2024-I-1' },
+      'aime',
+    ],
+    [
+      'AIME with small letters',
+      {
+        id: 60,
+        problem: 'Find x.',
+        solution: 'x is 33.',
+        answer: '33',
+        url: 'https://example.org',
+        year: '2024',
+      },
+      { problem: 'Find x.', answer: '33', solution: 'x is 33.', id: '60' },
+      'plain',
+    ],
+    [
+      'AMC with numbers',
+      { id: 0, problem: 'Find x.', answer: 142.0, url: 'https://example.org' },
+      { problem: 'Find x.', answer: '142', id: '0' },
+      'plain',
+    ],
+    [
+      'AMC with questions',
+      { id: 'amc-3', question: 'Find x.', answer: '27.0' },
+      { problem: 'Find x.', answer: '27.0', id: 'amc-3' },
+      'plain',
+    ],
+    [
+      'verl',
+      {
+        prompt: [
+          { role: 'system', content: 'Be brief.' },
+          { role: 'user', content: 'One? Answer after ####.' },
+        ],
+        reward_model: { style: 'rule', ground_truth: '1' },
+        extra_info: { question: 'One?', answer: 'It is so.\n#### 1' },
+      },
+      { problem: 'One?', answer: '1', solution: 'It is so.\n#### 1' },
+      'verl',
+    ],
+    [
+      'verl without the question itself',
+      { prompt: [{ role: 'user', content: 'One?' }], reward_model: { ground_truth: 1 } },
+      { problem: 'One?', answer: '1' },
+      'verl',
+    ],
+    [
+      'a record',
+      { problem: '12;-6', gold_answer: '6', steps: [] },
+      { problem: '12;-6', answer: '6' },
+      'record',
+    ],
+  ])('%s', async (_, row, problem, layout) => {
+    const path = file(row);
+    expect(await read(path)).toEqual({ files: [path], layouts: [layout], problems: [problem] });
+    expect((await read(path, { layout: layout as 'plain' })).problems).toEqual([problem]);
+  });
+
+  it('are those of the columns that are named', async () => {
+    const path = file({ task: 'One?', result: 1 }, { task: 'Two?', result: 'so it is \\boxed{2}', id: 7 });
+    expect((await read(path, { columns: { problem: 'task', answer: 'result' } })).problems).toEqual([
+      { problem: 'One?', answer: '1' },
+      { problem: 'Two?', answer: '2', solution: 'so it is \\boxed{2}', id: '7' },
+    ]);
+  });
+
+  it.each<[string, readonly unknown[], ProblemOptions, string]>([
+    [
+      'no column that is known',
+      [{ text: 'x' }],
+      {},
+      'line 1: the columns text (the text "x") are of no known layout',
+    ],
+    ['no rows', [''], {}, 'there is no problem in it'],
+    ['no object', ['[1, 2]', ''], {}, 'the row is not an object of columns'],
+    ['no JSON', [{ question: 'a', answer: '#### 1' }, '{"question": '], {}, 'line 2: the row is not JSON'],
+    [
+      'a problem that is a list',
+      [{ question: ['a'], answer: '1' }],
+      {},
+      "line 1: column 'question' holds a list of 1; expected text (read as plain; the columns are question, answer)",
+    ],
+    [
+      'an answer that is empty',
+      [{ question: 'a', answer: ' ' }],
+      {},
+      "line 1: column 'answer' is empty; expected text (read as plain; the columns are question, answer)",
+    ],
+    [
+      'nothing behind ####',
+      [{ question: 'a', answer: 'so\n#### ' }],
+      {},
+      "column 'answer' behind #### is empty; expected the final answer",
+    ],
+    [
+      'a later row without ####',
+      [
+        { question: 'a', answer: '#### 1' },
+        { question: 'b', answer: '2' },
+      ],
+      {},
+      "line 2: column 'answer' has no #### before its final answer (read as gsm8k",
+    ],
+    [
+      'a solution without a box',
+      [{ problem: 'a', solution: 'x' }],
+      { layout: 'math' },
+      "column 'solution' has no \\boxed{…} around its final answer",
+    ],
+    [
+      'an answer that is null',
+      [{ problem: 'a', answer: null }],
+      { layout: 'plain' },
+      "column 'answer' is missing; expected a text or a number",
+    ],
+    [
+      'an answer that is an object',
+      [{ problem: 'a', answer: { value: 1 } }],
+      {},
+      "column 'answer' holds an object; expected a text or a number",
+    ],
+    [
+      'half a character',
+      ['{"problem": "a\\ud800", "answer": "1"}'],
+      {},
+      "column 'problem' holds half of a surrogate pair",
+    ],
+    [
+      'a column that is not there',
+      [{ task: 'a', result: 1 }],
+      { columns: { problem: 'task', answer: 'results' } },
+      "column 'results' is missing",
+    ],
+  ])('refuse %s', async (_, rows, options, sentence) => {
+    await expect(read(file(...rows), options)).rejects.toThrow(sentence);
+  });
+});
+
+describe.each<[string, number, string]>([
+  ['gsm8k/test.jsonl', 1319, 'gsm8k'],
+  ['gsm8k/train.jsonl.gz', 7473, 'gsm8k'],
+  ['parquet/gsm8k_test.parquet', 1319, 'verl'],
+  ['math/math500.jsonl', 500, 'math'],
+  ['math/test.jsonl.gz', 5000, 'math'],
+  ['svamp/test.jsonl', 1000, 'svamp'],
+])('%s', (name, rows, layout) => {
+  const path = sharedPath(`data/${name}`);
+  it.skipIf(path === undefined)('is read whole', async () => {
+    const { layouts, problems } = await read(path as string);
+    expect([layouts, problems.length]).toEqual([[layout], rows]);
+    expect(problems.every(({ problem, answer }) => problem.trim() !== '' && answer.trim() !== '')).toBe(true);
+  });
+});

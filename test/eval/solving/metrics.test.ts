@@ -1,0 +1,98 @@
+// Every metric on problems that are small enough to count by hand.
+import { describe, expect, it } from 'vitest';
+import { contributions, defaultKs, metricOf, metricValues } from '../../../src/eval/solving/metrics.js';
+import type { GradedSample } from '../../../src/eval/solving/sample.js';
+
+function sample(answer: string | null, right: boolean, more: Partial<GradedSample> = {}): GradedSample {
+  return {
+    problem: 0,
+    sample: 0,
+    text: '',
+    prompt: '',
+    tokens: 10,
+    finish_reason: 'stop',
+    answer,
+    right,
+    ...more,
+  };
+}
+
+const values = (problems: readonly (readonly GradedSample[])[], options = {}) =>
+  Object.fromEntries([...contributions(problems, options)].map(([name, of]) => [name, metricOf(of)]));
+
+describe('metrics', () => {
+  const problems = [
+    [
+      sample('1', true),
+      sample('2', false),
+      sample('1', true),
+      sample(null, false, { finish_reason: 'length' }),
+    ],
+    [sample('5', false), sample('5', false), sample('6', true, { tokens: 30 }), sample('5', false)],
+  ];
+
+  it('are means over problems', () => {
+    expect(values(problems)).toEqual({
+      'pass@1': (2 / 4 + 1 / 4) / 2,
+      // 1 − C(2,2)/C(4,2) and 1 − C(3,2)/C(4,2).
+      'pass@2': expect.closeTo((5 / 6 + 3 / 6) / 2, 12),
+      'pass@4': 1,
+      'maj@4': 0.5,
+      unanswered: 1 / 8,
+      truncated: 1 / 8,
+      tokens: 12.5,
+      tokens_problem: 50,
+    });
+  });
+
+  it('are those of the k that was asked for', () => {
+    expect(Object.keys(values(problems, { ks: [3] }))).toEqual([
+      'pass@3',
+      'maj@3',
+      'unanswered',
+      'truncated',
+      'tokens',
+      'tokens_problem',
+    ]);
+    expect([1, 2, 3, 8, 12].map(defaultKs)).toEqual([[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 12]]);
+  });
+
+  it('of a reward model: the best of k, and votes that weigh as much as their scores', () => {
+    const scored = problems.map((samples, p) =>
+      samples.map((each, i) => ({
+        ...each,
+        score: [
+          [0.1, 0.8, 0.2, 0.9],
+          [0.1, 0.1, 0.9, 0.1],
+        ][p]![i]!,
+      })),
+    );
+    const found = values(scored, { ks: [4] });
+    expect(found['best@4']).toBe(0.5);
+    expect(found['weighted@4']).toBe(0.5);
+    // Below 0 a score is no weight: the logistic function of it is.
+    const shifted = scored.map((samples) => samples.map((each) => ({ ...each, score: each.score * 10 - 9 })));
+    expect(values(shifted, { ks: [4] })['weighted@4']).toBe(0.5);
+  });
+
+  it('of a judge: right solutions with a wrong step, and wrong steps in them', () => {
+    const judged = [
+      [sample('1', true, { steps: [1, 0, 1] }), sample('1', true, { steps: [1, 1, null] })],
+      [sample('1', true, { steps: [null] }), sample('2', false, { steps: [0, 0] })],
+    ];
+    expect(values(judged)).toMatchObject({ step_errors: 1 / 2, wrong_steps: 1 / 5 });
+  });
+
+  it('have intervals over problems, and none for a single one', () => {
+    const many = Array.from({ length: 100 }, (_, i) => [sample('1', i % 4 === 0)]);
+    const { 'pass@1': pass } = metricValues(contributions(many));
+    expect(pass?.value).toBe(0.25);
+    const [low, high] = (pass?.interval ?? []) as [number, number];
+    // ±1.96 √(¼ · ¾ / 100) = ±0.085.
+    expect(low).toBeGreaterThan(0.14);
+    expect(low).toBeLessThan(0.19);
+    expect(high).toBeGreaterThan(0.31);
+    expect(high).toBeLessThan(0.36);
+    expect(metricValues(contributions(many.slice(0, 1)))['pass@1']).toEqual({ value: 1 });
+  });
+});
