@@ -87,17 +87,28 @@ export {
 } from './eval/metrics.js';
 export { type EvalReport, formatEvalTable } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
-export type { SolvedProblem } from './eval/solving/dump.js';
+export {
+  compareSolving,
+  formatSolvingComparison,
+  type SolvingComparison,
+  type SolvingDifference,
+} from './eval/solving/comparison.js';
+export { readSolvedProblems, type SolvedProblem } from './eval/solving/dump.js';
 export {
   evaluateSolving,
   type SolvingOptions,
   type SolvingProgress,
   type SolvingResult,
 } from './eval/solving/evaluate.js';
+export type { Aggregation, Solution, SolutionScorer, StepJudge } from './eval/solving/judging.js';
 export type { MetricOptions, MetricValue } from './eval/solving/metrics.js';
 export type { SolvingPromptOptions } from './eval/solving/prompt.js';
 export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js';
+export { rewardModel } from './eval/solving/reward-model.js';
 export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './eval/solving/sample.js';
+export { scoreFile } from './eval/solving/score-file.js';
+export type { SolvingSamplingOptions } from './eval/solving/settings.js';
+export { type VerdictModelOptions, verdictModel } from './eval/solving/verdict-model.js';
 export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';

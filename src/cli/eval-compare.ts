@@ -1,4 +1,7 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { UsageError } from './error.js';
 
 interface CompareArguments {
   readonly 'run-a': string;
@@ -8,25 +11,46 @@ interface CompareArguments {
 
 export const compareCommand: CommandModule<unknown, CompareArguments> = {
   command: 'compare <run-a> <run-b>',
-  describe: 'Test whether two runs differ significantly on the same steps',
+  describe: 'Test whether two runs differ significantly on the same steps or problems',
   builder: (argv) =>
     argv
       .positional('run-a', {
         type: 'string',
         demandOption: true,
-        describe: 'A run directory or an --output directory of correction, with verdicts.jsonl',
+        describe: 'A run directory, or an --output directory of correction or solve',
       })
-      .positional('run-b', { type: 'string', demandOption: true, describe: 'Another one, on the same steps' })
+      .positional('run-b', {
+        type: 'string',
+        demandOption: true,
+        describe: 'Another one, on the same steps or problems',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'Print the comparison as JSON' })
-      .example('$0 eval compare runs/sft runs/stepamc', 'paired tests on verdicts and on F1') as never,
+      .example('$0 eval compare runs/sft runs/stepamc', 'paired tests on verdicts and on F1')
+      .example('$0 eval compare solved/a solved/b', 'paired tests on solved problems') as never,
   handler: async ({ 'run-a': a, 'run-b': b, json }) => {
-    const { compareVerdicts, formatComparison } = await import('../eval/comparison.js');
-    const { readVerdictDump } = await import('../eval/dump.js');
-    const comparison = compareVerdicts(await readVerdictDump(a), await readVerdictDump(b));
-    console.log(
-      json
-        ? JSON.stringify(comparison, null, 2)
-        : formatComparison(comparison, { boxed: process.stdout.isTTY === true }),
-    );
+    const { PROBLEMS } = await import('../eval/solving/dump.js');
+    const solved = [a, b].map((path) => path.endsWith(PROBLEMS) || existsSync(join(path, PROBLEMS)));
+    if (solved[0] !== solved[1])
+      throw new UsageError(
+        `${solved[0] ? a : b} holds solved problems and ${solved[0] ? b : a} does not; compare two evaluations of one kind`,
+      );
+    const [comparison, table] = solved[0] ? await ofProblems(a, b) : await ofSteps(a, b);
+    console.log(json ? JSON.stringify(comparison, null, 2) : table({ boxed: process.stdout.isTTY === true }));
   },
 };
+
+type Compared = readonly [comparison: object, table: (options: { readonly boxed: boolean }) => string];
+
+async function ofSteps(a: string, b: string): Promise<Compared> {
+  const { compareVerdicts, formatComparison } = await import('../eval/comparison.js');
+  const { readVerdictDump } = await import('../eval/dump.js');
+  const comparison = compareVerdicts(await readVerdictDump(a), await readVerdictDump(b));
+  return [comparison, (options) => formatComparison(comparison, options)];
+}
+
+async function ofProblems(a: string, b: string): Promise<Compared> {
+  const { compareSolving, formatSolvingComparison } = await import('../eval/solving/comparison.js');
+  const { readSolvedProblems } = await import('../eval/solving/dump.js');
+  const comparison = compareSolving(await readSolvedProblems(a), await readSolvedProblems(b));
+  return [comparison, (options) => formatSolvingComparison(comparison, options)];
+}

@@ -16,3 +16,15 @@ export async function printEvaluation(
   const parts = [formatEvalTable(report, { boxed }), details ? formatEvalDetails(report, { boxed }) : ''];
   console.log(parts.filter((part) => part !== '').join('\n\n'));
 }
+
+/** The report of an --output directory of solve. */
+export async function printSolving(directory: string, json: boolean): Promise<void> {
+  const { readSolvingReport } = await import('../eval/solving/report-file.js');
+  const { formatSolvingTable } = await import('../eval/solving/report.js');
+  const report = await readSolvingReport(directory);
+  console.log(
+    json
+      ? JSON.stringify(report, null, 2)
+      : formatSolvingTable(report, { boxed: process.stdout.isTTY === true }),
+  );
+}

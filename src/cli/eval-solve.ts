@@ -1,114 +1,14 @@
 import type { CommandModule } from 'yargs';
-import { LAYOUT_NAMES, type LayoutName } from '../data/benchmarks/layouts.js';
 import { Interrupted, UsageError } from './error.js';
-import {
-  chosenSampling,
-  type ModelArguments,
-  modelOptions,
-  type SamplingArguments,
-  samplingOptions,
-} from './model-options.js';
-
-export interface SolveArguments extends ModelArguments, Omit<SamplingArguments, 'temperature'> {
-  readonly data: string;
-  readonly layout: LayoutName | 'auto';
-  readonly problem?: string;
-  readonly answer?: string;
-  readonly 'max-problems'?: number;
-  readonly temperature?: number;
-  readonly n: number;
-  readonly k?: string;
-  readonly template?: string;
-  readonly chat?: boolean;
-  readonly system?: string;
-  readonly examples?: string;
-  readonly shots: number;
-  readonly 'max-rows': number;
-  readonly expect: 'any' | 'choice';
-  readonly units: 'optional' | 'required';
-  readonly digits: number;
-  readonly output?: string;
-  readonly json: boolean;
-}
-
-const text = { type: 'string', requiresArg: true } as const;
-const number = { type: 'number', requiresArg: true } as const;
-const prompt = { group: 'Prompt:' } as const;
-const answers = { group: 'Answers:' } as const;
+import { chosenSampling } from './model-options.js';
+import type { SolvingJudges } from './solving-judges.js';
+import { type SolveArguments, solvingOptions } from './solving-options.js';
 
 export const solveCommand: CommandModule<unknown, SolveArguments> = {
   command: 'solve <data>',
   describe: 'Solve problems and compare the answers with the expected ones',
   builder: (argv) =>
-    samplingOptions(modelOptions(argv as never), {
-      maxNewTokens: 1024,
-      temperature: '0 for one sample, else 1',
-    })
-      .positional('data', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'Problems with answers: a file (.jsonl, .json, .parquet, also .gz), a directory or a pattern',
-      })
-      .option('layout', {
-        ...text,
-        choices: ['auto', ...LAYOUT_NAMES] as const,
-        default: 'auto',
-        describe: 'Layout of the rows; auto goes by their columns',
-      })
-      .option('problem', {
-        ...text,
-        implies: 'answer',
-        describe: 'Column of the problems, for files of your own',
-      })
-      .option('answer', { ...text, implies: 'problem', describe: 'Column of their answers' })
-      .option('max-problems', { ...number, describe: 'Most problems, from the first' })
-      .option('n', { ...number, default: 1, describe: 'Samples of each problem' })
-      .option('k', {
-        ...text,
-        describe: 'The k of pass@k and of votes, with commas between [default: 1, 2, 4, … n]',
-      })
-      .option('template', {
-        ...text,
-        ...prompt,
-        describe: 'Text around a problem, with {problem}, or a file of it',
-      })
-      .option('chat', {
-        ...prompt,
-        type: 'boolean',
-        describe: 'Ask as the user of a chat [default: where the model has a chat template]',
-      })
-      .option('system', { ...text, ...prompt, describe: 'A system message before it' })
-      .option('examples', {
-        ...text,
-        ...prompt,
-        describe: 'File of problems with solutions to show before each',
-      })
-      .option('shots', { ...number, ...prompt, default: 4, describe: 'How many of them, from the first' })
-      .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time' })
-      .option('expect', {
-        ...answers,
-        choices: ['any', 'choice'] as const,
-        default: 'any',
-        describe: 'choice: where nothing marks the answer, a letter goes before a number',
-      })
-      .option('units', {
-        ...answers,
-        choices: ['optional', 'required'] as const,
-        default: 'optional',
-        describe: 'Whether one side may leave its unit out',
-      })
-      .option('digits', {
-        ...number,
-        ...answers,
-        default: 6,
-        describe: 'Significant digits from which a decimal stands for what it is rounded from',
-      })
-      .option('output', {
-        ...text,
-        describe: 'Directory for every sample and the report; the same command again goes on there',
-      })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
+    solvingOptions(argv as never)
       .example(
         '$0 eval solve gsm8k/test.jsonl --model models/qwen --output solved',
         'greedy, one sample each',
@@ -130,22 +30,33 @@ export const solveCommand: CommandModule<unknown, SolveArguments> = {
 
 async function solve(args: SolveArguments): Promise<void> {
   const sampling = checked(args);
+  const { resolveData } = await import('../run/paths.js');
   const { loadProblems } = await import('../data/benchmarks/load.js');
   const columns =
     args.problem === undefined || args.answer === undefined
       ? undefined
       : { problem: args.problem, answer: args.answer };
-  const { files, layouts, problems } = await loadProblems(args.data, { layout: args.layout, columns });
-  const examples = args.examples === undefined ? [] : (await loadProblems(args.examples)).problems;
+  const { files, layouts, problems } = await loadProblems(
+    await resolveData(args.data, 'test', () => 'data'),
+    { layout: args.layout, columns },
+  );
+  const examples =
+    args.examples === undefined
+      ? []
+      : (await loadProblems(await resolveData(args.examples, 'train', () => '--examples'))).problems;
   const template = await (await import('./solving-template.js')).templateFrom(args.template);
   const { openChosenModel } = await import('./chosen-model.js');
+  const { openJudges } = await import('./solving-judges.js');
   const { evaluateSolving } = await import('../eval/solving/evaluate.js');
   const { formatSolvingTable } = await import('../eval/solving/report.js');
+  const { solvingProgress } = await import('./solving-progress.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const interruption = untilInterrupted();
   const progress = await solvingProgress();
+  let judges: SolvingJudges | undefined;
   try {
+    judges = await openJudges(device, args);
     const { report } = await evaluateSolving(model, tokenizer, problems.slice(0, args['max-problems']), {
       ...sampling,
       eosTokenIds,
@@ -158,6 +69,9 @@ async function solve(args: SolveArguments): Promise<void> {
       expect: args.expect,
       units: args.units,
       digits: args.digits,
+      scorer: judges.scorer,
+      aggregation: args.aggregate,
+      judge: judges.judge,
       output: args.output,
       about: {
         model: args.run ?? args.model ?? 'embedded',
@@ -185,6 +99,7 @@ async function solve(args: SolveArguments): Promise<void> {
     );
   } finally {
     interruption.dispose();
+    judges?.dispose();
     model.dispose();
     device.dispose();
   }
@@ -207,25 +122,4 @@ function checked(args: SolveArguments) {
     throw new UsageError(`at --temperature 0 all ${args.n} samples of a problem are the same`);
   const { stop, ...sampling } = chosenSampling({ ...args, temperature });
   return { ...sampling, ks, ...(args.stop === undefined ? {} : { stop }) };
-}
-
-async function solvingProgress() {
-  const { createProgress } = await import('../terminal/progress.js');
-  let bar: ReturnType<typeof createProgress> | undefined;
-  const began = performance.now();
-  const state = {
-    done: 0,
-    total: 0,
-    update({ done, total, kept, right, tokens }: import('../eval/solving/evaluate.js').SolvingProgress) {
-      Object.assign(state, { done, total });
-      bar ??= createProgress({ total, start: kept, unit: 'sample' });
-      const seconds = (performance.now() - began) / 1000;
-      bar.update(done, {
-        ...(done > 0 ? { right: `${((100 * right) / done).toFixed(1)} %` } : {}),
-        'tokens/s': seconds > 0 ? tokens / seconds : 0,
-      });
-    },
-    finish: () => bar?.finish(),
-  };
-  return state;
 }

@@ -1,8 +1,10 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
-import { printEvaluation } from './eval-output.js';
+import { printEvaluation, printSolving } from './eval-output.js';
 import { solveCommand } from './eval-solve.js';
 
 interface ShowArguments {
@@ -13,14 +15,14 @@ interface ShowArguments {
 
 const showCommand: CommandModule<unknown, ShowArguments> = {
   command: ['show [run]', '$0'],
-  describe: 'Show how well a finished run judges held-out steps',
+  describe: 'Show how well a finished run judges held-out steps, or what solve found',
   builder: (argv) =>
     argv
       .positional('run', {
         type: 'string',
-        describe: 'A run directory or an --output directory of correction',
+        describe: 'A run directory or an --output directory of correction or solve',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the content of eval.json instead' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON instead' })
       .option('details', {
         type: 'boolean',
         default: false,
@@ -31,6 +33,8 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
   handler: async ({ run, ...options }) => {
     if (run === undefined)
       throw new UsageError('name a run directory, or one of show, correction, solve and compare');
+    const { REPORT } = await import('../eval/solving/report-file.js');
+    if (existsSync(join(run, REPORT))) return printSolving(run, options.json);
     const { readRunEvaluation } = await import('../eval/report-file.js');
     await printEvaluation(await readRunEvaluation(run), options);
   },

@@ -91,7 +91,8 @@ export function compareVerdicts(
   };
 }
 
-function twoSided(differences: readonly number[]): number {
+/** Twice the share of resampled differences on the other side of 0, at least one resample. */
+export function twoSided(differences: readonly number[]): number {
   const notAbove = differences.filter((difference) => difference <= 0).length;
   const notBelow = differences.filter((difference) => difference >= 0).length;
   return Math.min(1, (2 * (Math.min(notAbove, notBelow) + 1)) / (differences.length + 1));
@@ -132,8 +133,15 @@ export function formatComparison(comparison: Comparison, { boxed }: { readonly b
     [`${steps} steps, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
     ...COMPARED.map((metric) => {
       const { difference, interval, p } = differences[metric];
-      const ends = interval.map((end) => signed(end)).join(' to ');
-      return [TITLES[metric], percent(a[metric]), percent(b[metric]), signed(difference), ends, p.toFixed(3)];
+      const ends = interval.map((end) => formatSigned(end, percent)).join(' to ');
+      return [
+        TITLES[metric],
+        percent(a[metric]),
+        percent(b[metric]),
+        formatSigned(difference, percent),
+        ends,
+        p.toFixed(3),
+      ];
     }),
   ];
   const { only_a, only_b, exact_p, mid_p } = comparison.mcnemar;
@@ -143,19 +151,20 @@ export function formatComparison(comparison: Comparison, { boxed }: { readonly b
       `intervals and p: ${bootstrap.resamples} paired bootstrap samples of ${problems} problems (seed ${bootstrap.seed})`,
     ),
     wrapped(
-      `McNemar on single verdicts: ${only_a} right only in A, ${only_b} only in B, exact p ${probability(exact_p)}, mid-p ` +
-        `${probability(mid_p)}; it takes steps of one problem as independent`,
+      `McNemar on single verdicts: ${only_a} right only in A, ${only_b} only in B, exact p ${formatProbability(exact_p)}, mid-p ` +
+        `${formatProbability(mid_p)}; it takes steps of one problem as independent`,
     ),
   ].join('\n');
 }
 
-function signed(fraction: number): string {
-  const points = percent(Math.abs(fraction));
-  if (points === '0.0') return points;
-  return (fraction < 0 ? '−' : '+') + points;
+/** With its sign, which a value that is shown as 0 has not. */
+export function formatSigned(value: number, format: (size: number) => string): string {
+  const size = format(Math.abs(value));
+  if (Number(size) === 0) return size;
+  return (value < 0 ? '−' : '+') + size;
 }
 
-function probability(p: number): string {
+export function formatProbability(p: number): string {
   if (p === 0) return 'below 1e-300';
   return p < 0.001 ? p.toExponential(1) : p.toFixed(3);
 }

@@ -4,7 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
 import type { FrameConfig } from '../config/schema.js';
-import { PARTS } from '../data/split.js';
+import { PARTS, type Part } from '../data/split.js';
 import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
@@ -71,6 +71,16 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
     );
   }
   return model;
+}
+
+/** The same for data files alone: a path or pattern, or a hub id, of which `part` is chosen. */
+export function resolveData(
+  path: string,
+  part: Part,
+  locate: Locate,
+  { cwd = process.cwd(), ...hub }: PathOptions = {},
+): Promise<string> {
+  return found(['data', part], path, cwd, locate, (id) => resolveHubData(id, part, hub));
 }
 
 /** The path, absolute, or what `fetch` makes of a hub id. */

@@ -70,6 +70,42 @@ describe('steptrain eval solve', () => {
     expect(JSON.parse((await solve(...args, '--json')).stdout)).toEqual(report);
   });
 
+  it('shows and compares what was solved', async () => {
+    const [a, b] = [join(folder, 'a'), join(folder, 'b')];
+    const data = file('rows.jsonl');
+    const { stdout } = await solve(data, '-n', '4', '--output', a);
+    await solve(data, '-n', '4', '--temperature', '0.2', '--output', b);
+    expect((await cli('eval', a)).stdout).toBe(stdout);
+    expect(JSON.parse((await cli('eval', 'show', a, '--json')).stdout)).toMatchObject({ problems: 4, n: 4 });
+    const compared = await cli('eval', 'compare', a, b);
+    expect(compared.stdout).toMatch(/^4 problems, % +A +B +B − A +95 % CI +p\npass@1 /);
+    expect(compared.stdout).toContain('McNemar on problems: ');
+    expect((await cli('eval', 'compare', a, folder)).stderr).toBe(
+      `${a} holds solved problems and ${folder} does not; compare two evaluations of one kind`,
+    );
+  });
+
+  it('weighs samples by scores of another program', async () => {
+    const output = join(folder, 'out');
+    const data = file('rows.jsonl');
+    await solve(data, '-n', '4', '--output', output);
+    const solved = linesOf(join(output, 'problems.jsonl')).map((line) => JSON.parse(line));
+    const scores = solved.flatMap(({ samples }, problem) =>
+      samples.map(({ right }: { right: boolean }, sample: number) => ({
+        problem,
+        sample,
+        rm: right ? 1 : 0,
+      })),
+    );
+    const path = file('scores.jsonl', scores);
+    const args = [data, '-n', '4', '--output', output, '--scores', path];
+    const { stdout } = await solve(...args, '--score-column', 'rm', '--json');
+    const { metrics, scorer } = JSON.parse(stdout);
+    expect(metrics['best@4'].value).toBe(metrics['pass@4'].value);
+    expect(scorer).toEqual({ name: `${path} (rm)`, aggregation: 'min' });
+    expect((await solve(...args)).stderr).toContain("column 'score' should hold a number");
+  });
+
   it('is greedy with one sample', async () => {
     const { stdout } = await solve(file('rows.jsonl'), '--json');
     const { settings, metrics } = JSON.parse(stdout);
@@ -189,11 +225,7 @@ describe('steptrain eval solve', () => {
 
   it.each<[string, readonly string[], string]>([
     ['no data', [], 'Not enough non-option arguments'],
-    [
-      'a file that is not there',
-      ['nope.jsonl'],
-      'nope.jsonl: there is no such file or directory; check the path',
-    ],
+    ['a file that is not there', ['nope.jsonl'], 'there is no nope.jsonl (looked for from'],
     ['one column alone', ['rows.jsonl', '--problem', 'x'], 'problem -> answer'],
     [
       'a template without a problem',

@@ -1,14 +1,12 @@
 /** How well a model solves problems: samples, their answers, and what follows from them. */
-import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { EqualityOptions } from '../../answers/equal.js';
 import type { ExtractionOptions } from '../../answers/extract.js';
 import { grade } from '../../answers/grade.js';
-import type { Model, SequenceScore } from '../../api/model.js';
+import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { DataError } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
-import type { SamplingOptions } from '../../generate/options.js';
 import { RunError } from '../../run/error.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { JsonObject } from '../../weights/json.js';
@@ -16,24 +14,21 @@ import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from '../bootstrap.js';
 import { drawSamples } from './draw.js';
 import { type SolvedProblem, writeSolvedProblems } from './dump.js';
 import { openJournal } from './journal.js';
+import { AGGREGATION, type JudgingOptions, judgedSamples } from './judging.js';
 import { contributions, type MetricOptions, metricValues } from './metrics.js';
-import { type SolvingPrompt, type SolvingPromptOptions, solvingPrompt } from './prompt.js';
+import { type SolvingPromptOptions, solvingPrompt } from './prompt.js';
 import type { SolvingReport } from './report.js';
+import { REPORT } from './report-file.js';
 import type { GradedSample, SolvingSample } from './sample.js';
-
-export const REPORT = 'solve.json';
+import { fingerprint, promptSettings, type SolvingSamplingOptions, samplingOf, sha256 } from './settings.js';
 
 export interface SolvingOptions
   extends SolvingPromptOptions,
     ExtractionOptions,
     EqualityOptions,
     Pick<MetricOptions, 'ks'>,
-    Pick<
-      SamplingOptions,
-      'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
-    > {
-  /** Samples of each problem. Default 1. */
-  readonly n?: number;
+    JudgingOptions,
+    SolvingSamplingOptions {
   /** Most samples at a time. Default 64. */
   readonly maxRows?: number | undefined;
   /**
@@ -50,7 +45,9 @@ export interface SolvingOptions
 }
 
 export interface SolvingProgress {
-  /** Samples that have ended, and how many there will be. */
+  /** Samples are drawn first, then scored and judged. */
+  readonly phase: 'samples' | 'scores' | 'verdicts';
+  /** Samples that this phase has done, and how many there will be. */
   readonly done: number;
   readonly total: number;
   /** Of the samples, those that were there at the start. */
@@ -66,8 +63,6 @@ export interface SolvingResult {
   readonly problems: readonly SolvedProblem[];
 }
 
-const MAX_NEW_TOKENS = 1024;
-
 /**
  * Draws `n` samples of each problem and compares their answers with the expected ones. On the CPU, within one instruction
  * set, the same settings give the same samples, however often it was stopped in between.
@@ -82,7 +77,7 @@ export async function evaluateSolving(
   problems: readonly Problem[],
   options: SolvingOptions = {},
 ): Promise<SolvingResult> {
-  const { n = 1, maxRows = 64, output, signal, onProgress, about } = options;
+  const { n = 1, maxRows = 64, output, signal, onProgress } = options;
   if (!(Number.isSafeInteger(n) && n > 0))
     throw new DataError('option', `n: expected a whole number of at least 1, found ${n}`);
   if (problems.length === 0) throw new DataError('option', 'there is no problem to solve');
@@ -90,11 +85,11 @@ export async function evaluateSolving(
   const prompt = solvingPrompt(tokenizer, options);
   const prompts = problems.map(({ problem }) => prompt.tokens(problem));
   const hashes = prompts.map((ids) => sha256(JSON.stringify(ids)));
-  const sampling = samplingOf(options, prompt, model);
+  const sampling = samplingOf(options, { model, tokenizer, prompt });
   const settings: JsonObject = {
     ...promptSettings(prompt, options),
     first_prompt: hashes[0] as string,
-    ...(sampling as JsonObject),
+    ...sampling,
     model: await fingerprint(model, prompts[0] as readonly number[]),
   };
   const journal = output === undefined ? undefined : await openJournal(output, settings);
@@ -106,8 +101,10 @@ export async function evaluateSolving(
     }
     const kept = found.done;
     let tokens = 0;
-    const report = () =>
-      onProgress?.({ done: found.done, total: problems.length * n, kept, right: found.right, tokens });
+    const all = problems.length * n;
+    const progress = (done: number, phase: SolvingProgress['phase'], total = all) =>
+      onProgress?.({ phase, done, total, kept, right: found.right, tokens });
+    const report = () => progress(found.done, 'samples');
     report();
     await drawSamples(model, prompts, {
       ...sampling,
@@ -128,11 +125,12 @@ export async function evaluateSolving(
       },
     });
     signal?.throwIfAborted();
-    const solved = problems.map((problem, i) => ({
-      ...problem,
-      samples: found.samples[i] as readonly GradedSample[],
-    }));
-    const result = { report: reportOf(solved, { n, settings, about, options }), problems: solved };
+    const samples = await judgedSamples(problems, found.samples.flat() as GradedSample[], {
+      ...options,
+      onProgress: progress,
+    });
+    const solved = problems.map((problem, i) => ({ ...problem, samples: samples.slice(i * n, (i + 1) * n) }));
+    const result = { report: reportOf(solved, { n, settings, options }), problems: solved };
     if (output !== undefined) {
       await writeSolvedProblems(output, solved);
       await writeJson(join(output, REPORT), result.report);
@@ -172,61 +170,6 @@ class Found {
   }
 }
 
-type SolvingSampling = Required<
-  Pick<
-    SamplingOptions,
-    'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
-  >
->;
-
-function samplingOf(options: SolvingOptions, prompt: SolvingPrompt, model: Model): SolvingSampling {
-  const { n = 1, temperature = n === 1 ? 0 : 1 } = options;
-  if (temperature === 0 && n > 1)
-    throw new DataError(
-      'option',
-      `at temperature 0 all ${n} samples of a problem are the same; ask for one, or warmer`,
-    );
-  return {
-    maxNewTokens: options.maxNewTokens ?? MAX_NEW_TOKENS,
-    temperature,
-    topK: options.topK ?? 0,
-    topP: options.topP ?? 1,
-    minP: options.minP ?? 0,
-    seed: options.seed ?? 0,
-    stop: options.stop ?? prompt.stop,
-    eosTokenIds: options.eosTokenIds ?? model.eosTokenIds,
-  };
-}
-
-function promptSettings(
-  { template, chat }: SolvingPrompt,
-  { system, examples = [] }: SolvingOptions,
-): JsonObject {
-  return { template, chat, system: system ?? null, examples: examples.length };
-}
-
-/** Most tokens that a fingerprint reads. */
-const FINGERPRINT_TOKENS = 256;
-
-/**
- * What tells one model from another: the log-probabilities of the first prompt. They change with the weights, the adapter, the
- * dtype, and the instruction set or GPU.
- */
-async function fingerprint(model: Model, prompt: readonly number[]): Promise<string> {
-  const { maxPositions } = model.decoder.config;
-  const [score] = await model.score([prompt.slice(0, Math.min(FINGERPRINT_TOKENS, maxPositions))]);
-  const { logprobs, entropy } = score as SequenceScore;
-  const bytes = ({ buffer, byteOffset, byteLength }: Float32Array) =>
-    new Uint8Array(buffer, byteOffset, byteLength);
-  return sha256(bytes(logprobs), bytes(entropy));
-}
-
-function sha256(...parts: readonly (Uint8Array | string)[]): string {
-  const hash = createHash('sha256');
-  for (const part of parts) hash.update(part);
-  return hash.digest('hex').slice(0, 16);
-}
-
 function refuseOtherPrompt(
   { problem, prompt }: SolvingSample,
   hashes: readonly string[],
@@ -251,13 +194,9 @@ function refuseKs(ks: readonly number[] | undefined, n: number): void {
 
 function reportOf(
   problems: readonly SolvedProblem[],
-  {
-    n,
-    settings,
-    about,
-    options,
-  }: { n: number; settings: JsonObject; about: JsonObject | undefined; options: SolvingOptions },
+  { n, settings, options }: { n: number; settings: JsonObject; options: SolvingOptions },
 ): SolvingReport {
+  const { scorer, judge, aggregation = AGGREGATION, about } = options;
   const bootstrap = { ...BOOTSTRAP, ...options.bootstrap };
   const samples = problems.map((problem) => problem.samples);
   const ended = (reason: GradedSample['finish_reason']) =>
@@ -274,6 +213,8 @@ function reportOf(
     n,
     metrics: metricValues(contributions(samples, options), bootstrap),
     bootstrap: { ...bootstrap, confidence: CONFIDENCE },
+    ...(scorer ? { scorer: { name: scorer.name, aggregation } } : {}),
+    ...(judge ? { judge: judge.name } : {}),
     settings,
     ...(about ? { about } : {}),
     ...(warnings.length > 0 ? { warnings } : {}),

@@ -3,6 +3,7 @@ import type { JsonObject } from '../../weights/json.js';
 import { CONFIDENCE } from '../bootstrap.js';
 import { percent } from '../percent.js';
 import { boxedTable, plainTable, wrapped } from '../table.js';
+import type { Aggregation } from './judging.js';
 import type { MetricValue } from './metrics.js';
 
 /** solve.json. */
@@ -13,6 +14,10 @@ export interface SolvingReport {
   /** By name; see docs/evaluation.md. Shares as fractions. */
   readonly metrics: Readonly<Record<string, MetricValue>>;
   readonly bootstrap: { readonly seed: number; readonly resamples: number; readonly confidence: number };
+  /** The reward model, and how the scores of steps became one. */
+  readonly scorer?: { readonly name: string; readonly aggregation: Aggregation };
+  /** Who judged the steps. */
+  readonly judge?: string;
   /** What the samples depend on. */
   readonly settings: JsonObject;
   /** Whatever the caller wants to be kept beside it, such as the data's path. */
@@ -22,34 +27,41 @@ export interface SolvingReport {
 
 const TITLES: Readonly<Record<string, string>> = {
   step_errors: 'right with a wrong step',
-  wrong_steps: 'wrong steps in right ones',
+  wrong_steps: 'wrong steps of right ones',
   tokens: 'tokens a sample',
   tokens_problem: 'tokens a problem',
 };
 
+export function metricTitle(name: string): string {
+  return TITLES[name] ?? name;
+}
+
+/** In percent, but for tokens. */
+export function formatMetric(name: string, value: number): string {
+  return name.startsWith('tokens') ? value.toFixed(1) : percent(value);
+}
+
 export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly boxed: boolean }): string {
-  const { problems, n, metrics, bootstrap } = report;
+  const { problems, n, metrics, bootstrap, scorer, judge } = report;
   const samples = n === 1 ? '1 sample each' : `${n} samples each`;
-  const isCount = (name: string) => name.startsWith('tokens');
-  const show = (name: string, value: number) => (isCount(name) ? value.toFixed(1) : percent(value));
   const shown = Object.entries(metrics).filter(([name]) => n > 1 || name !== 'tokens_problem');
   const rows = [
     [`${problems} problems, ${samples}`, '%', `${100 * CONFIDENCE} % CI`],
     ...shown.map(([name, { value, interval }]) => [
-      TITLES[name] ?? name,
-      show(name, value),
-      interval === undefined ? '' : interval.map((end) => show(name, end)).join('-'),
+      metricTitle(name),
+      formatMetric(name, value),
+      interval === undefined ? '' : interval.map((end) => formatMetric(name, end)).join('-'),
     ]),
   ];
-  return [
-    boxed ? boxedTable(rows) : plainTable(rows),
+  const lines = [
     ...(problems > 1
       ? [
-          wrapped(
-            `intervals: ${bootstrap.resamples} bootstrap samples of ${problems} problems (seed ${bootstrap.seed})`,
-          ),
+          `intervals: ${bootstrap.resamples} bootstrap samples of ${problems} problems (seed ${bootstrap.seed})`,
         ]
       : []),
-    ...(report.warnings ?? []).map((warning) => wrapped(`warning: ${warning}`)),
-  ].join('\n');
+    ...(scorer ? [`best and weighted: scores of ${scorer.name}, ${scorer.aggregation} of the steps`] : []),
+    ...(judge ? [`steps judged by ${judge}`] : []),
+    ...(report.warnings ?? []).map((warning) => `warning: ${warning}`),
+  ];
+  return [boxed ? boxedTable(rows) : plainTable(rows), ...lines.map(wrapped)].join('\n');
 }

@@ -1,0 +1,144 @@
+// Options of `steptrain eval solve`.
+import type { Argv } from 'yargs';
+import { LAYOUT_NAMES, type LayoutName } from '../data/benchmarks/layouts.js';
+import { AGGREGATIONS, type Aggregation } from '../eval/solving/judging.js';
+import {
+  type ModelArguments,
+  modelOptions,
+  type SamplingArguments,
+  samplingOptions,
+} from './model-options.js';
+import type { JudgeArguments } from './solving-judges.js';
+
+export interface SolveArguments
+  extends ModelArguments,
+    Omit<SamplingArguments, 'temperature'>,
+    JudgeArguments {
+  readonly data: string;
+  readonly layout: LayoutName | 'auto';
+  readonly problem?: string;
+  readonly answer?: string;
+  readonly 'max-problems'?: number;
+  readonly temperature?: number;
+  readonly n: number;
+  readonly k?: string;
+  readonly template?: string;
+  readonly chat?: boolean;
+  readonly system?: string;
+  readonly examples?: string;
+  readonly shots: number;
+  readonly 'max-rows': number;
+  readonly expect: 'any' | 'choice';
+  readonly units: 'optional' | 'required';
+  readonly digits: number;
+  readonly aggregate: Aggregation;
+  readonly output?: string;
+  readonly json: boolean;
+}
+
+const text = { type: 'string', requiresArg: true } as const;
+const number = { type: 'number', requiresArg: true } as const;
+const prompt = { group: 'Prompt:' } as const;
+const answers = { group: 'Answers:' } as const;
+const rewards = { group: 'Reward models and judges:' } as const;
+
+export function solvingOptions(argv: Argv): Argv {
+  return samplingOptions(modelOptions(argv), {
+    maxNewTokens: 1024,
+    temperature: '0 for one sample, else 1',
+  })
+    .positional('data', {
+      type: 'string',
+      demandOption: true,
+      describe:
+        'Problems with answers: a file (.jsonl, .json, .parquet, also .gz), a directory, a pattern or a hub id',
+    })
+    .option('layout', {
+      ...text,
+      choices: ['auto', ...LAYOUT_NAMES] as const,
+      default: 'auto',
+      describe: 'Layout of the rows; auto goes by their columns',
+    })
+    .option('problem', {
+      ...text,
+      implies: 'answer',
+      describe: 'Column of the problems, for files of your own',
+    })
+    .option('answer', { ...text, implies: 'problem', describe: 'Column of their answers' })
+    .option('max-problems', { ...number, describe: 'Most problems, from the first' })
+    .option('n', { ...number, default: 1, describe: 'Samples of each problem' })
+    .option('k', {
+      ...text,
+      describe: 'The k of pass@k and of votes, with commas between [default: 1, 2, 4, … n]',
+    })
+    .option('template', {
+      ...text,
+      ...prompt,
+      describe: 'Text around a problem, with {problem}, or a file of it',
+    })
+    .option('chat', {
+      ...prompt,
+      type: 'boolean',
+      describe: 'Ask as the user of a chat [default: where the model has a chat template]',
+    })
+    .option('system', { ...text, ...prompt, describe: 'A system message before it' })
+    .option('examples', {
+      ...text,
+      ...prompt,
+      describe: 'File of problems with solutions to show before each',
+    })
+    .option('shots', { ...number, ...prompt, default: 4, describe: 'How many of them, from the first' })
+    .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time' })
+    .option('expect', {
+      ...answers,
+      choices: ['any', 'choice'] as const,
+      default: 'any',
+      describe: 'choice: where nothing marks the answer, a letter goes before a number',
+    })
+    .option('units', {
+      ...answers,
+      choices: ['optional', 'required'] as const,
+      default: 'optional',
+      describe: 'Whether one side may leave its unit out',
+    })
+    .option('digits', {
+      ...number,
+      ...answers,
+      default: 6,
+      describe: 'Significant digits from which a decimal stands for what it is rounded from',
+    })
+    .option('reward-run', {
+      ...text,
+      ...rewards,
+      describe: 'Run whose model judges steps: their probabilities of being right',
+    })
+    .option('reward-model', {
+      ...text,
+      ...rewards,
+      conflicts: 'reward-run',
+      describe: 'Classification model, a directory or hub id, that scores solutions',
+    })
+    .option('scores', {
+      ...text,
+      ...rewards,
+      conflicts: ['reward-run', 'reward-model'],
+      describe: 'File of rows with problem and sample, as in samples.jsonl, and a score',
+    })
+    .option('score-column', { ...text, ...rewards, default: 'score', describe: 'Its column' })
+    .option('aggregate', {
+      ...rewards,
+      choices: AGGREGATIONS,
+      default: 'min',
+      describe: 'How the scores of steps become one',
+    })
+    .option('judge-run', {
+      ...text,
+      ...rewards,
+      describe: 'Run whose model says which steps of right solutions are wrong',
+    })
+    .option('output', {
+      ...text,
+      describe: 'Directory for every sample and the report; the same command again goes on there',
+    })
+    .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' });
+}

@@ -1,0 +1,128 @@
+// Two evaluations of the same problems: the differences of their metrics, and who solved what the other did not.
+import { RunError } from '../../run/error.js';
+import {
+  BOOTSTRAP,
+  type BootstrapOptions,
+  CONFIDENCE,
+  percentileInterval,
+  resampledProblems,
+} from '../bootstrap.js';
+import { type Difference, formatProbability, formatSigned, twoSided } from '../comparison.js';
+import { type McNemar, mcnemar } from '../mcnemar.js';
+import { boxedTable, plainTable, wrapped } from '../table.js';
+import type { SolvedProblem } from './dump.js';
+import { contributions, defaultKs, metricOf } from './metrics.js';
+import { formatMetric, metricTitle } from './report.js';
+import { ballots, votedRight } from './votes.js';
+
+export interface SolvingDifference extends Difference {
+  readonly a: number;
+  readonly b: number;
+}
+
+export interface SolvingComparison {
+  readonly problems: number;
+  /** Samples of each problem. */
+  readonly n: { readonly a: number; readonly b: number };
+  readonly bootstrap: BootstrapOptions;
+  /** By metric, of those that both have; the bootstrap is paired: both get the same resampled problems. */
+  readonly metrics: Readonly<Record<string, SolvingDifference>>;
+  /** By problems: solved is one whose most frequent answer is right more likely than not. */
+  readonly mcnemar: McNemar;
+}
+
+/**
+ * Compares evaluations of the same problems. Deterministic for a seed.
+ *
+ * @throws RunError with one sentence where the problems differ
+ */
+export function compareSolving(
+  a: readonly SolvedProblem[],
+  b: readonly SolvedProblem[],
+  options: Partial<BootstrapOptions> = {},
+): SolvingComparison {
+  refuseOtherProblems(a, b);
+  const bootstrap = { ...BOOTSTRAP, ...options };
+  const samplesOf = (problems: readonly SolvedProblem[]) => problems.map(({ samples }) => samples);
+  const n = { a: a[0]?.samples.length ?? 0, b: b[0]?.samples.length ?? 0 };
+  const ks = defaultKs(Math.min(n.a, n.b));
+  const [ofA, ofB] = [contributions(samplesOf(a), { ks }), contributions(samplesOf(b), { ks })];
+  const names = [...ofA.keys()].filter((name) => ofB.has(name));
+  const value = (of: typeof ofA, name: string, weights?: Uint32Array) =>
+    metricOf(of.get(name) as NonNullable<ReturnType<typeof of.get>>, weights);
+  const resampled = new Map(names.map((name) => [name, [] as number[]]));
+  for (const weights of resampledProblems(a.length, bootstrap))
+    for (const [name, values] of resampled)
+      values.push(value(ofB, name, weights) - value(ofA, name, weights));
+  const differences = names.map((name) => {
+    const [ofThis, ofOther] = [value(ofA, name), value(ofB, name)];
+    const values = resampled.get(name) ?? [];
+    const difference = {
+      a: ofThis,
+      b: ofOther,
+      difference: ofOther - ofThis,
+      interval: percentileInterval(values),
+      p: twoSided(values),
+    };
+    return [name, difference] as const;
+  });
+  const [solvedA, solvedB] = [solved(a), solved(b)];
+  return {
+    problems: a.length,
+    n,
+    bootstrap,
+    metrics: Object.fromEntries(differences),
+    mcnemar: mcnemar(
+      solvedA.filter((is, i) => is && !solvedB[i]).length,
+      solvedA.filter((is, i) => !is && solvedB[i]).length,
+    ),
+  };
+}
+
+function solved(problems: readonly SolvedProblem[]): boolean[] {
+  return problems.map(({ samples }) => votedRight(ballots(samples), [...samples.keys()]) > 0.5);
+}
+
+function refuseOtherProblems(a: readonly SolvedProblem[], b: readonly SolvedProblem[]): void {
+  const advice = 'only evaluations of the same problems can be compared';
+  if (a.length !== b.length)
+    throw new RunError(`the first has ${a.length} problems and the second ${b.length}; ${advice}`);
+  for (const [i, problem] of a.entries()) {
+    const key = (['problem', 'answer'] as const).find((key) => problem[key] !== b[i]?.[key]);
+    if (key === undefined) continue;
+    const shown = (text: string | undefined) => JSON.stringify((text ?? '').slice(0, 60));
+    throw new RunError(
+      `problem ${i + 1} has the ${key} ${shown(problem[key])} in the first and ${shown(b[i]?.[key])} in the second; ${advice}`,
+    );
+  }
+}
+
+/** A table of the differences, in points for shares, and the test on problems below it. */
+export function formatSolvingComparison(
+  { problems, n, metrics, bootstrap, mcnemar: { only_a, only_b, exact_p, mid_p } }: SolvingComparison,
+  { boxed }: { readonly boxed: boolean },
+): string {
+  const signed = (name: string, value: number) => formatSigned(value, (size) => formatMetric(name, size));
+  const rows = [
+    [`${problems} problems, %`, 'A', 'B', 'B − A', `${100 * CONFIDENCE} % CI`, 'p'],
+    ...Object.entries(metrics).map(([name, { a, b, difference, interval, p }]) => [
+      metricTitle(name),
+      formatMetric(name, a),
+      formatMetric(name, b),
+      signed(name, difference),
+      interval.map((end) => signed(name, end)).join(' to '),
+      p.toFixed(3),
+    ]),
+  ];
+  return [
+    boxed ? boxedTable(rows) : plainTable(rows),
+    wrapped(
+      `intervals and p: ${bootstrap.resamples} paired bootstrap samples of ${problems} problems (seed ${bootstrap.seed}); ` +
+        `samples of each problem: ${n.a} in A, ${n.b} in B`,
+    ),
+    wrapped(
+      `McNemar on problems: ${only_a} solved only in A, ${only_b} only in B, exact p ${formatProbability(exact_p)}, mid-p ` +
+        formatProbability(mid_p),
+    ),
+  ].join('\n');
+}

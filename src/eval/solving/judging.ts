@@ -1,0 +1,134 @@
+// What else may be said of samples than whether their answers are right: scores by a reward model, and verdicts on steps.
+import type { Problem } from '../../data/benchmarks/problem.js';
+import { DataError } from '../../files/data-error.js';
+import type { GradedSample, SamplePlace } from './sample.js';
+
+/** A sample as reward models and judges read it. */
+export interface Solution extends SamplePlace {
+  /** The number of its problem, as everywhere, and the problem itself. */
+  readonly of: Problem;
+  readonly text: string;
+  /** The paragraphs of the text, or its lines where it has no blank one. */
+  readonly steps: readonly string[];
+}
+
+/** A reward model, of outcomes or of steps. */
+export interface SolutionScorer {
+  /** For the report. */
+  readonly name: string;
+  /**
+   * By solution one score, or one for each step; the higher the better. None where it cannot read a solution.
+   *
+   * @returns as many lists as solutions, finite numbers
+   */
+  score(solutions: readonly Solution[], signal?: AbortSignal): Promise<readonly (readonly number[])[]>;
+}
+
+/** Says of steps whether they are right. */
+export interface StepJudge {
+  readonly name: string;
+  /** @returns by solution and step 1 right, 0 wrong, null where it does not say */
+  judge(
+    solutions: readonly Solution[],
+    signal?: AbortSignal,
+  ): Promise<readonly (readonly (0 | 1 | null)[])[]>;
+}
+
+/** How the scores of steps become one: `last` suits models whose scores are values, the others those that judge steps. */
+export type Aggregation = 'min' | 'product' | 'mean' | 'last';
+
+export const AGGREGATIONS: readonly Aggregation[] = ['min', 'product', 'mean', 'last'];
+
+/** One score from those of the steps; null where there is none. */
+export function aggregated(scores: readonly number[], how: Aggregation): number | null {
+  if (scores.length === 0) return null;
+  switch (how) {
+    case 'min':
+      return scores.reduce((least, score) => Math.min(least, score));
+    case 'product':
+      return scores.reduce((product, score) => product * score);
+    case 'mean':
+      return scores.reduce((sum, score) => sum + score, 0) / scores.length;
+    case 'last':
+      return scores.at(-1) as number;
+  }
+}
+
+/** The steps of a text: its paragraphs, or its lines where no blank line parts them. */
+export function stepsOf(text: string): string[] {
+  const trimmed = text.trim();
+  const parts = /\n\s*\n/.test(trimmed) ? trimmed.split(/\n\s*\n/) : trimmed.split('\n');
+  return parts.map((part) => part.trim()).filter((part) => part !== '');
+}
+
+export interface JudgingOptions {
+  /** A reward model, for the best of k and weighted votes. */
+  readonly scorer?: SolutionScorer | undefined;
+  /** How its scores of steps become one. Default `min`. */
+  readonly aggregation?: Aggregation;
+  /** Judges the steps of right solutions. */
+  readonly judge?: StepJudge | undefined;
+}
+
+export const AGGREGATION: Aggregation = 'min';
+
+/** So many solutions at a time, for the progress and the signal. */
+const BATCH = 64;
+
+/**
+ * The samples with their scores, and the right ones with verdicts on their steps.
+ *
+ * @throws DataError where a scorer or judge does not keep to its interface
+ */
+export async function judgedSamples(
+  problems: readonly Problem[],
+  samples: readonly GradedSample[],
+  {
+    scorer,
+    judge,
+    aggregation = AGGREGATION,
+    signal,
+    onProgress,
+  }: JudgingOptions & {
+    readonly signal?: AbortSignal | undefined;
+    readonly onProgress: (done: number, phase: 'scores' | 'verdicts', total: number) => void;
+  },
+): Promise<GradedSample[]> {
+  const inBatches = async <T>(
+    phase: 'scores' | 'verdicts',
+    of: readonly GradedSample[],
+    ask: (part: readonly Solution[]) => Promise<readonly T[]>,
+  ): Promise<T[]> => {
+    const found: T[] = [];
+    for (let at = 0; at < of.length; at += BATCH) {
+      signal?.throwIfAborted();
+      const part = of.slice(at, at + BATCH).map((sample) => solutionOf(problems, sample));
+      const answers = await ask(part);
+      signal?.throwIfAborted();
+      if (answers.length !== part.length)
+        throw new DataError('option', `${answers.length} ${phase} came for ${part.length} solutions`);
+      found.push(...answers);
+      onProgress(found.length, phase, of.length);
+    }
+    return found;
+  };
+  const scores = scorer && (await inBatches('scores', samples, (part) => scorer.score(part, signal)));
+  const wrong = scores?.flat().find((score) => !Number.isFinite(score));
+  if (wrong !== undefined)
+    throw new DataError('option', `${scorer?.name} gave ${wrong} as a score; expected finite numbers`);
+  const right = samples.filter((sample) => sample.right);
+  const steps = judge && (await inBatches('verdicts', right, (part) => judge.judge(part, signal)));
+  const verdicts = new Map(right.map((sample, i) => [sample, steps?.[i]]));
+  return samples.map((sample, i) => {
+    const own = verdicts.get(sample);
+    return {
+      ...sample,
+      ...(scores ? { score: aggregated(scores[i] as readonly number[], aggregation) } : {}),
+      ...(own ? { steps: own } : {}),
+    };
+  });
+}
+
+function solutionOf(problems: readonly Problem[], { problem, sample, text }: GradedSample): Solution {
+  return { problem, sample, text, of: problems[problem] as Problem, steps: stepsOf(text) };
+}

@@ -1,0 +1,60 @@
+// Two evaluations of the same problems.
+import { describe, expect, it } from 'vitest';
+import { compareSolving, formatSolvingComparison } from '../../../src/eval/solving/comparison.js';
+import type { SolvedProblem } from '../../../src/eval/solving/dump.js';
+
+/** A problem for each row, with a sample for each of its characters: 1 is right. */
+function solved(...rows: readonly string[]): SolvedProblem[] {
+  return rows.map((row, i) => ({
+    problem: `p${i}`,
+    answer: '7',
+    samples: [...row].map((mark, sample) => ({
+      problem: i,
+      sample,
+      text: '',
+      tokens: 4,
+      finish_reason: 'stop',
+      prompt: '',
+      answer: mark === '1' ? '7' : mark,
+      right: mark === '1',
+    })),
+  }));
+}
+
+describe('comparison', () => {
+  it('counts problems that only one solved, and resamples problems for both together', () => {
+    const a = solved(...Array.from({ length: 40 }, (_, i) => (i < 10 ? '1' : '8')));
+    const b = solved(...Array.from({ length: 40 }, (_, i) => (i < 25 && i !== 3 ? '1' : '8')));
+    const comparison = compareSolving(a, b);
+    expect(comparison.mcnemar).toMatchObject({ only_a: 1, only_b: 15 });
+    // Twice the probability of at most 1 head in 16 tosses.
+    expect(comparison.mcnemar.exact_p).toBeCloseTo((2 * 17) / 2 ** 16, 12);
+    const { 'pass@1': pass } = comparison.metrics;
+    expect(pass).toMatchObject({ a: 0.25, b: 0.6, p: expect.closeTo(2 / 1001, 6) });
+    expect(pass?.difference).toBeCloseTo(0.35, 12);
+    const table = formatSolvingComparison(comparison, { boxed: false });
+    expect(table).toMatch(/^40 problems, % +A +B +B − A +95 % CI +p\npass@1 +25\.0 +60\.0 +\+35\.0 /);
+    expect(table).toMatch(/tokens a sample +4\.0 +4\.0 +0\.0 +0\.0 to 0\.0 +1\.000/);
+    expect(table).toContain('1 solved only in A, 15 only in B');
+    expect(compareSolving(a, a).metrics['pass@1']).toMatchObject({ difference: 0, interval: [0, 0], p: 1 });
+  });
+
+  it('of different numbers of samples compares what both have, and goes by the most frequent answers', () => {
+    const comparison = compareSolving(
+      solved('118', '818', '88'.padEnd(3, '9')),
+      solved('11181', '18989', '11188'),
+    );
+    expect(Object.keys(comparison.metrics).slice(0, 4)).toEqual(['pass@1', 'pass@2', 'pass@3', 'maj@3']);
+    expect(comparison).toMatchObject({ n: { a: 3, b: 5 }, mcnemar: { only_a: 0, only_b: 1 } });
+  });
+
+  it('refuses other problems', () => {
+    expect(() => compareSolving(solved('1'), solved('1', '1'))).toThrow(
+      'the first has 1 problems and the second 2; only evaluations of the same problems can be compared',
+    );
+    const other = solved('1', '1').map((problem, i) => (i === 1 ? { ...problem, answer: '8' } : problem));
+    expect(() => compareSolving(solved('1', '1'), other)).toThrow(
+      'problem 2 has the answer "7" in the first and "8" in the second',
+    );
+  });
+});

@@ -1,0 +1,171 @@
+// Scores and verdicts on samples: by a model that judges steps, by a classifier, from a file.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { loadModel } from '../../../src/api/model.js';
+import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
+import { aggregated, type Solution, stepsOf } from '../../../src/eval/solving/judging.js';
+import { rewardModel } from '../../../src/eval/solving/reward-model.js';
+import { scoreFile } from '../../../src/eval/solving/score-file.js';
+import { verdictModel } from '../../../src/eval/solving/verdict-model.js';
+import { openDevice } from '../../../src/runtime/device.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { temporaryDirectory } from '../../weights/temporary-directory.js';
+
+const problem = { problem: '12;-6;+7', answer: '13' };
+const solution = (text: string, sample = 0): Solution => ({
+  problem: 0,
+  sample,
+  of: problem,
+  text,
+  steps: stepsOf(text),
+});
+
+describe('steps', () => {
+  it('are paragraphs, or lines where there are none', () => {
+    expect(stepsOf('a\nb\n\n')).toEqual(['a', 'b']);
+    expect(stepsOf('a\nb\n \nc\n')).toEqual(['a\nb', 'c']);
+    expect(stepsOf(' \n')).toEqual([]);
+  });
+
+  it('give one score of several', () => {
+    const scores = [0.5, 0.8, 0.2, 0.6];
+    const all = (['min', 'product', 'mean', 'last'] as const).map((how) => aggregated(scores, how));
+    expect(all).toEqual([0.2, expect.closeTo(0.048, 12), expect.closeTo(0.525, 12), 0.6]);
+    expect(aggregated([], 'min')).toBeNull();
+  });
+});
+
+describe('a model that judges steps', () => {
+  it('gives each step its own verdict and probability, whatever else is judged with it', async () => {
+    const device = openDevice('cpu');
+    const model = await loadModel(device, 'embedded');
+    const options = { name: 'embedded', tokenizer: byteTokenizer(), maxLength: 64 };
+    const prompt = { template: 'compact', pos_word: '1', neg_word: '0' };
+    const judge = verdictModel(model, { ...options, prompt, threshold: 0.5 });
+    const solutions = ['12-6=6\n6+7=13', '', '12-6=6', `12-6=6\n${'6+7=13\n'.repeat(20)}`].map((text, i) =>
+      solution(text, i),
+    );
+    const scores = await judge.score(solutions);
+    expect(scores.map(({ length }) => length)).toEqual([2, 0, 1, expect.any(Number)]);
+    // Of the long one only the steps within 64 tokens are judged.
+    expect(scores[3]?.length).toBeGreaterThan(1);
+    expect(scores[3]?.length).toBeLessThan(21);
+    expect(scores[0]?.[0]).toBe(scores[2]?.[0]);
+    const verdicts = await judge.judge(solutions);
+    expect(verdicts.map(({ length }) => length)).toEqual([2, 0, 1, 21]);
+    expect(verdicts[0]).toEqual(scores[0]?.map((score) => (score >= 0.5 ? 1 : 0)));
+    expect(verdicts[3]?.at(-1)).toBeNull();
+    device.dispose();
+  });
+});
+
+describe('a classifier', () => {
+  const model = (logits: readonly number[]) => ({
+    decoder: { config: { maxPositions: 40 } } as never,
+    classify: async (sequences: readonly ArrayLike<number>[]) =>
+      sequences.map(({ length }) => ({
+        logits: [Float32Array.from(logits, (logit) => logit + length)],
+        logprobs: [Float32Array.of(Math.log(0.25), Math.log(0.75))],
+      })),
+  });
+  const options = { name: 'rm', tokenizer: byteTokenizer() };
+  const solutions = [solution('6+7=13'), solution('x'.repeat(60)), solution('13')];
+
+  it('scores by its output, or by the probability of the second class; nothing that it cannot read', async () => {
+    const [first, long, last] = await rewardModel(model([0.5]), options).score(solutions);
+    expect([first, long, last]).toEqual([[15.5], [], [11.5]]);
+    const two = await rewardModel(model([0, 1]), options).score(solutions);
+    expect(two).toEqual([[expect.closeTo(0.75, 6)], [], [expect.closeTo(0.75, 6)]]);
+    await expect(rewardModel(model([0, 1, 2]), options).score(solutions)).rejects.toThrow(
+      'rm: expected one or two outputs for a whole solution, found 3',
+    );
+  });
+});
+
+describe('scores from a file', () => {
+  const file = (...rows: readonly unknown[]) => {
+    const path = join(temporaryDirectory(), 'scores.jsonl');
+    writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    return path;
+  };
+
+  it('are found by problem and sample, one or one for each step', async () => {
+    const path = file(
+      { problem: 0, sample: 1, rm: [0.5, 0.25] },
+      { problem: 0, sample: 0, rm: -3, text: 'x' },
+    );
+    const scorer = await scoreFile(path, 'rm');
+    expect(await scorer.score([solution('a', 0), solution('b', 1)])).toEqual([[-3], [0.5, 0.25]]);
+    await expect(scorer.score([solution('c', 2)])).rejects.toThrow(
+      `${path}: there is no score of sample 2 of problem 0`,
+    );
+  });
+
+  it.each([
+    [{ problem: 0, sample: 0 }, "line 1: column 'score' should hold a number or a list of numbers"],
+    [{ problem: 0, sample: 0, score: ['a'] }, "column 'score' should hold a number"],
+    [{ sample: 0, score: 1 }, "expected whole numbers as 'problem' and 'sample'"],
+    [{ problem: -1, sample: 0, score: 1 }, "expected whole numbers as 'problem' and 'sample'"],
+  ])('are refused as %j', async (row, sentence) => {
+    await expect(scoreFile(file(row), 'score')).rejects.toThrow(sentence);
+  });
+});
+
+describe('an evaluation', () => {
+  it('refuses scores that are no numbers, and too few of them', async () => {
+    const device = openDevice('cpu');
+    const model = await loadModel(device, 'embedded');
+    const evaluate = (score: () => Promise<number[][]>) =>
+      evaluateSolving(model, byteTokenizer(), [problem], { maxNewTokens: 2, scorer: { name: 'rm', score } });
+    await expect(evaluate(async () => [[Number.NaN]])).rejects.toThrow(
+      'rm gave NaN as a score; expected finite',
+    );
+    await expect(evaluate(async () => [])).rejects.toThrow('0 scores came for 1 solutions');
+    device.dispose();
+  });
+
+  it('chooses by scores, counts wrong steps of right solutions, and keeps both', async () => {
+    const device = openDevice('cpu');
+    const model = await loadModel(device, 'embedded');
+    const judged: number[] = [];
+    const { report, problems } = await evaluateSolving(
+      model,
+      byteTokenizer(),
+      [{ problem: '10;+7\n10+7=', answer: '17' }],
+      {
+        template: '{problem}',
+        n: 8,
+        maxNewTokens: 8,
+        seed: 1,
+        // Knows the answer: the best of k must then be right wherever one of k is.
+        scorer: {
+          name: 'oracle',
+          score: async (solutions) => solutions.map(({ text }) => [text.trim() === '17' ? 0.9 : 0.1, 0.95]),
+        },
+        judge: {
+          name: 'odd ones',
+          judge: async (solutions) =>
+            solutions.map(({ sample }) => {
+              judged.push(sample);
+              return [sample % 2 === 1 ? 0 : 1, null];
+            }),
+        },
+      },
+    );
+    const right = problems[0]?.samples.filter((sample) => sample.right) ?? [];
+    expect(right.length).toBeGreaterThan(1);
+    expect(right.length).toBeLessThan(8);
+    expect(judged).toEqual(right.map(({ sample }) => sample));
+    const { metrics } = report;
+    for (const k of [2, 4, 8])
+      expect(metrics[`best@${k}`]?.value).toBeCloseTo(metrics[`pass@${k}`]!.value, 12);
+    expect(metrics['weighted@8']?.value).toBe(1);
+    const odd = right.filter(({ sample }) => sample % 2 === 1).length / right.length;
+    expect(metrics.step_errors?.value).toBe(odd);
+    expect(metrics.wrong_steps?.value).toBe(odd);
+    expect(right[0]).toMatchObject({ score: 0.9, steps: [right[0]!.sample % 2 === 1 ? 0 : 1, null] });
+    expect(report).toMatchObject({ scorer: { name: 'oracle', aggregation: 'min' }, judge: 'odd ones' });
+    device.dispose();
+  });
+});
