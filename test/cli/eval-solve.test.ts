@@ -1,7 +1,17 @@
 // steptrain eval solve on the embedded model: the table, the files, going on, and what is refused.
-import { appendFileSync, cpSync, existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { completeRunConfig, formatRunConfig } from '../../src/methods/config.js';
+import { baseDirectory } from '../../src/models/base.js';
 import { chatModel } from '../generate/chat-model.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './run-cli.js';
@@ -104,6 +114,35 @@ describe('steptrain eval solve', () => {
     expect(metrics['best@4'].value).toBe(metrics['pass@4'].value);
     expect(scorer).toEqual({ name: `${path} (rm)`, aggregation: 'min' });
     expect((await solve(...args)).stderr).toContain("column 'score' should hold a number");
+  });
+
+  it('asks the model of a run for scores and for verdicts on steps', async () => {
+    const run = join(folder, 'run');
+    mkdirSync(run);
+    cpSync(baseDirectory('embedded'), join(run, 'model'), { recursive: true });
+    const config = completeRunConfig({
+      method: 'sft',
+      model: { base: 'embedded' },
+      data: { source: 'arithmetic' },
+      prompt: { template: 'compact', pos_word: '1', neg_word: '0' },
+      eval: { threshold: 0.5 },
+    });
+    writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
+    const output = join(folder, 'out');
+    const args = [file('rows.jsonl'), '-n', '4', '--output', output, '--reward-run', run, '--judge-run', run];
+    const { code, stdout } = await solve(...args);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /^best@4 .*\nweighted@2 .*\nweighted@4 .*\nright with a wrong step .*\nwrong steps/m,
+    );
+    expect(stdout).toContain(`best and weighted: scores of ${run}, min of the steps`);
+    const samples = linesOf(join(output, 'problems.jsonl')).flatMap((line) => JSON.parse(line).samples);
+    for (const { text, right, score, steps } of samples) {
+      expect(score).toBeGreaterThan(0);
+      // One step, judged where the answer is right.
+      expect(text.trim().split('\n')).toHaveLength(1);
+      expect(steps).toEqual(right ? [score >= 0.5 ? 1 : 0] : undefined);
+    }
   });
 
   it('is greedy with one sample', async () => {

@@ -98,14 +98,21 @@ describe('subsets', () => {
     expect([...allSubsets(n, k)].every((subset) => increasing(subset) && subset.at(-1)! < n)).toBe(true);
   });
 
+  it('drawn at random have each sample equally often', () => {
+    for (const i of [0, 1, 8, 9, 10, 20, 28, 29]) {
+      const share = meanOverSubsets({ n: 30, k: 10, problem: 3 }, (subset) => (subset.includes(i) ? 1 : 0));
+      // A third, with a deviation of √(2/9 / 2000) = 0.011.
+      expect(Math.abs(share - 1 / 3), `sample ${i}`).toBeLessThan(0.04);
+    }
+  });
+
   it('are drawn at random where there are too many, the same every time', () => {
     const mean = (problem: number) =>
       meanOverSubsets({ n: 30, k: 10, problem, most: 500 }, (subset) => {
         expect(new Set(subset).size).toBe(10);
         return subset.filter((i) => i < 3).length;
       });
-    // Each sample is in a third of them.
-    expect(Math.abs(mean(0) - 1)).toBeLessThan(0.15);
+    expect(mean(0)).toBeCloseTo(1, 0);
     expect(mean(0)).toBe(mean(0));
     expect(mean(0)).not.toBe(mean(1));
   });
