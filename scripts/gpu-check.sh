@@ -22,7 +22,7 @@
 #
 # Plan for three commands of ten minutes each:
 #   1. right?   --minutes 9.5 ops models trace quickstart
-#   2. fast?    --minutes 9.5 bench-attention bench-head bench-gemm bench-lora bench-kernels
+#   2. fast?    --minutes 9.5 bench-attention bench-head bench-gemm bench-lora bench-kernels bench-decode
 #   3. useful?  --minutes 9.5 bench-step stepamc-0.5b stepamc-1.5b
 # and with more of them: sanitizer-memcheck; pretrain-25m; stepamc-25m; prm800k; the other sanitizers.
 set -u

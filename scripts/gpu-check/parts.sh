@@ -12,6 +12,7 @@ bench-attention|2|attention beside PyTorch
 bench-head|1.5|log-probabilities beside PyTorch
 bench-kernels|2|bandwidth-bound kernels
 bench-lora|3|what a LoRA pair adds to a frozen layer
+bench-decode|4|generation, a step for 1 to 64 rows beside its limit
 bench-step|3|a LoRA training step beside transformers and PEFT
 stepamc-0.5b|3|StepAMC on the shape of Qwen2.5-0.5B, by phase, beside transformers and PEFT
 stepamc-1.5b|3.5|the same on the shape of Qwen2.5-1.5B
