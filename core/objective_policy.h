@@ -155,7 +155,7 @@ struct VerdictConstraint {
   static constexpr const char* kName = "verdict_constraint";
   static constexpr Check kCheck = Check::binary;
   static constexpr int kChecked = 2;
-  enum Form { kClassBalanced, kTwoWords, kFullVocabulary, kMass, kMargin };
+  enum Form { kClassBalanced, kTwoWords, kFullVocabulary, kMass, kMargin, kClassBalancedFull };
   enum {
     kLoss,
     kLosses,
@@ -195,15 +195,15 @@ struct VerdictConstraint {
     const int y = labels[i];
     const double right = y ? positive[i] : negative[i], wrong = y ? negative[i] : positive[i];
     const double bad = nan_unless_finite(right, wrong);
-    const double w =
-        (weights ? weights[i] : 1 / (form == kClassBalanced ? count[y] : count[0] + count[1])) + bad;
+    const bool by_class = form == kClassBalanced || form == kClassBalancedFull;
+    const double w = (weights ? weights[i] : 1 / (by_class ? count[y] : count[0] + count[1])) + bad;
     const double lead = right - wrong, p = sigmoid(lead), q = sigmoid(-lead);
     double term = 0, dright = 0, dwrong = 0;
     if (form == kClassBalanced || form == kTwoWords) {
       term = -log_sigmoid(lead);
       dright = -q;
       dwrong = q;
-    } else if (form == kFullVocabulary) {
+    } else if (form == kFullVocabulary || form == kClassBalancedFull) {
       term = -right;
       dright = -1;
     } else if (form == kMass) {

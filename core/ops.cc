@@ -137,11 +137,11 @@ const char* const kSignatures[] = {
     " value_clip:f=0)"
     " -> loss:f32[1], dlogprobs:f32[R], dentropy?:f32[R], dvalues?:f32[R], stats:f32[12]",
     // StepAMC's constraint on the log-probs (or logits) of the two verdict words; labels 1 positive, 0 negative.
-    // ce_full and mass need log-probs. Σ weights·term; without weights the mean, under class_balanced that of
-    // each class. stats: loss of positives, loss of negatives (plain means), Acc_pos, Acc_neg, n_pos, n_neg,
+    // class_balanced_full, ce_full and mass need log-probs. Σ weights·term; without weights the mean, under
+    // class_balanced and class_balanced_full that of each class. stats: loss of positives, loss of negatives (plain means), Acc_pos, Acc_neg, n_pos, n_neg,
     // mean p(right) of the two, rows with a non-finite input.
     "verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R];"
-    " form:class_balanced|ce_two|ce_full|mass|margin=class_balanced, margin:f=1)"
+    " form:class_balanced|ce_two|ce_full|mass|margin|class_balanced_full=class_balanced_full, margin:f=1)"
     " -> loss:f32[1], dpositive:f32[R], dnegative:f32[R], stats:f32[8]",
     // Σ weights·[-log σ(chosen - rejected - margin) + center·(chosen + rejected)²]. stats (means by weight):
     // accuracy, chosen - rejected, chosen, rejected.

@@ -6,13 +6,15 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+// Each arm is a run of its own here.
+const ALONE = 'compare_with=[]';
 const VARIANTS = {
   SFT: ['baseline=sft'],
   'SFT continued': ['baseline=sft_continued'],
   DPO: ['baseline=dpo'],
-  'PPO (no constraint)': ['ablation.no_scpn=true'],
-  'StepAMC without FRN': ['ablation.no_frn=true'],
-  StepAMC: [],
+  'PPO (no constraint)': ['ablation.no_scpn=true', ALONE],
+  'StepAMC without FRN': ['ablation.no_frn=true', ALONE],
+  StepAMC: [ALONE],
 };
 const METRICS = {
   'F1 macro': ({ metrics }) => metrics.f1_macro,

@@ -85,7 +85,7 @@ export {
   rocAuc,
   type VerdictMetrics,
 } from './eval/metrics.js';
-export { type EvalReport, formatEvalTable } from './eval/report.js';
+export { type EvalReport, formatEvalTable, type NetworkReport } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
 export {
   compareSolving,

@@ -47,15 +47,24 @@ export function updates(defaults: UpdateDefaults) {
       .describe('Gradients with a larger global norm are scaled down to it; 0 for no clipping.'),
     eval_steps: countOrOff()
       .default(0)
-      .describe('Steps between evaluations on the validation rows; 0 for only at the end.'),
+      .describe(
+        'Steps between evaluations on the validation rows; 0 for only at the end and, if the best parameters are kept, at ' +
+          'the start.',
+      ),
+    patience: countOrOff()
+      .default(0)
+      .describe(
+        'End the stage after this many evaluations in a row without a better one; 0 for never. Needs eval_steps above 0.',
+      ),
     save_steps: countOrOff().default(100).describe('Steps between checkpoints; 0 for only at the end.'),
     save_total_limit: count().default(2).describe('Max checkpoints to keep, newest first.'),
     load_best_model_at_end: z
       .boolean()
       .default(true)
       .describe(
-        'At the end of the stage, restore the parameters of the evaluation with the highest macro F1; needs eval_steps ' +
-          'above 0.',
+        'At the end of the stage, restore the parameters of the best evaluation: the highest macro F1 (of the reward ' +
+          'network: share of pairs in the right order). Those that the stage begins with count too, so that no stage ends ' +
+          'worse on the validation rows than it began.',
       ),
   };
 }

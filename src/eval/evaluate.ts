@@ -41,6 +41,8 @@ export interface EvaluationOptions {
   readonly seen?: SeenSteps | undefined;
   /** Value losses of the run, in order. */
   readonly valueLosses?: readonly number[] | undefined;
+  /** The reward network of the run, judged as a judge. */
+  readonly rewardNetwork?: EvalReport['reward_network'];
   /** Sentences about the data, reported with the signs of failure. */
   readonly warnings?: readonly string[];
   readonly bootstrap?: Partial<BootstrapOptions>;
@@ -74,12 +76,13 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     intervals: bootstrapIntervals(steps, bootstrap),
     calibration: calibration(judged),
     threshold_sweep: judged.length > 0 ? thresholdSweep(judged, validation) : undefined,
+    reward_network: options.rewardNetwork,
     processbench: processBenchReport(firstErrorCases(judged, records)),
   };
   const warnings = [
     ...(options.warnings ?? []),
     ...(judged.length > 0
-      ? failureSigns({ metrics, sft: baselines.sft, valueLosses: options.valueLosses })
+      ? failureSigns({ metrics, sft: baselines.sft, frn: baselines.frn, valueLosses: options.valueLosses })
       : ['no step was judged']),
     ...seenWarning(split, judged.length),
   ];

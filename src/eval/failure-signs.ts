@@ -1,4 +1,5 @@
-// Detects the three signs of a failed run that StepAMC (arXiv 2503.18432) names.
+// Detects the three signs of a failed run that our source on StepAMC (arXiv 2503.18432) names, and a fourth: a reward
+// network that judges worse than the policy it is to teach.
 import type { ConfusionMetrics } from './metrics.js';
 import { percent } from './percent.js';
 
@@ -6,6 +7,8 @@ export interface FailureEvidence {
   readonly metrics: Pick<ConfusionMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro'>;
   /** The supervised model that the run started from, on the same steps. */
   readonly sft?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
+  /** The reward network as a judge of the same steps. */
+  readonly frn?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
   /** Value losses in the order of training. */
   readonly valueLosses?: readonly number[] | undefined;
 }
@@ -20,7 +23,7 @@ const VALUE_LOSS_GROWTH = 2;
 const MIN_LOSSES = 10;
 
 /** One sentence for each sign found in the evidence. */
-export function failureSigns({ metrics, sft, valueLosses = [] }: FailureEvidence): string[] {
+export function failureSigns({ metrics, sft, frn, valueLosses = [] }: FailureEvidence): string[] {
   const signs: string[] = [];
   const { acc_pos, acc_neg, f1_macro } = metrics;
   if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
@@ -34,6 +37,13 @@ export function failureSigns({ metrics, sft, valueLosses = [] }: FailureEvidence
     signs.push(
       `F1 macro ${percent(f1_macro)} is below the ${percent(sft.f1_macro)} of the SFT model it started from: reinforcement ` +
         'learning made it worse; lower its learning rate or stop earlier',
+    );
+  }
+  if (sft && frn && frn.f1_macro < sft.f1_macro) {
+    signs.push(
+      `F1 macro ${percent(frn.f1_macro)} of the reward network as a judge is below the ${percent(sft.f1_macro)} of the SFT model ` +
+        'that it is to teach: its rewards carry its errors over; train it longer, or take rewards from the labels ' +
+        '(ablation.no_frn)',
     );
   }
   if (!valueLosses.every(Number.isFinite)) {

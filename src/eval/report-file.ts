@@ -64,6 +64,12 @@ const baselines = z
   .object({ always_positive: metrics, always_negative: metrics, majority: metrics, random: metrics })
   .catchall(metrics);
 
+const network = z.strictObject({
+  metrics,
+  pair_accuracy: fraction,
+  calibration: calibration.exactOptional(),
+});
+
 const reportSchema = z.strictObject({
   method: z.string(),
   data: z.record(z.string(), z.unknown()),
@@ -73,6 +79,7 @@ const reportSchema = z.strictObject({
   baselines,
   baselines_unseen: baselines.exactOptional(),
   intervals_unseen: intervals.exactOptional(),
+  reward_network: z.strictObject({ validation: network, test: network }).exactOptional(),
   intervals: intervals.exactOptional(),
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),

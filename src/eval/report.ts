@@ -22,6 +22,8 @@ export interface EvalReport {
   /** `baselines` and `intervals` over the unseen steps. */
   readonly baselines_unseen?: EvalReport['baselines'];
   readonly intervals_unseen?: Intervals;
+  /** The reward network as a judge: the verdict that it scores higher. Also `frn` among the baselines. */
+  readonly reward_network?: Readonly<Record<'validation' | 'test', NetworkReport>>;
   /** Bootstrap intervals of the metrics over problems. */
   readonly intervals?: Intervals;
   /** Calibration of the probability of "correct"; absent if no step was judged. */
@@ -32,6 +34,15 @@ export interface EvalReport {
   readonly processbench?: ProcessBenchReport;
   /** Sentences about suspicious findings. */
   readonly warnings?: readonly string[];
+}
+
+/** How well the reward network tells right from wrong on a held-out part. */
+export interface NetworkReport {
+  readonly metrics: VerdictMetrics;
+  /** Share of the pairs, as in its training, whose right side has the higher score. */
+  readonly pair_accuracy: number;
+  /** Of σ(score of "right" − score of "wrong") as the probability of "right"; absent without steps. */
+  readonly calibration?: Calibration;
 }
 
 const METRICS = [
@@ -146,7 +157,15 @@ function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Co
 }
 
 function notes(report: EvalReport): string[] {
-  const { metrics, intervals, calibration, threshold_sweep, processbench, warnings = [] } = report;
+  const {
+    metrics,
+    intervals,
+    calibration,
+    reward_network,
+    threshold_sweep,
+    processbench,
+    warnings = [],
+  } = report;
   const lines: string[] = [];
   if (metrics.invalid) lines.push(`verdicts that could not be read: ${metrics.invalid}`);
   if (intervals)
@@ -157,6 +176,14 @@ function notes(report: EvalReport): string[] {
     lines.push(
       `calibration: expected error ${percent(calibration.ece)}, Brier score ${calibration.brier.toFixed(3)}`,
     );
+  if (reward_network) {
+    const { validation, test } = reward_network;
+    lines.push(
+      `reward network (frn) as a judge: F1 macro ${percent(test.metrics.f1_macro)} (validation ` +
+        `${percent(validation.metrics.f1_macro)}), pairs in the right order ${percent(test.pair_accuracy)}` +
+        `${test.calibration ? `, expected calibration error ${percent(test.calibration.ece)}` : ''}`,
+    );
+  }
   if (threshold_sweep?.chosen) {
     const { f1_macro, balanced_accuracy } = threshold_sweep.chosen;
     lines.push(

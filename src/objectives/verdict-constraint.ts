@@ -4,11 +4,18 @@ import type { Objective } from './statistics.js';
 
 /**
  * With p₊ and p₋ the probabilities of the two words renormalised over the two, and y the right one:
- * `class_balanced` −log p_y, averaged over each class apart; `ce_two` the same, averaged over all rows; `ce_full`
- * −log-prob of the right word over the whole vocabulary; `mass` −log(the words' probability together);
- * `margin` max(0, margin − (log-prob of the right − of the wrong word)). ce_full = ce_two + mass.
+ * `ce_two` −log p_y; `mass` −log(the words' probability together); `ce_full` −log-prob of the right word over the whole
+ * vocabulary, which is the sum of these two; `margin` max(0, margin − (log-prob of the right − of the wrong word)). They are
+ * averaged over all rows; `class_balanced_full` is `ce_full` and `class_balanced` is `ce_two`, averaged over each class
+ * apart. `ce_two`, `class_balanced` and `margin` do not notice probability that goes to other words.
  */
-export type ConstraintForm = 'class_balanced' | 'ce_two' | 'ce_full' | 'mass' | 'margin';
+export type ConstraintForm =
+  | 'class_balanced_full'
+  | 'class_balanced'
+  | 'ce_two'
+  | 'ce_full'
+  | 'mass'
+  | 'margin';
 
 const STATISTICS = [
   'positive_loss',
@@ -30,13 +37,13 @@ export interface VerdictConstraintInputs {
   readonly negative: Tensor;
   /** i32 [R]: 1 where the step is right, else 0. */
   readonly labels: Tensor;
-  /** f32 [R]; absent: the mean of all rows, of each class for class_balanced. */
+  /** f32 [R]; absent: the mean of all rows, of each class for the class-balanced forms. */
   readonly weights?: Tensor | undefined;
 }
 
 /**
  * The constraint of StepAMC (arXiv 2503.18432, equations 9 to 11) on the verdicts of labelled steps. Default
- * class_balanced, and 1 as the margin of `margin`.
+ * class_balanced_full, and 1 as the margin of `margin`.
  */
 export function verdictConstraint(
   { positive, negative, labels, weights }: VerdictConstraintInputs,

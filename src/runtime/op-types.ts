@@ -440,15 +440,15 @@ export interface Ops {
 
   /**
    * verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R];
-   * form:class_balanced|ce_two|ce_full|mass|margin=class_balanced, margin:f=1) -> loss:f32[1],
-   * dpositive:f32[R], dnegative:f32[R], stats:f32[8]
+   * form:class_balanced|ce_two|ce_full|mass|margin|class_balanced_full=class_balanced_full, margin:f=1) ->
+   * loss:f32[1], dpositive:f32[R], dnegative:f32[R], stats:f32[8]
    */
   verdict_constraint(args: {
     positive: Tensor;
     negative: Tensor;
     labels: Tensor;
     weights?: Tensor | undefined;
-    form?: 'class_balanced' | 'ce_two' | 'ce_full' | 'mass' | 'margin' | undefined;
+    form?: 'class_balanced' | 'ce_two' | 'ce_full' | 'mass' | 'margin' | 'class_balanced_full' | undefined;
     margin?: number | undefined;
     loss?: Tensor | undefined;
     dpositive?: Tensor | undefined;

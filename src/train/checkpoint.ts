@@ -10,6 +10,7 @@ import type { Tensor } from '../runtime/tensor.js';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
 import type { AdamW } from './adamw.js';
+import { readStateArrays, writeStateArrays } from './state-arrays.js';
 
 /** The parameters of a run by role, such as policy, reference and reward. */
 export type RoleParameters = Readonly<Record<string, ParameterBuffer>>;
@@ -34,6 +35,8 @@ export interface RunState {
   readonly validation_due: boolean;
   /** The best evaluation of the stage, whose parameters are in best.safetensors. */
   readonly best?: { readonly stage_step: number; readonly value: number } | undefined;
+  /** Evaluations since then without a better one. */
+  readonly waited?: number | undefined;
   /** Updates of each optimizer. */
   readonly updates: Readonly<Record<string, number>>;
   /** What the stage itself keeps. */
@@ -55,7 +58,9 @@ export interface CheckpointContent {
 
 const STATE = 'state.json';
 /** Of state.json; another number when what it means changes. */
-export const FORMAT = 3;
+export const FORMAT = 4;
+/** The arrays of what the stage itself keeps, such as a rollout batch. */
+const ARRAYS = 'state.safetensors';
 const TRAINABLE = 'trainable.safetensors';
 const OPTIMIZER = 'optimizer.safetensors';
 const BEST = 'best.safetensors';
@@ -76,12 +81,13 @@ export async function writeRunCheckpoint(folder: string, content: CheckpointCont
     const values = best.values as Float32Array<ArrayBuffer>;
     await writeSafetensors(join(folder, BEST), sources(best.parameters, '', values));
   }
-  await writeFile(join(folder, STATE), `${JSON.stringify(state, undefined, 2)}\n`);
+  const own = await writeStateArrays(join(folder, ARRAYS), state.own);
+  await writeFile(join(folder, STATE), `${JSON.stringify({ ...state, own }, undefined, 2)}\n`);
 }
 
 export async function readRunState(folder: string): Promise<RunState> {
   const state = JSON.parse(await readFile(join(folder, STATE), 'utf8')) as RunState;
-  if (state.format === FORMAT) return state;
+  if (state.format === FORMAT) return { ...state, own: readStateArrays(join(folder, ARRAYS), state.own) };
   throw new StepTrainError(
     'E_RESUME',
     `${folder} was written by another version of steptrain, whose runs this one cannot continue; start a new run`,

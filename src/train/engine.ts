@@ -128,13 +128,13 @@ class Engine {
       const open = 'training' in work ? work.training : work.making;
       try {
         if (folder && this.state.stage_step > 0) this.restore(work, folder);
-        else {
-          if ('artefact' in stage) this.options.run.artefact(stage.artefact).cutTo(0);
-          await open.begin();
-        }
+        else await this.begin(work, folder);
         folder = undefined;
         if (!(await this.runStage(work))) return await this.interrupted(work);
-        if (this.best && 'training' in work) work.training.trains.write(this.best);
+        if ('training' in work) {
+          this.keepBest(work.stage, work.training);
+          await work.training.end?.();
+        }
       } finally {
         open.dispose();
       }
@@ -145,12 +145,36 @@ class Engine {
         done: [...this.state.done, stage.steps],
         stage_step: 0,
         best: undefined,
+        waited: undefined,
         updates: {},
         own: undefined,
       });
       await this.save(undefined, stage.settings.save_total_limit);
     }
     return this.result('finished');
+  }
+
+  /** Stopped before its first step, a stage begins again, but keeps the evaluation of its start. */
+  private async begin(work: Work, folder: string | undefined): Promise<void> {
+    const { stage } = work;
+    if ('artefact' in stage) this.options.run.artefact(stage.artefact).cutTo(0);
+    if ('making' in work) return work.making.begin();
+    const { training } = work;
+    await training.begin();
+    if (folder && this.state.best) this.best = readBest(folder, training.trains);
+    else this.update({ validation_due: selects(work.stage, training) });
+  }
+
+  /** The stage ends with its best parameters, which may be those it began with. */
+  private keepBest(stage: TrainingStage, training: OpenTraining): void {
+    const { best } = this.state;
+    if (!this.best || !best) return;
+    training.trains.write(this.best);
+    this.log(stage, { best_step: best.stage_step, [`best_${stage.settings.best}`]: best.value });
+    console.error(
+      `${stage.name}: kept the parameters of step ${best.stage_step} of ${this.state.stage_step}, the best on validation ` +
+        `(${stage.settings.best} ${best.value.toFixed(4)}${best.stage_step === 0 ? ', with which the stage began' : ''})`,
+    );
   }
 
   private async prepared(entry: StageEntry): Promise<Stage> {
@@ -180,7 +204,7 @@ class Engine {
         if (this.state.validation_due && 'training' in work) {
           if (!(await this.validate(work.stage, work.training, progress))) return false;
         }
-        if (this.state.stage_step >= steps) return true;
+        if (this.state.stage_step >= steps || this.isExhausted(work, progress)) return true;
         if (
           settings.save_steps > 0 &&
           this.state.stage_step > 0 &&
@@ -192,6 +216,16 @@ class Engine {
     } finally {
       progress.finish();
     }
+  }
+
+  private isExhausted({ stage }: Work, progress: Progress): boolean {
+    const patience = 'patience' in stage.settings ? stage.settings.patience : 0;
+    const { waited = 0, stage_step } = this.state;
+    if (!patience || waited < patience) return false;
+    progress.note(
+      `${stage.name} step ${stage_step}: ${waited} evaluations without a better one; the stage ends here`,
+    );
+    return true;
   }
 
   private async step(work: Work, progress: Progress): Promise<boolean> {
@@ -264,8 +298,8 @@ class Engine {
     const value = best === undefined ? undefined : metrics[best];
     if (value !== undefined && value > (this.state.best?.value ?? Number.NEGATIVE_INFINITY)) {
       this.best = await open.trains.values.readFloats();
-      this.update({ best: { stage_step: this.state.stage_step, value } });
-    }
+      this.update({ best: { stage_step: this.state.stage_step, value }, waited: 0 });
+    } else this.update({ waited: (this.state.waited ?? 0) + 1 });
     const shown = Object.entries(metrics).map(([name, metric]) => `${name} ${metric.toFixed(4)}`);
     progress.note(`${stage.name} step ${this.state.stage_step}: validation ${shown.join('  ')}`);
     return true;
@@ -335,8 +369,12 @@ function openStage(stage: Stage): Work {
   return 'artefact' in stage ? { stage, making: stage.open() } : { stage, training: stage.open() };
 }
 
+function selects({ settings }: TrainingStage, open: OpenTraining): boolean {
+  return open.validate !== undefined && settings.best !== undefined;
+}
+
+/** Every `eval_steps` steps and at the end; a stage that selects is also evaluated before its first step. */
 function isValidationDue({ steps, settings }: TrainingStage, open: OpenTraining, step: number): boolean {
-  const { eval_steps: every, best } = settings;
-  if (open.validate === undefined || every === 0) return false;
-  return step === steps ? best !== undefined : step % every === 0;
+  if (open.validate === undefined) return false;
+  return step === steps || (settings.eval_steps > 0 && step % settings.eval_steps === 0);
 }

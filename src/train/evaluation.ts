@@ -1,6 +1,5 @@
 /** The evaluations of a verdict run: validation metrics during training, and the report at the end. */
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
-import type { Dataset } from '../data/dataset.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
@@ -8,7 +7,6 @@ import type { EvalReport } from '../eval/report.js';
 import { type JudgedVerdict, judgeVerdicts } from '../eval/verdicts.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
-import type { VerdictSequence } from '../sequences/sequence.js';
 import { createProgress } from '../terminal/progress.js';
 import type { VerdictData } from './verdict-data.js';
 
@@ -24,63 +22,77 @@ export interface VerdictEvaluationContext {
   readonly microBatchTokens: number;
 }
 
+export type HeldOut = 'validation' | 'test';
+
+/** Judges a held-out part, with a progress line under `title`; undefined if the signal stopped it. */
+export type PartJudge = (
+  part: HeldOut,
+  signal: AbortSignal,
+  title?: string,
+) => Promise<readonly JudgedVerdict[] | undefined>;
+
 /** Metrics of the validation part; undefined if the signal stopped it. */
 export async function validationMetrics(
   context: VerdictEvaluationContext,
   role: Role,
   signal: AbortSignal,
 ): Promise<Record<string, number> | undefined> {
-  const judged = await judge(context, role, context.data.sequences.validation, signal);
+  const judged = await roleJudge(context, role)('validation', signal);
   return judged && shortMetrics(metricsOf(context, judged));
 }
 
-/** Judges `part` of the data; undefined if the signal stopped it. */
-async function judge(
-  { config, decoder, microBatchTokens }: VerdictEvaluationContext,
+/** A role that answers with verdict words. */
+export function roleJudge(
+  { config, data, decoder, microBatchTokens }: VerdictEvaluationContext,
   role: Role,
-  sequences: Dataset<VerdictSequence>,
-  signal: AbortSignal,
-  title?: string,
-): Promise<JudgedVerdict[] | undefined> {
-  const progress = title ? createProgress({ total: sequences.length, unit: `${title} solution` }) : undefined;
-  const judged = await judgeVerdicts(decoder, role, sequences, {
-    threshold: config.eval.threshold,
-    microBatchTokens,
-    signal,
-    ...(progress ? { onProgress: (done) => progress.update(done) } : {}),
-  });
-  progress?.finish();
-  return signal.aborted ? undefined : judged;
+): PartJudge {
+  return async (part, signal, title) => {
+    const sequences = data.sequences[part];
+    const progress = title
+      ? createProgress({ total: sequences.length, unit: `${title} solution` })
+      : undefined;
+    const judged = await judgeVerdicts(decoder, role, sequences, {
+      threshold: config.eval.threshold,
+      microBatchTokens,
+      signal,
+      ...(progress ? { onProgress: (done) => progress.update(done) } : {}),
+    });
+    progress?.finish();
+    return signal.aborted ? undefined : judged;
+  };
 }
 
 /**
  * The report on the test part, with other models evaluated on the same steps; writes verdicts.jsonl. Undefined if the
  * signal stopped it.
  *
- * @param before other models by name
+ * @param others other judges by name
  */
 export async function finalEvaluation(
   context: VerdictEvaluationContext,
   role: Role,
-  before: Readonly<Record<string, Role>>,
-  more: { readonly data: Readonly<Record<string, unknown>>; readonly valueLosses?: readonly number[] },
+  others: Readonly<Record<string, PartJudge>>,
+  more: {
+    readonly data: Readonly<Record<string, unknown>>;
+    readonly valueLosses?: readonly number[];
+    readonly rewardNetwork?: EvalReport['reward_network'];
+  },
   signal: AbortSignal,
 ): Promise<EvalReport | undefined> {
   const { config, data, run } = context;
   const baselines: Record<string, VerdictMetrics> = {};
   const baselinesUnseen: Record<string, VerdictMetrics> = {};
   const seen = data.seen.test;
-  for (const [name, other] of Object.entries(before)) {
-    const judged = await judge(context, other, data.sequences.test, signal, `evaluation of ${name}:`);
+  for (const [name, judge] of Object.entries(others)) {
+    const judged = await judge('test', signal, `evaluation of ${name}:`);
     if (!judged) return undefined;
     baselines[name] = metricsOf(context, judged);
-    baselinesUnseen[name] = metricsOf(
-      context,
-      judged.filter((verdict) => !seen(verdict)),
-    );
+    const unseen = judged.filter((verdict) => !seen(verdict));
+    baselinesUnseen[name] = metricsOf(context, unseen);
   }
-  const validation = await judge(context, role, data.sequences.validation, signal);
-  const judged = validation && (await judge(context, role, data.sequences.test, signal, 'evaluation:'));
+  const own = roleJudge(context, role);
+  const validation = await own('validation', signal);
+  const judged = validation && (await own('test', signal, 'evaluation:'));
   if (!judged) return undefined;
   const records = [...data.records.test];
   await writeVerdictDump(run.file(VERDICT_DUMP), judged, records, seen);
@@ -103,6 +115,7 @@ export async function finalEvaluation(
     baselinesUnseen,
     seen,
     valueLosses: more.valueLosses,
+    rewardNetwork: more.rewardNetwork,
   });
 }
 

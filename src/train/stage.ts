@@ -36,7 +36,7 @@ interface OpenStage<Outcome> {
   begin(): Promise<void>;
   /** One step, or undefined if the signal stopped it before anything changed. */
   step(index: number, signal: AbortSignal): Promise<Outcome | undefined>;
-  /** Further state that determines the next step, as JSON. */
+  /** Further state that determines the next step: JSON, with large lists of numbers as Float64Array. */
   state?(): unknown;
   restore?(state: unknown): void;
   dispose(): void;
@@ -47,6 +47,8 @@ export interface OpenTraining extends OpenStage<TrainingOutcome> {
   readonly optimizers: Readonly<Record<string, AdamW>>;
   /** The parameters whose best state is kept. */
   readonly trains: TrainableParameters;
+  /** After the last step, once the parameters are those that the stage keeps. */
+  end?(): Promise<void>;
   /** Held-out metrics; undefined if the signal stopped it. */
   readonly validate?: ((signal: AbortSignal) => Promise<Metrics | undefined>) | undefined;
 }
@@ -62,8 +64,13 @@ export interface SaveSettings {
 /** When to save, in steps of the run, and to evaluate, in steps of the stage. */
 export interface TrainingSettings extends SaveSettings {
   readonly eval_steps: number;
-  /** The metric of `validate` that selects the parameters to keep and, at the end, restore. */
+  /**
+   * The metric of `validate` that selects the parameters to keep and, at the end, restore. Those that the stage begins
+   * with are among them, so that no stage ends worse on the validation part than it began.
+   */
   readonly best?: string | undefined;
+  /** Stop after this many evaluations in a row without a better one; 0 or absent: never. */
+  readonly patience?: number;
 }
 
 interface ClosedStage {

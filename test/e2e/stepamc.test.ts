@@ -69,10 +69,16 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
 
   test('runs warm-up, reward network and policy, and evaluates before and after', () => {
     const phases = [...new Set(whole.metrics.map(({ phase }) => phase))];
-    expect(phases).toEqual(['sft', 'frn', 'ppo', 'test']);
-    const { method, metrics: after, baselines } = whole.evaluation;
+    expect(phases).toEqual(['sft', 'sft_continued', 'frn', 'ppo', 'test']);
+    const { method, data, metrics: after, metrics_unseen, baselines, reward_network } = whole.evaluation;
     expect(method).toBe('stepamc');
-    expect(baselines.sft.n).toBe(after.n);
+    for (const name of ['base', 'sft', 'sft_continued', 'frn']) expect(baselines[name].n).toBe(after.n);
+    expect(data.seen_share).toBeGreaterThan(0);
+    expect(Object.keys(metrics_unseen).sort()).toEqual(Object.keys(after).sort());
+    expect(metrics_unseen.n).toBe(Math.round((1 - data.seen_share) * after.n));
+    expect(reward_network.test.metrics).toEqual(baselines.frn);
+    expect(reward_network.validation.calibration.ece).toBeGreaterThanOrEqual(0);
+    expect(reward_network.test.pair_accuracy).toBeCloseTo(baselines.frn.accuracy, 12);
     const logged = whole.metrics.filter(
       ({ phase, policy_loss }) => phase === 'ppo' && policy_loss !== undefined,
     );
@@ -105,8 +111,37 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     }
   });
 
+  test('every stage is evaluated before its first step and ends with its best parameters', () => {
+    for (const phase of ['sft', 'sft_continued', 'frn', 'ppo']) {
+      const lines = whole.metrics.filter((line) => line.phase === phase);
+      const metric = phase === 'frn' ? 'pair_accuracy' : 'f1_macro';
+      const evaluated = lines.filter(({ balanced_accuracy }) => balanced_accuracy !== undefined);
+      expect(evaluated[0]?.phase_step).toBe(0);
+      const best = Math.max(...evaluated.map((line) => line[metric] as number));
+      expect(lines.at(-1)?.[`best_${metric}`]).toBe(best);
+    }
+    // Both start from the warm-up.
+    const start = (phase: string) =>
+      whole.metrics.find((line) => line.phase === phase && line.phase_step === 0)?.f1_macro;
+    expect(start('ppo')).toBe(start('sft_continued'));
+  });
+
+  test('a rollout in the checkpoint lies beside state.json, in binary', async () => {
+    const run = join(folder, 'rollout');
+    const when = (err: string) => (/ppo step 1\//.test(err) ? ('SIGINT' as const) : undefined);
+    await steptrain(
+      ['run', '--output', run, ...SMALL, ...set({ 'ppo.rollout_batch': 1000, compare_with: '[]' })],
+      when,
+    );
+    const checkpoint = await lastCheckpoint(run);
+    const state = checkpoint['state.json'] as { own: { rollout: { groups: { rows: number } } } };
+    expect(state.own.rollout.groups.rows).toBeGreaterThan(300);
+    expect(JSON.stringify(state).length).toBeLessThan(10_000);
+    expect(checkpoint).toHaveProperty(['state.safetensors']);
+  }, 120_000);
+
   test('the first step of a rollout has a ratio of exactly 1 and a KL of 0', () => {
-    const first = whole.metrics.find(({ phase }) => phase === 'ppo');
+    const first = whole.metrics.find(({ phase, ratio_mean }) => phase === 'ppo' && ratio_mean !== undefined);
     expect(first).toMatchObject({ ratio_mean: 1, ratio_max: 1, old_kl_k3: 0, kl_k1: 0, kl_k3: 0 });
   });
 
@@ -153,8 +188,8 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     ['baseline=sft', ['sft', 'test']],
     ['baseline=sft_continued', ['sft', 'sft_continued', 'test']],
     ['baseline=dpo', ['sft', 'dpo', 'test']],
-    ['ablation.no_frn=true', ['sft', 'ppo', 'test']],
-    ['ablation.no_scpn=true', ['sft', 'frn', 'ppo', 'test']],
+    ['ablation.no_frn=true', ['sft', 'sft_continued', 'ppo', 'test']],
+    ['ablation.no_scpn=true', ['sft', 'sft_continued', 'frn', 'ppo', 'test']],
   ])(
     '%s',
     async (variant, phases) => {
@@ -176,7 +211,13 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       const lines = await metrics(join(folder, variant));
       return lines.filter(({ tokens }) => tokens !== undefined).at(-1)?.tokens as number;
     };
-    const full = whole.metrics.filter(({ tokens }) => tokens !== undefined).at(-1)?.tokens as number;
+    const after = (phase: string) =>
+      whole.metrics.filter((line) => line.phase === phase && line.tokens !== undefined).at(-1)
+        ?.tokens as number;
+    // What trains beside the policy is no part of its budget, and has the same one.
+    const beside = after('sft_continued') - after('sft');
+    const full = after('ppo') - beside;
+    expect(Math.abs(beside - (full - after('sft')))).toBeLessThan(1792 + 64);
     for (const variant of ['baseline-sft_continued', 'baseline-dpo']) {
       // Batches are whole, so the last one may exceed the budget.
       const tokens = await trained(variant);
@@ -201,7 +242,9 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     });
     const { code, err } = await steptrain(['run', '--output', run, ...SMALL, ...more]);
     expect(code, err).toBe(0);
-    const first = (await metrics(run)).find(({ phase }) => phase === 'ppo');
+    const first = (await metrics(run)).find(
+      ({ phase, ratio_mean }) => phase === 'ppo' && ratio_mean !== undefined,
+    );
     expect(first).toMatchObject({ ratio_mean: 1, ratio_max: 1 });
     const memory = JSON.parse(await readFile(join(run, 'memory.json'), 'utf8'));
     expect(memory.planned_cache_bytes).toBeGreaterThan(0);

@@ -30,6 +30,14 @@ describe('signs of failure', () => {
     ]);
   });
 
+  it('include a reward network that judges worse than the supervised start', () => {
+    const [sign] = failureSigns({ metrics: fine, sft: { f1_macro: 0.7 }, frn: { f1_macro: 0.65 } });
+    expect(sign).toContain(
+      'F1 macro 65.0 of the reward network as a judge is below the 70.0 of the SFT model',
+    );
+    expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.7 }, frn: { f1_macro: 0.75 } })).toEqual([]);
+  });
+
   it('include a value loss that grows', () => {
     expect(failureSigns(losses(...rising))).toEqual([
       'the value loss diverges: 0.175 at the start of the run, 0.975 at its end; lower the learning rate or clip the values',

@@ -250,7 +250,7 @@ describe('verdictConstraint', () => {
   it('class_balanced takes the mean of each class, and names its statistics', async () => {
     const inputs = { positive: [-0.1, -2, -0.7], negative: [-2, -0.2, -0.9] };
     const found = await throughTape(device, inputs, (on) =>
-      verdictConstraint({ ...on, labels: device.tensor(Int32Array.of(1, 0, 0)) }),
+      verdictConstraint({ ...on, labels: device.tensor(Int32Array.of(1, 0, 0)) }, { form: 'class_balanced' }),
     );
     const miss = (lead: number) => Math.log1p(Math.exp(-lead));
     const [first, second, third] = [miss(1.9), miss(1.8), miss(-0.2)] as const;

@@ -29,7 +29,7 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
   const device = openTest(isa);
   afterAll(() => device.dispose());
 
-  const FORMS = ['class_balanced', 'ce_two', 'ce_full', 'mass', 'margin'] as const;
+  const FORMS = ['class_balanced_full', 'class_balanced', 'ce_two', 'ce_full', 'mass', 'margin'] as const;
   const constraint = (
     positive: number[],
     negative: number[],
@@ -67,6 +67,9 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
     expect(twoWords.stats![0]).toBeCloseTo(c.const_two_token_ce[0]!, 6);
     expect(twoWords.stats![1]).toBeCloseTo(c.const_two_token_ce[1]!, 6);
 
+    // One row of each class: the mean of each class apart is the row itself.
+    const balanced = await constraint(positive, negative, labels, 'class_balanced_full');
+    expect(balanced.loss![0]).toBeCloseTo(sum(c.const_full_vocab_ce), 6);
     const full = await constraint(positive, negative, labels, 'ce_full');
     expect(full.loss![0]).toBeCloseTo(mean(c.const_full_vocab_ce), 6);
     // Through the log-softmax, the gradient of the log-probs is the golden one of the logits.
@@ -99,6 +102,18 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
       ),
       { numRuns: 40 },
     ));
+
+  it('class_balanced_full pulls the two words up together, class_balanced only apart', async () => {
+    // Two words that share a tenth of the probability: the rest is on other words.
+    const [right, wrong] = rounded([Math.log(0.05), Math.log(0.05)]) as [number, number];
+    const full = await constraint([right], [wrong], [1], 'class_balanced_full');
+    expect([full.dpositive![0], full.dnegative![0]]).toEqual([-1, 0]);
+    const two = await constraint([right], [wrong], [1], 'class_balanced');
+    // The gradient of the words' sum is 0: mass on other words costs nothing.
+    expect(two.dpositive![0]! + two.dnegative![0]!).toBeCloseTo(0, 12);
+    const sameLead = await constraint([right - 5], [wrong - 5], [1], 'class_balanced');
+    expect(sameLead.loss![0]).toBeCloseTo(two.loss![0]!, 6);
+  });
 
   it('class_balanced sums the means of the classes; a missing class adds nothing', async () => {
     const positive = rounded([0.5, -1, 2]);
@@ -140,7 +155,8 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
           const weights = weighted
             ? w!
             : y!.map(
-                (label) => 1 / (form === 'class_balanced' ? y!.filter((l) => l === label).length : y!.length),
+                (label) =>
+                  1 / (form.startsWith('class_balanced') ? y!.filter((l) => l === label).length : y!.length),
               );
           const loss = (x: number[]) =>
             sum(
@@ -148,6 +164,7 @@ describe.each(isas)('verdict_constraint on %s', (isa) => {
                 const [a, b] = [x[i]!, x[i + rows.length]!];
                 const [right, wrong] = y![i] === 1 ? [a, b] : [b, a];
                 const terms = {
+                  class_balanced_full: -right,
                   class_balanced: -logSigmoid(right - wrong),
                   ce_two: -logSigmoid(right - wrong),
                   ce_full: -right,

@@ -39,6 +39,10 @@ interface Behaviour {
   readonly gradient?: (step: number) => number;
   readonly loss?: (step: number) => number;
   readonly eval_steps?: number;
+  readonly patience?: number;
+  /** Kept in the checkpoint. */
+  readonly state?: () => unknown;
+  readonly restore?: (state: unknown) => void;
   /** The metric that decides which parameters are best, from x. */
   readonly score?: (x: number) => number;
   readonly save_steps?: number;
@@ -57,6 +61,7 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
       save_steps: behaviour.save_steps ?? 0,
       save_total_limit: 10,
       best: score ? 'score' : undefined,
+      patience: behaviour.patience ?? 0,
     },
     batching: { [`${name}.tokens`]: 1 },
     open() {
@@ -73,14 +78,18 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
             return { metrics: {}, shown: {}, tokens: 1, nonFinite: update.nonFinite };
           return { metrics: { loss: loss(index) }, shown: {}, tokens: 1 };
         },
-        validate: async (signal) => {
-          const [x] = await parameters.values.readFloats();
-          return signal.aborted ? undefined : { score: score?.(x as number) ?? 0 };
-        },
+        ...(score ? { validate: async (signal: AbortSignal) => evaluated(score, signal) } : {}),
+        ...(behaviour.state ? { state: behaviour.state } : {}),
+        ...(behaviour.restore ? { restore: behaviour.restore } : {}),
         dispose: () => optimizer.dispose(),
       };
     },
   };
+}
+
+async function evaluated(score: (x: number) => number, signal: AbortSignal) {
+  const [x] = await parameters.values.readFloats();
+  return signal.aborted ? undefined : { score: score(x as number) };
 }
 
 const go = (stages: readonly TrainingStage[], more: { resume?: boolean; signal?: AbortSignal } = {}) =>
@@ -152,9 +161,81 @@ describe('the best evaluation', () => {
     expect(second).toMatchObject({ status: 'finished', step: 6 });
     expect(await x()).toBeCloseTo(-0.2, 5);
     const scores = (await lines()).filter((line) => 'score' in line);
-    // The evaluation that the stop prevented is done once after the resume.
-    expect(scores.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6]);
+    // The evaluation that the stop prevented was made after the resume, once.
+    expect(scores.map(({ step }) => step)).toEqual([0, 1, 2, 3, 4, 5, 6]);
   });
+});
+
+describe('a stage that selects', () => {
+  const evaluations = async () =>
+    (await lines()).filter((line) => 'score' in line).map(({ phase, phase_step }) => [phase, phase_step]);
+
+  test('ends with the parameters it began with where no step made them better', async () => {
+    // AdamW moves x from 0 downwards; 0 is best.
+    await go([stage({ score: (at) => at })]);
+    expect(await x()).toBe(0);
+    expect(await evaluations()).toEqual([
+      ['sft', 0],
+      ['sft', 6],
+    ]);
+    expect((await lines()).at(-1)).toMatchObject({ phase: 'sft', best_step: 0, best_score: 0 });
+  });
+
+  test('evaluates its start once, also where it was stopped before its first step', async () => {
+    const stop = new AbortController();
+    const plan = () => [
+      stage({ score: (at) => at }),
+      stage({ name: 'ppo', score: (at) => at, begin: () => stop.abort() }),
+    ];
+    expect(await go(plan(), { signal: stop.signal })).toMatchObject({ status: 'interrupted', stage: 1 });
+    await run.close();
+    run = await openRunDirectory(join(folder, 'run'));
+    expect(await go(plan(), { resume: true })).toMatchObject({ status: 'finished' });
+    expect((await evaluations()).slice(2)).toEqual([
+      ['ppo', 0],
+      ['ppo', 6],
+    ]);
+    expect(await x()).toBe(0);
+  });
+
+  test('ends early where evaluations bring nothing better, wherever it was stopped before', async () => {
+    const score = (at: number) => -Math.abs(at + 0.2); // best after two steps
+    const plan = (stopAt?: AbortController) => [
+      stage({ eval_steps: 1, score, patience: 3, steps: 50, onStep: (i) => i === 3 && stopAt?.abort() }),
+      stage({ name: 'ppo', steps: 1 }),
+    ];
+    const stop = new AbortController();
+    expect(await go(plan(stop), { signal: stop.signal })).toMatchObject({ status: 'interrupted', step: 4 });
+    await run.close();
+    run = await openRunDirectory(join(folder, 'run'));
+    expect(await go(plan(), { resume: true })).toMatchObject({ status: 'finished', step: 6 });
+    expect(await evaluations()).toEqual([0, 1, 2, 3, 4, 5].map((step) => ['sft', step]));
+  });
+});
+
+test('arrays in the state of a stage lie in a file of their own and come back', async () => {
+  const stop = new AbortController();
+  const rows = Float64Array.from({ length: 1e5 }, (_, i) => Math.sin(i) * 1e-7);
+  const state = {
+    seen: 3,
+    rollout: { lists: [rows, Float64Array.of(Number.NaN, -0)], empty: new Float64Array() },
+  };
+  let restored: unknown;
+  const plan = () => [
+    stage({
+      onStep: (i) => i === 2 && stop.abort(),
+      state: () => state,
+      restore: (found) => {
+        restored = found;
+      },
+    }),
+  ];
+  await go(plan(), { signal: stop.signal });
+  const checkpoint = join(run.path, 'checkpoints', 'step-3');
+  expect((await readFile(join(checkpoint, 'state.json'))).length).toBeLessThan(2000);
+  expect((await readFile(join(checkpoint, 'state.safetensors'))).length).toBeGreaterThan(8e5);
+  await go(plan(), { resume: true });
+  expect(restored).toEqual(state);
 });
 
 test('a checkpoint is written at the end of each stage, and old ones beyond the limit are removed', async () => {

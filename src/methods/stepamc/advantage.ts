@@ -1,12 +1,6 @@
 /** Advantages of enumerated answers. */
 import type { Device } from '../../runtime/device.js';
-import {
-  assemble,
-  estimate,
-  type GaeSettings,
-  gaeAdvantage,
-  whitened,
-} from '../../train/policy/advantage.js';
+import { assemble, estimate, type GaeSettings, gaeAdvantage } from '../../train/policy/advantage.js';
 import type { Advantage } from '../../train/policy/records.js';
 import type { PpoConfig } from './config.js';
 import type { Question, VerdictAnswer } from './rollout.js';
@@ -15,7 +9,8 @@ export type CreditSettings = GaeSettings & Pick<PpoConfig, 'rollout'>;
 
 /**
  * Sampled answers get advantages by GAE, optionally whitened over the batch. The weight of an enumerated answer is its
- * probability; its advantage is the distance from the expectation over the question's answers.
+ * probability; its advantage is the distance from the expectation over the question's answers, and whitening counts it by
+ * that weight.
  */
 export function verdictAdvantage(device: Device, settings: CreditSettings): Advantage<Question> {
   if (settings.rollout === 'sample') return gaeAdvantage(device, settings);
@@ -33,10 +28,24 @@ export function verdictAdvantage(device: Device, settings: CreditSettings): Adva
           at += tokens.length;
         });
       });
-      const final = settings.whiten_advantages ? await whitened(device, advantages) : advantages;
+      const final = settings.whiten_advantages ? whitenedByShare(questions, advantages) : advantages;
       return assemble(questions, rewards, { advantages: final, returns, shareOf: probabilityOf });
     },
   };
+}
+
+/**
+ * Mean 0 and standard deviation 1 under the policy: each answer counts as often as it would be sampled. The mean is 0
+ * already, since every question's is.
+ */
+function whitenedByShare(questions: readonly Question[], advantages: Float32Array): Float32Array {
+  const shares = questions.flatMap(({ answers }) =>
+    answers.flatMap((answer) => answer.tokens.map(() => probabilityOf(answer))),
+  );
+  const mass = shares.reduce((sum, share) => sum + share, 0);
+  const square = shares.reduce((sum, share, i) => sum + share * (advantages[i] as number) ** 2, 0);
+  const deviation = Math.sqrt(square / mass);
+  return deviation > 0 ? advantages.map((advantage) => advantage / deviation) : advantages;
 }
 
 function probabilityOf({ oldLogprobs }: VerdictAnswer): number {

@@ -79,13 +79,14 @@ export class AlphaBalance {
     this.state = { raw, mean, square, steps };
   }
 
-  /** Derivative of the total loss by the learned parameter. */
-  private gradient({ policy, value, constraint }: StepLosses): number | undefined {
+  /** Derivative by the learned parameter of the total loss without its value loss. */
+  private gradient({ policy, constraint }: StepLosses): number | undefined {
     const { mode, lo, hi } = this.settings.alpha;
     if (mode === 'uncertainty') return 1 - Math.exp(-this.state.raw) * constraint;
     if (mode !== 'learnable_clamped') return undefined;
     const s = sigmoid(this.state.raw);
-    const weighed = { rl: policy + value, policy, constraint: 0 }[this.settings.combine];
+    // Without the value loss: how far the critic is off says nothing about the balance.
+    const weighed = this.settings.combine === 'constraint' ? 0 : policy;
     return (weighed - constraint) * (hi - lo) * s * (1 - s);
   }
 

@@ -6,7 +6,7 @@ import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { sft } from '../sft/config.js';
-import { ablation, baseline, constraint, dpo, frn, ppo } from './sections.js';
+import { ablation, baseline, compareWith, constraint, dpo, frn, ppo, sftContinued } from './sections.js';
 
 const schema = z.strictObject({
   method: z.literal('stepamc').describe('The training method.'),
@@ -20,6 +20,8 @@ const schema = z.strictObject({
   constraint,
   ablation,
   baseline,
+  compare_with: compareWith,
+  sft_continued: sftContinued,
   dpo,
   run,
   eval: verdictEvaluation,
@@ -32,16 +34,27 @@ export type ConstraintConfig = StepAmcRunConfig['constraint'];
 
 export const stepAmcConfig: MethodSchema<StepAmcRunConfig> = {
   schema,
-  sections({ sft, frn, ppo, dpo, baseline, ablation }) {
+  sections({ sft, frn, ppo, dpo, sft_continued, baseline, compare_with, ablation }) {
     return {
       sft,
       ...(baseline === 'none' ? { ppo } : {}),
       ...(baseline === 'none' && !ablation.no_frn ? { frn } : {}),
       ...(baseline === 'dpo' ? { dpo } : {}),
+      ...(baseline === 'sft_continued' || comparesWithContinued({ baseline, compare_with })
+        ? { sft_continued }
+        : {}),
     };
   },
   conflicts,
 };
+
+/** Whether continued SFT trains beside StepAMC; with a baseline, nothing does. */
+export function comparesWithContinued({
+  baseline,
+  compare_with,
+}: Pick<StepAmcRunConfig, 'baseline' | 'compare_with'>): boolean {
+  return baseline === 'none' && compare_with.includes('sft_continued');
+}
 
 function conflicts({ lora, model, constraint, baseline, ablation }: StepAmcRunConfig): Conflict[] {
   const found: Conflict[] = [];

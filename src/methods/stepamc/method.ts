@@ -1,9 +1,10 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
 import { verdictTemplate } from '../../data/verdict.js';
-import type { Role } from '../../models/decoder.js';
 import { readMetric } from '../../run/log-file.js';
 import {
   finalEvaluation,
+  type PartJudge,
+  roleJudge,
   shortMetrics,
   type VerdictEvaluationContext,
   validationMetrics,
@@ -12,10 +13,12 @@ import type { Method, OpenRun } from '../../train/method.js';
 import type { Stage, TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
-import type { StepAmcRunConfig } from './config.js';
+import { comparesWithContinued, type StepAmcRunConfig } from './config.js';
 import { dpoStage } from './dpo.js';
-import { policyTokens, scpoStage } from './policy.js';
-import { networkStage, networkTokens, rewardData } from './reward/data.js';
+import { jointTokens, policyTokens, scpoStage } from './policy.js';
+import { rewardData } from './reward/data.js';
+import { judgeByNetwork } from './reward/judge.js';
+import { networkStage, networkTokens } from './reward/network.js';
 import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
 import { hasOneTokenWords } from './sampling.js';
 
@@ -27,9 +30,10 @@ const CONTINUED_SEED = 0xc047;
 export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
   data: verdictData,
   preview: verdictPreview,
-  memory: () => [
+  memory: (config) => [
     { role: 'policy', held: 'trained', head: { outputs: 1, bias: true } },
     { role: 'reference', held: 'frozen' },
+    ...(comparesWithContinued(config) ? [{ role: 'continued', held: 'frozen' } as const] : []),
     { role: 'reward', held: 'trained', head: { outputs: 1, bias: false } },
   ],
   // Words of one token are drawn in the pass that scores them, without a page.
@@ -38,7 +42,8 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     if (!sampled || hasOneTokenWords(verdictTemplate(prompt, tokenizer))) return undefined;
     return { longest: data.max_length };
   },
-  roles: ({ device, config: { model, lora, run } }) => {
+  roles: ({ device, config }) => {
+    const { model, lora, run } = config;
     // config.ts refuses this.
     if (lora === 'none') throw new RangeError('stepamc needs lora');
     return createStepAmcRoles(device, {
@@ -46,26 +51,55 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
       lora,
       seed: run.seed,
       gradientCheckpointing: run.gradient_checkpointing,
+      continued: comparesWithContinued(config),
     });
   },
   stages,
   save: ({ roles, run }, stages) => roles.save((name) => run.file(name), { reward: stages.includes('frn') }),
   async evaluate(open, { tokens }, signal) {
     const { config, roles, run } = open;
-    const before: Readonly<Record<string, Role>> = config.baseline === 'sft' ? {} : { sft: roles.reference };
+    const network = await judgedNetwork(open, signal);
+    if (signal.aborted) return undefined;
     const report = await finalEvaluation(
       evaluationOf(open),
       roles.policy,
-      before,
+      otherJudges(open, network),
       {
         data: { trained_tokens: tokens, ...describeVariant(config) },
         valueLosses: readMetric(run.metrics.path, 'value_loss'),
+        ...(network
+          ? { rewardNetwork: { validation: network.validation.report, test: network.test.report } }
+          : {}),
       },
       signal,
     );
     return report && { report, metrics: shortMetrics(report.metrics) };
   },
 };
+
+/** The network as it ended; undefined if the run has none or the signal stopped it. */
+async function judgedNetwork(open: StepAmcRun, signal: AbortSignal) {
+  const { baseline, ablation } = open.config;
+  if (baseline !== 'none' || ablation.no_frn) return undefined;
+  const validation = await judgeByNetwork(open, 'validation', signal);
+  const test = validation && (await judgeByNetwork(open, 'test', signal));
+  return test && { validation, test };
+}
+
+/** What stands beside the trained policy in the table, in the order of training. */
+function otherJudges(
+  open: StepAmcRun,
+  network: Awaited<ReturnType<typeof judgedNetwork>>,
+): Readonly<Record<string, PartJudge>> {
+  const { config, roles } = open;
+  const byWords = (role: StepAmcRoles['policy']) => roleJudge(evaluationOf(open), role);
+  return {
+    base: byWords(roles.base),
+    ...(config.baseline === 'sft' ? {} : { sft: byWords(roles.reference) }),
+    ...(roles.continued ? { sft_continued: byWords(roles.continued) } : {}),
+    ...(network ? { frn: async (part) => network[part].judged } : {}),
+  };
+}
 
 /** The stages that `baseline` and `ablation` ask for. */
 function stages(open: StepAmcRun): readonly Stage[] {
@@ -86,22 +120,23 @@ function stages(open: StepAmcRun): readonly Stage[] {
   const sft = supervisedStage({ ...warmUp, name: 'sft', seed });
   if (config.baseline === 'sft') return [sft];
   const rewards = rewardData(open, 'train');
-  // Baselines that continue after the warm-up get the token budget of reward network and policy.
-  const budget = () => policyTokens(open) + networkTokens(open, rewards);
+  // What trains instead of reward network and policy, or to be compared with them, gets their budget of tokens.
+  const budget = () => policyTokens(open) + networkTokens(open, rewards) + jointTokens(open, rewards);
+  const continued = () =>
+    continuedStage(
+      supervisedStage({
+        ...warmUp,
+        optimization: config.sft_continued,
+        microBatchTokens: open.microBatchTokens('sft_continued'),
+        name: 'sft_continued',
+        seed: seed ^ CONTINUED_SEED,
+        tokens: budget(),
+      }),
+      roles,
+    );
   switch (config.baseline) {
     case 'sft_continued':
-      return [
-        sft,
-        keepingReference(
-          supervisedStage({
-            ...warmUp,
-            name: 'sft_continued',
-            seed: seed ^ CONTINUED_SEED,
-            tokens: budget(),
-          }),
-          roles,
-        ),
-      ];
+      return [sft, continued()];
     case 'dpo':
       return [
         sft,
@@ -116,17 +151,27 @@ function stages(open: StepAmcRun): readonly Stage[] {
         }),
       ];
     case 'none':
-      return config.ablation.no_frn
-        ? [sft, scpoStage(open, undefined, validate)]
-        : [sft, networkStage(open, rewards), scpoStage(open, rewards, validate)];
+      return [
+        sft,
+        ...(comparesWithContinued(config) ? [continued()] : []),
+        ...(config.ablation.no_frn
+          ? [scpoStage(open, undefined, validate)]
+          : [networkStage(open, rewards), scpoStage(open, rewards, validate)]),
+      ];
   }
 }
 
-/** A continued warm-up is compared with the model it continues. */
-function keepingReference(stage: TrainingStage, roles: StepAmcRoles): TrainingStage {
+/** A continued warm-up is compared with the model it continues. Beside StepAMC, it then gives way to the warm-up again. */
+function continuedStage(stage: TrainingStage, roles: StepAmcRoles): TrainingStage {
   return {
     ...stage,
-    open: () => ({ ...stage.open(), begin: () => roles.keepReference() }),
+    open: () => ({
+      ...stage.open(),
+      begin: () => roles.keepReference(),
+      end: async () => {
+        if (roles.continued) await roles.keepContinued();
+      },
+    }),
   };
 }
 

@@ -227,7 +227,8 @@ function constraintOf(
     const length = (which === -2 ? template.positiveIds : template.negativeIds).length;
     // Words of one token that are compared only with each other need no softmax over the vocabulary.
     const single = template.positiveIds.length === 1 && template.negativeIds.length === 1;
-    if (single && form !== 'ce_full' && form !== 'mass') return logitsAt(states, rows);
+    const betweenWords = form === 'class_balanced' || form === 'ce_two' || form === 'margin';
+    if (single && betweenWords) return logitsAt(states, rows);
     const { logprobs } = logprobsAt(states, rows);
     if (length === 1) return logprobs;
     const count = logprobs.size / length;
@@ -237,7 +238,9 @@ function constraintOf(
   const labels = group.flatMap(({ questions }) => questions.map(({ label }) => label));
   const total = positives + negatives;
   const weightOf = (label: 1 | 0) =>
-    form === 'class_balanced' ? 1 / (label === 1 ? positives : negatives) : 1 / total;
+    form === 'class_balanced' || form === 'class_balanced_full'
+      ? 1 / (label === 1 ? positives : negatives)
+      : 1 / total;
   return verdictConstraint(
     {
       positive: word(-2),

@@ -28,6 +28,12 @@ export function scpoStage(
   const microBatchTokens = open.microBatchTokens('ppo');
   const iterations = rolloutBatches(open);
   const seed = policySeed(config.run);
+  if (ppo.kl_in === 'loss' && ppo.kl_estimator === 'k1' && ppo.kl_coef > 0) {
+    console.error(
+      'Warning: ppo.kl_estimator k1 in the loss has no gradient in expectation, so it does not hold the policy near the ' +
+        'reference; use k3 or k2, or ppo.kl_in: reward',
+    );
+  }
   return policyStage<Question>({
     name: 'ppo',
     settings: ppo,
@@ -83,6 +89,16 @@ export function scpoStage(
       for (const sample of rolloutSamples(questions, data, iteration)) open.run.samples.append(sample);
     },
   });
+}
+
+/** Tokens of all forward and backward passes of a network that learns from every rollout batch. */
+export function jointTokens(open: StepAmcRun, network: RewardData): number {
+  if (open.config.frn.update !== 'joint') return 0;
+  return rolloutBatches(open).batches.reduce((sum, items) => {
+    const units = network.units(items);
+    const paired = units.some(({ pairs }) => pairs.length > 0);
+    return sum + (paired ? units.reduce((tokens, unit) => tokens + unit.tokens, 0) : 0);
+  }, 0);
 }
 
 /** Tokens of all forward and backward passes of the policy: the budget of the baselines. */

@@ -127,18 +127,22 @@ export class NetworkRewards implements RewardSource<Question> {
   }
 
   /** One step of the network on the solutions of the rollout batch. */
-  async learn({ items, iteration }: RolloutBatch): Promise<Metrics> {
+  async learn({ items, iteration }: RolloutBatch): Promise<{ metrics: Metrics; tokens: number }> {
     const optimizer = this.optimizers.frn;
-    if (!optimizer) return {};
+    if (!optimizer) return { metrics: {}, tokens: 0 };
     const { roles, unitsAmong, frn, microBatchTokens, iterations, maxSkipped } = this.options;
     const units = unitsAmong(items);
-    if (units.every(({ pairs }) => pairs.length === 0)) return {};
-    const { metrics } = await comparePairs(roles, units, { settings: frn, microBatchTokens, train: {} });
+    if (units.every(({ pairs }) => pairs.length === 0)) return { metrics: {}, tokens: 0 };
+    const { metrics, tokens } = await comparePairs(roles, units, {
+      settings: frn,
+      microBatchTokens,
+      train: {},
+    });
     const rate = learningRateAt(iteration, { ...frn, totalSteps: iterations });
     const update = await applyGradients(optimizer, rate, { frn_loss: metrics.loss });
     if (update.nonFinite !== undefined) {
       this.skipped++;
-      if (this.skipped < maxSkipped) return { frn_skipped: this.skipped };
+      if (this.skipped < maxSkipped) return { metrics: { frn_skipped: this.skipped }, tokens };
       throw new StepTrainError(
         'E_NONFINITE',
         `${this.skipped} steps in a row of the reward network were not finite, last in ${update.nonFinite}; lower ` +
@@ -146,7 +150,10 @@ export class NetworkRewards implements RewardSource<Question> {
       );
     }
     this.skipped = 0;
-    return { frn_loss: metrics.loss, frn_pair_accuracy: metrics.pair_accuracy, frn_skipped: 0 };
+    return {
+      metrics: { frn_loss: metrics.loss, frn_pair_accuracy: metrics.pair_accuracy, frn_skipped: 0 },
+      tokens,
+    };
   }
 
   state(): unknown {

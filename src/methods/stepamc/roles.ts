@@ -20,6 +20,8 @@ export interface StepAmcRoles {
   readonly valueHead: LinearHead;
   /** The policy as the warm-up left it, once `keepReference` was called. */
   readonly reference: Role;
+  /** The continued warm-up, once `keepContinued` was called; absent if the run does not compare with it. */
+  readonly continued: Role | undefined;
   /** The base with the adapter switched off. */
   readonly base: Role;
   /** Its scalar head is part of the adapter, in PEFT's form of a sequence classifier with one label. */
@@ -32,6 +34,8 @@ export interface StepAmcRoles {
   readonly held: HeldMemory;
   /** Copies the policy into the reference. */
   keepReference(): Promise<void>;
+  /** Copies the policy into `continued`, and the reference back into the policy. */
+  keepContinued(): Promise<void>;
   /** Copies the policy's adapter into the reward adapter. */
   startRewardFromPolicy(): Promise<void>;
   /** Writes adapter/, value_head.safetensors and optionally reward/. */
@@ -44,6 +48,8 @@ export interface RolesOptions {
   readonly lora: LoraSection;
   readonly seed: number;
   readonly gradientCheckpointing: boolean;
+  /** Also hold a continued warm-up. */
+  readonly continued?: boolean;
 }
 
 /** Prefix in a parameter's name that marks the head. */
@@ -89,7 +95,12 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
     const { adapter: reference, parameters: referenceParameters } = await frozenTwin(policy);
     made.push(referenceParameters);
     mark('reference');
-    return assemble(decoder, { policy, reward, reference, referenceParameters }, made, held);
+    const continued = options.continued ? await frozenTwin(policy) : undefined;
+    if (continued) {
+      made.push(continued.parameters);
+      mark('continued');
+    }
+    return assemble(decoder, { policy, reward, reference, referenceParameters, continued }, made, held);
   } catch (error) {
     for (const item of made.reverse()) item.dispose();
     throw error;
@@ -103,11 +114,12 @@ function assemble(
     readonly reward: Adapter;
     readonly reference: Adapter;
     readonly referenceParameters: ParameterBuffer;
+    readonly continued: Awaited<ReturnType<typeof frozenTwin>> | undefined;
   },
   made: readonly { dispose(): void }[],
   held: HeldMemory,
 ): StepAmcRoles {
-  const { policy, reward, reference, referenceParameters } = adapters;
+  const { policy, reward, reference, referenceParameters, continued } = adapters;
   const policyParameters = policy.trainable as TrainableParameters;
   const rewardParameters = reward.trainable as TrainableParameters;
   const named = (name: string) => {
@@ -121,14 +133,24 @@ function assemble(
     policy: { adapter: policy },
     valueHead: { weight: named('weight'), bias: named('bias'), reads: 'every' },
     reference: { adapter: reference },
+    continued: continued && { adapter: continued.adapter },
     base: {},
     reward: { adapter: reward },
     rewardHead: roleHead(decoder, { adapter: reward }) as LinearHead,
     policyParameters,
     rewardParameters,
-    parameters: { policy: policyParameters, reference: referenceParameters, reward: rewardParameters },
+    parameters: {
+      policy: policyParameters,
+      reference: referenceParameters,
+      reward: rewardParameters,
+      ...(continued ? { continued: continued.parameters } : {}),
+    },
     async keepReference() {
       referenceParameters.write(await policyParameters.values.readFloats());
+    },
+    async keepContinued() {
+      continued?.parameters.write(await policyParameters.values.readFloats());
+      policyParameters.write(await referenceParameters.values.readFloats());
     },
     async startRewardFromPolicy() {
       const values = await policyParameters.values.readFloats();

@@ -39,7 +39,8 @@ export const frn = section({
     .enum(['frozen', 'joint'])
     .default('frozen')
     .describe(
-      '`joint` continues to train the network on every rollout batch while the policy learns from it.',
+      '`joint` continues to train the network on every rollout batch while the policy learns from it, as our source has ' +
+        'it; its tokens count in the budget of the baselines.',
     ),
   center: z
     .enum(['pair_mean', 'running', 'none'])
@@ -61,7 +62,11 @@ export const ppo = section({
     .default(-1)
     .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
     .describe('Max rollout batches, whatever the epochs; -1 for no limit.'),
-  rollout_batch: count().default(256).describe('Min verdicts per rollout batch; solutions stay whole.'),
+  rollout_batch: count()
+    .default(256)
+    .describe(
+      'Max verdicts per rollout batch; solutions stay whole, so one with more verdicts is a batch of its own.',
+    ),
   num_ppo_epochs: count().default(2).describe('Passes over each rollout batch.'),
   num_mini_batches: count().default(1).describe('Optimizer steps per pass over a rollout batch.'),
   rollout: z
@@ -100,7 +105,8 @@ export const ppo = section({
     .enum(['k1', 'k2', 'k3'])
     .default('k3')
     .describe(
-      'Estimator of the KL penalty from d = log-prob − reference log-prob: d, d²/2 or exp(−d) − 1 + d.',
+      'Estimator of the KL penalty from d = log-prob − reference log-prob: d, d²/2 or exp(−d) − 1 + d. In the loss, `k1` has no ' +
+        'gradient in expectation on answers of the policy itself, so a run with it is warned.',
     ),
   kl_in: z
     .enum(['loss', 'reward'])
@@ -130,12 +136,13 @@ export const ppo = section({
 
 export const constraint = section({
   form: z
-    .enum(['class_balanced', 'ce_two', 'ce_full', 'mass', 'margin'])
-    .default('class_balanced')
+    .enum(['class_balanced_full', 'class_balanced', 'ce_two', 'ce_full', 'mass', 'margin'])
+    .default('class_balanced_full')
     .describe(
-      'Cross-entropy of the right word among the two words, averaged per class (`class_balanced`) or over all ' +
-        '(`ce_two`); over the whole vocabulary (`ce_full`); −log of the two words’ total probability (`mass`); or a ' +
-        'margin between their log-probs (`margin`).',
+      'Cross-entropy of the right word over the whole vocabulary, averaged per class (`class_balanced_full`) or over all ' +
+        '(`ce_full`); among the two words alone, which leaves the probability of every other word free ' +
+        '(`class_balanced`, `ce_two`); −log of the two words’ total probability (`mass`); or a margin between their ' +
+        'log-probs (`margin`).',
     ),
   margin: positiveNumber().default(1).describe('Of `form: margin`.'),
   combine: z
@@ -148,10 +155,11 @@ export const constraint = section({
   alpha: section({
     mode: z
       .enum(['fixed', 'learnable_clamped', 'uncertainty', 'schedule'])
-      .default('learnable_clamped')
+      .default('fixed')
       .describe(
         'Fixed; learned within lo … hi; the constraint weighted by a learned uncertainty instead of 1 − α; or linear ' +
-          'from init to final. Unbounded descent on α would switch the constraint off.',
+          'from init to final. The surrogate loss stays near 0 and the constraint does not, so a learned α rises towards ' +
+          'hi whatever the rewards are worth: a schedule in disguise.',
       ),
     init: z.number().gt(0).lt(1).default(0.5).describe('Initial value.'),
     final: z.number().gt(0).lt(1).default(0.5).describe('Final value of `mode: schedule`.'),
@@ -159,7 +167,16 @@ export const constraint = section({
     hi: z.number().gt(0).max(1).default(0.9).describe('Upper bound of `mode: learnable_clamped`.'),
     learning_rate: positiveNumber().default(1e-3).describe('Learning rate of α in the learned modes.'),
   }).describe('The balance between reinforcement and constraint.'),
-}).describe('The constraint that keeps the policy on the two verdict words and separates them.');
+}).describe(
+  'The constraint that separates the two verdict words and, in the forms over the whole vocabulary, keeps the policy on them.',
+);
+
+export const sftContinued = section({
+  ...optimization({ ...LORA_RATES, learning_rate: 5e-6, num_train_epochs: 1, tokens_per_step: 8192 }),
+}).describe(
+  'Continued SFT, as `baseline` or in `compare_with`: for the tokens of reward network and policy, whatever num_train_epochs. ' +
+    'A fair comparison tries the same learning rates for it as for the policy.',
+);
 
 export const dpo = section({
   ...optimization({ ...LORA_RATES, learning_rate: 5e-6, num_train_epochs: 1, tokens_per_step: 8192 }),
@@ -178,4 +195,13 @@ export const baseline = z
   .describe(
     'What to train instead of reward network and policy, after the same warm-up: nothing (`sft`), more SFT for the ' +
       'tokens that they would have used (`sft_continued`), or DPO on the verdicts for those tokens (`dpo`).',
+  );
+
+export const compareWith = z
+  .array(z.enum(['sft_continued']))
+  .max(1)
+  .default([])
+  .describe(
+    'What to train besides, from the same warm-up and for the same tokens as reward network and policy, to be judged on ' +
+      'the same steps: `[sft_continued]`. It ends up in the table and in eval.json, not in adapter/. Nothing is trained besides with a baseline.',
   );

@@ -75,8 +75,8 @@ export interface RewardSource<G extends Group> extends Keeps {
   readonly optimizers?: Readonly<Record<string, AdamW>>;
   /** By group and answer; undefined if the signal stopped it. */
   reward(groups: readonly G[], batch: RolloutBatch): Promise<Rewards | undefined>;
-  /** Trains the source on the rollout batch that it has just scored. */
-  learn?(batch: RolloutBatch): Promise<Metrics>;
+  /** Trains the source on the rollout batch that it has just scored. `tokens` passed forward and backward. */
+  learn?(batch: RolloutBatch): Promise<{ readonly metrics: Metrics; readonly tokens: number }>;
 }
 
 export interface Rewards {

@@ -7,6 +7,7 @@ import { learningRateAt, type ScheduleOptions } from '../schedule.js';
 import type { Metrics, OpenTraining, TrainingOutcome, TrainingSettings, TrainingStage } from '../stage.js';
 import { applyGradients } from '../update.js';
 import { withKlPenalty } from './advantage.js';
+import { type Columns, packRows, unpackRows } from './columns.js';
 import { rolloutMetrics } from './metrics.js';
 import type {
   Advantage,
@@ -59,6 +60,8 @@ export interface PolicyStageOptions<G extends Group> {
 interface Rollout<G extends Group> {
   readonly groups: readonly CreditedGroup<G>[];
   readonly metrics: Metrics;
+  /** Tokens on which the reward source learned. */
+  readonly learnedTokens: number;
 }
 
 export function policyStage<G extends Group>(options: PolicyStageOptions<G>): TrainingStage {
@@ -116,16 +119,18 @@ class PolicyStage<G extends Group> implements OpenTraining {
     if (within === 0) this.rollout = undefined;
     this.rollout ??= await this.rollOut(iteration, signal);
     if (!this.rollout) return undefined;
-    const { groups, metrics } = this.rollout;
+    const { groups, metrics, learnedTokens } = this.rollout;
+    const beside = within === 0 ? learnedTokens : 0;
     const began = performance.now();
     const batch = this.miniBatch(iteration, within);
     const chosen = groups.filter(({ item }) => batch.has(item));
     // Nothing was answered, or a source left every group out: there is nothing to learn from.
-    if (chosen.length === 0) return { metrics: { iteration, ...metrics }, shown: {}, tokens: 0 };
+    if (chosen.length === 0) return { metrics: { iteration, ...metrics }, shown: {}, tokens: beside };
     const gradients = await parts.objective.gradients(chosen, index);
     const learningRate = learningRateAt(index, { ...settings, totalSteps: starts.at(-1) as number });
     const update = await applyGradients(this.optimizers[name] as AdamW, learningRate, gradients.terms);
-    const { loss, tokens } = gradients;
+    const { loss } = gradients;
+    const tokens = gradients.tokens + beside;
     const shown = { loss, reward: metrics.reward_mean ?? 0, ...gradients.shown };
     if (update.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: update.nonFinite };
     if (within === 0) options.onRollout?.(groups, iteration);
@@ -170,14 +175,15 @@ class PolicyStage<G extends Group> implements OpenTraining {
       );
     });
     const groups = await parts.advantage.credit(rolled, penalised);
-    const learned = (await parts.rewards.learn?.(batch)) ?? {};
+    const learned = await parts.rewards.learn?.(batch);
     return {
       groups,
+      learnedTokens: learned?.tokens ?? 0,
       metrics: {
         ...options.describe?.(groups),
         ...rolloutMetrics(groups),
         ...rewards.metrics,
-        ...learned,
+        ...learned?.metrics,
         rollout_seconds: (judging - began) / 1000,
         reward_seconds: (performance.now() - judging) / 1000,
       },
@@ -198,18 +204,19 @@ class PolicyStage<G extends Group> implements OpenTraining {
 
   state(): unknown {
     const { rewards, objective } = this.parts;
-    return { rewards: rewards.state?.(), objective: objective.state?.(), rollout: this.rollout };
+    const rollout = this.rollout && { ...this.rollout, groups: packRows(this.rollout.groups) };
+    return { rewards: rewards.state?.(), objective: objective.state?.(), rollout };
   }
 
   restore(state: unknown): void {
     const saved = state as {
       readonly rewards?: unknown;
       readonly objective?: unknown;
-      readonly rollout?: Rollout<G>;
+      readonly rollout?: Omit<Rollout<G>, 'groups'> & { readonly groups: Columns };
     };
     this.parts.rewards.restore?.(saved.rewards);
     this.parts.objective.restore?.(saved.objective);
-    this.rollout = saved.rollout;
+    this.rollout = saved.rollout && { ...saved.rollout, groups: unpackRows(saved.rollout.groups) };
   }
 
   dispose(): void {

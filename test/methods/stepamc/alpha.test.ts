@@ -69,13 +69,16 @@ describe('a learned α', () => {
   });
 
   test.each(['rl', 'policy', 'constraint'] as const)(
-    '%s: follows the gradient of its total loss downwards',
+    '%s: moves down the gradient of its total loss without the value loss, which it does not see',
     (combine) => {
-      const losses = { policy: -0.05, value: 0.3, constraint: 0.1 };
+      const losses = { policy: -0.05, value: 0, constraint: 0.1 };
       const alpha = balance({ mode: 'learnable_clamped' }, combine);
       const before = total(losses, alpha);
       alpha.learn(losses);
       expect(total(losses, alpha)).toBeLessThan(before);
+      const beside = balance({ mode: 'learnable_clamped' }, combine);
+      beside.learn({ ...losses, value: 30 });
+      expect(beside.save()).toEqual(alpha.save());
     },
   );
 

@@ -139,4 +139,31 @@ describe('credit', () => {
       expect.closeTo(-1 - expected, 6),
     ]);
   });
+
+  test('of enumerated answers have mean 0 and deviation 1 under the policy, once whitened', async () => {
+    // Right with probability 0.9 in one question and 0.5 in the other; word lengths differ.
+    const ask = (p: number, reward: number) => {
+      const right = answer([0, 0], { oldLogprobs: [Math.log(p) / 2, Math.log(p) / 2] });
+      const wrong = answer([0], { oldLogprobs: [Math.log(1 - p)], verdict: 0 });
+      return { asked: question(right, wrong), rewards: [atEnd(reward, right), atEnd(-reward, wrong)] };
+    };
+    const both = [ask(0.9, 1), ask(0.5, 3)];
+    const settings = { ...CREDIT, rollout: 'enumerate', whiten_advantages: true } as const;
+    const found = await verdictAdvantage(device, settings).credit(
+      both.map(({ asked }) => asked),
+      both.map(({ rewards }) => rewards),
+    );
+    const tokens = found.flatMap(({ answers }) =>
+      answers.flatMap(({ share, advantages }) => advantages.map((value) => ({ share, value }))),
+    );
+    const mass = tokens.reduce((sum, { share }) => sum + share, 0);
+    const square = tokens.reduce((sum, { share, value }) => sum + share * value ** 2, 0) / mass;
+    expect(square).toBeCloseTo(1, 5);
+    for (const { answers } of found) {
+      const mean = answers.reduce((sum, { share, advantages }) => sum + share * advantages[0]!, 0);
+      expect(mean).toBeCloseTo(0, 6);
+    }
+    // Distance of the reward from its expectation: 2r(1 − p), which is 0.2 and 3.
+    expect(found[1]!.answers[0]!.advantages[0]! / found[0]!.answers[0]!.advantages[0]!).toBeCloseTo(15, 4);
+  });
 });
