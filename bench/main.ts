@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import yargs from 'yargs';
-import { type MetricSuite, SUITES, type Suite } from './cases.js';
+import { type Group, type MetricSuite, SUITES, type Suite } from './cases.js';
 import { groupsOf } from './groups.js';
 import { limitsOf, measureLimits } from './limits.js';
 import { describeMachine, machineLine, resultName } from './machine.js';
@@ -27,6 +27,8 @@ const args = await yargs(process.argv.slice(2))
     choices: ['f32', 'bf16'] as const,
     describe: 'Only the cases of this type; both by default',
   })
+  .option('match', { type: 'string', default: '', describe: 'Only groups with this in their title' })
+  .option('rival', { type: 'string', default: '', describe: "Only the rival's ways with this in their name" })
   .option('json', { type: 'string', describe: 'Where the metrics go [default: bench/results/…]' })
   .check(({ pairs, seconds }) => {
     if (!Number.isInteger(pairs) || pairs < 1)
@@ -52,11 +54,14 @@ const clear = () => progress('');
 
 console.log(machineLine(machine));
 if (typeof found === 'string') console.log(found);
-const ofType = ({ title }: { readonly title: string }) => title.includes(args.dtype ?? '');
+const chosenGroups = (groups: readonly Group[]): Group[] =>
+  groups
+    .filter(({ title }) => title.includes(args.dtype ?? '') && title.includes(args.match))
+    .map((group) => ({ ...group, settings: group.settings.filter((name) => name.includes(args.rival)) }));
 const isMetric = (suite: Suite): suite is MetricSuite => suite === 'runtime' || suite === 'generation';
-const timed = suites.flatMap((suite) => (isMetric(suite) ? [] : groupsOf(suite, onGpu).filter(ofType)));
+const timed = suites.flatMap((suite) => (isMetric(suite) ? [] : chosenGroups(groupsOf(suite, onGpu))));
 const measure = (group: (typeof timed)[number]) => measureGroup(group, rival, args, progress);
-const limits = timed.length > 0 ? await measureLimits(onGpu, measure) : undefined;
+const limits = timed.some((group) => !group.limits) ? await measureLimits(onGpu, measure) : undefined;
 clear();
 if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];

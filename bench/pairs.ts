@@ -32,6 +32,7 @@ export async function measureGroup(
 ): Promise<readonly CaseResult[]> {
   const contestants = ['', ...(rival ? group.settings : [])];
   const cases = [...(group.limits ?? []), ...group.cases];
+  const limits = cases.length - group.cases.length;
   const trials = cases.map(() => new Map(contestants.map((name) => [name, [] as TrialReply[]])));
   const dropped = cases.map(() => new Set<string>());
   // Round 0 counts only for finding the rival's settings that are worth timing.
@@ -42,6 +43,8 @@ export async function measureGroup(
     for (const [i, item] of cases.entries()) {
       for (const [setting, process] of processes) {
         if (dropped[i]?.has(setting) || (round === 0 && setting === '')) continue;
+        // One way of the rival is enough for the limits.
+        if (i < limits && setting !== '' && setting !== group.settings[0]) continue;
         progress(`${group.title}: ${item.name}, ${setting || 'ours'}, round ${round} of ${pairs}`);
         const reply = await process.request({ item, setting, seconds });
         trials[i]?.get(setting)?.push(reply);
@@ -57,9 +60,8 @@ export async function measureGroup(
     for (const process of processes.values()) await process.close();
   }
   return cases.map((item, i) => {
-    const results = [...(trials[i] as Map<string, TrialReply[]>)].map(
-      ([setting, replies]) => [setting, summary(replies)] as const,
-    );
+    const tried = [...(trials[i] as Map<string, TrialReply[]>)].filter(([, replies]) => replies.length > 0);
+    const results = tried.map(([setting, replies]) => [setting, summary(replies)] as const);
     const [[, ours], ...rivals] = results as [(typeof results)[number], ...typeof results];
     return { item, ours, rival: Object.fromEntries(rivals) };
   });
