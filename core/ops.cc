@@ -13,8 +13,13 @@ const char* const kSignatures[] = {
     "unpack_weight(w:W[N,K]; dtype:f32|bf16) -> y:@dtype[N,K]",
     // y = x·Wᵀ + bias + scale·u·Bᵀ with u = drop(x)·Aᵀ. key0 and key1 are the Philox key of the dropout mask,
     // whose counter is (row_ids[t], positions[t], k). Master weights may be f32 under bf16 activations.
+    // Or the pairs of several adapters side by side, packed in the dtype of x: token t uses only
+    // ranks[g][0] .. ranks[g][1]-1 of the stack and scales[g], where g = adapter[t]; -1: none.
     "linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],"
-    " positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]",
+    " positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G];"
+    " scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]",
+    // Puts a pair into a stack, from rank `first` on, a multiple of 32.
+    "stack_lora(a:f32[r,K], b:f32[N,r], &stack_a:W[S,K], &stack_b:W[N,S]; first:i)",
     // y = silu(gate)·up with the bits of linear, linear, swiglu: gate and up are linear of x, each with a weight
     // and LoRA pair (of rank r and s) of its own. The gradient needs gate and up.
     "linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],"
@@ -41,8 +46,10 @@ const char* const kSignatures[] = {
 
     // The cache of keys and values: pages of 64 tokens of one layer, E = 2·64·Hk·D elements with D rounded up
     // to a multiple of 16, in the order in which the device's kernels read them. slots[t] = page·64 + place
-    // in the page, all different; -1 writes nothing.
-    "cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E])",
+    // in the page, all different; -1 writes nothing. With cos, sin and positions, keys are rotated first,
+    // with the bits of rope.
+    "cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E], cos?:f32[M,h], sin?:f32[M,h],"
+    " positions?:i32[T])",
     // Whole pages, in order of c.
     "cache_copy(&cache:F[P,E], from:i32[C], to:i32[C])",
     // Row r has queries query_offsets[r] .. query_offsets[r+1]-1; the last one is at key lengths[r] - 1. The

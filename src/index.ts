@@ -146,8 +146,15 @@ export {
   type DropoutSource,
   loadAdapter,
 } from './models/adapter.js';
+export { AdapterStack } from './models/adapter-stack.js';
 export { type RaggedBatch, raggedBatch, type Sequence, type TokenBatch } from './models/batch.js';
-export { Decoder, type DecoderOptions, type Role, type Rounding } from './models/decoder.js';
+export {
+  Decoder,
+  type DecoderOptions,
+  type Role,
+  type Rounding,
+  type StackedRole,
+} from './models/decoder.js';
 export {
   createHead,
   type HeadOptions,
@@ -195,7 +202,7 @@ export {
   type WhitenOptions,
   whiten,
 } from './ops/advantage.js';
-export type { LoraPair } from './ops/gemm.js';
+export type { LoraPair, StackedPairs } from './ops/gemm.js';
 export {
   type HeadLogprobs,
   type HeadOptions as LogprobOptions,
@@ -204,6 +211,7 @@ export {
   headSelect,
 } from './ops/head.js';
 export { cast, gatherRows, reshape } from './ops/memory.js';
+export type { Rotary, RotaryTable } from './ops/rope.js';
 export {
   type Provenance,
   type Step,

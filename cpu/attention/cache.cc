@@ -1,10 +1,11 @@
-// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, cache_copy
-// copies whole pages in the order given. Both write in place.
+// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, keys rotated
+// where it gets rope's tables; cache_copy copies whole pages in the order given. Both write in place.
 #include <algorithm>
 #include <cstring>
 
 #include "cpu/attention/page.h"
 #include "cpu/indices.h"
+#include "cpu/rope.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -33,15 +34,19 @@ void write_head(const T* k, const T* v, T* page, int64_t place, int64_t size) {
 }
 
 void cache_write(Stream& stream, const Args& args) {
-  const auto [k, v, slots, cache] = args.tensors<4>();
-  const int64_t tokens = k[0], heads = k[1], size = k[2], elements = cache[1];
+  const auto [k, v, slots, cache, cosines, sines, positions] = args.tensors<7>();
+  const int64_t tokens = k[0], heads = k[1], size = k[2], half = size / 2, elements = cache[1];
   if (const int64_t held = page_heads("cache_write", cache, size); held != heads)
     throw Error("E_SHAPE", format("cache_write: k has %lld heads, the cache's pages hold %lld",
                                   static_cast<long long>(heads), static_cast<long long>(held)));
   check_slots(slots, cache[0]);
+  if (!cosines != !sines || !cosines != !positions)
+    throw Error("E_SHAPE", "cache_write: cos, sin and positions come together");
+  if (cosines) check_tables("cache_write", size, cosines, positions);
   by_operand(k.dtype, [&](auto operand) {
     using Operand = decltype(operand);
     using T = typename Operand::Storage;
+    T* const rotated = cosines ? stream.scratch.take<T>(tokens * size) : nullptr;
     stream.pool.run((tokens + kTokens - 1) / kTokens, [&](int64_t task) {
       for (int64_t t = task * kTokens; t < std::min(tokens, (task + 1) * kTokens); t++) {
         const int64_t slot = slots.as<int32_t>()[t];
@@ -49,8 +54,14 @@ void cache_write(Stream& stream, const Args& args) {
         T* const page = cache.as<T>() + slot / kTile * elements;
         for (int64_t head = 0; head < heads; head++) {
           const int64_t row = (t * heads + head) * size;
-          write_head<Operand>(k.as<T>() + row, v.as<T>() + row, page + head * head_elements(size),
-                              slot % kTile, size);
+          const T* key = k.as<T>() + row;
+          if (cosines) {
+            const int64_t angles = positions.as<int32_t>()[t] * half;
+            rotate_head(key, rotated + t * size, cosines.as<float>() + angles, sines.as<float>() + angles,
+                        half, 1.0f);
+            key = rotated + t * size;
+          }
+          write_head<Operand>(key, v.as<T>() + row, page + head * head_elements(size), slot % kTile, size);
         }
       }
     });

@@ -1,6 +1,8 @@
 // pack_weight and unpack_weight: a row-major [N,K] to panels (cpu/gemm/packed.h) and back, in the dtype of y,
-// which is =.
+// which is =. stack_lora: puts the pair of one adapter into a stack (cpu/gemm/stack.h), in place: the outputs of a
+// become whole panels of stack_a, the ranks of b neighbouring steps of the sum in every panel of stack_b.
 #include "cpu/gemm/panel.h"
+#include "cpu/gemm/stack.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -47,6 +49,37 @@ void unpack_weight(Stream& stream, const Args& args) {
   run(stream, w, y);
 }
 
+template <typename T>
+void place(Stream& stream, const TensorView& a, const TensorView& b, const TensorView& stack_a,
+           const TensorView& stack_b, int64_t first) {
+  const int64_t rank = a[0], features = a[1], outputs = b[0];
+  T* const to_a = stack_a.as<T>() + first / kPanel * panel_stride<T>(features);
+  stream.pool.run(panels(rank), [&](int64_t p) {
+    pack_rows(a.as<const float>() + p * kPanel * features, features, std::min(kPanel, rank - p * kPanel),
+              features, to_a + p * panel_stride<T>(features));
+  });
+  T* const to_b = stack_b.as<T>() + first * kPanel;
+  stream.pool.run(panels(outputs), [&](int64_t p) {
+    pack_rows(b.as<const float>() + p * kPanel * rank, rank, std::min(kPanel, outputs - p * kPanel), rank,
+              to_b + p * panel_stride<T>(stack_b[1]));
+  });
+}
+
+void stack_lora(Stream& stream, const Args& args) {
+  const auto [a, b, stack_a, stack_b] = args.tensors<4>();
+  const int64_t first = args.i(0);
+  if (first < 0 || first % kStackStep != 0 || first + a[0] > stack_a[0])
+    throw Error("E_RANGE",
+                format("stack_lora: first is %lld, expected a multiple of %lld with room for %lld of "
+                       "the stack's %lld ranks",
+                       static_cast<long long>(first), static_cast<long long>(kStackStep),
+                       static_cast<long long>(a[0]), static_cast<long long>(stack_a[0])));
+  if (!stack_a.packed || !stack_b.packed || stack_a.dtype != stack_b.dtype)
+    throw Error("E_DTYPE", "stack_lora: stack_a and stack_b must be packed, in one dtype");
+  stack_a.dtype == DType::bf16 ? place<bf16>(stream, a, b, stack_a, stack_b, first)
+                               : place<float>(stream, a, b, stack_a, stack_b, first);
+}
+
 int64_t packed_bytes(DType dtype, int64_t n, int64_t k) {
   const int64_t elements =
       panels(n) * (dtype == DType::bf16 ? panel_stride<bf16>(k) : panel_stride<float>(k));
@@ -59,6 +92,7 @@ void register_pack_weight(KernelTable& table) {
   table.packed_bytes = packed_bytes;
   table.set("pack_weight", pack_weight);
   table.set("unpack_weight", unpack_weight);
+  table.set("stack_lora", stack_lora);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "cpu/gemm/lora.h"
+#include "cpu/gemm/stack.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -17,8 +18,13 @@ class Projection {
       : weight_(w, false), lora_b_(lora_b, false) {
     if (lora_a) lora_.emplace(stream, lora_a, false, u, tokens, 1.0f, scale, dropout);
   }
+  /// Adds the pairs of a stack, instead of one pair.
+  void add_stack(Stream& stream, const Stack& stack, const TensorView& a, const TensorView& b,
+                 int64_t tokens) {
+    stacked_.emplace(stream, stack, a, b, tokens);
+  }
 
-  bool low_rank() const { return lora_.has_value(); }
+  bool low_rank() const { return lora_ || stacked_; }
   bool in_place() const { return weight_.in_place(); }
   int64_t panels() const { return weight_.count(); }
   int64_t columns(int64_t panel) const { return weight_.columns(panel); }
@@ -32,16 +38,18 @@ class Projection {
   /// One thread's share of the low-rank rows. A barrier must follow.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     if (lora_) lora_->multiply(worker, phase, x);
+    if (stacked_) stacked_->multiply(worker, phase, x);
   }
 
   struct Panel {
+    int64_t number;
     const T *weight, *lora;
   };
   Panel panel(int64_t panel, T* buffer) const {
     const T* weight = weight_.panel(panel, buffer);
     T* lora = buffer + weight_size();
     if (lora_) lora_b_.fill(panel, lora);
-    return {weight, lora};
+    return {panel, weight, lora};
   }
 
   /// c[rows][kTileStride] for the rows from t on, at most kBlockRows. The panel is one of a run of panels up to `last`
@@ -49,10 +57,12 @@ class Projection {
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
     const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
     gemm_block<T>(rows, x.row(t), x.stride(), panel.weight, weight_.depth(), c, end);
-    if (!lora_) return;
+    if (!low_rank()) return;
     each_tile(0, rows, [&](int64_t r, int height) {
-      gemm_tile<T>(height, lora_->row(t + r), lora_->stride(), panel.lora, lora_->rank(), c + r * kTileStride,
-                   true);
+      float* const own = c + r * kTileStride;
+      if (lora_)
+        gemm_tile<T>(height, lora_->row(t + r), lora_->stride(), panel.lora, lora_->rank(), own, true);
+      if (stacked_) stacked_->add(height, t + r, panel.number, own);
     });
   }
 
@@ -61,6 +71,7 @@ class Projection {
 
   Panels<T> weight_, lora_b_;
   std::optional<LowRank<T>> lora_;
+  std::optional<StackedRanks<T>> stacked_;
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

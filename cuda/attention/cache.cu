@@ -1,5 +1,5 @@
-// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, cache_copy
-// copies whole pages in the order given. Both write in place, one launch each.
+// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, keys rotated
+// where it gets rope's tables; cache_copy copies whole pages in the order given. Both write in place, one launch each.
 #include "core/error.h"
 #include "cuda/attention/page.h"
 #include "cuda/elementwise.cuh"
@@ -8,14 +8,31 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr int kSlots = 2;  // of cache_write's inputs
+constexpr int kSlots = 2, kPositions = 6;  // of cache_write's inputs
 constexpr int kFrom = 1, kTo = 2;
+
+/// rope's tables; without any, `positions` is null.
+struct Rotary {
+  const float *cosines, *sines;
+  const int32_t* positions;
+  int64_t limit;
+
+  /// Element d of a head rotated by the angles from `at` on, as rope has it.
+  template <typename T>
+  __device__ float of(const T* head, int64_t half, int64_t at, int64_t d) const {
+    const int64_t e = d < half ? d : d - half;
+    const float a = to_float(head[e]), b = to_float(head[e + half]);
+    const float cosine = cosines[at + e], sine = sines[at + e];
+    return d < half ? fmaf(a, cosine, 0.0f - b * sine) : fmaf(b, cosine, a * sine);
+  }
+};
 
 /// A thread copies eight neighbouring elements of one head of one token, of the key and of the value.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     cache_write_kernel(const T* k, const T* v, const int32_t* slots, T* cache, int64_t tokens, int64_t heads,
-                       int64_t size, int64_t width, int64_t pages, FaultReporter faults, bool wide) {
+                       int64_t size, int64_t width, int64_t pages, Rotary rotary, FaultReporter faults,
+                       bool wide) {
   const int64_t groups = (size + kEight - 1) / kEight;
   const int64_t task = int64_t{blockIdx.x} * kThreads + threadIdx.x, row = task / groups, t = row / heads;
   if (t >= tokens) return;
@@ -31,23 +48,39 @@ __global__ void __launch_bounds__(kThreads)
       cache + (slot / kPageTokens * heads + head) * 2 * kPageTokens * width + slot % kPageTokens * width + d;
   float x[kEight];
   load8(k + row * size + d, count, wide, x);
+  if (rotary.positions) {
+    const int64_t position = rotary.positions[t], half = size / 2;
+    if (!index_holds(faults, kPositions, t, position, rotary.limit)) return;
+#pragma unroll
+    for (int i = 0; i < kEight; i++)
+      if (i < count) x[i] = rotary.of(k + row * size, half, position * half, d + i);
+  }
   store8(to, count, wide, x);
   load8(v + row * size + d, count, wide, x);
   store8(to + kPageTokens * width, count, wide, x);
 }
 
 void cache_write(Stream& stream, const Args& args) {
-  const auto [k, v, slots, cache] = args.tensors<4>();
+  const auto [k, v, slots, cache, cosines, sines, positions] = args.tensors<7>();
   const int64_t tokens = k[0], heads = k[1], size = k[2], width = page_width(size);
   if (const int64_t held = page_heads("cache_write", cache, size); held != heads)
     throw Error("E_SHAPE", format("cache_write: k has %lld heads, the cache's pages hold %lld",
                                   static_cast<long long>(heads), static_cast<long long>(held)));
+  if (!cosines != !sines || !cosines != !positions)
+    throw Error("E_SHAPE", "cache_write: cos, sin and positions come together");
+  if (cosines && size != 2 * cosines[1])
+    throw Error("E_SHAPE",
+                format("cache_write: head size %lld needs tables of width %lld with two halves, got %lld",
+                       static_cast<long long>(size), static_cast<long long>(size / 2),
+                       static_cast<long long>(cosines[1])));
+  const Rotary rotary{cosines.as<const float>(), sines.as<const float>(), positions.as<const int32_t>(),
+                      cosines[0]};
   const int64_t tasks = tokens * heads * ((size + kEight - 1) / kEight);
   by_storage(k.dtype, [&](auto t) {
     using T = decltype(t);
     stream.launch(cache_write_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, k.as<T>(), v.as<T>(),
-                  slots.as<int32_t>(), cache.as<T>(), tokens, heads, size, width, cache[0], stream.faults,
-                  all_wide({k, v, cache}, size));
+                  slots.as<int32_t>(), cache.as<T>(), tokens, heads, size, width, cache[0], rotary,
+                  stream.faults, all_wide({k, v, cache}, size));
   });
 }
 

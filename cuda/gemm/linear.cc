@@ -1,17 +1,22 @@
 // linear: u = drop(x)·Aᵀ, y = x·Wᵀ + bias + scale·u·Bᵀ, with T tokens, K input and N output features and LoRA
 // rank r; y and u are =. The LoRA pair is more depth for the same product. One launch, one more for u,
-// and one for each f32 weight of an aligned bf16 product.
+// and one for each f32 weight of an aligned bf16 product. A stack of pairs takes two, and in bf16 one more.
 #include "core/error.h"
+#include "cuda/convert.h"
 #include "cuda/gemm/lora.h"
+#include "cuda/gemm/stack.h"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
 namespace {
 
 void linear(Stream& stream, const Args& args) {
-  const auto [x, w, bias, lora_a, lora_b, row_ids, positions, y, u_out] = args.tensors<9>();
+  const auto [x, w, bias, lora_a, lora_b, row_ids, positions, stack_a, stack_b, adapter, ranks, scales, y,
+              u_out] = args.tensors<14>();
   const Dropout dropout =
       dropout_of("linear", {args.d(1), args.i(2), args.i(3)}, x[0], lora_a, lora_b, row_ids, positions);
+  const Stack stack{stack_a, stack_b, adapter, ranks, scales};
+  check_stack("linear", stack, x.dtype, lora_a);
   if (u_out && !lora_a)
     throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
   Product p;
@@ -23,7 +28,15 @@ void linear(Stream& stream, const Args& args) {
     fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
     p.lora_scale = args.f(0);
   }
+  if (!stack) return multiply(stream, x.dtype, Layout::forward, p);
+  // What the stack gives is in f32 until the frozen product is added to it.
+  TensorView sum = y;
+  sum.dtype = DType::f32;
+  if (x.dtype == DType::bf16) sum.data = stream.scratch.take<float>(y.numel());
+  multiply_stack(stream, x, stack, sum.as<float>());
+  set_output(p, sum.data, DType::f32, true);
   multiply(stream, x.dtype, Layout::forward, p);
+  if (x.dtype == DType::bf16) convert(stream, sum, y);
 }
 
 }  // namespace

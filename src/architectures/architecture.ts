@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import type { Parameter } from '../autograd/parameters.js';
 import type { Projection } from '../ops/gemm.js';
+import type { Rotary } from '../ops/rope.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
@@ -76,6 +77,8 @@ export interface AttendOptions {
   readonly layer: number;
   /** q is [T, heads·headDim], k and v [T, keyValueHeads·headDim]; scores are scaled by 1/√headDim. */
   readonly headDim: number;
+  /** Rotation of q and k before attention; undefined: none. */
+  readonly rotary?: Rotary | undefined;
   /** Each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
   readonly window?: number | undefined;
 }

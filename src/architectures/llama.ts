@@ -8,7 +8,6 @@ import { z } from 'zod';
 import { embedding } from '../ops/embedding.js';
 import { linearSwiglu } from '../ops/gemm.js';
 import { addRmsNorm, rmsNorm } from '../ops/norm.js';
-import { rope } from '../ops/rope.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
@@ -179,10 +178,10 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
     q = rmsNorm(q, norm('self_attn.q_norm'), eps);
     k = rmsNorm(k, norm('self_attn.k_norm'), eps);
   }
-  const table = { cos: constant('cos'), sin: constant('sin') };
-  const mixed = forward.attend(rope(q, headDim, table, positions), rope(k, headDim, table, positions), v, {
+  const mixed = forward.attend(q, k, v, {
     layer: index,
     headDim,
+    rotary: { cos: constant('cos'), sin: constant('sin'), positions },
     window: config.slidingWindow[index],
   });
   const attended = project(mixed, name('self_attn.o_proj'));

@@ -1,4 +1,5 @@
 /** One step: a forward of the next tokens of some rows, and a sampled token for each row that reaches its end. */
+import type { AdapterStack } from '../models/adapter-stack.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { headLogits, headLogprobs } from '../ops/head.js';
@@ -34,6 +35,8 @@ export interface TokenLogprob {
 
 /** A row, as input of a step. */
 export interface DecodedRow extends Row {
+  /** What `role` stands for. */
+  readonly as: Pick<Role, 'adapter'>;
   /** How its next token is drawn. */
   readonly sampled: SampledRow;
   /** The number of first tokens whose log-probabilities are requested. */
@@ -42,8 +45,11 @@ export interface DecodedRow extends Row {
 
 export interface DecodedModel {
   readonly decoder: Decoder;
-  readonly role: Role;
   readonly cache: KeyValueCache;
+  /** What all the rows read in common: the base, or an adapter's weights that are kept whole. */
+  readonly role: Role;
+  /** The pairs of the rows' adapters, where any has some. */
+  readonly stack?: AdapterStack | undefined;
 }
 
 export interface Decoded<R extends DecodedRow> {
@@ -53,9 +59,9 @@ export interface Decoded<R extends DecodedRow> {
   readonly scores: readonly { readonly row: R; readonly first: number; readonly logprobs: Float32Array }[];
 }
 
-/** Computes `slices`, all under one role, and writes their keys and values into the cache. */
+/** Computes `slices`, of adapters in `stack`, and writes their keys and values into the cache. */
 export async function decode<R extends DecodedRow>(
-  { decoder, role, cache }: DecodedModel,
+  { decoder, role, cache, stack }: DecodedModel,
   slices: readonly Slice<R>[],
 ): Promise<Decoded<R>> {
   const { device } = decoder;
@@ -63,7 +69,8 @@ export async function decode<R extends DecodedRow>(
   const rows = ends.map(({ row }) => row.sampled);
   const outputs = device.scope(() => {
     const batch = upload(decoder, slices);
-    const hidden = decoder.forwardAttending(batch, role, (q, k, v, options) =>
+    const as = stack ? { ...role, stack, adapterOf: adapters(decoder, stack, slices) } : role;
+    const hidden = decoder.forwardAttending(batch, as, (q, k, v, options) =>
       cache.attend(q, k, v, options, batch),
     );
     return {
@@ -82,6 +89,19 @@ export async function decode<R extends DecodedRow>(
     logprobs: (logprobs as Float32Array).slice(begin, end),
   }));
   return { drawn, scores: scores ?? [] };
+}
+
+/** i32 [T]: where the stack has the adapter of each token. */
+function adapters<R extends DecodedRow>(
+  { device }: Decoder,
+  stack: AdapterStack,
+  slices: readonly Slice<R>[],
+): Tensor {
+  const indices = slices.flatMap(({ row, from, to }) => {
+    const { adapter } = row.as;
+    return new Array<number>(to - from).fill(adapter ? stack.adapters.indexOf(adapter) : -1);
+  });
+  return device.tensor(Int32Array.from(indices));
 }
 
 /** The last hidden row of each slice that reaches the end of its row. */

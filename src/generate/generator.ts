@@ -7,6 +7,7 @@ import { checkSequences } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
+import { Bodies } from './bodies.js';
 import { cacheShape, KeyValueCache } from './cache.js';
 import { decode } from './decode.js';
 import { type Generation, RunningGeneration } from './generation.js';
@@ -96,6 +97,7 @@ export class Generator {
   private readonly scheduler: Scheduler<SampleRow>;
   private readonly limits: SchedulerOptions;
   private readonly pageBytes: number;
+  private readonly bodies: Bodies;
   private cache: KeyValueCache | undefined;
   private readonly running = new Set<Running>();
   private readonly owners = new Map<SampleRow, RunningGeneration>();
@@ -122,6 +124,7 @@ export class Generator {
     this.pool = new PagePool(Math.min(Math.floor(bytes / pageBytes), maxPages));
     this.scheduler = new Scheduler(this.pool, this.limits);
     this.pageBytes = pageBytes;
+    this.bodies = new Bodies(decoder);
   }
 
   /** Bytes of keys and values that are held while there are requests and until `release`. */
@@ -183,16 +186,20 @@ export class Generator {
     if (this.scheduler.size > 0)
       throw new StepTrainError('E_STATE', 'generator: release while requests run; await or abort them first');
     this.scheduler.prefixes.clear();
-    this.cache?.dispose();
-    this.cache = undefined;
+    this.freeMemory();
   }
 
   /** Rejects running requests and frees the cache. A second call does nothing. */
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
-    if (this.loop) return;
+    if (!this.loop) this.freeMemory();
+  }
+
+  private freeMemory(): void {
     this.cache?.dispose();
+    this.cache = undefined;
+    this.bodies.release();
   }
 
   private start(
@@ -278,7 +285,7 @@ export class Generator {
       this.owners.clear();
     } finally {
       this.loop = undefined;
-      if (this.disposed) this.cache?.dispose();
+      if (this.disposed) this.freeMemory();
     }
   }
 
@@ -287,10 +294,8 @@ export class Generator {
     this.cache ??= new KeyValueCache(decoder, this.pool.size);
     const step = scheduler.next();
     this.cache.copy(step.copies);
-    for (const key of new Set(step.slices.map(({ row }) => row.role))) {
-      const slices = step.slices.filter(({ row }) => row.role === key);
-      const role = (slices[0] as (typeof slices)[number]).row.as;
-      const { drawn, scores } = await decode({ decoder, role, cache: this.cache }, slices);
+    for (const { slices, role, stack } of this.bodies.of(step.slices, this.owners.keys())) {
+      const { drawn, scores } = await decode({ decoder, cache: this.cache, role, stack }, slices);
       for (const { row, first, logprobs } of scores) row.acceptScores(first, logprobs);
       const sampled = slices.filter(({ row, to }) => to === row.tokens.length);
       sampled.forEach(({ row }, i) => {

@@ -11,10 +11,12 @@ import { checkpoint } from '../autograd/tape.js';
 import { StepTrainError } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
+import { rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { headWeight } from '../weights/modules.js';
 import type { Adapter, DropoutSource } from './adapter.js';
+import type { AdapterStack } from './adapter-stack.js';
 import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
 import type { LinearHead } from './heads.js';
 
@@ -25,6 +27,13 @@ export interface Role {
   readonly head?: LinearHead | undefined;
   /** Keys the dropout masks in training with lora_dropout. Absent: no dropout. */
   readonly dropout?: DropoutSource | undefined;
+}
+
+/** A role of each token. `adapter` replaces only whole weights (`modules_to_save`); LoRA pairs come from `stack`. */
+export interface StackedRole extends Pick<Role, 'adapter'> {
+  readonly stack: AdapterStack;
+  /** i32 [T]: index in the stack; −1: none. */
+  readonly adapterOf: Tensor;
 }
 
 export interface DecoderOptions {
@@ -87,7 +96,7 @@ export class Decoder {
   }
 
   /** As `forward`, with attention computed by the caller, such as over a cache of keys and values. Not differentiable. */
-  forwardAttending(tokens: TokenBatch, role: Role, attend: Forward['attend']): Tensor {
+  forwardAttending(tokens: TokenBatch, role: Role | StackedRole, attend: Forward['attend']): Tensor {
     const { architecture, config, device } = this;
     const forward = this.forwardOf(tokens, role, attend);
     return this.throughLayers(forward, (stream, layer) =>
@@ -108,7 +117,7 @@ export class Decoder {
     });
   }
 
-  private forwardOf(batch: TokenBatch, role: Role, attend: Forward['attend']): Forward {
+  private forwardOf(batch: TokenBatch, role: Role | StackedRole, attend: Forward['attend']): Forward {
     const { byName } = this.constantsFor(batch.longest);
     const projection = (module: string) => this.projection(module, batch, role);
     return {
@@ -126,7 +135,13 @@ export class Decoder {
     };
   }
 
-  private projection(module: string, batch: TokenBatch, role: Role): Projection {
+  private projection(module: string, batch: TokenBatch, role: Role | StackedRole): Projection {
+    const weight = this.weight(`${module}.weight`, role);
+    const bias = this.weights.get(`${module}.bias`);
+    if ('stack' in role) {
+      const pairs = role.stack.pairs(module);
+      return { weight, bias, stack: pairs && { pairs, adapter: role.adapterOf } };
+    }
     const lora = role.adapter?.pair(module);
     let dropout: Dropout | undefined;
     if (lora && role.dropout && role.adapter && role.adapter.dropout > 0 && batch.rowIds) {
@@ -137,8 +152,7 @@ export class Decoder {
         positions: batch.positions,
       };
     }
-    const bias = this.weights.get(`${module}.bias`);
-    return { weight: this.weight(`${module}.weight`, role), bias, lora, dropout };
+    return { weight, bias, lora, dropout };
   }
 
   /** A weight of the role: its own copy (`modules_to_save`) or the base's. */
@@ -195,11 +209,12 @@ function attend(
   q: Tensor,
   k: Tensor,
   v: Tensor,
-  { headDim, window }: AttendOptions,
+  { headDim, window, rotary }: AttendOptions,
 ): Tensor {
   const { cuSeqlens, branch } = batch;
   if (branch && window !== undefined) refuseWindowedBranches(batch, window);
-  return attention(q, k, v, { headDim, cuSeqlens, branch, window });
+  const turned = (x: Tensor) => (rotary ? rope(x, headDim, rotary) : x);
+  return attention(turned(q), turned(k), v, { headDim, cuSeqlens, branch, window });
 }
 
 /** A window counts tokens in the order of storage, and so would count the tokens of other branches. */

@@ -3,6 +3,7 @@
  * kernels, in an order that only the device's kernels know. Nothing here has a gradient.
  */
 import type { Tensor } from '../runtime/tensor.js';
+import type { Rotary } from './rope.js';
 
 export const PAGE_TOKENS = 64;
 
@@ -14,12 +15,24 @@ export function pageElements(kvHeads: number, headDim: number): number {
 const heads = (t: Tensor, headDim: number) =>
   t.reshape([t.shape[0] as number, (t.shape[1] as number) / headDim, headDim]);
 
+export interface CacheWriteOptions {
+  readonly slots: Tensor;
+  readonly headDim: number;
+  readonly rotary?: Rotary | undefined;
+}
+
 /**
- * Writes k and v [T, Hk·D] into `cache`. slots i32 [T]: page · PAGE_TOKENS + place in the page, all different; −1
+ * Writes k and v [T, Hk·D] into `cache`, keys rotated by `rotary`, if given, with the bits of `rope`. slots i32 [T]: page · PAGE_TOKENS + place in the page, all different; −1
  * writes nothing. A slot outside the cache fails the queue (E_RANGE).
  */
-export function cacheWrite(k: Tensor, v: Tensor, cache: Tensor, slots: Tensor, headDim: number): void {
-  k.device.ops.cache_write({ k: heads(k, headDim), v: heads(v, headDim), slots, cache });
+export function cacheWrite(
+  k: Tensor,
+  v: Tensor,
+  cache: Tensor,
+  { slots, headDim, rotary }: CacheWriteOptions,
+): void {
+  const { cos, sin, positions } = rotary ?? {};
+  k.device.ops.cache_write({ k: heads(k, headDim), v: heads(v, headDim), slots, cache, cos, sin, positions });
 }
 
 /** Copies whole pages of `cache`, page from[c] to page to[c] (i32 [C]), in order. */

@@ -20,9 +20,23 @@ export interface Dropout {
   readonly positions: Tensor;
 }
 
+/** Pairs of G adapters side by side, packed in the dtype of activations. See the op `linear`. */
+export interface StackedPairs {
+  /** [S, K] */
+  readonly a: Tensor;
+  /** [N, S] */
+  readonly b: Tensor;
+  /** i32 [G, 2]: first rank of each adapter, and one past its last. */
+  readonly ranks: Tensor;
+  /** f32 [G] */
+  readonly scales: Tensor;
+}
+
 export interface LinearOptions {
   readonly bias?: Parameter | undefined;
   readonly lora?: LoraPair | undefined;
+  /** Instead of `lora`: a pair for each token, `adapter` [T] says which. Not differentiable. */
+  readonly stack?: { readonly pairs: StackedPairs; readonly adapter: Tensor } | undefined;
   readonly dropout?: Dropout | undefined;
 }
 
@@ -34,6 +48,12 @@ export const packWeight = (weight: Tensor, dtype: DType): Tensor =>
 export const unpackWeight = (weight: Tensor, dtype: DType): Tensor =>
   weight.device.ops.unpack_weight({ w: weight, dtype }).y;
 
+/** Puts a pair into a stack, from rank `first` on, a multiple of 32. */
+export function stackLora({ a, b }: LoraPair, stack: Pick<StackedPairs, 'a' | 'b'>, first: number): void {
+  const { ops } = a.value.device;
+  ops.stack_lora({ a: a.value, b: b.value, stack_a: stack.a, stack_b: stack.b, first });
+}
+
 /** A weight with what stands beside it. */
 export interface Projection extends LinearOptions {
   readonly weight: Parameter;
@@ -41,7 +61,7 @@ export interface Projection extends LinearOptions {
 
 /** y [T, N] = x [T, K] · Wᵀ + bias + scale · (drop(x) · Aᵀ) · Bᵀ, in one launch. Dtype of x. */
 export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}): Tensor {
-  const { bias, lora } = options;
+  const { bias, lora, stack } = options;
   const projection = { weight, bias, lora, dropout: options.dropout };
   const mask = maskOf(projection);
   const tape = recordingTape(x, projection);
@@ -53,6 +73,11 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
     lora_b: lora?.b.value,
     row_ids: mask?.rowIds,
     positions: mask?.positions,
+    stack_a: stack?.pairs.a,
+    stack_b: stack?.pairs.b,
+    adapter: stack?.adapter,
+    ranks: stack?.pairs.ranks,
+    scales: stack?.pairs.scales,
     scale: lora?.scale,
     dropout: mask?.rate,
     key0: mask?.key[0],
@@ -65,11 +90,11 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
 
 /**
  * silu(gate) · up [T, N] of two linears of x, with the bits of `swiglu(linear(x, gate), linear(x, up))`: one launch where
- * neither has a bias. gate and up are written to memory only where a tape is open.
+ * neither has a bias or a stack. gate and up are written to memory only where a tape is open.
  */
 export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tensor {
   const rates = new Set([gate, up].filter(({ lora }) => lora).map(({ dropout }) => dropout?.rate ?? 0));
-  if (gate.bias || up.bias || rates.size > 1) {
+  if (gate.bias || up.bias || gate.stack || up.stack || rates.size > 1) {
     return swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
   }
   const [gateTape, upTape] = [recordingTape(x, gate), recordingTape(x, up)];

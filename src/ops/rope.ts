@@ -7,11 +7,16 @@ export interface RotaryTable {
   readonly sin: Tensor;
 }
 
+/** The angles of tokens. */
+export interface Rotary extends RotaryTable {
+  /** i32 [T] */
+  readonly positions: Tensor;
+}
+
 /** Rotates each head of x [T, heads·headDim] by its token's position (i32 [T]), halves paired as in Hugging Face. */
-export function rope(x: Tensor, headDim: number, table: RotaryTable, positions: Tensor): Tensor {
+export function rope(x: Tensor, headDim: number, { cos, sin, positions }: Rotary): Tensor {
   const { ops } = x.device;
   const heads = [x.shape[0] as number, (x.shape[1] as number) / headDim, headDim];
-  const { cos, sin } = table;
   const y = ops.rope({ x: x.reshape(heads), cos, sin, positions }).y.reshape(x.shape);
   const tape = openTape();
   if (!tape?.tracks(x)) return y;

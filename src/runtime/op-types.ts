@@ -17,7 +17,8 @@ export interface Ops {
 
   /**
    * linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],
-   * positions?:i32[T]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
+   * positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G];
+   * scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
    */
   linear<U extends Wanted = undefined>(args: {
     x: Tensor;
@@ -27,6 +28,11 @@ export interface Ops {
     lora_b?: Tensor | undefined;
     row_ids?: Tensor | undefined;
     positions?: Tensor | undefined;
+    stack_a?: Tensor | undefined;
+    stack_b?: Tensor | undefined;
+    adapter?: Tensor | undefined;
+    ranks?: Tensor | undefined;
+    scales?: Tensor | undefined;
     scale?: number | undefined;
     dropout?: number | undefined;
     key0?: number | undefined;
@@ -34,6 +40,9 @@ export interface Ops {
     y?: Tensor | undefined;
     u?: U;
   }): { y: Tensor; u: Made<U> };
+
+  /** stack_lora(a:f32[r,K], b:f32[N,r], &stack_a:W[S,K], &stack_b:W[N,S]; first:i) */
+  stack_lora(args: { a: Tensor; b: Tensor; stack_a: Tensor; stack_b: Tensor; first: number }): void;
 
   /**
    * linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],
@@ -151,8 +160,19 @@ export interface Ops {
     dv?: Tensor | undefined;
   }): { dq: Tensor; dk: Tensor; dv: Tensor };
 
-  /** cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E]) */
-  cache_write(args: { k: Tensor; v: Tensor; slots: Tensor; cache: Tensor }): void;
+  /**
+   * cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E], cos?:f32[M,h], sin?:f32[M,h],
+   * positions?:i32[T])
+   */
+  cache_write(args: {
+    k: Tensor;
+    v: Tensor;
+    slots: Tensor;
+    cache: Tensor;
+    cos?: Tensor | undefined;
+    sin?: Tensor | undefined;
+    positions?: Tensor | undefined;
+  }): void;
 
   /** cache_copy(&cache:F[P,E], from:i32[C], to:i32[C]) */
   cache_copy(args: { cache: Tensor; from: Tensor; to: Tensor }): void;

@@ -52,7 +52,10 @@ describe.skipIf(gpus.length === 0)(`attention_paged on cuda:0${skipped}`, () => 
         (_, t) => pages[s]![Math.floor(t / PAGE_TOKENS)]! * PAGE_TOKENS + (t % PAGE_TOKENS),
       );
       const tensor = (x: Float32Array) => device.tensor(x, [length, kvHeads * headDim], 'bf16');
-      cacheWrite(tensor(of(s, kvHeads, 1)), tensor(of(s, kvHeads, 2)), cache, device.tensor(slots), headDim);
+      cacheWrite(tensor(of(s, kvHeads, 1)), tensor(of(s, kvHeads, 2)), cache, {
+        slots: device.tensor(slots),
+        headDim,
+      });
     }
     const queries = lengths.map((_, s) => of(s, heads, 3));
     const wide = heads * headDim;

@@ -195,6 +195,19 @@ describe('Scheduler', () => {
     expect(copied.tokens).toBe(1000);
   });
 
+  it('computes one token of a prompt that is cached whole, in a copy of the page that is not full', () => {
+    const simulation = new Simulation(40, { maxTokens: 512, maxRows: 4 });
+    const prompt = Array.from({ length: 100 }, (_, i) => i);
+    run(simulation, rowsOf(1, prompt, 101));
+    const [again] = rowsOf(1, prompt, 101) as [TestRow];
+    simulation.scheduler.add(again, again.longest);
+    const { slices, copies } = simulation.step();
+    expect(slices.map(({ from, to }) => [from, to])).toEqual([[99, 100]]);
+    const cached = simulation.scheduler.prefixes.find('a', prompt).pages;
+    expect(copies.map(([from]) => from)).toEqual([cached[1]]);
+    expect(slices[0]?.pages).toEqual([cached[0], copies[0]?.[1]]);
+  });
+
   it('continues running rows while it computes a prompt in chunks', () => {
     const simulation = new Simulation(40, { maxTokens: 100, maxRows: 4 });
     const [short] = rowsOf(1, [1, 2, 3], 20) as [TestRow];

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { attention } from '../../src/ops/attention.js';
 import { attentionPaged, cacheCopy, cacheWrite, PAGE_TOKENS, pageElements } from '../../src/ops/cache.js';
+import { rope } from '../../src/ops/rope.js';
 import type { Device } from '../../src/runtime/device.js';
 import { isas, onGpu, openTest } from './devices.js';
 import { maxDifference, random } from './numbers.js';
@@ -117,7 +118,10 @@ class Cache {
     );
     const { device, c } = this;
     const of = (x: Float32Array) => device.tensor(x, [slots.length, width(c.kvHeads, c)], dtype);
-    cacheWrite(of(k), of(v), this.tensor, device.tensor(Int32Array.from(slots)), c.headDim);
+    cacheWrite(of(k), of(v), this.tensor, {
+      slots: device.tensor(Int32Array.from(slots)),
+      headDim: c.headDim,
+    });
   }
 }
 
@@ -334,10 +338,16 @@ describe.each(isas)('attention_paged on %s', (isa) => {
         device.tensor(x.slice(from * heads * 20, to * heads * 20), [to - from, heads * 20], dtype);
       const slots = (page: number, from: number, to: number) =>
         device.tensor(Int32Array.from({ length: to - from }, (_, i) => page * PAGE_TOKENS + from + i));
-      cacheWrite(row(values.k, 1, 0, 39), row(values.v, 1, 0, 39), cache, slots(0, 0, 39), 20);
+      cacheWrite(row(values.k, 1, 0, 39), row(values.v, 1, 0, 39), cache, {
+        slots: slots(0, 0, 39),
+        headDim: 20,
+      });
       // Copies run in order: page 2 gets page 0 through page 3.
       cacheCopy(cache, device.tensor(Int32Array.of(0, 3)), device.tensor(Int32Array.of(3, 2)));
-      cacheWrite(row(values.k, 1, 39, 40), row(values.v, 1, 39, 40), cache, slots(2, 39, 40), 20);
+      cacheWrite(row(values.k, 1, 39, 40), row(values.v, 1, 39, 40), cache, {
+        slots: slots(2, 39, 40),
+        headDim: 20,
+      });
       const ask = async (page: number) =>
         attentionPaged(row(values.q, 2, 0, 1), cache, {
           headDim: 20,
@@ -353,10 +363,57 @@ describe.each(isas)('attention_paged on %s', (isa) => {
     });
   });
 
+  it.each([
+    ['f32', 20],
+    ['bf16', 20],
+    ['bf16', 64],
+    ['f32', 2],
+  ] as const)('rotates keys on their way as rope does: %s, heads of %i', async (dtype, headDim) => {
+    const half = headDim / 2;
+    const [T, kvHeads, positions] = [19, 2, 100];
+    const tensor = (seed: number) =>
+      device.tensor(random(T * kvHeads * headDim, seed), [T, kvHeads * headDim], dtype);
+    const [k, v] = [tensor(1), tensor(2)];
+    const rotary = {
+      cos: device.tensor(random(positions * half, 3), [positions, half]),
+      sin: device.tensor(random(positions * half, 4), [positions, half]),
+      positions: device.tensor(Int32Array.from({ length: T }, (_, t) => (t * 37) % positions)),
+    };
+    const slots = device.tensor(Int32Array.from({ length: T }, (_, t) => (t === 5 ? -1 : t * 3)));
+    const cache = () => device.zeros([1, pageElements(kvHeads, headDim)], dtype);
+    const [apart, fused] = [cache(), cache()];
+    cacheWrite(rope(k, headDim, rotary), v, apart, { slots, headDim });
+    cacheWrite(k, v, fused, { slots, headDim, rotary });
+    const expected = await apart.readFloats();
+    expect(expected.some((x) => x !== 0)).toBe(true);
+    expect(await fused.readFloats()).toEqual(expected);
+  });
+
+  it.each([
+    [{ positions: [0, 9] }, 'cache_write: positions[1] is 9, outside 0..8'],
+    [{ half: 3 }, 'cache_write: head size 8 needs tables of width 4 with two halves, got 3'],
+    [{ sin: undefined }, 'cache_write: cos, sin and positions come together'],
+  ])('refuses %j', async (change: { positions?: number[]; half?: number; sin?: undefined }, message) => {
+    const other = openTest(isa);
+    const k = other.zeros([2, 1, 8]);
+    const table = other.zeros([9, change.half ?? 4]);
+    other.ops.cache_write({
+      k,
+      v: k,
+      slots: other.tensor(Int32Array.of(0, 1)),
+      cache: other.zeros([1, pageElements(1, 8)]),
+      cos: table,
+      sin: 'sin' in change ? undefined : table,
+      positions: other.tensor(Int32Array.from(change.positions ?? [0, 1])),
+    });
+    await expect(other.synchronize()).rejects.toThrow(message);
+    other.dispose();
+  });
+
   it('writes nothing to slot −1, and returns 0 for a row of length 0', async () => {
     const cache = device.zeros([1, pageElements(1, 8)]);
     const k = device.tensor(random(16), [2, 8]);
-    cacheWrite(k, k, cache, device.tensor(Int32Array.of(-1, -1)), 8);
+    cacheWrite(k, k, cache, { slots: device.tensor(Int32Array.of(-1, -1)), headDim: 8 });
     expect(maxDifference(await cache.readFloats(), new Float32Array(cache.shape[1] as number))).toBe(0);
     const o = attentionPaged(k, cache, {
       headDim: 8,
@@ -372,7 +429,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
     const cache = device.empty([2, pageElements(1, 8)]);
     const none = device.empty([0, 8]);
     const empty = device.tensor(new Int32Array(0));
-    cacheWrite(none, none, cache, empty, 8);
+    cacheWrite(none, none, cache, { slots: empty, headDim: 8 });
     cacheCopy(cache, empty, empty);
     const o = attentionPaged(none, cache, {
       headDim: 8,
@@ -402,7 +459,7 @@ describe.each(isas)('attention_paged on %s', (isa) => {
       const made = async () => {
         const cache = other.zeros([4, elements]);
         const k = other.tensor(random(16), [2, 8]);
-        if (change.slots) cacheWrite(k, k, cache, int(change.slots), 8);
+        if (change.slots) cacheWrite(k, k, cache, { slots: int(change.slots), headDim: 8 });
         if (change.copies) cacheCopy(cache, int([change.copies[0]]), int([change.copies[1]]));
         attentionPaged(other.tensor(random(3 * heads * 8), [3, heads * 8]), cache, {
           headDim: 8,

@@ -1,0 +1,66 @@
+/**
+ * The LoRA pairs of several adapters side by side, in the panels and the dtype that the kernels read: a forward may hold
+ * tokens of all of them, and packs nothing. It holds the values that the adapters had when it was made.
+ */
+import { packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
+import type { Tensor } from '../runtime/tensor.js';
+import type { Adapter } from './adapter.js';
+import type { Decoder } from './decoder.js';
+
+/** Adapters begin at whole panels of the stack. */
+const STEP = 32;
+
+export class AdapterStack {
+  private readonly modules = new Map<string, StackedPairs>();
+
+  /** Holds its memory until `dispose`. */
+  constructor(
+    decoder: Decoder,
+    readonly adapters: readonly Adapter[],
+  ) {
+    const names = new Set(adapters.flatMap(({ plan }) => plan.modules.map(({ module }) => module)));
+    try {
+      for (const module of names) this.modules.set(module, stackOf(decoder, module, adapters));
+    } catch (error) {
+      this.dispose();
+      throw error;
+    }
+  }
+
+  /** The pairs of a module; undefined where no adapter has one. */
+  pairs(module: string): StackedPairs | undefined {
+    return this.modules.get(module);
+  }
+
+  dispose(): void {
+    for (const pairs of this.modules.values()) for (const tensor of Object.values(pairs)) tensor.dispose();
+    this.modules.clear();
+  }
+}
+
+function stackOf({ device, dtype }: Decoder, module: string, adapters: readonly Adapter[]): StackedPairs {
+  const pairs = adapters.map((adapter) => adapter.pair(module));
+  const ranks = new Int32Array(2 * pairs.length);
+  let end = 0;
+  pairs.forEach((pair, g) => {
+    const rank = pair?.a.value.shape[0] ?? 0;
+    ranks.set([end, end + rank], 2 * g);
+    end += Math.ceil(rank / STEP) * STEP;
+  });
+  const [first] = pairs.filter((pair) => pair !== undefined);
+  const [features, outputs] = [first?.a.value.shape[1] as number, first?.b.value.shape[0] as number];
+  return device.scope(() => {
+    const packed = (shape: readonly number[]): Tensor => packWeight(device.zeros(shape), dtype);
+    const made = {
+      a: packed([end, features]),
+      b: packed([outputs, end]),
+      ranks: device.tensor(ranks, [pairs.length, 2]),
+      scales: device.tensor(Float32Array.from(pairs, (pair) => pair?.scale ?? 0)),
+    };
+    pairs.forEach((pair, g) => {
+      if (pair) stackLora(pair, made, ranks[2 * g] as number);
+    });
+    for (const tensor of Object.values(made)) device.keep(tensor);
+    return made;
+  }, 'adapters');
+}

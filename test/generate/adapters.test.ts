@@ -1,0 +1,142 @@
+// Rows of several adapters in one forward: each has the bits that it has when its adapter runs alone.
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { loadModel, type Model } from '../../src/api/model.js';
+import { Generator } from '../../src/generate/generator.js';
+import { completeRunConfig } from '../../src/methods/config.js';
+import type { SftRunConfig } from '../../src/methods/sft/config.js';
+import { type Adapter, createAdapter } from '../../src/models/adapter.js';
+import { Decoder } from '../../src/models/decoder.js';
+import { loraConfig } from '../../src/train/lora-config.js';
+import { goldenDirectory } from '../models/golden.js';
+import { openTest } from '../ops/devices.js';
+import { random } from '../ops/numbers.js';
+
+const device = openTest();
+afterAll(() => device.dispose());
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+const tokensOf = (length: number, seed: number) =>
+  Array.from(random(length, seed), (x) => Math.floor((x + 1) * 128));
+const PROMPTS = [tokensOf(70, 1), tokensOf(9, 2)];
+const OPTIONS = { n: 2, maxNewTokens: 12, temperature: 0.9, ignoreEos: true, promptLogprobs: true } as const;
+
+function adapterOf(model: Model, lora: object, seed: number): Adapter {
+  const section = completeRunConfig({
+    method: 'sft',
+    lora: { r: 8, lora_alpha: 16, lora_dropout: 0, ...lora },
+    data: { source: 'arithmetic' },
+  }) as SftRunConfig;
+  if (section.lora === 'none') throw new Error('no lora');
+  const { config } = model.decoder;
+  const adapter = createAdapter(device, config, loraConfig(section.lora, ''), { seed });
+  change(adapter, seed);
+  return adapter;
+}
+
+/** An optimizer step of sorts: other values, another version. */
+function change(adapter: Adapter, seed: number, values?: Float32Array) {
+  const buffer = adapter.trainable!;
+  buffer.write(values ?? random(buffer.values.size, seed).map((x) => 0.2 * x));
+}
+
+describe.each([
+  ['qwen2', 'bf16'],
+  ['qwen3', 'f32'],
+  ['opt', 'f32'],
+] as const)('%s in %s', (name, dtype) => {
+  let model: Model;
+  let adapters: Adapter[];
+  beforeAll(async () => {
+    model = await loadModel(device, goldenDirectory(name), { dtype });
+    const some = name === 'opt' ? ['q_proj', 'fc1'] : ['q_proj', 'down_proj'];
+    adapters = [
+      adapterOf(model, {}, 1),
+      adapterOf(model, { r: 40, target_modules: some }, 2),
+      // Models that tie their embedding to the head keep no copy of it.
+      adapterOf(model, { r: 3, modules_to_save: name === 'qwen3' ? ['embed_tokens'] : [] }, 3),
+    ];
+  });
+  afterAll(() => {
+    for (const adapter of adapters) adapter.dispose();
+    model.dispose();
+  });
+
+  const alone = async (adapter: Adapter | undefined) => {
+    const generator = new Generator(model.decoder);
+    const samples = await generator.generate(PROMPTS, { ...OPTIONS, role: { adapter } }).samples;
+    generator.dispose();
+    return samples;
+  };
+  const together = async (generator: Generator, all: readonly (Adapter | undefined)[]) =>
+    Promise.all(all.map((adapter) => generator.generate(PROMPTS, { ...OPTIONS, role: { adapter } }).samples));
+
+  it('together they give what each gives alone', async () => {
+    const all = [undefined, ...adapters];
+    const expected = [];
+    for (const adapter of all) expected.push(await alone(adapter));
+    const generator = new Generator(model.decoder, { maxTokens: 90 });
+    expect(await together(generator, all)).toEqual(expected);
+    expect(expected[1]).not.toEqual(expected[0]);
+    expect(expected[2]).not.toEqual(expected[0]);
+    expect(expected[3]).not.toEqual(expected[0]);
+    generator.dispose();
+  });
+
+  it('of one base they share every forward, and adapters are packed once', async () => {
+    const forward = vi.spyOn(Decoder.prototype, 'forwardAttending');
+    const generator = new Generator(model.decoder);
+    await generator.generate(PROMPTS, OPTIONS).samples;
+    const steps = forward.mock.calls.length;
+    const packed = vi.spyOn(device.ops, 'stack_lora');
+    generator.release();
+    forward.mockClear();
+    await together(generator, [undefined, ...adapters.slice(0, 2)]);
+    expect(forward.mock.calls.length).toBeLessThanOrEqual(steps + 1);
+    const pairs = adapters.slice(0, 2).reduce((sum, { plan }) => sum + plan.modules.length, 0);
+    expect(packed).toHaveBeenCalledTimes(pairs);
+    await together(generator, adapters.slice(0, 2));
+    expect(packed).toHaveBeenCalledTimes(pairs);
+    generator.dispose();
+  });
+
+  it('one that is full of NaN ends its own samples alone', async () => {
+    const [first, second] = adapters as [Adapter, Adapter];
+    const before = await second.trainable!.values.readFloats();
+    const [base, own] = [await alone(undefined), await alone(first)];
+    change(second, 0, new Float32Array(before.length).fill(Number.NaN));
+    const generator = new Generator(model.decoder);
+    const [found, spoilt, plain] = await together(generator, [first, second, undefined]);
+    expect([found, plain]).toEqual([own, base]);
+    for (const sample of spoilt!.flat()) expect(sample).toMatchObject({ tokens: [], finishReason: 'error' });
+    generator.dispose();
+    change(second, 0, before);
+  });
+
+  it('after a change of weights nothing that was packed or cached before is read', async () => {
+    const [first] = adapters as [Adapter];
+    const generator = new Generator(model.decoder);
+    const [before] = await together(generator, [first]);
+    change(first, 77);
+    const [after] = await together(generator, [first]);
+    expect(after).toEqual(await alone(first));
+    expect(after).not.toEqual(before);
+    change(first, 1);
+    expect((await together(generator, [first]))[0]).toEqual(before);
+    generator.dispose();
+  });
+
+  it('what they are packed into goes back with the pages', async () => {
+    await device.synchronize();
+    const { liveBytes } = device.stats();
+    const generator = new Generator(model.decoder, { cacheBytes: 1 << 20 });
+    await together(generator, adapters);
+    await device.synchronize();
+    expect(device.stats().liveBytes).toBeGreaterThan(liveBytes + generator.cacheBytes);
+    generator.release();
+    await device.synchronize();
+    expect(device.stats().liveBytes).toBe(liveBytes);
+    generator.dispose();
+  });
+});
