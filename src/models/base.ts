@@ -1,5 +1,6 @@
 /** The base models that a configuration or a command names. */
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { StepTrainError } from '../native/errors.js';
 
@@ -21,12 +22,22 @@ export function isShipped(base: string): boolean {
  * @throws StepTrainError where this installation lacks it
  */
 export function baseDirectory(base: string): string {
-  const shipped = isShipped(base) ? SHIPPED[base] : undefined;
-  if (shipped === undefined) return base;
-  const directory = fileURLToPath(new URL(`../../assets/${shipped.folder}`, import.meta.url));
-  if (existsSync(directory)) return directory;
+  const directory = shippedDirectory(base);
+  if (directory === undefined) return base;
+  if (existsSync(join(directory, 'config.json'))) return directory;
   throw new StepTrainError(
     'E_ASSET',
-    `the model ${JSON.stringify(base)} is missing from this installation; make it with: steptrain run recipes/${shipped.recipe}.yaml`,
+    `the model ${JSON.stringify(base)} is not in this installation; make it with: steptrain run ${SHIPPED[base]?.recipe}, ` +
+      'then name its model/ directory',
   );
+}
+
+/** The same for a tokenizer alone, which may be there without its model. */
+export function tokenizerDirectory(name: string): string {
+  return shippedDirectory(name) ?? name;
+}
+
+function shippedDirectory(name: string): string | undefined {
+  const shipped = isShipped(name) ? SHIPPED[name] : undefined;
+  return shipped && fileURLToPath(new URL(`../../assets/${shipped.folder}`, import.meta.url));
 }

@@ -7,6 +7,7 @@ import type { FrameConfig } from '../config/schema.js';
 import { dataFiles } from '../data/files.js';
 import { PARTS } from '../data/split.js';
 import { contentHash } from '../files/content-hash.js';
+import { isShipped } from '../models/base.js';
 import { RunError } from './error.js';
 
 /** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
@@ -30,7 +31,7 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
     if (path !== undefined) files[`data.${part}`] = await hashes(await dataFiles(path));
   }
   const { base, tokenizer } = config.model;
-  if (typeof base === 'string' && base !== 'embedded') files['model.base'] = await modelContent(base);
+  if (typeof base === 'string') files['model.base'] = await modelContent(base);
   if (tokenizer !== 'base' && tokenizer !== 'bytes') files['model.tokenizer'] = await modelContent(tokenizer);
   const values = Object.fromEntries(
     flatten(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),
@@ -92,6 +93,7 @@ async function hashes(paths: readonly string[]): Promise<Record<string, string>>
 
 /** Hashes of the small files of a model directory, lengths of its weights: hashing tens of GB would delay every start. */
 async function modelContent(path: string): Promise<Record<string, string>> {
+  if (isShipped(path)) return { [path]: 'of the package' };
   if (!(await stat(path)).isDirectory()) return hashes([path]);
   const found: Record<string, string> = {};
   for (const name of (await readdir(path)).sort()) {

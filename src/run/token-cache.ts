@@ -12,7 +12,7 @@ import type { VerdictTemplate } from '../data/verdict.js';
 import { contentHash } from '../files/content-hash.js';
 import { DataError } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
-import { baseDirectory } from '../models/base.js';
+import { tokenizerDirectory } from '../models/base.js';
 
 /** Entries that were not opened for this long are deleted. */
 const KEPT_MS = 30 * 24 * 3600 * 1000;
@@ -126,7 +126,7 @@ async function contentKey({ data, model, template }: TokenSource): Promise<strin
 
 /** `embedded` and `bytes` are part of the code; of a directory, the files that a tokenizer may read are hashed. */
 async function tokenizerHash(directory: string): Promise<string> {
-  const folder = baseDirectory(directory);
+  const folder = tokenizerDirectory(directory);
   const names = (await readdir(folder, { recursive: true }).catch(() => []))
     .filter((name) => /(token.*\.json(\.gz)?|\.jinja)$/.test(name))
     .sort();

@@ -158,6 +158,19 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     expect(code).toBe(0);
   }, 60_000);
 
+  test('finds the tokenizer of the package again', async () => {
+    const run = join(folder, 'word-problems');
+    const few = ['data.word_problems.samples=200', 'pretrain.max_steps=2', 'pretrain.tokens_per_step=2048'];
+    const set = few.flatMap((setting) => ['--set', setting]);
+    const begun = await steptrain(['run', 'pretrain_word_problems', '--output', run, ...set]);
+    expect(begun.err).toMatch(/Done after 2 steps/);
+    const { code, err } = await steptrain(['run', '--resume', run]);
+    expect(err).toMatch(/all stages are done/);
+    expect(code).toBe(0);
+    const model = ['--model', join(run, 'model'), '--device', 'cpu', '--max-new-tokens', '4'];
+    expect((await steptrain(['generate', 'Tom has 3 apples.', ...model])).code).toBe(0);
+  }, 60_000);
+
   test('has no directory if the run failed before its first step', async () => {
     const run = join(folder, 'refused');
     const words = ['--set', 'prompt.pos_word=a', '--set', 'prompt.neg_word=a'];
