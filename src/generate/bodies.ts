@@ -54,6 +54,11 @@ export class Bodies {
     this.held = '';
   }
 
+  /** The same where `adapter` is packed, which is not used any more. */
+  forget(adapter: Adapter): void {
+    if (this.stack?.adapters.includes(adapter)) this.release();
+  }
+
   private stackOf(running: Iterable<RoleRow>): AdapterStack | undefined {
     const adapters = new Map<RoleKey, Adapter>();
     for (const { role, as } of running) if (as.adapter) adapters.set(role, as.adapter);

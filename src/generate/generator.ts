@@ -179,6 +179,7 @@ export class Generator {
     const key = roleKey(this.decoder, { adapter });
     for (const role of this.roles) if (sameRole(role, key)) this.scheduler.prefixes.clear(role);
     this.roles = this.roles.filter((role) => !sameRole(role, key));
+    this.bodies.forget(adapter);
   }
 
   /** Frees the memory of keys and values, for example before a phase of training; the next request allocates it again. */
