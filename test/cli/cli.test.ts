@@ -31,8 +31,11 @@ describe('the command line', () => {
     ['eval', 'show'],
     ['eval', 'correction'],
     ['eval', 'compare'],
+    ['eval', 'solve'],
+    ['data', 'problems'],
     ['generate'],
     ['chat'],
+    ['serve'],
     ['info'],
   ])('explains %s %s with an example', async (...command) => {
     const { code, stdout } = await cli(...command.filter(Boolean), '--help');
@@ -46,8 +49,8 @@ describe('the command line', () => {
     [['run', '--bogus'], 'Unknown argument: bogus'],
     [['run', '--set'], 'Not enough arguments following: set'],
     [['run', 'x', '--resume', 'y'], 'Arguments resume and recipe are mutually exclusive'],
-    [['data'], 'name stats, preview or convert'],
-    [['eval'], 'name a run directory, or one of show, correction and compare'],
+    [['data'], 'name stats, preview, convert or problems'],
+    [['eval'], 'name a run directory, or one of show, correction, solve and compare'],
     [
       ['data', 'preview', '--part', 'tset'],
       'Invalid values: Argument: part, Given: "tset", Choices: "train", "validation", "test"',
@@ -56,7 +59,7 @@ describe('the command line', () => {
     [['data', 'preview', '-n', 'x'], '--samples expects a whole number of at least 1'],
     [
       ['run', 'nope'],
-      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, pretrain_arithmetic_25m, quickstart, quickstart_sft, qwen2.5-0.5b_sft_prm800k, qwen2.5-0.5b_stepamc_prm42k, qwen2.5-7b_stepamc_msd22k, qwen2.5-7b_stepamc_prm42k, stepamc_arithmetic_25m, tiny_prm800k_pretrain, tiny_prm800k_sft, tiny_prm800k_stepamc',
+      'there is no recipe nope; name a YAML file or one of pretrain_arithmetic, pretrain_arithmetic_25m, pretrain_word_problems, pretrain_word_problems_misread, quickstart, quickstart_sft, qwen2.5-0.5b_sft_prm800k, qwen2.5-0.5b_stepamc_prm42k, qwen2.5-7b_stepamc_msd22k, qwen2.5-7b_stepamc_prm42k, stepamc_arithmetic_25m, tiny_prm800k_pretrain, tiny_prm800k_sft, tiny_prm800k_stepamc',
     ],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],
@@ -108,7 +111,7 @@ describe('steptrain run --dry-run', () => {
     });
     expect(completeRunConfig(config)).toEqual(config);
     // Below it, as comments: the counts of the data and the memory plan by role.
-    expect(stdout).toMatch(/^# {3}train +22\d\d\d solutions, \d+ correct and \d+ wrong steps$/m);
+    expect(stdout).toMatch(/^# {3}train +12\d\d\d solutions, \d+ correct and \d+ wrong steps$/m);
     for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'peak'])
       expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });
