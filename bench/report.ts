@@ -99,7 +99,7 @@ export function limitsLine({ flops, bytes, readBytes }: Limits): string {
   const products = Object.entries(flops).map(
     ([dtype, rate]) => `${(rate / 1e9).toFixed(0)} GFLOP/s in ${dtype}`,
   );
-  return `limits measured here: ${[...products, `${(bytes / 1e9).toFixed(0)} GB/s copied`, `${(readBytes / 1e9).toFixed(0)} GB/s read`].join(', ')}`;
+  return `limits measured here: ${[...products, ...(bytes > 0 ? [`${(bytes / 1e9).toFixed(0)} GB/s copied`] : []), `${(readBytes / 1e9).toFixed(0)} GB/s read`].join(', ')}`;
 }
 
 export function runtimeTable(suite: string, results: readonly RuntimeResult[]): string {
