@@ -10,6 +10,7 @@ import { randomDecoder } from './decoder.js';
 import { newPrompts, timeGeneration } from './generate.js';
 import { randomTensor, uniform } from './random.js';
 import type { Metrics } from './runtime.js';
+import { memoryByTenths } from './tenths.js';
 
 const EMBEDDED = fileURLToPath(new URL('../../../../assets/arithmetic-base', import.meta.url));
 const ROWS = 64;
@@ -113,29 +114,15 @@ export async function raggedRequests(device: Device, requests: number): Promise<
   const shapes = uniform(4 * requests, 7).map((value) => (value + 1) / 2);
   const draw = (request: number, i: number, below: number) =>
     Math.floor((shapes[4 * request + i] as number) * below);
-  const tenth = Math.max(1, Math.floor(requests / 10));
-  const metrics: Record<string, number> = {};
-  let max: Record<string, number> = {};
+  const memory = memoryByTenths(device, requests);
   const began = performance.now();
   for (let request = 0; request < requests; request++) {
     const prompts = newPrompts(decoder, 1 + draw(request, 0, 3), 1 + draw(request, 1, 200));
     const options = { maxNewTokens: 1 + draw(request, 2, 40), n: 1 + draw(request, 3, 4), seed: request };
     await generator.generate(prompts, options).samples;
-    const { tensors, liveBytes, reservedBytes } = device.stats();
-    const now = {
-      tensors,
-      'live MiB': liveBytes / 2 ** 20,
-      'reserved MiB': reservedBytes / 2 ** 20,
-      'resident MiB': process.memoryUsage.rss() / 2 ** 20,
-    };
-    for (const [name, value] of Object.entries(now)) max[name] = Math.max(max[name] ?? 0, value);
-    if ((request + 1) % tenth > 0) continue;
-    const which = (request + 1) / tenth;
-    if (which === 1 || which === 2 || which === 10)
-      for (const [name, value] of Object.entries(max)) metrics[`${name}, tenth ${which}`] = value;
-    max = {};
+    memory.note(request);
   }
   generator.dispose();
   decoder.dispose();
-  return { ...metrics, 'ms per request': (performance.now() - began) / requests };
+  return { ...memory.metrics, 'ms per request': (performance.now() - began) / requests };
 }

@@ -8,6 +8,7 @@ import { median } from '../statistics.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
+import { memoryByTenths } from './tenths.js';
 
 export type Metrics = Readonly<Record<string, number>>;
 
@@ -141,37 +142,21 @@ const SMALL = {
 /** Max live tensors and max bytes in each tenth of the steps; equal tenths mean that nothing grows. */
 async function raggedMemory(device: Device, steps: number): Promise<Metrics> {
   const trainee = await randomTrainee(device, SMALL, 'f32', 4);
-  const tenth = Math.max(1, Math.floor(steps / 10));
   const shapes = uniform(5 * steps, 7).map((value) => (value + 1) / 2);
   const draw = (step: number, i: number, below: number) =>
     Math.floor((shapes[5 * step + i] as number) * below);
-  const metrics: Record<string, number> = {};
+  const memory = memoryByTenths(device, steps);
   const began = performance.now();
-  let max: Record<string, number> = {};
   for (let step = 0; step < steps; step++) {
     const sequences = 1 + draw(step, 0, 4);
     const items = Array.from({ length: sequences }, (_, row) =>
       everyToken(tokenIds(2 + draw(step, 1 + row, 47), SMALL.vocab_size, step + row + 1), row),
     );
     await trainee.step(items);
-    const { tensors, liveBytes, reservedBytes } = device.stats();
-    const now = {
-      tensors,
-      'live MiB': liveBytes / 2 ** 20,
-      'reserved MiB': reservedBytes / 2 ** 20,
-      'resident MiB': process.memoryUsage.rss() / 2 ** 20,
-    };
-    for (const [name, value] of Object.entries(now)) max[name] = Math.max(max[name] ?? 0, value);
-    if ((step + 1) % tenth === 0) {
-      const which = (step + 1) / tenth;
-      if (which === 1 || which === 2 || which === 10) {
-        for (const [name, value] of Object.entries(max)) metrics[`${name}, tenth ${which}`] = value;
-      }
-      max = {};
-    }
+    memory.note(step);
   }
   trainee.dispose();
-  return { ...metrics, 'ms per step': (performance.now() - began) / steps };
+  return { ...memory.metrics, 'ms per step': (performance.now() - began) / steps };
 }
 
 function tokenIds(length: number, below: number, seed: number): number[] {

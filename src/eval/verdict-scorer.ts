@@ -1,11 +1,9 @@
 /** A verdict model as a scorer: the probability of the word for a right step, after each step. */
-import { inMemory } from '../data/dataset.js';
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
 import type { Decoder, Role } from '../models/decoder.js';
-import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
-import { type StepScorer, scoresByStep } from './step-scorer.js';
-import { judgeVerdicts } from './verdicts.js';
+import { judgedSolutions } from './judged-solutions.js';
+import type { StepScorer } from './step-scorer.js';
 
 export interface VerdictScorerOptions {
   readonly tokenizer: Tokenizer;
@@ -16,9 +14,6 @@ export interface VerdictScorerOptions {
   readonly maxLength?: number;
 }
 
-/** Tokens of a forward; no score depends on it. */
-const TOKENS_AT_ONCE = 4096;
-
 /** @throws DataError for a prompt that the tokenizer cannot express */
 export function verdictScorer(
   decoder: Decoder,
@@ -28,23 +23,15 @@ export function verdictScorer(
   return {
     scale: 'probability',
     async score(solutions, { signal } = {}) {
-      const sequences = solutions.map(({ problem, steps }, i) => {
-        // Only labelled steps are judged; the label itself changes no probability.
-        const record = { problem, steps: steps.map((text) => ({ text, label: 1, kind: 'normal' }) as const) };
-        return verdictSequence(verdicts.solution(record, { maxLength }), verdicts, i);
-      });
-      const judged = await judgeVerdicts(decoder, role, inMemory(sequences), {
+      const judged = await judgedSolutions(decoder, role, verdicts, solutions, {
+        maxLength,
         threshold: 0.5,
-        microBatchTokens: TOKENS_AT_ONCE,
-        ...(signal ? { signal } : {}),
+        signal,
       });
       if (signal?.aborted) return undefined;
-      return solutions.map((solution, i) => ({
-        tokens: sequences[i]?.ids.length ?? 0,
-        scores: scoresByStep(
-          solution,
-          judged.filter((each) => each.solution === i).map(({ step, probability }) => [step, probability]),
-        ),
+      return judged.map(({ verdicts: of, tokens }) => ({
+        tokens,
+        scores: of.map((verdict) => verdict?.probability ?? null),
       }));
     },
   };

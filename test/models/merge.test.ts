@@ -172,6 +172,16 @@ describe('steptrain merge', () => {
     expect((await cli('merge', '--help')).stdout).toMatch(/Examples:\n +steptrain merge /);
   });
 
+  test('warns if the adapter names another base', async () => {
+    const named = changedAdapter('llama3', { base_model_name_or_path: 'models/other' });
+    const output = join(temporaryDirectory(), 'merged');
+    const { code, stderr } = await cli('merge', goldenDirectory('llama3'), named, output);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/^warning: .* was trained on models\/other, and .*llama3 has another name/);
+    const own = changedAdapter('llama3', { base_model_name_or_path: 'elsewhere/llama3@main' });
+    expect((await cli('merge', goldenDirectory('llama3'), own, `${output}-2`)).stderr).toBe('');
+  });
+
   test('refuses an unsupported adapter in one sentence', async () => {
     const adapter = changedAdapter('llama3', { use_dora: true });
     const output = join(temporaryDirectory(), 'merged');
