@@ -155,6 +155,14 @@ export {
 } from './generate/sample-source.js';
 export type { GenerationSnapshot, SavedOptions } from './generate/snapshot.js';
 export {
+  type EvaluateOptions,
+  evaluate,
+  type JudgeStepsOptions,
+  judgeSolutions,
+  judgeSteps,
+  type StepJudgement,
+} from './methods/judge.js';
+export {
   type RewardModelScorerOptions,
   type RewardModelSettings,
   rewardModelScorer,
@@ -193,6 +201,7 @@ export {
 export { type FurtherHeads, type LoadOptions, loadDecoder, loadTrainableDecoder } from './models/load.js';
 export { type MergeOptions, type MergeReport, mergeAdapter } from './models/merge.js';
 export { type SaveOptions, saveDecoder } from './models/save.js';
+export type { ModelFiles } from './models/saved.js';
 export type { DeviceInfo, DeviceStats } from './native/addon.js';
 export { DisposedError, StepTrainError } from './native/errors.js';
 export { type BinaryItems, binaryCrossEntropy } from './objectives/binary.js';
@@ -367,6 +376,7 @@ export type {
   TrainingSettings,
   TrainingStage,
 } from './train/stage.js';
+export type { StepEvent } from './train/step-event.js';
 export { applyGradients, type Update } from './train/update.js';
 export type { LoraConfig, TargetModules } from './weights/adapter-config.js';
 export type { JsonObject, JsonValue } from './weights/json.js';

@@ -1,4 +1,6 @@
 /** The embedding API: a model that scores token sequences and writes them. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { className } from '../architectures/heads.js';
 import { endOfTextTokens } from '../generate/end-of-text.js';
 import {
@@ -9,18 +11,21 @@ import {
 } from '../generate/generator.js';
 import type { GeneratedToken, Sample } from '../generate/sample-row.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
-import { baseDirectory } from '../models/base.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.js';
+import { readCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
+import { type ModelFiles, modelFiles } from '../models/saved.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { loadTokenizer } from '../tokenizer/load.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 export interface LoadModelOptions {
-  /** Dtype of weights and activations; accumulation is f32 either way. Default: f32. */
+  /** Dtype of weights and activations; accumulation is f32 either way. Default: as its run had it, else f32. */
   readonly dtype?: 'f32' | 'bf16' | undefined;
   /** Directory of a PEFT adapter. */
   readonly adapter?: string | undefined;
@@ -48,36 +53,43 @@ export type ModelGenerateOptions = GenerateOptions & GeneratorOptions;
 const TOKENS_PER_BATCH = 4096;
 
 /**
- * Loads a model, and a PEFT adapter on top where one is given.
+ * Loads a model. An adapter of a run brings its base, tokenizer, prompt and verdict words; of another one, `adapter` is its directory
+ * and `name` its base.
  *
- * @param base a Hugging Face directory, or `embedded` for the small arithmetic model of the package
- * @throws StepTrainError for an option that does not exist, WeightsError for a directory that cannot be read
+ * @param name a Hugging Face directory, an adapter, a run directory, or a model of the package such as `embedded`
+ * @throws StepTrainError for an option that does not exist or a base that is not here, WeightsError for a directory that cannot be read
  */
 export async function loadModel(
   device: Device,
-  base: string,
+  name: string,
   options: LoadModelOptions = {},
 ): Promise<Model> {
-  const { dtype = 'f32', adapter, ...unknown } = options;
-  const [name] = Object.keys(unknown);
-  if (name !== undefined) {
+  const { dtype: wanted, adapter, ...unknown } = options;
+  const [option] = Object.keys(unknown);
+  if (option !== undefined) {
     throw new StepTrainError(
       'E_RANGE',
-      `loadModel: expected the options dtype and adapter, found ${JSON.stringify(name)}`,
+      `loadModel: expected the options dtype and adapter, found ${JSON.stringify(option)}`,
     );
   }
-  if (dtype !== 'f32' && dtype !== 'bf16') {
-    throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${dtype}`);
+  if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
+    throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${wanted}`);
   }
-  const directory = baseDirectory(base);
-  const decoder = await loadDecoder(device, directory, { dtype });
+  const found = modelFiles(name);
+  if (adapter !== undefined && found.adapter !== undefined) {
+    throw new StepTrainError(
+      'E_RANGE',
+      `loadModel: ${name} is an adapter already; name the base of ${adapter}`,
+    );
+  }
+  const files = { ...found, adapter: adapter ?? found.adapter };
+  const dtype = wanted ?? readCard(files.adapter ?? files.model)?.dtype ?? 'f32';
+  const decoder = await loadDecoder(device, files.model, { dtype });
   try {
-    const eosTokenIds = endOfTextTokens(directory, decoder.config);
-    return new Model(
-      decoder,
-      adapter === undefined ? undefined : loadAdapter(device, decoder.config, adapter),
-      eosTokenIds,
-    );
+    const eosTokenIds = endOfTextTokens(files.model, decoder.config);
+    const loaded =
+      files.adapter === undefined ? undefined : loadAdapter(device, decoder.config, files.adapter);
+    return new Model(decoder, loaded, eosTokenIds, files);
   } catch (error) {
     decoder.dispose();
     throw error;
@@ -86,13 +98,39 @@ export async function loadModel(
 
 export class Model {
   private disposed = false;
+  private ownTokenizer: Promise<Tokenizer> | undefined;
 
   constructor(
     readonly decoder: Decoder,
     readonly adapter?: Adapter,
     /** The end-of-text tokens. */
     readonly eosTokenIds: readonly number[] = decoder.config.eosTokenIds,
+    /** Where it was loaded from; absent for a model that a program put together. */
+    readonly files?: ModelFiles,
   ) {}
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  /**
+   * The tokenizer beside the adapter or, where there is none, beside the base. Read once.
+   *
+   * @throws DataError where there is none
+   */
+  tokenizer(): Promise<Tokenizer> {
+    this.ownTokenizer ??= this.readTokenizer();
+    return this.ownTokenizer;
+  }
+
+  private readTokenizer(): Promise<Tokenizer> {
+    const { files } = this;
+    if (!files)
+      throw new StepTrainError('E_RANGE', 'this model was not loaded from a directory: pass a tokenizer');
+    const { model, adapter } = files;
+    const carries = adapter !== undefined && existsSync(join(adapter, 'tokenizer.json'));
+    return loadTokenizer(carries ? adapter : model);
+  }
 
   /**
    * Log-probabilities and entropies of each sequence; on the CPU the same bits whatever else is scored with it. No

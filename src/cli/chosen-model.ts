@@ -1,10 +1,14 @@
 // The model of a command: one by name or path, or the result of a run.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { loadModel, type Model } from '../api/model.js';
 import { ofRun, type RunModel } from '../methods/run-model.js';
 import { baseDirectory } from '../models/base.js';
+import { modelFiles } from '../models/saved.js';
 import { resolveModel } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
+import { loadTokenizer } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { chosenDevice } from './device.js';
 import type { ModelArguments } from './model-options.js';
@@ -38,10 +42,18 @@ export async function openChosenModel(args: ModelArguments): Promise<ChosenModel
   }
 }
 
-async function named({ model = 'embedded', adapter, tokenizer = 'base' }: ModelArguments): Promise<RunModel> {
+/** An adapter or a run, named as the model, brings its base along. */
+async function named({ model, adapter, tokenizer = 'base' }: ModelArguments): Promise<RunModel> {
+  const files = modelFiles(model ?? adapter ?? 'embedded');
   const found = await resolveModel(
-    { base: model, tokenizer },
+    { base: files.model, tokenizer },
     ([, key]) => `--${key === 'base' ? 'model' : String(key)}`,
   );
-  return { directory: baseDirectory(found.base), adapter, tokenizer: await configuredTokenizer(found) };
+  const onTop = model === undefined ? files.adapter : (adapter ?? files.adapter);
+  const carries = tokenizer === 'base' && onTop !== undefined && existsSync(join(onTop, 'tokenizer.json'));
+  return {
+    directory: baseDirectory(found.base),
+    adapter: onTop,
+    tokenizer: carries ? await loadTokenizer(onTop) : await configuredTokenizer(found),
+  };
 }

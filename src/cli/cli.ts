@@ -8,6 +8,7 @@ import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
 import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
+import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
 import { mergeCommand } from './merge.js';
 import { runCommand } from './run.js';
@@ -29,6 +30,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(chatCommand)
     .command(serveCommand)
     .command(gradeCommand)
+    .command(judgeCommand)
     .command(scoreCommand)
     .command(labelCommand)
     .command(mergeCommand)

@@ -67,11 +67,44 @@ export async function evaluateCorrection(
   task: CorrectionTask,
   onProgress: (done: number, total: number) => void = () => {},
 ): Promise<CorrectionResult> {
+  const { judge } = task;
+  const decoder = await loadDecoder(device, judge.model, { dtype: judge.dtype });
+  try {
+    const adapter =
+      judge.adapter === undefined ? undefined : loadAdapter(device, decoder.config, judge.adapter);
+    try {
+      return await evaluateOn(decoder, { adapter }, task, { onProgress });
+    } finally {
+      adapter?.dispose();
+    }
+  } finally {
+    decoder.dispose();
+  }
+}
+
+/** How a loaded model judges. */
+export type LoadedJudge = Omit<Judge, 'model' | 'adapter' | 'dtype'>;
+
+/** The same with a model that is loaded already. Throws the signal's reason where it stopped the call. */
+export async function evaluateOn(
+  decoder: Decoder,
+  role: Pick<Role, 'adapter'>,
+  task: Omit<CorrectionTask, 'judge'> & { readonly judge: LoadedJudge },
+  {
+    onProgress = () => {},
+    signal,
+  }: {
+    readonly onProgress?: ((done: number, total: number) => void) | undefined;
+    readonly signal?: AbortSignal | undefined;
+  } = {},
+): Promise<CorrectionResult> {
   const { judge, test, validation } = task;
-  const total = validation.length + test.length;
-  const solutions = await judgeSolutions(device, judge, [...validation, ...test], (done) =>
-    onProgress(done, total),
-  );
+  const records = [...validation, ...test];
+  const progress = (done: number) => onProgress(done, records.length);
+  const solutions = judge.scorer
+    ? await byScores(judge.scorer(decoder, role, judge.tokenizer), judge, records, progress, signal)
+    : await byWords(decoder, role, judge, records, progress, signal);
+  signal?.throwIfAborted();
   const judged = solutions.judged
     .filter(({ solution }) => solution >= validation.length)
     .map((verdict) => ({ ...verdict, solution: verdict.solution - validation.length }));
@@ -124,34 +157,13 @@ interface JudgedRecords {
   readonly tooLong: readonly number[];
 }
 
-async function judgeSolutions(
-  device: Device,
-  judge: Judge,
-  records: readonly StepRecord[],
-  onProgress: (done: number) => void,
-): Promise<JudgedRecords> {
-  const decoder = await loadDecoder(device, judge.model, { dtype: judge.dtype });
-  try {
-    const adapter =
-      judge.adapter === undefined ? undefined : loadAdapter(device, decoder.config, judge.adapter);
-    try {
-      return judge.scorer
-        ? await byScores(judge.scorer(decoder, { adapter }, judge.tokenizer), judge, records, onProgress)
-        : await byWords(decoder, { adapter }, judge, records, onProgress);
-    } finally {
-      adapter?.dispose();
-    }
-  } finally {
-    decoder.dispose();
-  }
-}
-
 async function byWords(
   decoder: Decoder,
   role: Pick<Role, 'adapter'>,
-  judge: Judge,
+  judge: LoadedJudge,
   records: readonly StepRecord[],
   onProgress: (done: number) => void,
+  signal: AbortSignal | undefined,
 ): Promise<JudgedRecords> {
   const verdicts = verdictTokenizer(judge.prompt, judge.tokenizer);
   const tooLong: number[] = [];
@@ -163,7 +175,9 @@ async function byWords(
   const judged = await judgeVerdicts(decoder, role, inMemory(sequences), {
     threshold: judge.threshold,
     microBatchTokens: TOKENS_AT_ONCE,
+    tokenizer: verdicts,
     onProgress,
+    ...(signal ? { signal } : {}),
   });
   return { judged, tooLong };
 }
@@ -173,9 +187,10 @@ const SCORED_AT_ONCE = 64;
 
 async function byScores(
   scorer: StepScorer,
-  { threshold }: Judge,
+  { threshold }: LoadedJudge,
   records: readonly StepRecord[],
   onProgress: (done: number) => void,
+  signal: AbortSignal | undefined,
 ): Promise<JudgedRecords> {
   const least = threshold === 'greedy' ? 0.5 : threshold;
   const judged: JudgedVerdict[] = [];
@@ -184,11 +199,13 @@ async function byScores(
     const part = records.slice(at, at + SCORED_AT_ONCE);
     const found = await scorer.score(
       part.map(({ problem, steps }) => ({ problem, steps: steps.map(({ text }) => text) })),
+      signal ? { signal } : {},
     );
+    if (!found) break;
     part.forEach(({ steps }, i) => {
       let unscored = 0;
       steps.forEach(({ label }, step) => {
-        const probability = found?.[i]?.scores[step];
+        const probability = found[i]?.scores[step];
         if (label === null) return;
         if (probability === null || probability === undefined) unscored++;
         else {

@@ -3,16 +3,15 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadModel, type Model } from '../api/model.js';
 import type { StepScorer } from '../eval/step-scorer.js';
-import { verdictScorer } from '../eval/verdict-scorer.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { parseRunConfig } from './config.js';
-import { scorersOfRun } from './reward/run-scorer.js';
+import { scorersOf } from './judge.js';
+import { judgeSettings, networkSettings } from './judge-settings.js';
 import { ofRun } from './run-model.js';
-import { rewardScorer } from './stepamc/reward/scorer.js';
 
 export interface RunScorers {
   /** By name, the one that is meant where none is named first. */
@@ -34,27 +33,21 @@ export async function runScorers(
   const none = { scorers: {}, dispose: () => {} };
   if (run === undefined) return none;
   const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
-  if (!('prompt' in config)) return none;
+  const settings = judgeSettings(config);
+  if (!settings) return none;
   const { decoder, adapter } = model;
-  const role = adapter ? { adapter } : {};
-  if (config.method === 'reward')
-    return {
-      ...none,
-      scorers: scorersOfRun(config, { decoder, role, tokenizer, skipUnreadable }),
-      threshold: config.eval.threshold,
-    };
-  const common = {
-    tokenizer,
-    prompt: config.prompt,
-    maxLength: Math.min(config.data.max_length, decoder.config.maxPositions),
-  };
-  const verdict = verdictScorer(decoder, { ...common, skipUnreadable, role });
-  const threshold = config.eval.threshold === 'greedy' ? {} : { threshold: config.eval.threshold };
+  const scorers = scorersOf(settings, { decoder, adapter, tokenizer, skipUnreadable });
+  const threshold = settings.threshold === 'greedy' ? {} : { threshold: settings.threshold };
   const directory = join(run, 'reward');
-  if (!('frn' in config) || !existsSync(directory)) return { ...none, ...threshold, scorers: { verdict } };
+  const of = networkSettings(config);
+  if (!of || !existsSync(directory)) return { ...none, ...threshold, scorers };
   const network: Adapter = loadAdapter(decoder.device, decoder.config, directory);
-  const reward = rewardScorer(decoder, { ...common, mode: config.frn.pair_mode, adapter: network });
-  return { ...threshold, scorers: { verdict, reward }, dispose: () => network.dispose() };
+  const { reward } = scorersOf(of, { decoder, adapter: network, tokenizer });
+  return {
+    ...threshold,
+    scorers: { ...scorers, ...(reward ? { reward } : {}) },
+    dispose: () => network.dispose(),
+  };
 }
 
 /**

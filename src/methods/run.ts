@@ -4,9 +4,12 @@ import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig 
 import { acceptedChanges, readRunInputs } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
 import type { Device } from '../runtime/device.js';
+import type { Method } from '../train/method.js';
 import { runMethod } from '../train/recipe.js';
 import type { RunResult } from '../train/result.js';
+import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, formatRunConfig, parseRunConfig } from './config.js';
+import { completeSaved } from './saved-models.js';
 import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 
 export interface TrainOptions {
@@ -14,6 +17,8 @@ export interface TrainOptions {
   readonly output?: string | undefined;
   /** Stops the run as Ctrl-C does: after the current step, with a checkpoint. */
   readonly signal?: AbortSignal | undefined;
+  /** Called after every step and every validation. It should return soon; an error that it throws ends the run. */
+  readonly onStep?: ((event: StepEvent) => void) | undefined;
 }
 
 export interface TrainResult extends RunResult {
@@ -29,14 +34,14 @@ export interface TrainResult extends RunResult {
  */
 export async function train(
   config: RunConfigInput,
-  { output, signal }: TrainOptions = {},
+  { output, signal, onStep }: TrainOptions = {},
 ): Promise<TrainResult> {
   const complete = completeRunConfig(config);
   const { resolved, run } = await createRun(complete, (path) => `config ${path.join('.')}`, { output });
-  return finished(run, () => runRecipe(resolved, run, signal ?? never(), { resume: false }));
+  return finished(run, () => runRecipe(resolved, run, signal ?? never(), { resume: false, onStep }));
 }
 
-export interface ResumeRunOptions extends Pick<TrainOptions, 'signal'> {
+export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep'> {
   /** Changes such as `run.max_minutes=60`; docs/configuration.md lists the keys that may change. */
   readonly set?: readonly string[] | undefined;
 }
@@ -48,10 +53,10 @@ export interface ResumeRunOptions extends Pick<TrainOptions, 'signal'> {
  */
 export async function resume(
   directory: string,
-  { signal, set }: ResumeRunOptions = {},
+  { signal, set, onStep }: ResumeRunOptions = {},
 ): Promise<TrainResult> {
   const { config, run } = await openRun(directory, set);
-  return finished(run, () => runRecipe(config, run, signal ?? never(), { resume: true }));
+  return finished(run, () => runRecipe(config, run, signal ?? never(), { resume: true, onStep }));
 }
 
 /** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
@@ -108,10 +113,18 @@ export async function runRecipe(
   config: RunConfig,
   run: RunDirectory,
   signal: AbortSignal,
-  options: { readonly resume: boolean },
+  options: { readonly resume: boolean } & Pick<TrainOptions, 'onStep'>,
 ): Promise<RunResult> {
   const row = methodOf(config);
-  const method = { ...(await row.load()), sections: row.sections };
+  const loaded = await row.load();
+  const method: Method<RunConfig> & Pick<typeof row, 'sections'> = {
+    ...loaded,
+    sections: row.sections,
+    async save(open, stages) {
+      await loaded.save(open, stages);
+      await completeSaved(run.path, config, open.tokenizer);
+    },
+  };
   // Imported when it is wanted: it reads runs of every method.
   const openScorers = async (device: Device, of: string) =>
     (await import('./run-scorers.js')).openRunScorers(device, of);

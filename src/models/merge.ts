@@ -13,6 +13,7 @@ import type { FloatDtype } from '../weights/dtype.js';
 import type { LoraModule } from '../weights/lora-plan.js';
 import { loadAdapter, withHead } from './adapter.js';
 import { checkSequences, raggedBatch } from './batch.js';
+import { CARD } from './card.js';
 import type { Decoder, Role } from './decoder.js';
 import { headOutputs, roleHead } from './heads.js';
 import { loadDecoder, openDecoderWeights, readStoredF32 } from './load.js';
@@ -38,11 +39,10 @@ export interface MergeReport {
   readonly largestLogit: number | undefined;
 }
 
-/** Files beside the weights that belong to the tokenizer or to generation. */
-const COMPANIONS = [
+/** Files beside the weights that belong to the tokenizer. */
+const TOKENIZER_FILES = [
   'added_tokens.json',
   'chat_template.jinja',
-  'generation_config.json',
   'merges.txt',
   'special_tokens_map.json',
   'tokenizer.json',
@@ -53,7 +53,7 @@ const COMPANIONS = [
 
 /**
  * Writes base + adapter as one Hugging Face directory: W + scaling·B·A in f32, rounded once to `dtype`, as PEFT's
- * `merge_and_unload`. One weight at a time is in memory. Tokenizer files come along.
+ * `merge_and_unload`. One weight at a time is in memory. The tokenizer, and the adapter's `steptrain.json`, come along.
  *
  * @param output must not hold weights yet
  * @throws WeightsError for an adapter that does not fit, or an output that cannot be written
@@ -94,7 +94,9 @@ export async function mergeAdapter(
         config: modelConfigJson(target),
         ...(maxShardBytes === undefined ? {} : { maxShardBytes }),
       });
-      await copyCompanions(existsSync(join(adapter, 'tokenizer.json')) ? adapter : base, output);
+      await copyFiles(TOKENIZER_FILES, existsSync(join(adapter, 'tokenizer.json')) ? adapter : base, output);
+      await copyFiles(['generation_config.json'], base, output);
+      await copyFiles([CARD], adapter, output);
       const difference = check && (await compare(device, base, adapter, output, check));
       return {
         dtype,
@@ -137,8 +139,8 @@ async function addPair(
   }
 }
 
-async function copyCompanions(from: string, to: string): Promise<void> {
-  for (const name of COMPANIONS) {
+async function copyFiles(names: readonly string[], from: string, to: string): Promise<void> {
+  for (const name of names) {
     if (existsSync(join(from, name))) await copyFile(join(from, name), join(to, name));
   }
 }

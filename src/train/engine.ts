@@ -30,6 +30,7 @@ import type {
   StageEntry,
   TrainingStage,
 } from './stage.js';
+import type { StepEvent } from './step-event.js';
 
 export interface EngineOptions {
   readonly device: Device;
@@ -43,6 +44,8 @@ export interface EngineOptions {
   readonly validates?: boolean;
   /** What cuts batches beside the stages' own `batching`. */
   readonly batching?: RunState['batching'];
+  /** Called after every step and validation; an error that it throws ends the run. */
+  readonly onStep?: ((event: StepEvent) => void) | undefined;
 }
 
 export interface EngineResult {
@@ -267,6 +270,7 @@ class Engine {
       });
     }
     progress.update(stageStep, { ...outcome.shown, 'tokens/s': rate });
+    this.tell('step', stage, outcome.metrics, nonFinite);
     return true;
   }
 
@@ -301,6 +305,7 @@ class Engine {
     if (!metrics) return false;
     this.update({ validation_due: false });
     this.log(stage, metrics);
+    this.tell('validation', stage, metrics);
     const { best } = stage.settings;
     const value = best === undefined ? undefined : metrics[best];
     if (value !== undefined && value > (this.state.best?.value ?? Number.NEGATIVE_INFINITY)) {
@@ -315,6 +320,20 @@ class Engine {
   private log({ name }: Stage, metrics: Metrics): void {
     const { step, stage_step } = this.state;
     this.options.run.metrics.append({ step, phase: name, phase_step: stage_step, ...metrics });
+  }
+
+  private tell(kind: StepEvent['kind'], { name, steps }: Stage, metrics: Metrics, nonFinite?: string): void {
+    const { stage_step: stageStep, step, tokens } = this.state;
+    this.options.onStep?.({
+      kind,
+      stage: name,
+      stageStep,
+      stageSteps: steps,
+      step,
+      tokens,
+      metrics,
+      nonFinite,
+    });
   }
 
   private async interrupted(work: Work | undefined): Promise<EngineResult> {

@@ -12,6 +12,7 @@ import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBat
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
 import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
+import type { StepEvent } from './step-event.js';
 
 export interface RunOptions<Config extends FrameConfig> {
   readonly method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>;
@@ -21,6 +22,7 @@ export interface RunOptions<Config extends FrameConfig> {
   readonly resume: boolean;
   /** Loads the scorers of an earlier run; see `RunContext`. */
   readonly openScorers: (device: Device, run: string) => Promise<OpenScorers>;
+  readonly onStep?: ((event: StepEvent) => void) | undefined;
 }
 
 export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<RunResult> {
@@ -40,7 +42,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
 
 async function runOn<Config extends FrameConfig>(
   device: Device,
-  { method, config, run, signal, resume, openScorers }: RunOptions<Config>,
+  { method, config, run, signal, resume, openScorers, onStep }: RunOptions<Config>,
   outOfTime: () => boolean,
 ): Promise<RunResult> {
   const begun = resume ? await continuation(run) : undefined;
@@ -108,6 +110,7 @@ async function runOn<Config extends FrameConfig>(
       loggingSteps: config.run.logging_steps,
       maxSkipped: config.run.max_skipped_steps,
       batching: settled,
+      onStep,
     });
     if (result.status === 'finished' || outOfTime()) {
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);

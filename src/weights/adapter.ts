@@ -32,6 +32,11 @@ export interface AdapterHead {
   readonly bias: boolean;
 }
 
+/** Whether the directory holds an adapter. */
+export function isAdapter(directory: string): boolean {
+  return existsSync(join(directory, CONFIG_FILE));
+}
+
 export function readAdapterConfig(directory: string): LoraConfig {
   const path = join(directory, CONFIG_FILE);
   return parseAdapterConfig(readJsonObject(path), path);

@@ -1,5 +1,8 @@
 // The examples compile and do what their comments say.
 import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, expect, test } from 'vitest';
 import { expectedOf, expectedTensors, goldenDirectory } from '../models/golden.js';
@@ -67,8 +70,50 @@ test('generate prints the same samples as events and at the end', () => {
   expect(whole.filter((_, i) => i % 2 === 1)).toEqual(came);
 });
 
+test('judge trains, judges each step and evaluates', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'steptrain-example-'));
+  try {
+    const { status, stdout } = node('build/ts/examples/judge.js', join(folder, 'run'));
+    expect(status).toBe(0);
+    expect([...stdout.matchAll(/^sft (\d)\/3: loss \d\.\d+$/gm)].map((match) => match[1])).toEqual([
+      '1',
+      '2',
+      '3',
+    ]);
+    expect(stdout).toMatch(/^19-3=15: (right|wrong|null), right with probability [01]\.\d{3}$/m);
+    expect(stdout).toContain('accuracy');
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}, 300_000);
+
+test('solve rewards each sample', () => {
+  const { status, stdout, stderr } = node('build/ts/examples/solve.js');
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  const rewards = [...stdout.matchAll(/^reward (-?\d\.\d\d) for .+$/gm)].map((match) => Number(match[1]));
+  expect(rewards).toHaveLength(4);
+  // The model of the package solves most problems of level 1.
+  expect(Math.max(...rewards)).toBeGreaterThan(0);
+}, 120_000);
+
+test('worker scores in threads what the main thread does', () => {
+  const { status, stdout, stderr } = node('build/ts/examples/worker.js', goldenDirectory('qwen2'));
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  const alone = node('build/ts/examples/score.js', goldenDirectory('qwen2'), '5 17 3', '8 1');
+  const sums = [...alone.stdout.matchAll(/^sequence \d: (.*); perplexity/gm)].map((match) =>
+    (match[1] as string).split(' ').reduce((sum, logprob) => sum + Number(logprob), 0),
+  );
+  const inThreads = [...stdout.matchAll(/^sequence \d: (\S+)$/gm)].map((match) => Number(match[1]));
+  expect(inThreads).toHaveLength(2);
+  inThreads.forEach((sum, i) => {
+    expect(sum).toBeCloseTo(sums[i] as number, 2);
+  });
+}, 120_000);
+
 test('without a directory they print their usage', () => {
   expect(node('build/ts/examples/score.js').stderr).toMatch(/usage: score\.js DIRECTORY/);
   expect(node('build/ts/examples/generate.js').stderr).toMatch(/usage: generate\.js DIRECTORY/);
+  expect(node('build/ts/examples/judge.js').stderr).toMatch(/usage: judge\.js DIRECTORY/);
+  expect(node('build/ts/examples/worker.js').stderr).toMatch(/usage: worker\.js DIRECTORY/);
   expect(node('build/ts/examples/training-step.js').stderr).toMatch(/usage: training-step\.js DIRECTORY/);
 });

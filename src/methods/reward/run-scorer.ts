@@ -22,13 +22,3 @@ export function scorerOfRun(
     maxLength: Math.min(maxLength, decoder.config.maxPositions),
   });
 }
-
-/** Every output by name, the steps' first. */
-export function scorersOfRun(
-  config: RewardRunConfig,
-  options: Omit<RunScorerOptions, 'output'>,
-): Readonly<Record<string, StepScorer>> {
-  const reward = scorerOfRun(config, options);
-  if (config.reward.type !== 'joint') return { reward };
-  return { reward, outcome: scorerOfRun(config, { ...options, output: 'outcome' }) };
-}

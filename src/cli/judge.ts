@@ -1,0 +1,153 @@
+import type { CommandModule } from 'yargs';
+import type { StepJudgement } from '../methods/judge.js';
+import { Interrupted, UsageError } from './error.js';
+
+interface JudgeArguments {
+  readonly model: string;
+  readonly problem: string;
+  readonly base?: string;
+  readonly threshold?: string;
+  readonly json: boolean;
+  readonly device: string;
+}
+
+const text = { type: 'string', requiresArg: true } as const;
+
+export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
+  command: 'judge <model> <problem>',
+  describe: 'Judge every step of a solution with a trained model',
+  builder: (argv) =>
+    argv
+      .positional('model', {
+        type: 'string',
+        demandOption: true,
+        describe:
+          'Run directory, or its adapter/, model/ or reward/; they carry tokenizer, prompt and verdict words',
+      })
+      .positional('problem', {
+        type: 'string',
+        demandOption: true,
+        describe:
+          'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps; - is standard input',
+      })
+      .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
+      .option('threshold', {
+        ...text,
+        describe: 'greedy, or the least probability of a right step [default: as the run has it]',
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print JSON' })
+      .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
+      .example('$0 judge runs/sft/adapter problem.txt', 'a line for each step')
+      .example('$0 judge runs/prm solution.json --json', 'for a program') as never,
+  handler: judge,
+};
+
+async function judge(args: JudgeArguments): Promise<void> {
+  const { loadModel } = await import('../api/model.js');
+  const { judgeSteps } = await import('../methods/judge.js');
+  const { openDevice } = await import('../runtime/device.js');
+  const { chosenDevice } = await import('./device.js');
+  const { untilInterrupted } = await import('./interrupt.js');
+  const threshold = thresholdOf(args.threshold);
+  const { problem, steps } = await readSolution(args.problem);
+  const base = args.base === undefined ? undefined : await baseOf(args.base);
+  const device = openDevice(await chosenDevice(args.device));
+  const interruption = untilInterrupted();
+  try {
+    const model = base
+      ? await loadModel(device, base, { adapter: args.model })
+      : await loadModel(device, args.model);
+    try {
+      const { signal } = interruption;
+      const judged = await judgeSteps(model, problem, steps, { threshold, signal });
+      console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
+    } finally {
+      model.dispose();
+    }
+  } catch (error) {
+    throw interruption.signal.aborted ? new Interrupted('Stopped.') : error;
+  } finally {
+    interruption.dispose();
+    device.dispose();
+  }
+}
+
+function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
+  if (given === undefined || given === 'greedy') return given;
+  const value = Number(given);
+  if (given.trim() !== '' && value >= 0 && value <= 1) return value;
+  throw new UsageError(`--threshold expects greedy or a number from 0 to 1, found ${given}`);
+}
+
+async function baseOf(name: string): Promise<string> {
+  const { resolveModel } = await import('../run/paths.js');
+  const { base } = await resolveModel({ base: name, tokenizer: 'base' }, () => '--base');
+  return base;
+}
+
+async function readSolution(
+  path: string,
+): Promise<{ readonly problem: string; readonly steps: readonly string[] }> {
+  const { readFile } = await import('node:fs/promises');
+  const { systemReason } = await import('../files/error.js');
+  const { stepsOf } = await import('../records/steps.js');
+  const name = path === '-' ? 'standard input' : path;
+  let content: string;
+  try {
+    content = await readFile(path === '-' ? '/dev/stdin' : path, 'utf8');
+  } catch (error) {
+    throw new UsageError(`cannot read ${name}: ${systemReason(error)}`);
+  }
+  if (/^\s*\{/.test(content)) return fromJson(content, name);
+  const [, problem, rest] = /^\s*([\s\S]*?\S)[ \t]*\r?\n[ \t]*\r?\n([\s\S]*)$/.exec(content) ?? [];
+  const steps = stepsOf(rest ?? '');
+  if (problem === undefined || steps.length === 0)
+    throw new UsageError(`${name} holds no solution: expected the problem, a blank line, and the steps`);
+  return { problem, steps };
+}
+
+function fromJson(content: string, name: string) {
+  let row: unknown;
+  try {
+    row = JSON.parse(content);
+  } catch (error) {
+    throw new UsageError(
+      `${name} is not JSON: ${(error as Error).message}; one solution with problem and steps is expected`,
+    );
+  }
+  const { problem, steps } = row as { problem?: unknown; steps?: unknown };
+  const texts = Array.isArray(steps)
+    ? steps.map((step) =>
+        typeof step === 'object' && step !== null ? (step as { text?: unknown }).text : step,
+      )
+    : [];
+  if (typeof problem === 'string' && texts.length > 0 && texts.every((step) => typeof step === 'string'))
+    return { problem, steps: texts as string[] };
+  throw new UsageError(`${name} holds no solution: expected {"problem": "…", "steps": ["…", …]}`);
+}
+
+function table(judged: readonly StepJudgement[]): string {
+  const isReward = judged.some(({ score, probability }) => score !== probability);
+  const rows = judged.map(({ step, probability, score, verdict }, i) => [
+    String(i + 1),
+    probability === null ? '–' : probability.toFixed(3),
+    ...(isReward ? [score === null ? '–' : score.toFixed(2)] : []),
+    verdict ?? '–',
+    step.replaceAll(/\s*\n\s*/g, ' ⏎ '),
+  ]);
+  const heads = ['step', 'p(right)', ...(isReward ? ['reward'] : []), 'verdict', 'text'];
+  const widths = heads.map((head, c) =>
+    Math.max(head.length, ...rows.map((row) => (row[c] as string).length)),
+  );
+  const line = (cells: readonly string[]) =>
+    cells
+      .map((cell, c) =>
+        c === cells.length - 1
+          ? cell
+          : c < cells.length - 2
+            ? cell.padStart(widths[c] as number)
+            : cell.padEnd(widths[c] as number),
+      )
+      .join('  ');
+  return [heads, ...rows].map(line).join('\n');
+}

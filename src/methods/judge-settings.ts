@@ -1,0 +1,60 @@
+/** How a trained model judges steps: read off the configuration of its run, kept beside its weights. */
+import { join } from 'node:path';
+import { z } from 'zod';
+import { prompt } from '../config/data.js';
+import { CARD } from '../models/card.js';
+import { WeightsError } from '../weights/error.js';
+import type { JsonObject } from '../weights/json.js';
+import { rewardPrompt } from './reward/config.js';
+import type { RunConfig } from './table.js';
+
+const common = {
+  prompt,
+  /** Most tokens of a sequence. */
+  max_length: z.number().int().positive(),
+  threshold: z.union([z.literal('greedy'), z.number().min(0).max(1)]),
+};
+
+const settings = z.discriminatedUnion('kind', [
+  /** Verdict words of a language model. */
+  z.strictObject({ kind: z.literal('verdict'), ...common }),
+  /** `method: reward`. */
+  z.strictObject({
+    kind: z.literal('reward_model'),
+    ...common,
+    type: z.enum(['prm', 'orm', 'joint']),
+    head: z.enum(['scalar', 'classes', 'verdict']),
+    input: z.enum(['whole', 'prefixes']),
+  }),
+  /** The reward network of `method: stepamc`. */
+  z.strictObject({ kind: z.literal('reward_network'), ...common, pair_mode: z.enum(['label', 'step']) }),
+]);
+
+export type JudgeSettings = z.output<typeof settings>;
+
+/** Those of the run's model; undefined where it judges no steps. */
+export function judgeSettings(config: RunConfig): JudgeSettings | undefined {
+  if (!('prompt' in config)) return undefined;
+  const { threshold } = config.eval;
+  const common = { prompt: config.prompt, max_length: config.data.max_length, threshold };
+  if (config.method !== 'reward') return { kind: 'verdict', ...common };
+  const { type, head, input } = config.reward;
+  return { kind: 'reward_model', ...common, prompt: rewardPrompt(config), type, head, input };
+}
+
+/** Those of the reward network in `reward/`; undefined for a method without one. */
+export function networkSettings(config: RunConfig): JudgeSettings | undefined {
+  if (!('frn' in config)) return undefined;
+  const { pair_mode } = config.frn;
+  const common = { prompt: config.prompt, max_length: config.data.max_length };
+  return { kind: 'reward_network', ...common, threshold: 0.5, pair_mode };
+}
+
+/** @throws WeightsError naming the key */
+export function parseJudgeSettings(value: JsonObject, directory: string): JudgeSettings {
+  const parsed = settings.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const key = ['judge', ...(issue?.path ?? [])].join('.');
+  throw new WeightsError(`${join(directory, CARD)}: ${key}: ${issue?.message ?? 'is not as a run wrote it'}`);
+}

@@ -1,0 +1,265 @@
+/** Judging the steps of a solution with a model that a run trained. */
+import type { Model } from '../api/model.js';
+import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
+import { evaluateOn } from '../eval/correction.js';
+import { judgedSolutions } from '../eval/judged-solutions.js';
+import type { EvalReport } from '../eval/report.js';
+import type { StepScorer, StepSolution } from '../eval/step-scorer.js';
+import { verdictScorer } from '../eval/verdict-scorer.js';
+import type { Adapter } from '../models/adapter.js';
+import { readCard } from '../models/card.js';
+import type { Decoder } from '../models/decoder.js';
+import { DisposedError, StepTrainError } from '../native/errors.js';
+import type { StepRecord } from '../records/record.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { type JudgeSettings, parseJudgeSettings } from './judge-settings.js';
+import { rewardModelScorer } from './reward/scorer.js';
+import { rewardScorer } from './stepamc/reward/scorer.js';
+
+export interface JudgeStepsOptions {
+  /** Default: the tokenizer that the model carries. */
+  readonly tokenizer?: Tokenizer | undefined;
+  /** Text around a judged step, and the verdict words. Default: those that the model was trained with. */
+  readonly prompt?: VerdictPromptOptions | undefined;
+  /** `greedy`: the word that the model would write. A number: the least probability of a right step. Default: as its run had it. */
+  readonly threshold?: 'greedy' | number | undefined;
+  /** Most tokens of a sequence. Default: as its run had it, at most what the model reads. */
+  readonly maxLength?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface StepJudgement {
+  readonly step: string;
+  /**
+   * Probability that the step is right, from 0 to 1. null: not judged, because its sequence is longer than the model reads or was
+   * trained on, because the model judges outcomes alone and this is no last step, or because its scores are no probabilities.
+   */
+  readonly probability: number | null;
+  /** What the model gives: the probability, or the reward of a reward network (of any size; more is better). */
+  readonly score: number | null;
+  /** null: not judged, or the model would write neither word. */
+  readonly verdict: 'right' | 'wrong' | null;
+}
+
+/**
+ * Judges every step of one solution. The model must be one that a run trained to judge (its `steptrain.json` holds the prompt), or
+ * `prompt` must say how to ask.
+ *
+ * @param steps texts in order; a step is judged by what comes before it, never by later ones
+ * @returns one judgement for each step
+ * @throws StepTrainError for a model that does not judge steps, DataError for text that the tokenizer cannot express, the signal's
+ *   reason if it stopped the call
+ */
+export async function judgeSteps(
+  model: Model,
+  problem: string,
+  steps: readonly string[],
+  options: JudgeStepsOptions = {},
+): Promise<StepJudgement[]> {
+  const [judged] = await judgeSolutions(model, [{ problem, steps }], options);
+  return judged as StepJudgement[];
+}
+
+/** As {@link judgeSteps} for many solutions in shared batches; no judgement depends on the others. */
+export async function judgeSolutions(
+  model: Model,
+  solutions: readonly StepSolution[],
+  options: JudgeStepsOptions = {},
+): Promise<StepJudgement[][]> {
+  checkSolutions(solutions);
+  const { decoder, adapter } = model;
+  const { settings, tokenizer, maxLength, threshold } = await howToJudge(model, options);
+  const { signal } = options;
+  if (settings.kind === 'verdict') {
+    const verdicts = verdictTokenizer(settings.prompt, tokenizer);
+    const judged = await judgedSolutions(decoder, { adapter }, verdicts, solutions, {
+      maxLength,
+      threshold,
+      signal,
+    });
+    signal?.throwIfAborted();
+    return solutions.map(({ steps }, i) =>
+      steps.map((step, s): StepJudgement => {
+        const found = judged[i]?.verdicts[s];
+        const probability = found?.probability ?? null;
+        return { step, probability, score: probability, verdict: word(found?.verdict) };
+      }),
+    );
+  }
+  const [scorer] = Object.values(scorersOf(settings, { decoder, adapter, tokenizer, maxLength }));
+  const scored = await scorer?.score(solutions, signal ? { signal } : {});
+  signal?.throwIfAborted();
+  const least = threshold === 'greedy' ? 0.5 : threshold;
+  return solutions.map(({ steps }, i) =>
+    steps.map((step, s): StepJudgement => {
+      const score = scored?.[i]?.scores[s] ?? null;
+      const probability = score === null ? null : probabilityOf(score, settings);
+      return {
+        step,
+        score,
+        probability,
+        verdict: probability === null ? null : word(probability >= least ? 1 : 0),
+      };
+    }),
+  );
+}
+
+export interface EvaluateOptions extends JudgeStepsOptions {
+  /** Labelled solutions on which thresholds are chosen; they are not judged by them. Default none. */
+  readonly validation?: readonly StepRecord[] | undefined;
+  /** What the report says of the data. */
+  readonly data?: Readonly<Record<string, unknown>> | undefined;
+  /** A verdict that is neither word counts as wrong, instead of being left out. Default true. */
+  readonly invalidAsWrong?: boolean | undefined;
+  readonly onProgress?: ((done: number, total: number) => void) | undefined;
+}
+
+/**
+ * Judges the labelled steps of solutions, and says how well: accuracy, balanced accuracy, F1, AUC, calibration, baselines, and 95 %
+ * intervals by problems, as `steptrain eval correction` does. `formatEvalTable` prints it.
+ *
+ * @param records as `loadRecords` reads them
+ * @throws StepTrainError for a model that gives no probability of steps, DataError for text that the tokenizer cannot express, the
+ *   signal's reason if it stopped the call
+ */
+export async function evaluate(
+  model: Model,
+  records: readonly StepRecord[],
+  { validation = [], data = {}, invalidAsWrong = true, onProgress, ...options }: EvaluateOptions = {},
+): Promise<EvalReport> {
+  const { decoder, adapter, files } = model;
+  const { settings, tokenizer, maxLength, threshold } = await howToJudge(model, options);
+  if (settings.kind === 'reward_network' || (settings.kind === 'reward_model' && settings.type === 'orm'))
+    throw new StepTrainError(
+      'E_RANGE',
+      `${files?.adapter ?? 'the model'} gives no probability of a step: evaluate needs one`,
+    );
+  const { report } = await evaluateOn(
+    decoder,
+    { adapter },
+    {
+      judge: {
+        tokenizer,
+        prompt: settings.prompt,
+        maxLength,
+        threshold,
+        ...(settings.kind === 'reward_model'
+          ? {
+              scorer: () =>
+                scorersOf(settings, { decoder, adapter, tokenizer, maxLength }).reward as StepScorer,
+            }
+          : {}),
+      },
+      method: cardOf(model)?.method ?? 'model',
+      test: records,
+      validation,
+      positivePrior: undefined,
+      data,
+      invalidAsWrong,
+    },
+    { onProgress, signal: options.signal },
+  );
+  return report;
+}
+
+/** The scorers that settings describe, by name; the one that is meant where none is named first. */
+export function scorersOf(
+  settings: JudgeSettings,
+  {
+    decoder,
+    adapter,
+    tokenizer,
+    maxLength = Math.min(settings.max_length, decoder.config.maxPositions),
+    skipUnreadable = false,
+  }: {
+    readonly decoder: Decoder;
+    readonly adapter: Adapter | undefined;
+    readonly tokenizer: Tokenizer;
+    readonly maxLength?: number;
+    readonly skipUnreadable?: boolean;
+  },
+): Readonly<Record<string, StepScorer>> {
+  const common = { tokenizer, prompt: settings.prompt, maxLength };
+  const role = adapter ? { adapter } : {};
+  if (settings.kind === 'verdict')
+    return { verdict: verdictScorer(decoder, { ...common, role, skipUnreadable }) };
+  if (settings.kind === 'reward_network') {
+    if (!adapter) throw new StepTrainError('E_RANGE', 'a reward network is an adapter on its base');
+    return { reward: rewardScorer(decoder, { ...common, mode: settings.pair_mode, adapter }) };
+  }
+  const options = { ...common, role, skipUnreadable, settings };
+  const reward = rewardModelScorer(decoder, options);
+  if (settings.type !== 'joint') return { reward };
+  return { reward, outcome: rewardModelScorer(decoder, { ...options, output: 'outcome' }) };
+}
+
+async function howToJudge(model: Model, options: JudgeStepsOptions) {
+  if (model.isDisposed) throw new DisposedError('the model');
+  const settings = settingsOf(model, options);
+  const tokenizer = options.tokenizer ?? (await model.tokenizer());
+  options.signal?.throwIfAborted();
+  const maxLength = Math.min(options.maxLength ?? settings.max_length, model.decoder.config.maxPositions);
+  return { settings, tokenizer, maxLength, threshold: options.threshold ?? settings.threshold };
+}
+
+function cardOf({ files }: Model) {
+  const directory = files?.adapter ?? files?.model;
+  return directory === undefined ? undefined : readCard(directory);
+}
+
+function settingsOf({ files }: Model, { prompt, threshold }: JudgeStepsOptions): JudgeSettings {
+  const directory = files?.adapter ?? files?.model;
+  const card = directory === undefined ? undefined : readCard(directory);
+  if (card?.judge && directory !== undefined) {
+    const settings = parseJudgeSettings(card.judge, directory);
+    return prompt ? { ...settings, prompt: { ...settings.prompt, ...definedOf(prompt) } } : settings;
+  }
+  if (prompt) {
+    const base = {
+      template: 'auto',
+      pos_word: '+',
+      neg_word: '-',
+      response_format: 'verdict',
+      rationale_tokens: 64,
+    } as const;
+    return {
+      kind: 'verdict',
+      prompt: { ...base, ...definedOf(prompt) },
+      max_length: Number.POSITIVE_INFINITY,
+      threshold: threshold ?? 'greedy',
+    };
+  }
+  throw new StepTrainError(
+    'E_RANGE',
+    card
+      ? `${directory} was trained by method ${card.method}, which does not judge steps`
+      : `${directory ?? 'this model'} has no steptrain.json that says how it judges steps; give the prompt that it was trained with`,
+  );
+}
+
+/** A Bradley–Terry network prefers "right" to "wrong" with the logistic of the difference. */
+function probabilityOf(score: number, settings: JudgeSettings): number | null {
+  if (settings.kind !== 'reward_network') return score;
+  return settings.pair_mode === 'label' ? 1 / (1 + Math.exp(-score)) : null;
+}
+
+const word = (verdict: 0 | 1 | undefined) =>
+  verdict === undefined ? null : verdict === 1 ? 'right' : 'wrong';
+
+const definedOf = (prompt: VerdictPromptOptions) =>
+  Object.fromEntries(
+    Object.entries(prompt).filter(([, value]) => value !== undefined),
+  ) as VerdictPromptOptions;
+
+function checkSolutions(solutions: readonly StepSolution[]): void {
+  for (const { problem, steps } of solutions)
+    if (
+      typeof problem !== 'string' ||
+      !Array.isArray(steps) ||
+      steps.some((step) => typeof step !== 'string')
+    )
+      throw new StepTrainError(
+        'E_RANGE',
+        'judgeSteps: expected a problem as text and a list of steps as texts',
+      );
+}

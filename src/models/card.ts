@@ -1,0 +1,46 @@
+/** `steptrain.json` beside the weights of a trained model or adapter: what else one must know to use it. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { writeJson } from '../files/json-file.js';
+import { Fields } from '../weights/fields.js';
+import { isJsonObject, type JsonObject, readJsonObject } from '../weights/json.js';
+
+export const CARD = 'steptrain.json';
+
+export interface ModelCard {
+  /** The method that trained it. */
+  readonly method: string;
+  /** Of an adapter, its base: a directory, or the name of a model of the package. */
+  readonly base?: string | undefined;
+  /** Of weights and activations in training. */
+  readonly dtype: 'f32' | 'bf16';
+  /** How it judges steps; absent where it does not. `methods/judge-settings.ts` knows the keys. */
+  readonly judge?: JsonObject | undefined;
+}
+
+/**
+ * Reads the card of a directory.
+ *
+ * @returns undefined where there is none
+ * @throws WeightsError for a damaged one
+ */
+export function readCard(directory: string): ModelCard | undefined {
+  const path = join(directory, CARD);
+  if (!existsSync(path)) return undefined;
+  const json = readJsonObject(path);
+  const fields = new Fields(json, path);
+  const dtype = fields.string('dtype') ?? 'f32';
+  if (dtype !== 'f32' && dtype !== 'bf16') fields.fail('dtype', "'f32' or 'bf16'");
+  const judge = json.judge;
+  if (judge !== undefined && !isJsonObject(judge)) fields.fail('judge', 'an object');
+  return {
+    method: fields.string('method') ?? fields.fail('method', 'the name of a method'),
+    base: fields.string('base'),
+    dtype: dtype as ModelCard['dtype'],
+    judge: judge as JsonObject | undefined,
+  };
+}
+
+export function writeCard(directory: string, card: ModelCard): Promise<void> {
+  return writeJson(join(directory, CARD), card);
+}
