@@ -116,4 +116,4 @@ test('without a directory they print their usage', () => {
   expect(node('build/ts/examples/judge.js').stderr).toMatch(/usage: judge\.js DIRECTORY/);
   expect(node('build/ts/examples/worker.js').stderr).toMatch(/usage: worker\.js DIRECTORY/);
   expect(node('build/ts/examples/training-step.js').stderr).toMatch(/usage: training-step\.js DIRECTORY/);
-});
+}, 300_000);
