@@ -22,6 +22,10 @@ export const solveCommand: CommandModule<unknown, SolveArguments> = {
         'a base model, shown eight worked examples',
       )
       .example(
+        '$0 eval solve gsm8k/test.jsonl --run runs/mine -n 16 --reward-model runs/prm --search --output searched',
+        'beam search by a reward model of steps, beside the best of as many tokens',
+      )
+      .example(
         '$0 eval solve mine.jsonl --problem task --answer result --template "{problem}\\n"',
         'a file of your own',
       ) as never,
@@ -40,7 +44,7 @@ async function solve(args: SolveArguments): Promise<void> {
     await resolveData(args.data, 'test', () => 'data'),
     { layout: args.layout, columns },
   );
-  if (args['judge-oracle']) {
+  if (args['judge-oracle'] || args['reward-oracle']) {
     const { generatedProblem } = await import('../eval/solving/oracle.js');
     // Before anything is drawn.
     problems.forEach(generatedProblem);
@@ -78,6 +82,7 @@ async function solve(args: SolveArguments): Promise<void> {
       aggregation: args.aggregate,
       untilWrong: args['until-wrong'],
       curves: args.curves,
+      search: searchOf(args),
       judge: judges.judge,
       output: args.output,
       about: {
@@ -112,8 +117,15 @@ async function solve(args: SolveArguments): Promise<void> {
   }
 }
 
+/** Checked before anything is loaded, as all options are. */
+function searchOf(args: SolveArguments) {
+  if (!args.search) return undefined;
+  const { beams, expansions, rounds, 'step-end': end } = args;
+  return { beams, expansions, rounds, separator: end?.replaceAll('\\n', '\n') };
+}
+
 function checked(args: SolveArguments) {
-  for (const name of ['n', 'max-rows', 'max-problems', 'shots'] as const) {
+  for (const name of ['n', 'max-rows', 'max-problems', 'shots', 'beams', 'expansions', 'rounds'] as const) {
     const value = args[name];
     if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
       throw new UsageError(`--${name} expects a whole number of at least 1, found ${value}`);
@@ -125,6 +137,16 @@ function checked(args: SolveArguments) {
     );
   if (!(args.digits >= 1)) throw new UsageError('--digits expects a number of at least 1');
   const { temperature = args.n === 1 ? 0 : 1 } = args;
+  if (args.search) {
+    if (!args['reward-run'] && !args['reward-model'] && !args['reward-oracle'])
+      throw new UsageError(
+        '--search goes by the scores of steps: name --reward-run, --reward-model or --reward-oracle',
+      );
+    if (temperature === 0)
+      throw new UsageError(
+        '--search needs several samples, or a --temperature above 0, at which continuations differ; -n 16 has both',
+      );
+  }
   if (temperature === 0 && args.n > 1)
     throw new UsageError(`at --temperature 0 all ${args.n} samples of a problem are the same`);
   const { stop, ...sampling } = chosenSampling({ ...args, temperature });

@@ -34,6 +34,11 @@ export interface SolveArguments
   readonly aggregate: Aggregation;
   readonly 'until-wrong': boolean;
   readonly curves: boolean;
+  readonly search: boolean;
+  readonly beams: number;
+  readonly expansions: number;
+  readonly rounds: number;
+  readonly 'step-end'?: string;
   readonly output?: string;
   readonly json: boolean;
 }
@@ -42,6 +47,7 @@ const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 const prompt = { group: 'Prompt:' } as const;
 const answers = { group: 'Answers:' } as const;
+const search = { group: 'Search:' } as const;
 const rewards = { group: 'Reward models and judges:' } as const;
 
 export function solvingOptions(argv: Argv): Argv {
@@ -126,6 +132,12 @@ export function solvingOptions(argv: Argv): Argv {
       conflicts: 'reward-run',
       describe: 'What scores solutions: a run, or a classification model (a directory or hub id)',
     })
+    .option('reward-oracle', {
+      ...rewards,
+      type: 'boolean',
+      conflicts: ['reward-run', 'reward-model', 'scores'],
+      describe: 'Score the steps of generated problems exactly: the ceiling of reward models',
+    })
     .option('scores', {
       ...text,
       ...rewards,
@@ -150,6 +162,22 @@ export function solvingOptions(argv: Argv): Argv {
       type: 'boolean',
       default: false,
       describe: 'The best of k for every way in which the scores of steps become one',
+    })
+    .option('search', {
+      ...search,
+      type: 'boolean',
+      default: false,
+      conflicts: 'scores',
+      describe: 'Also search step by step with the reward model, beside samples for as many tokens',
+    })
+    .option('beams', { ...number, ...search, default: 4, describe: 'How many go on after each step' })
+    .option('expansions', { ...number, ...search, default: 4, describe: 'Continuations of each by one step' })
+    .option('rounds', { ...number, ...search, default: 40, describe: 'Most steps' })
+    .option('step-end', {
+      ...text,
+      ...search,
+      describe:
+        'Text that ends a step, where \\n is a new line [default: a blank line; of generated problems a new line]',
     })
     .option('judge-run', {
       ...text,

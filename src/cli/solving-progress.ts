@@ -1,6 +1,11 @@
 import type { SolvingProgress } from '../eval/solving/evaluate.js';
 
-const UNITS = { samples: 'sample', scores: 'scored sample', verdicts: 'judged sample' } as const;
+const UNITS = {
+  samples: 'sample',
+  scores: 'scored sample',
+  verdicts: 'judged sample',
+  search: 'searched problem',
+} as const;
 
 /** A line for each phase: samples, then scores and verdicts where they are asked for; another for problems solved after these. */
 export async function solvingProgress() {

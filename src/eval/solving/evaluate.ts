@@ -5,6 +5,7 @@ import type { ExtractionOptions } from '../../answers/extract.js';
 import { grade } from '../../answers/grade.js';
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
+import { writeFileAtomically } from '../../files/atomic-file.js';
 import { DataError } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { RunError } from '../../run/error.js';
@@ -20,6 +21,8 @@ import { type SolvingPromptOptions, solvingPrompt } from './prompt.js';
 import type { SolvingReport } from './report.js';
 import { REPORT } from './report-file.js';
 import type { GradedSample, SolvingSample } from './sample.js';
+import { type SearchOptions, type SearchSettings, searchSolutions } from './search.js';
+import { type GradedSearch, searchContributions } from './search-metrics.js';
 import { fingerprint, promptSettings, type SolvingSamplingOptions, samplingOf, sha256 } from './settings.js';
 
 export interface SolvingOptions
@@ -36,6 +39,8 @@ export interface SolvingOptions
    * stopped. In the end it has `solve.json` and `problems.jsonl` too. More samples or problems may be asked for later.
    */
   readonly output?: string | undefined;
+  /** Also search with the scorer, beside samples for as many tokens. */
+  readonly search?: Partial<SearchSettings> | undefined;
   /** Kept in the report. */
   readonly about?: JsonObject;
   readonly bootstrap?: Partial<BootstrapOptions>;
@@ -45,8 +50,8 @@ export interface SolvingOptions
 }
 
 export interface SolvingProgress {
-  /** Samples are drawn first, then scored and judged. */
-  readonly phase: 'samples' | 'scores' | 'verdicts';
+  /** Samples are drawn first, then scored and judged; a search comes last. */
+  readonly phase: 'samples' | 'scores' | 'verdicts' | 'search';
   /** Samples that this phase has done, and how many there will be. */
   readonly done: number;
   readonly total: number;
@@ -82,6 +87,7 @@ export async function evaluateSolving(
     throw new DataError('option', `n: expected a whole number of at least 1, found ${n}`);
   if (problems.length === 0) throw new DataError('option', 'there is no problem to solve');
   refuseKs(options.ks, n);
+  const search = options.search && searchSettings(options.search, problems);
   const prompt = solvingPrompt(tokenizer, {
     ...options,
     template: options.template ?? ownTemplate(problems),
@@ -133,15 +139,92 @@ export async function evaluateSolving(
       onProgress: progress,
     });
     const solved = problems.map((problem, i) => ({ ...problem, samples: samples.slice(i * n, (i + 1) * n) }));
-    const result = { report: reportOf(solved, { n, settings, options }), problems: solved };
+    const searched =
+      search &&
+      (await searchedProblems(model, problems, prompts, {
+        ...options,
+        ...sampling,
+        ...search,
+        maxRows,
+        tokenizer,
+        onSearched: (done) => progress(done, 'search', problems.length),
+      }));
+    const result = { report: reportOf(solved, { n, settings, options, search, searched }), problems: solved };
     if (output !== undefined) {
       await writeSolvedProblems(output, solved);
+      if (searched) await writeFileAtomically(join(output, SEARCH), jsonLines(searched));
       await writeJson(join(output, REPORT), result.report);
     }
     return result;
   } finally {
     await journal?.close();
   }
+}
+
+/** Of `output`, in the end. */
+const SEARCH = 'search.jsonl';
+
+const SEARCH_DEFAULTS = { beams: 4, expansions: 4, rounds: 40 };
+
+/** Complete; generated problems are solved line by line, others by paragraphs. */
+function searchSettings(
+  { separator, ...given }: Partial<SearchSettings>,
+  problems: readonly Problem[],
+): SearchSettings {
+  const settings = {
+    ...SEARCH_DEFAULTS,
+    ...Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
+    separator: separator ?? (ownTemplate(problems) === undefined ? '\n\n' : '\n'),
+  };
+  for (const name of ['beams', 'expansions', 'rounds'] as const)
+    if (!(Number.isSafeInteger(settings[name]) && settings[name] > 0))
+      throw new DataError(
+        'option',
+        `${name}: expected a whole number of at least 1, found ${settings[name]}`,
+      );
+  if (settings.separator === '') throw new DataError('option', 'separator: expected a text that ends a step');
+  return settings;
+}
+
+/** @throws DataError without a reward model, or at a temperature at which all continuations are the same */
+async function searchedProblems(
+  model: Model,
+  problems: readonly Problem[],
+  prompts: readonly (readonly number[])[],
+  {
+    scorer,
+    aggregation = AGGREGATION,
+    untilWrong = false,
+    onSearched,
+    ...options
+  }: SolvingOptions &
+    Omit<SearchOptions, 'scorer' | 'aggregation' | 'untilWrong' | 'onProblem'> & {
+      readonly onSearched: (done: number) => void;
+    },
+): Promise<GradedSearch[]> {
+  if (!scorer) throw new DataError('option', 'a search goes by the scores of a reward model; name one');
+  if (options.temperature === 0 && options.expansions > 1)
+    throw new DataError(
+      'option',
+      `at temperature 0 all ${options.expansions} continuations of a beam are the same; search warmer`,
+    );
+  let done = 0;
+  onSearched(done);
+  const found = await searchSolutions(model, problems, prompts, {
+    ...options,
+    scorer,
+    aggregation,
+    untilWrong,
+    onProblem: () => onSearched(++done),
+  });
+  return found.map((own, i) => {
+    const { got, correct } = grade(own.text, (problems[i] as Problem).answer, options);
+    return { ...own, answer: got, right: correct };
+  });
+}
+
+function* jsonLines(rows: readonly object[]) {
+  for (const row of rows) yield Buffer.from(`${JSON.stringify(row)}\n`);
 }
 
 /** The samples so far, graded. */
@@ -197,7 +280,19 @@ function refuseKs(ks: readonly number[] | undefined, n: number): void {
 
 function reportOf(
   problems: readonly SolvedProblem[],
-  { n, settings, options }: { n: number; settings: JsonObject; options: SolvingOptions },
+  {
+    n,
+    settings,
+    options,
+    search,
+    searched,
+  }: {
+    readonly n: number;
+    readonly settings: JsonObject;
+    readonly options: SolvingOptions;
+    readonly search: SearchSettings | undefined;
+    readonly searched: readonly GradedSearch[] | undefined;
+  },
 ): SolvingReport {
   const { scorer, judge, aggregation = AGGREGATION, about } = options;
   const bootstrap = { ...BOOTSTRAP, ...options.bootstrap };
@@ -211,13 +306,27 @@ function reportOf(
       'samples ended because the model gave something that is not a number, and count as wrong',
     ] as const,
   ].flatMap(([count, what]) => (count > 0 ? [`${count} ${what}`] : []));
+  const metrics = new Map([
+    ...contributions(samples, options),
+    ...(searched ? searchContributions(searched, samples, options) : []),
+  ]);
+  if (searched) {
+    const short = searched.filter(
+      ({ tokens }, i) => tokens > (samples[i] ?? []).reduce((sum, sample) => sum + sample.tokens, 0),
+    ).length;
+    if (2 * short > problems.length)
+      warnings.push(
+        `the ${n} samples of ${short} problems have fewer tokens than their search; ask for more samples to compare at equal tokens`,
+      );
+  }
   return {
     problems: problems.length,
     n,
-    metrics: metricValues(contributions(samples, options), bootstrap),
+    metrics: metricValues(metrics, bootstrap),
     bootstrap: { ...bootstrap, confidence: CONFIDENCE },
     ...(scorer ? { scorer: { name: scorer.name, aggregation } } : {}),
     ...(judge ? { judge: judge.name } : {}),
+    ...(search ? { search } : {}),
     settings,
     ...(about ? { about } : {}),
     ...(warnings.length > 0 ? { warnings } : {}),

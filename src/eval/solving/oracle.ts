@@ -3,7 +3,7 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { judgeSolution } from '../../data/problems/oracle.js';
 import type { WordProblem } from '../../data/problems/problem.js';
 import { DataError } from '../../files/data-error.js';
-import type { StepJudge } from './judging.js';
+import type { SolutionScorer, StepJudge } from './judging.js';
 
 /** Judges solutions of word problems that hold their plan (`Problem.generated`) exactly. */
 export const oracleJudge: StepJudge = {
@@ -13,6 +13,15 @@ export const oracleJudge: StepJudge = {
       const { lines } = judgeSolution(generatedProblem(of, problem), steps);
       return lines.map(({ right }) => (right ? 1 : 0));
     });
+  },
+};
+
+/** The same as a reward model without mistakes. */
+export const oracleScorer: SolutionScorer = {
+  name: 'oracle',
+  async score(solutions) {
+    const verdicts = await oracleJudge.judge(solutions);
+    return verdicts.map((steps) => steps.map((right) => right ?? 0));
   },
 };
 

@@ -5,6 +5,7 @@ import { percent } from '../percent.js';
 import { boxedTable, plainTable, wrapped } from '../table.js';
 import type { Aggregation } from './judging.js';
 import type { MetricValue } from './metrics.js';
+import type { SearchSettings } from './search.js';
 
 /** solve.json. */
 export interface SolvingReport {
@@ -18,6 +19,8 @@ export interface SolvingReport {
   readonly scorer?: { readonly name: string; readonly aggregation: Aggregation };
   /** Who judged the steps. */
   readonly judge?: string;
+  /** How it was searched, where it was. */
+  readonly search?: SearchSettings;
   /** What the samples depend on. */
   readonly settings: JsonObject;
   /** Whatever the caller wants to be kept beside it, such as the data's path. */
@@ -30,6 +33,10 @@ const TITLES: Readonly<Record<string, string>> = {
   wrong_steps: 'wrong steps of right ones',
   tokens: 'tokens a sample',
   tokens_problem: 'tokens a problem',
+  best_equal: 'best of as many tokens',
+  maj_equal: 'majority of as many tokens',
+  tokens_search: 'tokens a search',
+  tokens_equal: 'tokens beside it',
 };
 
 export function metricTitle(name: string): string {
@@ -42,7 +49,7 @@ export function formatMetric(name: string, value: number): string {
 }
 
 export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly boxed: boolean }): string {
-  const { problems, n, metrics, bootstrap, scorer, judge } = report;
+  const { problems, n, metrics, bootstrap, scorer, judge, search } = report;
   const samples = n === 1 ? '1 sample each' : `${n} samples each`;
   const shown = Object.entries(metrics).filter(([name]) => n > 1 || name !== 'tokens_problem');
   const rows = [
@@ -60,6 +67,11 @@ export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly 
         ]
       : []),
     ...(scorer ? [`best and weighted: scores of ${scorer.name}, ${scorer.aggregation} of the steps`] : []),
+    ...(search
+      ? [
+          `search: ${search.beams} beams, ${search.expansions} continuations of each by one step, at most ${search.rounds} steps`,
+        ]
+      : []),
     ...(judge ? [`steps judged by ${judge}`] : []),
     ...(report.warnings ?? []).map((warning) => `warning: ${warning}`),
   ];

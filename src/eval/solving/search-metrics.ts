@@ -1,0 +1,49 @@
+// A search beside samples of the same problems for as many tokens.
+import type { EqualityOptions } from '../../answers/equal.js';
+import type { Contributions } from './metrics.js';
+import type { GradedSample } from './sample.js';
+import type { Searched } from './search.js';
+import { ballots, bestRight, votedRight } from './votes.js';
+
+/** A line of search.jsonl. */
+export interface GradedSearch extends Searched {
+  readonly answer: string | null;
+  readonly right: boolean;
+}
+
+/** How many of the samples, from the first, have together at most `tokens`; at least one. */
+export function withinTokens(samples: readonly Pick<GradedSample, 'tokens'>[], tokens: number): number {
+  let sum = 0;
+  const over = samples.findIndex((sample) => {
+    sum += sample.tokens;
+    return sum > tokens;
+  });
+  return Math.max(1, over < 0 ? samples.length : over);
+}
+
+/**
+ * - `search`: share of problems whose found answer is right
+ * - `best_equal`, `maj_equal`: the same of the best scored of the samples that the search's tokens would have paid for, and
+ *   of their most frequent answer
+ * - `tokens_search`, `tokens_equal`: tokens of a problem, of the search and of those samples
+ */
+export function searchContributions(
+  searched: readonly GradedSearch[],
+  samples: readonly (readonly GradedSample[])[],
+  equality: EqualityOptions,
+): Map<string, Contributions> {
+  const ones = searched.map(() => 1);
+  const subsets = searched.map(({ tokens }, i) =>
+    Array.from({ length: withinTokens(samples[i] ?? [], tokens) }, (_, s) => s),
+  );
+  const mean = (value: (i: number) => number) => ({ sums: searched.map((_, i) => value(i)), counts: ones });
+  const own = (i: number) => samples[i] as readonly GradedSample[];
+  const subset = (i: number) => subsets[i] as number[];
+  return new Map([
+    ['search', mean((i) => (searched[i]?.right ? 1 : 0))],
+    ['best_equal', mean((i) => bestRight(own(i), subset(i)))],
+    ['maj_equal', mean((i) => votedRight(ballots(own(i), equality), subset(i)))],
+    ['tokens_search', mean((i) => searched[i]?.tokens ?? 0)],
+    ['tokens_equal', mean((i) => subset(i).reduce((sum, s) => sum + (own(i)[s]?.tokens ?? 0), 0))],
+  ]);
+}

@@ -1,0 +1,211 @@
+/**
+ * Beam search over steps with a reward model: every beam is continued by one step in several ways, the reward model scores
+ * what there is so far, and the best go on.
+ */
+import type { Model } from '../../api/model.js';
+import type { Problem } from '../../data/benchmarks/problem.js';
+import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import type { SamplingOptions } from '../../generate/options.js';
+import { stepsOf } from '../../records/steps.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { type Aggregation, aggregated, type SolutionScorer, untilWrong } from './judging.js';
+
+export interface SearchSettings {
+  /** How many go on after each step. */
+  readonly beams: number;
+  /** Continuations of each by one step. */
+  readonly expansions: number;
+  /** Most steps; what has not ended by then is written to its end in one go. */
+  readonly rounds: number;
+  /** The text that ends a step. */
+  readonly separator: string;
+}
+
+export interface SearchOptions
+  extends SearchSettings,
+    Required<
+      Pick<
+        SamplingOptions,
+        'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
+      >
+    > {
+  readonly tokenizer: Tokenizer;
+  readonly scorer: SolutionScorer;
+  readonly aggregation: Aggregation;
+  /** Only the scores up to the first below one half count. */
+  readonly untilWrong: boolean;
+  /** Most samples at a time. */
+  readonly maxRows: number;
+  readonly signal?: AbortSignal | undefined;
+  /** After each problem. */
+  readonly onProblem?: () => void;
+}
+
+/** What a search found for one problem. */
+export interface Searched {
+  /** Of the beam with the highest score. */
+  readonly text: string;
+  /** null where the reward model cannot read it. */
+  readonly score: number | null;
+  /** false: it was cut off, as all others. */
+  readonly finished: boolean;
+  /** Drawn for the problem, those of beams that were dropped included. */
+  readonly tokens: number;
+  readonly rounds: number;
+}
+
+interface Beam {
+  readonly ids: readonly number[];
+  readonly text: string;
+  /** `cut` at the most tokens: it has no answer, and is the last choice. */
+  readonly state: 'open' | 'finished' | 'cut';
+  /** −Infinity where the reward model cannot read it. */
+  readonly score: number;
+}
+
+/** Searches of the same seed draw other random numbers than samples. */
+const SEARCH_ROUNDS = 1 << 16;
+
+/**
+ * Searches each problem; beams of a problem share the pages of what they have in common. What is found for a problem
+ * depends on it, its number and the settings alone. A prompt that fills the model has no solution.
+ *
+ * @param prompts token ids by problem
+ * @throws the signal's reason where it was aborted
+ */
+export async function searchSolutions(
+  model: Pick<Model, 'decoder' | 'adapter'>,
+  problems: readonly Problem[],
+  prompts: readonly (readonly number[])[],
+  options: SearchOptions,
+): Promise<Searched[]> {
+  const { beams, expansions, maxRows, maxNewTokens, tokenizer, onProblem } = options;
+  const { decoder } = model;
+  const fits = (ids: readonly number[]) => ids.length < decoder.config.maxPositions;
+  const fed = prompts.filter(fits).map((ids) => [...ids]);
+  const cache = { n: beams * expansions, maxNewTokens, maxRows, tokenizer };
+  const generator = new Generator(decoder, {
+    maxRows,
+    ...(fed.length > 0 ? { cacheBytes: bytesToGenerate(decoder, fed, cache) } : {}),
+  });
+  try {
+    const found: Searched[] = [];
+    const together = Math.max(1, Math.floor(maxRows / (beams * expansions)));
+    for (let at = 0; at < problems.length; at += together) {
+      const chunk = problems.slice(at, at + together).map(async (problem, i) => {
+        const prompt = prompts[at + i] as readonly number[];
+        const nothing = { text: '', score: null, finished: false, tokens: 0, rounds: 0 };
+        const own = fits(prompt)
+          ? await new Search(generator, model, problem, at + i, prompt, options).run()
+          : nothing;
+        onProblem?.();
+        return own;
+      });
+      found.push(...(await Promise.all(chunk)));
+    }
+    return found;
+  } finally {
+    generator.dispose();
+  }
+}
+
+/** The search of one problem. */
+class Search {
+  private tokens = 0;
+
+  constructor(
+    private readonly generator: Generator,
+    private readonly model: Pick<Model, 'adapter'>,
+    private readonly problem: Problem,
+    private readonly index: number,
+    private readonly prompt: readonly number[],
+    private readonly options: SearchOptions,
+  ) {}
+
+  async run(): Promise<Searched> {
+    const { beams, rounds } = this.options;
+    let kept: readonly Beam[] = [{ ids: [], text: '', state: 'open', score: Number.NEGATIVE_INFINITY }];
+    let round = 0;
+    for (; kept.some(isOpen); round++) {
+      const toEnd = round >= rounds - 1;
+      const grown = await Promise.all(
+        kept.filter(isOpen).map((beam, b) => this.expand(beam, b, round, toEnd)),
+      );
+      const scored = await this.scored(grown.flat());
+      kept = bestBeams([...kept.filter((beam) => !isOpen(beam)), ...scored], beams);
+    }
+    const { text, score, state } = kept[0] as Beam;
+    const { tokens } = this;
+    const finished = state === 'finished';
+    return { text, score: Number.isFinite(score) ? score : null, finished, tokens, rounds: round };
+  }
+
+  /** A beam continued by one step, or to its end, in several ways; without scores. */
+  private async expand(
+    { ids, text }: Beam,
+    b: number,
+    round: number,
+    toEnd: boolean,
+  ): Promise<Omit<Beam, 'score'>[]> {
+    const { options, model, prompt, index } = this;
+    const { beams, expansions, separator, maxNewTokens, stop, signal, tokenizer } = options;
+    const { temperature, topK, topP, minP, seed, eosTokenIds } = options;
+    // The longest continuation, within the model too.
+    const longest = Math.min(maxNewTokens, this.generator.decoder.config.maxPositions - prompt.length);
+    const generation = this.generator.generate([[...prompt, ...ids]], {
+      ...{ temperature, topK, topP, minP, seed, eosTokenIds },
+      n: expansions,
+      maxNewTokens: longest - ids.length,
+      stop: toEnd ? stop : [...stop, separator],
+      iteration: SEARCH_ROUNDS + round,
+      promptIds: [(index * beams + b) % 2 ** 32],
+      role: model.adapter ? { adapter: model.adapter } : {},
+      tokenizer,
+      ...(signal ? { signal } : {}),
+    });
+    const [samples = []] = await generation.samples;
+    signal?.throwIfAborted();
+    return samples.map(({ tokens, text: added = '', finishReason, stop: by }) => {
+      this.tokens += tokens.length;
+      const whole = [...ids, ...tokens];
+      const between = !toEnd && by === separator;
+      const full = finishReason !== 'stop' || (between && whole.length >= longest);
+      return {
+        ids: whole,
+        text: `${text}${added}${between ? separator : ''}`,
+        state: full ? 'cut' : between ? 'open' : 'finished',
+      };
+    });
+  }
+
+  private async scored(beams: readonly Omit<Beam, 'score'>[]): Promise<Beam[]> {
+    const { scorer, aggregation, signal, untilWrong: cut } = this.options;
+    const solutions = beams.map(({ text }, sample) => ({
+      problem: this.index,
+      sample,
+      of: this.problem,
+      text,
+      steps: stepsOf(text),
+    }));
+    const scores = await scorer.score(solutions, signal);
+    signal?.throwIfAborted();
+    return beams.map((beam, i) => {
+      const own = scores[i] ?? [];
+      const score = aggregated(cut ? untilWrong(own) : own, aggregation);
+      return {
+        ...beam,
+        score: beam.state === 'cut' ? Number.NEGATIVE_INFINITY : (score ?? Number.NEGATIVE_INFINITY),
+      };
+    });
+  }
+}
+
+function isOpen({ state }: Beam): boolean {
+  return state === 'open';
+}
+
+/** The best of different texts, best first; the earlier of equals. */
+export function bestBeams<B extends Pick<Beam, 'text' | 'score'>>(pool: readonly B[], beams: number): B[] {
+  const different = pool.filter(({ text }, i) => pool.findIndex((earlier) => earlier.text === text) === i);
+  return different.toSorted((a, b) => b.score - a.score).slice(0, beams);
+}
