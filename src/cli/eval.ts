@@ -16,7 +16,7 @@ interface ShowArguments {
 
 const showCommand: CommandModule<unknown, ShowArguments> = {
   command: ['show [run]', '$0'],
-  describe: 'Show how well a finished run judges held-out steps, or what solve found',
+  describe: 'Show how well a finished run judges held-out steps or solves problems, or what solve found',
   builder: (argv) =>
     argv
       .positional('run', {
@@ -36,6 +36,14 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
       throw new UsageError('name a run directory, or one of show, correction, solve and compare');
     const { REPORT } = await import('../eval/solving/report-file.js');
     if (existsSync(join(run, REPORT))) return printSolving(run, options.json);
+    const { readSolvedReport, formatSolvedReport } = await import('../eval/solving/run-report.js');
+    const solved = await readSolvedReport(run);
+    if (solved)
+      return console.log(
+        options.json
+          ? JSON.stringify(solved, null, 2)
+          : formatSolvedReport(solved, { boxed: process.stdout.isTTY === true }),
+      );
     const { readRunEvaluation } = await import('../eval/report-file.js');
     await printEvaluation(await readRunEvaluation(run), options);
   },

@@ -134,6 +134,10 @@ async function train(
   if (result.evaluation) {
     console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
   }
+  if (result.solved) {
+    const { formatSolvedReport } = await import('../eval/solving/run-report.js');
+    console.log(formatSolvedReport(result.solved, { boxed: process.stdout.isTTY === true }));
+  }
   if (result.outOfTime) {
     console.error(
       `Stopped after step ${result.step}, as run.max_minutes says; what was trained is saved. To resume: ${resumeLine(shown)}`,

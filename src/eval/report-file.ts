@@ -118,7 +118,7 @@ export async function readRunEvaluation(directory: string): Promise<EvalReport> 
   const path = join(directory, 'eval.json');
   if (!existsSync(path) && existsSync(join(directory, 'config.yaml'))) {
     throw new RunError(
-      `${directory} holds no eval.json: the run has not ended, or its method judges no steps; continue with: steptrain run ` +
+      `${directory} holds no eval.json: the run has not ended, or its method evaluates nothing of the kind; continue with: steptrain run ` +
         `--resume ${directory}`,
     );
   }

@@ -126,11 +126,11 @@ async function runOn<Config extends FrameConfig>(
     }
     const evaluation = await method.evaluate(open, result, signal);
     if (!evaluation) return { status: 'interrupted', step: result.step };
-    const { metrics, report, summary } = evaluation;
+    const { metrics, report, solved, summary } = evaluation;
     run.metrics.append({ step: result.step, phase: 'test', ...metrics });
     if (summary) console.error(summary);
-    if (report) await run.writeJson('eval.json', report);
-    return { ...result, ...(report ? { evaluation: report } : {}) };
+    if (report ?? solved) await run.writeJson('eval.json', report ?? solved);
+    return { ...result, ...(report ? { evaluation: report } : {}), ...(solved ? { solved } : {}) };
   } finally {
     roles?.dispose();
     data?.close();

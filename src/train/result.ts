@@ -1,4 +1,5 @@
 import type { EvalReport } from '../eval/report.js';
+import type { SolvedReport } from '../eval/solving/run-report.js';
 
 /** How a run ended. */
 export interface RunResult {
@@ -10,4 +11,6 @@ export interface RunResult {
   readonly step: number;
   /** The final evaluation, if the method has one and the run reached it. */
   readonly evaluation?: EvalReport;
+  /** The same of a method that solves problems. */
+  readonly solved?: SolvedReport;
 }

@@ -144,34 +144,3 @@ function sumsOf(
   const total = (at: 0 | 1) => parts.map((of) => of.reduce((sum, each) => sum + each[at], 0));
   return { sums: total(0), counts: total(1) };
 }
-
-/** A table with a line for each model. */
-export function formatIterations(models: Readonly<Record<string, Record<string, MetricValue>>>): string[] {
-  const shown = [
-    'pass@1',
-    'maj@8',
-    'right_and_clean',
-    'step_errors',
-    'wrong_steps',
-    'duplicate_steps',
-    'tokens',
-  ];
-  const names = shown.filter((name) => Object.values(models).some((metrics) => name in metrics));
-  const cell = (name: string, metric: MetricValue | undefined) => {
-    if (!metric) return '';
-    const unit = name === 'tokens' ? 1 : 100;
-    const ends = metric.interval?.map((end) => (unit * end).toFixed(1)).join('–');
-    return `${(unit * metric.value).toFixed(1)}${ends === undefined ? '' : ` (${ends})`}`;
-  };
-  const rows = [
-    ['', ...names],
-    ...Object.entries(models).map(([model, metrics]) => [
-      model,
-      ...names.map((name) => cell(name, metrics[name])),
-    ]),
-  ];
-  const width = names.map((_, i) => Math.max(...rows.map((row) => row[i + 1]?.length ?? 0)));
-  return rows.map(([model = '', ...cells]) =>
-    [model.padEnd(4), ...cells.map((text, i) => text.padStart((width[i] ?? 0) + 2))].join(''),
-  );
-}

@@ -5,6 +5,7 @@ import { problemKey } from '../../data/overlap.js';
 import { objectRows } from '../../data/rows.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { summarizeTrainingData } from '../../data/summary.js';
+import { flatMetrics, type SolvedGroups } from '../../eval/solving/run-report.js';
 import { DataError } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import type { Evaluation, Method, OpenRun, RunData } from '../../train/method.js';
@@ -24,7 +25,7 @@ import type { StageEntry, TrainingStage } from '../../train/stage.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import type { CandidateRow } from './candidates.js';
 import type { StepKtoRunConfig } from './config.js';
-import { type EvaluatedRow, evaluateStage, evaluationMetrics, formatIterations } from './evaluate.js';
+import { type EvaluatedRow, evaluateStage, evaluationMetrics } from './evaluate.js';
 import { lazily, openEvaluationJudge, openLabelJudge } from './judges.js';
 import { labelStage } from './label.js';
 import { artefactRows } from './rows.js';
@@ -74,7 +75,7 @@ export const stepKtoMethod: Method<StepKtoRunConfig> = {
   evaluate: (open, trained, signal) =>
     open.config.step_kto.iterations === 0
       ? once.evaluate(open as Parameters<typeof once.evaluate>[0], trained, signal)
-      : iterationReport(open as IterationRun),
+      : iterationReport(open as IterationRun, trained.tokens),
 };
 
 async function iterationData(
@@ -279,15 +280,26 @@ async function passAt1(open: IterationRun, signal: AbortSignal): Promise<Record<
   return { pass_at_1: right / asked.length };
 }
 
-/** iterations.json and the table of M0 … MN. */
-async function iterationReport({ config, run }: IterationRun): Promise<Evaluation> {
-  const models: Record<string, ReturnType<typeof evaluationMetrics>> = {};
-  for (let i = 0; i <= config.step_kto.iterations; i++)
-    models[`M${i}`] = evaluationMetrics(await artefactRows<EvaluatedRow>(run.artefact(`eval-${i}`).path));
-  await run.writeJson('iterations.json', models);
-  const last = models[`M${config.step_kto.iterations}`] ?? {};
-  const metrics = Object.fromEntries(
-    Object.entries(last).map(([name, { value }]) => [name.replace(/[@ ]/g, '_'), value]),
-  );
-  return { metrics, summary: formatIterations(models).join('\n') };
+/** eval.json, and by it the table, of M0 … MN. */
+async function iterationReport(open: IterationRun, tokens: number): Promise<Evaluation> {
+  const { config, run, data } = open;
+  const { iterations } = config.step_kto;
+  const models: Record<string, SolvedGroups> = {};
+  for (let i = 0; i <= iterations; i++)
+    models[`M${i}`] = {
+      all: evaluationMetrics(await artefactRows<EvaluatedRow>(run.artefact(`eval-${i}`).path)),
+    };
+  const metrics = flatMetrics(models[`M${iterations}`] as SolvedGroups);
+  return {
+    metrics: Object.fromEntries(
+      Object.entries(metrics).map(([name, value]) => [name.replace(/[@ ]/g, '_'), value]),
+    ),
+    solved: {
+      method: config.method,
+      unit: 'problems',
+      data: { problems: data.problems.test.length, trained_tokens: tokens },
+      metrics,
+      models,
+    },
+  };
 }

@@ -1,9 +1,8 @@
 /** How many held-out problems a role solves, by group and before and after training. */
 import { grade } from '../../answers/grade.js';
-import { percent } from '../../eval/percent.js';
-import { contributions, type MetricValue, metricValues } from '../../eval/solving/metrics.js';
+import { contributions, metricValues } from '../../eval/solving/metrics.js';
+import type { SolvedGroups } from '../../eval/solving/run-report.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
-import { boxedTable, plainTable } from '../../eval/table.js';
 import type { RunProblem } from './problems.js';
 import type { SolutionPrompts } from './prompts.js';
 import { type LocalSamplerOptions, localSampler, type SampledSolution } from './sampler.js';
@@ -61,9 +60,6 @@ function graded(
   return { ...place, text, tokens: tokens.length, finish_reason: finishReason, answer: got, right };
 }
 
-/** Shares by metric, of all problems (`all`) and of each group. */
-export type SolvedGroups = Readonly<Record<string, Readonly<Record<string, MetricValue>>>>;
-
 export function solvedByGroup(
   problems: readonly RunProblem[],
   samples: readonly (readonly GradedSample[])[],
@@ -82,32 +78,4 @@ export function solvedByGroup(
 export function accuracyOf(samples: readonly (readonly GradedSample[])[]): number {
   const all = samples.flat();
   return all.length === 0 ? 0 : all.filter(({ right }) => right).length / all.length;
-}
-
-/** A table of pass@1 with its interval: a row for each group, a column for each model. */
-export function formatSolved(
-  columns: Readonly<Record<string, SolvedGroups>>,
-  { boxed }: { readonly boxed: boolean },
-): string {
-  const [first = {}] = Object.values(columns);
-  const cell = (value: MetricValue | undefined) => {
-    if (!value) return '';
-    const interval = value.interval?.map(percent).join(' to ');
-    return `${percent(value.value)}${interval ? ` (${interval})` : ''}`;
-  };
-  const rows = [
-    ['problems solved, % (95 % CI)', ...Object.keys(columns)],
-    ...Object.keys(first).map((group) => [
-      group,
-      ...Object.values(columns).map((of) => cell(of[group]?.['pass@1'])),
-    ]),
-    ...(['tokens', 'truncated'] as const).map((metric) => [
-      metric === 'tokens' ? 'tokens of a solution' : 'cut off, %',
-      ...Object.values(columns).map(({ all }) => {
-        const value = all?.[metric]?.value ?? 0;
-        return metric === 'tokens' ? value.toFixed(1) : percent(value);
-      }),
-    ]),
-  ];
-  return boxed ? boxedTable(rows) : plainTable(rows);
 }

@@ -44,9 +44,12 @@ const artefact = async (directory: string, name: string) =>
 it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async () => {
   const whole = await train(tiny(), { output: join(folder, 'whole') });
   expect(whole.status).toBe('finished');
-  const figures = JSON.parse(await readFile(join(whole.directory, 'iterations.json'), 'utf8'));
-  expect(Object.keys(figures)).toEqual(['M0', 'M1', 'M2']);
-  expect(figures.M2['right_and_clean'].interval).toHaveLength(2);
+  const { models, metrics } = JSON.parse(await readFile(join(whole.directory, 'eval.json'), 'utf8'));
+  expect(Object.keys(models)).toEqual(['M0', 'M1', 'M2']);
+  expect(models.M2.all['right_and_clean'].interval).toHaveLength(2);
+  expect(metrics['pass@1']).toBe(models.M2.all['pass@1'].value);
+  const table = formatSolvedReport((await readSolvedReport(whole.directory))!, { boxed: false }).split('\n');
+  expect(Math.max(...table.map((line) => line.length))).toBeLessThanOrEqual(100);
   const labels = await artefact(whole.directory, 'labels-1');
   expect(labels.length).toBeGreaterThan(3);
   for (const row of labels) for (const { label } of row.steps) expect([0, 1]).toContain(label);

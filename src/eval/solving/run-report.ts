@@ -1,0 +1,110 @@
+// eval.json of a run that learns to solve problems, and its table.
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { readJson } from '../../files/json-file.js';
+import { RunError } from '../../run/error.js';
+import { percent } from '../percent.js';
+import { boxedTable, plainTable } from '../table.js';
+import type { MetricValue } from './metrics.js';
+import { metricTitle } from './report.js';
+
+/** Metrics by name, of all problems (`all`) and of each group, such as a level. */
+export type SolvedGroups = Readonly<Record<string, Readonly<Record<string, MetricValue>>>>;
+
+/** Held-out problems solved before and after training, or after each round. Shares as fractions. */
+export interface SolvedReport {
+  /** The training method, as in the configuration. */
+  readonly method: string;
+  /** What is judged; verdicts on steps have another report. */
+  readonly unit: 'problems';
+  readonly data: { readonly problems: number; readonly trained_tokens: number };
+  /** Of the trained model on all test problems; those of a group behind its name, as in `level 1.pass@1`. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** The same on the validation problems: what a sweep may select by. */
+  readonly metrics_validation?: Readonly<Record<string, number>>;
+  /** By model, in the order of training; the trained one is the last. */
+  readonly models: Readonly<Record<string, SolvedGroups>>;
+}
+
+/** `metrics` of a model: by name, and by group and name. */
+export function flatMetrics(groups: SolvedGroups): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(groups).flatMap(([group, metrics]) =>
+      Object.entries(metrics).map(([name, { value }]) => [
+        group === 'all' ? name : `${group}.${name}`,
+        value,
+      ]),
+    ),
+  );
+}
+
+const value = z.strictObject({
+  value: z.number(),
+  interval: z.tuple([z.number(), z.number()]).exactOptional(),
+});
+const numbers = z.record(z.string(), z.number());
+const schema = z.strictObject({
+  method: z.string(),
+  unit: z.literal('problems'),
+  data: z.strictObject({ problems: z.int().min(0), trained_tokens: z.number().min(0) }),
+  metrics: numbers,
+  metrics_validation: numbers.exactOptional(),
+  models: z.record(z.string(), z.record(z.string(), z.record(z.string(), value))),
+} satisfies Record<keyof SolvedReport, z.ZodType>);
+
+/**
+ * Of a run directory; undefined where its eval.json is of another kind, or not there.
+ *
+ * @throws RunError for one that is damaged
+ */
+export async function readSolvedReport(directory: string): Promise<SolvedReport | undefined> {
+  const path = join(directory, 'eval.json');
+  if (!existsSync(path)) return undefined;
+  const content = await readJson(path);
+  if ((content as { unit?: unknown } | null)?.unit !== 'problems') return undefined;
+  const parsed = schema.safeParse(content);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new RunError(
+    `${path} is not an evaluation of steptrain: ${issue?.path.join('.')}: ${issue?.message}`,
+  );
+}
+
+/** Models beyond which only the first and the last have their intervals: a terminal has 80 columns. */
+const MOST_INTERVALS = 3;
+
+/** Metrics of every model, in the order of the rows; of groups `pass@1` alone. */
+const SHOWN = ['sampled pass@1', 'maj@', 'right_and_clean', 'step_errors', 'wrong_steps', 'duplicate_steps'];
+
+/** A column for each model: the share of problems solved, of all and by group, and what else was measured of all. */
+export function formatSolvedReport(
+  { models, data }: SolvedReport,
+  { boxed }: { readonly boxed: boolean },
+): string {
+  const named = Object.entries(models);
+  const [, first = {}] = named[0] ?? [];
+  const withInterval = (i: number) => named.length <= MOST_INTERVALS || i === 0 || i === named.length - 1;
+  const row = (title: string, group: string, name: string) => [
+    title,
+    ...named.map(([, of], i) => cell(name, of[group]?.[name], withInterval(i))),
+  ];
+  const { all = {}, ...groups } = first;
+  const further = SHOWN.flatMap((prefix) => Object.keys(all).filter((name) => name.startsWith(prefix)));
+  const rows = [
+    [`${data.problems} problems, %`, ...named.map(([name]) => name)],
+    row('solved', 'all', 'pass@1'),
+    ...Object.keys(groups).map((group) => row(`  ${group}`, group, 'pass@1')),
+    ...further.map((name) => row(metricTitle(name), 'all', name)),
+    row('cut off', 'all', 'truncated'),
+    row('tokens', 'all', 'tokens'),
+  ];
+  return boxed ? boxedTable(rows) : plainTable(rows);
+}
+
+function cell(name: string, metric: MetricValue | undefined, withInterval: boolean): string {
+  if (!metric) return '';
+  if (name === 'tokens') return metric.value.toFixed(1);
+  const { value, interval } = metric;
+  return `${percent(value)}${interval && withInterval ? ` (${interval.map(percent).join(' to ')})` : ''}`;
+}
