@@ -1,16 +1,10 @@
 // Reward models and judges of `steptrain eval solve`: a run, a model, a file of scores, or the oracle of generated problems.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
-import { loadModel } from '../api/model.js';
 import type { SolutionScorer, StepJudge } from '../eval/solving/judging.js';
-import { oracleJudge } from '../eval/solving/oracle.js';
-import { rewardModel } from '../eval/solving/reward-model.js';
+import { oracleJudge, oracleScorer } from '../eval/solving/oracle.js';
 import { scoreFile } from '../eval/solving/score-file.js';
 import { stepScores } from '../eval/solving/step-scores.js';
+import { isRun, openRewardModel } from '../methods/reward-models.js';
 import { openRunScorers, type RunScorers } from '../methods/run-scorers.js';
-import { baseDirectory } from '../models/base.js';
-import { resolveModel } from '../run/paths.js';
-import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { UsageError } from './error.js';
 
@@ -20,6 +14,7 @@ export interface JudgeArguments {
   readonly 'reward-model'?: string;
   readonly scores?: string;
   readonly 'score-column': string;
+  readonly 'reward-oracle'?: boolean;
   readonly 'judge-run'?: string;
   readonly 'judge-oracle'?: boolean;
 }
@@ -74,22 +69,23 @@ async function openScorer(
   {
     scores,
     'score-column': column,
+    'reward-oracle': oracle,
     'reward-scorer': scorer,
     'reward-model': name,
-    'reward-run': run = name !== undefined && existsSync(join(name, 'config.yaml')) ? name : undefined,
+    'reward-run': run = name !== undefined && isRun(name) ? name : undefined,
   }: JudgeArguments,
   { ofScorers, opened }: { readonly ofScorers: OfScorers; readonly opened: { dispose(): void }[] },
 ): Promise<SolutionScorer | undefined> {
+  if (oracle) return oracleScorer;
   if (scores !== undefined) return scoreFile(scores, column);
   if (run !== undefined)
     return stepScores(named((await ofScorers(run)).scorers, scorer, run), {
       name: scorer === undefined ? run : `${run} (${scorer})`,
     });
   if (name === undefined) return undefined;
-  const found = await resolveModel({ base: name, tokenizer: 'base' }, () => '--reward-model');
-  const model = await loadModel(device, baseDirectory(found.base));
-  opened.push(model);
-  return rewardModel(model, { name, tokenizer: await configuredTokenizer(found) });
+  const found = await openRewardModel(device, name);
+  opened.push(found);
+  return found.outcomes ?? stepScores(named(found.scorers, scorer, name), { name });
 }
 
 /** The scorer of that name, or the run's first. */

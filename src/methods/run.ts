@@ -127,7 +127,7 @@ export async function runRecipe(
   };
   // Imported when it is wanted: it reads runs of every method.
   const openScorers = async (device: Device, of: string) =>
-    (await import('./run-scorers.js')).openRunScorers(device, of);
+    (await import('./reward-models.js')).openRewardModel(device, of);
   return runMethod({ method, config, run, signal, openScorers, ...options });
 }
 

@@ -86,6 +86,16 @@ export class PhiloxStream {
   }
 }
 
+/** The items in another order, every order equally likely. */
+export function shuffled<T>(draw: PhiloxStream, items: readonly T[]): T[] {
+  const list = [...items];
+  for (let i = list.length - 1; i > 0; i--) {
+    const j = draw.below(i + 1);
+    [list[i], list[j]] = [list[j] as T, list[i] as T];
+  }
+  return list;
+}
+
 /** The upper 32 bits of the 64-bit product, from 16-bit halves: doubles hold only 53 bits. */
 function multiplyHigh(a: number, b: number): number {
   const aLow = a & 0xffff;

@@ -1,5 +1,6 @@
 /** Rewards of several sources as one, by solution and by step. */
 import { StepTrainError } from '../native/errors.js';
+import { PhiloxStream, shuffled } from '../random/philox.js';
 import type { RewardedSolution, SolutionReward, SourceReward } from './reward.js';
 
 /** How a source counts. */
@@ -11,11 +12,16 @@ export interface SourceWeight {
   readonly clip: number;
   /** To mean 0 and standard deviation 1 over the solutions of a rollout batch, after scale and clip. */
   readonly whiten: boolean;
+  /** A control: dealt out anew at random among the solutions of a rollout batch. */
+  readonly shuffle?: boolean;
 }
 
 export interface WeightedSource extends SourceWeight {
   readonly reward: SolutionReward;
 }
+
+/** The random streams of shuffled rewards. */
+const SHUFFLE = 0x5b0f;
 
 /** What a solution gets. */
 export interface MixedReward {
@@ -27,6 +33,15 @@ export interface MixedReward {
   readonly terms: Readonly<Record<string, number>>;
 }
 
+export interface MixtureOptions {
+  /** The rewards of steps stay apart. Default false. */
+  readonly bySteps?: boolean;
+  readonly signal?: AbortSignal | undefined;
+  /** With the number of the rollout batch, of what is shuffled. Default 0. */
+  readonly seed?: number;
+  readonly iteration?: number;
+}
+
 /**
  * The weighted sum of all sources. With `bySteps`, the rewards of steps stay apart instead of the value that the source
  * makes of them. Undefined if the signal stopped it.
@@ -36,19 +51,22 @@ export interface MixedReward {
 export async function mixedRewards(
   sources: readonly WeightedSource[],
   solutions: readonly RewardedSolution[],
-  { bySteps = false, signal }: { readonly bySteps?: boolean; readonly signal?: AbortSignal } = {},
+  { bySteps = false, signal, seed = 0, iteration = 0 }: MixtureOptions = {},
 ): Promise<MixedReward[] | undefined> {
   const mixed = solutions.map(() => ({
     value: 0,
     steps: undefined as number[] | undefined,
     terms: {} as Record<string, number>,
   }));
-  for (const source of sources) {
+  for (const [at, source] of sources.entries()) {
     const { reward, weight } = source;
     const given = await reward.score(solutions, signal);
     if (!given || signal?.aborted) return undefined;
     refuseOdd(reward.name, given, solutions);
-    const scaled = normalised(given, source, bySteps);
+    const own = normalised(given, source, bySteps);
+    const scaled = source.shuffle
+      ? dealtOut(own, new PhiloxStream(seed, SHUFFLE, iteration * sources.length + at))
+      : own;
     mixed.forEach((own, i) => {
       const { value, steps } = scaled[i] as SourceReward;
       own.terms[reward.name] = (given[i] as SourceReward).value;
@@ -80,6 +98,25 @@ function normalised(
     value: white(value),
     ...(steps ? { steps: steps.map(white) } : {}),
   }));
+}
+
+/** The same rewards in another order: each solution's own says nothing of it. */
+function dealtOut(given: readonly SourceReward[], draw: PhiloxStream): SourceReward[] {
+  const values = shuffled(
+    draw,
+    given.map(({ value }) => value),
+  );
+  const steps = shuffled(
+    draw,
+    given.flatMap(({ steps = [] }) => steps),
+  );
+  let next = 0;
+  return given.map(({ steps: own }, i) => {
+    const value = values[i] as number;
+    if (!own) return { value };
+    next += own.length;
+    return { value, steps: steps.slice(next - own.length, next) };
+  });
 }
 
 function moments(values: readonly number[]) {

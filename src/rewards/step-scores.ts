@@ -1,5 +1,5 @@
 /** Rewards by a model that scores steps, or whole solutions as their last step. */
-import { type Aggregation, aggregated } from '../eval/solving/judging.js';
+import { type Aggregation, aggregated, type SolutionScorer } from '../eval/solving/judging.js';
 import type { StepScorer } from '../eval/step-scorer.js';
 import type { SolutionReward, SourceReward } from './reward.js';
 
@@ -42,6 +42,27 @@ export function stepScoreReward(
         };
       });
       return rewards;
+    },
+  };
+}
+
+/** Rewards by a model that scores the text of a whole solution. */
+export function outcomeReward(
+  scorer: SolutionScorer,
+  { name, unread = 0 }: Pick<StepRewardOptions, 'name' | 'unread'>,
+): SolutionReward {
+  return {
+    name,
+    async score(solutions, signal) {
+      const asked = solutions.map(({ problem, text, steps }, i) => ({
+        problem: i,
+        sample: 0,
+        of: problem,
+        text,
+        steps,
+      }));
+      const found = await scorer.score(asked, signal);
+      return signal?.aborted ? undefined : found.map((scores) => ({ value: scores.at(-1) ?? unread }));
     },
   };
 }

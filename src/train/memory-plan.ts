@@ -29,8 +29,17 @@ export interface MemoryPlan {
 const TRAINED_BYTES = 16;
 const FROZEN_BYTES = 4;
 
-/** A role in the memory plan: an adapter on the shared base, or the whole model without LoRA. */
-export interface PlannedRole {
+/** A model of another shape that is only read. */
+export interface LoadedModel {
+  readonly role: string;
+  readonly what: string;
+  readonly bytes: number;
+}
+
+/** A role in the memory plan: an adapter on the shared base, or the whole model without LoRA; or a loaded model. */
+export type PlannedRole = TrainedRole | LoadedModel;
+
+interface TrainedRole {
   readonly role: string;
   readonly held: 'trained' | 'frozen';
   /** The role's scalar head, if it has one. */
@@ -57,7 +66,12 @@ export function memoryPlan(
     });
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
-  for (const { role, held, head, whole } of roles) {
+  for (const planned of roles) {
+    if ('bytes' in planned) {
+      items.push(planned);
+      continue;
+    }
+    const { role, held, head, whole } = planned;
     const size =
       (whole ? weights : body) + (head ? head.outputs * (decoder.outputSize + (head.bias ? 1 : 0)) : 0);
     items.push(

@@ -3,6 +3,8 @@ import type { FrameConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
 import type { TrainingDataSummary } from '../data/summary.js';
 import type { EvalReport } from '../eval/report.js';
+import type { SolutionScorer } from '../eval/solving/judging.js';
+import type { SolvedReport } from '../eval/solving/run-report.js';
 import type { StepScorer } from '../eval/step-scorer.js';
 import type { Decoder } from '../models/decoder.js';
 import type { StepRecord } from '../records/record.js';
@@ -33,8 +35,10 @@ export interface RunRoles {
   dispose(): void;
 }
 
-/** What scores steps in an earlier run, by name; what is meant where none is named comes first. */
+/** What scores steps in a reward model, by name; what is meant where none is named comes first. */
 export interface OpenScorers {
+  /** Of a model of whole solutions; then `scorers` may be empty. */
+  readonly outcomes?: SolutionScorer;
   readonly scorers: Readonly<Record<string, StepScorer>>;
   dispose(): void;
 }
@@ -42,8 +46,8 @@ export interface OpenScorers {
 /** Everything a method needs to create its roles. */
 export interface RunContext<Config extends FrameConfig> {
   readonly config: Config;
-  /** Loads what an earlier run trained. */
-  openScorers(run: string): Promise<OpenScorers>;
+  /** Loads a reward model: what an earlier run trained, or a classification model. */
+  openScorers(name: string): Promise<OpenScorers>;
   readonly device: Device;
   readonly tokenizer: Tokenizer;
   readonly run: RunDirectory;
@@ -66,6 +70,8 @@ export interface Evaluation {
   readonly metrics: Metrics;
   /** eval.json and the table at the end of the run. */
   readonly report?: EvalReport;
+  /** The same of a method that solves problems. */
+  readonly solved?: SolvedReport;
   /** One printed line, for a method without a table. */
   readonly summary?: string;
 }

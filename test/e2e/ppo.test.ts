@@ -42,9 +42,12 @@ afterAll(() => rm(folder, { recursive: true, force: true }));
 describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
   test('trains and reports; stopped and killed in between, it ends with the same bits', async () => {
     const whole = join(folder, 'whole');
-    const { code, err } = await steptrain(['run', recipe, '--output', whole]);
-    expect(err).toMatch(/problems solved, %/);
-    expect(code).toBe(0);
+    const { code, out, err } = await steptrain(['run', recipe, '--output', whole]);
+    expect(out).toMatch(/^3 problems, % +before +after\nsolved /);
+    expect(code, err).toBe(0);
+    // Evaluated again from its files, and compared with itself.
+    expect((await steptrain(['eval', 'show', whole])).out).toBe(out);
+    expect((await steptrain(['eval', 'compare', whole, whole])).out).toMatch(/pass@1/);
     const lines = await metrics(whole);
     const steps = lines.filter(({ phase }) => phase === 'ppo');
     expect(steps.length).toBeGreaterThanOrEqual(12);
@@ -62,7 +65,10 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     const samples = (await readFile(join(whole, 'samples.jsonl'), 'utf8')).trim().split('\n');
     expect(samples.length).toBe(6);
     expect(JSON.parse(samples[0]!).solutions[0]).toHaveProperty('terms.format');
-    expect(JSON.parse(await readFile(join(whole, 'solved.json'), 'utf8'))).toHaveProperty('after.all');
+    const solved = JSON.parse(await readFile(join(whole, 'eval.json'), 'utf8'));
+    expect(solved.metrics['pass@1']).toBe(solved.models.after.all['pass@1'].value);
+    expect(solved.metrics['level 1.tokens']).toBeGreaterThan(0);
+    expect(solved.metrics_validation).toHaveProperty('pass@1');
 
     const broken = join(folder, 'broken');
     const stopped = await steptrain(['run', recipe, '--output', broken], (text) =>
@@ -116,12 +122,68 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     for (const key of ['reward_oracle', 'reward_function']) expect(first).toHaveProperty(key);
   }, 120_000);
 
+  test('learns from a model of steps and one of outcomes that other runs trained, counted in the memory plan', async () => {
+    const base = `{base: ${goldenDirectory('llama3')}, tokenizer: bytes, dtype: f32}`;
+    for (const type of ['prm', 'orm']) {
+      const judge = join(folder, `${type}.yaml`);
+      await writeFile(
+        judge,
+        `method: reward
+model: ${base}
+lora: ${type === 'prm' ? '{r: 4, lora_alpha: 8, lora_dropout: 0}' : 'none'}
+data: {source: word_problems, word_problems: {samples: 40, levels: [1]}, max_length: 250}
+reward: {type: ${type}, tokens_per_step: 2048}
+run: {device: cpu, threads: 1}
+`,
+      );
+      const { code, err } = await steptrain(['run', judge, '--output', join(folder, type)]);
+      expect(code, err).toBe(0);
+    }
+    const set = [
+      'reward.rule.weight=0',
+      'reward.steps.weight=1',
+      `reward.steps.model=${join(folder, 'prm')}`,
+      'reward.steps.aggregation=product',
+      'reward.steps.shuffle=true',
+      'reward.outcome.weight=1',
+      `reward.outcome.model=${join(folder, 'orm/model')}`,
+      'reward.placement=step',
+      'ppo.max_iterations=2',
+    ].flatMap((each) => ['--set', each]);
+    const plan = await steptrain(['run', recipe, '--dry-run', ...set]);
+    expect(plan.out).toMatch(
+      / {2}PRM .* frozen parameters, f32, and an adapter\n {2}ORM .* frozen parameters, f32\n/,
+    );
+    const whole = join(folder, 'judged');
+    const { code, err } = await steptrain(['run', recipe, '--output', whole, ...set]);
+    expect(code, err).toBe(0);
+    const { planned_bytes: planned, held_bytes: held } = JSON.parse(
+      await readFile(join(whole, 'memory.json'), 'utf8'),
+    );
+    for (const role of ['PRM', 'ORM']) {
+      expect(held[role] / planned[role], role).toBeGreaterThan(0.8);
+      expect(held[role] / planned[role], role).toBeLessThan(1.3);
+    }
+    const lines = await metrics(whole);
+    const [first] = lines.filter(({ phase }) => phase === 'ppo');
+    expect(first!.reward_steps).toBeGreaterThan(0);
+    expect(Number.isFinite(first!.reward_outcome)).toBe(true);
+
+    const broken = join(folder, 'judged-broken');
+    const stopped = await steptrain(['run', recipe, '--output', broken, ...set], (text) =>
+      /ppo step 1\//.test(text) ? 'SIGINT' : undefined,
+    );
+    expect(stopped.code).toBe(130);
+    expect((await steptrain(['run', '--resume', broken])).code).toBe(0);
+    expect(await metrics(broken)).toEqual(lines);
+  }, 180_000);
+
   test('refuses settings that contradict each other, in a sentence', async () => {
     for (const [setting, message] of [
       ['ppo.reference=none', /leaves nothing to keep near to/],
       ['rollout.max_new_tokens=250', /leaves no token of data\.max_length/],
       ['data.source=arithmetic', /has no final answers/],
-      ['reward.steps.weight=1', /reward\.steps needs reward\.steps\.run/],
+      ['reward.steps.weight=1', /reward\.steps needs reward\.steps\.model/],
       ['lora=none', /ppo\.critic "adapter" needs lora/],
     ] as const) {
       const { code, err } = await steptrain(['run', recipe, '--set', setting]);

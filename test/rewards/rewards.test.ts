@@ -8,7 +8,7 @@ import { mixedRewards, type WeightedSource } from '../../src/rewards/mixture.js'
 import { boundedSteps, stepEnds } from '../../src/rewards/placement.js';
 import type { RewardedSolution, SolutionReward } from '../../src/rewards/reward.js';
 import { answerReward, formatReward, lengthReward } from '../../src/rewards/rules.js';
-import { stepScoreReward } from '../../src/rewards/step-scores.js';
+import { outcomeReward, stepScoreReward } from '../../src/rewards/step-scores.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -79,6 +79,16 @@ describe('scores of steps', () => {
   });
 });
 
+it('a model of whole texts rewards each text; what it cannot read gets its own', async () => {
+  const scorer = {
+    name: 'length',
+    score: async (of: readonly { text: string }[]) => of.map(({ text }) => (text ? [text.length] : [])),
+  };
+  const reward = outcomeReward(scorer, { name: 'outcome', unread: -2 });
+  expect(await reward.score([solution('ab'), solution('')])).toEqual([{ value: 2 }, { value: -2 }]);
+  expect(await reward.score([solution('ab')], AbortSignal.abort())).toBeUndefined();
+});
+
 describe('a mixture', () => {
   const source = (name: string, given: number[], more: Partial<WeightedSource> = {}): WeightedSource => ({
     weight: 1,
@@ -115,6 +125,29 @@ describe('a mixture', () => {
       { value: 1 },
     ]);
     expect((await mixedRewards(both, three))?.map(({ value }) => value)).toEqual([2, 1, 2]);
+  });
+
+  it('shuffles as a control: the same rewards, each at another place, as seed and rollout batch say', async () => {
+    const many = Array.from({ length: 40 }, (_, i) => solution(String(i)));
+    const numbers = many.map((_, i) => i);
+    const shuffle = async (more: object) =>
+      (await mixedRewards([source('one', numbers, { shuffle: true })], many, more))?.map(
+        ({ value }) => value,
+      );
+    const first = (await shuffle({ seed: 1 })) as number[];
+    expect([...first].sort((a, b) => a - b)).toEqual(numbers);
+    expect(first.filter((value, i) => value === i).length).toBeLessThan(8);
+    expect(await shuffle({ seed: 1 })).toEqual(first);
+    expect(await shuffle({ seed: 1, iteration: 1 })).not.toEqual(first);
+    const steps: SolutionReward = {
+      name: 'steps',
+      score: async (of) => of.map((_, i) => ({ value: i, steps: new Array(i % 3).fill(i) })),
+    };
+    const bySteps = { ...source('', []), reward: steps, shuffle: true };
+    const mixed = (await mixedRewards([bySteps], many, { bySteps: true }))!;
+    expect(mixed.map(({ steps: own }) => own?.length)).toEqual(numbers.map((i) => i % 3));
+    const all = mixed.flatMap(({ steps: own }) => own ?? []).sort((a, b) => a - b);
+    expect(all).toEqual(numbers.flatMap((i) => new Array(i % 3).fill(i)));
   });
 
   it('refuses what is no finite number or too few of them, and names the solution', async () => {

@@ -1,5 +1,5 @@
 /** A problem while it is being made: draws numbers, writes down steps, and gives up where the numbers do not work out. */
-import type { PhiloxStream } from '../../random/philox.js';
+import { type PhiloxStream, shuffled } from '../../random/philox.js';
 import type { Part } from '../split.js';
 import { evaluate, type Fact, isFactOf, type Operation } from './facts.js';
 import type { Level } from './levels.js';
@@ -137,13 +137,4 @@ export class Draft {
 /** Who misreads a wording other than the first takes differences and products for sums. */
 function misreading(op: Operation, wording: number): Operation | undefined {
   return wording > 0 && (op === '-' || op === '×') ? '+' : undefined;
-}
-
-function shuffled(draw: PhiloxStream, items: readonly string[]): string[] {
-  const list = [...items];
-  for (let i = list.length - 1; i > 0; i--) {
-    const j = draw.below(i + 1);
-    [list[i], list[j]] = [list[j] as string, list[i] as string];
-  }
-  return list;
 }

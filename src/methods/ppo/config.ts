@@ -28,7 +28,7 @@ export type RolloutSection = PpoRunConfig['rollout'];
 export const ppoConfig: MethodSchema<PpoRunConfig> = {
   schema,
   sections: ({ ppo }) => ({ ppo }),
-  paths: ['reward.steps.run', 'reward.outcome.run', 'reward.function.module'],
+  paths: ['reward.steps.model', 'reward.outcome.model', 'reward.function.module'],
   conflicts,
 };
 
@@ -68,13 +68,13 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
   if (reward.length.weight !== 0 && reward.length.to <= reward.length.from)
     add(['reward', 'length', 'to'], 'reward.length.to must be above reward.length.from');
   for (const [name, key] of [
-    ['steps', 'run'],
-    ['outcome', 'run'],
+    ['steps', 'model'],
+    ['outcome', 'model'],
     ['function', 'module'],
   ] as const) {
     const source: {
       readonly weight: number;
-      readonly run?: string | undefined;
+      readonly model?: string | undefined;
       readonly module?: string | undefined;
     } = reward[name];
     if (source.weight !== 0 && source[key] === undefined)

@@ -1,18 +1,15 @@
 /** `method: ppo`: policy optimisation on solutions that the policy samples itself. */
 
+import { writeSolvedProblems } from '../../eval/solving/dump.js';
+import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
 import type { WeightedSource } from '../../rewards/mixture.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method, OpenRun } from '../../train/method.js';
-import {
-  accuracyOf,
-  formatSolved,
-  type SolvedGroups,
-  solvedByGroup,
-  solveHeldOut,
-} from '../../train/solutions/evaluation.js';
+import { accuracyOf, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
 import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
 import type { PpoRunConfig } from './config.js';
 import { type ProblemData, problemData } from './data.js';
+import { plannedRewardModels } from './reward-memory.js';
 import { rewardSources } from './reward-sources.js';
 import { createPpoRoles, type PlacedRole, type PpoRoles } from './roles.js';
 import { hasCritic } from './settings.js';
@@ -33,7 +30,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       { title: 'a problem', sequence: tokenize([{ text: problem, role: 'prompt', train: false }]) },
     ];
   },
-  memory({ lora, ppo }) {
+  memory({ lora, ppo, reward }) {
     const head = { outputs: 1, bias: true };
     const critic = hasCritic(ppo);
     return [
@@ -44,16 +41,18 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       ...(critic && ppo.critic !== 'trunk'
         ? [{ role: 'critic', held: 'trained', head, whole: ppo.critic === 'model' } as const]
         : []),
+      ...plannedRewardModels(reward),
     ];
   },
   sampling: ({ data, rollout }) => ({ longest: data.max_length, rows: rollout.max_rows }),
   async roles(context) {
     const { device, config, tokenizer } = context;
-    const { sources, dispose: disposeSources } = await rewardSources(context);
+    const { sources, held, dispose: disposeSources } = await rewardSources(context);
     try {
       const roles = await createPpoRoles(device, config, tokenizer);
       return {
         ...roles,
+        held: { ...held, ...roles.held },
         sources,
         dispose() {
           roles.dispose();
@@ -76,26 +75,31 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
   ],
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open, { tokens }, signal): Promise<Evaluation | undefined> {
-    const { problems } = open.data.parts.test;
+    const { test, validation } = open.data.parts;
     const after = await solve(open, 'test', open.roles, signal);
     if (!after) return undefined;
     const before = open.roles.reference && (await solve(open, 'test', open.roles.reference, signal));
+    const chosen = validation.problems.length > 0 && (await solve(open, 'validation', open.roles, signal));
     if (signal.aborted) return undefined;
-    const columns: Record<string, SolvedGroups> = {
-      ...(before ? { before: solvedByGroup(problems, before) } : {}),
-      after: solvedByGroup(problems, after),
+    const groups = solvedByGroup(test.problems, after);
+    await writeSolvedProblems(
+      open.run.path,
+      test.problems.map(({ problem, answer }, i) => ({ problem, answer, samples: after[i] ?? [] })),
+    );
+    const solved: SolvedReport = {
+      method: open.config.method,
+      unit: 'problems',
+      data: { problems: test.problems.length, trained_tokens: tokens },
+      metrics: flatMetrics(groups),
+      ...(chosen ? { metrics_validation: flatMetrics(solvedByGroup(validation.problems, chosen)) } : {}),
+      models: { ...(before ? { before: solvedByGroup(test.problems, before) } : {}), after: groups },
     };
-    await open.run.writeJson('solved.json', {
-      problems: problems.length,
-      trained_tokens: tokens,
-      ...columns,
-    });
     return {
       metrics: {
         accuracy: accuracyOf(after),
         ...(before ? { accuracy_before: accuracyOf(before) } : {}),
       },
-      summary: formatSolved(columns, { boxed: process.stderr.isTTY ?? false }),
+      solved,
     };
   },
 };

@@ -11,13 +11,19 @@ const source = (weight: number) => ({
     .boolean()
     .default(false)
     .describe('Normalise them over the rollout batch to mean 0 and standard deviation 1.'),
+  shuffle: z
+    .boolean()
+    .default(false)
+    .describe(
+      'A control: the rewards of a rollout batch are dealt out anew at random among its solutions, those of steps among all of its steps.',
+    ),
 });
 
 const model = {
-  run: text().optional().describe('The run that trained it.'),
+  model: text().optional().describe('The run that trained it, or the directory of a classification model.'),
   scorer: text()
     .optional()
-    .describe('Which of the run’s scorers, by name, such as `verdict` or `reward`. Default: its first.'),
+    .describe('Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first.'),
   unread: z.number().default(0).describe('What a solution or step gets that the model cannot read.'),
 };
 

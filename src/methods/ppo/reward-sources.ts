@@ -5,30 +5,48 @@ import type { WeightedSource } from '../../rewards/mixture.js';
 import { oracleReward } from '../../rewards/oracle.js';
 import type { SolutionReward } from '../../rewards/reward.js';
 import { answerReward, formatReward, lengthReward } from '../../rewards/rules.js';
-import { stepScoreReward } from '../../rewards/step-scores.js';
+import { outcomeReward, stepScoreReward } from '../../rewards/step-scores.js';
 import { RunError } from '../../run/error.js';
+import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import type { OpenScorers, RunContext } from '../../train/method.js';
 import type { PpoRunConfig, RewardSection } from './config.js';
 
 export interface OpenSources {
   readonly sources: readonly WeightedSource[];
+  /** Of the models that were loaded. */
+  readonly held: HeldMemory;
   /** Frees the models that were loaded. */
   dispose(): void;
 }
 
-type Context = Pick<RunContext<PpoRunConfig>, 'config' | 'openScorers'>;
+type Context = Pick<RunContext<PpoRunConfig>, 'config' | 'device' | 'openScorers'>;
 
-/** @throws RunError for a run without such a scorer, DataError for a module without a function */
-export async function rewardSources({ config: { reward }, openScorers }: Context): Promise<OpenSources> {
-  // A run that serves as two sources is loaded once.
+/** @throws RunError for a model without such a scorer, DataError for a module without a function */
+export async function rewardSources({
+  config: { reward },
+  device,
+  openScorers,
+}: Context): Promise<OpenSources> {
+  const { held, mark } = heldMemory(device);
+  // A model that serves as two sources is loaded once.
   const opened = new Map<string, OpenScorers>();
-  const scorerOf = async ({ run = '', scorer }: RewardSection['outcome']): Promise<StepScorer> => {
-    const found = opened.get(run) ?? (await openScorers(run));
-    opened.set(run, found);
-    const names = Object.keys(found.scorers);
-    const named = found.scorers[scorer ?? (names[0] as string)];
+  const modelOf = async (role: 'PRM' | 'ORM', { model = '' }: RewardSection['outcome']) => {
+    const known = opened.get(model);
+    if (known) return known;
+    const found = await openScorers(model);
+    opened.set(model, found);
+    mark(role);
+    return found;
+  };
+  const scorerOf = ({ scorers }: OpenScorers, { model, scorer }: RewardSection['outcome']): StepScorer => {
+    const names = Object.keys(scorers);
+    const named = scorers[scorer ?? (names[0] as string)];
     if (named) return named;
-    throw new RunError(`${run} has no scorer ${scorer}; its scorers are ${names.join(', ')}`);
+    throw new RunError(
+      names.length === 0
+        ? `${model} scores whole solutions, no steps; name it as reward.outcome.model`
+        : `${model} has no scorer ${scorer}; its scorers are ${names.join(', ')}`,
+    );
   };
   const makers: { readonly [Name in keyof RewardSection]?: () => Promise<SolutionReward> } = {
     rule: async () => answerReward(),
@@ -36,12 +54,15 @@ export async function rewardSources({ config: { reward }, openScorers }: Context
     length: async () => lengthReward(reward.length),
     steps: async () => {
       const { aggregation, unread } = reward.steps;
-      return stepScoreReward(await scorerOf(reward.steps), { name: 'steps', aggregation, unread });
+      const scorer = scorerOf(await modelOf('PRM', reward.steps), reward.steps);
+      return stepScoreReward(scorer, { name: 'steps', aggregation, unread });
     },
     outcome: async () => {
       const { unread } = reward.outcome;
+      const found = await modelOf('ORM', reward.outcome);
+      if (found.outcomes) return outcomeReward(found.outcomes, { name: 'outcome', unread });
       const options = { name: 'outcome', aggregation: 'last', unread, bySteps: false } as const;
-      return stepScoreReward(await scorerOf(reward.outcome), options);
+      return stepScoreReward(scorerOf(found, reward.outcome), options);
     },
     oracle: async () => oracleReward(reward.oracle.aggregation),
     function: async () =>
@@ -53,10 +74,10 @@ export async function rewardSources({ config: { reward }, openScorers }: Context
   try {
     const sources: WeightedSource[] = [];
     for (const [name, make] of Object.entries(makers)) {
-      const { weight, scale, clip, whiten } = reward[name as 'rule'];
-      if (weight !== 0) sources.push({ weight, scale, clip, whiten, reward: await make() });
+      const { weight, scale, clip, whiten, shuffle } = reward[name as 'rule'];
+      if (weight !== 0) sources.push({ weight, scale, clip, whiten, shuffle, reward: await make() });
     }
-    return { sources, dispose };
+    return { sources, held, dispose };
   } catch (error) {
     dispose();
     throw error;

@@ -15,19 +15,21 @@ export interface SolutionRewardOptions {
   readonly sources: readonly WeightedSource[];
   readonly problemOf: (item: number) => RunProblem;
   readonly tokenizer: Tokenizer;
+  /** Of rewards that are shuffled. */
+  readonly seed: number;
   readonly settings: Pick<RewardSection, 'placement' | 'bound' | 'bound_margin'> &
     Pick<PpoSettings, 'truncated' | 'missing_eos_penalty'>;
 }
 
 export function solutionRewards(options: SolutionRewardOptions): RewardSource<SolutionGroup> {
-  const { sources, problemOf, settings } = options;
+  const { sources, problemOf, settings, seed } = options;
   return {
-    async reward(groups, { signal }) {
+    async reward(groups, { iteration, signal }) {
       const solutions = groups.flatMap(({ item, answers }) =>
         answers.map((answer) => rewarded(problemOf(item), answer)),
       );
       const bySteps = settings.placement === 'step';
-      const mixed = await mixedRewards(sources, solutions, { bySteps, signal });
+      const mixed = await mixedRewards(sources, solutions, { bySteps, signal, iteration, seed });
       if (!mixed) return undefined;
       const lowest = mixed.reduce((least, own) => Math.min(least, totalOf(own)), Number.POSITIVE_INFINITY);
       let at = 0;

@@ -46,6 +46,7 @@ export function solutionStage(open: PpoRun, { sampler, validate }: SolutionStage
         sources: roles.sources,
         problemOf: (item) => problems[item] as (typeof problems)[number],
         tokenizer,
+        seed: run.seed,
         settings: { ...reward, ...settings },
       }),
       advantage: solutionAdvantage(roles.decoder.device, settings),

@@ -118,9 +118,9 @@ function conflicts({ reward: { type, head, solutions }, data }: RewardRunConfig)
 }
 
 /** The layout without a request: what transformers reads as a classifier of tokens or sequences. */
-const PLAIN = '{problem}\n{steps}\n';
+export const LAYOUT = '{problem}\n{steps}\n';
 
 /** The prompt that the head reads: heads of their own have no use for a request in words. */
 export function rewardPrompt({ prompt, reward }: Pick<RewardRunConfig, 'prompt' | 'reward'>) {
-  return reward.head !== 'verdict' && prompt.template === 'auto' ? { ...prompt, template: PLAIN } : prompt;
+  return reward.head !== 'verdict' && prompt.template === 'auto' ? { ...prompt, template: LAYOUT } : prompt;
 }

@@ -47,7 +47,7 @@ it('warns of what is sampled otherwise than it is trained, and of a penalty with
 
 it('paths of rewards become absolute, other texts stay', () => {
   const reward = { function: { module: 'a/b.mjs' }, steps: {} };
-  const keys = ['reward.function.module', 'reward.steps.run', 'none.at.all'];
+  const keys = ['reward.function.module', 'reward.steps.model', 'none.at.all'];
   expect(withAbsolutePaths({ reward, other: 'x' }, keys, '/here')).toEqual({
     reward: { function: { module: '/here/a/b.mjs' }, steps: {} },
     other: 'x',

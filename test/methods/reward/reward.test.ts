@@ -11,11 +11,13 @@ import { parseRunConfig } from '../../../src/methods/config.js';
 import type { RewardRunConfig } from '../../../src/methods/reward/config.js';
 import { rewardItem } from '../../../src/methods/reward/items.js';
 import { scorerOfRun } from '../../../src/methods/reward/run-scorer.js';
+import { openRewardModel } from '../../../src/methods/reward-models.js';
 import { train } from '../../../src/methods/run.js';
 import type { RunConfigInput } from '../../../src/methods/table.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
 import { trainedModel } from '../../../src/run/trained-model.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
 
 const device = openTest();
@@ -160,6 +162,38 @@ describe('an encoder', () => {
   test('is refused where a step would be judged by those after it', async () => {
     await expect(trainedOn('encoder-whole', { type: 'prm' }, more)).rejects.toThrow(
       /reward.input is whole, .*set reward.input: prefixes/,
+    );
+  });
+});
+
+describe('as a reward model elsewhere', () => {
+  test('of steps, the saved classifier scores as its run does', async () => {
+    const { scorer, model, directory } = await trainedOn('saved-prm', { type: 'prm', num_train_epochs: 1 });
+    const [expected] = (await scorer().score(ASKED))!;
+    for (const name of [directory, join(directory, 'model')]) {
+      const opened = await openRewardModel(device, name);
+      const [found] = (await opened.scorers.reward!.score(ASKED))!;
+      expect(found!.scores, name).toEqual(expected!.scores);
+      opened.dispose();
+    }
+    model.dispose();
+  });
+
+  test('of outcomes, the saved classifier scores texts, and its run the last step', async () => {
+    const { scorer, model, directory } = await trainedOn('saved-orm', { type: 'orm', num_train_epochs: 1 });
+    const [expected] = (await scorer().score(ASKED))!;
+    const opened = await openRewardModel(device, join(directory, 'model'));
+    const of = { problem: 'p1', answer: '' };
+    const text = '0y\n1n\n2y\n';
+    const [found] = await opened.outcomes!.score([{ problem: 0, sample: 0, of, text, steps: [] }]);
+    expect(1 / (1 + Math.exp(-found![0]!))).toBeCloseTo(expected!.scores[2]!, 5);
+    opened.dispose();
+    model.dispose();
+  });
+
+  test('a language model is refused', async () => {
+    await expect(openRewardModel(device, goldenDirectory('qwen2'))).rejects.toThrow(
+      /is a Qwen2ForCausalLM and scores no solutions; name a run, or/,
     );
   });
 });

@@ -1,0 +1,46 @@
+/** The reward models of a run in its memory plan, from their files alone. */
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse } from 'yaml';
+import { countParameters, readModelConfig } from '../../architectures/table.js';
+import { trainedModel } from '../../run/trained-model.js';
+import type { LoadedModel } from '../../train/memory-plan.js';
+import type { RewardSection } from './config.js';
+
+/** One line for each model, whatever number of sources reads it; 0 bytes, and a word of it, for one that is not there yet. */
+export function plannedRewardModels({ steps, outcome }: Pick<RewardSection, 'steps' | 'outcome'>) {
+  const found = new Map<string, LoadedModel>();
+  for (const [role, { weight, model }] of [
+    ['PRM', steps],
+    ['ORM', outcome],
+  ] as const)
+    if (weight !== 0 && model !== undefined && !found.has(model))
+      found.set(model, { role, ...sizeOf(model) });
+  return [...found.values()];
+}
+
+function sizeOf(directory: string): Omit<LoadedModel, 'role'> {
+  const absent = { what: `${directory} is not there yet and not counted`, bytes: 0 };
+  const config = join(directory, 'config.yaml');
+  if (!existsSync(config))
+    return existsSync(join(directory, 'config.json')) ? held(directory, 'f32') : absent;
+  const { model } = parse(readFileSync(config, 'utf8')) as {
+    readonly model: { readonly base: unknown; readonly dtype: 'f32' | 'bf16' };
+  };
+  try {
+    const trained = trainedModel(directory, model.base);
+    return held(trained.model, model.dtype, trained.adapter);
+  } catch {
+    return absent;
+  }
+}
+
+/** Weights of the model as `dtype`, and those of the adapter in f32 as they are stored. */
+function held(directory: string, dtype: 'f32' | 'bf16', adapter?: string): Omit<LoadedModel, 'role'> {
+  const weights = countParameters(readModelConfig(directory));
+  const own = adapter === undefined ? 0 : statSync(join(adapter, 'adapter_model.safetensors')).size;
+  return {
+    what: `${(weights / 1e6).toFixed(1)}M frozen parameters, ${dtype}${adapter === undefined ? '' : ', and an adapter'}`,
+    bytes: weights * (dtype === 'bf16' ? 2 : 4) + own,
+  };
+}
