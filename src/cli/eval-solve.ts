@@ -121,7 +121,8 @@ async function solve(args: SolveArguments): Promise<void> {
 function searchOf(args: SolveArguments) {
   if (!args.search) return undefined;
   const { beams, expansions, rounds, 'step-end': end } = args;
-  return { beams, expansions, rounds, separator: end?.replaceAll('\\n', '\n') };
+  const separator = end === undefined ? {} : { separator: end.replaceAll('\\n', '\n') };
+  return { beams, expansions, rounds, ...separator };
 }
 
 function checked(args: SolveArguments) {

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { formatSolvedReport, readSolvedReport } from '../../../src/eval/solving/run-report.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { resume, train } from '../../../src/methods/run.js';
 import type { RunConfigInput } from '../../../src/methods/table.js';
