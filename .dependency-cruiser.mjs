@@ -3,6 +3,7 @@ const ROOMS = [
   ['cli'],
   ['serve', 'sweep'],
   ['methods'],
+  ['report'],
   ['train', 'corrections'],
   ['rewards'],
   ['eval'],

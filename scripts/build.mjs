@@ -148,9 +148,38 @@ function buildTypeScript(name, project, folders, output) {
   );
 }
 
+/** Script and style of the report's pages, each one file, since a page carries them inside itself. */
+function buildPages() {
+  const folder = 'src/report/browser';
+  const styles = ['src/report/page.css', 'package-lock.json'];
+  step('pages', sources([folder, ...styles], ['.ts', '.css']), {}, 'dist/report/browser.js', () => {
+    const bundle = [
+      join(folder, 'page.ts'),
+      '--file',
+      'dist/report/browser.js',
+      '--format',
+      'iife',
+      '--minify',
+    ];
+    run(process.execPath, [
+      join(dirname(require.resolve('rolldown/package.json')), 'bin/cli.mjs'),
+      ...bundle,
+      '--platform',
+      'browser',
+    ]);
+    const style = [require.resolve('uplot/dist/uPlot.min.css'), join(root, 'src/report/page.css')];
+    writeFileSync(
+      join(root, 'dist/report/browser.css'),
+      style.map((path) => readFileSync(path, 'utf8')).join('\n'),
+    );
+  });
+}
+
 if (!flags.has('--no-addon')) buildAddon();
-if (!flags.has('--no-typescript'))
+if (!flags.has('--no-typescript')) {
   buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
+  buildPages();
+}
 if (flags.has('--bench')) {
   buildTypeScript('bench', 'tsconfig.bench.json', ['bench', 'examples', 'dist'], 'build/ts/bench/main.js');
 }

@@ -11,6 +11,7 @@ import { gradeCommand } from './grade.js';
 import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
 import { mergeCommand } from './merge.js';
+import { reportCommand } from './report.js';
 import { runCommand } from './run.js';
 import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
@@ -24,6 +25,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .usage('$0 <command>\n\nTrains language models to reason in steps.')
     .command(runCommand)
     .command(sweepCommand)
+    .command(reportCommand)
     .command(dataCommand)
     .command(evalCommand)
     .command(generateCommand)

@@ -120,6 +120,7 @@ async function train(
 ): Promise<void> {
   const { listenForInterrupt } = await import('../run/interrupt.js');
   const { formatEvalTable } = await import('../eval/report.js');
+  const { REPORT } = await import('../report/write.js');
   const shown = shownPath(run.path);
   console.error(`${options.resume ? 'Continuing' : 'Run directory:'} ${shown}`);
   const interruption = listenForInterrupt({
@@ -148,6 +149,7 @@ async function train(
     throw new Interrupted(`Stopped after step ${result.step}. To resume: ${resumeLine(shown)}`);
   }
   console.error(`Done after ${result.step} steps; everything is in ${shown}`);
+  if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
 }
 
 function resumeLine(path: string): string {

@@ -132,6 +132,17 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
   return [draw([...own, ...trivial.slice(0, kept + 1)]), ...notes(report).map(wrapped)].join('\n');
 }
 
+/** The same table, with all its columns, and what stands below it, for another form than text. */
+export function evalTable(report: EvalReport): {
+  /** The first has the titles; a row whose other cells are empty begins a part. Empty where no step was judged. */
+  readonly rows: readonly (readonly string[])[];
+  readonly notes: readonly string[];
+} {
+  const { own, trivial } = tableColumns(report);
+  const rows = report.metrics.n === 0 ? [] : tableRows(report, [...own, ...trivial]);
+  return { rows, notes: notes(report) };
+}
+
 function tableRows(
   { metrics, metrics_seen, metrics_unseen, unit = 'steps' }: EvalReport,
   columns: readonly Column[],

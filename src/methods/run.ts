@@ -1,5 +1,6 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
 import type { Locate } from '../config/issues.js';
+import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
@@ -131,15 +132,27 @@ export async function runRecipe(
   return runMethod({ method, config, run, signal, openScorers, ...options });
 }
 
-/** Closes the run directory after `work`; one in which nothing has been logged yet is removed when `work` fails. */
+/** Closes the run directory after `work` and writes its report; one in which nothing has been logged yet is removed when `work` fails. */
 export async function closing<T>(run: RunDirectory, work: () => Promise<T>): Promise<T> {
+  let result: T;
   try {
-    return await work();
+    result = await work();
   } catch (error) {
     await run.discard();
     throw error;
   } finally {
     await run.close();
+  }
+  await reported(run.path);
+  return result;
+}
+
+/** What was trained is worth more than its page: where that cannot be written, a sentence says so. */
+async function reported(path: string): Promise<void> {
+  try {
+    await writeRunReport(path);
+  } catch (error) {
+    console.error(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`);
   }
 }
 

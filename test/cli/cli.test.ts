@@ -32,6 +32,7 @@ describe('the command line', () => {
       'doctor',
       'build',
       'sweep <file>',
+      'report <runs..>',
     ]) {
       expect(stdout).toContain(`steptrain ${command}`);
     }
@@ -53,6 +54,7 @@ describe('the command line', () => {
     ['doctor'],
     ['build'],
     ['sweep'],
+    ['report'],
   ])('explains %s %s with an example', async (...command) => {
     const { code, stdout } = await cli(...command.filter(Boolean), '--help');
     expect(code).toBe(0);

@@ -48,6 +48,7 @@ describe('a run', () => {
     expect(JSON.parse(readFileSync(join(path, 'eval.json'), 'utf8'))).toEqual(evaluation);
     expect(stdout).toMatch(/^100 steps, % +sft/);
     expect(stderr).toContain('Done after 12 steps');
+    expect(stderr).toMatch(/\/report\.html$/);
     expect((await cli('eval', path)).stdout).toBe(stdout);
     expect(JSON.parse((await cli('eval', path, '--json')).stdout)).toEqual(evaluation);
   });

@@ -1,0 +1,13 @@
+/** The script of every page: colours, curves, and what is new while a run goes on. */
+import { followRun } from './live.js';
+import { Plots } from './plots.js';
+import { connectTheme } from './theme.js';
+import { markReading } from './toc.js';
+
+const data = JSON.parse(document.getElementById('page-data')?.textContent || '{}');
+const plots = new Plots(data.plots ?? []);
+connectTheme(() => plots.recolour());
+plots.mount(document);
+plots.connectSmoothing();
+markReading();
+if (typeof data.live === 'string') followRun(data.live, plots);

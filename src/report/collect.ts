@@ -1,0 +1,155 @@
+/** What a run directory holds. A file that is missing is absent; one that cannot be read is a sentence in `damaged`. */
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
+import { parse } from 'yaml';
+import type { EvalReport } from '../eval/report.js';
+import { readEvalReport } from '../eval/report-file.js';
+import { RunError } from '../run/error.js';
+import { ownerOf } from './lock.js';
+import { MetricLog } from './metric-log.js';
+import { type Rollout, readRollouts } from './rollouts.js';
+import { type JudgedSolution, readJudgedSolutions } from './solutions.js';
+import { type PhaseTime, phaseTimes } from './times.js';
+import { isObject, numbersIn } from './values.js';
+
+export type RunStatus = 'running' | 'finished' | 'stopped';
+
+export interface CollectedRun {
+  /** Absolute. */
+  readonly path: string;
+  readonly name: string;
+  readonly status: RunStatus;
+  /** Milliseconds since 1970, of the newest line. */
+  readonly changed: number;
+  readonly log: MetricLog;
+  /** config.yaml as text and as values. */
+  readonly configText: string;
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly report?: EvalReport;
+  /** Other results by file: solved.json, s3c.json, iterations.json. */
+  readonly results: Readonly<Record<string, unknown>>;
+  readonly memory?: RunMemory;
+  readonly rollouts: readonly Rollout[];
+  readonly solutions: readonly JudgedSolution[];
+  readonly times: readonly PhaseTime[];
+  /** Folders that hold what was trained. */
+  readonly products: readonly string[];
+  readonly damaged: readonly string[];
+}
+
+/** memory.json. */
+export interface RunMemory {
+  readonly device?: string;
+  readonly planned_bytes: Readonly<Record<string, number>>;
+  readonly planned_peak_bytes?: number;
+  readonly planned_cache_bytes?: number;
+  readonly held_bytes: Readonly<Record<string, number>>;
+}
+
+const RESULTS = ['solved.json', 's3c.json', 'iterations.json'];
+const PRODUCTS = ['adapter', 'model', 'reward', 'value_head.safetensors', 'reward_head.safetensors'];
+
+export function isRun(path: string): boolean {
+  return existsSync(join(path, 'config.yaml')) && existsSync(join(path, 'metrics.jsonl'));
+}
+
+/**
+ * Reads a run. `log` is one that was read before, of which only the new lines are read.
+ *
+ * @throws RunError where `path` is no run directory
+ */
+export async function collectRun(path: string, log?: MetricLog): Promise<CollectedRun> {
+  const full = resolve(path);
+  if (!existsSync(full)) throw new RunError(`there is no run directory ${path}`);
+  if (!existsSync(join(full, 'config.yaml')))
+    throw new RunError(`${path} is not a run directory: it has no config.yaml; name the output_dir of a run`);
+  const damaged: string[] = [];
+  const attempt = async <T>(name: string, read: () => T | Promise<T>): Promise<T | undefined> => {
+    if (!existsSync(join(full, name))) return undefined;
+    try {
+      return await read();
+    } catch (error) {
+      damaged.push(`${name} is left out: ${(error as Error).message.replaceAll(`${full}/`, '')}`);
+      return undefined;
+    }
+  };
+  const json = (name: string) =>
+    attempt(name, () => JSON.parse(readFileSync(join(full, name), 'utf8')) as unknown);
+
+  const metrics = log ?? new MetricLog(join(full, 'metrics.jsonl'));
+  metrics.read();
+  if (metrics.damaged > 0)
+    damaged.push(`metrics.jsonl: ${metrics.damaged} lines cannot be read and are left out`);
+  const configText = readFileSync(join(full, 'config.yaml'), 'utf8');
+  const config = await attempt('config.yaml', () => parse(configText) as Record<string, unknown>);
+  const results: Record<string, unknown> = {};
+  for (const name of RESULTS) {
+    const value = await json(name);
+    if (value !== undefined) results[name] = value;
+  }
+  const report = await attempt('eval.json', () => readEvalReport(join(full, 'eval.json')));
+  const memory = asMemory(await json('memory.json'));
+  return {
+    path: full,
+    name: basename(full),
+    status: ownerOf(full) ? 'running' : metrics.phase('test') ? 'finished' : 'stopped',
+    changed: newest(full),
+    log: metrics,
+    configText,
+    config: isObject(config) ? config : {},
+    ...(report ? { report } : {}),
+    results,
+    ...(memory ? { memory } : {}),
+    rollouts: (await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')))) ?? [],
+    solutions:
+      (await attempt('verdicts.jsonl', () => readJudgedSolutions(join(full, 'verdicts.jsonl')))) ?? [],
+    times: (await attempt('tensorboard', () => phaseTimes(full, metrics))) ?? [],
+    products: PRODUCTS.filter((name) => existsSync(join(full, name))),
+    damaged,
+  };
+}
+
+/** A value of the configuration by its dotted key. */
+export function configValue({ config }: Pick<CollectedRun, 'config'>, key: string): unknown {
+  return key
+    .split('.')
+    .reduce<unknown>(
+      (value, part) => (isObject(value) && Object.hasOwn(value, part) ? value[part] : undefined),
+      config,
+    );
+}
+
+function newest(path: string): number {
+  const file = ['metrics.jsonl', 'config.yaml']
+    .map((name) => join(path, name))
+    .find((name) => existsSync(name));
+  return file === undefined ? 0 : statSync(file).mtimeMs;
+}
+
+function asMemory(value: unknown): RunMemory | undefined {
+  if (!isObject(value)) return undefined;
+  return {
+    ...(typeof value.device === 'string' ? { device: value.device } : {}),
+    planned_bytes: numbersIn(value.planned_bytes),
+    held_bytes: numbersIn(value.held_bytes),
+    ...numbersIn({
+      planned_peak_bytes: value.planned_peak_bytes,
+      planned_cache_bytes: value.planned_cache_bytes,
+    }),
+  };
+}
+
+/** The run directories below `path`, at most three folders deep, by name. */
+export function runsBelow(path: string, depth = 3): string[] {
+  if (isRun(path)) return [path];
+  if (depth === 0) return [];
+  let names: string[];
+  try {
+    names = readdirSync(path, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.') && entry.name !== 'node_modules')
+      .map(({ name }) => name);
+  } catch {
+    return [];
+  }
+  return names.sort().flatMap((name) => runsBelow(join(path, name), depth - 1));
+}

@@ -1,0 +1,228 @@
+/** Which metrics share a plot, what it is called, and what it says. */
+import { decimate, type Points } from './decimate.js';
+import { type Column, type MetricLog, type Phase, VALIDATION } from './metric-log.js';
+
+/** A plot of metrics that have the same unit. */
+interface PlotKind {
+  readonly id: string;
+  readonly title: string;
+  readonly keys: readonly (string | RegExp)[];
+  readonly about: string;
+  /** Behind the numbers of the axis. */
+  readonly unit?: 'percent' | 'bytes' | 'seconds' | 'per second';
+  /** Below the others, folded: for a look when something is wrong. */
+  readonly minor?: boolean;
+}
+
+const KINDS: readonly PlotKind[] = [
+  {
+    id: 'loss',
+    title: 'Loss',
+    keys: ['loss', 'validation_loss', 'nll'],
+    about: 'What the optimizer minimises, in training and on validation data.',
+  },
+  {
+    id: 'quality',
+    title: 'Verdicts on validation steps',
+    keys: ['f1_macro', 'balanced_accuracy', 'acc_pos', 'acc_neg', 'auc'].map((key) => VALIDATION + key),
+    unit: 'percent',
+    about: 'F1 macro, the recalls of both classes (acc_pos: right steps, acc_neg: wrong ones) and AUC.',
+  },
+  {
+    id: 'accuracy',
+    title: 'Accuracy',
+    keys: [/^(validation\/)?(accuracy|pass_at_1|right)$/, /_accuracy$/],
+    unit: 'percent',
+    about: 'Share of answers, tokens or pairs that are right.',
+  },
+  {
+    id: 'reward',
+    title: 'Reward',
+    keys: ['reward_mean', 'reward_min', 'reward_max', /^term_/, /^reward_(?!seconds|std)/],
+    about: 'Mean, smallest and largest reward of a rollout batch, and what each source of rewards said.',
+  },
+  {
+    id: 'spread',
+    title: 'Spread of rewards',
+    keys: ['reward_std'],
+    about: 'Standard deviation over a rollout batch; near 0 there is nothing to learn from.',
+  },
+  {
+    id: 'terms',
+    title: 'Loss by term',
+    keys: [
+      'policy_loss',
+      'value_loss',
+      'constraint_loss',
+      'constraint_positive',
+      'constraint_negative',
+      /_loss$/,
+    ],
+    about: 'The parts of the loss before they are weighed.',
+  },
+  {
+    id: 'kl',
+    title: 'KL divergence',
+    keys: ['kl', 'kl_k1', 'kl_k3', 'old_kl_k3', 'kl_mean', 'reference_kl'],
+    about:
+      'Nats per token: k1 and k3 estimate how far the policy is from its reference, old_kl how far from the one that sampled.',
+  },
+  {
+    id: 'alpha',
+    title: 'α and the weight of the constraint',
+    keys: ['alpha', 'constraint_weight', 'kl_coefficient'],
+    about: 'The balance between reinforcement and the verdict constraint.',
+  },
+  {
+    id: 'rollout',
+    title: 'Answers of the policy',
+    keys: [
+      'rollout_acc_pos',
+      'rollout_acc_neg',
+      'rollout_invalid',
+      'acc_pos',
+      'acc_neg',
+      'equal_groups',
+      'repeated_steps',
+      'truncated',
+    ],
+    unit: 'percent',
+    about:
+      'Shares over a rollout batch: right answers by class, unreadable ones, groups whose rewards are all equal. acc_pos and acc_neg are the mini-batch’s.',
+  },
+  {
+    id: 'ratio',
+    title: 'Probability ratios',
+    keys: ['ratio_mean', 'ratio_max'],
+    minor: true,
+    about: 'New over old probability of the sampled tokens; 1 where nothing changed.',
+  },
+  {
+    id: 'clipped',
+    title: 'Clipped',
+    keys: ['clip_fraction', 'value_clip_fraction'],
+    unit: 'percent',
+    minor: true,
+    about: 'Share of tokens whose ratio or value left the clip range.',
+  },
+  {
+    id: 'critic',
+    title: 'Critic',
+    keys: ['explained_variance', 'value_mean'],
+    minor: true,
+    about: 'Explained variance of the returns: 1 is perfect, 0 no better than their mean.',
+  },
+  {
+    id: 'norm',
+    title: 'Gradient norm',
+    keys: ['grad_norm', /_grad_norm$/],
+    minor: true,
+    about: 'Before clipping.',
+  },
+  {
+    id: 'rate',
+    title: 'Learning rate',
+    keys: ['learning_rate'],
+    minor: true,
+    about: 'After warm-up and decay.',
+  },
+  {
+    id: 'speed',
+    title: 'Tokens per second',
+    keys: ['tokens_per_second'],
+    unit: 'per second',
+    minor: true,
+    about: 'Tokens that passed forward and backward, of the logged step.',
+  },
+  {
+    id: 'seconds',
+    title: 'Seconds of a step',
+    keys: [/_seconds$/],
+    unit: 'seconds',
+    minor: true,
+    about: 'Sampling, rewards and update of the logged step.',
+  },
+  {
+    id: 'memory',
+    title: 'Peak memory',
+    keys: ['peak_bytes'],
+    unit: 'bytes',
+    minor: true,
+    about: 'Since the phase began.',
+  },
+];
+
+/** No plot: counters, and what only says where a line stands. */
+const SILENT = [/^best_/, 'epoch', 'tokens', 'skipped', 'iteration', 'targets', 'rows', 'stopped_by_kl'];
+
+export interface PlotSeries extends Points {
+  readonly key: string;
+}
+
+export interface Plot extends Omit<PlotKind, 'keys' | 'minor'> {
+  /** Unique on the page. */
+  readonly id: string;
+  readonly minor: boolean;
+  /** The title of the x axis. */
+  readonly x: string;
+  readonly series: readonly PlotSeries[];
+}
+
+/** Phases of one kind: `train-1` and `train-2` continue one another. */
+export interface PhaseGroup {
+  readonly name: string;
+  readonly phases: readonly Phase[];
+  readonly plots: readonly Plot[];
+}
+
+/** The plots of a log, by phase in the order of the run. */
+export function curves(log: MetricLog): PhaseGroup[] {
+  const groups = new Map<string, Phase[]>();
+  for (const phase of log.phases) {
+    if (phase.name === 'test') continue;
+    const stem = phase.name.replace(/[-_ ]?\d+$/, '') || phase.name;
+    groups.set(stem, [...(groups.get(stem) ?? []), phase]);
+  }
+  return [...groups].map(([name, phases]) => ({ name, phases, plots: plotsOf(name, phases) }));
+}
+
+function plotsOf(group: string, phases: readonly Phase[]): Plot[] {
+  const left = new Set(phases.flatMap(({ columns }) => [...columns.keys()]));
+  const take = (matches: (key: string) => boolean) => {
+    const found = [...left].filter(matches);
+    for (const key of found) left.delete(key);
+    return found;
+  };
+  take((key) => SILENT.some((each) => matching(each, key)));
+  const plot = (kind: Omit<PlotKind, 'keys'>, keys: readonly string[]): Plot[] => {
+    const series = keys.flatMap((key): PlotSeries[] => {
+      const points = joined(phases, key);
+      return points ? [{ key, ...points }] : [];
+    });
+    if (series.length === 0) return [];
+    const x = phases.length > 1 ? 'step of the run' : `step of ${group}`;
+    return [{ ...kind, minor: kind.minor ?? false, id: `${group}/${kind.id}`, x, series }];
+  };
+  const known = KINDS.flatMap(({ keys, ...kind }) => {
+    const own = keys.flatMap((each) => take((key) => matching(each, key)));
+    return plot(kind, own);
+  });
+  const others = [...left].flatMap((key) =>
+    plot({ id: key, title: key.replace(VALIDATION, 'validation: '), about: '', minor: true }, [key]),
+  );
+  return [...known, ...others];
+}
+
+const matching = (pattern: string | RegExp, key: string) =>
+  typeof pattern === 'string' ? pattern === key : pattern.test(key);
+
+/** The column of all phases of a group, one after the other. */
+function joined(phases: readonly Phase[], key: string): Points | undefined {
+  const columns = phases.flatMap(({ columns: of }): Column[] => (of.has(key) ? [of.get(key) as Column] : []));
+  if (columns.length === 0) return undefined;
+  const x = columns.flatMap(({ step, phaseStep }) => (phases.length > 1 ? step : phaseStep));
+  return decimate(
+    x,
+    columns.flatMap(({ value }) => value),
+  );
+}

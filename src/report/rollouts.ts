@@ -1,0 +1,80 @@
+/** samples.jsonl: what a policy answered and what it was rewarded with. */
+import { readFileSync } from 'node:fs';
+import { isObject, numbersIn } from './values.js';
+
+/** The answers to one question. */
+export interface Rollout {
+  readonly iteration: number;
+  readonly problem: string;
+  /** Of a policy that judges: the steps up to the judged one. */
+  readonly steps: readonly string[];
+  /** Of the judged step. */
+  readonly label?: 0 | 1 | undefined;
+  /** The right answer of a problem that is solved. */
+  readonly answer?: string | undefined;
+  readonly answers: readonly RolloutAnswer[];
+}
+
+export interface RolloutAnswer {
+  /** A whole solution, or undefined for a verdict. */
+  readonly text?: string | undefined;
+  readonly verdict?: 0 | 1 | undefined;
+  readonly reward: number;
+  readonly advantage?: number | undefined;
+  readonly logprob?: number | undefined;
+  readonly tokens: number;
+  readonly truncated: boolean;
+  /** What each source of rewards said. */
+  readonly terms: Readonly<Record<string, number>>;
+  /** By token, where they are not 0. */
+  readonly placed: Readonly<Record<string, number>>;
+}
+
+/** Of longer files only the last rows are read. */
+const MAX_BYTES = 16 << 20;
+
+/** Rows that are no rollouts are passed over. */
+export function readRollouts(path: string): Rollout[] {
+  const bytes = readFileSync(path);
+  const text = bytes.subarray(Math.max(0, bytes.length - MAX_BYTES)).toString('utf8');
+  return text.split('\n').flatMap((line) => {
+    try {
+      return line === '' ? [] : rollout(JSON.parse(line));
+    } catch {
+      return [];
+    }
+  });
+}
+
+function rollout(row: unknown): Rollout[] {
+  if (!isObject(row) || typeof row.problem !== 'string') return [];
+  const listed = Array.isArray(row.answers) ? row.answers : Array.isArray(row.solutions) ? row.solutions : [];
+  return [
+    {
+      iteration: typeof row.iteration === 'number' ? row.iteration : 0,
+      problem: row.problem,
+      steps: Array.isArray(row.steps) ? row.steps.filter((step) => typeof step === 'string') : [],
+      label: bit(row.label),
+      answer: typeof row.answer === 'string' ? row.answer : undefined,
+      answers: listed.filter(isObject).map(answerOf),
+    },
+  ];
+}
+
+function answerOf(row: Record<string, unknown>): RolloutAnswer {
+  const placed = Array.isArray(row.rewards) ? Object.fromEntries(row.rewards.entries()) : row.rewards;
+  return {
+    text: typeof row.text === 'string' ? row.text : undefined,
+    verdict: bit(row.verdict),
+    reward: typeof row.reward === 'number' ? row.reward : 0,
+    advantage: Array.isArray(row.advantages) ? numeric(row.advantages[0]) : numeric(row.advantage),
+    logprob: numeric(row.logprob),
+    tokens: Array.isArray(row.tokens) ? row.tokens.length : (numeric(row.tokens) ?? 0),
+    truncated: row.truncated === true,
+    terms: numbersIn(row.terms),
+    placed: numbersIn(placed),
+  };
+}
+
+const bit = (value: unknown): 0 | 1 | undefined => (value === 0 || value === 1 ? value : undefined);
+const numeric = (value: unknown) => (typeof value === 'number' && Number.isFinite(value) ? value : undefined);

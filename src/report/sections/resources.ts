@@ -1,0 +1,75 @@
+/** Where time and memory went. */
+import { type CollectedRun, configValue } from '../collect.js';
+import { bytes, duration, number } from '../format.js';
+import { html } from '../html.js';
+import { nameOf } from '../names.js';
+import { bars } from '../svg/bars.js';
+import type { Section } from './section.js';
+
+export function time({ times, log }: CollectedRun): Section {
+  const rows = times.flatMap(({ phase, seconds, after }) => [
+    { name: nameOf(phase), value: seconds, shown: duration(seconds) },
+    ...(after >= 1 ? [{ name: `after ${nameOf(phase)}`, value: after, shown: duration(after) }] : []),
+  ]);
+  const parts = log.phases.flatMap(({ name, columns }) => {
+    const seconds = [...columns].filter(([key]) => key.endsWith('_seconds'));
+    const sums = seconds.map(
+      ([key, { value }]) => [key, value.reduce((a, b) => a + b, 0) / value.length] as const,
+    );
+    const all = sums.reduce((sum, [, value]) => sum + value, 0);
+    return all > 0
+      ? [
+          html`<p>In <b>${nameOf(name)}</b>, mean seconds of the logged steps: ${sums.map(([key, value], i) => html`${i > 0 && ', '}${nameOf(key.replace(/_seconds$/, ''))} ${number(value, 3)}`)}.</p>`,
+        ]
+      : [];
+  });
+  return {
+    id: 'time',
+    title: 'Time',
+    body:
+      rows.length > 0
+        ? html`${bars(rows, { name: 'Phase', value: 'time' })}<div class="notes">${parts}<p class="hint">From the first logged line of a phase to its last, evaluations included; “after” is until the next phase’s first line: saving, loading, making rows, and pauses between a stop and a resume.</p></div>`
+        : undefined,
+    absent: 'The wall times stand in the TensorBoard events, which are missing or of another log.',
+  };
+}
+
+export function memory(run: CollectedRun): Section {
+  const { memory, log } = run;
+  const roles = memory
+    ? [...new Set([...Object.keys(memory.planned_bytes), ...Object.keys(memory.held_bytes)])]
+    : [];
+  const planned = memory?.planned_peak_bytes;
+  const peaks = log.phases.flatMap(({ name, columns }) => {
+    const measured = columns.get('peak_bytes')?.value;
+    return measured
+      ? [{ name: `peak of ${nameOf(name)}`, value: measured.reduce((a, b) => Math.max(a, b), 0) }]
+      : [];
+  });
+  const rows = [
+    ...peaks.map(({ name, value }) => ({
+      name,
+      value,
+      shown: bytes(value),
+      ...(planned === undefined ? {} : { outline: planned, outlineShown: bytes(planned) }),
+    })),
+    ...roles.map((role) => {
+      const [outline, value] = [memory?.planned_bytes[role], memory?.held_bytes[role] ?? 0];
+      return {
+        name: nameOf(role),
+        value,
+        shown: bytes(value),
+        ...(outline === undefined ? {} : { outline, outlineShown: bytes(outline) }),
+      };
+    }),
+  ];
+  return {
+    id: 'memory',
+    title: 'Memory against plan',
+    body:
+      rows.length > 0
+        ? html`${bars(rows, { name: 'What', value: 'measured', outline: 'planned' })}<p class="hint">The plan is made before the first step, for the largest micro-batch; the outline is what it allows. Roles are measured when they are created, before optimizer moments and activations${configValue(run, 'run.gradient_checkpointing') === true && '; gradient checkpointing is on'}.</p>`
+        : undefined,
+    absent: 'memory.json is written before the first step.',
+  };
+}

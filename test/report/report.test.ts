@@ -1,0 +1,200 @@
+// The page of a run: what it reads, what it shows, what it says of missing and damaged files.
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { collectRun } from '../../src/report/collect.js';
+import { curves } from '../../src/report/curves.js';
+import { decimate } from '../../src/report/decimate.js';
+import { html } from '../../src/report/html.js';
+import { typeset } from '../../src/report/maths.js';
+import { MetricLog } from '../../src/report/metric-log.js';
+import { renderRun } from '../../src/report/run-page.js';
+import { chosenSolutions, confusionOf, outcomeOf } from '../../src/report/solutions.js';
+import { ticks } from '../../src/report/svg/axes.js';
+import { writeReport } from '../../src/report/write.js';
+import { makeRun } from './run-fixture.js';
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-report-'));
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('the metrics of a run', () => {
+  it('are columns by phase, with evaluations apart from training', () => {
+    const log = new MetricLog(join(makeRun(join(folder, 'columns')), 'metrics.jsonl'));
+    expect(log.read()).toBe(true);
+    expect(log.phases.map(({ name }) => name)).toEqual(['sft', 'ppo', 'test']);
+    expect(log.phase('sft')?.columns.get('loss')?.value).toEqual([0.75, 0.5]);
+    expect(log.phase('sft')?.columns.get('validation/acc_pos')?.value).toEqual([0.5, 0.8]);
+    expect(log.phase('ppo')?.columns.get('acc_pos')?.value).toHaveLength(30);
+    expect(log.last('test', 'f1_macro')).toBe(0.75);
+    expect(log.step).toBe(50);
+  });
+
+  it('are read on from where the file grew, and again where it was cut', () => {
+    const path = join(folder, 'grows.jsonl');
+    const line = (step: number) =>
+      `${JSON.stringify({ step, phase: 'sft', phase_step: step, loss: step, tokens: 1 })}\n`;
+    writeFileSync(path, line(1));
+    const log = new MetricLog(path);
+    log.read();
+    const [half, rest] = [line(2).slice(0, 12), line(2).slice(12)];
+    appendFileSync(path, half);
+    log.read();
+    expect(log.phase('sft')?.columns.get('loss')?.value).toEqual([1]);
+    appendFileSync(path, `${rest}no JSON\n${line(3)}`);
+    log.read();
+    expect(log.phase('sft')?.columns.get('loss')?.value).toEqual([1, 2, 3]);
+    expect(log.damaged).toBe(1);
+    expect(log.read()).toBe(false);
+    truncateSync(path, line(1).length);
+    log.read();
+    expect(log.phase('sft')?.columns.get('loss')?.value).toEqual([1]);
+    expect(log.damaged).toBe(0);
+  });
+
+  it('lose no peak and no end where there are more than a plot can show', () => {
+    const y = Array.from({ length: 50_000 }, (_, i) =>
+      i === 31_234 ? 99 : i === 40_001 ? -99 : Math.sin(i),
+    );
+    const points = decimate(
+      y.map((_, i) => i + 1),
+      y,
+      1000,
+    );
+    expect(points.x).toHaveLength(1000);
+    expect(points.x.at(-1)).toBe(50_000);
+    expect(Math.max(...(points.high ?? []))).toBe(99);
+    expect(Math.min(...(points.low ?? []))).toBe(-99);
+    // Buckets are of one size, so the mean of their means is the mean.
+    const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+    expect(mean(points.y)).toBeCloseTo(mean(y), 5);
+  });
+
+  it('share a plot by what they measure, and rounds of one stage follow each other', () => {
+    const path = join(folder, 'rounds.jsonl');
+    const rows = [1, 2].flatMap((round) =>
+      [1, 2].map((i) => ({
+        step: 2 * (round - 1) + i,
+        phase: `train-${round}`,
+        phase_step: i,
+        loss: i,
+        other: 7,
+        tokens: 1,
+      })),
+    );
+    writeFileSync(path, rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const log = new MetricLog(path);
+    log.read();
+    const [group, none] = curves(log);
+    expect(none).toBeUndefined();
+    expect(group?.plots.map(({ id }) => id)).toEqual(['train/loss', 'train/other']);
+    expect(group?.plots[0]?.series).toEqual([{ key: 'loss', x: [1, 2, 3, 4], y: [1, 2, 1, 2] }]);
+  });
+});
+
+describe('judged solutions', () => {
+  it('count as the evaluation counts them', async () => {
+    const { report, solutions } = await collectRun(makeRun(join(folder, 'counts')));
+    const { tp, fn, fp, tn } = confusionOf(solutions);
+    expect(tp + fn + fp + tn).toBe(report?.metrics.n);
+    expect(tp / (tp + fn)).toBeCloseTo(report?.metrics.acc_pos as number, 12);
+    expect(tn / (tn + fp)).toBeCloseTo(report?.metrics.acc_neg as number, 12);
+  });
+
+  it('are chosen with mistakes of both kinds and without', async () => {
+    const { solutions } = await collectRun(makeRun(join(folder, 'chosen')));
+    const chosen = chosenSolutions(solutions);
+    const outcomes = new Set(chosen.flatMap(({ steps }) => steps.map(outcomeOf)));
+    expect(outcomes).toEqual(new Set(['right', 'missed', 'false alarm']));
+    expect(chosen.some(({ steps }) => steps.every((step) => outcomeOf(step) === 'right'))).toBe(true);
+    expect(new Set(chosen).size).toBe(chosen.length);
+  });
+});
+
+describe('a page', () => {
+  it('has every section of what the run wrote', async () => {
+    const page = renderRun(await collectRun(makeRun(join(folder, 'whole'))));
+    for (const id of [
+      'results',
+      'learning',
+      'judgement',
+      'rewards',
+      'rollouts',
+      'solutions',
+      'memory',
+      'configuration',
+    ])
+      expect(page).toContain(`<section id="${id}"`);
+    expect(page).toContain('<mfrac>');
+    // No events were written: the section says so instead of showing zeros.
+    expect(page).toMatch(/<b>Time\.<\/b> The wall times stand in the TensorBoard events/);
+  });
+
+  it('names what a run without verdicts does not have', async () => {
+    const path = makeRun(join(folder, 'unfinished'), { isFinished: false });
+    rmSync(join(path, 'samples.jsonl'));
+    const run = await collectRun(path);
+    expect(run.status).toBe('stopped');
+    const page = renderRun(run);
+    expect(page).not.toContain('<section id="judgement"');
+    expect(page).toMatch(/Sample solutions\.<\/b> verdicts\.jsonl is written/);
+    expect(page).toMatch(/Rewards\.<\/b> samples\.jsonl has/);
+  });
+
+  it('is written although files are damaged, and says which', async () => {
+    const path = makeRun(join(folder, 'damaged'));
+    for (const name of ['eval.json', 'verdicts.jsonl', 'memory.json', 'samples.jsonl'])
+      writeFileSync(join(path, name), '{"half": ');
+    appendFileSync(join(path, 'metrics.jsonl'), 'not JSON\n');
+    const page = readFileSync(await writeReport([path]), 'utf8');
+    for (const name of ['eval.json', 'verdicts.jsonl', 'memory.json'])
+      expect(page).toContain(`${name} is left out: `);
+    expect(page).toContain('metrics.jsonl: 1 lines cannot be read');
+  });
+
+  it('is refused in a sentence for what is no run', async () => {
+    await expect(writeReport([join(folder, 'nowhere')])).rejects.toThrow(
+      /there is no run directory .*nowhere/,
+    );
+    await expect(writeReport([tmpdir()], join(folder, 'x.html'))).rejects.toThrow(/run director/);
+  });
+});
+
+describe('text on a page', () => {
+  it('is never markup', () => {
+    fc.assert(
+      fc.property(fc.string(), (text) => {
+        expect(html`${text}`.text).not.toMatch(/[<>"']/);
+      }),
+    );
+  });
+
+  it('has its formulas typeset and its amounts of money left alone', () => {
+    expect(typeset('so \\(x^2\\) and $\\sqrt{2}$').text).toMatch(
+      /^so <math>.*<\/math> and <math>.*<msqrt>.*<\/math>$/,
+    );
+    expect(typeset('Tom has $5 and Ann $6.').text).toBe('Tom has $5 and Ann $6.');
+    expect(typeset('\\[\\frac{1}{2}\\]').text).toContain('display="block"');
+    // What is no TeX stays as it was written.
+    expect(typeset('a $\\nonsense{$ b').text).toBe('a $\\nonsense{$ b');
+  });
+});
+
+it('ticks of an axis are round and within it', () => {
+  expect(ticks({ min: 0, max: 1 })).toEqual([0, 0.2, 0.4, 0.6, 0.8, 1]);
+  fc.assert(
+    fc.property(
+      fc.double({ min: -1e6, max: 1e6, noNaN: true }),
+      fc.double({ min: 1e-3, max: 1e6, noNaN: true }),
+      (min, span) => {
+        const found = ticks({ min, max: min + span });
+        expect(found.length).toBeGreaterThan(1);
+        expect(found.length).toBeLessThan(12);
+      },
+    ),
+  );
+});
