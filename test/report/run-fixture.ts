@@ -113,7 +113,9 @@ function evaluated(text: string) {
     steps.map(({ label }, step) => {
       const right = (solution + step) % 4 !== 0;
       const verdict = (right ? label : 1 - (label as number)) as 0 | 1;
-      return { solution, step, label: label as 0 | 1, verdict, probability: verdict === 1 ? 0.9 : 0.2 };
+      const probability = verdict === 1 ? 0.9 : 0.2;
+      const logprobs = { logPositive: Math.log(probability), logNegative: Math.log(1 - probability) };
+      return { solution, step, label: label as 0 | 1, verdict, probability, ...logprobs };
     }),
   );
   const report = evaluateVerdicts(judged, {
@@ -125,7 +127,7 @@ function evaluated(text: string) {
     warnings: [`a warning ${text}`],
     bootstrap: { resamples: 50 },
   });
-  const rows = judged.map((each) => ({
+  const rows = judged.map(({ logPositive: _, logNegative: __, ...each }) => ({
     problem: records[each.solution]?.problem,
     ...each,
     text: records[each.solution]?.steps[each.step]?.text,
