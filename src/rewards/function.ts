@@ -94,7 +94,13 @@ async function called(
         `returned ${Array.isArray(given) ? `${given.length} rewards` : String(given)} instead of ${solutions.length} rewards`,
         solutions,
       );
-    return given.map((one: number | SourceReward) => (typeof one === 'number' ? { value: one } : one));
+    return given.map((one: number | SourceReward | null | undefined, i) => {
+      if (typeof one === 'number') return { value: one };
+      if (typeof one?.value === 'number') return one;
+      throw failure(`returned ${JSON.stringify(one)} instead of a number or { value, steps }`, [
+        solutions[i] as RewardedSolution,
+      ]);
+    });
   } catch (error) {
     if (error instanceof StepTrainError) throw error;
     throw failure(`failed: ${error instanceof Error ? error.message : String(error)}`, solutions, {

@@ -25,8 +25,8 @@ const SHUFFLE = 0x5b0f;
 
 /** What a solution gets. */
 export interface MixedReward {
-  /** For the whole solution; of sources that reward steps only where `bySteps` is off. */
-  readonly value: number;
+  /** For the whole solution; with `bySteps`, of the sources that reward no steps, and absent where there is none. */
+  readonly value?: number;
   /** Of each step, where `bySteps` is on and a source judges steps. */
   readonly steps?: readonly number[];
   /** What each source said, before its weight; for logs. */
@@ -54,7 +54,7 @@ export async function mixedRewards(
   { bySteps = false, signal, seed = 0, iteration = 0 }: MixtureOptions = {},
 ): Promise<MixedReward[] | undefined> {
   const mixed = solutions.map(() => ({
-    value: 0,
+    value: undefined as number | undefined,
     steps: undefined as number[] | undefined,
     terms: {} as Record<string, number>,
   }));
@@ -70,14 +70,18 @@ export async function mixedRewards(
     mixed.forEach((own, i) => {
       const { value, steps } = scaled[i] as SourceReward;
       own.terms[reward.name] = (given[i] as SourceReward).value;
-      if (!steps) own.value += weight * value;
+      if (!steps) own.value = (own.value ?? 0) + weight * value;
       else {
         own.steps ??= steps.map(() => 0);
         for (const [h, step] of steps.entries()) own.steps[h] = (own.steps[h] ?? 0) + weight * step;
       }
     });
   }
-  return mixed.map(({ value, steps, terms }) => ({ value, terms, ...(steps ? { steps } : {}) }));
+  return mixed.map(({ value, steps, terms }) => ({
+    terms,
+    ...(value === undefined ? {} : { value }),
+    ...(steps ? { steps } : {}),
+  }));
 }
 
 /** Scaled, clipped and whitened; the numbers of steps among each other where they count. */
@@ -89,7 +93,8 @@ function normalised(
   const bound = (value: number) => (clip > 0 ? Math.max(-clip, Math.min(clip, value)) : value);
   const bounded = given.map(({ value, steps }) => ({
     value: bound(scale * value),
-    steps: bySteps ? steps?.map((step) => bound(scale * step)) : undefined,
+    // Where there is no step, the reward is that of the solution.
+    steps: bySteps && steps?.length ? steps.map((step) => bound(scale * step)) : undefined,
   }));
   const counted = bounded.flatMap(({ value, steps }) => steps ?? [value]);
   const { mean, deviation } = whiten ? moments(counted) : { mean: 0, deviation: 1 };
@@ -104,16 +109,16 @@ function normalised(
 function dealtOut(given: readonly SourceReward[], draw: PhiloxStream): SourceReward[] {
   const values = shuffled(
     draw,
-    given.map(({ value }) => value),
+    given.flatMap(({ value, steps }) => (steps ? [] : [value])),
   );
   const steps = shuffled(
     draw,
     given.flatMap(({ steps = [] }) => steps),
   );
   let next = 0;
-  return given.map(({ steps: own }, i) => {
-    const value = values[i] as number;
-    if (!own) return { value };
+  let at = 0;
+  return given.map(({ value, steps: own }) => {
+    if (!own) return { value: values[at++] as number };
     next += own.length;
     return { value, steps: steps.slice(next - own.length, next) };
   });

@@ -15,8 +15,9 @@ export function oracleReward(aggregation: Aggregation): SolutionReward {
     score: async (solutions) =>
       solutions.map(({ problem, steps }, i) => {
         const { lines } = judgeSolution(generatedProblem(problem, i), steps);
-        const right = lines.map((line) => (line.right ? 1 : 0));
-        return { value: aggregated(right, aggregation) ?? 0, steps: right };
+        // No step at all is a wrong one.
+        const right = lines.length > 0 ? lines.map((line) => (line.right ? 1 : 0)) : [0];
+        return { value: aggregated(right, aggregation) as number, steps: right };
       }),
   };
 }

@@ -7,7 +7,7 @@ export interface StepRewardOptions {
   /** In metrics and samples. */
   readonly name: string;
   readonly aggregation: Aggregation;
-  /** Reward of a solution that the model cannot read, and of a step that it gives no score. Default 0. */
+  /** Reward of a solution without steps, as if it were one, and of a step that the model gives no score. Default 0. */
   readonly unread?: number;
   /**
    * Whether the scores of steps are rewards of steps too; false for a model of outcomes, whose only score is that of the
@@ -32,7 +32,7 @@ export function stepScoreReward(
       if (!found) return undefined;
       const rewards: SourceReward[] = solutions.map(() => ({
         value: unread,
-        ...(bySteps ? { steps: [] } : {}),
+        ...(bySteps ? { steps: [unread] } : {}),
       }));
       found.forEach(({ scores }, at) => {
         const read = scores.filter((score) => score !== null);

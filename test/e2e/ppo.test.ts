@@ -180,6 +180,8 @@ run: {device: cpu, threads: 1}
 
   test('refuses settings that contradict each other, in a sentence', async () => {
     for (const [setting, message] of [
+      ['rollout.mix={level 1: 0}', /no group with a weight above 0/],
+      ['ppo.kl_coef=0', /0 stays 0/],
       ['ppo.reference=none', /leaves nothing to keep near to/],
       ['rollout.max_new_tokens=250', /leaves no token of data\.max_length/],
       ['data.source=arithmetic', /has no final answers/],

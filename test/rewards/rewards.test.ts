@@ -72,7 +72,7 @@ describe('scores of steps', () => {
     const given = await reward.score([solution('0.5\n0.25\n?'), solution('', { steps: [] })]);
     expect(given).toEqual([
       { value: 0.25, steps: [0.5, 0.25, -1] },
-      { value: -1, steps: [] },
+      { value: -1, steps: [-1] },
     ]);
     const outcome = stepScoreReward(scorer, { name: 'outcome', aggregation: 'last', bySteps: false });
     expect(await outcome.score([solution('?\n0.75')])).toEqual([{ value: 0.75 }]);
@@ -145,7 +145,10 @@ describe('a mixture', () => {
     };
     const bySteps = { ...source('', []), reward: steps, shuffle: true };
     const mixed = (await mixedRewards([bySteps], many, { bySteps: true }))!;
-    expect(mixed.map(({ steps: own }) => own?.length)).toEqual(numbers.map((i) => i % 3));
+    expect(mixed.map(({ steps: own }) => own?.length ?? 0)).toEqual(numbers.map((i) => i % 3));
+    // Those without steps have rewards of their own.
+    const whole = mixed.flatMap(({ value }) => (value === undefined ? [] : [value]));
+    expect(whole.sort((a, b) => a - b)).toEqual(numbers.filter((i) => i % 3 === 0));
     const all = mixed.flatMap(({ steps: own }) => own ?? []).sort((a, b) => a - b);
     expect(all).toEqual(numbers.flatMap((i) => new Array(i % 3).fill(i)));
   });
@@ -207,6 +210,13 @@ describe("a user's function", () => {
       options,
     );
     await expect(fails.score([solution('a'), solution('b')])).rejects.toThrow(/failed: .*JSON.*"text":"b"/s);
+    const bare = functionReward(
+      (all) => all.map(({ text }) => (text === 'b' ? undefined : 1) as number),
+      options,
+    );
+    await expect(bare.score([solution('a'), solution('b')])).rejects.toThrow(
+      /returned undefined instead of a number or \{ value, steps \}.*"text":"b"/s,
+    );
     const short = functionReward(() => [], options);
     await expect(short.score([solution('a')])).rejects.toThrow('returned 0 rewards instead of 1');
   });

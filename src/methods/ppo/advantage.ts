@@ -55,8 +55,9 @@ async function raw(
       const baseline = settings.group_baseline ? groupMeans(rewards) : own.map(() => 0);
       return withoutReturns(
         own.flatMap(({ byToken }, i) => {
-          const togo = returnsToGo(byToken, settings.gamma);
-          return togo.map((value) => value - (baseline[i] as number));
+          const last = byToken.length - 1;
+          const above = byToken.map((reward, t) => (t === last ? reward - (baseline[i] as number) : reward));
+          return returnsToGo(above, settings.gamma);
         }),
       );
     }
@@ -79,9 +80,10 @@ function total({ byToken }: AnswerReward): number {
   return byToken.reduce((sum, reward) => sum + reward, 0);
 }
 
+/** Of the rewards before the KL penalty. */
 function groupMeans(rewards: Rewards): number[] {
   return rewards.flatMap((own) => {
-    const mean = own.reduce((sum, reward) => sum + total(reward), 0) / own.length;
+    const mean = own.reduce((sum, { value }) => sum + value, 0) / own.length;
     return own.map(() => mean);
   });
 }
@@ -126,7 +128,8 @@ function stepAdvantages(rewards: Rewards, meanOnly: boolean): number[] {
     const deviation = all.length > 1 ? Math.sqrt(squares / (all.length - 1)) : 0;
     const scale = meanOnly ? 1 : 1 / (deviation + EPSILON);
     return group.flatMap(({ byToken, places = [byToken.length - 1] }, i) => {
-      const normalised = new Array<number>(byToken.length).fill(0);
+      // On other tokens there is the KL penalty, where it is in the reward.
+      const normalised = byToken.map((reward) => reward * scale);
       places.forEach((t, k) => {
         normalised[t] = ((placed[i]?.[k] as number) - mean) * scale;
       });

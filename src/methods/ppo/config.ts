@@ -48,11 +48,20 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
   if (ppo.critic === 'adapter' && ppo.algorithm === 'ppo' && lora === 'none')
     add(['ppo', 'critic'], 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
   const compares = ppo.algorithm === 'grpo' || ppo.algorithm === 'gspo' || ppo.algorithm === 'rloo';
-  if (compares && rollout.num_generations < 2)
+  const baseline = ppo.algorithm === 'reinforce_pp' && ppo.group_baseline;
+  if ((compares || baseline) && rollout.num_generations < 2)
     add(
       ['rollout', 'num_generations'],
-      `ppo.algorithm "${ppo.algorithm}" compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
+      `ppo.algorithm "${ppo.algorithm}"${baseline ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
     );
+  const shares = Object.values(rollout.mix);
+  if (shares.length > 0 && shares.every((weight) => weight === 0))
+    add(
+      ['rollout', 'mix'],
+      'rollout.mix has no group with a weight above 0, so there is no problem to solve',
+    );
+  if (ppo.kl_target > 0 && ppo.kl_coef === 0)
+    add(['ppo', 'kl_coef'], 'ppo.kl_target multiplies ppo.kl_coef, and 0 stays 0: set ppo.kl_coef above 0');
   if (ppo.reference === 'none' && (ppo.kl_coef > 0 || ppo.kl_target > 0))
     add(
       ['ppo', 'kl_coef'],

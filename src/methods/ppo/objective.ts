@@ -1,5 +1,6 @@
 /** The objective of policy optimisation on solutions: clipped ratios of tokens or of whole solutions, KL, entropy and value. */
 import { Tape } from '../../autograd/tape.js';
+import { ratio } from '../../eval/metrics.js';
 import { type PpoStatistic, ppo } from '../../objectives/ppo.js';
 import { type Objective, readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
@@ -214,13 +215,19 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
     // Of two objectives the second has the ratios.
     const tokens = parts.filter((_, i) => !bySolution || i % 2 === 0);
     const ratios = parts.filter((_, i) => !bySolution || i % 2 === 1);
+    const sum = (of: readonly Part[], name: PpoStatistic) =>
+      of.reduce((all, { statistics }) => all + statistics.weight * statistics[name], 0);
+    // Weights need not add up to 1: those of dr_grpo do not, nor do those of solutions that are all masked.
     const mean = (of: readonly Part[], name: PpoStatistic) =>
-      of.reduce((sum, { statistics }) => sum + statistics.weight * statistics[name], 0);
-    const total = parts.reduce((sum, { loss }) => sum + loss, 0);
+      ratio(
+        sum(of, name),
+        of.reduce((all, { statistics }) => all + statistics.weight, 0),
+      );
+    const total = parts.reduce((all, { loss }) => all + loss, 0);
     return {
       losses: { total },
       metrics: {
-        policy_loss: mean(ratios, 'policy_loss'),
+        policy_loss: sum(ratios, 'policy_loss'),
         ratio_mean: mean(ratios, 'ratio_mean'),
         ratio_max: Math.max(...ratios.map(({ statistics }) => statistics.ratio_max)),
         clip_fraction: mean(ratios, 'clip_fraction'),
@@ -231,7 +238,7 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
           : { kl_k1: mean(tokens, 'kl_k1'), kl_k3: mean(tokens, 'kl_k3') }),
         ...(roles.critic
           ? {
-              value_loss: mean(tokens, 'value_loss'),
+              value_loss: sum(tokens, 'value_loss'),
               value_clip_fraction: mean(tokens, 'value_clip_fraction'),
             }
           : {}),

@@ -23,7 +23,9 @@ const model = {
   model: text().optional().describe('The run that trained it, or the directory of a classification model.'),
   scorer: text()
     .optional()
-    .describe('Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first.'),
+    .describe(
+      'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, a joint model’s scorer of outcomes.',
+    ),
   unread: z.number().default(0).describe('What a solution or step gets that the model cannot read.'),
 };
 

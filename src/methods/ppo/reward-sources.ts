@@ -38,9 +38,14 @@ export async function rewardSources({
     mark(role);
     return found;
   };
-  const scorerOf = ({ scorers }: OpenScorers, { model, scorer }: RewardSection['outcome']): StepScorer => {
+  const scorerOf = (
+    { scorers }: OpenScorers,
+    { model, scorer }: RewardSection['outcome'],
+    usual = '',
+  ): StepScorer => {
     const names = Object.keys(scorers);
-    const named = scorers[scorer ?? (names[0] as string)];
+    const otherwise = names.includes(usual) ? usual : (names[0] as string);
+    const named = scorers[scorer ?? otherwise];
     if (named) return named;
     throw new RunError(
       names.length === 0
@@ -62,7 +67,8 @@ export async function rewardSources({
       const found = await modelOf('ORM', reward.outcome);
       if (found.outcomes) return outcomeReward(found.outcomes, { name: 'outcome', unread });
       const options = { name: 'outcome', aggregation: 'last', unread, bySteps: false } as const;
-      return stepScoreReward(scorerOf(found, reward.outcome), options);
+      // Of a joint model, the output of outcomes.
+      return stepScoreReward(scorerOf(found, reward.outcome, 'outcome'), options);
     },
     oracle: async () => oracleReward(reward.oracle.aggregation),
     function: async () =>

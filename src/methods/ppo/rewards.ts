@@ -31,12 +31,17 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
       const bySteps = settings.placement === 'step';
       const mixed = await mixedRewards(sources, solutions, { bySteps, signal, iteration, seed });
       if (!mixed) return undefined;
-      const lowest = mixed.reduce((least, own) => Math.min(least, totalOf(own)), Number.POSITIVE_INFINITY);
       let at = 0;
-      const byGroup = groups.map(({ answers }) =>
-        answers.map((answer) => {
-          const i = at++;
-          return placed(answer, mixed[i] as MixedReward, lowest, options);
+      const asGiven = groups.map(({ answers }) =>
+        answers.map((answer) => placed(answer, mixed[at++] as MixedReward, options)),
+      );
+      const lowest = asGiven
+        .flat()
+        .reduce((least, { value }) => Math.min(least, value), Number.POSITIVE_INFINITY);
+      const byGroup = groups.map(({ answers }, g) =>
+        answers.map((answer, a) => {
+          const own = (asGiven[g] as AnswerReward[])[a] as AnswerReward;
+          return answer.truncated ? ofCutOff(own, lowest, settings) : own;
         }),
       );
       return { byGroup, metrics: termMetrics(mixed, groups) };
@@ -48,39 +53,48 @@ function rewarded(problem: RunProblem, { text, tokens, truncated }: SolutionAnsw
   return { problem, text, steps: stepsOf(text), tokens: tokens.length, truncated };
 }
 
-function totalOf({ value, steps = [] }: MixedReward): number {
-  return steps.reduce((sum, step) => sum + step, value);
-}
-
 function placed(
-  answer: SolutionAnswer,
+  { truncated, tokens, text }: SolutionAnswer,
   mixed: MixedReward,
-  lowest: number,
   { settings, tokenizer }: SolutionRewardOptions,
 ): AnswerReward {
-  const { truncated, tokens, text } = answer;
-  const { terms } = mixed;
-  const byToken = new Array<number>(tokens.length).fill(0);
   const last = tokens.length - 1;
-  const penalty = truncated ? settings.missing_eos_penalty : 0;
-  if (truncated && settings.truncated === 'lowest') {
-    byToken[last] = lowest - penalty;
-    return { value: lowest - penalty, byToken, terms, ...(mixed.steps ? { places: [last] } : {}) };
-  }
-  byToken[last] = mixed.value - penalty;
-  const places = new Set<number>([last]);
+  const byToken = new Array<number>(tokens.length).fill(0);
+  const places = new Set<number>();
+  const place = (t: number, reward: number) => {
+    byToken[t] = (byToken[t] as number) + reward;
+    places.add(t);
+  };
+  // What goes on from the critic's value has not come to the end that is rewarded.
+  const goesOn = truncated && settings.truncated === 'bootstrap';
+  if (mixed.value !== undefined && !goesOn) place(last, mixed.value);
   if (mixed.steps) {
     const ends = stepEnds(text, tokens, tokenizer);
     const bounded = boundedSteps(mixed.steps, settings.bound, settings.bound_margin);
-    for (const [h, reward] of bounded.entries()) {
-      const t = ends[h] ?? last;
-      byToken[t] = (byToken[t] ?? 0) + reward;
-      places.add(t);
-    }
+    for (const [h, reward] of bounded.entries()) place(ends[h] ?? last, reward);
   }
-  const value = byToken.reduce((sum, reward) => sum + reward, 0);
-  const ascending = [...places].sort((a, b) => a - b);
-  return { value, byToken, terms, ...(mixed.steps ? { places: ascending } : {}) };
+  return {
+    value: byToken.reduce((sum, reward) => sum + reward, 0),
+    byToken,
+    terms: mixed.terms,
+    ...(mixed.steps ? { places: [...places].sort((a, b) => a - b) } : {}),
+  };
+}
+
+/** The rewards of steps stay: the last token makes up for the difference, so that the whole is the lowest in every algorithm. */
+function ofCutOff(
+  { value, byToken, places, terms }: AnswerReward,
+  lowest: number,
+  { truncated, missing_eos_penalty: penalty }: SolutionRewardOptions['settings'],
+): AnswerReward {
+  const whole = (truncated === 'lowest' ? lowest : value) - penalty;
+  const last = byToken.length - 1;
+  return {
+    value: whole,
+    byToken: byToken.map((reward, t) => (t === last ? reward + (whole - value) : reward)),
+    ...(terms ? { terms } : {}),
+    ...(places ? { places: places.at(-1) === last ? places : [...places, last] } : {}),
+  };
 }
 
 /** The mean of every term, and how many solutions were cut off. */

@@ -78,7 +78,9 @@ export const ppo = section({
   group_baseline: z
     .boolean()
     .default(false)
-    .describe('Of `reinforce_pp`: subtract the mean reward of the problem’s solutions first.'),
+    .describe(
+      'Of `reinforce_pp`: subtract the mean reward of the problem’s solutions from that of each first.',
+    ),
   whiten_advantages: z
     .boolean()
     .default(true)
@@ -145,7 +147,7 @@ export const ppo = section({
     .default('lowest')
     .describe(
       'A solution that was cut off at max_new_tokens: gets the lowest reward of its rollout batch; keeps its own; is not learned from ' +
-        '(overlong filtering); or goes on from the critic’s value of its end.',
+        '(overlong filtering); or goes on from the critic’s value of its end, in place of a reward of the whole.',
     ),
   missing_eos_penalty: z
     .number()

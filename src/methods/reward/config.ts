@@ -64,7 +64,7 @@ export const reward = section({
     ),
   outcome_weight: positiveNumber()
     .default(1)
-    .describe('Of the outcome in the loss of `type: joint`, beside 1 for the steps.'),
+    .describe('Of an outcome in the loss of `type: joint`, beside 1 for each step.'),
   head_rate: positiveNumber()
     .default(1)
     .describe('Learning rate of the new head, as a multiple of `learning_rate`.'),

@@ -100,6 +100,18 @@ describe('of a group', () => {
     close(found[0]!.advantages, [right + wrong, wrong, wrong]);
     close(found[1]!.advantages, [right, right]);
   });
+
+  it('with rewards of steps keeps the KL penalty of the tokens between them', async () => {
+    const penalised = (places: number[]) => [
+      { value: 0, byToken: [-0.5, 1, 0], places },
+      { value: 0, byToken: [0, -1, 0], places },
+    ];
+    const groups = [{ item: 0, answers: [answer(3), answer(3)] }];
+    const found = await credit(groups, [penalised([1])], { algorithm: 'grpo' });
+    const deviation = Math.SQRT2 + 1e-4;
+    close(found[0]!.advantages, [0.5 / deviation, 1 / deviation, 0]);
+    close(found[1]!.advantages, [-1 / deviation, -1 / deviation, 0]);
+  });
 });
 
 describe('from a critic', () => {
@@ -140,7 +152,7 @@ describe('from a critic', () => {
 });
 
 describe('from returns', () => {
-  it('are discounted, with the mean of the group subtracted where that is asked for', async () => {
+  it('are discounted, those of the reward less the mean of its group where that is asked for', async () => {
     const groups = [{ item: 0, answers: [answer(3), answer(1)] }];
     const of = (settings: Partial<AdvantageSettings>) =>
       credit(groups, [[last(1, 3), last(0)]], { algorithm: 'reinforce_pp', gamma: 0.5, ...settings });
@@ -150,7 +162,7 @@ describe('from returns', () => {
     );
     close(
       (await of({ group_baseline: true })).flatMap(({ advantages }) => advantages),
-      [-0.25, 0, 0.5, -0.5],
+      [0.125, 0.25, 0.5, -0.5],
     );
   });
 });

@@ -145,6 +145,30 @@ it.each(['dapo', 'grpo', 'dr_grpo'])(
   },
 );
 
+it('metrics are means over tokens also where weights do not add up to 1', async () => {
+  const { objective, credited } = await setUp({ algorithm: 'grpo', loss_type: 'dr_grpo', kl_coef: 0 });
+  // As many tokens as a third of the longest that there may be.
+  const short = credited.map((group) => ({
+    ...group,
+    answers: group.answers.map((own) => {
+      const cut = <T>(list: readonly T[]) => list.slice(0, 3);
+      const { tokens, oldLogprobs, refLogprobs, samplerLogprobs, advantages, returns } = own;
+      return {
+        ...own,
+        tokens: cut(tokens),
+        oldLogprobs: cut(oldLogprobs),
+        refLogprobs: cut(refLogprobs),
+        samplerLogprobs: cut(samplerLogprobs),
+        advantages: cut(advantages),
+        returns: cut(returns),
+      };
+    }),
+  }));
+  const { metrics } = await objective.gradients(short, 0);
+  expect(metrics.ratio_mean).toBeCloseTo(1, 6);
+  expect(metrics.entropy).toBeGreaterThan(2);
+});
+
 it.each(['trunk', 'adapter', 'model'])('a critic on its %s warms up alone', async (critic) => {
   const { roles, objective, credited } = await setUp({ critic, critic_warmup: 5 });
   await objective.gradients(credited, 4);
