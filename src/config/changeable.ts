@@ -8,4 +8,6 @@ export const CHANGEABLE = [
   '*.save_total_limit',
   '*.num_train_epochs',
   '*.max_steps',
+  'judge.token_budget',
+  'judge.cost_budget',
 ] as const;

@@ -10,6 +10,7 @@ import { retrying } from '../../remote/retry.js';
 import type { Solution, StepJudge } from '../solving/judging.js';
 import { openAnswerCache } from './answer-cache.js';
 import { judgePrompt, parseLabels } from './prompt.js';
+import { openSpending } from './spending.js';
 
 export interface LlmJudgeOptions {
   /** Such as `http://127.0.0.1:8000/v1`. */
@@ -29,7 +30,7 @@ export interface LlmJudgeOptions {
   readonly requestsPerMinute?: number;
   /** Seconds until there is a connection, and between bytes. Default 120. */
   readonly timeout?: number;
-  /** Tokens read and written, over the judge's life; 0: no limit. Default 0. */
+  /** Tokens read and written, over the judge's life or that of `spending`; 0: no limit. Default 0. */
   readonly tokenBudget?: number;
   /** The same in money, by `price`; 0: no limit. Default 0. */
   readonly costBudget?: number;
@@ -37,6 +38,8 @@ export interface LlmJudgeOptions {
   readonly price?: { readonly input: number; readonly output: number };
   /** A file of answers: what was asked before is not asked, or paid for, again. */
   readonly cache?: string | undefined;
+  /** A file of what was spent, so that budgets and the report go on from what earlier judges with this file have spent. */
+  readonly spending?: string | undefined;
 }
 
 export type LlmJudgeReport = {
@@ -75,12 +78,13 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     idleMs: 1000 * timeout,
   };
   const cache = options.cache === undefined ? undefined : openAnswerCache(options.cache);
-  const count = { requests: 0, cached: 0, inputTokens: 0, outputTokens: 0, solutions: 0, unlabelled: 0 };
-  const cost = () => (count.inputTokens * price.input + count.outputTokens * price.output) / 1e6;
+  const spending = openSpending(options.spending);
+  const count = { requests: 0, cached: 0, solutions: 0, unlabelled: 0 };
+  const cost = () => (spending.inputTokens * price.input + spending.outputTokens * price.output) / 1e6;
   let next = 0;
 
   const refuseBeyondBudget = () => {
-    const tokens = count.inputTokens + count.outputTokens;
+    const tokens = spending.inputTokens + spending.outputTokens;
     const spent =
       tokenBudget > 0 && tokens >= tokenBudget
         ? `${tokens} tokens of ${tokenBudget}`
@@ -107,10 +111,15 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       const { chunks } = await send(endpoint, '/chat/completions', body, signal);
       const parts: Buffer[] = [];
       for await (const chunk of chunks) parts.push(chunk);
-      const { text, input, output } = answerOf(Buffer.concat(parts).toString());
+      const { text, usage } = answerOf(Buffer.concat(parts).toString());
       count.requests++;
-      count.inputTokens += input;
-      count.outputTokens += output;
+      if (usage) spending.add(...usage);
+      else if (tokenBudget > 0 || costBudget > 0)
+        throw new DataError(
+          'option',
+          `${base.host} does not say how many tokens a request took (usage), so no budget of the judge can be kept; set ` +
+            'judge.token_budget and judge.cost_budget to 0, or use a server that counts',
+        );
       return text;
     });
   };
@@ -149,34 +158,50 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       const stop = new AbortController();
       const either = AbortSignal.any([signal, stop.signal]);
       let at = 0;
+      const failures: unknown[] = [];
       const worker = async () => {
-        while (at < solutions.length) {
-          const i = at++;
-          labels[i] = await labelsOf(solutions[i] as Solution, either);
+        try {
+          while (at < solutions.length && failures.length === 0) {
+            const i = at++;
+            labels[i] = await labelsOf(solutions[i] as Solution, either);
+          }
+        } catch (error) {
+          failures.push(error);
+          // Where the budget is spent, what is under way is paid for, and is kept.
+          if (!(error instanceof DataError)) stop.abort();
         }
       };
-      try {
-        await Promise.all(Array.from({ length: Math.min(concurrency, solutions.length) }, worker));
-      } catch (error) {
-        stop.abort();
-        throw error;
-      }
+      await Promise.all(Array.from({ length: Math.min(concurrency, solutions.length) }, worker));
+      if (failures.length > 0) throw failures[0];
       return labels;
     },
-    report: () => ({ ...count, cost: cost() }),
+    report: () => {
+      const { inputTokens, outputTokens } = spending;
+      return { ...count, inputTokens, outputTokens, cost: cost() };
+    },
   };
 }
 
 const RETRY = { attempts: 5, backoffMs: 500, maxBackoffMs: 30_000 };
 
-function answerOf(body: string): { readonly text: string; readonly input: number; readonly output: number } {
+interface ServerAnswer {
+  readonly text: string;
+  /** Tokens read and written, if the server counts them. */
+  readonly usage?: readonly [input: number, output: number];
+}
+
+function answerOf(body: string): ServerAnswer {
   try {
     const { choices, usage } = JSON.parse(body) as {
-      choices: { message: { content: string | null } }[];
-      usage?: { prompt_tokens?: number; completion_tokens?: number };
+      choices: { message: { content: unknown } }[];
+      usage?: { prompt_tokens?: unknown; completion_tokens?: unknown } | null;
     };
-    const text = choices[0]?.message.content ?? '';
-    return { text, input: usage?.prompt_tokens ?? 0, output: usage?.completion_tokens ?? 0 };
+    const content = choices[0]?.message.content;
+    const text = typeof content === 'string' ? content : '';
+    const [input, output] = [usage?.prompt_tokens, usage?.completion_tokens];
+    return Number.isSafeInteger(input) && Number.isSafeInteger(output)
+      ? { text, usage: [input as number, output as number] }
+      : { text };
   } catch {
     throw new PassingFailure(
       `the server wrote ${JSON.stringify(body.slice(0, 80))} in place of a chat completion`,

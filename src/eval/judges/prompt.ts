@@ -20,7 +20,10 @@ export function judgePrompt({ of: { problem, solution, answer }, steps }: Soluti
   ];
 }
 
-const LABELS: Readonly<Record<string, 0 | 1>> = { correct: 1, incorrect: 0 };
+const LABELS: ReadonlyMap<unknown, 0 | 1> = new Map([
+  ['correct', 1],
+  ['incorrect', 0],
+]);
 
 /** The labels of an answer: strictly one JSON object with a label for every step and nothing else; undefined for any other text. */
 export function parseLabels(text: string, steps: number): (0 | 1)[] | undefined {
@@ -36,7 +39,7 @@ export function parseLabels(text: string, steps: number): (0 | 1)[] | undefined 
   if (entries.length !== steps) return undefined;
   const labels: (0 | 1)[] = [];
   for (let i = 1; i <= steps; i++) {
-    const label = LABELS[String((value as Record<string, unknown>)[i])];
+    const label = LABELS.get((value as Record<string, unknown>)[i]);
     if (label === undefined) return undefined;
     labels.push(label);
   }

@@ -49,6 +49,7 @@ export async function openLabelJudge(
           costBudget: judge.cost_budget,
           price: { input: judge.price_input, output: judge.price_output },
           cache: judge.cache ?? `${run.output_dir}/judge-cache.jsonl`,
+          spending: `${run.output_dir}/judge-spending.jsonl`,
         }),
       );
     }

@@ -24,12 +24,14 @@ let url: string;
 /** What the server says, one after the other; the last stays. */
 let says: (string | number)[];
 let asked: { messages: { content: string }[]; temperature: number; authorization: string | undefined }[];
+let usage: object | undefined;
 let open = 0;
 let most = 0;
 
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'judge-'));
   asked = [];
+  usage = { prompt_tokens: 100, completion_tokens: 10 };
   [open, most] = [0, 0];
   server = createServer(async (request, response) => {
     most = Math.max(most, ++open);
@@ -48,7 +50,7 @@ beforeEach(async () => {
     }
     const choices = [{ message: { content: next } }];
     response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify({ choices, usage: { prompt_tokens: 100, completion_tokens: 10 } }));
+    response.end(JSON.stringify({ choices, usage }));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
@@ -89,6 +91,8 @@ it.each([
   ['Sure! {"1": "correct", "2": "incorrect"}', undefined],
   ['["correct", "incorrect"]', undefined],
   ['{"1": "correct", "2": "inc', undefined],
+  ['{"1": "correct", "2": "constructor"}', undefined],
+  ['{"1": "correct", "2": ["correct"]}', undefined],
 ])('reads %j strictly', (text, labels) => expect(parseLabels(text, 2)).toEqual(labels));
 
 it('asks again for what is no JSON, warmer, and then leaves the steps unlabelled', async () => {
@@ -131,6 +135,41 @@ it('stops where its budget is spent, in tokens or in money', async () => {
   const price = { input: 1000, output: 0 };
   await expect(llmJudge({ ...poor, costBudget: 0.15, price }).judge(several)).rejects.toThrow(
     /spent \(0.20 of 0.15\)/,
+  );
+});
+
+it('keeps a budget over judges that share a file of what was spent', async () => {
+  says = [GOOD];
+  const spending = join(folder, 'spending.jsonl');
+  const poor = { url, model: 'critic', concurrency: 1, spending };
+  const other = { ...solution, steps: ['a', 'b'] };
+  await llmJudge(poor).judge([solution]);
+  await llmJudge({ ...poor, tokenBudget: 150 }).judge([solution]);
+  const third = llmJudge({ ...poor, tokenBudget: 150 });
+  await expect(third.judge([other])).rejects.toThrow(/spent \(220 tokens of 150\) after 0 requests/);
+  expect(third.report()).toMatchObject({ inputTokens: 200, outputTokens: 20 });
+  expect(asked).toHaveLength(2);
+});
+
+it('a spent budget lets the requests that are under way end, and keeps their answers', async () => {
+  says = ['no', GOOD];
+  const cache = join(folder, 'cache.jsonl');
+  const several = [solution, { ...solution, steps: ['a', 'b'] }];
+  const judge = llmJudge({ url, model: 'critic', concurrency: 2, cache, tokenBudget: 100 });
+  await expect(judge.judge(several)).rejects.toThrow(/the budget of the judge is spent/);
+  const { length } = asked;
+  expect(length).toBe(2);
+  const again = llmJudge({ url, model: 'critic', concurrency: 2, cache });
+  await again.judge(several);
+  expect(again.report()).toMatchObject({ cached: 2, requests: 1 });
+});
+
+it('keeps no budget where the server does not count, and says so', async () => {
+  says = [GOOD];
+  usage = undefined;
+  expect(await llmJudge({ url, model: 'critic' }).judge([solution])).toEqual([[1, 0]]);
+  await expect(llmJudge({ url, model: 'critic', tokenBudget: 100 }).judge([solution])).rejects.toThrow(
+    /does not say how many tokens a request took/,
   );
 });
 
