@@ -8,6 +8,7 @@ import { question } from '../../config/question.js';
 import { run } from '../../config/run.js';
 import type { AnswerBatchConfig, Conflict, MethodSchema } from '../../config/schema.js';
 import { answerBatches } from '../../config/training.js';
+import { wholeSolutions } from '../../config/whole-solutions.js';
 
 /** The sections that every offline method has. */
 export const frame = { model, lora, data, question, run, eval: answerEvaluation };
@@ -45,7 +46,16 @@ export function offlineSchema<Config extends OfflineFrame & { readonly method: s
       const { name, settings } = sectionOf(config);
       return { [name]: settings };
     },
-    conflicts,
+    conflicts(config) {
+      const { method, data } = config;
+      const found = [...wholeSolutions(method, data), ...conflicts(config)];
+      if (data.balance !== 'none')
+        found.push({
+          path: ['data', 'balance'],
+          message: `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method ${method} has none; remove it`,
+        });
+      return found;
+    },
   };
 }
 

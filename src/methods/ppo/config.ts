@@ -5,6 +5,7 @@ import { solvingEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { wholeSolutions } from '../../config/whole-solutions.js';
 import { reward } from './reward-sections.js';
 import { ppo, rollout } from './sections.js';
 
@@ -33,7 +34,7 @@ export const ppoConfig: MethodSchema<PpoRunConfig> = {
 };
 
 function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): Conflict[] {
-  const found: Conflict[] = [];
+  const found = wholeSolutions('ppo', data);
   const add = (path: readonly string[], message: string) => found.push({ path, message });
   if (typeof model.base !== 'string')
     add(

@@ -6,8 +6,9 @@ import { maxSamples } from '../../config/evaluation.js';
 import { count, countOrOff, positiveNumber, section, text } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
-import type { Conflict, MethodSchema } from '../../config/schema.js';
+import type { MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
+import { wholeSolutions } from '../../config/whole-solutions.js';
 import { correctionWriter, DEFAULT_FORMAT } from '../../data/corrections/layout.js';
 import { VARIANTS } from '../../data/corrections/variants.js';
 import { reasonOf } from '../../files/data-error.js';
@@ -114,7 +115,7 @@ export const s3cConfig: MethodSchema<S3cRunConfig> = {
   schema,
   sections: ({ s3c }) => ({ s3c }),
   conflicts({ model, data, format, corrections }) {
-    const conflicts: Conflict[] = [];
+    const conflicts = wholeSolutions('s3c', data);
     if (corrections !== 'none' && typeof model.base !== 'string')
       conflicts.push({
         path: ['corrections'],
@@ -131,11 +132,6 @@ export const s3cConfig: MethodSchema<S3cRunConfig> = {
       conflicts.push({
         path: ['data', 'balance'],
         message: `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method s3c has none; remove it`,
-      });
-    if (data.split_unit === 'sample')
-      conflicts.push({
-        path: ['data', 'split_unit'],
-        message: 'data.split_unit "sample" splits verdicts, and method s3c learns whole solutions; remove it',
       });
     try {
       correctionWriter(format);

@@ -1,10 +1,13 @@
 // `method: step_kto`: how it is configured.
+import { existsSync, realpathSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { data } from '../../config/data.js';
 import { lora, model } from '../../config/model.js';
 import { question } from '../../config/question.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { wholeSolutions } from '../../config/whole-solutions.js';
 import { loneBatch } from '../offline/config.js';
 import { evaluation, judge, sampling, stepKto } from './sections.js';
 
@@ -26,11 +29,12 @@ export type StepKtoRunConfig = z.output<typeof schema>;
 export const stepKtoConfig: MethodSchema<StepKtoRunConfig> = {
   schema,
   sections: ({ step_kto }) => ({ step_kto }),
+  paths: ['judge.path', 'judge.cache', 'eval.judge_run'],
   conflicts,
 };
 
 function conflicts({ step_kto, judge, eval: evaluation, data, lora, model }: StepKtoRunConfig): Conflict[] {
-  const found: Conflict[] = [];
+  const found = wholeSolutions('step_kto', data);
   const add = (path: readonly string[], message: string) => found.push({ path, message });
   if (step_kto.z0 === 'batch_kl' || step_kto.z0_step === 'step_kl')
     found.push(...loneBatch('step_kto', step_kto));
@@ -60,7 +64,7 @@ function conflicts({ step_kto, judge, eval: evaluation, data, lora, model }: Ste
     add(['judge', 'path'], `judge.kind "${judge.kind}" needs judge.path`);
   if (evaluation.judge === 'run' && evaluation.judge_run === undefined)
     add(['eval', 'judge_run'], 'eval.judge "run" needs eval.judge_run, the directory of that run');
-  if (judge.kind === 'run' && evaluation.judge === 'run' && judge.path === evaluation.judge_run) {
+  if (judge.kind === 'run' && evaluation.judge === 'run' && isSamePlace(judge.path, evaluation.judge_run)) {
     add(
       ['eval', 'judge_run'],
       `${evaluation.judge_run} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
@@ -68,4 +72,10 @@ function conflicts({ step_kto, judge, eval: evaluation, data, lora, model }: Ste
     );
   }
   return found;
+}
+
+/** Whether two paths lead to one directory, however they are written. */
+function isSamePlace(one = '', other = ''): boolean {
+  const placeOf = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
+  return placeOf(one) === placeOf(other);
 }

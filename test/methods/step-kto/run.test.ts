@@ -7,6 +7,7 @@ import { formatSolvedReport, readSolvedReport } from '../../../src/eval/solving/
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { resume, train } from '../../../src/methods/run.js';
 import type { RunConfigInput } from '../../../src/methods/table.js';
+import { acceptedChanges } from '../../../src/run/inputs.js';
 
 let folder: string;
 beforeAll(async () => {
@@ -81,10 +82,39 @@ it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async 
   expect(step).toMatchObject({ z0: 0, z0_step: 0, step_to_outcome_gradient: expect.any(Number) });
 }, 120_000);
 
+it.each(['step_kto', 'kto', 'dpo', 'solution_sft', 's3c', 'ppo'])(
+  '%s refuses data that takes solutions apart: they would stand in training and test, or end where they were cut',
+  (method) => {
+    const of = (data: object) => () =>
+      completeRunConfig({
+        method,
+        data: { source: 'word_problems', ...data },
+        model: { base: 'word-problems' },
+      });
+    expect(of({ split_unit: 'sample' })).toThrow(`method ${method} learns whole solutions`);
+    expect(of({ max_steps: 2 })).toThrow(/data.max_steps 2 cuts solutions for a judge/);
+  },
+);
+
+it('a judge may get a larger budget when its run is resumed, and nothing else', () => {
+  const inputs = (judge: object) => ({ config: Object.fromEntries(Object.entries(judge)), files: {} });
+  const before = inputs({ 'judge.token_budget': 10, 'judge.model': 'a' });
+  expect(acceptedChanges('run', before, inputs({ 'judge.token_budget': 20, 'judge.model': 'a' }))).toEqual([
+    'judge.token_budget is 20 and was 10',
+  ]);
+  expect(() =>
+    acceptedChanges('run', before, inputs({ 'judge.token_budget': 20, 'judge.model': 'b' })),
+  ).toThrow(/began with another configuration: judge.model/);
+});
+
 it.each([
   [
     { judge: { kind: 'run', path: 'a' }, eval: { judge: 'run', judge_run: 'a' } },
     /a labels the training data and would judge its own lessons/,
+  ],
+  [
+    { judge: { kind: 'run', path: 'runs/../a/' }, eval: { judge: 'run', judge_run: './a' } },
+    /would judge its own lessons/,
   ],
   [{ judge: { kind: 'file' } }, /judge.kind "file" needs judge.path/],
   [
