@@ -56,7 +56,7 @@ function preference(row: Row): StepRecord {
   return { ...answered({ prompt, reply: chosen }), rejected: [wholeStep(rejected)] };
 }
 
-/** The beginning that two texts share is their prompt, up to its last white space, as in TRL. */
+/** The beginning that two texts share is their prompt, up to its last white space; TRL cuts a word that begins alike in two. */
 function sharedText(chosen: string, rejected: string) {
   let end = 0;
   while (end < chosen.length && end < rejected.length && chosen[end] === rejected[end]) end++;

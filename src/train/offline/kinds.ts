@@ -90,16 +90,19 @@ export const allAnswers: ItemKind = {
     })),
 };
 
-/** A right and a wrong step after the same beginning of a solution: the steps alone are learned, and nothing ends them. */
+/** A right and a wrong step after the same right beginning of a solution: the steps alone are learned, and nothing ends them. */
 export const stepPairs: ItemKind = {
   noun: 'pairs of steps',
   expected:
-    'expected rows of Math-Step-DPO, or solutions of one problem that are the same up to a step that is right in one and wrong in the other',
+    'expected rows of Math-Step-DPO, or solutions of one problem that are the same, and right, up to a step that is right in one and wrong in the other',
   items(records, tokens) {
     const pairs: OfflineItem[] = [];
     const waiting = new Map<string, { readonly record: StepRecord; readonly at: number }[]>();
     for (const record of records) {
-      for (const [at, step] of record.steps.entries()) {
+      // What follows a wrong step goes on from a wrong beginning.
+      const wrong = record.steps.findIndex(({ label }) => label === 0);
+      const judged = wrong < 0 ? record.steps : record.steps.slice(0, wrong + 1);
+      for (const [at, step] of judged.entries()) {
         if (step.label === null || at < (record.context_steps ?? 0)) continue;
         const before = record.steps.slice(0, at).map(({ text }) => text);
         const start = JSON.stringify([record.prompt ?? normalizeProblem(record.problem), ...before]);

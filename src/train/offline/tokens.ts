@@ -45,7 +45,8 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
       for (const [i, { text, label, score }] of steps.entries()) {
         const begin = ids.length;
         const last = i === steps.length - 1 && ends;
-        const head = i === 0 && asked ? opening : '';
+        // A sampled answer brings the white space that it was sampled with.
+        const head = i === 0 && asked && !/^\s/.test(text) ? opening : '';
         ids.push(...encode(`${head}${text}${last && !(asked && isLined) ? '' : '\n'}`));
         if (last && tokenizer.eosId !== undefined) ids.push(tokenizer.eosId);
         if (i < context) from = ids.length;

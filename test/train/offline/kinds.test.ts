@@ -44,6 +44,17 @@ it('a prompt of the source stands word for word, without a line break or a space
   expect(learned(item!)).toEqual(['a']);
 });
 
+it('a prompt that ends in a word is parted from the answer by a space, unless the answer brings its own', () => {
+  const after = answerTokenizer(tokenizer, 'Q: {problem} A:');
+  const answerOf = (text: string) => {
+    const [item] = labelledAnswers.items([{ problem: 'p', steps: [step(text, 1)], outcome: 1 }], after);
+    return learned(item!);
+  };
+  expect(answerOf('a')).toEqual([' a']);
+  expect(answerOf(' a')).toEqual([' a']);
+  expect(answerOf('\na')).toEqual(['\na']);
+});
+
 it.each([
   ['keep', 'keep', [1, 0, 1]],
   ['mask', 'keep', [1, 0, null]],
@@ -74,6 +85,10 @@ it('right and wrong answers to one problem become pairs in turn, others wait', (
     ['s0\n', 's0x\n'],
   ]);
   expect(rightAnswers.items(records, tokens)).toHaveLength(3);
+});
+
+it('a wrong step is no beginning of a pair', () => {
+  expect(stepPairs.items([record('a', [0, 1], 0), record('a', [0, 0], 0)], tokens)).toEqual([]);
 });
 
 it('a right and a wrong step after the same beginning are learned alone, and nothing ends them', () => {
