@@ -89,7 +89,7 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
  * Figures of one model, with intervals from the bootstrap over problems:
  * - `pass@1`: greedy solutions that are right; `sampled pass@1` the mean over samples; `maj@k`
  * - `step_errors`: of the right samples, those with a step judged wrong; `wrong_steps`: of their judged steps, the wrong ones
- * - `right_and_clean`: samples that are right without a step judged wrong
+ * - `right_and_clean`: samples that are right and have every step judged right; `unjudged_steps`: steps that the judge says nothing of
  * - `duplicate_steps`, `trivial_steps`: steps that stand in their solution already, or compute nothing
  */
 export function evaluationMetrics(rows: readonly EvaluatedRow[]): Record<string, MetricValue> {
@@ -111,11 +111,16 @@ export function evaluationMetrics(rows: readonly EvaluatedRow[]): Record<string,
   );
   for (const [name, of] of graded) if (!/^(tokens_problem|pass@)/.test(name)) metrics.set(name, of);
   if (k > 0) metrics.set('sampled pass@1', graded.get('pass@1') as Contributions);
-  if (rows.some(({ steps }) => steps !== undefined))
+  if (rows.some(({ steps }) => steps !== undefined)) {
     metrics.set(
       'right_and_clean',
-      sumsOf(judged, ({ right, steps = [] }) => [right && steps.every((step) => step !== 0) ? 1 : 0, 1]),
+      sumsOf(judged, ({ right, steps = [] }) => [right && steps.every((step) => step === 1) ? 1 : 0, 1]),
     );
+    metrics.set(
+      'unjudged_steps',
+      sumsOf(judged, ({ steps = [] }) => [steps.filter((step) => step === null).length, steps.length]),
+    );
+  }
   const steps = (is: (step: string, before: readonly string[]) => boolean) =>
     sumsOf(judged, ({ text }) => {
       const list = stepsOf(text);
