@@ -83,7 +83,8 @@ async function iterationData(
   tokenizer: Parameters<typeof once.data>[1],
 ): Promise<IterationData> {
   const { data, question, sampling } = config;
-  const { parts, reports } = await configuredProblems(data);
+  const { parts, reports, unanswered } = await configuredProblems(data);
+  if (unanswered > 0) console.error(`${unanswered} rows have no answer and are left out`);
   const limit = config.eval.max_samples;
   const problems = Object.fromEntries(
     PARTS.map((part) => [
@@ -100,6 +101,14 @@ async function iterationData(
   const prompts = Object.fromEntries(
     PARTS.map((part) => [part, solutionPrompts(problems[part], promptOptions)]),
   ) as Record<Part, SolutionPrompts>;
+  for (const part of PARTS) {
+    const tooLong = prompts[part].prompts.filter((prompt) => prompt === undefined).length;
+    if (tooLong > 0)
+      console.error(
+        `${tooLong} of ${problems[part].length} ${part} problems leave no room for ${sampling.max_new_tokens} tokens within ` +
+          `data.max_length ${data.max_length} and are left out`,
+      );
+  }
   const summarized = ({ problem }: RunProblem) => ({
     key: problemKey(problem),
     labels: [],
