@@ -6,6 +6,7 @@ import { correctionWriter } from '../../data/corrections/layout.js';
 import { percent } from '../../eval/percent.js';
 import { evaluateSolving, type SolvingProgress } from '../../eval/solving/evaluate.js';
 import type { StepJudge } from '../../eval/solving/judging.js';
+import type { MetricValue } from '../../eval/solving/metrics.js';
 import { oracleJudge } from '../../eval/solving/oracle.js';
 import type { SolvingReport } from '../../eval/solving/report.js';
 import { plainTable } from '../../eval/table.js';
@@ -160,11 +161,20 @@ export function shortCorrectionMetrics({
     trigger_rate: prefixes?.trigger_rate,
     fix_rate: prefixes?.fix_rate,
     false_trigger_rate: prefixes?.false_trigger_rate,
+    trigger_difference: prefixes?.trigger_difference.value,
     harm_rate: prefixes?.harm_rate,
   };
   return Object.fromEntries(
     Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
   );
+}
+
+function withInterval(metric: MetricValue | undefined): string {
+  if (metric === undefined) return '';
+  const { value, interval } = metric;
+  return interval === undefined
+    ? percent(value)
+    : `${percent(value)} (${interval.map(percent).join(' to ')})`;
 }
 
 /** The table of a report. */
@@ -183,7 +193,7 @@ export function formatCorrectionReport(report: CorrectionReport): string {
   ];
   const rows = [
     [`${greedy.problems} problems, %`, 'greedy', sampled ? `${sampled.n} samples` : ''],
-    ['pass@1', shown(value(greedy, 'pass@1')), shown(value(sampled, 'pass@1'))],
+    ['pass@1', withInterval(greedy.metrics['pass@1']), shown(value(sampled, 'pass@1'))],
     ...(vote ? [[vote, '', shown(value(sampled, vote))]] : []),
     ['tokens a sample', shown(value(greedy, 'tokens'), fixed), shown(value(sampled, 'tokens'), fixed)],
     row('with a correction', ({ correction_rate }) => correction_rate),
@@ -195,6 +205,7 @@ export function formatCorrectionReport(report: CorrectionReport): string {
       ? [
           [`after ${prefixes.prefixes} held-out steps`, 'wrong', 'right'],
           ['reflects', percent(prefixes.trigger_rate), percent(prefixes.false_trigger_rate)],
+          ['more often after wrong ones by', withInterval(prefixes.trigger_difference), ''],
           ['right final answer', percent(prefixes.fix_rate), percent(prefixes.right_rate)],
           ['reflects, wrong final answer', '', percent(prefixes.harm_rate)],
         ]

@@ -1,6 +1,7 @@
 /** What a model does after a wrong step, and after a right one: its own held-out beginnings. */
 import { grade } from '../../answers/grade.js';
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
+import { type MetricValue, metricValues } from '../../eval/solving/metrics.js';
 import type { StepRecord } from '../../records/record.js';
 import type { Continuation, DrawSettings, StepSampler } from '../sampler.js';
 
@@ -22,6 +23,8 @@ export interface PrefixMetrics {
   readonly triggered_fix_rate: number;
   /** After a right step the same: triggers there are false. */
   readonly false_trigger_rate: number;
+  /** The difference of both rates, with its interval over whole problems: only above 0 does a model see errors at all. */
+  readonly trigger_difference: MetricValue;
   readonly right_rate: number;
   /** After a right step: a false trigger, and a wrong final answer. */
   readonly harm_rate: number;
@@ -86,9 +89,21 @@ export async function prefixMetrics(
     fix_rate: share(bad, ({ isRight }) => isRight),
     triggered_fix_rate: share(bad, ({ triggered, isRight }) => triggered && isRight),
     false_trigger_rate: share(good, ({ triggered }) => triggered),
+    trigger_difference: meanOverProblems(
+      steps.map(({ problem }, i) => [problem, Number(bad[i]?.triggered) - Number(good[i]?.triggered)]),
+    ),
     right_rate: share(good, ({ isRight }) => isRight),
     harm_rate: share(good, ({ triggered, isRight }) => triggered && !isRight),
   };
+}
+
+/** Mean of values with its interval over the problems that they belong to. */
+function meanOverProblems(values: readonly (readonly [problem: string, value: number])[]): MetricValue {
+  const problems = [...new Set(values.map(([problem]) => problem))];
+  const own = problems.map((name) => values.filter(([problem]) => problem === name));
+  const sums = own.map((list) => list.reduce((sum, [, value]) => sum + value, 0));
+  const counts = own.map((list) => list.length);
+  return metricValues(new Map([['mean', { sums, counts }]])).mean as MetricValue;
 }
 
 /** The final answer is read from the end: an abandoned step may hold an earlier one. */

@@ -144,6 +144,22 @@ describe('after held-out steps', () => {
       false_trigger_rate: falsely,
       right_rate: right,
       harm_rate: harm,
+      trigger_difference: { value: trigger - falsely },
     });
+  });
+
+  it('tell with an interval over problems how much more often a model reflects on wrong steps', async () => {
+    // Seen in three of four problems; in the fourth it reflects on the right step instead. Two steps of a problem count together.
+    const places = ['a', 'a', 'b', 'c', 'd'].map((problem) => ({ ...held, problem, answer: '4' }));
+    const { sampler } = tools((prompt) =>
+      prompt.startsWith('d') === prompt.endsWith('b=2\n') ? 'Wait: no\nNow: b=2' : 'The answer is: 4',
+    );
+    const metrics = await prefixMetrics(places, sampler, writer, { max_new_tokens: 50 });
+    expect(metrics).toMatchObject({ trigger_rate: 0.8, false_trigger_rate: 0.2 });
+    const { value, interval } = metrics!.trigger_difference;
+    expect(value).toBeCloseTo(0.6);
+    // Four draws of d alone, of 256, are rarer than 2.5 in a hundred; two and three of them are not.
+    expect(interval![0]).toBeLessThan(0);
+    expect(interval![1]).toBe(1);
   });
 });
