@@ -13,6 +13,7 @@ export const SUITES = [
   'prefill',
   'decode',
   'rl',
+  'trainer',
   'runtime',
   'generation',
 ] as const;
@@ -141,6 +142,18 @@ export interface RlCase extends Case {
   readonly part: 'all' | 'rollout' | 'score' | 'update' | 'update apart';
 }
 
+/** A step on whole answers with LoRA on all seven projections, the reference's pass over them included. */
+export interface TrainerCase extends Case {
+  readonly suite: 'trainer';
+  readonly method: 'sft' | 'dpo' | 'kto';
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Answers of a step, two of them a pair in DPO; tokens of a prompt and of an answer. */
+  readonly answers: number;
+  readonly prompt: number;
+  readonly answer: number;
+  readonly rank: number;
+}
+
 /** A property of the runtime or of generation that no rival has; the trial answers with named metrics. */
 export interface RuntimeCase {
   readonly suite: MetricSuite;
@@ -167,7 +180,8 @@ export type RivalCase =
   | StepCase
   | ClassifyCase
   | GenerateCase
-  | RlCase;
+  | RlCase
+  | TrainerCase;
 export type BenchCase = RivalCase | RuntimeCase;
 
 /** Cases whose trials share a process. */
@@ -419,6 +433,33 @@ export function rlCase(
   };
 }
 
+/** Multiplications of each weight and token: a policy's forward and what backward adds, a forward of the reference. */
+const TRAINER_FLOPS = { policy: 4, reference: 2 };
+
+export function trainerCase(
+  dtype: FloatType,
+  config: DecoderShape,
+  method: TrainerCase['method'],
+  sizes: Pick<TrainerCase, 'answers' | 'prompt' | 'answer' | 'rank'>,
+): TrainerCase {
+  const { answers, prompt, answer } = sizes;
+  const { layerWeights, headWeights } = weightsOf(config);
+  const { policy, reference } = TRAINER_FLOPS;
+  // A pair needs its prompt once; KTO's reference point is a forward of policy and reference on mismatched answers.
+  const prompts = method === 'dpo' ? answers / 2 : answers;
+  const times = { sft: policy, dpo: policy + reference, kto: policy + 3 * reference }[method];
+  return {
+    suite: 'trainer',
+    name: `${answers} × ${prompt} + ${answer} tokens, r = ${sizes.rank}`,
+    dtype,
+    flops: times * (layerWeights * (prompts * prompt + answers * answer) + headWeights * answers * answer),
+    bytes: 2 * (layerWeights + headWeights) * SIZE[dtype],
+    method,
+    config: { ...config },
+    ...sizes,
+  };
+}
+
 /** Elements of the weights that products read, and of the keys of one token in one layer. */
 function weightsOf(config: DecoderShape) {
   const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers } = config;
@@ -431,7 +472,8 @@ function weightsOf(config: DecoderShape) {
 }
 
 /** Tokens that a case processes in one run. */
-export function tokensOf(item: StepCase | GenerateCase): number {
+export function tokensOf(item: StepCase | GenerateCase | TrainerCase): number {
+  if (item.suite === 'trainer') return item.answers * (item.prompt + item.answer);
   if (item.suite === 'step') return sum(item.lengths);
   return item.suite === 'decode' ? item.batch : item.batch * item.prompt;
 }

@@ -21,6 +21,7 @@ import {
 import { generateGroups, generationCases } from './generate-groups.js';
 import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B } from './models.js';
 import { rlGroups } from './rl-groups.js';
+import { trainerGroups } from './trainer-groups.js';
 
 export type RivalSuite = Exclude<Suite, MetricSuite>;
 type Shape = readonly [m: number, k: number, n: number];
@@ -109,6 +110,8 @@ function cpuGroups(suite: RivalSuite): readonly Group[] {
       return generateGroups(suite);
     case 'rl':
       return rlGroups();
+    case 'trainer':
+      return trainerGroups();
   }
 }
 
@@ -182,6 +185,8 @@ function gpuGroups(suite: RivalSuite): readonly Group[] {
       return generateGroups(suite);
     case 'rl':
       return rlGroups();
+    case 'trainer':
+      return trainerGroups();
   }
 }
 

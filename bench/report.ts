@@ -1,6 +1,6 @@
 /** Tables for the terminal. Times are medians over the trials with their range; a ratio is rival / ours of the medians. */
 import Table from 'cli-table3';
-import { type GenerateCase, type RivalCase, type StepCase, tokensOf } from './cases.js';
+import { type GenerateCase, type RivalCase, type StepCase, type TrainerCase, tokensOf } from './cases.js';
 import { type Limits, shareOfLimit } from './limits.js';
 import type { CaseResult, Measured } from './pairs.js';
 import type { RuntimeResult } from './runtime.js';
@@ -44,6 +44,7 @@ export function rivalTable(title: string, results: readonly CaseResult[], limits
 function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Column[] {
   const [first] = results;
   const suite = first?.item.suite;
+  const isStep = suite === 'step' || suite === 'trainer';
   const columns: Column[] = [
     { head: 'ms, median (range)', cell: (_, { spread }) => milliseconds(spread) },
     {
@@ -57,13 +58,13 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
     },
     { head: 'rival/ours', cell: (_, { spread }, base) => times(spread.median, base?.spread.median) },
   ];
-  if (results.some(({ item }) => 'rank' in item && item.rank > 0) && suite !== 'step') {
+  if (results.some(({ item }) => 'rank' in item && item.rank > 0) && !isStep) {
     columns.push({
       head: 'LoRA adds',
       cell: (item, { spread }, base) => (base ? '' : added(item, spread, results)),
     });
   }
-  if (suite === 'step') {
+  if (isStep) {
     columns.push(
       { head: 'peak GiB', cell: (_, { peakBytes }) => (peakBytes.median / 2 ** 30).toFixed(2) },
       {
@@ -75,8 +76,8 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
   return columns;
 }
 
-function isOfTokens(item: RivalCase): item is StepCase | GenerateCase {
-  return item.suite === 'step' || item.suite === 'prefill' || item.suite === 'decode';
+function isOfTokens(item: RivalCase): item is StepCase | GenerateCase | TrainerCase {
+  return ['step', 'trainer', 'prefill', 'decode'].includes(item.suite);
 }
 
 /** In the unit of the rate's column. */

@@ -11,7 +11,7 @@ export interface Rival {
 const PROBE = `
 import json, platform, torch
 versions = {'python': platform.python_version(), 'torch': torch.__version__}
-for name in ('transformers', 'peft'):
+for name in ('transformers', 'peft', 'trl'):
     try: versions[name] = __import__(name).__version__
     except ImportError: pass
 print(json.dumps(versions))

@@ -15,6 +15,7 @@ import { benchOp } from './ours/kernels.js';
 import { benchRl } from './ours/rl.js';
 import { benchRuntime, type Metrics } from './ours/runtime.js';
 import { benchStep } from './ours/step.js';
+import { benchTrainer } from './ours/trainer.js';
 
 export interface TrialRequest {
   readonly item: BenchCase;
@@ -65,6 +66,8 @@ function measure(device: Device, item: RivalCase, seconds: number): Promise<numb
       return benchGenerate(device, item, seconds);
     case 'rl':
       return benchRl(device, item, seconds);
+    case 'trainer':
+      return benchTrainer(device, item, seconds);
   }
 }
 
