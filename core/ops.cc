@@ -26,6 +26,10 @@ const char* const kSignatures[] = {
     " up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T];"
     " gate_scale:f=1, up_scale:f=1, dropout:f=0, gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0)"
     " -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]",
+    // y = silu(gate)·up, likewise, where gate and up have stacks of pairs, or one of them has.
+    "linear_swiglu_stack(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], adapter:i32[T], gate_stack_a?:W[R,K],"
+    " gate_stack_b?:W[N,R], gate_ranks?:i32[G,2], gate_scales?:f32[G], up_stack_a?:W[S,K], up_stack_b?:W[N,S],"
+    " up_ranks?:i32[G,2], up_scales?:f32[G]) -> y:=x[T,N]",
     // dx (+)= dy·W + mask·(v·A) with v = scale·dy·B; accumulate adds to the dx that is passed.
     "linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];"
     " scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]",

@@ -16,7 +16,8 @@ void forward(Stream& stream, const Args& args) {
       dropout_of("linear", x[0], lora_a, lora_b, row_ids, positions, args.d(1), args.i(2), args.i(3));
   if (u && !lora_a) throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
   const Stack stack{adapter, ranks, scales};
-  check_stack("linear", stack, x.dtype, stack_a, stack_b, lora_a);
+  check_stack("linear", "", stack, x.dtype, stack_a, stack_b);
+  if (stack && lora_a) throw Error("E_SHAPE", "linear: pass one LoRA pair or a stack of them, not both");
   const int threads = stream.pool.threads();
   const Rows<T> rows(stream.scratch, x);
   Projection<T> weight(stream, w, lora_a, lora_b, u, x[0], args.f(0), dropout);
@@ -27,9 +28,9 @@ void forward(Stream& stream, const Args& args) {
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
     weight.pack(worker, 1);
-    if (weight.low_rank() || !rows.in_place()) worker.barrier();
+    if (weight.has_pair() || !rows.in_place()) worker.barrier();
     weight.multiply(worker, 2, rows);
-    if (weight.low_rank()) worker.barrier();
+    if (weight.has_pair()) worker.barrier();
     T* const buffer = buffers + worker.index * weight.buffer_size();
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
       const int64_t first = grid.first_row(task), last = grid.last_panel(task);

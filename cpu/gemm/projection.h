@@ -24,7 +24,7 @@ class Projection {
     stacked_.emplace(stream, stack, a, b, tokens);
   }
 
-  bool low_rank() const { return lora_ || stacked_; }
+  bool has_pair() const { return lora_.has_value(); }
   bool in_place() const { return weight_.in_place(); }
   int64_t panels() const { return weight_.count(); }
   int64_t columns(int64_t panel) const { return weight_.columns(panel); }
@@ -35,7 +35,7 @@ class Projection {
   void pack(Worker& worker, int phase) const {
     if (lora_) lora_->pack(worker, phase);
   }
-  /// One thread's share of the low-rank rows. A barrier must follow.
+  /// One thread's share of the low-rank rows. A barrier must follow that of a pair; a stack's are waited for in block().
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     if (lora_) lora_->multiply(worker, phase, x);
     if (stacked_) stacked_->multiply(worker, phase, x);
@@ -57,7 +57,8 @@ class Projection {
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
     const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
     gemm_block<T>(rows, x.row(t), x.stride(), panel.weight, weight_.depth(), c, end);
-    if (!low_rank()) return;
+    if (!lora_ && !stacked_) return;
+    if (stacked_) stacked_->wait();
     each_tile(0, rows, [&](int64_t r, int height) {
       float* const own = c + r * kTileStride;
       if (lora_)

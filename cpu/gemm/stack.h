@@ -4,7 +4,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <new>
+#include <thread>
 
 #include "cpu/gemm/rows.h"
 #include "cpu/gemm/weight.h"
@@ -26,9 +29,9 @@ struct Stack {
   float scale(int32_t g) const { return scales.as<const float>()[g]; }
 };
 
-/// Checks the arguments of a stack for products in `dtype`.
-void check_stack(const char* op, const Stack& stack, DType dtype, const TensorView& a, const TensorView& b,
-                 const TensorView& lora_a);
+/// Checks the arguments of a stack for products in `dtype`. `side`: with what the names of all but `adapter` begin.
+void check_stack(const char* op, const char* side, const Stack& stack, DType dtype, const TensorView& a,
+                 const TensorView& b);
 
 template <typename T>
 class StackedRanks {
@@ -39,17 +42,24 @@ class StackedRanks {
     for (int32_t g = 0; g < stack_.ranks[0]; g++) widest = std::max(widest, stack_.rank(g));
     stride_ = row_stride<T>(widest);
     low_ = stream.scratch.take<T>(tokens * stride_);
+    rows_made_ = new (stream.scratch.take<std::atomic<int64_t>>(1)) std::atomic<int64_t>(0);
   }
 
-  /// One thread's share of the low-rank rows scale·x·Aᵀ. A barrier must follow.
+  /// One thread's share of the low-rank rows scale·x·Aᵀ.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
     const int height = tile_height(tokens_);
     for (int64_t t; (t = worker.next(phase) * height) < tokens_;) {
-      each_run(t, static_cast<int>(std::min<int64_t>(height, tokens_ - t)),
-               [&](int64_t t, int rows, int32_t g) {
-                 for (int64_t j = 0; j < stack_.rank(g); j += kPanel) tile(x, t, rows, g, j);
-               });
+      const int rows = static_cast<int>(std::min<int64_t>(height, tokens_ - t));
+      each_run(t, rows, [&](int64_t t, int rows, int32_t g) {
+        for (int64_t j = 0; j < stack_.rank(g); j += kPanel) tile(x, t, rows, g, j);
+      });
+      rows_made_->fetch_add(rows, std::memory_order_release);
     }
+  }
+  /// Until all threads' shares are made. Instead of a barrier: with few rows some threads have no share, and begin with
+  /// the frozen product meanwhile.
+  void wait() const {
+    while (rows_made_->load(std::memory_order_acquire) < tokens_) std::this_thread::yield();
   }
 
   /// c[height][kTileStride] += low·Bᵀ for the rows from t on and one panel of outputs.
@@ -92,6 +102,7 @@ class StackedRanks {
   Panels<T> a_, b_;
   int64_t tokens_, stride_;
   T* low_;
+  std::atomic<int64_t>* rows_made_;
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -2,7 +2,6 @@
 // rank r; y and u are =. The LoRA pair is more depth for the same product. One launch, one more for u,
 // and one for each f32 weight of an aligned bf16 product. A stack of pairs takes two, and in bf16 one more.
 #include "core/error.h"
-#include "cuda/convert.h"
 #include "cuda/gemm/lora.h"
 #include "cuda/gemm/stack.h"
 #include "cuda/runtime/families.h"
@@ -15,28 +14,20 @@ void linear(Stream& stream, const Args& args) {
               u_out] = args.tensors<14>();
   const Dropout dropout =
       dropout_of("linear", {args.d(1), args.i(2), args.i(3)}, x[0], lora_a, lora_b, row_ids, positions);
-  const Stack stack{stack_a, stack_b, adapter, ranks, scales};
-  check_stack("linear", stack, x.dtype, lora_a);
+  const Stack stack{stack_a, stack_b, adapter, ranks, scales, 9, 10};
+  check_stack("linear", "", stack, x.dtype);
+  if (stack && lora_a) throw Error("E_SHAPE", "linear: pass one LoRA pair or a stack of them, not both");
   if (u_out && !lora_a)
     throw Error("E_SHAPE", "linear: u is the LoRA pair's; pass lora_a and lora_b or no u");
   Product p;
   p.rows = x[0], p.columns = w[0], p.depth = x[1];
   p.a = factor(x), p.b = factor(w);
   p.bias = bias.data, p.bias_dtype = bias.dtype;
-  set_output(p, y.data, y.dtype, false);
   if (lora_a) {
     fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
     p.lora_scale = args.f(0);
   }
-  if (!stack) return multiply(stream, x.dtype, Layout::forward, p);
-  // What the stack gives is in f32 until the frozen product is added to it.
-  TensorView sum = y;
-  sum.dtype = DType::f32;
-  if (x.dtype == DType::bf16) sum.data = stream.scratch.take<float>(y.numel());
-  multiply_stack(stream, x, stack, sum.as<float>());
-  set_output(p, sum.data, DType::f32, true);
-  multiply(stream, x.dtype, Layout::forward, p);
-  if (x.dtype == DType::bf16) convert(stream, sum, y);
+  multiply_with_stack(stream, x, stack, p, y);
 }
 
 }  // namespace

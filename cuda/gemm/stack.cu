@@ -2,6 +2,7 @@
 // computes one rank of a token, then a thread one output of a token. The bound is reading A and B for every
 // token: little beside the frozen weight, as long as a step has few rows.
 #include "core/error.h"
+#include "cuda/convert.h"
 #include "cuda/gemm/stack.h"
 #include "cuda/storage.cuh"
 
@@ -10,7 +11,6 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
-constexpr int kAdapter = 9, kRanks = 10;  // of linear's inputs
 
 /// to[row + r][column + c] = from[r][c].
 template <typename T>
@@ -23,17 +23,18 @@ __global__ void __launch_bounds__(kThreads) place_kernel(const float* from, int6
 
 struct Ranks {
   const int32_t *adapter, *ranks;
-  int64_t adapters, limit;  // limit: ranks of the stack
+  int64_t adapters, limit;         // limit: ranks of the stack
+  int adapter_input, ranks_input;  // for faults
   FaultReporter faults;
 
   /// The ranks of token t's adapter g: none where `last` is not above `first`.
   __device__ void of(int64_t t, int64_t& g, int64_t& first, int64_t& last) const {
     g = adapter[t], first = last = 0;
     if (g == -1) return;
-    if (g < 0 || g >= adapters) return report(faults, FaultKind::slot, kAdapter, t, g, adapters);
+    if (g < 0 || g >= adapters) return report(faults, FaultKind::slot, adapter_input, t, g, adapters);
     const int64_t from = ranks[2 * g], to = ranks[2 * g + 1];
     if (from < 0 || to < from || to > limit)
-      return report(faults, FaultKind::span, kRanks, g, from, limit, to);
+      return report(faults, FaultKind::span, ranks_input, g, from, limit, to);
     first = from, last = to;
   }
 };
@@ -75,7 +76,12 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 void multiply(Stream& stream, const TensorView& x, const Stack& stack, float* out) {
   const int64_t tokens = x[0], limit = stack.a[0], columns = stack.b[0];
-  const Ranks ranks{stack.adapter.as<const int32_t>(), stack.ranks.as<const int32_t>(), stack.ranks[0], limit,
+  const Ranks ranks{stack.adapter.as<const int32_t>(),
+                    stack.ranks.as<const int32_t>(),
+                    stack.ranks[0],
+                    limit,
+                    stack.adapter_input,
+                    stack.ranks_input,
                     stream.faults};
   float* const low = stream.scratch.take<float>(tokens * limit);
   stream.launch(low_kernel<T>, (tokens * limit * kWarp + kThreads - 1) / kThreads, kThreads, 0,
@@ -93,19 +99,35 @@ void place(Stream& stream, const TensorView& from, const TensorView& to, int64_t
 
 }  // namespace
 
-void check_stack(const char* op, const Stack& stack, DType dtype, const TensorView& lora_a) {
-  const auto& [a, b, adapter, ranks, scales] = stack;
+void check_stack(const char* op, const char* side, const Stack& stack, DType dtype) {
+  const auto& [a, b, adapter, ranks, scales, adapter_input, ranks_input] = stack;
   const bool all = a && b && adapter && ranks && scales;
   if (!all && (a || b || adapter || ranks || scales))
-    throw Error("E_SHAPE", format("%s: stack_a, stack_b, adapter, ranks and scales come together", op));
+    throw Error("E_SHAPE", format("%s: %sstack_a, %sstack_b, adapter, %sranks and %sscales come together", op,
+                                  side, side, side, side));
   if (!all) return;
-  if (lora_a) throw Error("E_SHAPE", format("%s: pass one LoRA pair or a stack of them, not both", op));
   if (a.dtype != dtype || b.dtype != dtype)
     throw Error("E_DTYPE", format("%s: a stack is packed, in the dtype of x (%s)", op, name_of(dtype)));
 }
 
 void multiply_stack(Stream& stream, const TensorView& x, const Stack& stack, float* out) {
   x.dtype == DType::bf16 ? multiply<bf16>(stream, x, stack, out) : multiply<float>(stream, x, stack, out);
+}
+
+void multiply_with_stack(Stream& stream, const TensorView& x, const Stack& stack, Product product,
+                         const TensorView& y) {
+  if (!stack) {
+    set_output(product, y.data, y.dtype, false);
+    return multiply(stream, x.dtype, Layout::forward, product);
+  }
+  // What the stack gives is in f32 until the frozen product is added to it.
+  TensorView sum = y;
+  sum.dtype = DType::f32;
+  if (x.dtype == DType::bf16) sum.data = stream.scratch.take<float>(y.numel());
+  multiply_stack(stream, x, stack, sum.as<float>());
+  set_output(product, sum.data, DType::f32, true);
+  multiply(stream, x.dtype, Layout::forward, product);
+  if (x.dtype == DType::bf16) convert(stream, sum, y);
 }
 
 void place_pair(Stream& stream, const TensorView& a, const TensorView& b, const TensorView& stack_a,

@@ -1,18 +1,20 @@
 // LoRA pairs of several adapters in one batch, side by side in a stack: see linear in core/ops.cc.
 #pragma once
 
-#include "cuda/runtime/stream.h"
+#include "cuda/gemm/product.h"
 
 namespace steptrain::cuda {
 
 struct Stack {
   TensorView a, b, adapter, ranks, scales;
+  int adapter_input = 0, ranks_input = 0;  // their places among the op's inputs, for faults
 
   explicit operator bool() const { return static_cast<bool>(adapter); }
 };
 
-/// Checks what can be seen of the arguments without their values.
-void check_stack(const char* op, const Stack& stack, DType dtype, const TensorView& lora_a);
+/// Checks what can be seen of the arguments without their values. `side`: with what the names of all but `adapter`
+/// begin.
+void check_stack(const char* op, const char* side, const Stack& stack, DType dtype);
 
 /// Puts a pair into a stack from rank `first` on, where it fits.
 void place_pair(Stream& stream, const TensorView& a, const TensorView& b, const TensorView& stack_a,
@@ -21,5 +23,9 @@ void place_pair(Stream& stream, const TensorView& a, const TensorView& b, const 
 /// out[T,N], f32 = scale·u·Bᵀ with u = x·Aᵀ, each row with the ranks of its own adapter; 0 where it has none.
 /// Two launches. u is rounded to the dtype of x, as a single pair's is.
 void multiply_stack(Stream& stream, const TensorView& x, const Stack& stack, float* out);
+
+/// y = `product` + what the stack gives; without a stack y = `product`. Sets the product's output.
+void multiply_with_stack(Stream& stream, const TensorView& x, const Stack& stack, Product product,
+                         const TensorView& y);
 
 }  // namespace steptrain::cuda

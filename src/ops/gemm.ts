@@ -89,14 +89,16 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
 }
 
 /**
- * silu(gate) · up [T, N] of two linears of x, with the bits of `swiglu(linear(x, gate), linear(x, up))`: one launch where
- * neither has a bias or a stack. gate and up are written to memory only where a tape is open.
+ * silu(gate) · up [T, N] of two linears of x, with the bits of `swiglu(linear(x, gate), linear(x, up))`: one op where
+ * neither has a bias. gate and up are written to memory only where a tape is open.
  */
 export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tensor {
   const rates = new Set([gate, up].filter(({ lora }) => lora).map(({ dropout }) => dropout?.rate ?? 0));
-  if (gate.bias || up.bias || gate.stack || up.stack || rates.size > 1) {
+  const stack = gate.stack ?? up.stack;
+  if (gate.bias || up.bias || rates.size > 1 || (stack && (gate.lora || up.lora))) {
     return swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
   }
+  if (stack) return stackedSwiglu(x, gate, up, stack.adapter);
   const [gateTape, upTape] = [recordingTape(x, gate), recordingTape(x, up)];
   const recording = (gateTape ?? upTape) !== undefined;
   const [gateMask, upMask] = [maskOf(gate), maskOf(up)];
@@ -127,6 +129,24 @@ export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tenso
   if (upTape && made.up) recordLinear(upTape, made.up, x, up, made.up_u);
   if (made.gate && made.up) recordSwiglu(openTape(), made.y, made.gate, made.up);
   return made.y;
+}
+
+function stackedSwiglu(x: Tensor, gate: Projection, up: Projection, adapter: Tensor): Tensor {
+  const [gates, ups] = [gate.stack?.pairs, up.stack?.pairs];
+  return x.device.ops.linear_swiglu_stack({
+    x,
+    w_gate: gate.weight.value,
+    w_up: up.weight.value,
+    adapter,
+    gate_stack_a: gates?.a,
+    gate_stack_b: gates?.b,
+    gate_ranks: gates?.ranks,
+    gate_scales: gates?.scales,
+    up_stack_a: ups?.a,
+    up_stack_b: ups?.b,
+    up_ranks: ups?.ranks,
+    up_scales: ups?.scales,
+  }).y;
 }
 
 /** Dropout works on the input of a pair alone. */

@@ -80,6 +80,27 @@ export interface Ops {
   }): { y: Tensor; gate: Made<Gate>; up: Made<Up>; gate_u: Made<GateU>; up_u: Made<UpU> };
 
   /**
+   * linear_swiglu_stack(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], adapter:i32[T], gate_stack_a?:W[R,K],
+   * gate_stack_b?:W[N,R], gate_ranks?:i32[G,2], gate_scales?:f32[G], up_stack_a?:W[S,K], up_stack_b?:W[N,S],
+   * up_ranks?:i32[G,2], up_scales?:f32[G]) -> y:=x[T,N]
+   */
+  linear_swiglu_stack(args: {
+    x: Tensor;
+    w_gate: Tensor;
+    w_up: Tensor;
+    adapter: Tensor;
+    gate_stack_a?: Tensor | undefined;
+    gate_stack_b?: Tensor | undefined;
+    gate_ranks?: Tensor | undefined;
+    gate_scales?: Tensor | undefined;
+    up_stack_a?: Tensor | undefined;
+    up_stack_b?: Tensor | undefined;
+    up_ranks?: Tensor | undefined;
+    up_scales?: Tensor | undefined;
+    y?: Tensor | undefined;
+  }): { y: Tensor };
+
+  /**
    * linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];
    * scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]
    */
