@@ -38,7 +38,7 @@ const rewards = await mixedRewards(
 );
 for (const [i, { problem, text }] of solutions.entries())
   console.log(
-    `${problem.problem}\n${text.trim()}\nreward ${rewards?.[i]?.value.toFixed(2)} for ${problem.answer}\n`,
+    `${problem.problem}\n${text.trim()}\nreward ${rewards?.[i]?.value?.toFixed(2)} for ${problem.answer}\n`,
   );
 model.dispose();
 device.dispose();

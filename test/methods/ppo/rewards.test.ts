@@ -60,6 +60,7 @@ async function rewarded(
     sources,
     problemOf: () => ({ problem: '', answer: '' }),
     tokenizer,
+    seed: 1,
     settings: {
       placement: 'step',
       bound: 'none',
