@@ -48,7 +48,7 @@ it('makes M1 and M2, keeps every artefact, and resumes to the same bits', async 
   expect(whole.status).toBe('finished');
   const { models, metrics } = JSON.parse(await readFile(join(whole.directory, 'eval.json'), 'utf8'));
   expect(Object.keys(models)).toEqual(['M0', 'M1', 'M2']);
-  expect(models.M2.all['right_and_clean'].interval).toHaveLength(2);
+  expect(models.M2.all.right_and_clean.interval).toHaveLength(2);
   expect(metrics['pass@1']).toBe(models.M2.all['pass@1'].value);
   const table = formatSolvedReport((await readSolvedReport(whole.directory))!, { boxed: false }).split('\n');
   expect(Math.max(...table.map((line) => line.length))).toBeLessThanOrEqual(100);
