@@ -10,5 +10,7 @@ export function trainerGroups(): readonly Group[] {
     title: `${method.toUpperCase()} step, LoRA r = 16, f32, a model of 12M parameters`,
     cases: [trainerCase('f32', SMALL, method, { answers: 16, prompt: 64, answer: 64, rank: 16 })],
     settings: ['TRL'],
+    // Not measured: beside a trainer's own work the share of a peak says little, and memory is to be that of the step.
+    limits: [],
   }));
 }

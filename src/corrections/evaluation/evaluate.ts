@@ -172,9 +172,8 @@ export function shortCorrectionMetrics({
 function withInterval(metric: MetricValue | undefined): string {
   if (metric === undefined) return '';
   const { value, interval } = metric;
-  return interval === undefined
-    ? percent(value)
-    : `${percent(value)} (${interval.map(percent).join(' to ')})`;
+  if (interval === undefined) return percent(value);
+  return `${percent(value)} (${interval.map((end) => percent(end)).join(' to ')})`;
 }
 
 /** The table of a report. */

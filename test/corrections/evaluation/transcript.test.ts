@@ -1,5 +1,6 @@
 // Texts with corrections, judged: what was corrected is no error, and what a correction does is seen.
 import { describe, expect, it } from 'vitest';
+import { formatCorrectionReport } from '../../../src/corrections/evaluation/evaluate.js';
 import { outputMetrics } from '../../../src/corrections/evaluation/outputs.js';
 import { heldOutStep, prefixMetrics } from '../../../src/corrections/evaluation/prefixes.js';
 import { transcriptOf } from '../../../src/corrections/evaluation/transcript.js';
@@ -162,4 +163,23 @@ describe('after held-out steps', () => {
     expect(interval![0]).toBeLessThan(0);
     expect(interval![1]).toBe(1);
   });
+});
+
+it('a table shows rates with their intervals in percent', () => {
+  const corrections = { samples: 4, corrections: 0, correction_rate: 0, errors: {}, abandoned_errors: {} };
+  const greedy = {
+    problems: 4,
+    n: 1,
+    metrics: { 'pass@1': { value: 0.5, interval: [0.25, 0.755] } },
+    bootstrap: { seed: 42, resamples: 1000, confidence: 0.95 },
+    settings: {},
+  } as const;
+  const prefixes = {
+    ...{ prefixes: 8, trigger_rate: 0.5, fix_rate: 0, triggered_fix_rate: 0 },
+    ...{ false_trigger_rate: 0.125, right_rate: 1, harm_rate: 0 },
+    trigger_difference: { value: 0.375, interval: [0.125, 0.625] },
+  } as const;
+  const table = formatCorrectionReport({ greedy, greedy_corrections: corrections, prefixes });
+  expect(table).toMatch(/pass@1 +50\.0 \(25\.0 to 75\.5\)/);
+  expect(table).toMatch(/more often after wrong ones by +37\.5 \(12\.5 to 62\.5\)/);
 });
