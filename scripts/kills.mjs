@@ -47,13 +47,13 @@ function phaseOf(said) {
   return last?.trim().replace(/ \d.*/, '') ?? 'start';
 }
 
-/** Every file that a run ends with, but for times, memory, locks and checkpoints: by name its hash. */
+/** Every file that a run ends with, but for times, memory, locks, checkpoints and the page about them: by name its hash. */
 function contents(directory, at = '') {
   return Object.fromEntries(
     readdirSync(join(directory, at), { withFileTypes: true }).flatMap((entry) => {
       const name = join(at, entry.name);
       if (
-        /^(checkpoints|tensorboard|config\.yaml|inputs\.json|memory\.json)$/.test(name) ||
+        /^(checkpoints|tensorboard|config\.yaml|inputs\.json|memory\.json|report\.html)$/.test(name) ||
         /lock/.test(name)
       )
         return [];
@@ -98,7 +98,10 @@ while (made < kills) {
     const args = existsSync(join(directory, 'config.yaml'))
       ? ['run', '--resume', directory]
       : ['run', recipe, '--output', directory, ...sets];
-    const { code, killed, said } = await run(args, made < kills ? random.next().value * time : undefined);
+    const { code, killed, said } = await run(
+      args,
+      made < kills ? 0.8 * random.next().value * time : undefined,
+    );
     if (killed) {
       made++;
       const phase = phaseOf(said);
