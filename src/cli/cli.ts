@@ -16,6 +16,7 @@ import { runCommand } from './run.js';
 import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
+import { uiCommand } from './ui.js';
 import { packageVersion } from './version.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
@@ -26,6 +27,7 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(runCommand)
     .command(sweepCommand)
     .command(reportCommand)
+    .command(uiCommand)
     .command(dataCommand)
     .command(evalCommand)
     .command(generateCommand)

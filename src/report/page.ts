@@ -14,6 +14,8 @@ export interface PageOptions {
   readonly data: unknown;
   /** What absent sections are absent from. */
   readonly what?: string;
+  /** It may ask its server for what is new. */
+  readonly isLive?: boolean;
 }
 
 /** A whole document that needs nothing else: the policy in it forbids every request and every script but its own. */
@@ -21,7 +23,7 @@ export function page(options: PageOptions): string {
   const { style, script, scriptHash } = pageAssets();
   const body = pageBody(options);
   const formulas = body.text.includes('<math') ? new Html(`<style>${formulaStyle()}</style>`) : undefined;
-  const policy = `default-src 'none'; style-src 'unsafe-inline'; font-src data:; img-src data:; script-src 'sha256-${scriptHash}'; base-uri 'none'; form-action 'none'`;
+  const policy = `default-src 'none'; style-src 'unsafe-inline'; font-src data:; img-src data:; script-src 'sha256-${scriptHash}'; base-uri 'none'; ${options.isLive ? "connect-src 'self'; form-action 'self'" : "form-action 'none'"}`;
   const document = html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${new Html(policy)}">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark"><meta name="generator" content="steptrain">
@@ -37,7 +39,7 @@ function pageBody({ title, above, head, sections, what = 'this run' }: PageOptio
   const present = sections.filter(({ body }) => body !== undefined);
   const absent = sections.filter(({ body }) => body === undefined);
   return html`<a class="skip" href="#main">To the content</a>
-<header class="top"><div class="bar"><span class="brand">steptrain</span>${above}<button type="button" id="theme" aria-label="Colours: as the system">◐ <span id="theme-name">auto</span></button></div></header>
+<header class="top"><div class="row"><span class="brand">steptrain</span>${above}<button type="button" id="theme" aria-label="Colours: as the system">◐ <span id="theme-name">auto</span></button></div></header>
 <div class="layout"><nav aria-label="Sections"><ul>${present.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
 <main id="main"><h1>${title}</h1><div id="head">${head}</div>
 ${present.map(({ id, title, body }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2><div data-section="${id}">${body}</div></section>`)}

@@ -33,6 +33,7 @@ describe('the command line', () => {
       'build',
       'sweep <file>',
       'report <runs..>',
+      'ui [folder]',
     ]) {
       expect(stdout).toContain(`steptrain ${command}`);
     }
@@ -55,6 +56,7 @@ describe('the command line', () => {
     ['build'],
     ['sweep'],
     ['report'],
+    ['ui'],
   ])('explains %s %s with an example', async (...command) => {
     const { code, stdout } = await cli(...command.filter(Boolean), '--help');
     expect(code).toBe(0);

@@ -1,5 +1,13 @@
 // The page of a run: what it reads, what it shows, what it says of missing and damaged files.
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -160,7 +168,57 @@ describe('a page', () => {
     await expect(writeReport([join(folder, 'nowhere')])).rejects.toThrow(
       /there is no run directory .*nowhere/,
     );
-    await expect(writeReport([tmpdir()], join(folder, 'x.html'))).rejects.toThrow(/run director/);
+    mkdirSync(join(folder, 'nothing'));
+    await expect(writeReport([join(folder, 'nothing')])).rejects.toThrow(
+      /nothing is not a run directory: it has no config\.yaml/,
+    );
+  });
+});
+
+describe('a comparison', () => {
+  it('has results side by side, what differs, and a line for each run', async () => {
+    const [a, b] = [
+      makeRun(join(folder, 'sweep', 'arm', 'a')),
+      makeRun(join(folder, 'sweep', 'arm', 'b'), { steps: 10 }),
+    ];
+    writeFileSync(
+      join(b, 'config.yaml'),
+      readFileSync(join(a, 'config.yaml'), 'utf8').replace('seed: 42', 'seed: 7'),
+    );
+    const compared = await writeReport([a, b]);
+    expect(compared).toBe(join(folder, 'sweep', 'arm', 'report.html'));
+    const page = readFileSync(compared, 'utf8');
+    expect(page).toContain('<th scope="row"><code>run.seed</code></th><td>42</td><td>7</td>');
+    expect(page).not.toContain('<code>run.device</code>');
+    const data = JSON.parse(/id="page-data">(.*)<\/script><script>/.exec(page)?.[1] ?? '{}') as {
+      plots: { id: string; series: { key: string; x: number[] }[] }[];
+    };
+    const kl = data.plots.find(({ id }) => id === 'ppo/kl/kl_k3')?.series;
+    expect(kl?.map(({ key, x }) => [key, x.length])).toEqual([
+      ['a', 30],
+      ['b', 10],
+    ]);
+  });
+
+  it('has the table of a sweep', async () => {
+    makeRun(join(folder, 'swept', 'a', 'seed-1'));
+    const values = { 1: 0.7, 2: 0.8 };
+    const columns = { 'F1 macro': { values, n: 2, mean: 0.75, deviation: 0.07 } };
+    const differences = [{ arm: 'b', to: 'a', column: 'F1 macro', n: 2, mean: 0.1, interval: [-0.2, 0.4] }];
+    const summary = {
+      arms: [
+        { arm: 'a', columns },
+        { arm: '<b>', columns },
+      ],
+      differences,
+      unfinished: [{ run: 'x' }],
+    };
+    writeFileSync(join(folder, 'swept', 'sweep.json'), JSON.stringify(summary));
+    const page = readFileSync(await writeReport([join(folder, 'swept')]), 'utf8');
+    expect(page).toContain('<th scope="row">&lt;b&gt;</th><td class="n">75.0</td>');
+    expect(page).toContain('seed 2: 80.0');
+    expect(page).toContain('−0.2 to 0.4');
+    expect(page).toContain('1 runs have not ended');
   });
 });
 

@@ -1,4 +1,4 @@
-/** Follows a run that goes on: the server sends the sections that changed and the numbers of the plots. */
+/** Follows what goes on: the server sends the sections that changed and the numbers of the plots. */
 import type { PlotData } from './data.js';
 import type { Plots } from './plots.js';
 
@@ -9,7 +9,7 @@ interface Update {
   readonly plots: readonly PlotData[];
 }
 
-export function followRun(address: string, plots: Plots): void {
+export function follow(address: string, plots: Plots): void {
   const source = new EventSource(address);
   source.addEventListener('update', (event) => {
     const { head, sections, plots: data } = JSON.parse((event as MessageEvent<string>).data) as Update;
@@ -25,10 +25,31 @@ export function followRun(address: string, plots: Plots): void {
   });
 }
 
-/** The markup comes from the server that made the page, where every text in it was escaped. */
+/**
+ * The markup comes from the server that made the page, where every text in it was escaped. What the reader has opened,
+ * chosen or zoomed stays.
+ */
 function replace(place: Element | null, html: string): void {
   if (!place) return;
+  const fresh = document.createElement('template');
+  fresh.innerHTML = html;
+  const kept = plotsIn(place);
+  if (kept !== '' && kept === plotsIn(fresh.content)) {
+    const hints = fresh.content.querySelectorAll('h3 .hint');
+    for (const [i, hint] of [...place.querySelectorAll('h3 .hint')].entries())
+      hint.textContent = hints[i]?.textContent ?? '';
+    return;
+  }
   const open = [...place.querySelectorAll('details')].map((each) => each.open);
-  place.innerHTML = html;
-  for (const [i, each] of [...place.querySelectorAll('details')].entries()) each.open = open[i] ?? each.open;
+  const checked = new Set(
+    [...place.querySelectorAll<HTMLInputElement>('input:checked')].map(({ value }) => value),
+  );
+  for (const [i, each] of [...fresh.content.querySelectorAll('details')].entries())
+    each.open = open[i] ?? each.open;
+  for (const box of fresh.content.querySelectorAll<HTMLInputElement>('input[type="checkbox"]'))
+    box.checked = checked.has(box.value);
+  place.replaceChildren(fresh.content);
 }
+
+const plotsIn = (root: ParentNode) =>
+  [...root.querySelectorAll<HTMLElement>('[data-plot]')].map(({ dataset }) => dataset.plot).join('\n');

@@ -1,5 +1,6 @@
 /** The script of every page: colours, curves, and what is new while a run goes on. */
-import { followRun } from './live.js';
+import { connectActions } from './actions.js';
+import { follow } from './live.js';
 import { Plots } from './plots.js';
 import { connectTheme } from './theme.js';
 import { markReading } from './toc.js';
@@ -10,4 +11,7 @@ connectTheme(() => plots.recolour());
 plots.mount(document);
 plots.connectSmoothing();
 markReading();
-if (typeof data.live === 'string') followRun(data.live, plots);
+if (typeof data.live === 'string') {
+  connectActions();
+  follow(data.live, plots);
+}

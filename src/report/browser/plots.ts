@@ -47,10 +47,11 @@ export class Plots {
   }
 
   connectSmoothing(): void {
-    const slider = document.getElementById('smoothing') as HTMLInputElement | null;
-    const output = document.getElementById('smoothing-value');
-    slider?.addEventListener('input', () => {
-      this.smoothing = Number(slider.value);
+    // On the document: a live page may replace the slider.
+    document.addEventListener('input', ({ target }) => {
+      if (!(target instanceof HTMLInputElement) || target.id !== 'smoothing') return;
+      this.smoothing = Number(target.value);
+      const output = document.getElementById('smoothing-value');
       if (output) output.textContent = this.smoothing.toFixed(2);
       for (const plot of this.drawn.values()) plot.smooth(this.smoothing);
     });

@@ -23,7 +23,7 @@ function group({ name, phases, plots }: PhaseGroup): Html {
   const [major, minor] = [plots.filter(({ minor }) => !minor), plots.filter(({ minor }) => minor)];
   const title = nameOf(name);
   const steps = phases.length > 1 ? `${phases.length} rounds` : `${phases[0]?.steps ?? 0} steps`;
-  return html`<div class="phase"><h3>${title} <span class="hint">${title === name ? '' : `${name}, `}${steps}</span></h3>
+  return html`<div class="phase"><h3>${title} <span class="hint">${phases.length > 0 && `${title === name ? '' : `${name}, `}${steps}`}</span></h3>
 <div class="plots">${major.map(figure)}</div>
 ${minor.length > 0 && html`<details data-phase="${name}"><summary>${minor.length} more: ${minor.map((each) => each.title.toLowerCase()).join(', ')}</summary><div class="plots">${minor.map(figure)}</div></details>`}</div>`;
 }

@@ -8,7 +8,7 @@ import type { Section } from './section.js';
 
 export function time({ times, log }: CollectedRun): Section {
   const rows = times.flatMap(({ phase, seconds, after }) => [
-    { name: nameOf(phase), value: seconds, shown: duration(seconds) },
+    ...(seconds >= 0.05 ? [{ name: nameOf(phase), value: seconds, shown: duration(seconds) }] : []),
     ...(after >= 1 ? [{ name: `after ${nameOf(phase)}`, value: after, shown: duration(after) }] : []),
   ]);
   const parts = log.phases.flatMap(({ name, columns }) => {
@@ -28,7 +28,7 @@ export function time({ times, log }: CollectedRun): Section {
     title: 'Time',
     body:
       rows.length > 0
-        ? html`${bars(rows, { name: 'Phase', value: 'time' })}<div class="notes">${parts}<p class="hint">From the first logged line of a phase to its last, evaluations included; “after” is until the next phase’s first line: saving, loading, making rows, and pauses between a stop and a resume.</p></div>`
+        ? html`${bars(rows, { name: 'Phase', value: 'time' })}<div class="notes">${parts}<p class="hint">From the first logged line of a phase to its last, evaluations included; “after” is until the next phase’s first line: saving, loading, the final evaluation, and pauses between a stop and a resume.</p></div>`
         : undefined,
     absent: 'The wall times stand in the TensorBoard events, which are missing or of another log.',
   };

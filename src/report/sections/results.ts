@@ -73,6 +73,7 @@ function leaf(path: readonly string[], value: unknown): string {
 }
 
 function estimate(path: readonly string[], value: number, interval: readonly unknown[]): string {
+  if (interval.every((end) => end === value)) return leaf(path, value);
   return `${leaf(path, value)} (${interval.map((end) => leaf(path, end)).join(' to ')})`;
 }
 

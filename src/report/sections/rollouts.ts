@@ -94,7 +94,7 @@ export function rolloutSection({ rollouts }: CollectedRun): Section {
     title: 'Rollouts',
     body:
       chosen.length > 0
-        ? html`<p class="hint">${chosen.length} of ${answered.length} in samples.jsonl, from the first iteration to the last.</p>${chosen.map(card)}`
+        ? html`<p class="hint">${chosen.length} of ${answered.length} in samples.jsonl, from the first iteration to the last. Under a solution its rewards by token, from left to right, up where positive.</p>${chosen.map(card)}`
         : undefined,
     absent: 'samples.jsonl has rollouts of methods that sample from the policy.',
   };
@@ -109,9 +109,9 @@ ${answers.some(({ text }) => text !== undefined) ? answers.slice(0, 4).map((each
 
 /** Of a policy that judges: its answers in a table. */
 function verdicts(answers: readonly RolloutAnswer[], label: 0 | 1 | undefined): Html {
-  return html`<div class="scroll"><table><thead><tr><th scope="col">answer</th><th scope="col" class="n">reward</th><th scope="col" class="n">advantage</th><th scope="col" class="n">log-prob</th></tr></thead><tbody>${answers.map(
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Answers and rewards"><table><thead><tr><th scope="col">answer</th><th scope="col">against the label</th><th scope="col" class="n">reward</th><th scope="col" class="n">advantage</th><th scope="col" class="n">log-prob</th></tr></thead><tbody>${answers.map(
     ({ verdict, reward, advantage, logprob }) =>
-      html`<tr><th scope="row"><span class="verdict ${verdict === label ? 'yes' : 'no'}">${verdict === undefined ? '? unreadable' : verdict === 1 ? '✓ right' : '✗ wrong'}</span></th><td class="n">${number(reward)}</td><td class="n">${advantage === undefined ? '–' : number(advantage)}</td><td class="n">${logprob === undefined ? '–' : number(logprob)}</td></tr>`,
+      html`<tr><th scope="row"><span class="verdict ${verdict === undefined ? 'none' : verdict === 1 ? 'yes' : 'no'}">${verdict === undefined ? '? unreadable' : verdict === 1 ? '✓ right' : '✗ wrong'}</span></th><td>${label === undefined ? '–' : verdict === label ? 'agrees' : html`<strong class="remark">differs</strong>`}</td><td class="n">${number(reward)}</td><td class="n">${advantage === undefined ? '–' : number(advantage)}</td><td class="n">${logprob === undefined ? '–' : number(logprob)}</td></tr>`,
   )}</tbody></table></div>`;
 }
 
@@ -131,6 +131,6 @@ ${
       const height = Math.max(1, (20 * Math.abs(value)) / most);
       return html`<rect class="area ${value < 0 ? 'c2' : 'c1'}" x="${token * 10 + 1}" width="8" y="${(value < 0 ? 22 : 22 - height).toFixed(1)}" height="${height.toFixed(1)}"><title>token ${token}: ${number(value)}</title></rect>`;
     },
-  )}</svg><p class="hint">Rewards by token from left to right, up where positive; the largest is ${number(most)}.</p>`
+  )}</svg>`
 }</div>`;
 }

@@ -17,7 +17,7 @@ export function bars(
 ): Html {
   const top = Math.max(...rows.flatMap(({ value, outline = 0 }) => [value, outline]), Number.MIN_VALUE);
   const share = (value: number) => `${((100 * value) / top).toFixed(2)}%`;
-  return html`<div class="scroll"><table class="bars"><thead><tr><th scope="col">${titles.name}</th>${
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="${titles.name}, ${titles.value}"><table class="bars"><thead><tr><th scope="col">${titles.name}</th>${
     titles.outline !== undefined && html`<th scope="col" class="n">${titles.outline}</th>`
   }<th scope="col" class="n">${titles.value}</th><td></td></tr></thead><tbody>
 ${rows.map(

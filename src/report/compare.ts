@@ -1,0 +1,86 @@
+/** The page that compares runs: results, what their configurations differ in, curves over each other, a sweep's table. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CollectedRun } from './collect.js';
+import { curves, type PhaseGroup, type Plot } from './curves.js';
+import { count } from './format.js';
+import { html } from './html.js';
+import type { PageOptions } from './page.js';
+import { comparedConfigurations, comparedResults } from './sections/compared.js';
+import { learning } from './sections/learning.js';
+import { sweepSection } from './sections/sweep.js';
+
+/** More lines in one plot cannot be told apart. */
+export const MAX_COMPARED = 16;
+
+export interface Compared {
+  readonly runs: readonly CollectedRun[];
+  /** Distinct, in the order of `runs`. */
+  readonly names: readonly string[];
+  /** Folder of a sweep that the runs are of. */
+  readonly sweep?: string | undefined;
+}
+
+export function comparePage({ runs, names, sweep }: Compared): PageOptions {
+  const groups = comparedCurves(runs.slice(0, MAX_COMPARED), names);
+  return {
+    title: sweep === undefined ? count(runs.length, 'run') : `Sweep of ${count(runs.length, 'run')}`,
+    head: html`<p class="hint">${names.join(', ')}</p>`,
+    what: 'these runs',
+    sections: [
+      sweepSection(sweep === undefined ? undefined : summaryOf(sweep)),
+      comparedResults(runs, names),
+      comparedConfigurations(runs, names),
+      {
+        ...learning(groups),
+        ...(runs.length > MAX_COMPARED ? { title: `Learning curves of the first ${MAX_COMPARED}` } : {}),
+      },
+    ],
+    data: { plots: groups.flatMap(({ plots }) => plots) },
+  };
+}
+
+function summaryOf(sweep: string): unknown {
+  try {
+    return JSON.parse(readFileSync(join(sweep, 'sweep.json'), 'utf8'));
+  } catch {
+    return undefined; // it has not been written yet
+  }
+}
+
+/** A plot for each metric, with a line for each run. */
+function comparedCurves(runs: readonly CollectedRun[], names: readonly string[]): PhaseGroup[] {
+  const groups = new Map<string, Map<string, Plot>>();
+  for (const [i, { log }] of runs.entries()) {
+    for (const { name, plots } of curves(log)) {
+      const known = groups.get(name) ?? new Map<string, Plot>();
+      groups.set(name, known);
+      for (const { series, ...plot } of plots.filter(({ minor }) => !minor)) {
+        for (const { key, ...points } of series) {
+          const id = `${plot.id}/${key}`;
+          const before = known.get(id)?.series ?? [];
+          const title =
+            series.length > 1 || before.length > 0 || key !== plot.title.toLowerCase()
+              ? key.replace('validation/', 'validation: ')
+              : plot.title;
+          known.set(id, {
+            ...plot,
+            id,
+            title,
+            about: '',
+            series: [...before, { key: names[i] as string, ...points }],
+          });
+        }
+      }
+    }
+  }
+  return [...groups].map(([name, plots]) => ({ name, phases: [], plots: [...plots.values()] }));
+}
+
+/** The shortest endings of the paths that tell them apart. */
+export function shortNames(paths: readonly string[]): string[] {
+  for (let parts = 1; ; parts++) {
+    const names = paths.map((path) => path.split('/').slice(-parts).join('/'));
+    if (new Set(names).size === names.length || names.every((name, i) => name === paths[i])) return names;
+  }
+}

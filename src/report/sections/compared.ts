@@ -1,0 +1,56 @@
+/** Results and configurations of several runs side by side. */
+import type { CollectedRun } from '../collect.js';
+import { number, percent } from '../format.js';
+import { type Html, html } from '../html.js';
+import { isShare, nameOf } from '../names.js';
+import { isObject } from '../values.js';
+import type { Section } from './section.js';
+
+export function comparedResults(runs: readonly CollectedRun[], names: readonly string[]): Section {
+  const unseen = runs.some(({ report }) => report?.metrics_unseen !== undefined);
+  const keys = [...new Set(runs.flatMap(({ log }) => [...(log.phase('test')?.columns.keys() ?? [])]))].slice(
+    0,
+    8,
+  );
+  const cell = (key: string, value: number | undefined) =>
+    html`<td class="n">${value === undefined ? '–' : isShare(key) ? percent(value) : number(value)}</td>`;
+  const interval = ({ report }: CollectedRun) => {
+    const ends = (unseen ? report?.intervals_unseen : report?.intervals)?.metrics.f1_macro;
+    return ends ? `${percent(ends[0])}–${percent(ends[1])}` : '';
+  };
+  const judged = runs.some(({ report }) => report !== undefined);
+  const row = (run: CollectedRun, i: number): Html => {
+    const of = unseen ? run.report?.metrics_unseen : run.report?.metrics;
+    return html`<tr><th scope="row">${names[i]}</th><td>${run.status}</td><td class="n">${number(run.log.step)}</td>${judged && html`<td class="n"><b>${of ? percent(of.f1_macro) : '–'}</b></td><td class="n">${interval(run)}</td>`}${keys.map((key) => cell(key, run.log.last('test', key)))}</tr>`;
+  };
+  return {
+    id: 'results',
+    title: 'Results',
+    body: html`<div class="scroll" tabindex="0" role="region" aria-label="Results"><table class="results"><thead><tr><th scope="col">Run</th><th scope="col">state</th><th scope="col" class="n">steps</th>${judged && html`<th scope="col" class="n">F1 macro${unseen && ', unseen'}, %</th><th scope="col" class="n">95 % interval</th>`}${keys.map((key) => html`<th scope="col" class="n">${nameOf(key)}${isShare(key) && ', %'}</th>`)}</tr></thead><tbody>${runs.map(row)}</tbody></table></div>
+<p class="hint">An interval is over problems, for one run each; of other seeds it says nothing. Paired tests of two runs: <code>steptrain eval compare</code>.</p>`,
+    absent: '',
+  };
+}
+
+export function comparedConfigurations(runs: readonly CollectedRun[], names: readonly string[]): Section {
+  const flat = runs.map(({ config }) => leaves(config, ''));
+  const keys = [...new Set(flat.flatMap((own) => [...own.keys()]))].filter(
+    (key) => key !== 'run.output_dir' && new Set(flat.map((own) => own.get(key))).size > 1,
+  );
+  return {
+    id: 'configuration',
+    title: 'What the configurations differ in',
+    body:
+      keys.length > 0
+        ? html`<div class="scroll" tabindex="0" role="region" aria-label="Configurations"><table><thead><tr><th scope="col">Key</th>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead><tbody>${keys.map((key) => html`<tr><th scope="row"><code>${key}</code></th>${flat.map((own) => html`<td>${own.get(key) ?? '–'}</td>`)}</tr>`)}</tbody></table></div>`
+        : undefined,
+    absent: 'The configurations are equal but for the directory.',
+  };
+}
+
+function leaves(value: unknown, path: string): Map<string, string> {
+  if (!isObject(value)) return new Map([[path, String(JSON.stringify(value) ?? '')]]);
+  return new Map(
+    Object.entries(value).flatMap(([key, child]) => [...leaves(child, path === '' ? key : `${path}.${key}`)]),
+  );
+}

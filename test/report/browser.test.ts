@@ -1,0 +1,159 @@
+// The pages in Chromium: desk and phone, light and dark, keyboard, contrast, and a run of 50,000 logged steps.
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { writeReport } from '../../src/report/write.js';
+import { startUi } from '../../src/ui/server.js';
+import { makeRun } from './run-fixture.js';
+
+const CHROMIUM = [process.env.STEPTRAIN_CHROMIUM, '/usr/bin/chromium', '/usr/bin/google-chrome'].find(
+  (path) => path !== undefined && existsSync(path),
+);
+if (CHROMIUM === undefined)
+  console.warn(
+    'no Chromium: the tests of the pages in a browser are skipped; apt-get install chromium, or set STEPTRAIN_CHROMIUM',
+  );
+
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+const WIDTHS = { desk: 1280, phone: 390 } as const;
+
+describe.skipIf(CHROMIUM === undefined)('in a browser', { timeout: 300_000 }, () => {
+  let folder: string;
+  let browser: Browser;
+  const addresses: Record<string, string> = {};
+  let stopUi = async () => {};
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'steptrain-pages-'));
+    const runs = join(folder, 'runs');
+    for (const [name, steps] of [
+      ['one', 40],
+      ['long', 50_000],
+    ] as const)
+      makeRun(join(runs, name), { steps });
+    makeRun(join(runs, 'hostile'), {
+      text: '"><img src=x onerror="window.hit=1"><script>window.hit=1</script>',
+    });
+    const at = async (named: string[], file: string) =>
+      pathToFileURL(await writeReport(named, join(folder, file))).href;
+    for (const name of ['one', 'long', 'hostile'])
+      addresses[name] = await at([join(runs, name)], `${name}.html`);
+    addresses.compared = await at([join(runs, 'one'), join(runs, 'hostile')], 'compared.html');
+    const ui = await startUi({ root: runs, port: 0, program: [] });
+    stopUi = () => ui.close();
+    addresses.list = ui.url;
+    addresses.live = `${ui.url}/run?name=one`;
+    browser = await chromium.launch({
+      executablePath: CHROMIUM as string,
+      args: '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync'.split(
+        ' ',
+      ),
+    });
+  }, 300_000);
+  afterAll(async () => {
+    await browser?.close();
+    await stopUi();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  async function open(
+    name: string,
+    width: number,
+    colorScheme: 'light' | 'dark',
+  ): Promise<{ page: Page; errors: string[] }> {
+    const page = await browser.newPage({ viewport: { width, height: 900 }, colorScheme });
+    const errors: string[] = [];
+    page.on('pageerror', ({ message }) => errors.push(message));
+    page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
+    page.on('request', (request) => {
+      const url = request.url();
+      if (!url.startsWith('file:') && !url.startsWith('data:') && !url.startsWith('http://127.0.0.1:'))
+        errors.push(url);
+    });
+    await page.addInitScript(`
+      window.shift = 0;
+      new PerformanceObserver((list) => {
+        for (const entry of list.getEntries()) window.shift += entry.value;
+      }).observe({ type: 'layout-shift', buffered: true });
+    `);
+    await page.goto(addresses[name] as string);
+    return { page, errors };
+  }
+
+  describe.each(['one', 'compared', 'list', 'live'])('%s', (name) => {
+    it.each([
+      ['desk', 'light'],
+      ['desk', 'dark'],
+      ['phone', 'light'],
+      ['phone', 'dark'],
+    ] as const)('%s, %s: fits, draws, and has enough contrast', async (size, scheme) => {
+      const { page, errors } = await open(name, WIDTHS[size], scheme);
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(WIDTHS[size]);
+      for (const plot of (await page.locator('[data-plot]:visible').all()).slice(0, 4)) {
+        await plot.scrollIntoViewIfNeeded();
+        await plot.locator('canvas').waitFor();
+      }
+      expect(await page.evaluate('window.shift')).toBeLessThan(0.02);
+      // The page's own policy admits no foreign script, so the checker is evaluated instead of inserted.
+      const { readFileSync } = await import('node:fs');
+      await page.evaluate(readFileSync(AXE, 'utf8'));
+      const violations =
+        await page.evaluate(`axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa'] }).then(({ violations }) =>
+        violations.map(({ id, nodes }) => id + ': ' + nodes.slice(0, 3).map(({ html }) => html.slice(0, 120)).join(' | ')))`);
+      expect(violations).toEqual([]);
+      expect(errors).toEqual([]);
+      await page.close();
+    });
+  });
+
+  it('is worked by the keyboard', async () => {
+    const { page } = await open('one', WIDTHS.desk, 'light');
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('To the content');
+    await page.locator('#theme').focus();
+    const paper = () => page.evaluate('getComputedStyle(document.body).backgroundColor');
+    const before = await paper();
+    await page.keyboard.press('Enter'); // light
+    expect(await paper()).toBe(before);
+    await page.keyboard.press('Enter'); // dark
+    expect(await paper()).not.toBe(before);
+    expect(await page.locator('#theme').getAttribute('aria-label')).toBe('Colours: dark');
+    const line = page.locator('[data-legend="ppo/kl"] button').first();
+    await page.locator('[data-plot="ppo/kl"]').scrollIntoViewIfNeeded();
+    await line.focus();
+    await page.keyboard.press('Space');
+    expect(await line.getAttribute('aria-pressed')).toBe('false');
+    await page.locator('#smoothing').focus();
+    await page.keyboard.press('Home');
+    expect(await page.locator('#smoothing-value').textContent()).toBe('0.00');
+    await page.close();
+  });
+
+  it('runs nothing that a run’s texts say', async () => {
+    for (const name of ['hostile', 'compared']) {
+      const { page, errors } = await open(name, WIDTHS.desk, 'light');
+      await page.waitForTimeout(300);
+      expect(await page.evaluate('window.hit')).toBeUndefined();
+      expect(errors).toEqual([]);
+      await page.close();
+    }
+  });
+
+  it('draws 50,000 logged steps as 1,000 points', async () => {
+    const { page, errors } = await open('long', WIDTHS.desk, 'light');
+    const loss = page.locator('[data-plot="ppo/loss"]');
+    await loss.scrollIntoViewIfNeeded();
+    await loss.locator('canvas').waitFor();
+    const data = JSON.parse((await page.locator('#page-data').textContent()) ?? '{}') as {
+      plots: { series: { x: number[] }[] }[];
+    };
+    const lengths = data.plots.flatMap(({ series }) => series.map(({ x }) => x.length));
+    expect(Math.max(...lengths)).toBe(1000);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
+});
