@@ -30,11 +30,11 @@ export function comparePage({ runs, names, sweep }: Compared): PageOptions {
     sections: [
       sweepSection(sweep === undefined ? undefined : summaryOf(sweep)),
       comparedResults(runs, names),
-      comparedConfigurations(runs, names),
       {
         ...learning(groups),
         ...(runs.length > MAX_COMPARED ? { title: `Learning curves of the first ${MAX_COMPARED}` } : {}),
       },
+      comparedConfigurations(runs, names),
     ],
     data: { plots: groups.flatMap(({ plots }) => plots) },
   };

@@ -32,17 +32,23 @@ export function comparedResults(runs: readonly CollectedRun[], names: readonly s
   };
 }
 
+/** More keys are shown when somebody asks: the methods differ. */
+const FOLDED = 20;
+
 export function comparedConfigurations(runs: readonly CollectedRun[], names: readonly string[]): Section {
   const flat = runs.map(({ config }) => leaves(config, ''));
   const keys = [...new Set(flat.flatMap((own) => [...own.keys()]))].filter(
     (key) => key !== 'run.output_dir' && new Set(flat.map((own) => own.get(key))).size > 1,
   );
+  const table = html`<div class="scroll" tabindex="0" role="region" aria-label="Configurations"><table><thead><tr><th scope="col">Key</th>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead><tbody>${keys.map((key) => html`<tr><th scope="row"><code>${key}</code></th>${flat.map((own) => html`<td>${own.get(key) ?? '–'}</td>`)}</tr>`)}</tbody></table></div>`;
   return {
     id: 'configuration',
     title: 'What the configurations differ in',
     body:
       keys.length > 0
-        ? html`<div class="scroll" tabindex="0" role="region" aria-label="Configurations"><table><thead><tr><th scope="col">Key</th>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead><tbody>${keys.map((key) => html`<tr><th scope="row"><code>${key}</code></th>${flat.map((own) => html`<td>${own.get(key) ?? '–'}</td>`)}</tr>`)}</tbody></table></div>`
+        ? keys.length > FOLDED
+          ? html`<details><summary>${keys.length} keys</summary>${table}</details>`
+          : table
         : undefined,
     absent: 'The configurations are equal but for the directory.',
   };
