@@ -34,7 +34,7 @@ export interface SolveArguments
   readonly aggregate: Aggregation;
   readonly 'until-wrong': boolean;
   readonly curves: boolean;
-  readonly search: boolean;
+  readonly search?: boolean;
   readonly beams: number;
   readonly expansions: number;
   readonly rounds: number;
@@ -166,7 +166,6 @@ export function solvingOptions(argv: Argv): Argv {
     .option('search', {
       ...search,
       type: 'boolean',
-      default: false,
       conflicts: 'scores',
       describe: 'Also search step by step with the reward model, beside samples for as many tokens',
     })

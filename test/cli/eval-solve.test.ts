@@ -120,6 +120,38 @@ describe('steptrain eval solve', () => {
     expect((await solve(...args)).stderr).toContain("column 'score' should hold a number");
   });
 
+  it('searches with the exact judge of generated problems, and refuses a search without scores of steps', async () => {
+    const rows = [...wordProblems({ seed: 2, samples: 2, part: 'test', levels: [1] })];
+    const args = [
+      file('words.jsonl', rows),
+      '--model',
+      'word-problems-misread',
+      '-n',
+      '4',
+      '--template',
+      '{problem}',
+    ];
+    const output = join(folder, 'out');
+    const more = ['--max-new-tokens', '64', '--beams', '2', '--expansions', '2', '--output', output];
+    const { stdout } = await solve(...args, '--search', '--reward-oracle', ...more);
+    expect(stdout).toMatch(
+      /\nsearch .*\nbest of as many tokens .*\nmajority of as many tokens .*\ntokens a search /,
+    );
+    expect(stdout).toMatch(/search: 2 beams, 2 continuations of each by one step/);
+    const searched = linesOf(join(output, 'search.jsonl')).map((line) => JSON.parse(line));
+    expect(searched).toHaveLength(2);
+    expect(searched[0]).toHaveProperty('right');
+    expect((await solve(...args, '--search')).stderr).toMatch(
+      /--search goes by the scores of steps: name --reward-run/,
+    );
+    const greedy = [...args.slice(0, 3), '--search', '--reward-oracle'];
+    expect((await solve(...greedy)).stderr).toMatch(
+      /--search needs several samples, or a --temperature above 0/,
+    );
+    const scored = [...args, '--search', '--scores', file('scores.jsonl', [])];
+    expect((await solve(...scored)).stderr).toMatch(/mutually exclusive/);
+  });
+
   it('asks the model of a run for scores and for verdicts on steps', async () => {
     const run = join(folder, 'run');
     mkdirSync(run);
