@@ -1,5 +1,10 @@
-// Writes docs/configuration.md from the schema of the built package: node scripts/config-docs.mjs
+// Writes what the built package says of itself: docs/configuration.md, docs/commands.md and recipes/recipe.schema.json.
+// node scripts/config-docs.mjs
 import { writeFileSync } from 'node:fs';
-import { configurationPage } from '../dist/methods/config.js';
+import { commandReference } from '../dist/cli/reference.js';
+import { configurationPage, recipeSchema } from '../dist/methods/config.js';
 
-writeFileSync(new URL('../docs/configuration.md', import.meta.url), configurationPage());
+const write = (path, text) => writeFileSync(new URL(`../${path}`, import.meta.url), text);
+write('docs/configuration.md', configurationPage());
+write('docs/commands.md', await commandReference());
+write('recipes/recipe.schema.json', `${JSON.stringify(recipeSchema(), null, 1)}\n`);

@@ -1,27 +1,44 @@
 // The command line: the list of commands, and how each of them ends.
-import yargs from 'yargs';
+import yargs, { type Argv } from 'yargs';
 import { buildCommand } from './build.js';
 import { chatCommand } from './chat.js';
+import { configCommand } from './config.js';
 import { dataCommand } from './data.js';
 import { doctorCommand } from './doctor.js';
 import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
 import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
+import { inspectCommand } from './inspect.js';
 import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
 import { mergeCommand } from './merge.js';
+import { recipesCommand } from './recipes.js';
 import { reportCommand } from './report.js';
 import { runCommand } from './run.js';
 import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
+import { noNumber, usageSentence } from './usage.js';
 import { packageVersion } from './version.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {
-  const parser = yargs([...args])
+  try {
+    await commandLine(args).parseAsync();
+    return 0;
+  } catch (error) {
+    console.error(describeError(error, { stacks: process.env.STEPTRAIN_STACKS === '1' }));
+    return exitCodeOf(error);
+  }
+}
+
+export function commandLine(
+  args: readonly string[],
+  { width = Math.min(100, process.stdout.columns || 100) }: { readonly width?: number } = {},
+): Argv {
+  return yargs([...args])
     .scriptName('steptrain')
     .usage('$0 <command>\n\nTrains language models to reason in steps.')
     .command(runCommand)
@@ -33,44 +50,45 @@ export async function runCli(args: readonly string[]): Promise<number> {
     .command(generateCommand)
     .command(chatCommand)
     .command(serveCommand)
-    .command(gradeCommand)
     .command(judgeCommand)
+    .command(gradeCommand)
     .command(scoreCommand)
     .command(labelCommand)
     .command(mergeCommand)
+    .command(inspectCommand)
+    .command(recipesCommand)
+    .command(configCommand)
     .command(doctorCommand)
     .command(buildCommand)
+    .completion('completion', 'Print a script that lets the shell complete commands and options')
+    .example('$0 run', 'train the built-in example')
+    .example('$0 recipes ls', 'what else there is to train')
     .demandCommand(1, 'name a command; steptrain --help lists them')
     .strict()
     .recommendCommands()
+    .check((argv) => {
+      const sentence = noNumber(argv, args);
+      if (sentence !== undefined) throw new UsageError(sentence);
+      return true;
+    })
     .version(packageVersion())
     .alias({ h: 'help', V: 'version' })
     .parserConfiguration({ 'dot-notation': false, 'camel-case-expansion': false, 'greedy-arrays': false })
-    .wrap(Math.min(100, process.stdout.columns || 100))
+    .wrap(width)
     .epilogue(
       'Exit codes: 0; 1 a mistake, in one sentence; 2 an error inside steptrain; 130 interrupted. ' +
         'STEPTRAIN_STACKS=1 shows where an error came from.',
     )
     .exitProcess(false)
-    .fail((message, error) => {
+    .fail((message, error, parser) => {
       // yargs raises its own errors as YError; everything else comes from a command.
-      throw error && error.name !== 'YError'
-        ? error
-        : new UsageError(usageSentence(message || error.message, args));
+      if (error && error.name !== 'YError') throw error;
+      throw new UsageError(usageSentence(message || error.message, args, optionsOf(parser)));
     });
-  try {
-    await parser.parseAsync();
-    return 0;
-  } catch (error) {
-    console.error(describeError(error, { stacks: process.env.STEPTRAIN_STACKS === '1' }));
-    return exitCodeOf(error);
-  }
 }
 
-function usageSentence(message: string, args: readonly string[]): string {
-  const sentence = message.replaceAll(/\s+/g, ' ');
-  const command = args.find((arg) => !arg.startsWith('-')) ?? '';
-  return sentence.startsWith('Did you mean')
-    ? `there is no command ${command}; d${sentence.slice(1)}`
-    : sentence;
+/** Names of the options of the command that was parsed; yargs tells them, its types do not. */
+function optionsOf(parser: unknown): readonly string[] {
+  const { key = {} } = (parser as { getOptions?(): { key?: object } }).getOptions?.() ?? {};
+  return Object.keys(key).filter((name) => name.length > 1);
 }

@@ -121,6 +121,9 @@ const problemsCommand: CommandModule<unknown, ProblemsArguments> = {
       .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same problems' })
       .example('$0 data problems level2.jsonl --level 2', 'columns problem, answer, level, plan, …') as never,
   handler: async ({ to, level, samples, part, templates, seed }) => {
+    for (const [name, value] of Object.entries({ samples, seed }))
+      if (!(Number.isSafeInteger(value) && value >= 0))
+        throw new UsageError(`--${name} expects a whole number of at least 0, found ${value}`);
     const { writeProblems } = await import('./data-problems.js');
     const levels = Array.from({ length: level }, (_, i) => (i === level - 1 ? 1 : 0));
     await writeProblems(to, { seed, samples, levels, part, templates });

@@ -60,6 +60,10 @@ async function solve(args: SolveArguments): Promise<void> {
   const { formatSolvingTable } = await import('../eval/solving/report.js');
   const { solvingProgress } = await import('./solving-progress.js');
   const { untilInterrupted } = await import('./interrupt.js');
+  if ([args.model, args.run, args.adapter].every((given) => given === undefined))
+    console.error(
+      'no model is named: the small arithmetic model of the package (embedded) answers; --model, --run or --adapter names another',
+    );
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const interruption = untilInterrupted();
   const progress = await solvingProgress();

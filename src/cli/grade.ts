@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import type { ExtractionMethod } from '../answers/extract.js';
 import type { Grade, GradeSummary } from '../answers/grade.js';
 import { UsageError } from './error.js';
 
@@ -158,5 +159,18 @@ async function gradeTable({ rows, correct, unanswered, found }: GradeSummary): P
     ...(unanswered > 0 ? [['none', String(unanswered), '0', share(0, unanswered)]] : []),
     ['all', String(rows), String(correct), share(correct, rows)],
   ];
-  return process.stdout.isTTY === true ? boxedTable(lines) : plainTable(lines);
+  const table = process.stdout.isTTY === true ? boxedTable(lines) : plainTable(lines);
+  const places = Object.keys(found).map((place) => `${place}: ${PLACES[place as ExtractionMethod]}`);
+  return places.length === 0 ? table : `${table}\nanswers were found ${places.join('; ')}`;
 }
+
+/** Where answers are found, for readers who do not know the words. */
+const PLACES: Readonly<Record<ExtractionMethod, string>> = {
+  boxed: 'in the last \\boxed{…}',
+  marker: 'behind the last ####',
+  phrase: 'behind "answer is", "Answer:" or "final answer"',
+  whole: 'as the whole text',
+  math: 'in the last formula',
+  number: 'as the last number',
+  choice: 'as the last letter of a choice',
+};

@@ -46,7 +46,7 @@ async function merge({ base, adapter, out, dtype, check }: MergeArguments): Prom
   const { baseDirectory } = await import('../models/base.js');
   const { resolveModel } = await import('../run/paths.js');
   const { readAdapterConfig } = await import('../weights/adapter.js');
-  const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'steptrain merge');
+  const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'merge');
   const directory = baseDirectory(resolved.base);
   const { baseModel } = readAdapterConfig(adapter);
   if (baseModel !== undefined && !isSameModel(baseModel, base, directory)) {

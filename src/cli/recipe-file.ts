@@ -1,11 +1,12 @@
 // Finds the recipe of a command.
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { ArgumentsCamelCase, Argv } from 'yargs';
+import { nearestName } from '../config/nearest.js';
 import { UsageError } from './error.js';
 
-const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
+export const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
 const DEFAULT = 'quickstart.yaml';
 
 export interface RecipeArguments {
@@ -33,6 +34,20 @@ export function recipeFile({ recipe }: Pick<ArgumentsCamelCase<RecipeArguments>,
   return recipe === undefined ? join(shippedFolder, DEFAULT) : fileOrShipped(recipe, shippedFolder, 'recipe');
 }
 
+/** The recipes of the package: name, and the first sentence of its comment. */
+export function shippedRecipes(): { readonly name: string; readonly says: string }[] {
+  return readdirSync(shippedFolder)
+    .filter((name) => name.endsWith('.yaml'))
+    .sort()
+    .map((file) => {
+      const comment = /^# (?!yaml-language-server)(.*(?:\n# .*)*)/m.exec(
+        readFileSync(join(shippedFolder, file), 'utf8'),
+      );
+      const words = (comment?.[1] ?? '').replaceAll(/\s*\n# */g, ' ');
+      return { name: basename(file, '.yaml'), says: /^.*?[.:](?= |$)/.exec(words)?.[0] ?? words };
+    });
+}
+
 /** The same for a sweep. */
 export function sweepFile(name: string): string {
   return fileOrShipped(name, join(shippedFolder, 'sweeps'), 'sweep');
@@ -45,7 +60,10 @@ function fileOrShipped(path: string, folder: string, kind: string): string {
     [candidate, basename(candidate, '.yaml')].includes(basename(path)),
   );
   if (name !== undefined) return join(folder, name);
+  const names = shipped.map((file) => basename(file, '.yaml'));
+  const nearest = nearestName(basename(path, '.yaml'), names);
   throw new UsageError(
-    `there is no ${kind} ${path}; name a YAML file or one of ${shipped.map((file) => basename(file, '.yaml')).join(', ')}`,
+    `there is no ${kind} ${path}; ${nearest === undefined ? '' : `did you mean ${nearest}? `}` +
+      `${nearest === undefined ? 'name' : 'Name'} a YAML file or one of ${names.join(', ')}`,
   );
 }

@@ -121,6 +121,7 @@ async function score(args: ScoreArguments): Promise<void> {
             ? `Stopped after ${done} solutions; the same command again goes on in ${args.output}.`
             : 'Stopped; with --output DIR the next time can go on.',
         );
+      if (done === 0) throw new UsageError(`${args.file} holds no rows: there is nothing to score`);
       if (bad > 0) console.error(`${bad} rows hold no solution; their lines have an error instead of scores`);
       if (journal) console.error(`${done} solutions are in ${journal.path}`);
     } finally {

@@ -80,6 +80,11 @@ async function serveModel(args: ServeArguments): Promise<void> {
   const { openChosenModel } = await import('./chosen-model.js');
   const { runScorers } = await import('../methods/run-scorers.js');
   const { serve } = await import('../serve/server.js');
+  const { isLoopback } = await import('../serve/access.js');
+  if (!isLoopback(args.host) && !process.env[args['key-env']])
+    throw new UsageError(
+      `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
+    );
   const chosen = await openChosenModel(args);
   let scoring: RunScorers | undefined;
   try {

@@ -1,5 +1,6 @@
 /** Reading and writing the configurations of the methods in the table. */
 import { configurationPage as pageOf } from '../config/docs.js';
+import { recipeSchema as schemaOf } from '../config/json-schema.js';
 import { configReader, type LoadedConfig } from '../config/load.js';
 import { methodOutline } from '../config/outline.js';
 import { formatConfig } from '../config/write.js';
@@ -27,3 +28,6 @@ export function formatRunConfig(config: RunConfig, options: { readonly head?: st
 
 /** docs/configuration.md. */
 export const configurationPage = () => pageOf(methods);
+
+/** The JSON Schema of recipes: recipes/recipe.schema.json. */
+export const recipeSchema = () => schemaOf(methods);

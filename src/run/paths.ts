@@ -93,7 +93,10 @@ async function found(
 ): Promise<string> {
   const local = localPath(cwd, path);
   if (local !== undefined) return local;
-  const here = `${key.join('.')} leads nowhere: there is no ${path} (looked for from ${cwd})`;
+  // Of a command's own option or argument the key in a recipe says nothing to the user.
+  const place = locate(key);
+  const ofRecipe = place.includes(':') || place.startsWith('--set ');
+  const here = `${ofRecipe ? `${key.join('.')} leads nowhere: ` : ''}there is no ${path} (looked for from ${cwd})`;
   const id = parseHubId(path);
   if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
   // Never send a misspelt path to the hub: only what is clearly a hub id.

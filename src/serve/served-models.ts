@@ -115,7 +115,8 @@ export class ServedModels {
   }
 
   /** The body of /v1/models. */
-  list(): object {
+  /** @param scorers names for `model` of /score */
+  list(scorers: readonly string[] = []): object {
     const card = { object: 'model', owned_by: 'steptrain' };
     const { maxPositions } = this.model.decoder.config;
     const adapters = Array.from(this.adapters, ([id, { created, directory: root }]) => ({
@@ -139,6 +140,7 @@ export class ServedModels {
         },
         ...adapters,
       ],
+      ...(scorers.length > 0 ? { scorers } : {}),
     };
   }
 

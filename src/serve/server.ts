@@ -76,6 +76,13 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
   }
 }
 
+function refusal(error: NodeJS.ErrnoException): string {
+  if (error.code === 'EADDRINUSE') return 'another program has this port; name another one, or 0 for any that is free';
+  if (error.code === 'EACCES') return 'ports below 1024 need privileges; name another one';
+  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') return 'this machine has no such address';
+  return error.message;
+}
+
 class HttpServer {
   private readonly server: Server;
   private readonly active = new Set<Promise<void>>();
@@ -104,7 +111,7 @@ class HttpServer {
   async listen(host: string, port: number): Promise<string> {
     await new Promise<void>((resolve, reject) => {
       this.server.once('error', (error) =>
-        reject(new StepTrainError('E_RANGE', `serve: cannot listen on ${host}:${port}: ${error.message}`)),
+        reject(new StepTrainError('E_RANGE', `serve: cannot listen on ${host}:${port}: ${refusal(error)}`)),
       );
       this.server.listen(port, host, resolve);
     });

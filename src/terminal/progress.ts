@@ -38,6 +38,8 @@ export function createProgress(options: ProgressOptions): Progress {
   const interval = live ? REDRAW_MS : PIPE_LINE_MS;
   const colors = pc.createColors(live && !process.env.NO_COLOR);
   const began = now();
+  // The first step takes far longer than the others: memory, caches, compiled code.
+  let first: { readonly done: number; readonly time: number } | undefined;
   let shownAt = Number.NEGATIVE_INFINITY;
   let line = '';
   let finished = false;
@@ -49,15 +51,21 @@ export function createProgress(options: ProgressOptions): Progress {
     update(done, metrics = {}) {
       if (finished) return;
       const time = now();
+      if (done > start) first ??= { done, time };
       if (time - shownAt < interval && done < total) return;
       shownAt = time;
       const seconds = (time - began) / 1000;
-      const rate = seconds > 0 ? (done - start) / seconds : 0;
+      const steady = first && done > first.done && time > first.time;
+      const rate = steady
+        ? (done - first.done) / ((time - first.time) / 1000)
+        : seconds > 0
+          ? (done - start) / seconds
+          : 0;
       const parts = [
         unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
         ...Object.entries(metrics).map(([name, value]) => `${name} ${formatMetric(value)}`),
         ...(rate > 0 ? [formatRate(rate, unit)] : []),
-        ...(rate > 0 && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
+        ...(steady && done < total ? [`${formatDuration((total - done) / rate)} left`] : []),
       ];
       if (done >= total) parts.push(`${formatDuration(seconds)} in all`);
       clear();
@@ -96,6 +104,7 @@ export function formatDuration(seconds: number): string {
 /** A metric short enough to read at a glance: four significant digits, thousands as k. */
 export function formatMetric(value: number | string): string {
   if (typeof value === 'string') return value;
+  if (Math.abs(value) >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
   if (Math.abs(value) >= 1e4) return `${Number((value / 1000).toPrecision(3))}k`;
   return String(Number(value.toPrecision(4)));
 }
@@ -107,8 +116,10 @@ export function formatBytes(bytes: number): string {
   return `${Number((bytes / 1000 ** power).toPrecision(3))} ${units[power]}`;
 }
 
-function formatRate(perSecond: number, unit: string): string {
-  if (unit === 'byte') return `${formatBytes(perSecond)}/s`;
+function formatRate(perSecond: number, name: string): string {
+  if (name === 'byte') return `${formatBytes(perSecond)}/s`;
+  // Of `evaluation of sft: solution` and `sft step` what is counted is the last word.
+  const unit = name.split(' ').at(-1) as string;
   return perSecond >= 1
     ? `${formatMetric(Number(perSecond.toPrecision(3)))} ${unit}s/s`
     : `${(1 / perSecond).toPrecision(2)} s/${unit}`;

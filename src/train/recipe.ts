@@ -53,7 +53,7 @@ async function runOn<Config extends FrameConfig>(
   try {
     data = await method.data(config, tokenizer, signal);
     if (!data) return { status: 'interrupted', step: 0 };
-    reportData(data);
+    reportData(data, { resumed: begun !== undefined });
     const context = {
       config,
       device,

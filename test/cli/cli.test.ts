@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { describeError, exitCodeOf, Interrupted } from '../../src/cli/error.js';
+import { commandPaths, commandReference } from '../../src/cli/reference.js';
 import { ConfigError } from '../../src/config/error.js';
 import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import { cli } from './run-cli.js';
@@ -39,44 +40,47 @@ describe('the command line', () => {
     }
   });
 
-  it.each([
-    ['run'],
-    ['data', 'stats'],
-    ['data', 'preview'],
-    ['eval'],
-    ['eval', 'show'],
-    ['eval', 'correction'],
-    ['eval', 'compare'],
-    ['eval', 'solve'],
-    ['data', 'problems'],
-    ['generate'],
-    ['chat'],
-    ['serve'],
-    ['doctor'],
-    ['build'],
-    ['sweep'],
-    ['report'],
-    ['ui'],
-  ])('explains %s %s with an example', async (...command) => {
-    const { code, stdout } = await cli(...command.filter(Boolean), '--help');
-    expect(code).toBe(0);
-    expect(stdout).toMatch(/Examples:\n +steptrain /);
+  it('explains every command with an example', async () => {
+    const paths = await commandPaths([]);
+    expect(paths.length).toBeGreaterThan(30);
+    for (const path of paths) {
+      const { code, stdout } = await cli(...path, '--help');
+      expect(code).toBe(0);
+      expect(stdout, path.join(' ')).toMatch(/Examples:\n +steptrain /);
+    }
+  });
+
+  it('has its reference in docs', async () => {
+    const page = readFileSync('docs/commands.md', 'utf8');
+    expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(await commandReference());
+  });
+
+  it('completes commands', async () => {
+    const { stdout } = await cli('completion');
+    expect(stdout).toContain('steptrain completion');
   });
 
   it.each([
     [[], 'name a command; steptrain --help lists them'],
     [['rum'], 'there is no command rum; did you mean run?'],
-    [['run', '--bogus'], 'Unknown argument: bogus'],
-    [['run', '--set'], 'Not enough arguments following: set'],
-    [['run', 'x', '--resume', 'y'], 'Arguments resume and recipe are mutually exclusive'],
+    [['run', '--bogus'], 'there is no option --bogus'],
+    [['run', '--resme', 'x'], 'there is no option --resme; did you mean --resume?'],
+    [['run', 'quickstart', 'more'], 'there is no argument more here'],
+    [['run', '--set'], '--set needs a value'],
+    [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
     [['data'], 'name stats, preview, convert, problems or s3c'],
     [['eval'], 'name a run directory, or one of show, correction, solve and compare'],
     [
       ['data', 'preview', '--part', 'tset'],
-      'Invalid values: Argument: part, Given: "tset", Choices: "train", "validation", "test"',
+      '--part expects train, validation or test, found tset',
     ],
+    [['data', 'problems', 'x.jsonl', '--level', '9'], '--level expects 1, 2, 3 or 4, found 9'],
+    [['data', 'problems', 'x.jsonl', '-n', '-5'], '--samples expects a whole number of at least 0, found -5'],
+    [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
+    [['score', 'x.jsonl'], '--run must be given'],
     [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1'],
-    [['data', 'preview', '-n', 'x'], '--samples expects a whole number of at least 1'],
+    [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
+    [['run', 'quikstart'], `there is no recipe quikstart; did you mean quickstart? Name a YAML file or one of ${shipped.join(', ')}`],
     [['run', 'nope'], `there is no recipe nope; name a YAML file or one of ${shipped.join(', ')}`],
     [['run', '--set', 'sft.lr=1'], '--set sft.lr=1: unknown key "lr" in sft; did you mean "learning_rate"?'],
     [['run', '--set', 'sft.lr'], '--set sft.lr: expected section.key=value, such as sft.learning_rate=1e-4'],

@@ -143,7 +143,7 @@ describe('steptrain eval correction with a model', () => {
     [['run', '--max-length', 'x'], '--max-length expects a whole number of at least 1'],
     [
       ['--model', 'embedded', '--data', './nowhere.jsonl'],
-      `--data: data.test leads nowhere: there is no ./nowhere.jsonl (looked for from ${process.cwd()})`,
+      `--data: there is no ./nowhere.jsonl (looked for from ${process.cwd()})`,
     ],
   ])('reports bad usage %j in one sentence with exit code 1', async (args, sentence) => {
     expect(await correction(...args)).toEqual({ code: 1, stdout: '', stderr: sentence });

@@ -147,7 +147,7 @@ describe('steptrain generate', () => {
     [
       'a model that is not there',
       ['a', '--model', 'nope'],
-      `--model: model.base leads nowhere: there is no nope (looked for from ${process.cwd()})`,
+      `--model: there is no nope (looked for from ${process.cwd()})`,
     ],
     [
       'a chat with a model that has no template',

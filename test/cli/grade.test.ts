@@ -35,6 +35,7 @@ describe('steptrain grade', () => {
       'marker 1 1 100.0',
       'none 1 0 0.0',
       'all 4 2 50.0',
+      'answers were found boxed: in the last \\boxed{…}; phrase: behind "answer is", "Answer:" or "final answer"; marker: behind the last ####',
     ]);
   });
 

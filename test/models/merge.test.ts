@@ -189,7 +189,7 @@ describe('steptrain merge', () => {
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/adapter_config\.json: use_dora: expected false .*, found true$/);
     expect((await cli('merge', '/nowhere', adapter, output)).stderr).toMatch(
-      /^steptrain merge: model\.base leads nowhere: there is no \/nowhere /,
+      /^merge: there is no \/nowhere /,
     );
   });
 });

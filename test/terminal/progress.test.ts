@@ -25,7 +25,7 @@ describe('progress in a pipe', () => {
     progress.finish();
     const lines = stream.written.join('').trimEnd().split('\n');
     expect(lines).toEqual([
-      'step 1/300  loss 2  tokens 12.3k  10 steps/s  30s left',
+      'step 1/300  loss 2  tokens 12.3k  10 steps/s',
       'step 101/300  loss 0.0198  tokens 12.3k  10 steps/s  20s left',
       'step 201/300  loss 0.00995  tokens 12.3k  10 steps/s  10s left',
       'step 300/300  loss 0.006667  tokens 12.3k  10 steps/s  30s in all',
@@ -38,7 +38,22 @@ describe('progress in a pipe', () => {
     const progress = createProgress({ total: 200, start: 100, stream, now: () => time });
     time = 20_000;
     progress.update(110);
-    expect(stream.written.join('')).toBe('step 110/200  2.0 s/step  3m00s left\n');
+    time = 40_000;
+    progress.update(120);
+    expect(stream.written.join('')).toBe('step 110/200  2.0 s/step\nstep 120/200  2.0 s/step  2m40s left\n');
+  });
+
+  it('leaves the first step out of its rate, and counts the last word of the unit', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 5, unit: 'evaluation of sft: solution', stream, now: () => time });
+    time = 50_000;
+    progress.update(1);
+    time = 60_000;
+    progress.update(3);
+    expect(stream.written.join('')).toBe(
+      'evaluation of sft: solution 1/5  50 s/solution\nevaluation of sft: solution 3/5  5.0 s/solution  10s left\n',
+    );
   });
 
   it('prints notes at once', () => {

@@ -1,0 +1,91 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { CommandModule } from 'yargs';
+import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
+
+const schemaCommand: CommandModule = {
+  command: 'schema',
+  describe: 'Print the JSON Schema of recipes, for editors',
+  builder: (argv) =>
+    argv.example(
+      '$0 config schema > recipe.schema.json',
+      'then, as first line of a recipe: # yaml-language-server: $schema=recipe.schema.json',
+    ),
+  handler: async () => {
+    const { recipeSchema } = await import('../methods/config.js');
+    console.log(JSON.stringify(recipeSchema(), null, 1));
+  },
+};
+
+const showCommand: CommandModule<unknown, RecipeArguments> = {
+  command: 'show [recipe]',
+  describe: 'Print the complete configuration of a recipe or a run, with every default and what it means',
+  builder: (argv) =>
+    recipeOptions(argv)
+      .example('$0 config show my.yaml --set lora.r=8', 'what a run would do')
+      .example('$0 config show runs/my', 'what a run does') as never,
+  handler: async (args) => {
+    const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
+    const file = fileOf(args.recipe);
+    const { config } = await loadRunConfig(file, args.set);
+    console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
+  },
+};
+
+interface DiffArguments {
+  readonly from: string;
+  readonly to: string;
+}
+
+const diffCommand: CommandModule<unknown, DiffArguments> = {
+  command: 'diff <from> <to>',
+  describe: 'List the values in which two recipes or runs differ, defaults included',
+  builder: (argv) =>
+    argv
+      .positional('from', { type: 'string', demandOption: true, describe: 'Recipe or run directory' })
+      .positional('to', { type: 'string', demandOption: true, describe: 'Recipe or run directory' })
+      .example('$0 config diff quickstart my.yaml', 'what was changed')
+      .example('$0 config diff runs/a runs/b', 'why do they differ?') as never,
+  handler: async ({ from, to }) => {
+    const { loadRunConfig } = await import('../methods/config.js');
+    const [a, b] = await Promise.all(
+      [from, to].map(async (name) => leaves((await loadRunConfig(fileOf(name))).config)),
+    );
+    const keys = [...new Set([...(a?.keys() ?? []), ...(b?.keys() ?? [])])].sort();
+    const changed = keys.filter((key) => a?.get(key) !== b?.get(key));
+    for (const key of changed)
+      console.log(`${key}: ${a?.get(key) ?? '(no such key)'} → ${b?.get(key) ?? '(no such key)'}`);
+    if (changed.length === 0) console.log('no difference');
+  },
+};
+
+export const configCommand: CommandModule = {
+  command: 'config',
+  describe: 'Show and compare configurations, print their schema',
+  builder: (argv) =>
+    argv
+      .command(showCommand)
+      .command(diffCommand)
+      .command(schemaCommand)
+      .demandCommand(1, 'name show, diff or schema')
+      .example('$0 config show my.yaml', 'every key with its value')
+      .example('$0 config diff quickstart my.yaml', 'what was changed'),
+  handler: () => {},
+};
+
+/** The recipe that `name` means; of a run directory its config.yaml. */
+function fileOf(name: string | undefined): string {
+  const config = name === undefined ? undefined : join(name, 'config.yaml');
+  return config !== undefined && existsSync(config) ? config : recipeFile({ recipe: name } as never);
+}
+
+/** Dotted keys and their values as JSON; lists are values. */
+function leaves(value: unknown, prefix = ''): Map<string, string> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || Object.keys(value).length === 0)
+    return new Map(value === undefined ? [] : [[prefix, JSON.stringify(value)]]);
+  return new Map(
+    Object.entries(value).flatMap(([key, child]) => [
+      ...leaves(child, prefix === '' ? key : `${prefix}.${key}`),
+    ]),
+  );
+}

@@ -1,0 +1,199 @@
+// What `steptrain inspect` says of each kind of thing.
+import { existsSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { countParameters, readModelConfig } from '../architectures/table.js';
+import { loadRecords } from '../data/load.js';
+import { formatLoadReport } from '../data/summary.js';
+import { parseRunConfig } from '../methods/config.js';
+import { baseDirectory } from '../models/base.js';
+import { type ModelCard, readCard } from '../models/card.js';
+import { checkedCheckpoint } from '../run/checkpoint.js';
+import { readRunConfig } from '../run/directory.js';
+import { readLog } from '../run/log-file.js';
+import { resolveData, resolveModel } from '../run/paths.js';
+import { formatBytes } from '../terminal/progress.js';
+import { loadTokenizer } from '../tokenizer/load.js';
+import { readRunState } from '../train/checkpoint.js';
+import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
+import type { TargetModules } from '../weights/adapter-config.js';
+import { openCheckpoint } from '../weights/checkpoint.js';
+import { openSafetensors, type TensorEntry } from '../weights/safetensors.js';
+import { UsageError } from './error.js';
+
+type Row = readonly [name: string, value: string];
+
+const count = (value: number) => value.toLocaleString('en');
+
+export async function model(path: string): Promise<Row[]> {
+  const { base } = await resolveModel({ base: path, tokenizer: 'base' }, () => 'inspect model');
+  const directory = baseDirectory(base);
+  const config = readModelConfig(directory);
+  const weights = openCheckpoint(directory);
+  weights.close();
+  return [
+    ['directory', resolve(directory)],
+    [
+      'type',
+      `${config.modelType}, ${config.head.kind === 'lm' ? 'language model' : `${config.head.kind} classifier`}`,
+    ],
+    ['parameters', count(countParameters(config))],
+    ['stored', stored(weights.tensors)],
+    ['layers', `${config.numLayers} of width ${count(config.hiddenSize)}`],
+    [
+      'vocabulary',
+      `${count(config.vocabSize)}${config.tieWordEmbeddings ? ', head tied to the embedding' : ''}`,
+    ],
+    ['longest', `${count(config.maxPositions)} tokens`],
+    ...(await tokenizerRow(directory)),
+    ...cardRows(readCard(directory)),
+  ];
+}
+
+export async function adapter(path: string): Promise<Row[]> {
+  if (!isAdapter(path)) throw new UsageError(`${path} is no adapter: it has no adapter_config.json`);
+  const { r, loraAlpha, useRslora, targetModules, modulesToSave, taskType, baseModel } =
+    readAdapterConfig(path);
+  const file = openSafetensors(join(path, 'adapter_model.safetensors'));
+  file.close();
+  const pairs = [...file.tensors.keys()].filter((name) => name.includes('lora_A')).length;
+  const card = readCard(path);
+  return [
+    ['directory', resolve(path)],
+    ['rank', `${r}, scaled by ${(useRslora ? loraAlpha / Math.sqrt(r) : loraAlpha / r).toPrecision(3)}`],
+    ['modules', `${pairs} (${targets(targetModules)})`],
+    ...(modulesToSave.length > 0 ? [['kept whole', modulesToSave.join(', ')] as const] : []),
+    ['stored', stored(file.tensors)],
+    ['task', taskType ?? 'not said'],
+    ['base', card?.base ?? baseModel ?? 'not said'],
+    ...(await tokenizerRow(path)),
+    ...cardRows(card),
+  ];
+}
+
+export async function checkpoint(path: string): Promise<Row[]> {
+  if (!existsSync(path)) throw new UsageError(`there is no ${path}`);
+  const { step, bytes, damage } = await checkedCheckpoint(path);
+  const whole: Row = ['files', damage === undefined ? `whole, ${formatBytes(bytes)}` : `damaged: ${damage}`];
+  if (step === undefined || damage !== undefined) return [whole];
+  const state = await readRunState(path);
+  const stage = state.stages[state.stage];
+  return [
+    ['step', `${count(state.step)} of all stages`],
+    [
+      'stage',
+      stage === undefined
+        ? `all are done: ${state.stages.join(', ')}`
+        : `${stage}, step ${count(state.stage_step)}; stages: ${state.stages.join(', ')}`,
+    ],
+    ['tokens', `${count(state.tokens)} trained on`],
+    ['skipped', `${count(state.skipped)} steps that were not finite`],
+    ...(state.best
+      ? [
+          [
+            'best',
+            `${state.best.value.toPrecision(4)} after step ${count(state.best.stage_step)} of the stage`,
+          ] as const,
+        ]
+      : []),
+    ['kernels', state.isa],
+    whole,
+  ];
+}
+
+export async function run(path: string): Promise<Row[]> {
+  const { config } = parseRunConfig(await readRunConfig(path), { name: join(path, 'config.yaml') });
+  const { base } = config.model;
+  const log = existsSync(join(path, 'metrics.jsonl')) ? readLog(join(path, 'metrics.jsonl')) : [];
+  const last = log.at(-1);
+  const names = existsSync(join(path, 'checkpoints')) ? await readdir(join(path, 'checkpoints')) : [];
+  const steps = names
+    .flatMap((name) => /^step-(\d+)$/.exec(name)?.[1] ?? [])
+    .map(Number)
+    .sort((a, b) => a - b);
+  const results = ['adapter', 'model', 'reward', 'eval.json', 'report.html'].filter((name) =>
+    existsSync(join(path, name)),
+  );
+  const ended = log.some(({ phase }) => phase === 'test');
+  const lora =
+    'lora' in config && config.lora !== 'none' ? `LoRA of rank ${config.lora?.r}` : 'every parameter';
+  return [
+    ['directory', resolve(path)],
+    ['method', `${config.method}, ${lora} of ${typeof base === 'string' ? base : 'a new model'}`],
+    [
+      'progress',
+      ended
+        ? `finished after step ${count(Number(last?.step))}`
+        : last
+          ? `step ${count(Number(last.step))}, in ${last.phase}`
+          : 'nothing was logged yet',
+    ],
+    ['checkpoints', steps.length === 0 ? 'none' : `steps ${steps.join(', ')}`],
+    ['results', results.length === 0 ? 'none yet' : results.join(', ')],
+    ...(ended ? [] : [['resume', `steptrain run --resume ${path}`] as const]),
+  ];
+}
+
+export async function data(path: string): Promise<Row[]> {
+  const found = await resolveData(path, 'train', () => 'inspect data');
+  const { records, report } = loadRecords(found, { on_bad_row: 'skip' });
+  const counts = { right: 0, wrong: 0, unlabelled: 0, steps: 0 };
+  const problems = new Set<string>();
+  for await (const { problem, steps } of records) {
+    problems.add(problem);
+    for (const { label } of steps) {
+      counts.steps++;
+      counts[label === 1 ? 'right' : label === 0 ? 'wrong' : 'unlabelled']++;
+    }
+  }
+  return [
+    ['files', report.files.join(', ')],
+    [
+      'solutions',
+      `${count(report.records)} of ${count(problems.size)} problems, from ${count(report.rows)} rows`,
+    ],
+    [
+      'steps',
+      `${count(counts.steps)}: ${count(counts.right)} right, ${count(counts.wrong)} wrong, ${count(counts.unlabelled)} without a label`,
+    ],
+    ...formatLoadReport(report).map((line): Row => ['reading', line]),
+  ];
+}
+
+async function tokenizerRow(directory: string): Promise<Row[]> {
+  if (!existsSync(join(directory, 'tokenizer.json')) && !existsSync(join(directory, 'tokenizer.json.gz')))
+    return [['tokenizer', 'none here']];
+  const { vocabSize, hasChatTemplate } = await loadTokenizer(directory);
+  return [
+    ['tokenizer', `${count(vocabSize)} tokens, ${hasChatTemplate ? 'with' : 'without'} a chat template`],
+  ];
+}
+
+function cardRows(card: ModelCard | undefined): Row[] {
+  if (!card) return [];
+  const { kind, prompt } = (card.judge ?? {}) as {
+    readonly kind?: string;
+    readonly prompt?: { readonly pos_word?: string; readonly neg_word?: string };
+  };
+  const judges =
+    kind === undefined
+      ? 'no steps'
+      : kind === 'verdict'
+        ? `steps, by the words ${prompt?.pos_word} and ${prompt?.neg_word}`
+        : `steps, as a ${kind.replace('_', ' ')}`;
+  return [
+    ['trained by', `method ${card.method}, in ${card.dtype}`],
+    ['judges', judges],
+  ];
+}
+
+function stored(tensors: ReadonlyMap<string, TensorEntry>): string {
+  const bytes = [...tensors.values()].reduce((sum, { begin, end }) => sum + end - begin, 0);
+  const dtypes = [...new Set([...tensors.values()].map(({ dtype }) => dtype))];
+  return `${formatBytes(bytes)} in ${count(tensors.size)} tensors of ${dtypes.join(', ')}`;
+}
+
+function targets(modules: TargetModules): string {
+  if (modules.kind === 'names') return modules.names.join(', ');
+  return modules.kind === 'pattern' ? `/${modules.pattern}/` : 'all linear layers';
+}

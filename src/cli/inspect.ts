@@ -1,0 +1,57 @@
+import type { CommandModule } from 'yargs';
+
+interface InspectArguments {
+  readonly path: string;
+}
+
+const KINDS = {
+  model: [
+    'Model directory, hub id, or one of the package',
+    'architecture, size, dtype, tokenizer',
+    'word-problems',
+  ],
+  adapter: ['PEFT adapter directory', 'rank, modules, base, how it judges', 'runs/my/adapter'],
+  checkpoint: [
+    'A checkpoints/step-N of a run',
+    'step, stage, whether every file is whole',
+    'runs/my/checkpoints/step-40',
+  ],
+  run: ['Run directory', 'method, progress, results, what can be resumed', 'runs/my'],
+  data: [
+    'File, directory, pattern or hub id with step-labelled rows',
+    'layout, rows, labels, the first bad row',
+    'prm.jsonl',
+  ],
+} as const;
+
+type Kind = keyof typeof KINDS;
+
+const commandOf = (kind: Kind): CommandModule<unknown, InspectArguments> => {
+  const [what, says, example] = KINDS[kind];
+  return {
+    command: `${kind} <path>`,
+    describe: `${kind === 'data' ? 'Data file' : kind[0]?.toUpperCase() + kind.slice(1)}: ${says}`,
+    builder: (argv) =>
+      argv
+        .positional('path', { type: 'string', demandOption: true, describe: what })
+        .example(`$0 inspect ${kind} ${example}`, says) as never,
+    handler: async ({ path }) => {
+      const describe = await import('./inspect-parts.js');
+      const rows = await describe[kind](path);
+      const width = Math.max(...rows.map(([name]) => name.length)) + 2;
+      for (const [name, value] of rows) console.log(`${name.padEnd(width)}${value}`);
+    },
+  };
+};
+
+export const inspectCommand: CommandModule = {
+  command: 'inspect',
+  describe: 'Tell what a model, adapter, checkpoint, run or data file is',
+  builder: (argv) =>
+    (Object.keys(KINDS) as Kind[])
+      .reduce((all, kind) => all.command(commandOf(kind)), argv)
+      .demandCommand(1, 'name model, adapter, checkpoint, run or data')
+      .example('$0 inspect run runs/my', 'how far it is, and what came of it')
+      .example('$0 inspect adapter runs/my/adapter', 'what it was trained on'),
+  handler: () => {},
+};

@@ -1,0 +1,75 @@
+// What yargs says of a command line, as sentences that name options as they are typed and suggest the nearest.
+import { nearestName } from '../config/nearest.js';
+
+/** @param known names of options of the command, without dashes */
+export function usageSentence(message: string, args: readonly string[], known: readonly string[]): string {
+  const text = message.replaceAll(/\s+/g, ' ').trim();
+  if (text.startsWith('Did you mean')) {
+    const command = args.find((arg) => !arg.startsWith('-')) ?? '';
+    return `there is no command ${command}; d${text.slice(1)}`;
+  }
+  const unknown = /^Unknown arguments?: (.*)$/.exec(text)?.[1];
+  if (unknown !== undefined) return unknownSentence(unknown.split(', '), args, known);
+  const choice = /^Invalid values: Argument: (\S+), Given: (.*?), Choices: (.*)$/.exec(text);
+  if (choice) {
+    const [, name = '', given = '', choices = ''] = choice;
+    return `${optionOf(name, args)} expects ${joined(choices.split(', ').map(unquoted), 'or')}, found ${unquoted(given)}`;
+  }
+  const missing = /^Missing required arguments?: (.*)$/.exec(text)?.[1];
+  if (missing !== undefined)
+    return `${joined(
+      missing.split(', ').map((name) => `--${name}`),
+      'and',
+    )} must be given`;
+  const noValue = /^Not enough arguments following: (.*)$/.exec(text)?.[1];
+  if (noValue !== undefined) return `--${noValue} needs a value`;
+  const exclusive = /^Arguments (\S+) and (\S+) are mutually exclusive$/.exec(text);
+  if (exclusive)
+    return `${optionOf(exclusive[1] as string, args)} and ${optionOf(exclusive[2] as string, args)} exclude each other; give one of them`;
+  const implied = /^Missing dependent arguments: (\S+) -> (\S+)$/.exec(text);
+  if (implied) return `--${implied[1]} needs --${implied[2]}`;
+  return text;
+}
+
+function unknownSentence(
+  names: readonly string[],
+  args: readonly string[],
+  known: readonly string[],
+): string {
+  const sentences = names.map((name) => {
+    const isOption = args.some(
+      (arg) => arg === `--${name}` || arg.startsWith(`--${name}=`) || arg === `-${name}`,
+    );
+    if (!isOption) return `there is no argument ${name} here`;
+    const nearest = nearestName(name, known);
+    return `there is no option --${name}${nearest === undefined ? '' : `; did you mean --${nearest}?`}`;
+  });
+  return sentences.join('; ');
+}
+
+/** With dashes where it was typed as an option. */
+function optionOf(name: string, args: readonly string[]): string {
+  const typed = args.some((arg) => arg === `--${name}` || arg.startsWith(`--${name}=`));
+  const short = args.some((arg) => /^-[a-z]$/.test(arg));
+  return typed || short ? `--${name}` : name;
+}
+
+const unquoted = (text: string) => text.replace(/^"(.*)"$/, '$1');
+
+function joined(parts: readonly string[], word: 'and' | 'or'): string {
+  return parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} ${word} ${parts.at(-1)}`;
+}
+
+/** The first option whose value is no number, as a sentence. */
+export function noNumber(
+  argv: Readonly<Record<string, unknown>>,
+  args: readonly string[],
+): string | undefined {
+  const name = Object.keys(argv).find((key) => key.length > 1 && Number.isNaN(argv[key]));
+  if (name === undefined) return undefined;
+  const at = args.findIndex(
+    (arg) => arg === `--${name}` || arg.startsWith(`--${name}=`) || /^-[a-z]$/.test(arg),
+  );
+  const given = at < 0 ? '' : (args[at]?.split('=', 2)[1] ?? args[at + 1] ?? '');
+  return `--${name} expects a number, found ${given === '' ? 'something else' : given}`;
+}

@@ -1,0 +1,42 @@
+// The JSON Schema of recipes, for editors.
+import { z } from 'zod';
+import type { MethodSchemas } from './schema.js';
+
+type Json = Record<string, unknown>;
+
+/** One schema for the recipes of every method: `method` decides which sections there are. Sections that methods share stand once. */
+export function recipeSchema(methods: MethodSchemas): Json {
+  const sections = new Map<string, { readonly name: string; readonly schema: unknown }>();
+  const shared = (key: string, schema: unknown) => {
+    const text = JSON.stringify(schema);
+    const known = sections.get(text);
+    if (known) return { $ref: `#/$defs/${known.name}` };
+    const taken = [...sections.values()].filter(({ name }) => name.replace(/_\d+$/, '') === key).length;
+    const name = taken === 0 ? key : `${key}_${taken + 1}`;
+    sections.set(text, { name, schema });
+    return { $ref: `#/$defs/${name}` };
+  };
+  const variants = Object.entries(methods).map(([method, row]) => {
+    const { properties = {} } = z.toJSONSchema(row.schema, { io: 'input', unrepresentable: 'any' }) as {
+      properties?: Json;
+    };
+    const own = Object.entries(properties).map(([key, schema]) => [
+      key,
+      key === 'method' ? true : shared(key, schema),
+    ]);
+    return {
+      if: { properties: { method: { const: method } } },
+      // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
+      then: { properties: Object.fromEntries(own), additionalProperties: false },
+    };
+  });
+  return {
+    $schema: 'http://json-schema.org/draft-07/schema#',
+    title: 'A recipe of steptrain',
+    type: 'object',
+    required: ['method'],
+    properties: { method: { enum: Object.keys(methods), description: 'The training method.' } },
+    allOf: variants,
+    $defs: Object.fromEntries([...sections.values()].map(({ name, schema }) => [name, schema])),
+  };
+}

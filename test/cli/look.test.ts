@@ -1,0 +1,120 @@
+// The commands that tell: recipes, config, inspect.
+import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { parse } from 'yaml';
+import { parseRunConfig, recipeSchema } from '../../src/methods/config.js';
+import { train } from '../../src/methods/run.js';
+import { cli } from './run-cli.js';
+
+let folder: string;
+const at = (name: string) => join(folder, name);
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-look-'));
+  vi.stubEnv('STEPTRAIN_CACHE', at('cache'));
+  const silent = vi.spyOn(console, 'error').mockImplementation(() => {});
+  await train(
+    {
+      method: 'sft',
+      lora: { r: 2 },
+      data: { source: 'arithmetic', arithmetic: { samples: 24 }, max_length: 200 },
+      sft: { max_steps: 2, save_steps: 1 },
+      run: { device: 'cpu', threads: 1 },
+    } as never,
+    { output: at('run') },
+  );
+  silent.mockRestore();
+}, 300_000);
+afterAll(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const rows = (stdout: string) =>
+  new Map(stdout.split('\n').map((line) => /^(\S+(?: \S+)?) {2,}(.*)$/.exec(line)?.slice(1) as [string, string]));
+
+describe('recipes', () => {
+  test('ls names each with what it is for', async () => {
+    const { stdout } = await cli('recipes', 'ls');
+    expect(stdout).toMatch(/^quickstart +StepAMC in three minutes/m);
+    for (const line of stdout.split('\n')) expect(line).toMatch(/^\S+ {2,}\S/);
+  });
+
+  test('cp writes a recipe that runs and knows its schema, once', async () => {
+    const { code } = await cli('recipes', 'cp', 'quickstart_sft', at('my.yaml'));
+    expect(code).toBe(0);
+    const text = readFileSync(at('my.yaml'), 'utf8');
+    const schema = /^# yaml-language-server: \$schema=(.*)$/m.exec(text)?.[1] as string;
+    expect(JSON.parse(readFileSync(schema, 'utf8')).title).toBe('A recipe of steptrain');
+    expect(parseRunConfig(text, { name: 'my.yaml' }).config.method).toBe('sft');
+    const { stdout } = await cli('recipes', 'cat', 'quickstart_sft');
+    expect(parse(stdout)).toEqual(parse(text));
+    const again = await cli('recipes', 'cp', 'quickstart_sft', at('my.yaml'));
+    expect(again).toMatchObject({ code: 1, stderr: `${at('my.yaml')} is there already; name another file` });
+  });
+});
+
+describe('config', () => {
+  test('the schema in the package is that of the code', () => {
+    const stored = JSON.parse(readFileSync('recipes/recipe.schema.json', 'utf8'));
+    expect(stored, 'run: npm run build && node scripts/config-docs.mjs').toEqual(recipeSchema());
+  });
+
+  test('show prints a recipe that reads back as the same', async () => {
+    const { stdout } = await cli('config', 'show', 'quickstart', '--set', 'lora.r=3');
+    expect(parseRunConfig(stdout, { name: 'shown' }).config).toMatchObject({ method: 'stepamc', lora: { r: 3 } });
+  });
+
+  test('diff lists what differs, defaults included', async () => {
+    await cli('recipes', 'cp', 'quickstart_sft', at('other.yaml'));
+    const text = readFileSync(at('other.yaml'), 'utf8');
+    writeFileSync(at('other.yaml'), `${text}\n`.replace(/^ +r: \d+/m, '  r: 77'));
+    const { stdout } = await cli('config', 'diff', 'quickstart_sft', at('other.yaml'));
+    expect(stdout).toMatch(/^lora\.r: \d+ → 77$/);
+    expect((await cli('config', 'diff', at('run'), at('run'))).stdout).toBe('no difference');
+  });
+});
+
+describe('inspect', () => {
+  test('model', async () => {
+    const found = rows((await cli('inspect', 'model', 'word-problems')).stdout);
+    expect(found.get('type')).toContain('language model');
+    expect(found.get('tokenizer')).toContain('with a chat template');
+    expect(Number(found.get('parameters')?.replaceAll(',', ''))).toBeGreaterThan(1e5);
+  });
+
+  test('adapter', async () => {
+    const found = rows((await cli('inspect', 'adapter', at('run/adapter'))).stdout);
+    expect(found.get('base')).toBe('embedded');
+    expect(found.get('rank')).toMatch(/^2, scaled by 16/);
+    expect(found.get('judges')).toBe('steps, by the words + and -');
+    expect(await cli('inspect', 'adapter', at('run'))).toMatchObject({ code: 1, stderr: expect.stringContaining('is no adapter') });
+  });
+
+  test('checkpoint, whole and damaged', async () => {
+    const found = rows((await cli('inspect', 'checkpoint', at('run/checkpoints/step-2'))).stdout);
+    expect(found.get('step')).toBe('2 of all stages');
+    expect(found.get('files')).toMatch(/^whole, /);
+    truncateSync(at('run/checkpoints/step-2/state.json'), 5);
+    const damaged = rows((await cli('inspect', 'checkpoint', at('run/checkpoints/step-2'))).stdout);
+    expect(damaged.get('files')).toMatch(/^damaged: state\.json has 5 bytes/);
+  });
+
+  test('run', async () => {
+    const found = rows((await cli('inspect', 'run', at('run'))).stdout);
+    expect(found.get('method')).toBe('sft, LoRA of rank 2 of embedded');
+    expect(found.get('progress')).toBe('finished after step 2');
+    expect(found.get('results')).toContain('adapter');
+  });
+
+  test('data, with the first bad row', async () => {
+    const row = { problem: '1+1', steps: [{ text: '2', label: 1 }, { text: '3', label: 0 }] };
+    writeFileSync(at('data.jsonl'), `${JSON.stringify(row)}\n{"problem": 3, "steps": []}\n`);
+    const { stdout } = await cli('inspect', 'data', at('data.jsonl'));
+    expect(rows(stdout).get('solutions')).toBe('1 of 1 problems, from 2 rows');
+    expect(rows(stdout).get('steps')).toBe('2: 1 right, 1 wrong, 0 without a label');
+    expect(stdout).toContain('data.jsonl');
+  });
+});
