@@ -35,7 +35,7 @@ export async function model(path: string): Promise<Row[]> {
     ['directory', resolve(directory)],
     [
       'type',
-      `${config.modelType}, ${config.head.kind === 'lm' ? 'language model' : `${config.head.kind} classifier`}`,
+      `${config.modelType}, ${config.head.kind === 'causal' ? 'language model' : `${config.head.kind} classifier`}`,
     ],
     ['parameters', count(countParameters(config))],
     ['stored', stored(weights.tensors)],

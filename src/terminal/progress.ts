@@ -55,12 +55,9 @@ export function createProgress(options: ProgressOptions): Progress {
       if (time - shownAt < interval && done < total) return;
       shownAt = time;
       const seconds = (time - began) / 1000;
-      const steady = first && done > first.done && time > first.time;
-      const rate = steady
-        ? (done - first.done) / ((time - first.time) / 1000)
-        : seconds > 0
-          ? (done - start) / seconds
-          : 0;
+      const steady = first && done > first.done && time > first.time ? first : undefined;
+      const from = steady ?? { done: start, time: began };
+      const rate = time > from.time ? (done - from.done) / ((time - from.time) / 1000) : 0;
       const parts = [
         unit === 'byte' ? `${formatBytes(done)} of ${formatBytes(total)}` : `${unit} ${done}/${total}`,
         ...Object.entries(metrics).map(([name, value]) => `${name} ${formatMetric(value)}`),
