@@ -18,7 +18,10 @@ export function addonRows(): Row[] {
     ...failures
       .filter(({ reason }) => reason !== undefined)
       .map(({ path, reason }): Row => ['', `passed over: ${path}: ${reason}`]),
-    ['cpu', `${isa} kernels (available: ${native.isas().join(', ')}), ${threads} thread${threads === 1 ? '' : 's'}`],
+    [
+      'cpu',
+      `${isa} kernels (available: ${native.isas().join(', ')}), ${threads} thread${threads === 1 ? '' : 's'}`,
+    ],
     ...gpuRows(native.cudaDevices(), native.cudaObstacle()),
   ];
 }

@@ -110,7 +110,8 @@ async function label(args: LabelArguments): Promise<void> {
   const interruption = untilInterrupted();
   const { signal } = interruption;
   const cost = await costOf(solutionStream(args.file, { columns }), args);
-  if (cost.solutions === 0) throw new UsageError(`${args.file} holds no solutions: there is nothing to label`);
+  if (cost.solutions === 0)
+    throw new UsageError(`${args.file} holds no solutions: there is nothing to label`);
   const labeller = args.oracle === undefined ? await byRollouts(args, signal) : await byOracle(args.oracle);
   try {
     const data = await Promise.all((await dataFiles(args.file)).map(contentHash));

@@ -33,7 +33,9 @@ afterAll(() => {
 });
 
 const rows = (stdout: string) =>
-  new Map(stdout.split('\n').map((line) => /^(\S+(?: \S+)?) {2,}(.*)$/.exec(line)?.slice(1) as [string, string]));
+  new Map(
+    stdout.split('\n').map((line) => /^(\S+(?: \S+)?) {2,}(.*)$/.exec(line)?.slice(1) as [string, string]),
+  );
 
 describe('recipes', () => {
   test('ls names each with what it is for', async () => {
@@ -64,7 +66,10 @@ describe('config', () => {
 
   test('show prints a recipe that reads back as the same', async () => {
     const { stdout } = await cli('config', 'show', 'quickstart', '--set', 'lora.r=3');
-    expect(parseRunConfig(stdout, { name: 'shown' }).config).toMatchObject({ method: 'stepamc', lora: { r: 3 } });
+    expect(parseRunConfig(stdout, { name: 'shown' }).config).toMatchObject({
+      method: 'stepamc',
+      lora: { r: 3 },
+    });
   });
 
   test('diff lists what differs, defaults included', async () => {
@@ -90,7 +95,10 @@ describe('inspect', () => {
     expect(found.get('base')).toBe('embedded');
     expect(found.get('rank')).toMatch(/^2, scaled by 16/);
     expect(found.get('judges')).toBe('steps, by the words + and -');
-    expect(await cli('inspect', 'adapter', at('run'))).toMatchObject({ code: 1, stderr: expect.stringContaining('is no adapter') });
+    expect(await cli('inspect', 'adapter', at('run'))).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('is no adapter'),
+    });
   });
 
   test('checkpoint, whole and damaged', async () => {
@@ -110,7 +118,13 @@ describe('inspect', () => {
   });
 
   test('data, with the first bad row', async () => {
-    const row = { problem: '1+1', steps: [{ text: '2', label: 1 }, { text: '3', label: 0 }] };
+    const row = {
+      problem: '1+1',
+      steps: [
+        { text: '2', label: 1 },
+        { text: '3', label: 0 },
+      ],
+    };
     writeFileSync(at('data.jsonl'), `${JSON.stringify(row)}\n{"problem": 3, "steps": []}\n`);
     const { stdout } = await cli('inspect', 'data', at('data.jsonl'));
     expect(rows(stdout).get('solutions')).toBe('1 of 1 problems, from 2 rows');

@@ -46,7 +46,12 @@ describe('progress in a pipe', () => {
   it('leaves the first step out of its rate, and counts the last word of the unit', () => {
     const stream = screen(false);
     let time = 0;
-    const progress = createProgress({ total: 5, unit: 'evaluation of sft: solution', stream, now: () => time });
+    const progress = createProgress({
+      total: 5,
+      unit: 'evaluation of sft: solution',
+      stream,
+      now: () => time,
+    });
     time = 50_000;
     progress.update(1);
     time = 60_000;
