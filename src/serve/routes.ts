@@ -20,8 +20,11 @@ export const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
   ['/metrics', { method: 'GET', handle: metrics }],
   [
     '/v1/models',
-    { method: 'GET', handle: ({ models, served }, _, { response }) =>
-        sendJson(response, models.list(Object.keys(served.scorers ?? {}))) },
+    {
+      method: 'GET',
+      handle: ({ models, served }, _, { response }) =>
+        sendJson(response, models.list(Object.keys(served.scorers ?? {}))),
+    },
   ],
   ['/v1/completions', generation(completionJob)],
   ['/v1/chat/completions', generation(chatJob)],

@@ -77,7 +77,8 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
 }
 
 function refusal(error: NodeJS.ErrnoException): string {
-  if (error.code === 'EADDRINUSE') return 'another program has this port; name another one, or 0 for any that is free';
+  if (error.code === 'EADDRINUSE')
+    return 'another program has this port; name another one, or 0 for any that is free';
   if (error.code === 'EACCES') return 'ports below 1024 need privileges; name another one';
   if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') return 'this machine has no such address';
   return error.message;
