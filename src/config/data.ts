@@ -68,7 +68,7 @@ const wordProblems = section({
     'Probability that a step is misread where the wording may mislead (two thirds of the wordings): a misconception.',
   ),
   drill_rate: rate(
-    'Share of bare computations among the training samples of the first half; for `method: pretrain` alone.',
+    'Share of drills, computations under names without a story, among the training samples of the first half; for `method: pretrain` alone.',
   ),
 }).describe(
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',

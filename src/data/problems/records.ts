@@ -8,8 +8,8 @@ import { Draft, UNUSABLE } from './draft.js';
 import { checkLevels, drafter } from './generate.js';
 import { LEVELS, type Level } from './levels.js';
 import { ANSWER, type JudgedLine, judgeSolution } from './oracle.js';
-import type { WordProblem } from './problem.js';
-import { drawMistakes, type MistakeOptions, mistakenSolution, rightSolution } from './solution.js';
+import type { Operand, PlannedStep, WordProblem } from './problem.js';
+import { drawMistakes, type MistakeOptions, mistakenSolution, rightSolution, rightSteps } from './solution.js';
 
 /** Keys are those of section `data.word_problems` of a run's configuration. */
 export interface WordProblemRecordOptions extends MistakeOptions {
@@ -21,8 +21,8 @@ export interface WordProblemRecordOptions extends MistakeOptions {
   readonly levels?: readonly number[];
   readonly templates?: TemplateChoice;
   /**
-   * Share of bare computations among the training samples of the first half: the arithmetic, before there are enough words
-   * to learn it from. Default 0.
+   * Share of drills among the training samples of the first half: computations under names, without a story, before there are
+   * enough stories to learn the arithmetic and the names from. Default 0.
    */
   readonly drill_rate?: number;
 }
@@ -109,28 +109,51 @@ function reasonOf(problem: WordProblem, lines: readonly JudgedLine[], i: number)
   return `${own[meant]}, ${text.slice(Math.max(text.lastIndexOf('='), text.lastIndexOf(':')) + 1).trim()}`;
 }
 
-/** Computations without a story: the numbers are those of a level, the facts those of training. */
+/**
+ * Computations without a story, under names to be copied: the numbers are those of a level, the facts those of training. Every
+ * other drill is a chain, in which names stand for results: `Ida: 9, Amy: Ida + 4, Bob: Amy × 3`.
+ */
 function drill(draw: PhiloxStream, levels: readonly number[]): StepRecord {
   const possible = levels.flatMap((share, i) => (share > 0 ? [LEVELS[i] as Level] : []));
-  const asked: string[] = [];
-  const steps: string[] = [];
-  while (steps.length < DRILLED) {
-    const level = draw.pick(possible);
-    const draft = new Draft(draw, level, 'train', 1, 0);
+  const isChain = draw.below(2) === 0;
+  for (;;) {
+    const draft = new Draft(draw, draw.pick(possible), 'train', DRILLED, 0);
     try {
-      if (draw.below(8) === 0) draft.groups('');
-      else draft.change('', { value: 1 + draw.below(level.maxValue) }, ['+', '-', '×']);
+      const asked = isChain ? chain(draft) : computations(draft);
+      const steps = rightSteps(draft.plan);
+      return { problem: asked.join(', '), steps: steps.map((text) => ({ text, label: 1, kind: 'normal' })) };
     } catch (error) {
-      if (error === UNUSABLE) continue;
-      throw error;
+      if (error !== UNUSABLE) throw error;
     }
-    const [planned] = draft.plan;
-    if (planned === undefined) continue;
-    const { left, op, right, result } = planned;
-    asked.push(`${left.value} ${op} ${right.value}`);
-    steps.push(`${asked.at(-1)} = ${result}`);
   }
-  return { problem: asked.join(', '), steps: steps.map((text) => ({ text, label: 1, kind: 'normal' })) };
+}
+
+function computations(draft: Draft): string[] {
+  const { draw, level, plan } = draft;
+  return Array.from({ length: DRILLED }, () => {
+    const about = draw.below(2) === 0 ? draft.person() : draft.thing();
+    if (draw.below(8) === 0) draft.groups(about);
+    else draft.change(about, { value: 1 + draw.below(level.maxValue) }, ['+', '-', '×']);
+    const { left, op, right } = plan.at(-1) as PlannedStep;
+    return `${about}: ${left.value} ${op} ${right.value}`;
+  });
+}
+
+function chain(draft: Draft): string[] {
+  const { draw, level } = draft;
+  const names = [draft.person()];
+  const values: Operand[] = [{ value: 1 + draw.below(level.maxValue) }];
+  const asked = [`${names[0]}: ${values[0]?.value}`];
+  while (names.length <= DRILLED) {
+    // Mostly the one before, as in stories.
+    const from = draw.below(3) === 0 ? draw.below(names.length) : names.length - 1;
+    const next = draft.person();
+    const { op, by, to } = draft.change(next, values[from] as Operand, ['+', '-', '×']);
+    asked.push(`${next}: ${names[from]} ${op} ${by}`);
+    names.push(next);
+    values.push(to);
+  }
+  return asked;
 }
 
 function partAt(at: number, [train, validation, test]: readonly [number, number, number]): Part {

@@ -25,8 +25,11 @@ const LARGEST = 2000;
 
 /** The lines of a solution without a mistake. */
 export function rightSolution({ plan, answer }: WordProblem): string[] {
-  const lines = plan.map((step) => stepLine({ ...step, left: step.left.value, right: step.right.value }));
-  return [...lines, answerLine(answer)];
+  return [...rightSteps(plan), answerLine(answer)];
+}
+
+export function rightSteps(plan: readonly PlannedStep[]): string[] {
+  return plan.map((step) => stepLine({ ...step, left: step.left.value, right: step.right.value }));
 }
 
 /** What goes wrong in each step, settled before the numbers. */

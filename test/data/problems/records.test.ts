@@ -81,6 +81,26 @@ describe('wordProblemRecords', () => {
     expect(records.find(({ problem }) => problem === undefined)?.record.steps.length).toBe(6);
   });
 
+  it('drills names: computations under theirs, and chains in which a name stands for its result', () => {
+    const drills = make({ drill_rate: 1 }).flatMap(({ record, problem }) => (problem ? [] : [record]));
+    const chains = drills.filter(({ problem }) => /^\w+: \d+,/.test(problem));
+    expect(chains.length / drills.length).toBeGreaterThan(0.35);
+    expect(chains.length / drills.length).toBeLessThan(0.65);
+    for (const { problem, steps } of drills) {
+      const values = new Map<string, string>();
+      const expected = problem.split(', ').flatMap((item) => {
+        const [, about = '', left = '', op, right] = /^(\w+): (\w+)(?: (.) (\d+))?$/.exec(item) ?? [];
+        if (op === undefined) values.set(about, left);
+        if (op === undefined) return [];
+        const [a, b] = [Number(values.get(left) ?? left), Number(right)];
+        const result = op === '+' ? a + b : op === '-' ? a - b : a * b;
+        values.set(about, String(result));
+        return [`${about}: ${a} ${op} ${b} = ${result}`];
+      });
+      expect(steps.map(({ text }) => text)).toEqual(expected);
+    }
+  });
+
   it('says which option cannot work', () => {
     expect(() => make({ misread_rate: 2 })).toThrow(
       'data.word_problems.misread_rate is 2; expected a probability from 0 to 1',
