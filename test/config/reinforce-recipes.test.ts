@@ -146,6 +146,7 @@ describe.each([
     );
 
     const reward = await recipe(`${judge}_prm_prm800k`, 'data.train=file.jsonl');
+    if (reward.method !== 'reward') throw new Error('expected a recipe of a reward model');
     const run = join(folder, 'judge');
     const trained = reward.lora === 'none' ? 'judge/model' : 'judge/base';
     const model = written(folder, trained, MODELS[judge]);

@@ -9,7 +9,13 @@ import { checkLevels, drafter } from './generate.js';
 import { LEVELS, type Level } from './levels.js';
 import { ANSWER, type JudgedLine, judgeSolution } from './oracle.js';
 import type { Operand, PlannedStep, WordProblem } from './problem.js';
-import { drawMistakes, type MistakeOptions, mistakenSolution, rightSolution, rightSteps } from './solution.js';
+import {
+  drawMistakes,
+  type MistakeOptions,
+  mistakenSolution,
+  rightSolution,
+  rightSteps,
+} from './solution.js';
 
 /** Keys are those of section `data.word_problems` of a run's configuration. */
 export interface WordProblemRecordOptions extends MistakeOptions {

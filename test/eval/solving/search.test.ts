@@ -88,7 +88,7 @@ describe('a search', () => {
     };
     const [with_, against] = [await solved(oracleScorer), await solved(opposite)];
     expect(with_).toBeGreaterThanOrEqual(15);
-        expect(with_ - against).toBeGreaterThanOrEqual(3);
+    expect(with_ - against).toBeGreaterThanOrEqual(3);
   });
 
   it('finds for a problem the same whatever is searched beside it, and counts every token', async () => {

@@ -19,8 +19,8 @@ it('what the judge did not judge is not clean, and its share is reported', () =>
     row(2, true, [1, 0]),
     row(3, false, [1, 1]),
   ]);
-  expect(metrics['right_and_clean']?.value).toBe(1 / 4);
-  expect(metrics['unjudged_steps']?.value).toBe(1 / 8);
+  expect(metrics.right_and_clean?.value).toBe(1 / 4);
+  expect(metrics.unjudged_steps?.value).toBe(1 / 8);
   // Of the right solutions, each of which has a judged step.
-  expect(metrics['step_errors']?.value).toBeCloseTo(1 / 3);
+  expect(metrics.step_errors?.value).toBeCloseTo(1 / 3);
 });
