@@ -38,7 +38,8 @@ export function commandLine(
   args: readonly string[],
   { width = Math.min(100, process.stdout.columns || 100) }: { readonly width?: number } = {},
 ): Argv {
-  return yargs([...args])
+  const line: Argv = yargs([...args]);
+  return line
     .scriptName('steptrain')
     .usage('$0 <command>\n\nTrains language models to reason in steps.')
     .command(runCommand)
@@ -80,10 +81,10 @@ export function commandLine(
         'STEPTRAIN_STACKS=1 shows where an error came from.',
     )
     .exitProcess(false)
-    .fail((message, error, parser) => {
+    .fail((message, error) => {
       // yargs raises its own errors as YError; everything else comes from a command.
       if (error && error.name !== 'YError') throw error;
-      throw new UsageError(usageSentence(message || error.message, args, optionsOf(parser)));
+      throw new UsageError(usageSentence(message || error.message, args, optionsOf(line)));
     });
 }
 

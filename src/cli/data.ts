@@ -179,7 +179,9 @@ export const dataCommand: CommandModule = {
       .command(convertCommand)
       .command(problemsCommand)
       .command(s3cCommand)
-      .demandCommand(1, 'name stats, preview, convert, problems or s3c'),
+      .demandCommand(1, 'name stats, preview, convert, problems or s3c')
+      .example('$0 data stats my.yaml', 'what a run would train on')
+      .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
   handler: () => {},
 };
 
