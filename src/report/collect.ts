@@ -4,6 +4,7 @@ import { basename, join, resolve } from 'node:path';
 import { parse } from 'yaml';
 import type { EvalReport } from '../eval/report.js';
 import { readEvalReport } from '../eval/report-file.js';
+import { readSolvedReport, type SolvedReport } from '../eval/solving/run-report.js';
 import { RunError } from '../run/error.js';
 import { ownerOf } from './lock.js';
 import { MetricLog } from './metric-log.js';
@@ -25,8 +26,11 @@ export interface CollectedRun {
   /** config.yaml as text and as values. */
   readonly configText: string;
   readonly config: Readonly<Record<string, unknown>>;
+  /** eval.json of a run that judges steps. */
   readonly report?: EvalReport;
-  /** Other results by file: solved.json, s3c.json, iterations.json. */
+  /** eval.json of a run that solves problems. */
+  readonly solved?: SolvedReport;
+  /** Other results by file: s3c.json. */
   readonly results: Readonly<Record<string, unknown>>;
   readonly memory?: RunMemory;
   readonly rollouts: readonly Rollout[];
@@ -46,7 +50,7 @@ export interface RunMemory {
   readonly held_bytes: Readonly<Record<string, number>>;
 }
 
-const RESULTS = ['solved.json', 's3c.json', 'iterations.json'];
+const RESULTS = ['s3c.json'];
 const PRODUCTS = ['adapter', 'model', 'reward', 'value_head.safetensors', 'reward_head.safetensors'];
 
 export function isRun(path: string): boolean {
@@ -87,7 +91,10 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     const value = await json(name);
     if (value !== undefined) results[name] = value;
   }
-  const report = await attempt('eval.json', () => readEvalReport(join(full, 'eval.json')));
+  const evaluated = await attempt('eval.json', async () => {
+    const solved = await readSolvedReport(full);
+    return solved ? { solved } : { report: await readEvalReport(join(full, 'eval.json')) };
+  });
   const memory = asMemory(await json('memory.json'));
   return {
     path: full,
@@ -97,7 +104,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     log: metrics,
     configText,
     config: isObject(config) ? config : {},
-    ...(report ? { report } : {}),
+    ...evaluated,
     results,
     ...(memory ? { memory } : {}),
     rollouts: (await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')))) ?? [],

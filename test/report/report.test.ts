@@ -142,6 +142,23 @@ describe('a page', () => {
     expect(page).toMatch(/<b>Time\.<\/b> The wall times stand in the TensorBoard events/);
   });
 
+  it('shows what a run that solves problems has in eval.json, a column for each model', async () => {
+    const path = makeRun(join(folder, 'solving'));
+    const solved = (value: number) => ({ all: { 'pass@1': { value, interval: [value, 1] } } });
+    const models = { before: solved(0.5), 'after round 1': solved(0.75) };
+    const metrics = { 'pass@1': 0.75 };
+    const data = { problems: 40, trained_tokens: 1000 };
+    writeFileSync(
+      join(path, 'eval.json'),
+      JSON.stringify({ method: 'ppo', unit: 'problems', data, metrics, models }),
+    );
+    const run = await collectRun(path);
+    expect(run.damaged).toEqual([]);
+    const page = renderRun(run);
+    const cells = ['40 problems, %', 'after round 1', '75.0 (75.0 to 100.0)'];
+    expect(cells.filter((cell) => !page.includes(cell))).toEqual([]);
+  });
+
   it('names what a run without verdicts does not have', async () => {
     const path = makeRun(join(folder, 'unfinished'), { isFinished: false });
     rmSync(join(path, 'samples.jsonl'));

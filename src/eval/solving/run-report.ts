@@ -78,20 +78,26 @@ const MOST_INTERVALS = 3;
 const SHOWN = ['sampled pass@1', 'maj@', 'right_and_clean', 'step_errors', 'wrong_steps', 'duplicate_steps'];
 
 /** A column for each model: the share of problems solved, of all and by group, and what else was measured of all. */
-export function formatSolvedReport(
+export function formatSolvedReport(report: SolvedReport, { boxed }: { readonly boxed: boolean }): string {
+  const rows = solvedRows(report, MOST_INTERVALS);
+  return boxed ? boxedTable(rows) : plainTable(rows);
+}
+
+/** Its cells; of more models than `mostIntervals` only the first and the last have their intervals. */
+export function solvedRows(
   { models, data }: SolvedReport,
-  { boxed }: { readonly boxed: boolean },
-): string {
+  mostIntervals = Number.POSITIVE_INFINITY,
+): string[][] {
   const named = Object.entries(models);
   const [, first = {}] = named[0] ?? [];
-  const withInterval = (i: number) => named.length <= MOST_INTERVALS || i === 0 || i === named.length - 1;
+  const withInterval = (i: number) => named.length <= mostIntervals || i === 0 || i === named.length - 1;
   const row = (title: string, group: string, name: string) => [
     title,
     ...named.map(([, of], i) => cell(name, of[group]?.[name], withInterval(i))),
   ];
   const { all = {}, ...groups } = first;
   const further = SHOWN.flatMap((prefix) => Object.keys(all).filter((name) => name.startsWith(prefix)));
-  const rows = [
+  return [
     [`${data.problems} problems, %`, ...named.map(([name]) => name)],
     row('solved', 'all', 'pass@1'),
     ...Object.keys(groups).map((group) => row(`  ${group}`, group, 'pass@1')),
@@ -99,12 +105,11 @@ export function formatSolvedReport(
     row('cut off', 'all', 'truncated'),
     row('tokens', 'all', 'tokens'),
   ];
-  return boxed ? boxedTable(rows) : plainTable(rows);
 }
 
 function cell(name: string, metric: MetricValue | undefined, withInterval: boolean): string {
   if (!metric) return '';
   if (name === 'tokens') return metric.value.toFixed(1);
   const { value, interval } = metric;
-  return `${percent(value)}${interval && withInterval ? ` (${interval.map(percent).join(' to ')})` : ''}`;
+  return `${percent(value)}${interval && withInterval ? ` (${interval.map((end) => percent(end)).join(' to ')})` : ''}`;
 }

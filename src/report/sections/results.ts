@@ -1,5 +1,6 @@
 /** The tables of the final evaluation. */
 import { evalTable } from '../../eval/report.js';
+import { solvedRows } from '../../eval/solving/run-report.js';
 import type { CollectedRun } from '../collect.js';
 import { number, percent } from '../format.js';
 import { type Content, type Html, html } from '../html.js';
@@ -10,6 +11,7 @@ import type { Section } from './section.js';
 export function results(run: CollectedRun): Section {
   const parts = [
     ...(run.report ? [verdictTable(run.report)] : []),
+    ...(run.solved ? [table(...headed(solvedRows(run.solved)))] : []),
     ...Object.entries(run.results).map(([file, value]) => otherResult(file, value)),
   ];
   return {
@@ -25,6 +27,13 @@ function verdictTable(report: NonNullable<CollectedRun['report']>): Html {
   const [titles = [], ...body] = rows;
   return html`${rows.length > 0 && table(titles, body)}
 <div class="notes">${notes.filter((line) => !line.startsWith('Warning: ')).map((line) => html`<p>${line}</p>`)}</div>`;
+}
+
+function headed([titles = [], ...body]: readonly (readonly string[])[]): [
+  readonly string[],
+  readonly (readonly string[])[],
+] {
+  return [titles, body];
 }
 
 function table(titles: readonly string[], body: readonly (readonly string[])[]): Html {
