@@ -26,7 +26,7 @@ export function usageSentence(message: string, args: readonly string[], known: r
   const exclusive = /^Arguments (\S+) and (\S+) are mutually exclusive$/.exec(text);
   if (exclusive)
     return `${optionOf(exclusive[1] as string, args)} and ${optionOf(exclusive[2] as string, args)} exclude each other; give one of them`;
-  const implied = /^Missing dependent arguments: (\S+) -> (\S+)$/.exec(text);
+  const implied = /^(?:Missing dependent arguments|Implications failed): (\S+) -> (\S+)$/.exec(text);
   if (implied) return `--${implied[1]} needs --${implied[2]}`;
   return text;
 }

@@ -149,7 +149,7 @@ describe('steptrain eval solve', () => {
       /--search needs several samples, or a --temperature above 0/,
     );
     const scored = [...args, '--search', '--scores', file('scores.jsonl', [])];
-    expect((await solve(...scored)).stderr).toMatch(/mutually exclusive/);
+    expect((await solve(...scored)).stderr).toMatch(/--search and --scores exclude each other/);
   });
 
   it('asks the model of a run for scores and for verdicts on steps', async () => {

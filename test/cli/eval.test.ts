@@ -135,12 +135,12 @@ describe('steptrain eval correction with a model', () => {
   it.each([
     [[], 'name a run directory, or a model with --model DIR --data FILE'],
     [['--model', 'embedded'], '--model needs --data FILE: the steps to judge'],
-    [['--adapter', 'x'], 'Implications failed: adapter -> model'],
-    [['run', '--model', 'embedded'], 'Arguments model and run are mutually exclusive'],
+    [['--adapter', 'x'], '--adapter needs --model'],
+    [['run', '--model', 'embedded'], '--model and run exclude each other; give one of them'],
     [['run', '--threshold', '1'], '--threshold expects greedy or a number between 0 and 1, found 1'],
     [['run', '--threshold', 'often'], '--threshold expects greedy or a number between 0 and 1, found often'],
     [['run', '--max-samples', '0'], '--max-samples expects all or a whole number of at least 1, found 0'],
-    [['run', '--max-length', 'x'], '--max-length expects a whole number of at least 1'],
+    [['run', '--max-length', 'x'], '--max-length expects a number, found x'],
     [
       ['--model', 'embedded', '--data', './nowhere.jsonl'],
       `--data: there is no ./nowhere.jsonl (looked for from ${process.cwd()})`,

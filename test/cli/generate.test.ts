@@ -122,7 +122,7 @@ describe('steptrain generate', () => {
     [
       'a run and a model',
       ['a', '--run', 'x', '--model', 'y'],
-      'Arguments run and model are mutually exclusive',
+      '--run and --model exclude each other; give one of them',
     ],
     ['no samples', ['a', '-n', '0'], '--n expects a whole number of at least 1, found 0'],
     ['half a row', ['a', '--max-rows', '1.5'], '--max-rows expects a whole number of at least 1, found 1.5'],
@@ -137,7 +137,7 @@ describe('steptrain generate', () => {
       ['a', '--top-p', '0'],
       '--top-p expects a number above 0 and at most 1, found 0',
     ],
-    ['a word for a number', ['a', '--top-k', 'x'], '--top-k expects a whole number of at least 0, found NaN'],
+    ['a word for a number', ['a', '--top-k', 'x'], '--top-k expects a number, found x'],
     [
       'another kind of file',
       ['a', '--output', 'b.txt'],
