@@ -124,8 +124,10 @@ export { oracleJudge } from './eval/solving/oracle.js';
 export type { SolvingPromptOptions } from './eval/solving/prompt.js';
 export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js';
 export { rewardModel } from './eval/solving/reward-model.js';
+export type { SolvedGroups, SolvedReport } from './eval/solving/run-report.js';
 export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './eval/solving/sample.js';
 export { scoreFile } from './eval/solving/score-file.js';
+export type { SearchSettings } from './eval/solving/search.js';
 export type { SolvingSamplingOptions } from './eval/solving/settings.js';
 export { type StepScoreOptions, stepScores } from './eval/solving/step-scores.js';
 export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
@@ -264,7 +266,13 @@ export { RemoteError } from './remote/errors.js';
 export { type RemoteSourceOptions, remoteSource } from './remote/remote-source.js';
 // Rewards of solutions
 export { type FunctionRewardOptions, functionReward, type RewardFunction } from './rewards/function.js';
-export { type MixedReward, mixedRewards, type SourceWeight, type WeightedSource } from './rewards/mixture.js';
+export {
+  type MixedReward,
+  type MixtureOptions,
+  mixedRewards,
+  type SourceWeight,
+  type WeightedSource,
+} from './rewards/mixture.js';
 export { boundedSteps, type StepBound, stepEnds } from './rewards/placement.js';
 export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/reward.js';
 export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
