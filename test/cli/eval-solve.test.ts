@@ -317,7 +317,7 @@ describe('steptrain eval solve', () => {
   it.each<[string, readonly string[], string]>([
     ['no data', [], 'Not enough non-option arguments'],
     ['a file that is not there', ['nope.jsonl'], 'there is no nope.jsonl (looked for from'],
-    ['one column alone', ['rows.jsonl', '--problem', 'x'], 'problem -> answer'],
+    ['one column alone', ['rows.jsonl', '--problem', 'x'], '--problem needs --answer'],
     [
       'a template without a problem',
       ['rows.jsonl', '--template', 'solve!'],

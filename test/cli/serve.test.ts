@@ -26,7 +26,7 @@ it('refuses other machines without a key', async () => {
   );
   expect([code, stderr]).toEqual([
     1,
-    '--host 0.0.0.0 can be reached from other machines: set STEPTRAIN_API_KEY to a key that clients must send, or listen on 127.0.0.1',
+    '--host 0.0.0.0 can be reached from other machines: set NO_SUCH_KEY to a key that clients must send, or listen on 127.0.0.1',
   ]);
 });
 
