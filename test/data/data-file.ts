@@ -1,6 +1,7 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterAll } from 'vitest';
 import { type LoadOptions, type LoadReport, loadRecords } from '../../src/data/load.js';
 import type { StepRecord } from '../../src/records/record.js';
 
@@ -15,9 +16,12 @@ export async function load(
   return { records: all, report };
 }
 
-/** A file in a directory of its own. */
+const folder = mkdtempSync(join(tmpdir(), 'steptrain-data-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A file in a directory of its own, until the test file has ended. */
 export function fileWith(name: string, content: string | Buffer): string {
-  const path = join(mkdtempSync(join(tmpdir(), 'data-')), name);
+  const path = join(mkdtempSync(join(folder, 'file-')), name);
   writeFileSync(path, content);
   return path;
 }

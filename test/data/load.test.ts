@@ -1,5 +1,4 @@
-import { mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -8,6 +7,7 @@ import { fileRows } from '../../src/data/files.js';
 import { loadRecords } from '../../src/data/load.js';
 import { DataError } from '../../src/files/data-error.js';
 import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { fileWith, load } from './data-file.js';
 
 const files = fileURLToPath(new URL('files', import.meta.url));
@@ -54,7 +54,7 @@ describe('loadRecords', () => {
   });
 
   it('reads a directory with subdirectories in order, each file in its layout, and ignores other files', async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'data-'));
+    const directory = temporaryDirectory();
     mkdirSync(join(directory, 'b'));
     writeFileSync(join(directory, 'b', 'two.jsonl'), line);
     writeFileSync(join(directory, 'c.json'), JSON.stringify([{ problem: 'Q', steps: ['x'], label: -1 }]));
@@ -69,7 +69,7 @@ describe('loadRecords', () => {
   });
 
   it('reads links, and files that match a pattern', async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'data-'));
+    const directory = temporaryDirectory();
     mkdirSync(join(directory, 'blobs'));
     mkdirSync(join(directory, 'a+b'));
     for (const name of ['train-00000-of-00002', 'train-00001-of-00002', 'test', 'trainxjsonl']) {
@@ -193,9 +193,7 @@ describe('loadRecords', () => {
     await expect(load('/nowhere/x.jsonl')).rejects.toThrow(
       '/nowhere/x.jsonl: there is no such file or directory',
     );
-    await expect(load(mkdtempSync(join(tmpdir(), 'data-')))).rejects.toThrow(
-      /the directory holds no data file/,
-    );
+    await expect(load(temporaryDirectory())).rejects.toThrow(/the directory holds no data file/);
   });
 
   it('reads values that are split anywhere between the chunks of a stream', async () => {

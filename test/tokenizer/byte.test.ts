@@ -1,11 +1,11 @@
-import { mkdtempSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 describe('the byte tokenizer', () => {
   const tokenizer = byteTokenizer();
@@ -31,7 +31,7 @@ describe('the byte tokenizer', () => {
   });
 
   it('is saved as an ordinary tokenizer.json, which the general reader loads with the same result', async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+    const directory = temporaryDirectory();
     await tokenizer.save(directory);
     const loaded = await loadTokenizer(directory);
     expect(loaded).toBeInstanceOf(tokenizer.constructor);

@@ -1,11 +1,11 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const files = fileURLToPath(new URL('files', import.meta.url));
 const qwen = sharedPath('data/tokenizers/qwen2_5');
@@ -58,7 +58,7 @@ describe.skipIf(qwen === undefined || vectors === undefined)(
     });
 
     it('is the same after saving and loading', async () => {
-      const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+      const directory = temporaryDirectory();
       await tokenizer.save(directory);
       const again = await loadTokenizer(directory);
       expect(again.encode('Führer 3½ months')).toEqual(tokenizer.encode('Führer 3½ months'));
@@ -110,7 +110,7 @@ describe('tokenizers that put a space before a text', () => {
 
 describe('Unicode white space', () => {
   const load = async (normalizer: object | null) => {
-    const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+    const directory = temporaryDirectory();
     const vocab: Record<string, number> = {};
     for (const text of ['ï', '»', '¿', "'", 's', 'Ġ', 'Â', 'ħ', "'s"])
       vocab[text] ??= Object.keys(vocab).length;
@@ -213,7 +213,7 @@ describe('unusable files give one sentence with the path', () => {
   ];
   for (const [name, contents, message] of cases) {
     it(name, async () => {
-      const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+      const directory = temporaryDirectory();
       for (const [file, content] of Object.entries(contents)) writeFileSync(join(directory, file), content);
       await expect(loadTokenizer(directory)).rejects.toThrow(message);
       await expect(loadTokenizer(directory)).rejects.toThrow(directory);
@@ -236,7 +236,7 @@ describe('unusable files give one sentence with the path', () => {
 });
 
 async function copyOf(name: string): Promise<string> {
-  const directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+  const directory = temporaryDirectory();
   await (await loadTokenizer(join(files, name))).save(directory);
   return directory;
 }
