@@ -10,6 +10,7 @@ const KernelTable& kernels() {
     register_pack_weight(t);
     register_linear(t);
     register_linear_swiglu(t);
+    register_linear_swiglu_stack(t);
     register_linear_dx(t);
     register_linear_dw(t);
     register_lora_grads(t);

@@ -30,6 +30,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 void register_pack_weight(KernelTable& table);
 void register_linear(KernelTable& table);
 void register_linear_swiglu(KernelTable& table);
+void register_linear_swiglu_stack(KernelTable& table);
 void register_linear_dx(KernelTable& table);
 void register_linear_dw(KernelTable& table);
 void register_lora_grads(KernelTable& table);

@@ -94,7 +94,7 @@ describe('eval.json', () => {
     await expect(readRunEvaluation(directory)).rejects.toThrow(/^cannot read .*eval\.json: no such file/);
     writeFileSync(join(directory, 'config.yaml'), 'method: sft');
     await expect(readRunEvaluation(directory)).rejects.toThrow(
-      /holds no eval\.json: the run has not ended, or its method judges no steps; continue with: steptrain run --resume /,
+      /holds no eval\.json: the run has not ended, or its method evaluates nothing of the kind; continue with: steptrain run --resume /,
     );
   });
 });
