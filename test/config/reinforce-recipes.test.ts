@@ -11,6 +11,24 @@ import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const GIB = 2 ** 30;
 
+/** What the small models of Qwen2.5 share. */
+const QWEN2_5 = {
+  architectures: ['Qwen2ForCausalLM'],
+  model_type: 'qwen2',
+  hidden_act: 'silu',
+  initializer_range: 0.02,
+  max_position_embeddings: 32768,
+  num_key_value_heads: 2,
+  rms_norm_eps: 1e-6,
+  rope_theta: 1000000,
+  sliding_window: 32768,
+  use_sliding_window: false,
+  tie_word_embeddings: true,
+  vocab_size: 151936,
+  bos_token_id: 151643,
+  eos_token_id: 151645,
+};
+
 /** As in their repositories. */
 const MODELS = {
   'opt-1.3b': {
@@ -33,44 +51,18 @@ const MODELS = {
     word_embed_proj_dim: 2048,
   },
   'qwen2.5-1.5b': {
-    architectures: ['Qwen2ForCausalLM'],
-    model_type: 'qwen2',
-    hidden_act: 'silu',
+    ...QWEN2_5,
     hidden_size: 1536,
     intermediate_size: 8960,
-    initializer_range: 0.02,
-    max_position_embeddings: 32768,
     num_attention_heads: 12,
     num_hidden_layers: 28,
-    num_key_value_heads: 2,
-    rms_norm_eps: 1e-6,
-    rope_theta: 1000000,
-    sliding_window: 32768,
-    use_sliding_window: false,
-    tie_word_embeddings: true,
-    vocab_size: 151936,
-    bos_token_id: 151643,
-    eos_token_id: 151645,
   },
   'qwen2.5-0.5b': {
-    architectures: ['Qwen2ForCausalLM'],
-    model_type: 'qwen2',
-    hidden_act: 'silu',
+    ...QWEN2_5,
     hidden_size: 896,
     intermediate_size: 4864,
-    initializer_range: 0.02,
-    max_position_embeddings: 32768,
     num_attention_heads: 14,
     num_hidden_layers: 24,
-    num_key_value_heads: 2,
-    rms_norm_eps: 1e-6,
-    rope_theta: 1000000,
-    sliding_window: 32768,
-    use_sliding_window: false,
-    tie_word_embeddings: true,
-    vocab_size: 151936,
-    bos_token_id: 151643,
-    eos_token_id: 151645,
   },
   'deberta-v3-large': {
     architectures: ['DebertaV2ForTokenClassification'],
