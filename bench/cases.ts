@@ -407,6 +407,17 @@ export function generateCase(
 /** Multiplications of each weight and token: of a forward, and of what backward adds where weights are frozen. */
 const RL_FLOPS = { rollout: 2, score: 4, update: 4 };
 
+/** Tokens of the sequences of a step: a prompt is computed once for all of its solutions, or with each. */
+export function rlTokens({
+  prompts,
+  generations,
+  prompt,
+  newTokens,
+  part,
+}: Pick<RlCase, 'prompts' | 'generations' | 'prompt' | 'newTokens' | 'part'>): number {
+  return prompts * ((part === 'update apart' ? generations : 1) * prompt + generations * newTokens);
+}
+
 export function rlCase(
   dtype: FloatType,
   config: DecoderShape,
@@ -415,8 +426,8 @@ export function rlCase(
 ): RlCase {
   const { prompts, generations, prompt, newTokens } = sizes;
   const { layerWeights, headWeights } = weightsOf(config);
-  // A prompt is computed once for all of its solutions; the head reads the solutions alone.
-  const tokens = prompts * (prompt + generations * newTokens);
+  // The head reads the solutions alone.
+  const tokens = rlTokens({ ...sizes, part });
   const solutions = prompts * generations * newTokens;
   const { rollout, score, update } = RL_FLOPS;
   const times = part === 'all' ? rollout + score + update : part === 'update apart' ? update : RL_FLOPS[part];

@@ -1,6 +1,14 @@
 /** Tables for the terminal. Times are medians over the trials with their range; a ratio is rival / ours of the medians. */
 import Table from 'cli-table3';
-import { type GenerateCase, type RivalCase, type StepCase, type TrainerCase, tokensOf } from './cases.js';
+import {
+  type GenerateCase,
+  type RivalCase,
+  type RlCase,
+  rlTokens,
+  type StepCase,
+  type TrainerCase,
+  tokensOf,
+} from './cases.js';
 import { type Limits, shareOfLimit } from './limits.js';
 import type { CaseResult, Measured } from './pairs.js';
 import type { RuntimeResult } from './runtime.js';
@@ -44,7 +52,8 @@ export function rivalTable(title: string, results: readonly CaseResult[], limits
 function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Column[] {
   const [first] = results;
   const suite = first?.item.suite;
-  const isStep = suite === 'step' || suite === 'trainer';
+  // A group of one case has a process of its own, and so the memory of that case alone.
+  const isStep = suite === 'step' || suite === 'trainer' || (suite === 'rl' && results.length === 1);
   const columns: Column[] = [
     { head: 'ms, median (range)', cell: (_, { spread }) => milliseconds(spread) },
     {
@@ -58,12 +67,17 @@ function columnsFor(results: readonly CaseResult[], limits: Limits): readonly Co
     },
     { head: 'rival/ours', cell: (_, { spread }, base) => times(spread.median, base?.spread.median) },
   ];
-  if (results.some(({ item }) => 'rank' in item && item.rank > 0) && !isStep) {
+  if (results.some(({ item }) => 'rank' in item && item.rank > 0) && !isStep && suite !== 'rl') {
     columns.push({
       head: 'LoRA adds',
       cell: (item, { spread }, base) => (base ? '' : added(item, spread, results)),
     });
   }
+  if (results.some(({ item }) => item.suite === 'rl' && item.part === 'update apart'))
+    columns.push(
+      { head: 'tokens', cell: (item) => (item.suite === 'rl' ? `${rlTokens(item)}` : '') },
+      { head: 'apart/branches', cell: (item, { spread }) => saved(item, spread, results) },
+    );
   if (isStep) {
     columns.push(
       { head: 'peak GiB', cell: (_, { peakBytes }) => (peakBytes.median / 2 ** 30).toFixed(2) },
@@ -94,6 +108,18 @@ function added(item: RivalCase, spread: Spread, results: readonly CaseResult[]):
     ({ item: other }) => 'rank' in other && other.rank === 0 && shape(other) === shape(item),
   )?.ours;
   return plain && typeof plain !== 'string' ? percent(spread.median / plain.spread.median - 1) : '';
+}
+
+/** How many times as long the same solutions take apart. */
+function saved(item: RivalCase, { median }: Spread, results: readonly CaseResult[]): string {
+  if (item.suite !== 'rl' || item.part !== 'update') return '';
+  const shape = ({ prompts, generations, prompt, newTokens }: RlCase) =>
+    [prompts, generations, prompt, newTokens].join();
+  const apart = results.find(
+    ({ item: other }) =>
+      other.suite === 'rl' && other.part === 'update apart' && shape(other) === shape(item),
+  )?.ours;
+  return apart && typeof apart !== 'string' ? times(apart.spread.median, median) : '';
 }
 
 export function limitsLine({ flops, bytes, readBytes }: Limits): string {

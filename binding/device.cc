@@ -1,5 +1,7 @@
 #include "binding/device.h"
 
+#include <cmath>
+
 #include "binding/environment.h"
 #include "cpu/runtime/backend.h"
 #if defined(STEPTRAIN_CUDA)
@@ -13,7 +15,13 @@ std::vector<int64_t> shape_of(const Napi::Value& value) {
   const auto array = value.As<Napi::Array>();
   if (array.Length() > kMaxRank) throw Error("E_SHAPE", "a tensor has at most 4 dimensions");
   std::vector<int64_t> shape;
-  for (uint32_t i = 0; i < array.Length(); i++) shape.push_back(array.Get(i).As<Napi::Number>().Int64Value());
+  for (uint32_t i = 0; i < array.Length(); i++) {
+    const double extent = array.Get(i).ToNumber().DoubleValue();
+    if (!(std::trunc(extent) == extent && std::abs(extent) < 0x1p53)) {
+      throw Error("E_SHAPE", "a shape has whole numbers as extents, found " + std::to_string(extent));
+    }
+    shape.push_back(static_cast<int64_t>(extent));
+  }
   return shape;
 }
 

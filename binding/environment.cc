@@ -37,10 +37,7 @@ void Environment::raise(const Failure& failure) {
 
 Failure failure_of(const Error& error) {
   Failure failure;
-  failure.code = error.code;
-  failure.message = error.what();
-  failure.hint = error.hint;
-  failure.location = error.location;
+  failure.explain(error);
   return failure;
 }
 

@@ -29,7 +29,7 @@ struct Environment {
   std::set<DeviceBinding*> devices;
 };
 
-/// A promise settled from the queue's thread: with an ArrayBuffer, or undefined.
+/// A promise settled from a thread of the queue: with an ArrayBuffer, or undefined.
 class Promised final : public Completion {
  public:
   Promised(Environment& environment, Napi::Value result);

@@ -212,7 +212,8 @@ void Device::upload(Handle target, const void* bytes, int64_t size) {
   record.number = ++number_;
   record.target = view;
   record.bytes.reset(new char[static_cast<size_t>(size)]);
-  std::memcpy(record.bytes.get(), bytes, static_cast<size_t>(size));
+  // An empty array may have no address, which memcpy must not be given.
+  if (size > 0) std::memcpy(record.bytes.get(), bytes, static_cast<size_t>(size));
   queue_->commit();
 }
 

@@ -60,9 +60,10 @@ const char* const kSignatures[] = {
     // The cache of keys and values: pages of 64 tokens of one layer, E = 2·64·Hk·D elements with D rounded up
     // to a multiple of 16, in the order in which the device's kernels read them. slots[t] = page·64 + place
     // in the page, all different; -1 writes nothing. With cos, sin and positions, keys are rotated first,
-    // with the bits of rope.
+    // with the bits of rope, and so is q, which comes back as rotated. With weights each head of k, and of q,
+    // first takes its RMSNorm, on the CPU and of up to 256 elements with the bits of rmsnorm.
     "cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E], cos?:f32[M,h], sin?:f32[M,h],"
-    " positions?:i32[T])",
+    " positions?:i32[T], k_weight?:F[D], q?:=k[T,Hq,D], q_weight?:F[D]; eps:f=0) -> rotated?:=k[T,Hq,D]",
     // A step of decoding continues the one before, whose row s drew tokens[s] after lengths[s] tokens: row r is
     // row rows[r] of that step, and its token stands at positions[r], in slot slots[r]; next_lengths[r] counts it.
     // -1: nothing, of length 0, in no slot.

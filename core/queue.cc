@@ -93,6 +93,7 @@ bool Queue::wait_for_work(const Chunk& chunk, size_t read) {
 
 /// Waits for launched work. Called when nothing is queued and the host waits.
 void Queue::settle() {
+  waiter_.drain();
   try {
     backend_->synchronize();
   } catch (const Error& error) {
@@ -125,6 +126,7 @@ void Queue::loop() {
     head_->records[read].clear();
     read++;
   }
+  waiter_.stop();
   // Memory is freed next.
   try {
     backend_->synchronize();
@@ -143,50 +145,50 @@ void Queue::loop() {
 }
 
 void Queue::execute(Record& record) {
-  const bool waits = record.completion != nullptr;
-  if (!poison_) {
+  if (!poison_ && !waiter_.failed()) {
     try {
-      switch (record.kind) {
-        case Record::Kind::op:
-          backend_->run(record.op, record.args);
-          break;
-        case Record::Kind::upload:
-          backend_->upload(record.target, record.bytes.get());
-          break;
-        case Record::Kind::download:
-          backend_->download(record.target, record.destination);
-          break;
-        case Record::Kind::replay:
-          backend_->replay(*record.graph);
-          break;
-        case Record::Kind::signal:
-          backend_->synchronize();
-          break;
-      }
+      run(record);
     } catch (const Error& error) {
       fail(record, error);
     } catch (const std::exception& error) {
       fail(record, Error("E_DEVICE", error.what()));
     }
   }
-  if (waits) record.completion->done(poison_.get());
+  if (record.completion) waiter_.add(std::move(record.completion), poison_.get());
+}
+
+void Queue::run(Record& record) {
+  const auto later = [&](std::unique_ptr<Pending> pending) {
+    waiter_.add(std::move(pending), origin_of(record));
+  };
+  switch (record.kind) {
+    case Record::Kind::op:
+      return backend_->run(record.op, record.args);
+    case Record::Kind::upload:
+      return backend_->upload(record.target, record.bytes.get());
+    case Record::Kind::download:
+      return backend_->download(record.target, record.destination, later);
+    case Record::Kind::replay:
+      return backend_->replay(*record.graph);
+    case Record::Kind::signal:
+      return backend_->signal(later);
+  }
+}
+
+Failure Queue::origin_of(const Record& record) {
+  Failure failure;
+  failure.number = record.number;
+  if (record.kind == Record::Kind::op && record.op >= 0)
+    failure.op = ops()[static_cast<size_t>(record.op)].name;
+  if (record.kind == Record::Kind::replay) failure.op = "replay";
+  const std::lock_guard lock(labels_mutex_);
+  failure.scope = labels_[static_cast<size_t>(record.scope)];
+  return failure;
 }
 
 void Queue::fail(const Record& record, const Error& error) {
-  auto failure = std::make_unique<Failure>();
-  failure->code = error.code;
-  failure->message = error.what();
-  failure->hint = error.hint;
-  failure->location = error.location;
-  failure->number = record.number;
-  if (record.kind == Record::Kind::op && record.op >= 0)
-    failure->op = ops()[static_cast<size_t>(record.op)].name;
-  if (record.kind == Record::Kind::replay) failure->op = "replay";
-  {
-    const std::lock_guard lock(labels_mutex_);
-    failure->scope = labels_[static_cast<size_t>(record.scope)];
-  }
-  poison_ = std::move(failure);
+  poison_ = std::make_unique<Failure>(origin_of(record));
+  poison_->explain(error);
 }
 
 }  // namespace steptrain

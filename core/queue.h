@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/backend.h"
+#include "core/waiter.h"
 
 namespace steptrain {
 
@@ -44,6 +45,8 @@ class Queue {
   bool wait_for_work(const Chunk& chunk, size_t read);
   void settle();
   void execute(Record& record);
+  void run(Record& record);
+  Failure origin_of(const Record& record);
   void fail(const Record& record, const Error& error);
 
   std::unique_ptr<Backend> backend_;
@@ -54,7 +57,8 @@ class Queue {
   std::atomic<bool> draining_{false};
   std::mutex mutex_;
   std::condition_variable wake_, drained_;
-  std::unique_ptr<Failure> poison_;  // the thread's
+  std::unique_ptr<Failure> poison_;  // the thread's, never changed once it is there
+  Waiter waiter_;                    // the thread's
   std::mutex labels_mutex_;
   std::deque<std::string> labels_{""};
   std::thread thread_;

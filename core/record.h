@@ -19,12 +19,19 @@ struct Buffer;
 struct Failure {
   std::string code, message, hint, location, op, scope;
   int64_t number = 0;
+
+  void explain(const Error& error) {
+    code = error.code;
+    message = error.what();
+    hint = error.hint;
+    location = error.location;
+  }
 };
 
 struct Completion {
   virtual ~Completion() = default;
-  /// Called on the queue thread, once. `failure` is null when all went well. Must not wait for the host
-  /// thread, which may be waiting for the queue.
+  /// Called once, on the queue's thread or the waiter's. `failure` is null when all went well. Must not wait for
+  /// the host thread, which may be waiting for the queue.
   virtual void done(const Failure* failure) = 0;
 };
 

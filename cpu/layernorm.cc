@@ -39,7 +39,7 @@ void layernorm(Stream& stream, const Args& args) {
     T* const spare = sum_scratch<T>(stream, residual, sum, size);
     by_storage(weight.dtype, [&](auto weight_tag) {
       using W = decltype(weight_tag);
-      by_rows(stream, x[0], kRows, [&](int64_t first, int64_t last, int worker) {
+      by_rows(stream, x[0], kNormRows, [&](int64_t first, int64_t last, int worker) {
         for (int64_t t = first; t < last; t++) {
           T* into = sum ? sum.as<T>() + t * size : spare ? spare + worker * size : nullptr;
           const T* total = add_residual(x.as<T>() + t * size,

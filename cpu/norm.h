@@ -4,13 +4,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "cpu/runtime/stream.h"
 #include "cpu/simd.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-constexpr int64_t kRows = 8;       // rows per task of a forward
+constexpr int64_t kNormRows = 8;   // rows per task of a forward
 constexpr int64_t kChunk = 64;     // rows whose dweight is one partial sum
 constexpr int64_t kColumns = 512;  // columns per task that adds the partial sums
 constexpr int kSums = 4;           // independent vector sums per row, added in index order
@@ -43,6 +44,20 @@ inline float row_sum(int64_t size, F term) {
   for (int i = 0; h < size; h += kLanes, i++)
     sums[i] = sums[i] + term(h, static_cast<int>(std::min<int64_t>(kLanes, size - h)));
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/// y = RMSNorm(x)·weight of one row. Returns 1/sqrt(mean(x²) + eps).
+template <typename T, typename W>
+inline float rmsnorm_row(const T* x, const W* weight, T* y, int64_t size, float eps) {
+  const float squares = row_sum(size, [&](int64_t h, int n) {
+    const vf a = load_at(x, h, n);
+    return a * a;
+  });
+  const float rstd = 1.0f / std::sqrt(squares / static_cast<float>(size) + eps);
+  const vf scale = set1(rstd);
+  by_vector(size,
+            [&](int64_t h, int n) { store_at(y, h, load_at(x, h, n) * scale * load_at(weight, h, n), n); });
+  return rstd;
 }
 
 /// x + residual: x itself, or `into` after it has been filled.

@@ -9,18 +9,6 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-template <typename T, typename W>
-void rmsnorm_row(const T* x, const W* weight, T* y, float& rstd, int64_t size, float eps) {
-  const float squares = row_sum(size, [&](int64_t h, int n) {
-    const vf a = load_at(x, h, n);
-    return a * a;
-  });
-  rstd = 1.0f / std::sqrt(squares / static_cast<float>(size) + eps);
-  const vf scale = set1(rstd);
-  by_vector(size,
-            [&](int64_t h, int n) { store_at(y, h, load_at(x, h, n) * scale * load_at(weight, h, n), n); });
-}
-
 void rmsnorm(Stream& stream, const Args& args) {
   const auto [x, weight, residual, y, sum, rstd] = args.tensors<6>();
   const int64_t size = x[1];
@@ -30,12 +18,12 @@ void rmsnorm(Stream& stream, const Args& args) {
     T* const spare = sum_scratch<T>(stream, residual, sum, size);
     by_storage(weight.dtype, [&](auto weight_tag) {
       using W = decltype(weight_tag);
-      by_rows(stream, x[0], kRows, [&](int64_t first, int64_t last, int worker) {
+      by_rows(stream, x[0], kNormRows, [&](int64_t first, int64_t last, int worker) {
         for (int64_t t = first; t < last; t++) {
           T* into = sum ? sum.as<T>() + t * size : spare ? spare + worker * size : nullptr;
           const T* total = add_residual(x.as<T>() + t * size,
                                         residual ? residual.as<T>() + t * size : nullptr, into, size);
-          rmsnorm_row(total, weight.as<W>(), y.as<T>() + t * size, rstd.as<float>()[t], size, eps);
+          rstd.as<float>()[t] = rmsnorm_row(total, weight.as<W>(), y.as<T>() + t * size, size, eps);
         }
       });
     });

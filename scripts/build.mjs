@@ -148,31 +148,41 @@ function buildTypeScript(name, project, folders, output) {
   );
 }
 
+/** In the order of the cascade. */
+const STYLES = ['colours', 'elements', 'frame', 'head', 'tables', 'plots', 'texts', 'media'].map(
+  (name) => `src/report/style/${name}.css`,
+);
+
 /** Script and style of the report's pages, each one file, since a page carries them inside itself. */
 function buildPages() {
   const folder = 'src/report/browser';
-  const styles = ['src/report/page.css', 'package-lock.json'];
-  step('pages', sources([folder, ...styles], ['.ts', '.css']), {}, 'dist/report/browser.js', () => {
-    const bundle = [
-      join(folder, 'page.ts'),
-      '--file',
-      'dist/report/browser.js',
-      '--format',
-      'iife',
-      '--minify',
-    ];
-    run(process.execPath, [
-      join(dirname(require.resolve('rolldown/package.json')), 'bin/cli.mjs'),
-      ...bundle,
-      '--platform',
-      'browser',
-    ]);
-    const style = [require.resolve('uplot/dist/uPlot.min.css'), join(root, 'src/report/page.css')];
-    writeFileSync(
-      join(root, 'dist/report/browser.css'),
-      style.map((path) => readFileSync(path, 'utf8')).join('\n'),
-    );
-  });
+  step(
+    'pages',
+    sources([folder, 'src/report/style', 'package-lock.json'], ['.ts', '.css']),
+    {},
+    'dist/report/browser.js',
+    () => {
+      const bundle = [
+        join(folder, 'page.ts'),
+        '--file',
+        'dist/report/browser.js',
+        '--format',
+        'iife',
+        '--minify',
+      ];
+      run(process.execPath, [
+        join(dirname(require.resolve('rolldown/package.json')), 'bin/cli.mjs'),
+        ...bundle,
+        '--platform',
+        'browser',
+      ]);
+      const style = [require.resolve('uplot/dist/uPlot.min.css'), ...STYLES.map((path) => join(root, path))];
+      writeFileSync(
+        join(root, 'dist/report/browser.css'),
+        style.map((path) => readFileSync(path, 'utf8')).join('\n'),
+      );
+    },
+  );
 }
 
 if (!flags.has('--no-addon')) buildAddon();

@@ -70,8 +70,8 @@ function layer(model, rows, fused) {
   ];
   // Norms, rotation and cache: rows of a few kilobytes, nothing but their launch, until there are many.
   const small = (elements) => (rows * elements * 2 * 3) / H100.l2;
-  // cache_write turns the keys on their way.
-  const rest = fused ? [] : [small(hidden), small(q), small(2 * kv), small(hidden)];
+  // cache_write turns queries and keys on their way.
+  const rest = fused ? [] : [small(hidden), small(q + 2 * kv), small(hidden)];
   return [...products, attention, ...(splits ? [small(2 * q)] : []), ...rest];
 }
 

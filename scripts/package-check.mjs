@@ -1,5 +1,7 @@
 // The package as a user meets it: packed, installed into an empty folder without a compiler, and used.
-//   node scripts/package-check.mjs [--build]    --build also compiles the addon from the installed package, which takes minutes
+//   node scripts/package-check.mjs [--build] [--git]
+// --build also compiles the addon from the installed package, which takes minutes; --git installs this commit as a git dependency
+// where there is no compiler.
 import { spawnSync } from 'node:child_process';
 import {
   existsSync,
@@ -148,5 +150,16 @@ if (process.argv.includes('--build')) {
   const now = npx('doctor');
   if (!now.includes('build/Release/steptrain.node')) fail(`the compiled addon is not loaded:\n${now}`);
   say('compiled from the installed package');
+}
+if (process.argv.includes('--git')) {
+  for (const command of ['git', 'basename', 'sed', 'uname']) symlinkSync(onPath(command), join(bin, command));
+  const from = join(folder, 'from-git');
+  mkdirSync(from);
+  writeFileSync(join(from, 'package.json'), '{ "private": true }\n');
+  const inGit = { cwd: from, env };
+  run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', `git+file://${root}`], inGit);
+  const said = run('npx', ['--no-install', 'steptrain', 'doctor'], { ...inGit, status: 1 });
+  if (!/npx steptrain build/.test(said)) fail(`without an addon steptrain doctor said:\n${said}`);
+  say('a git dependency is installed without a compiler, and says how to compile the addon');
 }
 say('everything works');

@@ -19,6 +19,7 @@ export {
   loadModel,
   Model,
   type ModelGenerateOptions,
+  type ScoreOptions,
   type SequenceClasses,
   type SequenceScore,
 } from './api/model.js';
@@ -27,22 +28,21 @@ export type { AttendOptions } from './architectures/architecture.js';
 export type { DtypeName, ModelConfig } from './architectures/config.js';
 export type { ModelHead } from './architectures/heads.js';
 // Devices and tensors
-export type { Parameter, ParameterSpec } from './autograd/parameters.js';
+export type { Parameter, ParameterSpec, TrainedParameters } from './autograd/parameters.js';
 export { type ParameterBuffer, TrainableParameters } from './autograd/parameters.js';
 export { type Disposable, type Gradients, type Saved, Tape } from './autograd/tape.js';
 // Self-correction
 export { secondPass } from './corrections/assemble.js';
 export {
   type CorrectionEvaluationOptions,
-  type CorrectionReport,
   evaluateCorrections,
 } from './corrections/evaluation/evaluate.js';
-export type { OutputMetrics } from './corrections/evaluation/outputs.js';
-export type { HeldOutStep, PrefixMetrics } from './corrections/evaluation/prefixes.js';
+export type { HeldOutStep } from './corrections/evaluation/prefixes.js';
 export type { LayoutName } from './data/benchmarks/layouts.js';
 export { type LoadedProblems, loadProblems, type ProblemOptions } from './data/benchmarks/load.js';
 export type { Problem } from './data/benchmarks/problem.js';
 export type { CorrectionFormat } from './data/corrections/layout.js';
+export type { CorrectionReading, CorrectionScope } from './data/corrections/standing.js';
 // Step-labelled data and tokenizers
 export { type Dataset, dataset, inMemory } from './data/dataset.js';
 export { type LoadOptions as RecordOptions, type LoadReport, loadRecords } from './data/load.js';
@@ -85,6 +85,14 @@ export {
 } from './eval/comparison.js';
 export type { VerdictRow } from './eval/dump.js';
 export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
+export type { GroupMetrics } from './eval/groups.js';
+export {
+  type AgreementMetric,
+  type AgreementOptions,
+  formatAgreement,
+  type JudgeAgreement,
+  judgeAgreement,
+} from './eval/judges/agreement.js';
 export { fileJudge } from './eval/judges/file.js';
 export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './eval/judges/llm.js';
 export type { McNemar } from './eval/mcnemar.js';
@@ -111,6 +119,7 @@ export {
   type SolvingComparison,
   type SolvingDifference,
 } from './eval/solving/comparison.js';
+export type { CorrectionReport, OutputMetrics, PrefixMetrics } from './eval/solving/corrections.js';
 export { readSolvedProblems, type SolvedProblem } from './eval/solving/dump.js';
 export {
   evaluateSolving,
@@ -122,7 +131,7 @@ export type { Aggregation, Solution, SolutionScorer, StepJudge } from './eval/so
 export type { MetricOptions, MetricValue } from './eval/solving/metrics.js';
 export { oracleJudge } from './eval/solving/oracle.js';
 export type { SolvingPromptOptions } from './eval/solving/prompt.js';
-export { formatSolvingTable, type SolvingReport } from './eval/solving/report.js';
+export { formatSolvingTable, type SolvedGroup, type SolvingReport } from './eval/solving/report.js';
 export { rewardModel } from './eval/solving/reward-model.js';
 export type { SolvedGroups, SolvedReport } from './eval/solving/run-report.js';
 export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './eval/solving/sample.js';

@@ -1,11 +1,12 @@
-// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, keys rotated
-// where it gets rope's tables; cache_copy copies whole pages in the order given. Both write in place. advance
+// The paged cache of keys and values: cache_write puts the heads of new tokens into their slots, keys normed where it
+// gets weights and rotated where it gets rope's tables, queries likewise; cache_copy copies whole pages in the order given. Both write in place. advance
 // turns what a step of decoding drew into the tokens of the next.
 #include <algorithm>
 #include <cstring>
 
 #include "cpu/attention/page.h"
 #include "cpu/indices.h"
+#include "cpu/norm.h"
 #include "cpu/rope.h"
 #include "cpu/runtime/families.h"
 
@@ -34,9 +35,19 @@ void write_head(const T* k, const T* v, T* page, int64_t place, int64_t size) {
   for (int64_t d = 0; d < size; d++) page[at.value(place, d)] = v[d];
 }
 
+/// RMSNorm of a head into `to`, or the head itself without a weight.
+template <typename T>
+const T* normed(const T* head, const TensorView& weight, T* to, int64_t size, float eps) {
+  if (!weight) return head;
+  by_storage(weight.dtype, [&](auto tag) { rmsnorm_row(head, weight.as<decltype(tag)>(), to, size, eps); });
+  return to;
+}
+
 void cache_write(Stream& stream, const Args& args) {
-  const auto [k, v, slots, cache, cosines, sines, positions] = args.tensors<7>();
+  const auto [k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated] =
+      args.tensors<11>();
   const int64_t tokens = k[0], heads = k[1], size = k[2], half = size / 2, elements = cache[1];
+  const float eps = args.f(0);
   if (const int64_t held = page_heads("cache_write", cache, size); held != heads)
     throw Error("E_SHAPE", format("cache_write: k has %lld heads, the cache's pages hold %lld",
                                   static_cast<long long>(heads), static_cast<long long>(held)));
@@ -44,23 +55,31 @@ void cache_write(Stream& stream, const Args& args) {
   if (!cosines != !sines || !cosines != !positions)
     throw Error("E_SHAPE", "cache_write: cos, sin and positions come together");
   if (cosines) check_tables("cache_write", size, cosines, positions);
+  if (!q != !rotated || (q && !cosines) || (q_weight && !q))
+    throw Error("E_SHAPE", "cache_write: q comes with cos, sin, positions and rotated, q_weight with q");
   by_operand(k.dtype, [&](auto operand) {
     using Operand = decltype(operand);
     using T = typename Operand::Storage;
-    T* const rotated = cosines ? stream.scratch.take<T>(tokens * size) : nullptr;
+    T* const changed = cosines || k_weight ? stream.scratch.take<T>(tokens * size) : nullptr;
     stream.pool.run((tokens + kTokens - 1) / kTokens, [&](int64_t task) {
       for (int64_t t = task * kTokens; t < std::min(tokens, (task + 1) * kTokens); t++) {
+        const auto turn = [&](const T* head, T* to) {
+          const int64_t angles = positions.as<int32_t>()[t] * half;
+          rotate_head(head, to, cosines.as<float>() + angles, sines.as<float>() + angles, half, 1.0f);
+        };
+        for (int64_t row = t * q[1] * size; q && row < (t + 1) * q[1] * size; row += size) {
+          T* const to = rotated.as<T>() + row;
+          turn(normed(q.as<T>() + row, q_weight, to, size, eps), to);
+        }
         const int64_t slot = slots.as<int32_t>()[t];
         if (slot < 0) continue;
         T* const page = cache.as<T>() + slot / kTile * elements;
         for (int64_t head = 0; head < heads; head++) {
           const int64_t row = (t * heads + head) * size;
-          const T* key = k.as<T>() + row;
+          const T* key = normed(k.as<T>() + row, k_weight, changed + t * size, size, eps);
           if (cosines) {
-            const int64_t angles = positions.as<int32_t>()[t] * half;
-            rotate_head(key, rotated + t * size, cosines.as<float>() + angles, sines.as<float>() + angles,
-                        half, 1.0f);
-            key = rotated + t * size;
+            turn(key, changed + t * size);
+            key = changed + t * size;
           }
           write_head<Operand>(key, v.as<T>() + row, page + head * head_elements(size), slot % kTile, size);
         }

@@ -20,12 +20,14 @@ namespace steptrain::cpu {
 namespace avx2 {
 const KernelTable& kernels();
 }
+#if defined(STEPTRAIN_AVX512)
 namespace avx512 {
 const KernelTable& kernels();
 }
 namespace avx512bf16 {
 const KernelTable& kernels();
 }
+#endif
 #endif
 
 KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
@@ -61,10 +63,12 @@ std::vector<std::string> available_isas() {
   std::vector<std::string> isas;
 #if defined(__x86_64__)
   __builtin_cpu_init();
+#if defined(STEPTRAIN_AVX512)
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.emplace_back("avx512bf16");
   if (avx512) isas.emplace_back("avx512");
+#endif
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.emplace_back("avx2");
 #endif
   isas.emplace_back("portable");
@@ -75,8 +79,10 @@ namespace {
 
 const KernelTable& table_of(const std::string& isa) {
 #if defined(__x86_64__)
+#if defined(STEPTRAIN_AVX512)
   if (isa == "avx512bf16") return avx512bf16::kernels();
   if (isa == "avx512") return avx512::kernels();
+#endif
   if (isa == "avx2") return avx2::kernels();
 #endif
   return portable::kernels();
@@ -130,8 +136,8 @@ class CpuBackend final : public Backend {
   void upload(const TensorView& target, const void* bytes) override {
     std::memcpy(target.data, bytes, static_cast<size_t>(target.bytes()));
   }
-  void download(const TensorView& source, void* bytes) override {
-    std::memcpy(bytes, source.data, static_cast<size_t>(source.bytes()));
+  void download(const TensorView& source, void* bytes, const Later&) override {
+    if (source.bytes() > 0) std::memcpy(bytes, source.data, static_cast<size_t>(source.bytes()));
   }
   void synchronize() override {}
   Counters counters() const override {

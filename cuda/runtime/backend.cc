@@ -1,6 +1,6 @@
 // The CUDA device: everything happens in the order of one compute stream. Memory segments come from
-// cudaMalloc and are divided by core/allocator.h. The queue's thread launches and does not wait, except for
-// reads and where all staging buffers are in use.
+// cudaMalloc and are divided by core/allocator.h. The queue's thread launches and does not wait, except where
+// all staging buffers are in use; reads end on the waiter's thread.
 #include "cuda/runtime/backend.h"
 
 #include <algorithm>
@@ -74,6 +74,8 @@ int count_devices(std::string& why) {
 
 /// What belongs to the queue's thread, from start() to the end.
 struct Session {
+  explicit Session(std::atomic<int64_t>& waits) : staging{compute.stream, faults, waits} {}
+
   struct OwnedStream {
     cudaStream_t stream = nullptr;
     OwnedStream() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "opening the GPU"); }
@@ -96,7 +98,7 @@ struct Session {
   };
   OwnedStream compute;
   Faults faults{compute.stream};
-  Staging staging{compute.stream};
+  Staging staging;
   Scratch scratch{compute.stream};
   PreparedKernels prepared;
   Tickets tickets{compute.stream};
@@ -159,7 +161,7 @@ class CudaBackend final : public Backend {
   void start() override {
     const std::lock_guard lock(capture_lock());
     use();
-    session_ = std::make_unique<Session>();
+    session_ = std::make_unique<Session>(waits_);
   }
   void run(int op, const Args& args) override {
     number_++;
@@ -178,13 +180,13 @@ class CudaBackend final : public Backend {
   void upload(const TensorView& target, const void* bytes) override {
     number_++;
     session_->staging.upload(target.data, bytes, target.bytes());
-    waits_ = session_->staging.waits();
   }
-  void download(const TensorView& source, void* bytes) override {
+  void download(const TensorView& source, void* bytes, const Later& later) override {
     number_++;
-    session_->staging.download(bytes, source.data, source.bytes());
-    waits_ = session_->staging.waits();
-    session_->faults.raise();
+    session_->staging.download(bytes, source.data, source.bytes(), number_, later);
+  }
+  void signal(const Later& later) override {
+    session_->staging.download(nullptr, nullptr, 0, number_, later);
   }
   void replay(Graph& graph) override {
     Session& s = *session_;
@@ -204,8 +206,7 @@ class CudaBackend final : public Backend {
   void synchronize() override {
     if (!session_) return;  // the GPU could not be opened
     session_->staging.synchronize();
-    waits_ = session_->staging.waits();
-    session_->faults.raise();
+    session_->faults.raise(number_);
   }
   Counters counters() const override { return {ops_, launches_, scratch_peak_, waits_, 0}; }
 

@@ -1,5 +1,6 @@
 #include "cuda/runtime/faults.h"
 
+#include <atomic>
 #include <bit>
 #include <string>
 
@@ -38,9 +39,11 @@ Faults::~Faults() {
   cudaFreeHost(fault_);
 }
 
-void Faults::raise() const {
+void Faults::raise(int64_t number) const {
   const volatile Fault& f = *fault_;
-  if (f.kind == FaultKind::none) return;
+  const FaultKind kind = f.kind;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (kind == FaultKind::none || f.number > number) return;
   const Signature& op = ops()[static_cast<size_t>(f.op)];
   const std::string& tensor = op.inputs[static_cast<size_t>(f.tensor)].name;
   const auto position = static_cast<long long>(f.position), value = static_cast<long long>(f.value),

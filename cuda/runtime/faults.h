@@ -56,8 +56,9 @@ class Faults {
   Faults& operator=(const Faults&) = delete;
 
   FaultReporter reporter(int op, int64_t number) const { return {claimed_, mapped_, op, number}; }
-  /// Once the stream is idle: throws Error(E_RANGE) with the report, if there is one.
-  void raise() const;
+  /// Throws Error(E_RANGE) with the report, if there is one of an op up to number `number`. Those ops must have run;
+  /// later ones may be running.
+  void raise(int64_t number) const;
 
  private:
   int32_t* claimed_ = nullptr;
@@ -78,8 +79,8 @@ __device__ inline void report(const FaultReporter& to, FaultKind kind, int tenso
   fault->value = value;
   fault->limit = limit;
   fault->other = other;
+  __threadfence_system();  // the host may look while later kernels run: the kind must come last
   fault->kind = kind;
-  __threadfence_system();
 }
 
 /// Whether `value`, read from element `position` of the op's input `tensor`, may be used as an index below

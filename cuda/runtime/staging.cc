@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include "cuda/runtime/check.h"
 
@@ -38,14 +39,71 @@ bool Event::wait(const char* doing) const {
   return waited;
 }
 
-Staging::Staging(cudaStream_t stream) : stream_(stream) {
-  const auto allocate = [](Buffer& buffer) {
-    void* data = nullptr;
-    check(cudaHostAlloc(&data, kBytes, cudaHostAllocDefault), "allocating pinned memory");
-    buffer.data.reset(static_cast<char*>(data));
-  };
-  for (Buffer& buffer : uploads_) allocate(buffer);
-  for (Buffer& buffer : downloads_) allocate(buffer);
+namespace {
+
+Pinned allocate_pinned(int64_t bytes) {
+  void* data = nullptr;
+  check(cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault), "allocating pinned memory");
+  return Pinned(static_cast<char*>(data));
+}
+
+}  // namespace
+
+ReadBuffer::ReadBuffer() : memory_(allocate_pinned(kBytes)) {}
+
+ReadBuffer::Part ReadBuffer::take(int64_t bytes, bool& waited) {
+  const int64_t size = (bytes + 255) / 256 * 256;
+  std::unique_lock lock(mutex_);
+  int64_t at = taken_ % kBytes;
+  const int64_t rest = kBytes - at;
+  const int64_t span = size <= rest ? size : rest + size;  // a part is in one piece
+  const auto fits = [&] { return taken_ + span - given_back_ <= kBytes; };
+  if (!fits()) {
+    waited = true;
+    room_.wait(lock, fits);
+  }
+  taken_ += span;
+  if (span > size) at = 0;
+  std::unique_ptr<Event> event;
+  if (!events_.empty()) {
+    event = std::move(events_.back());
+    events_.pop_back();
+  }
+  return {memory_.get() + at, span, event ? std::move(event) : std::make_unique<Event>()};
+}
+
+void ReadBuffer::give_back(Part part) {
+  const std::lock_guard lock(mutex_);
+  given_back_ += part.span;
+  events_.push_back(std::move(part.event));
+  room_.notify_one();
+}
+
+/// A part of a read on its way.
+class Staging::Read final : public Pending {
+ public:
+  Read(Staging& staging, ReadBuffer::Part part, char* to, int64_t bytes, int64_t number)
+      : staging_(staging), part_(std::move(part)), to_(to), bytes_(bytes), number_(number) {}
+  ~Read() override { staging_.reads_.give_back(std::move(part_)); }
+
+  void finish() override {
+    check(cudaSetDevice(staging_.device_), "waiting for the GPU");
+    staging_.waits_ += part_.event->wait("waiting for the GPU");
+    if (bytes_ > 0) std::memcpy(to_, part_.data, static_cast<size_t>(bytes_));
+    staging_.faults_.raise(number_);
+  }
+
+ private:
+  Staging& staging_;
+  ReadBuffer::Part part_;
+  char* to_;
+  int64_t bytes_, number_;
+};
+
+Staging::Staging(cudaStream_t stream, const Faults& faults, std::atomic<int64_t>& waits)
+    : stream_(stream), faults_(faults), waits_(waits) {
+  check(cudaGetDevice(&device_), "opening the GPU");
+  for (Buffer& buffer : uploads_) buffer.data = allocate_pinned(kBytes);
 }
 
 Staging::~Staging() {
@@ -73,28 +131,22 @@ void Staging::upload(void* to, const void* from, int64_t bytes) {
   waits_ += waited;
 }
 
-void Staging::download(void* to, const void* from, int64_t bytes) {
-  const int64_t parts = (bytes + kBytes - 1) / kBytes;
-  const auto size = [&](int64_t part) {
-    return static_cast<size_t>(std::min(kBytes, bytes - part * kBytes));
-  };
-  const auto fetch = [&](int64_t part) {
-    Buffer& buffer = downloads_[static_cast<size_t>(part) % downloads_.size()];
-    check(cudaMemcpyAsync(buffer.data.get(), static_cast<const char*>(from) + part * kBytes, size(part),
-                          cudaMemcpyDeviceToHost, stream_),
-          "copying from the GPU");
-    buffer.sent.record(stream_);
-  };
-  if (parts == 0) return synchronize();
-  bool waited = false;
-  fetch(0);
-  for (int64_t part = 0; part < parts; part++) {
-    if (part + 1 < parts) fetch(part + 1);
-    const Buffer& buffer = downloads_[static_cast<size_t>(part) % downloads_.size()];
-    waited |= buffer.sent.wait("waiting for the GPU");
-    std::memcpy(static_cast<char*>(to) + part * kBytes, buffer.data.get(), size(part));
-  }
-  waits_ += waited;
+void Staging::download(void* to, const void* from, int64_t bytes, int64_t number,
+                       const Backend::Later& later) {
+  int64_t done = 0;
+  do {
+    const int64_t size = std::min(bytes - done, ReadBuffer::kPart);
+    bool waited = false;
+    ReadBuffer::Part part = reads_.take(size, waited);
+    waits_ += waited;
+    if (size > 0)
+      check(cudaMemcpyAsync(part.data, static_cast<const char*>(from) + done, static_cast<size_t>(size),
+                            cudaMemcpyDeviceToHost, stream_),
+            "copying from the GPU");
+    part.event->record(stream_);
+    later(std::make_unique<Read>(*this, std::move(part), static_cast<char*>(to) + done, size, number));
+    done += size;
+  } while (done < bytes);
 }
 
 void Staging::synchronize() {

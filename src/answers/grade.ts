@@ -2,7 +2,10 @@
 import { answersEqual, type EqualityMethod, type EqualityOptions } from './equal.js';
 import { type ExtractionMethod, type ExtractionOptions, extractAnswer } from './extract.js';
 
-export interface GradeOptions extends EqualityOptions, ExtractionOptions {}
+export interface GradeOptions extends EqualityOptions, ExtractionOptions {
+  /** Whether the prediction came to its end. One that was cut off gives no answer, whatever number it holds. Default true. */
+  readonly ended?: boolean;
+}
 
 export interface Grade {
   readonly correct: boolean;
@@ -20,7 +23,7 @@ export function grade(prediction: string, reference: string, options: GradeOptio
   const marked = extractAnswer(reference);
   const isMarked = marked?.method === 'boxed' || marked?.method === 'marker' || marked?.method === 'phrase';
   const expected = isMarked ? marked.answer : reference.trim();
-  const answer = extractAnswer(prediction, options);
+  const answer = options.ended === false ? undefined : extractAnswer(prediction, options);
   if (answer === undefined) return { correct: false, got: null, expected, found: null, method: null };
   const { equal, method } = answersEqual(answer.answer, expected, options);
   return { correct: equal, got: answer.answer, expected, found: answer.method, method };

@@ -17,7 +17,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
 import { type ModelFiles, modelFiles } from '../models/saved.js';
-import { DisposedError, StepTrainError } from '../native/errors.js';
+import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -29,6 +29,13 @@ export interface LoadModelOptions {
   readonly dtype?: 'f32' | 'bf16' | undefined;
   /** Directory of a PEFT adapter. */
   readonly adapter?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Of `Model.score` and `Model.classify`. */
+export interface ScoreOptions {
+  /** Aborted: no further batch begins, and the promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface SequenceScore {
@@ -49,6 +56,33 @@ export interface SequenceClasses {
 /** How `Model.generate` samples, and within which limits. `role` is the model's own adapter unless another is given. */
 export type ModelGenerateOptions = GenerateOptions & GeneratorOptions;
 
+const GENERATE_OPTIONS: Record<keyof ModelGenerateOptions, true> = {
+  n: true,
+  maxNewTokens: true,
+  minTokens: true,
+  temperature: true,
+  topK: true,
+  topP: true,
+  minP: true,
+  logitBias: true,
+  choices: true,
+  choicesOnly: true,
+  stop: true,
+  eosTokenIds: true,
+  ignoreEos: true,
+  topLogprobs: true,
+  promptLogprobs: true,
+  seed: true,
+  iteration: true,
+  promptIds: true,
+  tokenizer: true,
+  role: true,
+  signal: true,
+  cacheBytes: true,
+  maxRows: true,
+  maxTokens: true,
+};
+
 /** Sequences are batched up to this many tokens. */
 const TOKENS_PER_BATCH = 4096;
 
@@ -64,14 +98,15 @@ export async function loadModel(
   name: string,
   options: LoadModelOptions = {},
 ): Promise<Model> {
-  const { dtype: wanted, adapter, ...unknown } = options;
-  const [option] = Object.keys(unknown);
-  if (option !== undefined) {
+  if (typeof name !== 'string' || name === '') {
+    const found = name === '' ? 'an empty text' : String(name);
     throw new StepTrainError(
       'E_RANGE',
-      `loadModel: expected the options dtype and adapter, found ${JSON.stringify(option)}`,
+      `loadModel: expected the name of a model or a directory, found ${found}`,
     );
   }
+  checkOptions('loadModel', options, { dtype: true, adapter: true, signal: true });
+  const { dtype: wanted, adapter, signal } = options;
   if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
     throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${wanted}`);
   }
@@ -84,7 +119,7 @@ export async function loadModel(
   }
   const files = { ...found, adapter: adapter ?? found.adapter };
   const dtype = wanted ?? readCard(files.adapter ?? files.model)?.dtype ?? 'f32';
-  const decoder = await loadDecoder(device, files.model, { dtype });
+  const decoder = await loadDecoder(device, files.model, { dtype, signal });
   try {
     const eosTokenIds = endOfTextTokens(files.model, decoder.config);
     const loaded =
@@ -138,9 +173,12 @@ export class Model {
    *
    * @throws StepTrainError for a sequence that the model cannot read, DisposedError after `dispose`
    */
-  async score(sequences: readonly ArrayLike<number>[]): Promise<SequenceScore[]> {
+  async score(
+    sequences: readonly ArrayLike<number>[],
+    { signal }: ScoreOptions = {},
+  ): Promise<SequenceScore[]> {
     this.check('score', sequences);
-    return this.inBatches(sequences, (part) => this.scoreBatch(part));
+    return this.inBatches(sequences, signal, (part) => this.scoreBatch(part));
   }
 
   /**
@@ -148,9 +186,12 @@ export class Model {
    *
    * @throws StepTrainError for a model without such a head
    */
-  async classify(sequences: readonly ArrayLike<number>[]): Promise<SequenceClasses[]> {
+  async classify(
+    sequences: readonly ArrayLike<number>[],
+    { signal }: ScoreOptions = {},
+  ): Promise<SequenceClasses[]> {
     this.check('classify', sequences);
-    return this.inBatches(sequences, (part) => this.classifyBatch(part));
+    return this.inBatches(sequences, signal, (part) => this.classifyBatch(part));
   }
 
   /**
@@ -197,6 +238,7 @@ export class Model {
   /** A generator with a cache of at most the size that these prompts can fill. */
   private generatorFor(prompts: readonly ArrayLike<number>[], options: ModelGenerateOptions): Generator {
     this.check('generate', prompts);
+    checkOptions('generate', options, GENERATE_OPTIONS);
     const { decoder } = this;
     return new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, options), ...options });
   }
@@ -208,6 +250,7 @@ export class Model {
 
   private async inBatches<T>(
     sequences: readonly ArrayLike<number>[],
+    signal: AbortSignal | undefined,
     run: (part: readonly ArrayLike<number>[]) => Promise<T[]>,
   ): Promise<T[]> {
     const results: T[] = [];
@@ -218,13 +261,15 @@ export class Model {
         if (tokens > TOKENS_PER_BATCH && end > begin) break;
       }
       if (this.disposed) throw new DisposedError('the model');
+      signal?.throwIfAborted();
       results.push(...(await run(sequences.slice(begin, end))));
       begin = end;
     }
     return results;
   }
 
-  private get role(): Role {
+  /** The model with its adapter, if it has one, for what takes a decoder and a role. */
+  get role(): Role {
     return { adapter: this.adapter };
   }
 

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import type { Parameter } from '../autograd/parameters.js';
 import type { RelativePositions } from '../ops/disentangled-attention.js';
 import type { Projection } from '../ops/gemm.js';
+import type { HeadNorms } from '../ops/norm.js';
 import type { Rotary } from '../ops/rope.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
@@ -101,6 +102,8 @@ export interface AttendOptions {
   readonly headDim: number;
   /** Rotation of q and k before attention; undefined: none. */
   readonly rotary?: Rotary | undefined;
+  /** RMSNorm of each head of q and k before the rotation, which must be there; undefined: none. */
+  readonly norms?: HeadNorms | undefined;
   /** Each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
   readonly window?: number | undefined;
   /** Every token sees every other, with biases by their distance; scores are scaled by 1/√(3·headDim). */

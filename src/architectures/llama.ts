@@ -171,17 +171,14 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
   const norm = (module: string) => weight(`${name(module)}.weight`);
 
   const before = normed(stream, norm('input_layernorm'), eps);
-  let q = project(before.y, name('self_attn.q_proj'));
-  let k = project(before.y, name('self_attn.k_proj'));
+  const q = project(before.y, name('self_attn.q_proj'));
+  const k = project(before.y, name('self_attn.k_proj'));
   const v = project(before.y, name('self_attn.v_proj'));
-  if (config.qkNorm) {
-    q = rmsNorm(q, norm('self_attn.q_norm'), eps);
-    k = rmsNorm(k, norm('self_attn.k_norm'), eps);
-  }
   const mixed = forward.attend(q, k, v, {
     layer: index,
     headDim,
     rotary: { cos: constant('cos'), sin: constant('sin'), positions },
+    norms: config.qkNorm ? { q: norm('self_attn.q_norm'), k: norm('self_attn.k_norm'), eps } : undefined,
     window: config.slidingWindow[index],
   });
   const attended = project(mixed, name('self_attn.o_proj'));

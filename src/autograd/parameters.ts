@@ -90,9 +90,17 @@ export class ParameterBuffer {
   }
 }
 
-/** Parameters with their gradients in a second flat buffer, so that the optimizer is one launch. */
-export class TrainableParameters extends ParameterBuffer {
+/** What one optimizer trains: parameters that lie side by side in flat f32 buffers. */
+export interface TrainedParameters
+  extends Pick<ParameterBuffer, 'device' | 'values' | 'list' | 'offsets' | 'size' | 'changed'> {
   readonly grads: Tensor;
+  zeroGrads(): void;
+}
+
+/** Parameters with their gradients in a second flat buffer, so that the optimizer is one launch. */
+export class TrainableParameters extends ParameterBuffer implements TrainedParameters {
+  readonly grads: Tensor;
+  private readonly windows: Tensor[] = [];
 
   constructor(device: Device, specs: readonly ParameterSpec[]) {
     const total = specs.reduce((sum, { init }) => sum + init.length, 0);
@@ -110,7 +118,32 @@ export class TrainableParameters extends ParameterBuffer {
     this.device.ops.fill({ x: this.grads, value: 0 });
   }
 
+  /**
+   * Those whose name is chosen, for an optimizer of their own; they live as long as all.
+   *
+   * @throws StepTrainError where they do not lie side by side
+   */
+  part(isChosen: (name: string) => boolean): TrainedParameters {
+    const { device, grads } = this;
+    const list = this.list.filter(({ name }) => isChosen(name));
+    const first = this.list.indexOf(list[0] as Parameter);
+    if (list.length === 0 || list.some((parameter, i) => this.list[first + i] !== parameter))
+      throw new StepTrainError('E_RANGE', 'the parameters of a part do not lie side by side');
+    const begin = this.offsets[first] as number;
+    const offsets = this.offsets.slice(first, first + list.length + 1).map((offset) => offset - begin);
+    const size = offsets.at(-1) as number;
+    const window = (of: Tensor) => device.keep(of.view(begin, [size]));
+    const [values, gradients] = [window(this.values), window(grads)];
+    this.windows.push(values, gradients);
+    return {
+      ...{ device, list, offsets, size, values, grads: gradients },
+      changed: () => this.changed(),
+      zeroGrads: () => device.ops.fill({ x: gradients, value: 0 }),
+    };
+  }
+
   override dispose(): void {
+    for (const window of this.windows) window.dispose();
     super.dispose();
     this.grads.dispose();
   }

@@ -164,7 +164,7 @@ export class Tape {
   }
 
   private add(tensor: Tensor, gradient: Tensor): void {
-    this.device.keep(gradient);
+    this.device.take(gradient);
     const found = this.arrived.get(tensor);
     if (!found) {
       this.arrived.set(tensor, { gradient, exclusive: !gradient.isShared });
@@ -173,7 +173,7 @@ export class Tape {
     const { z: sum } = this.device.ops.add({ x: found.gradient, y: gradient });
     found.gradient.dispose();
     gradient.dispose();
-    this.arrived.set(tensor, { gradient: this.device.keep(sum), exclusive: true });
+    this.arrived.set(tensor, { gradient: this.device.take(sum), exclusive: true });
   }
 
   private readonly gradients: Gradients = {

@@ -9,6 +9,7 @@ import { describeError, exitCodeOf, UsageError } from './error.js';
 import { evalCommand } from './eval.js';
 import { generateCommand } from './generate.js';
 import { gradeCommand } from './grade.js';
+import { hubCommand } from './hub.js';
 import { inspectCommand } from './inspect.js';
 import { judgeCommand } from './judge.js';
 import { labelCommand } from './label.js';
@@ -57,6 +58,7 @@ export function commandLine(
     .command(labelCommand)
     .command(mergeCommand)
     .command(inspectCommand)
+    .command(hubCommand)
     .command(recipesCommand)
     .command(configCommand)
     .command(doctorCommand)

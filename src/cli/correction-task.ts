@@ -5,13 +5,16 @@ import { readModelConfig } from '../architectures/table.js';
 import type { Locate } from '../config/issues.js';
 import type { DataConfig, PromptConfig } from '../config/schema.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
+import { type HeldOutNeutral, heldOutRecords } from '../data/neutral.js';
 import { problemKey, problemOverlap, stepKey } from '../data/overlap.js';
 import type { SourceName } from '../data/sources/source.js';
 import { sampleRanks, smallestRanks } from '../data/split.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
-import type { RewardRunConfig } from '../methods/reward/config.js';
+import type { NeutralScore, RewardRunConfig } from '../methods/reward/config.js';
+import { heldOutNeutral } from '../methods/reward/data.js';
+import { withNeutralScore } from '../methods/reward/neutral-score.js';
 import { scorerOfRun } from '../methods/reward/run-scorer.js';
 import type { RunConfig } from '../methods/table.js';
 import { baseDirectory } from '../models/base.js';
@@ -30,6 +33,11 @@ export interface CorrectionOptions {
   readonly validation?: string | undefined;
   readonly source?: SourceName | 'auto' | undefined;
   readonly maxSamples?: number | 'all' | undefined;
+  /** A column of the judged data. */
+  readonly by?: string | undefined;
+  readonly neutral?: HeldOutNeutral | undefined;
+  /** Of a reward model with a class for neutral steps. */
+  readonly neutralScore?: NeutralScore | undefined;
   readonly onBadRow?: DataConfig['on_bad_row'] | undefined;
   readonly maxLength?: number | undefined;
   readonly threshold?: 'greedy' | number | undefined;
@@ -48,15 +56,21 @@ export interface ModelChoice {
 
 /** The trained model of a run on its own test part, or on `data`; its validation part selects the thresholds. */
 export async function taskOfRun(directory: string, options: CorrectionOptions): Promise<CorrectionTask> {
-  const { config } = parseRunConfig(await readRunConfig(directory), { name: join(directory, 'config.yaml') });
+  const { config: own } = parseRunConfig(await readRunConfig(directory), {
+    name: join(directory, 'config.yaml'),
+  });
+  const config = withNeutralScore(own, options.neutralScore, directory);
   if (!('prompt' in config))
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
-  const source = await configuredRecords(config.data);
+  const groupBy = options.by !== undefined && options.data === undefined ? { group_by: options.by } : {};
+  const source = await configuredRecords({ ...config.data, ...groupBy });
   const given = await readGiven(config, options);
   const { seed } = config.data;
+  const { neutral = neutralOf(config) } = options;
+  const counted = (records: readonly StepRecord[]) => heldOutRecords(records, neutral);
   const judged = given.test
-    ? chosen(given.test.records, options.maxSamples ?? 'all', seed)
-    : chosenOfRun(source.parts.test, options.maxSamples, config);
+    ? chosen(counted(given.test.records), options.maxSamples ?? 'all', seed)
+    : chosenOfRun(counted(source.parts.test), options.maxSamples, config);
   const test = judged.records;
   const labels = source.parts.train.flatMap(({ steps }) => steps.map(({ label }) => label));
   const samples = labels.filter((label) => label !== null).length;
@@ -65,7 +79,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   const { same: overlap } = problemOverlap(keys(source.parts.train), keys(test));
   const trained = new Set(source.parts.train.flatMap(({ steps }) => steps.map(({ text }) => stepKey(text))));
   const seen = test.map(({ steps }) => steps.map(({ text }) => trained.has(stepKey(text))));
-  const asTrained = [options.data, options.maxSamples, options.maxLength].every(
+  const asTrained = [options.data, options.maxSamples, options.maxLength, options.neutral].every(
     (value) => value === undefined,
   );
   return {
@@ -82,8 +96,8 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
     test,
     seen: ({ solution, step }) => seen[solution]?.[step] === true,
     validation: given.validation
-      ? chosen(given.validation.records, options.maxSamples ?? 'all', seed).records
-      : chosenOfRun(source.parts.validation, options.maxSamples, config).records,
+      ? chosen(counted(given.validation.records), options.maxSamples ?? 'all', seed).records
+      : chosenOfRun(counted(source.parts.validation), options.maxSamples, config).records,
     positivePrior: samples > 0 ? positive / samples : 0.5,
     data: {
       source: given.test ? (options.source ?? 'auto') : config.data.source,
@@ -106,6 +120,11 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
         ? await readEvalReport(join(directory, 'eval.json'))
         : undefined,
   };
+}
+
+function neutralOf(config: RunConfig): HeldOutNeutral {
+  if (config.method === 'reward') return heldOutNeutral(config);
+  return 'neutral' in config.eval ? config.eval.neutral : 'as_trained';
 }
 
 function stepScorerOf(config: RewardRunConfig, directory: string, maxLength?: number): Judge['scorer'] {
@@ -138,7 +157,9 @@ export async function taskOfModel(
   const directory = baseDirectory(resolved.base as string);
   const { maxPositions } = readModelConfig(directory);
   const limit = options.maxSamples ?? 'all';
-  const judged = chosen(test?.records ?? [], limit, config.data.seed);
+  const counted = (file: ReadFile | undefined) =>
+    heldOutRecords(file?.records ?? [], options.neutral ?? 'as_trained');
+  const judged = chosen(counted(test), limit, config.data.seed);
   return {
     method: adapter === undefined ? 'model' : 'adapter',
     judge: {
@@ -151,7 +172,7 @@ export async function taskOfModel(
       threshold: options.threshold ?? 'greedy',
     },
     test: judged.records,
-    validation: chosen(validation?.records ?? [], limit, config.data.seed).records,
+    validation: chosen(counted(validation), limit, config.data.seed).records,
     positivePrior: undefined,
     data: {
       source: options.source ?? 'auto',
@@ -173,7 +194,7 @@ interface ReadFile {
 /** Resolves a path, locally or on the hub, and reads its rows with the options of the configuration. */
 async function readGiven(
   config: RunConfig,
-  { data: test, validation, source = 'auto', onBadRow }: CorrectionOptions,
+  { data: test, validation, source = 'auto', onBadRow, by }: CorrectionOptions,
 ): Promise<{
   readonly test: ReadFile | undefined;
   readonly validation: ReadFile | undefined;
@@ -191,12 +212,12 @@ async function readGiven(
     },
     optionOf,
   );
-  const read = async (path: string | undefined) =>
+  const read = async (path: string | undefined, by?: string) =>
     path === undefined
       ? undefined
-      : readRecords(path, source, { ...config.data, on_bad_row: onBadRow ?? config.data.on_bad_row });
+      : readRecords(path, source, { ...config.data, on_bad_row: onBadRow ?? config.data.on_bad_row }, by);
   return {
-    test: await read(found.data.test),
+    test: await read(found.data.test, by),
     validation: await read(found.data.validation),
     model: found.model,
   };
@@ -215,8 +236,9 @@ async function readRecords(
   path: string,
   source: SourceName | 'auto',
   { prm800k, neutral, on_bad_row }: DataConfig,
+  group_by?: string,
 ): Promise<ReadFile> {
-  const { records, report } = loadRecords(path, { ...prm800k, neutral, on_bad_row, source });
+  const { records, report } = loadRecords(path, { ...prm800k, neutral, on_bad_row, source, group_by });
   const all: StepRecord[] = [];
   for await (const record of records) all.push(record);
   if (all.length === 0) throw new RunError(`${path} gives no solution to judge`);

@@ -4,6 +4,7 @@ import { Readable } from 'node:stream';
 import { createGzip } from 'node:zlib';
 import type { DataConfig } from '../config/schema.js';
 import type { LoadReport } from '../data/load.js';
+import { trainingFiles } from '../data/training-files.js';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import type { StepRecord } from '../records/record.js';
 import { readRecords } from '../run/parts.js';
@@ -23,7 +24,10 @@ export async function convertData(data: DataConfig, output: string): Promise<Loa
   }
   if (existsSync(output))
     throw new UsageError(`${output} exists already; choose another name, or remove it first`);
-  const { records, report } = readRecords(data, data.train ?? '');
+  const { records, report } = readRecords(
+    data,
+    trainingFiles(data.train).map(({ path }) => path),
+  );
   const text = Readable.from(lines(records), { objectMode: false });
   await writeFileAtomically(output, output.endsWith('.gz') ? zipped(text) : text);
   return report;

@@ -2,6 +2,7 @@
 import { loadModel, type Model } from '../api/model.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
 import { openSampleFile, SAMPLES, type SampleFile } from '../corrections/file.js';
+import { likelihoodWarning } from '../corrections/likelihood.js';
 import { openTools } from '../corrections/open.js';
 import { reportLines } from '../corrections/report.js';
 import type { SourceSolution } from '../corrections/solution.js';
@@ -79,6 +80,8 @@ export async function makeCorrections(
       progress.finish();
       await tools.close();
     }
+    const warning = likelihoodWarning(file.tally);
+    if (warning) console.error(`Warning: ${warning}`);
     return [...reportLines(file), `wrote ${directory}/${SAMPLES}`];
   } finally {
     interruption.dispose();

@@ -2,7 +2,9 @@ import type { Argv, CommandModule } from 'yargs';
 import { TEMPLATE_CHOICES, type TemplateChoice } from '../data/problems/choices.js';
 import type { Part } from '../data/split.js';
 import type { RunConfig } from '../methods/table.js';
+import type { RationaleArguments } from './data-rationales.js';
 import { UsageError } from './error.js';
+import { modelOptions } from './model-options.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
 interface BadRowArguments {
@@ -168,10 +170,41 @@ const s3cCommand: CommandModule<unknown, S3cArguments> = {
   },
 };
 
+interface RationalesArguments extends DataArguments, RationaleArguments {
+  readonly to: string;
+}
+
+const rationalesCommand: CommandModule<unknown, RationalesArguments> = {
+  command: 'rationales <recipe> <to>',
+  describe: 'Sample reasons for labelled steps from a model, and keep those whose verdict is the label',
+  builder: (argv) =>
+    badRowOption(recipeOptions(modelOptions(argv)))
+      .positional('to', {
+        type: 'string',
+        demandOption: true,
+        describe: 'Directory for rationales.jsonl; the same command again goes on there',
+      })
+      .option('k', { type: 'number', default: 4, requiresArg: true, describe: 'Attempts at a step, at most' })
+      .option('temperature', { type: 'number', default: 1, requiresArg: true, describe: 'Of sampling' })
+      .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same reasons' })
+      .example(
+        '$0 data rationales my.yaml reasons --model Qwen/Qwen2.5-7B-Instruct',
+        'for a recipe with prompt.response_format: rationale_then_verdict',
+      ) as never,
+  handler: async (args) => {
+    if (!(Number.isSafeInteger(args.k) && args.k > 0))
+      throw new UsageError(`--k expects a whole number of at least 1, found ${args.k}`);
+    if (!(args.temperature > 0))
+      throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
+    const { makeRationales } = await import('./data-rationales.js');
+    for (const line of await makeRationales(await readConfig(args), args.to, args)) console.log(line);
+  },
+};
+
 export const dataCommand: CommandModule = {
   command: 'data',
   describe:
-    'Look at the data of a recipe before training on it, convert data, generate problems or corrections',
+    'Look at the data of a recipe before training on it, convert data, generate problems, corrections or reasons',
   builder: (argv) =>
     argv
       .command(statsCommand)
@@ -179,7 +212,8 @@ export const dataCommand: CommandModule = {
       .command(convertCommand)
       .command(problemsCommand)
       .command(s3cCommand)
-      .demandCommand(1, 'name stats, preview, convert, problems or s3c')
+      .command(rationalesCommand)
+      .demandCommand(1, 'name stats, preview, convert, problems, s3c or rationales')
       .example('$0 data stats my.yaml', 'what a run would train on')
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
   handler: () => {},

@@ -19,6 +19,9 @@ interface CorrectionArguments {
   readonly 'neg-word'?: string;
   readonly threshold?: string;
   readonly 'max-samples'?: string;
+  readonly neutral?: 'positive' | 'negative' | 'drop';
+  readonly 'neutral-score'?: 'positive' | 'negative' | 'drop';
+  readonly by?: string;
   readonly 'on-bad-row'?: 'error' | 'skip';
   readonly 'max-length'?: number;
   readonly device: string;
@@ -68,6 +71,20 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         ...text,
         describe: 'all, or how many solutions to judge, drawn by data.seed [default: all of --data]',
       })
+      .option('neutral', {
+        ...text,
+        choices: ['positive', 'negative', 'drop'] as const,
+        describe: 'What neutral steps count as [default: as in the run]',
+      })
+      .option('neutral-score', {
+        ...text,
+        choices: ['positive', 'negative', 'drop'] as const,
+        describe: 'What a class for neutral steps counts as [default: as in the run]',
+      })
+      .option('by', {
+        ...text,
+        describe: 'A column of the data: also show the metrics of each of its values',
+      })
       .option('on-bad-row', {
         ...text,
         choices: ['error', 'skip'] as const,
@@ -97,6 +114,10 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
       })
       .example('$0 eval correction runs/mine', 'the run on its test data, with thresholds and intervals')
       .example('$0 eval correction runs/mine --data processbench/ --output pb', 'on another benchmark')
+      .example(
+        '$0 eval correction runs/mine --data prmbench.jsonl --by classification',
+        'each class of errors by itself',
+      )
       .example(
         '$0 eval correction --model models/qwen --data steps.jsonl',
         'a model without training',
@@ -140,6 +161,9 @@ function checkedOptions(args: CorrectionArguments): CorrectionOptions {
     validation: args.validation,
     source: args.source,
     maxSamples: samples === undefined || samples === 'all' ? samples : Number(samples),
+    neutral: args.neutral,
+    neutralScore: args['neutral-score'],
+    by: args.by,
     onBadRow: args['on-bad-row'],
     maxLength,
     threshold: thresholdOf(args.threshold),

@@ -96,9 +96,8 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   const { problems } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));
   const { correctionPrompt, promptLead } = await import('../methods/s3c/sequences.js');
   const { heldOutSteps } = await import('../methods/s3c/evaluation.js');
-  const { evaluateCorrections, formatCorrectionReport } = await import(
-    '../corrections/evaluation/evaluate.js'
-  );
+  const { evaluateCorrections } = await import('../corrections/evaluation/evaluate.js');
+  const { formatCorrectionReport } = await import('../eval/solving/corrections.js');
   const { openChosenModel } = await import('./chosen-model.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { solvingProgress } = await import('./solving-progress.js');
@@ -135,7 +134,11 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
       const { writeJson } = await import('../files/json-file.js');
       await writeJson(args.output, report);
     }
-    console.log(args.json ? JSON.stringify(report, null, 2) : formatCorrectionReport(report));
+    console.log(
+      args.json
+        ? JSON.stringify(report, null, 2)
+        : formatCorrectionReport(report, { boxed: process.stdout.isTTY === true }),
+    );
   } finally {
     progress.finish();
     interruption.dispose();

@@ -42,7 +42,7 @@ async function solve(args: SolveArguments): Promise<void> {
       : { problem: args.problem, answer: args.answer };
   const { files, layouts, problems } = await loadProblems(
     await resolveData(args.data, 'test', () => 'data'),
-    { layout: args.layout, columns },
+    { layout: args.layout, columns, groupBy: args.by },
   );
   if (args['judge-oracle'] || args['reward-oracle']) {
     const { generatedProblem } = await import('../eval/solving/oracle.js');
@@ -54,6 +54,7 @@ async function solve(args: SolveArguments): Promise<void> {
       ? []
       : (await loadProblems(await resolveData(args.examples, 'train', () => '--examples'))).problems;
   const template = await (await import('./solving-template.js')).templateFrom(args.template);
+  const corrections = await (await import('./solving-corrections.js')).correctionsOf(args);
   const { openChosenModel } = await import('./chosen-model.js');
   const { openJudges } = await import('./solving-judges.js');
   const { evaluateSolving } = await import('../eval/solving/evaluate.js');
@@ -88,9 +89,10 @@ async function solve(args: SolveArguments): Promise<void> {
       curves: args.curves,
       search: searchOf(args),
       judge: judges.judge,
+      corrections,
       output: args.output,
       about: {
-        model: args.run ?? args.model ?? 'embedded',
+        model: args.run ?? args.model ?? args.adapter ?? 'embedded',
         ...(args.adapter === undefined ? {} : { adapter: args.adapter }),
         files: [...files],
         layouts: [...layouts],

@@ -4,6 +4,7 @@ import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
 import { compareCommand } from './eval-compare.js';
 import { correctionCommand } from './eval-correction.js';
+import { judgeEvaluationCommand } from './eval-judge.js';
 import { printEvaluation, printSolving } from './eval-output.js';
 import { s3cEvaluationCommand } from './eval-s3c.js';
 import { solveCommand } from './eval-solve.js';
@@ -58,6 +59,7 @@ export const evalCommand: CommandModule = {
       .command(correctionCommand)
       .command(solveCommand)
       .command(s3cEvaluationCommand)
+      .command(judgeEvaluationCommand)
       .command(compareCommand),
   handler: () => {},
 };

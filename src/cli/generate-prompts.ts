@@ -15,7 +15,7 @@ export interface GivenPrompt {
   readonly row: Readonly<Record<string, unknown>>;
 }
 
-const ROWS = /\.(jsonl|json|parquet)(\.gz)?$/;
+const ROWS = /\.(jsonl|json|csv|parquet)(\.gz)?$/;
 
 /** Texts of the command line, unchanged. */
 export function promptsOf(texts: readonly string[]): GivenPrompt[] {

@@ -31,7 +31,8 @@ export const generateCommand: CommandModule<unknown, GenerateArguments> = {
       .option('file', {
         type: 'string',
         requiresArg: true,
-        describe: 'Prompts from rows (.jsonl, .json, .parquet), one from any other file; - is standard input',
+        describe:
+          'Prompts from rows (.jsonl, .json, .csv, .parquet), one from any other file; - is standard input',
       })
       .option('column', {
         type: 'string',

@@ -26,7 +26,8 @@ export const gradeCommand: CommandModule<unknown, GradeArguments> = {
       .positional('predictions', {
         type: 'string',
         demandOption: true,
-        describe: 'File of rows (.jsonl, .jsonl.gz, .json, .parquet), or - for JSON lines on standard input',
+        describe:
+          'File of rows (.jsonl, .json, .csv, also .gz, .parquet), or - for JSON lines on standard input',
       })
       .option('answers', {
         ...text,
@@ -90,6 +91,7 @@ export const gradeCommand: CommandModule<unknown, GradeArguments> = {
 
 async function gradeRows(args: GradeArguments): Promise<Grade[]> {
   const { grade } = await import('../answers/grade.js');
+  const { isCutOff } = await import('../data/solution-rows.js');
   const predictions = await columnOf(args.predictions, args.prediction, '--prediction');
   const answersFile = args.answers ?? args.predictions;
   const answers =
@@ -102,7 +104,9 @@ async function gradeRows(args: GradeArguments): Promise<Grade[]> {
     );
   if (predictions.length === 0)
     throw new UsageError(`${args.predictions} has no rows; expected one JSON object a line`);
-  return predictions.map(({ value }, i) => grade(value, answers[i]!, args));
+  return predictions.map(({ value, row }, i) =>
+    grade(value, answers[i]!, { ...args, ended: !isCutOff(row) }),
+  );
 }
 
 interface Cell {

@@ -12,7 +12,8 @@ import {
 
 interface LabelArguments extends ModelArguments, SamplingArguments {
   readonly file: string;
-  readonly k: number;
+  readonly k?: number;
+  readonly complete: boolean;
   readonly oracle?: string;
   readonly 'until-wrong': boolean;
   readonly template?: string;
@@ -31,7 +32,7 @@ const number = { type: 'number', requiresArg: true } as const;
 
 export const labelCommand: CommandModule<unknown, LabelArguments> = {
   command: 'label <file>',
-  describe: 'Label the steps of solutions: by completions that reach the answer, or by the oracle',
+  describe: 'Label the steps of solutions by completions or the oracle; finish and grade solutions',
   builder: (argv) =>
     samplingOptions(modelOptions(argv as never), { maxNewTokens: 512, temperature: 1 })
       .positional('file', {
@@ -39,7 +40,16 @@ export const labelCommand: CommandModule<unknown, LabelArguments> = {
         demandOption: true,
         describe: 'Rows with problem, solution and answer, or problems.jsonl of eval solve',
       })
-      .option('k', { ...number, default: 8, describe: 'Completions after each step' })
+      .option('k', {
+        ...number,
+        describe: 'Completions after each step [default: 8]; with --complete tries [default: 1]',
+      })
+      .option('complete', {
+        type: 'boolean',
+        default: false,
+        describe:
+          'Instead of labelling steps: finish unfinished solutions and grade all, for models of outcomes',
+      })
       .option('oracle', {
         ...text,
         conflicts: ['model', 'run', 'adapter'],
@@ -77,9 +87,10 @@ export const labelCommand: CommandModule<unknown, LabelArguments> = {
         'hard and soft labels',
       )
       .example('$0 label solved/problems.jsonl --oracle problems.jsonl --output labels', 'exact ones')
+      .example('$0 run prm.yaml --set data.train=labels/labels.jsonl', 'a reward model that learns them')
       .example(
-        '$0 run prm.yaml --set data.train=labels/labels.jsonl',
-        'a reward model that learns them',
+        '$0 label records.jsonl --complete --run runs/solver --output whole',
+        'whole solutions for a model of outcomes',
       ) as never,
   handler: label,
 };
@@ -97,9 +108,16 @@ interface OpenLabeller {
 const BATCH = 8;
 
 async function label(args: LabelArguments): Promise<void> {
-  for (const name of ['k', 'max-rows'] as const)
-    if (!(Number.isSafeInteger(args[name]) && args[name] > 0))
-      throw new UsageError(`--${name} expects a whole number of at least 1, found ${args[name]}`);
+  for (const name of ['k', 'max-rows'] as const) {
+    const value = args[name];
+    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
+      throw new UsageError(`--${name} expects a whole number of at least 1, found ${value}`);
+  }
+  for (const name of ['oracle', 'until-wrong'] as const)
+    if (args.complete && args[name])
+      throw new UsageError(
+        `--complete labels no steps, and --${name} is about labels of steps; leave one out`,
+      );
   const { inBatches, solutionStream } = await import('../eval/solution-stream.js');
   const { openRowJournal } = await import('../eval/row-journal.js');
   const { untilInterrupted } = await import('./interrupt.js');
@@ -112,7 +130,7 @@ async function label(args: LabelArguments): Promise<void> {
   const cost = await costOf(solutionStream(args.file, { columns }), args);
   if (cost.solutions === 0)
     throw new UsageError(`${args.file} holds no solutions: there is nothing to label`);
-  const labeller = args.oracle === undefined ? await byRollouts(args, signal) : await byOracle(args.oracle);
+  const labeller = args.oracle === undefined ? await byModel(args, signal) : await byOracle(args.oracle);
   try {
     const data = await Promise.all((await dataFiles(args.file)).map(contentHash));
     const settings = JSON.parse(JSON.stringify({ ...labeller.settings, ...columns, data }));
@@ -133,7 +151,8 @@ async function label(args: LabelArguments): Promise<void> {
         throw new Interrupted(
           `Stopped after ${done} solutions; the same command again goes on in ${args.output}.`,
         );
-      console.error(`${done} labelled solutions are in ${journal.path}`);
+      console.error(`${done} ${args.complete ? '' : 'labelled '}solutions are in ${journal.path}`);
+      if (args.complete) await sayUnfinished(journal.path);
     } finally {
       progress.finish();
       await journal.close();
@@ -144,10 +163,24 @@ async function label(args: LabelArguments): Promise<void> {
   }
 }
 
+const completionsOf = ({ k, complete }: LabelArguments): number => k ?? (complete ? 1 : 8);
+
+/** What --complete could not finish. */
+async function sayUnfinished(path: string): Promise<void> {
+  const { objectRows } = await import('../data/rows.js');
+  let open = 0;
+  for await (const { row } of objectRows(path)) if (row.outcome === undefined) open++;
+  if (open > 0)
+    console.error(
+      `${open} of them are still unfinished, and have no outcome: no completion came to its end; raise -k or --max-new-tokens`,
+    );
+}
+
 /** What it will cost at most, from the file alone. Also finds its bad rows before anything is drawn. */
 async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArguments) {
   const { rolloutPrefixes } = await import('../eval/rollout-labels.js');
   const { DataError } = await import('../files/data-error.js');
+  const { isUnfinished } = await import('../eval/completed-solutions.js');
   const count = { solutions: 0, prefixes: 0 };
   for await (const { solution, where } of solutions) {
     if (!solution) continue;
@@ -157,24 +190,25 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
         `${where}: there is no answer to compare with; name its column with --answer`,
       );
     count.solutions++;
-    count.prefixes += rolloutPrefixes(solution).length;
+    count.prefixes += args.complete ? Number(isUnfinished(solution)) : rolloutPrefixes(solution).length;
   }
-  const completions = count.prefixes * args.k;
+  const completions = count.prefixes * completionsOf(args);
   const tokens = completions * args['max-new-tokens'];
   const sentence =
     args.oracle === undefined
-      ? `${count.solutions} solutions, ${count.prefixes} prefixes, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
+      ? `${count.solutions} solutions, ${count.prefixes} ${args.complete ? 'of them unfinished' : 'prefixes'}, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
         `of up to ${args['max-new-tokens']} tokens: at most ${tokens.toLocaleString('en-US')} tokens are drawn`
       : `${count.solutions} solutions, judged by the plans of their problems: nothing is drawn`;
   return { ...count, sentence };
 }
 
-async function byRollouts(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
+async function byModel(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
   const sampling = chosenSampling(args);
   const { openChosenModel } = await import('./chosen-model.js');
   const { templateFrom } = await import('./solving-template.js');
   const { solvingPrompt } = await import('../eval/solving/prompt.js');
   const { rolloutLabels } = await import('../eval/rollout-labels.js');
+  const { completedSolutions } = await import('../eval/completed-solutions.js');
   const template = await templateFrom(args.template);
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const prompt = solvingPrompt(tokenizer, { template, chat: args.chat, system: args.system });
@@ -182,13 +216,16 @@ async function byRollouts(args: LabelArguments, signal: AbortSignal): Promise<Op
   const options = {
     ...sampling,
     stop: args.stop ?? prompt.stop,
-    k: args.k,
+    k: completionsOf(args),
     separator,
     untilWrong: args['until-wrong'],
   };
+  const drawn = { ...options, prompt, eosTokenIds, maxRows: args['max-rows'], signal };
+  const make = args.complete ? completedSolutions : rolloutLabels;
   return {
     settings: {
       ...options,
+      ...(args.complete ? { complete: true } : {}),
       template: prompt.template,
       chat: prompt.chat,
       system: args.system,
@@ -196,13 +233,13 @@ async function byRollouts(args: LabelArguments, signal: AbortSignal): Promise<Op
       adapter: args.adapter,
     },
     label: (batch) =>
-      rolloutLabels(
+      make(
         model,
         tokenizer,
         batch.flatMap(({ solution, index }) =>
           solution ? [{ ...solution, answer: solution.answer as string, index }] : [],
         ),
-        { ...options, prompt, eosTokenIds, maxRows: args['max-rows'], signal },
+        drawn,
       ),
     dispose() {
       model.dispose();
@@ -228,7 +265,7 @@ async function byOracle(path: string): Promise<OpenLabeller> {
       batch.flatMap(({ solution, where }) => {
         if (!solution) return [];
         const plan = plans.get(normalizeProblem(solution.problem));
-        if (plan) return [oracleRecord(plan, solution.steps)];
+        if (plan) return [oracleRecord(plan, solution.steps, solution)];
         throw new DataError(
           'row',
           `${where}: ${path} has no plan of this problem; make the file with: steptrain data problems`,

@@ -11,14 +11,21 @@ export type RunRecipe = (
   config: RunConfig,
   run: RunDirectory,
   signal: AbortSignal,
-  options: { readonly resume: boolean },
+  options: StartOptions,
 ) => Promise<RunResult>;
+
+interface StartOptions {
+  readonly resume: boolean;
+  /** Folder of stages that runs have in common. */
+  readonly shareStages: string | undefined;
+}
 
 interface RunArguments extends RecipeArguments {
   readonly output?: string;
   readonly resume?: string;
   readonly 'dry-run'?: boolean;
   readonly 'plan-for'?: string;
+  readonly 'share-stages'?: string;
 }
 
 export const runCommand: CommandModule<unknown, RunArguments> = {
@@ -49,6 +56,13 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
         describe:
           'With --dry-run: plan for a device with so much free memory, as in 80GiB, instead of this one',
       })
+      .option('share-stages', {
+        type: 'string',
+        requiresArg: true,
+        conflicts: 'dry-run',
+        describe:
+          'Take finished stages with the same settings and data, such as the warm-up, from this folder, and leave new ones there',
+      })
       .example('$0 run', 'train the built-in example (generated data, no download)')
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
       .example('$0 run my.yaml --dry-run --plan-for 80GiB', 'would it fit on another machine?')
@@ -56,12 +70,15 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .example('$0 run --resume runs/my --set run.max_minutes=60', 'resume it for another hour') as never,
   handler: async (args) => {
     const loadRecipe = async () => (await import('../methods/run.js')).runRecipe;
-    if (args.resume !== undefined) await resumeRun(args.resume, loadRecipe, args.set);
+    if (args.resume !== undefined) await resumeRun({ ...args, resume: args.resume }, loadRecipe);
     else await startRun(args, loadRecipe);
   },
 };
 
-type StartArguments = Pick<RunArguments, 'recipe' | 'set' | 'output' | 'dry-run' | 'plan-for'>;
+type StartArguments = Pick<
+  RunArguments,
+  'recipe' | 'set' | 'output' | 'dry-run' | 'plan-for' | 'share-stages'
+>;
 
 /** `steptrain run recipe.yaml`. The training code is loaded only after the recipe has been checked. */
 export async function startRun(args: StartArguments, loadRecipe: () => Promise<RunRecipe>): Promise<void> {
@@ -90,7 +107,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
   }
   const { createRun } = await import('../methods/run.js');
   const { resolved, run } = await createRun(config, locate, { output: args.output, origin: file });
-  await train(resolved, run, { resume: false }, loadRecipe);
+  await train(resolved, run, { resume: false, shareStages: args['share-stages'] }, loadRecipe);
 }
 
 /** 80GiB, 512MiB, 1.5TB. */
@@ -103,19 +120,18 @@ function bytesOf(text: string): number {
 
 /** `steptrain run --resume DIR [--set …]`. */
 export async function resumeRun(
-  path: string,
+  args: Pick<RunArguments, 'set' | 'share-stages'> & { readonly resume: string },
   loadRecipe: () => Promise<RunRecipe>,
-  settings: readonly string[] = [],
 ): Promise<void> {
   const { openRun } = await import('../methods/run.js');
-  const { config, run } = await openRun(path, settings);
-  await train(config, run, { resume: true }, loadRecipe);
+  const { config, run } = await openRun(args.resume, args.set);
+  await train(config, run, { resume: true, shareStages: args['share-stages'] }, loadRecipe);
 }
 
 async function train(
   config: RunConfig,
   run: RunDirectory,
-  options: { readonly resume: boolean },
+  options: StartOptions,
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { listenForInterrupt } = await import('../run/interrupt.js');

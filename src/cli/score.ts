@@ -7,6 +7,7 @@ interface ScoreArguments extends ModelArguments {
   readonly file: string;
   readonly scorer?: string;
   readonly aggregate: string;
+  readonly 'neutral-score'?: 'positive' | 'negative' | 'drop';
   readonly 'until-wrong': boolean;
   readonly problem?: string;
   readonly solution?: string;
@@ -31,6 +32,11 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
         ...text,
         default: 'min',
         describe: 'How the scores of steps become one, with commas between several; all for all',
+      })
+      .option('neutral-score', {
+        ...text,
+        choices: ['positive', 'negative', 'drop'] as const,
+        describe: 'What a class for neutral steps counts as [default: as in the run]',
       })
       .option('until-wrong', {
         type: 'boolean',
@@ -84,7 +90,11 @@ async function score(args: ScoreArguments): Promise<void> {
   const { device, ...chosen } = await openChosenModel(args);
   const interruption = untilInterrupted();
   try {
-    const opened = await runScorers(args.run, { ...chosen, skipUnreadable: true });
+    const opened = await runScorers(args.run, {
+      ...chosen,
+      skipUnreadable: true,
+      neutralScore: args['neutral-score'],
+    });
     const names = Object.keys(opened.scorers);
     const scorer = opened.scorers[args.scorer ?? (names[0] as string)];
     if (!scorer)
@@ -143,6 +153,7 @@ async function settingsOf(args: ScoreArguments, aggregations: readonly Aggregati
     run: resolve(args.run as string),
     scorer: args.scorer ?? null,
     aggregations: [...aggregations],
+    neutral_score: args['neutral-score'] ?? null,
     until_wrong: args['until-wrong'],
     problem: args.problem ?? null,
     solution: args.solution ?? null,

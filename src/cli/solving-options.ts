@@ -16,6 +16,7 @@ export interface SolveArguments
     JudgeArguments {
   readonly data: string;
   readonly layout: LayoutName | 'auto';
+  readonly by?: string;
   readonly problem?: string;
   readonly answer?: string;
   readonly 'max-problems'?: number;
@@ -39,6 +40,7 @@ export interface SolveArguments
   readonly expansions: number;
   readonly rounds: number;
   readonly 'step-end'?: string;
+  readonly corrections?: boolean;
   readonly output?: string;
   readonly json: boolean;
 }
@@ -59,7 +61,11 @@ export function solvingOptions(argv: Argv): Argv {
       type: 'string',
       demandOption: true,
       describe:
-        'Problems with answers: a file (.jsonl, .json, .parquet, also .gz), a directory, a pattern or a hub id',
+        'Problems with answers: a file (.jsonl, .json, .csv, also .gz, .parquet), a directory, a pattern or a hub id',
+    })
+    .option('by', {
+      ...text,
+      describe: 'A column of the data: also show the metrics of each of its values',
     })
     .option('layout', {
       ...text,
@@ -188,6 +194,11 @@ export function solvingOptions(argv: Argv): Argv {
       type: 'boolean',
       conflicts: 'judge-run',
       describe: 'Judge the steps of generated problems exactly, by the plan in their rows',
+    })
+    .option('corrections', {
+      ...rewards,
+      type: 'boolean',
+      describe: 'A step that the model takes back is no error [default: of a run of method s3c]',
     })
     .option('output', {
       ...text,

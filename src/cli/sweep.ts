@@ -106,6 +106,8 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
       console.error(
         `Everything is in ${sweep.outputDir}: sweep.md, sweep.json, and a directory for each run`,
       );
+      const { REPORT } = await import('../report/write.js');
+      const report = join(sweep.outputDir, REPORT);
       if (interruption.signal.aborted) throw new Interrupted(`Stopped. To go on: ${again}`);
       if (time.expired)
         console.error(`Stopped after ${minutes} minutes, as --max-minutes says. To go on: ${again}`);
@@ -114,6 +116,7 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
         throw new UsageError(
           `${failed.length} runs failed, as noted above; the same command tries them again`,
         );
+      if (existsSync(report)) console.error(report);
     } finally {
       time.dispose();
       interruption.dispose();

@@ -11,7 +11,11 @@ export function sharedConflicts(
   config: FrameConfig,
   sections: Readonly<Record<string, BatchSection>>,
 ): Conflict[] {
-  const conflicts = [...modelConflicts(config.model), ...dataConflicts(config.data)];
+  const conflicts = [
+    ...modelConflicts(config.model),
+    ...dataConflicts(config.data),
+    ...neutralConflicts(config),
+  ];
   for (const [name, section] of Object.entries(sections)) {
     for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
       const tokens = section[key];
@@ -85,6 +89,23 @@ function dataConflicts(data: DataConfig): Conflict[] {
     conflicts.push({ path: ['data', 'split'], message: 'the shares of data.split are too large' });
   }
   return conflicts;
+}
+
+function neutralConflicts({ method, data, eval: { neutral } }: FrameConfig): Conflict[] {
+  if (data.neutral === 'class' && method !== 'reward')
+    return [
+      {
+        path: ['data', 'neutral'],
+        message: `data.neutral is class, which only method reward learns, with reward.head: classes; for method ${method} choose positive, negative or drop`,
+      },
+    ];
+  if (data.neutral !== 'drop' || (neutral !== 'positive' && neutral !== 'negative')) return [];
+  return [
+    {
+      path: ['eval', 'neutral'],
+      message: `eval.neutral is ${neutral}, and data.neutral drop reads no neutral steps; set eval.neutral: drop, or change data.neutral`,
+    },
+  ];
 }
 
 function promptConflicts(prompt: PromptConfig): Conflict[] {

@@ -103,6 +103,19 @@ const prm800k = section({
     .describe('Rows whose labelling ended with one of these reasons are left out.'),
 }).describe('How PRM800K is read.');
 
+const trainingFile = z.union([
+  text(),
+  z.strictObject({
+    path: text().describe('A path, pattern or hub id.'),
+    weight: z
+      .number()
+      .positive()
+      .max(1000)
+      .default(1)
+      .describe('How often each solution stands there, on average.'),
+  }),
+]);
+
 export const data = section({
   source: z
     .enum(['auto', ...SOURCE_NAMES, ...GENERATED])
@@ -111,11 +124,15 @@ export const data = section({
       'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout, ' +
         '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; never detected); `arithmetic` and `word_problems` generate problems and read no file.',
     ),
-  train: text()
+  train: z
+    .union([text(), z.array(trainingFile).min(1)])
     .optional()
+    .meta({ expects: 'a path, or a list of paths or of {path, weight}' })
     .describe(
-      'Training data: a file or directory (.jsonl, .json, either also .gz; .parquet), a pattern with `*`, or a data ' +
-        'set of the Hugging Face hub as `owner/name`, optionally with `@revision` and `:split` or `:file`.',
+      'Training data: a file or directory (.jsonl, .json, .csv, each also .gz; .parquet), a pattern with `*`, or a data ' +
+        'set of the Hugging Face hub as `owner/name`, optionally with `@revision` and `:split` or `:file`. Or a list of such, each ' +
+        'alone or as `{path: …, weight: …}`: each training solution stands there `weight` times on average, the fraction drawn by ' +
+        '`data.seed`; `0.3` keeps three of ten.',
     ),
   validation: text()
     .optional()
@@ -123,10 +140,26 @@ export const data = section({
   test: text()
     .optional()
     .describe('Data for the final evaluation, in the same form. Default: a share of `train`.'),
+  columns: z
+    .record(text(), text())
+    .default({})
+    .meta({ expects: 'column names of the layout with those of the files' })
+    .describe(
+      'Columns under other names: the name in the layout, and the one in the files, such as `{problem: question, solution: answer}`; ' +
+        'applies to every file of `data`.',
+    ),
+  group_by: text()
+    .optional()
+    .describe(
+      'A column by whose values the final evaluation is broken down too, such as `classification` of PRMBench; every row needs it.',
+    ),
   neutral: z
-    .enum(['positive', 'negative', 'drop'])
+    .enum(['positive', 'negative', 'drop', 'class'])
     .default('positive')
-    .describe('What a neutral step (rating 0 in PRM800K) counts as.'),
+    .describe(
+      'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
+        'learns with `reward.head: classes`.',
+    ),
   split: z
     .tuple([z.number().min(0), z.number().min(0), z.number().min(0)])
     .default([8, 1, 1])

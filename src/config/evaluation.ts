@@ -1,13 +1,24 @@
 // Config section `eval`, for verdicts and for answers.
 import { z } from 'zod';
+import { HELD_OUT_NEUTRAL } from '../data/neutral.js';
 import { count, countOrAll, section } from './fields.js';
 
 export const maxSamples = countOrAll()
   .default('all')
   .describe('Max held-out solutions to evaluate on; fewer is faster and noisier.');
 
+/** Of held-out steps. */
+const neutral = z
+  .enum(HELD_OUT_NEUTRAL)
+  .default('as_trained')
+  .describe(
+    'What neutral steps of validation and test count as, whatever training does with them; `drop` leaves them out, so that runs which ' +
+      'differ in `data.neutral` are judged on the same steps.',
+  );
+
 export const verdictEvaluation = section({
   max_samples: maxSamples,
+  neutral,
   invalid_as_wrong: z
     .boolean()
     .default(true)
@@ -25,6 +36,7 @@ export const verdictEvaluation = section({
 
 export const rewardEvaluation = section({
   max_samples: maxSamples,
+  neutral,
   threshold: z
     .number()
     .gt(0)

@@ -20,6 +20,14 @@ export function describeIssues(issues: readonly Issue[], context: ProblemContext
   return issues.flatMap((issue) => describeIssue(issue, [], context));
 }
 
+/** Inside a list the outline ends; the issue says what it knows. */
+function expectedBy(issue: Issue): string {
+  if (issue.code === 'too_small' && issue.origin === 'number')
+    return `a number ${issue.inclusive ? 'of at least' : 'above'} ${issue.minimum}`;
+  if (issue.code === 'too_big' && issue.origin === 'number') return `a number of at most ${issue.maximum}`;
+  return 'another value';
+}
+
 function describeIssue(issue: Issue, prefix: Path, context: ProblemContext): string[] {
   const path = [...prefix, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
@@ -32,7 +40,7 @@ function describeIssue(issue: Issue, prefix: Path, context: ProblemContext): str
   const found = valueAt(context.value, path);
   const name = path.map(String).join('.');
   const node = outlineAt(context.outline, path);
-  const expected = node ? expectation(node) : 'another value';
+  const expected = node ? expectation(node) : expectedBy(issue);
   if (found === undefined) return [`${context.locate(path)}: ${name} is missing; expected ${expected}`];
   return [`${context.locate(path)}: ${name} expects ${expected}, found ${describeValue(found)}`];
 }

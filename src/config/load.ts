@@ -1,5 +1,6 @@
 // Recipe text + overrides → one complete configuration, or one sentence per problem.
 import { open } from 'node:fs/promises';
+import { reasonOf } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
@@ -51,9 +52,19 @@ export function configReader<Config extends FrameConfig>(
       if (!isSection(value)) {
         throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
       }
-      return complete(methods, structuredClone(value), [], () => 'config');
+      return complete(methods, copied(value), [], () => 'config');
     },
   };
+}
+
+function copied(value: Record<string, unknown>): Record<string, unknown> {
+  try {
+    return structuredClone(value);
+  } catch (error) {
+    throw new ConfigError(
+      `a configuration holds texts, numbers, lists and sections alone: ${reasonOf(error)}`,
+    );
+  }
 }
 
 function complete<Config extends FrameConfig>(
@@ -142,9 +153,10 @@ function overridden(overrides: readonly Override[], path: readonly PropertyKey[]
 }
 
 function problems(sentences: readonly string[]): ConfigError {
-  const shown = sentences.slice(0, SHOWN_PROBLEMS);
-  if (sentences.length > shown.length)
-    shown.push(`and ${sentences.length - shown.length} more problems like these`);
+  const different = [...new Set(sentences)];
+  const shown = different.slice(0, SHOWN_PROBLEMS);
+  if (different.length > shown.length)
+    shown.push(`and ${different.length - shown.length} more problems like these`);
   return new ConfigError(shown.join('\n'));
 }
 

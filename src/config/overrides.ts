@@ -3,6 +3,7 @@ import { parseDocument } from 'yaml';
 import { ConfigError } from './error.js';
 import { isSection, unknownKey } from './issues.js';
 import { isTextOnly, type Outline, outlineAt } from './outline.js';
+import { clipped, yamlReason } from './source.js';
 
 export interface Override {
   readonly path: readonly string[];
@@ -17,9 +18,11 @@ export function parseOverride(setting: string): Override {
   const equals = setting.indexOf('=');
   const path = setting.slice(0, Math.max(equals, 0)).trim().split('.');
   if (equals < 0 || path.some((key) => key === '')) {
-    throw new ConfigError(`--set ${setting}: expected section.key=value, such as sft.learning_rate=1e-4`);
+    throw new ConfigError(
+      `--set ${clipped(setting)}: expected section.key=value, such as sft.learning_rate=1e-4`,
+    );
   }
-  return { path, text: setting.slice(equals + 1), origin: `--set ${setting}` };
+  return { path, text: setting.slice(equals + 1), origin: clipped(`--set ${setting}`) };
 }
 
 /**
@@ -55,15 +58,17 @@ function readValue({ text, origin }: Override, node: Outline): unknown {
       `${origin}: a section has no value of its own; set a key of it, such as ${origin.slice('--set '.length).replace(/=.*/s, '')}.${key}=…`,
     );
   }
-  const readable = document.errors.length === 0 && document.warnings.length === 0;
-  const value: unknown = readable ? document.toJS() : undefined;
+  let problem: Error | undefined = document.errors[0] ?? document.warnings[0];
+  let value: unknown;
+  try {
+    if (!problem) value = document.toJS();
+  } catch (error) {
+    problem = error as Error; // an alias without its anchor, or too many of them
+  }
   if (isTextOnly(node)) return typeof value === 'string' ? value : text;
   // If text is one of several types, a list or section is parsed as such and anything else is taken as typed.
   if (node.anyOf?.some(isTextOnly))
     return typeof value === 'object' || typeof value === 'string' ? value : text;
-  if (!readable) {
-    const problem = document.errors[0] ?? document.warnings[0];
-    throw new ConfigError(`${origin}: the value is not valid YAML: ${problem?.message}`);
-  }
+  if (problem) throw new ConfigError(`${origin}: the value is not valid YAML: ${yamlReason(problem)}`);
   return value;
 }

@@ -1,5 +1,6 @@
 // The sections that methods share, and the type of a row of `src/methods/table.ts`.
 import type { z } from 'zod';
+import type { HeldOutNeutral } from '../data/neutral.js';
 import type { data, prompt } from './data.js';
 import type { verdictEvaluation } from './evaluation.js';
 import type { lora, model } from './model.js';
@@ -27,6 +28,7 @@ export interface FrameConfig {
   readonly lora?: LoraConfig | 'none';
   readonly data: DataConfig;
   readonly prompt?: PromptConfig;
+  readonly eval: { readonly max_samples: number | 'all'; readonly neutral?: HeldOutNeutral };
   readonly run: RunSection;
 }
 

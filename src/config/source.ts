@@ -1,6 +1,9 @@
 // A recipe's text: YAML with the location of every value, so that messages can point at it.
-import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
+import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit } from 'yaml';
 import { ConfigError } from './error.js';
+
+/** No section has nearly as many. */
+const MAX_KEYS = 1000;
 
 export interface RecipeSource {
   /** Name of the file, as the user gave it. */
@@ -13,7 +16,8 @@ export interface RecipeSource {
 /** Parses a recipe. Throws ConfigError with the location for anything that is not one YAML mapping. */
 export function parseRecipe(content: string, name: string): RecipeSource {
   const lines = new LineCounter();
-  const document = parseDocument(content, { lineCounter: lines, prettyErrors: false });
+  // The library compares each key with all before it.
+  const document = parseDocument(content, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
   const at = (offset: number) => {
     const { line, col } = lines.linePos(offset);
     return `${name}:${line}:${col}`;
@@ -21,8 +25,27 @@ export function parseRecipe(content: string, name: string): RecipeSource {
   // A YAML warning (an unknown tag, for example) means that a value was not read as written.
   const problem = document.errors[0] ?? document.warnings[0];
   if (problem) {
-    throw new ConfigError(`${at(problem.pos[0])}: this is not valid YAML: ${firstSentence(problem.message)}`);
+    throw new ConfigError(`${at(problem.pos[0])}: this is not valid YAML: ${yamlReason(problem)}`);
   }
+  visit(document, {
+    Map(_, { items, range }) {
+      if (items.length > MAX_KEYS)
+        throw new ConfigError(
+          `${at(range?.[0] ?? 0)}: a section has at most ${MAX_KEYS} keys, this one has ${items.length}`,
+        );
+      const keys = new Set<string>();
+      for (const { key } of items) {
+        const name = String(isScalar(key) ? key.value : key);
+        if (keys.has(name)) {
+          const offset = (key as Node).range?.[0] ?? 0;
+          throw new ConfigError(
+            `${at(offset)}: the key ${JSON.stringify(clipped(name))} stands here a second time`,
+          );
+        }
+        keys.add(name);
+      }
+    },
+  });
   const root = document.contents;
   if (root !== null && !isMap(root)) {
     throw new ConfigError(
@@ -33,7 +56,7 @@ export function parseRecipe(content: string, name: string): RecipeSource {
   try {
     value = document.toJS() ?? {};
   } catch (error) {
-    throw new ConfigError(`${name}: this is not usable YAML: ${firstSentence((error as Error).message)}`);
+    throw new ConfigError(`${name}: this is not usable YAML: ${yamlReason(error as Error)}`);
   }
 
   return {
@@ -63,6 +86,16 @@ export function parseRecipe(content: string, name: string): RecipeSource {
   };
 }
 
-function firstSentence(message: string): string {
-  return message.split('\n')[0]!.replace(/[.:]$/, '');
+const SHOWN = 200;
+
+/** What the library says against a text, in a sentence of ours where its own is about itself. */
+export function yamlReason({ message }: Error): string {
+  if (/call stack/.test(message)) return 'it is nested too deeply';
+  if (/multiple documents/.test(message)) return 'expected one document, found a second one after ---';
+  return clipped(message.split('\n')[0]!.replace(/[.:]$/, ''));
+}
+
+/** The beginning of a text that a message shows. */
+export function clipped(text: string): string {
+  return text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
 }

@@ -6,6 +6,7 @@ import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import { type CorrectedStep, cleanRecord, sampleRecord, secondPass } from './assemble.js';
 import { correctionFault } from './filters.js';
+import { type StepScorer, tallyLikelihood } from './likelihood.js';
 import type { Continuation, Prefix, StepSampler } from './sampler.js';
 import { lastNumber, normalisedStep, type SourceSolution } from './solution.js';
 import type { Tally } from './tally.js';
@@ -17,6 +18,8 @@ export interface MakingTools {
   readonly settings: CorrectionsConfig;
   readonly seed: number;
   readonly separator: string;
+  /** The sampled model, where it is in this process. */
+  readonly scorer?: StepScorer;
 }
 
 /** A step that may be wrong. */
@@ -57,6 +60,7 @@ export async function makeSamples(
   if (!found) return undefined;
   const wrong = firstPerSolution(found, settings);
   const asked = wrong.map(asWrongStep);
+  await tallyLikelihood(asked, tools, tally);
   const corrections = await teacher.correct(asked, signal);
   if (corrections === undefined) return undefined;
   const corrected = new Map<SourceSolution, CorrectedStep[]>();
@@ -162,7 +166,7 @@ async function atSolvablePositions(
   if (!drawn) return undefined;
   const solved = new Set(
     places.flatMap(([key, { solution, at }], i) =>
-      (drawn[i] ?? []).some(({ text }) => reaches(solution, solution.steps[at] as string, text)) ? [key] : [],
+      (drawn[i] ?? []).some((rest) => reaches(solution, solution.steps[at] as string, rest)) ? [key] : [],
     ),
   );
   tally.add('positions tested', places.length);
@@ -183,7 +187,7 @@ async function wrongOnes(
   tally.add('candidates tested', candidates.length);
   const wrong = candidates.flatMap((candidate, i): Validated[] => {
     const texts = drawn[i] ?? [];
-    if (texts.length === 0 || texts.some(({ text }) => reaches(candidate.solution, candidate.text, text)))
+    if (texts.length === 0 || texts.some((rest) => reaches(candidate.solution, candidate.text, rest)))
       return [];
     const ended = texts.find((each) => each.ended) ?? (texts[0] as Continuation);
     return [{ ...candidate, continued: sampler.split(ended.text) }];
@@ -261,12 +265,13 @@ function prefixOf(
   return { problem, steps: [...steps.slice(0, at), ...more], id: id % 2 ** 32 };
 }
 
-/** Whether a step and what follows it end in the right answer. */
+/** Whether a step and what follows it end in the right answer; what was cut off does not. */
 export function reaches(
   { answer, word }: Pick<SourceSolution, 'answer' | 'word'>,
   step: string,
-  rest: string,
+  { text: rest, ended }: Pick<Continuation, 'text' | 'ended'>,
 ): boolean {
+  if (!ended) return false;
   // The answer is read from the end: an earlier line may have another.
   const text = rest.trim() === '' ? step : rest;
   if (!word) return grade(text, answer).correct;

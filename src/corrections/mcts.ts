@@ -6,6 +6,7 @@ import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import type { CorrectedStep } from './assemble.js';
 import { correctionFault } from './filters.js';
+import { tallyLikelihood } from './likelihood.js';
 import { type MakingTools, reaches, recordsOf } from './make.js';
 import type { Prefix } from './sampler.js';
 import { normalisedStep, type SourceSolution } from './solution.js';
@@ -79,6 +80,7 @@ export async function makeTreeSamples(
     isLast: at === own.steps.length - 1,
     ...(own.word ? { word: own.word } : {}),
   }));
+  await tallyLikelihood(asked, tools, tally);
   const corrections = await teacher.correct(asked, signal);
   if (!corrections) return undefined;
   const made = found.flatMap(({ branching: { wrong }, own, at }, i) => {
@@ -156,7 +158,7 @@ async function expandAll(
   if (!rolled) return false;
   for (const [i, { tree, node }] of fresh.entries()) {
     const [rest] = rolled[i] ?? [];
-    const isRight = rest !== undefined && reaches(tree.solution, node.step, rest.text);
+    const isRight = rest !== undefined && reaches(tree.solution, node.step, rest);
     if (rest?.text.trim() === '') node.isEnd = true;
     const after = rest ? sampler.split(rest.text) : [];
     let below: readonly string[] = after;

@@ -1,4 +1,5 @@
 /** What makes samples, as a configuration names it: the model that is sampled, and the teacher. */
+import { Model } from '../api/model.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
 import { DataError } from '../files/data-error.js';
 import { Generator } from '../generate/generator.js';
@@ -41,6 +42,7 @@ export function openTools(options: OpenToolsOptions): OpenTools {
     settings,
     seed,
     separator,
+    ...(options.decoder && !settings.server ? { scorer: new Model(options.decoder) } : {}),
     async close() {
       for (const close of closing) await close();
     },

@@ -60,12 +60,49 @@ export function checkedText(value: unknown, where: string): string {
   return value;
 }
 
-/** A right/wrong mark written as a boolean or as 1 and 0; null stays null. */
+/** A right/wrong mark written as a boolean or as 1 and 0, also in words as CSV has it; null stays null. */
 export function labelValue(value: unknown, where: string): 1 | 0 | null {
   if (value === null || value === undefined) return null;
-  if (value === true || value === 1) return 1;
-  if (value === false || value === 0) return 0;
+  const mark = typeof value === 'string' ? value.trim().toLowerCase() : value;
+  if (mark === true || mark === 1 || mark === 'true' || mark === '1') return 1;
+  if (mark === false || mark === 0 || mark === 'false' || mark === '0') return 0;
   throw new BadRow('bad_label', `${where} is ${describeValue(value)}; expected true, false, 1, 0 or null`);
+}
+
+/** A whole number that CSV holds as text, as a number; anything else as it is. */
+export function wholeNumber(value: unknown): unknown {
+  return typeof value === 'string' && /^\s*-?\d{1,15}\s*$/.test(value) ? Number(value) : value;
+}
+
+/**
+ * The row with the columns that `names` renames, by the layout's own name; everything else as it is.
+ *
+ * @throws BadRow where a column that is to be renamed is not there
+ */
+export function renamed(row: Row, names: Readonly<Record<string, string>>): Row {
+  const taken = new Set(Object.values(names));
+  const kept = Object.entries(row).filter(([column]) => !taken.has(column));
+  const found = Object.entries(names).map(([name, column]) => {
+    if (Object.hasOwn(row, column)) return [name, row[column]] as const;
+    throw new BadRow(
+      'missing_column',
+      `column '${column}' (data.columns.${name}) is missing; the columns are ${Object.keys(row).slice(0, 12).join(', ') || '(none)'}`,
+    );
+  });
+  return Object.fromEntries([...kept, ...found]);
+}
+
+/** The value of a column that groups rows, as text. @throws BadRow without the column, or for a list or an object */
+export function groupColumn(row: Row, column: string): string {
+  const value = row[column];
+  if (value === null || value === '') return '(none)';
+  if (['string', 'number', 'boolean'].includes(typeof value)) return String(value);
+  throw new BadRow(
+    'bad_group',
+    value === undefined
+      ? `column '${column}' to group by is missing; the columns are ${Object.keys(row).slice(0, 12).join(', ')}`
+      : `column '${column}' to group by holds ${describeValue(value)}; expected text, a number, true or false`,
+  );
 }
 
 export function isRow(value: unknown): value is Row {

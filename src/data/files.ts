@@ -5,10 +5,14 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { DataError, reasonOf } from '../files/data-error.js';
+import { csvRows } from './csv-rows.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
 
-const EXTENSIONS = ['.jsonl', '.jsonl.gz', '.json', '.json.gz', '.ndjson', '.ndjson.gz', '.parquet'];
+const EXTENSIONS = [
+  ...['.jsonl', '.json', '.ndjson', '.csv'].flatMap((extension) => [extension, `${extension}.gz`]),
+  '.parquet',
+];
 
 /**
  * The data files behind a path, in a fixed order: the file itself, the files whose name fits a pattern with `*`, or all
@@ -78,7 +82,8 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
   const stream: Readable = zipped ? pipeline(raw, createGunzip(), () => {}) : raw;
   const lines = !/\.json(\.gz)?$/.test(file);
   try {
-    yield* jsonRows(stream, file, { lines });
+    if (/\.csv(\.gz)?$/.test(file)) yield* csvRows(stream, file);
+    else yield* jsonRows(stream, file, { lines });
   } catch (error) {
     if (error instanceof DataError) throw error;
     const isZlib = (error as { code?: unknown }).code?.toString().startsWith('Z_') === true;

@@ -21,6 +21,7 @@ const BACKSLASH = 0x5c;
 const OPEN = new Set([0x5b, 0x7b]);
 const CLOSE = new Set([0x5d, 0x7d]);
 const COMMA = 0x2c;
+const EMPTY = Buffer.alloc(0);
 
 /**
  * Rows of JSON text as a stream; memory holds one row at a time. The content determines the layout: one value per
@@ -38,24 +39,38 @@ export async function* jsonRows(
   const head = await firstContent(source);
   if (head === undefined) return;
   const rest = withHead(head.chunk, source);
-  if (head.first === 0x5b || !lines) yield* valueRows(rest, file, head.first === 0x5b);
-  else yield* lineRows(rest, file);
+  const reading = { file, line: head.line };
+  if (head.first === 0x5b || !lines) yield* valueRows(rest, reading, head.first === 0x5b);
+  else yield* lineRows(rest, reading);
 }
 
-/** The first chunk that is not only white space, without the byte order mark. */
+/** Where a text is read: its file, and the line of its first chunk. */
+interface Reading {
+  readonly file: string;
+  readonly line: number;
+}
+
+/** The text from its first content on, without byte order mark and white space, and the line that it begins in. */
 async function firstContent(
   source: AsyncIterator<Buffer>,
-): Promise<{ chunk: Buffer; first: number } | undefined> {
+): Promise<{ chunk: Buffer; first: number; line: number } | undefined> {
   let seen: Buffer = Buffer.alloc(0);
-  for (let next = await source.next(); next.done !== true; next = await source.next()) {
-    seen = seen.length === 0 ? next.value : Buffer.concat([seen, next.value]);
-    if (seen.length < 3) continue;
-    if (seen[0] === 0xef && seen[1] === 0xbb && seen[2] === 0xbf) seen = seen.subarray(3);
-    const first = seen.find((byte) => !SPACES.has(byte));
-    if (first !== undefined) return { chunk: seen, first };
+  let isStart = true;
+  let line = 1;
+  for (let ended = false; !ended; ) {
+    const next = await source.next();
+    ended = next.done === true;
+    if (!next.done) seen = seen.length === 0 ? next.value : Buffer.concat([seen, next.value]);
+    if (isStart && seen.length < 3 && !ended) continue;
+    if (isStart && seen[0] === 0xef && seen[1] === 0xbb && seen[2] === 0xbf) seen = seen.subarray(3);
+    isStart = false;
+    const at = seen.findIndex((byte) => !SPACES.has(byte));
+    for (const byte of at < 0 ? seen : seen.subarray(0, at)) if (byte === NEWLINE) line++;
+    if (at >= 0) return { chunk: seen.subarray(at), first: seen[at] as number, line };
+    // Only white space so far, of which a small archive may hold gigabytes.
+    seen = Buffer.alloc(0);
   }
-  const first = seen.find((byte) => !SPACES.has(byte));
-  return first === undefined ? undefined : { chunk: seen, first };
+  return undefined;
 }
 
 async function* withHead(head: Buffer, source: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
@@ -63,17 +78,21 @@ async function* withHead(head: Buffer, source: AsyncIterator<Buffer>): AsyncGene
   for (let next = await source.next(); next.done !== true; next = await source.next()) yield next.value;
 }
 
-async function* lineRows(chunks: AsyncIterable<Buffer>, file: string): AsyncGenerator<RawRow> {
+async function* lineRows(
+  chunks: AsyncIterable<Buffer>,
+  { file, line: firstLine }: Reading,
+): AsyncGenerator<RawRow> {
   const pending = new PendingBytes(file);
-  let line = 0;
+  let line = firstLine - 1;
   let row = 0;
   for await (const chunk of chunks) {
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
       line++;
-      const bytes = pending.take(chunk.subarray(start, end));
+      const isEmpty = end === start && pending.isEmpty;
+      const bytes = isEmpty ? EMPTY : pending.take(chunk.subarray(start, end));
       start = end + 1;
-      if (!isBlank(bytes)) yield { line, row: ++row, ...parsed(bytes) };
+      if (!isEmpty && !isBlank(bytes)) yield { line, row: ++row, ...parsed(bytes) };
     }
     if (start < chunk.length) pending.add(chunk.subarray(start), line + 1);
   }
@@ -84,12 +103,12 @@ async function* lineRows(chunks: AsyncIterable<Buffer>, file: string): AsyncGene
 /** Elements of a top-level array, or values that follow one another. */
 async function* valueRows(
   chunks: AsyncIterable<Buffer>,
-  file: string,
+  { file, line: firstLine }: Reading,
   array: boolean,
 ): AsyncGenerator<RawRow> {
   const pending = new PendingBytes(file);
   const base = array ? 1 : 0;
-  let line = 1;
+  let line = firstLine;
   let row = 0;
   let depth = 0;
   let startLine = 0;
@@ -162,6 +181,10 @@ class PendingBytes {
   private size = 0;
 
   constructor(private readonly file: string) {}
+
+  get isEmpty(): boolean {
+    return this.size === 0;
+  }
 
   add(bytes: Buffer, line: number): void {
     this.parts.push(bytes);

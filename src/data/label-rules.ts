@@ -61,8 +61,12 @@ function outcomeOf(record: StepRecord, source: 'final_answer' | 'all_steps_posit
   }
   if (record.outcome !== undefined) return record.outcome;
   if (record.gold_answer === undefined) return 'no_gold_answer';
-  const last = record.steps.at(-1)?.text ?? '';
-  return grade(answerUnderHeading(last) ?? last, record.gold_answer).correct ? 1 : 0;
+  return outcomeOfAnswer(record.steps.at(-1)?.text ?? '', record.gold_answer);
+}
+
+/** Whether the last step of a solution has the expected answer. */
+export function outcomeOfAnswer(last: string, answer: string): 0 | 1 {
+  return grade(answerUnderHeading(last) ?? last, answer).correct ? 1 : 0;
 }
 
 function afterError(steps: readonly Step[], rule: LabelRules['after_error']): readonly Step[] {
@@ -71,7 +75,7 @@ function afterError(steps: readonly Step[], rule: LabelRules['after_error']): re
   const label: StepLabel = rule === 'negative' ? 0 : null;
   return steps.map((step, i) => {
     if (i <= first) return step;
-    const { score: _, ...rest } = step;
+    const { score: _, neutral: _neutral, ...rest } = step;
     return { ...rest, label };
   });
 }

@@ -1,7 +1,7 @@
 import { DataError, type FilePosition } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import { BadRow } from './bad-row.js';
-import { describeValue, isRow, type Row } from './columns.js';
+import { describeValue, groupColumn, isRow, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
 import { describeSources, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS, type Prm800kOptions } from './sources/prm800k.js';
@@ -11,6 +11,10 @@ import type { Source, SourceName } from './sources/source.js';
 export interface LoadOptions extends Partial<Prm800kOptions> {
   /** The layout; `auto` recognises it by the columns of each file's first row. Default `auto`. */
   readonly source?: SourceName | 'auto';
+  /** Columns under other names than the layout's: its own name, and the file's. Default none. */
+  readonly columns?: Readonly<Record<string, string>>;
+  /** A column whose values become the `group` of the records. Default none. */
+  readonly group_by?: string | undefined;
   /** What happens at a row that does not fit the layout: an error, or the row is skipped and counted. Default `error`. */
   readonly on_bad_row?: 'error' | 'skip';
 }
@@ -32,7 +36,7 @@ export interface LoadReport {
 /**
  * Reads step-labelled solutions from files as a stream: memory does not grow with the number of rows.
  *
- * @param paths data files (.jsonl, .json, .ndjson, each also .gz; .parquet) or directories of them
+ * @param paths data files (.jsonl, .json, .ndjson, .csv, each also .gz; .parquet) or directories of them
  * @returns records in the order of the files and rows, once; and the report that fills while they are consumed
  * @throws DataError while iterating: a file that cannot be read, an unknown layout, or, unless `on_bad_row` is `skip`,
  *   the first bad row, each with file and line
@@ -78,10 +82,12 @@ async function* readAll(
           if (!isRow(raw.value)) {
             throw new BadRow('wrong_type', `the row is ${describeValue(raw.value)}; expected an object`);
           }
-          source ??= detected(raw.value, position);
-          for (const record of source.convert(raw.value, conversion, log)) {
+          const row = options.columns ? renamed(raw.value, options.columns) : raw.value;
+          source ??= detected(row, position);
+          const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
+          for (const record of source.convert(row, conversion, log)) {
             report.records++;
-            yield { ...record, provenance: { ...record.provenance, ...position } };
+            yield { ...record, ...group, provenance: { ...record.provenance, ...position } };
           }
         } catch (error) {
           if (!(error instanceof BadRow)) throw error;
@@ -102,7 +108,7 @@ function detected(row: Row, position: FilePosition): Source<Prm800kOptions> {
   throw new DataError(
     'format',
     `the columns ${columns.slice(0, 12).join(', ') || '(none)'} are of no known layout; ` +
-      `name one with data.source or convert the rows; known are ${describeSources()}`,
+      `name one with data.source, rename columns with data.columns, or convert the rows; known are ${describeSources()}`,
     position,
   );
 }

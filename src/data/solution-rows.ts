@@ -1,4 +1,5 @@
 /** Solutions in rows of any layout: a problem, and steps as a list or as one text. */
+import type { StepLabel } from '../records/record.js';
 import { stepsOf } from '../records/steps.js';
 import { BadRow } from './bad-row.js';
 import { checkedText, describeValue, isRow, optionalText, type Row } from './columns.js';
@@ -15,6 +16,17 @@ export interface RowSolution {
   readonly steps: readonly string[];
   /** The expected answer, if the row has one. */
   readonly answer: string | undefined;
+  /** Column `finish_reason` says that it did not come to its end: it states no answer. */
+  readonly cutOff: boolean;
+  /** Of the steps, where the row has labels. */
+  readonly labels?: readonly StepLabel[];
+  /** Whether it is right, where the row says so. */
+  readonly outcome?: 0 | 1;
+}
+
+/** What a sample's `finish_reason` says of its end; without one it has ended. */
+export function isCutOff({ finish_reason: reason }: Row): boolean {
+  return typeof reason === 'string' && reason !== 'stop';
 }
 
 const PROBLEMS = ['problem', 'question', 'prompt'];
@@ -35,7 +47,12 @@ export function solutionsOf(row: Row, columns: SolutionColumns = {}): RowSolutio
     const { samples: _, ...shared } = row;
     return sample.text.trim() === ''
       ? []
-      : [solutionOf({ ...shared, text: sample.text }, { ...columns, solution: 'text' })];
+      : [
+          solutionOf(
+            { ...shared, text: sample.text, finish_reason: sample.finish_reason },
+            { ...columns, solution: 'text' },
+          ),
+        ];
   });
 }
 
@@ -51,11 +68,20 @@ function solutionOf(row: Row, columns: SolutionColumns): RowSolution {
       )
     : stepsOf(checkedText(value, where));
   if (steps.length === 0) throw new BadRow('no_steps', `${where} is an empty list`);
+  const { outcome } = row;
   return {
     problem: checkedText(row[problem], `column '${problem}'`),
     steps,
     answer: answer === undefined ? undefined : optionalText(row, answer),
+    cutOff: isCutOff(row),
+    ...(Array.isArray(value) && value.some(isRow) ? { labels: value.map(labelOf) } : {}),
+    ...(outcome === 0 || outcome === 1 ? { outcome } : {}),
   };
+}
+
+function labelOf(step: unknown): StepLabel {
+  const label = isRow(step) ? step.label : null;
+  return label === 0 || label === 1 ? label : null;
 }
 
 function named(row: Row, name: string | undefined, usual: readonly string[], what: string): string {

@@ -57,6 +57,11 @@ export function sampleRanks(seed: number, problem: string, steps: readonly strin
   });
 }
 
+/** A pseudo-random rank in [0, 1) that decides about the copies of a solution; independent of {@link sampleRanks} and of the split. */
+export function copyRank(seed: number, { problem, steps }: Pick<VerdictSample, 'problem' | 'steps'>): number {
+  return fraction(seed, ['copies', normalizeProblem(problem), ...steps]);
+}
+
 /** The indices of the `count` smallest ranks, in ascending order; equal ranks in their own order. */
 export function smallestRanks(ranks: readonly number[], count: number): number[] {
   const order = ranks.map((_, index) => index);

@@ -5,6 +5,7 @@ import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep } from './bootstrap.js';
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
+import { metricsByGroup } from './groups.js';
 import {
   baselineMetrics,
   confusionMetrics,
@@ -87,6 +88,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,
     processbench: processBenchReport(firstErrorCases(judged, records)),
+    groups: metricsByGroup(judged, records, (part) => verdictMetrics(part, { invalidAsWrong })),
   };
   const warnings = [
     ...(options.warnings ?? []),
@@ -231,13 +233,17 @@ export function verdictMetrics(
 function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly StepRecord[]): FirstErrorCase[] {
   const verdicts = records.map((): JudgedVerdict[] => []);
   for (const verdict of judged) verdicts[verdict.solution]!.push(verdict);
-  return records.flatMap(({ steps, provenance }, i): FirstErrorCase[] => {
+  return records.flatMap(({ steps, provenance, group }, i): FirstErrorCase[] => {
     const labels = steps.map((step) => step.label);
     const label = firstWrongLabel(labels);
     if (label === undefined) return [];
     const labelled = labels.filter((each) => each !== null).length;
     return [
-      { subset: subsetOf(provenance?.file), label, prediction: firstWrongVerdict(verdicts[i]!, labelled) },
+      {
+        subset: group ?? subsetOf(provenance?.file),
+        label,
+        prediction: firstWrongVerdict(verdicts[i]!, labelled),
+      },
     ];
   });
 }
@@ -245,7 +251,7 @@ function firstErrorCases(judged: readonly JudgedVerdict[], records: readonly Ste
 /** The part of a benchmark that a file holds, by the file's name: `math` of math.json.gz and math-00000-of-00001.parquet. */
 function subsetOf(file: string | undefined): string {
   if (!file) return 'all';
-  return basename(file).replace(/(-\d+-of-\d+)?\.(jsonl?|ndjson|parquet)(\.gz)?$/, '');
+  return basename(file).replace(/(-\d+-of-\d+)?\.(jsonl?|ndjson|csv|parquet)(\.gz)?$/, '');
 }
 
 function defined<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {

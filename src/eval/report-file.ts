@@ -100,6 +100,7 @@ const reportSchema = z.strictObject({
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),
   processbench: processbench.exactOptional(),
+  groups: z.record(z.string(), metrics.extend({ positives: count })).exactOptional(),
   warnings: z.array(z.string()).exactOptional(),
 } satisfies Record<keyof EvalReport, z.ZodType>);
 

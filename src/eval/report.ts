@@ -1,6 +1,8 @@
 // The results of an evaluation: the object written to eval.json and the table printed at the end of a run.
+
 import type { Intervals } from './bootstrap.js';
 import type { Calibration } from './calibration.js';
+import { type GroupMetrics, groupRows } from './groups.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import type { Difference } from './paired.js';
 import { percent } from './percent.js';
@@ -42,6 +44,8 @@ export interface EvalReport {
   readonly threshold_sweep?: ThresholdSweep;
   /** Localisation of the first wrong step; absent if no solution has the labels for it. */
   readonly processbench?: ProcessBenchReport;
+  /** The metrics of each value of `data.group_by`. */
+  readonly groups?: Readonly<Record<string, GroupMetrics>>;
   /** Sentences about suspicious findings. */
   readonly warnings?: readonly string[];
 }
@@ -129,7 +133,12 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
       .split('\n')
       .every((line) => line.length <= WIDTH);
   const kept = trivial.findLastIndex((_, i) => fits([...own, ...trivial.slice(0, i + 1)]));
-  return [draw([...own, ...trivial.slice(0, kept + 1)]), ...notes(report).map(wrapped)].join('\n');
+  const byGroup = groupRows(report);
+  return [
+    draw([...own, ...trivial.slice(0, kept + 1)]),
+    ...(byGroup.length > 0 ? [boxed ? boxedTable(byGroup) : plainTable(byGroup)] : []),
+    ...notes(report).map(wrapped),
+  ].join('\n');
 }
 
 /** The same table, with all its columns, and what stands below it, for another form than text. */

@@ -54,9 +54,13 @@ export async function solveWordProblems(
     for (const [i, problem] of chunk.entries()) {
       const [first] = greedy[i] as [Sample];
       const samples = sampled[i] as readonly Sample[];
-      const judged = samples.map(({ text = '' }) => judgeText(problem, text));
-      const right = judged.filter(({ isAnswerRight }) => isAnswerRight);
-      if (judgeText(problem, first.text ?? '').isAnswerRight) counts.greedy++;
+      const judge = ({ text = '', finishReason }: Sample) => {
+        const { lines, isAnswerRight } = judgeText(problem, text);
+        return { lines, isRight: isAnswerRight && finishReason === 'stop' };
+      };
+      const judged = samples.map(judge);
+      const right = judged.filter(({ isRight }) => isRight);
+      if (judge(first).isRight) counts.greedy++;
       counts.right += right.length;
       if (right.length > 0) counts.solved++;
       counts.lucky += right.filter(({ lines }) => lines.some((line) => !line.right)).length;

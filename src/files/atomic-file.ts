@@ -5,6 +5,9 @@ import { dirname } from 'node:path';
 import { syncDirectory } from './directory.js';
 import { FileError, systemReason } from './error.js';
 
+/** The names of temporary files, which stay behind where a process was killed. */
+export const TEMPORARY = /\.tmp-\d+-[0-9a-f]{12}$/;
+
 export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 
 /**

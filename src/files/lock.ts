@@ -1,16 +1,19 @@
 // Locks a run directory for one process.
+import { readFileSync } from 'node:fs';
 import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { FileError, systemReason } from './error.js';
 
 export const LOCK = '.lock';
+/** At the end of a name beside it, while a lock that was left is taken over. */
+const TAKING = '.taking';
 
 /** The owner touches the lock at this interval; to other machines that is the only sign that it is alive. */
 const TOUCH_MS = 20_000;
 const SILENT_MS = 6 * TOUCH_MS;
 
-/** Locks of this process: a restarted container may have the process id of the previous run. */
+/** Locks that this thread holds or is taking; another thread of the process has its own set. */
 const held = new Set<string>();
 
 export type Unlock = () => Promise<void>;
@@ -26,21 +29,21 @@ export async function lockDirectory(path: string): Promise<Unlock> {
 
 /** The same, but returns the owner if the directory is in use. A lock whose process is gone is taken over. */
 export async function tryLock(path: string): Promise<Unlock | { readonly owner: string }> {
-  const lock = join(path, LOCK);
-  for (let attempt = 0; ; attempt++) {
-    try {
-      await writeFile(lock, `${process.pid} ${hostname()}\n`, { flag: 'wx' });
-      break;
-    } catch (error) {
-      const { code } = error as NodeJS.ErrnoException;
-      if (code !== 'EEXIST')
-        throw new FileError(`cannot write ${lock}: ${systemReason(error)}`, { cause: error });
-    }
-    const [pid, host] = (await readFile(lock, 'utf8').catch(() => '')).trim().split(' ');
-    if (attempt > 0 || !(await isGone(lock, Number(pid), host))) return { owner: `${pid} on ${host}` };
-    await rm(lock, { force: true });
-  }
+  const lock = resolve(path, LOCK);
+  // Before the file is there: between its creation and the next line another opener would find it without an owner.
+  if (held.has(lock)) return { owner: `${process.pid} on ${hostname()}` };
   held.add(lock);
+  let owner: string | undefined;
+  try {
+    owner = await otherOwner(lock);
+  } catch (error) {
+    held.delete(lock);
+    throw new FileError(`cannot write ${lock}: ${systemReason(error)}`, { cause: error });
+  }
+  if (owner !== undefined) {
+    held.delete(lock);
+    return { owner };
+  }
   const touch = setInterval(() => {
     const now = new Date();
     utimes(lock, now, now).catch(() => {}); // training continues even if the lock was deleted
@@ -48,20 +51,87 @@ export async function tryLock(path: string): Promise<Unlock | { readonly owner: 
   touch.unref();
   return async () => {
     clearInterval(touch);
-    held.delete(lock);
     await rm(lock, { force: true });
+    held.delete(lock);
   };
 }
 
-async function isGone(lock: string, pid: number, host: string | undefined): Promise<boolean> {
-  if (host !== hostname()) {
-    const touched = await stat(lock).then(
-      (info) => info.mtimeMs,
-      () => 0,
-    );
-    return Date.now() - touched > SILENT_MS;
+/** Writes the lock; who holds it, where another process does. */
+async function otherOwner(lock: string): Promise<string | undefined> {
+  if (await created(lock)) return undefined;
+  const owner = await ownerOf(lock);
+  if (!(await isGone(lock, owner))) return named(owner);
+  // Of several that find a lock without an owner one may remove it, or a second would remove the new one.
+  const turn = `${lock}${TAKING}`;
+  if (!(await created(turn))) {
+    if (await isSilent(turn)) await rm(turn, { force: true });
+    return 'another one, which is taking over a lock that was left';
   }
-  if (pid === process.pid) return !held.has(lock);
+  try {
+    if (await isGone(lock, await ownerOf(lock))) await rm(lock, { force: true });
+    if (await created(lock)) return undefined;
+  } finally {
+    await rm(turn, { force: true });
+  }
+  return named(await ownerOf(lock));
+}
+
+/** Its process may have made the file and not yet written its name. */
+const named = ({ pid, host }: Owner) => (host === undefined ? 'another one' : `${pid} on ${host}`);
+
+/** False where there is such a file already. */
+async function created(file: string): Promise<boolean> {
+  try {
+    const start = startOf(process.pid);
+    await writeFile(
+      file,
+      `${[process.pid, hostname(), ...(start === undefined ? [] : [start])].join(' ')}\n`,
+      { flag: 'wx' },
+    );
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    throw error;
+  }
+}
+
+interface Owner {
+  readonly pid: number;
+  readonly host: string | undefined;
+  /** See `startOf`. */
+  readonly start: string | undefined;
+}
+
+/** When a process of this machine began, in ticks since the machine did: with it a process id is never another process's. */
+function startOf(pid: number): string | undefined {
+  try {
+    // The name of the program, in brackets, may hold anything.
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[19];
+  } catch {
+    return undefined;
+  }
+}
+
+async function ownerOf(lock: string): Promise<Owner> {
+  const [pid, host, start] = (await readFile(lock, 'utf8').catch(() => '')).trim().split(' ');
+  return { pid: Number(pid), host, start };
+}
+
+async function isSilent(file: string): Promise<boolean> {
+  const touched = await stat(file).then(
+    (info) => info.mtimeMs,
+    () => Number.POSITIVE_INFINITY, // given back in the meantime
+  );
+  return Date.now() - touched > SILENT_MS;
+}
+
+async function isGone(lock: string, { pid, host, start }: Owner): Promise<boolean> {
+  if (host !== hostname()) return isSilent(lock);
+  // A restarted container may have the process ids of its last run.
+  const now = startOf(pid);
+  if (start !== undefined && now !== undefined && start !== now) return true;
+  // This thread does not hold it: another one does, or did until it was terminated.
+  if (pid === process.pid) return start === undefined || isSilent(lock);
   try {
     process.kill(pid, 0);
     return false;

@@ -2,8 +2,7 @@
 import type { AttendOptions, KeyValues } from '../architectures/architecture.js';
 import { architectureOf } from '../architectures/table.js';
 import type { Decoder } from '../models/decoder.js';
-import { attentionPaged, cacheCopy, cacheWrite, pageElements } from '../ops/cache.js';
-import { rope } from '../ops/rope.js';
+import { attentionPaged, cacheCopy, cacheWrite, pageElements, rotateWrite } from '../ops/cache.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** The places of the tokens of one forward in the cache, and their visible keys. R rows, T tokens, N pages of the longest row. */
@@ -75,12 +74,13 @@ export class KeyValueCache {
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    { layer, headDim, window, rotary }: AttendOptions,
+    { layer, headDim, window, rotary, norms }: AttendOptions,
     { slots, ...places }: CachePlaces,
   ): Tensor {
     const cache = this.layers[layer] as Tensor;
-    cacheWrite(k, v, cache, { slots, headDim, rotary });
-    return attentionPaged(rotary ? rope(q, headDim, rotary) : q, cache, { ...places, headDim, window });
+    if (!rotary) cacheWrite(k, v, cache, { slots, headDim });
+    const queries = rotary ? rotateWrite(q, k, v, cache, { slots, headDim, rotary, norms }) : q;
+    return attentionPaged(queries, cache, { ...places, headDim, window });
   }
 
   dispose(): void {

@@ -67,6 +67,9 @@ export interface SamplingSettings {
   readonly tokenizer: SamplingOptions['tokenizer'];
 }
 
+/** Samples of one prompt; each takes kilobytes before its first token. */
+const MAX_SAMPLES = 65_536;
+
 interface Limits {
   readonly vocabSize: number;
   readonly eosTokenIds: readonly number[];
@@ -106,7 +109,7 @@ export function samplingSettings(
   const stopTokens = stop.filter((entry) => typeof entry !== 'string').map((id) => token('stop', id));
   const maxNewTokens = whole('maxNewTokens', options.maxNewTokens ?? 256, 1);
   const settings = {
-    n: whole('n', options.n ?? 1, 1),
+    n: whole('n', options.n ?? 1, 1, MAX_SAMPLES),
     maxNewTokens,
     minTokens: whole('minTokens', options.minTokens ?? 0, 0, maxNewTokens),
     temperature: within('temperature', options.temperature ?? 1, 0, Number.MAX_VALUE),

@@ -31,7 +31,7 @@ export function selectDataFiles(
   if (files.length === 0) {
     throw new HubError(
       'missing',
-      `the ${what} has no data file that can be read; expected .jsonl, .json (.gz) or .parquet, found ${shown(paths)}`,
+      `the ${what} has no data file that can be read; expected .jsonl, .json, .csv (.gz) or .parquet, found ${shown(paths)}`,
     );
   }
   const words = selection === undefined ? SPLIT_WORDS[part] : [selection];

@@ -50,11 +50,13 @@ export async function download(job: Download): Promise<void> {
 
 async function fetchAll(job: Download, partial: string): Promise<void> {
   const { file, request, patience } = job;
-  for (let futile = 0; ; ) {
+  for (let futile = 0, again = 0; ; ) {
     const before = await sizeOf(partial);
     if (before === file.size) return;
     try {
-      await fetchRest(job, partial, before > file.size ? 0 : before);
+      const fitting = await fetchRest(job, partial, before > file.size ? 0 : before);
+      // The part here was emptied; a hub that wants that twice would have it for ever.
+      if (!fitting && ++again > 1) throw noRange(request, file);
     } catch (error) {
       if (!(error instanceof HubError) || error.kind !== 'network') throw error;
       const now = await sizeOf(partial);
@@ -72,8 +74,8 @@ async function fetchAll(job: Download, partial: string): Promise<void> {
   }
 }
 
-/** Downloads and appends the bytes from `offset` on. */
-async function fetchRest(job: Download, partial: string, offset: number): Promise<void> {
+/** Downloads and appends the bytes from `offset` on; false where the hub has none from there, and the part here was emptied. */
+async function fetchRest(job: Download, partial: string, offset: number): Promise<boolean> {
   const { request, url, file } = job;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(new DOMException('', 'TimeoutError')), SILENCE_MS);
@@ -88,7 +90,7 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
     const out = await writing(partial, () => open(partial, start === 0 ? 'w' : 'r+'));
     try {
       let at = start;
-      if (response.status === 416) return;
+      if (response.status === 416) return false;
       for await (const chunk of response.body ?? []) {
         timer.refresh();
         const bytes = chunk as Uint8Array;
@@ -99,6 +101,7 @@ async function fetchRest(job: Download, partial: string, offset: number): Promis
       }
       await writing(partial, () => out.sync());
       if (at < file.size) throw new HubError('network', 'the connection was closed early');
+      return true;
     } finally {
       await out.close();
     }
@@ -118,6 +121,13 @@ function checkRange({ headers }: Response, offset: number, file: RepositoryFile,
     'content',
     `the hub answers for ${file.path} of the ${request.what} with the range ${JSON.stringify(range)}; ` +
       `expected bytes ${offset} to the end of ${file.size}`,
+  );
+}
+
+function noRange(request: HubRequest, file: RepositoryFile): HubError {
+  return new HubError(
+    'content',
+    `the hub sends ${file.path} of the ${request.what} in parts and refuses to continue them; try again later`,
   );
 }
 

@@ -2,7 +2,7 @@
 import { isRow } from '../data/columns.js';
 import { HubError } from './error.js';
 import { type HubId, isCommit } from './hub-id.js';
-import { type HubRequest, hubFetch } from './request.js';
+import { type HubRequest, hubFetch, unreachable } from './request.js';
 import type { HubSettings } from './settings.js';
 
 export type RepositoryKind = 'model' | 'dataset';
@@ -21,6 +21,9 @@ export interface RepositoryListing {
   readonly commit: string;
   readonly files: readonly RepositoryFile[];
 }
+
+/** Bytes of the longest answer that is read. */
+const LARGEST_LISTING = 256 * 2 ** 20;
 
 /** Path of a repository's page, and prefix of its files. */
 export function webPath(kind: RepositoryKind, repo: string): string {
@@ -42,9 +45,10 @@ export async function listRepository(
   const request: HubRequest = { settings, what: describe(kind, id), page: webPath(kind, repo), revision };
   const path = `api/${kind}s/${repo}/revision/${encodeURIComponent(revision)}?blobs=true`;
   const response = await hubFetch(request, `${settings.endpoint}/${path}`);
+  const text = await bounded(response, request);
   let answer: unknown;
   try {
-    answer = JSON.parse(await response.text());
+    answer = JSON.parse(text);
   } catch (error) {
     throw nonsense(request, 'is not JSON', error);
   }
@@ -54,16 +58,35 @@ export async function listRepository(
   return { commit: String(answer.sha), files: answer.siblings.map((file) => fileOf(file, request)) };
 }
 
+/** The text of an answer. One of a hub with 100,000 files has 20 MB. */
+async function bounded(response: Response, request: HubRequest): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  try {
+    for await (const part of response.body ?? []) {
+      parts.push(part as Uint8Array);
+      size += part.length;
+      if (size > LARGEST_LISTING) throw nonsense(request, 'is longer than any list of files');
+    }
+  } catch (error) {
+    if (error instanceof HubError) throw error;
+    throw unreachable(new URL(request.settings.endpoint), error);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
 function fileOf(value: unknown, request: HubRequest): RepositoryFile {
   const { rfilename: path, size, blobId, lfs } = isRow(value) ? value : {};
   const etag = isRow(lfs) ? lfs.sha256 : blobId;
   const isHash = typeof etag === 'string' && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(etag);
-  if (typeof path !== 'string' || !isHash || !Number.isSafeInteger(size)) {
+  if (typeof path !== 'string' || !isHash || !Number.isSafeInteger(size) || (size as number) < 0) {
     throw nonsense(request, 'lists a file without its name, size and checksum');
   }
   // A name becomes a path in the cache, so it must not lead out of it.
-  if (path.split(/[/\\]/).some((part) => part === '' || part === '.' || part === '..')) {
-    throw nonsense(request, `lists a file with the name ${JSON.stringify(path)}`);
+  const isBad = (part: string) => part === '' || part === '.' || part === '..' || part.length > 255;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: names are printed on a terminal, and NUL ends a path
+  if (path.split(/[/\\]/).some(isBad) || /[\0-\x1f\x7f]/.test(path)) {
+    throw nonsense(request, `lists a file with the name ${JSON.stringify(path.slice(0, 80))}`);
   }
   return { path, size: size as number, etag };
 }

@@ -53,8 +53,17 @@ export async function hubFetch(
     if (redirects === MAX_REDIRECTS) {
       throw new HubError('network', `${at.origin} redirects ${request.what} without end; check HF_ENDPOINT`);
     }
-    at = new URL(location, at);
+    at = redirected(request, at, location);
   }
+}
+
+function redirected({ what }: HubRequest, from: URL, location: string): URL {
+  const to = URL.canParse(location, from.href) ? new URL(location, from) : undefined;
+  if (to && (to.protocol === 'https:' || to.protocol === 'http:')) return to;
+  throw new HubError(
+    'network',
+    `${from.origin} redirects ${what} to ${JSON.stringify(location.slice(0, 80))}, which is no web address; check HF_ENDPOINT`,
+  );
 }
 
 /** The error about an unreachable host. */

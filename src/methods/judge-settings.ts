@@ -5,7 +5,7 @@ import { prompt } from '../config/data.js';
 import { CARD } from '../models/card.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
-import { rewardPrompt } from './reward/config.js';
+import { NEUTRAL_SCORES, rewardPrompt } from './reward/config.js';
 import type { RunConfig } from './table.js';
 
 const common = {
@@ -25,6 +25,8 @@ const settings = z.discriminatedUnion('kind', [
     type: z.enum(['prm', 'orm', 'joint']),
     head: z.enum(['scalar', 'classes', 'verdict']),
     input: z.enum(['whole', 'prefixes']),
+    /** Of a model with a class for neutral steps. */
+    neutral_score: z.enum(NEUTRAL_SCORES).exactOptional(),
   }),
   /** The reward network of `method: stepamc`. */
   z.strictObject({ kind: z.literal('reward_network'), ...common, pair_mode: z.enum(['label', 'step']) }),
@@ -38,8 +40,9 @@ export function judgeSettings(config: RunConfig): JudgeSettings | undefined {
   const { threshold } = config.eval;
   const common = { prompt: config.prompt, max_length: config.data.max_length, threshold };
   if (config.method !== 'reward') return { kind: 'verdict', ...common };
-  const { type, head, input } = config.reward;
-  return { kind: 'reward_model', ...common, prompt: rewardPrompt(config), type, head, input };
+  const { type, head, input, neutral_score } = config.reward;
+  const neutral = config.data.neutral === 'class' ? { neutral_score } : {};
+  return { kind: 'reward_model', ...common, prompt: rewardPrompt(config), type, head, input, ...neutral };
 }
 
 /** Those of the reward network in `reward/`; undefined for a method without one. */

@@ -183,10 +183,8 @@ export function scorersOf(
   const role = adapter ? { adapter } : {};
   if (settings.kind === 'verdict')
     return { verdict: verdictScorer(decoder, { ...common, role, skipUnreadable }) };
-  if (settings.kind === 'reward_network') {
-    if (!adapter) throw new StepTrainError('E_RANGE', 'a reward network is an adapter on its base');
-    return { reward: rewardScorer(decoder, { ...common, mode: settings.pair_mode, adapter }) };
-  }
+  if (settings.kind === 'reward_network')
+    return { reward: rewardScorer(decoder, { ...common, mode: settings.pair_mode, role }) };
   const options = { ...common, role, skipUnreadable, settings };
   const reward = rewardModelScorer(decoder, options);
   if (settings.type !== 'joint') return { reward };

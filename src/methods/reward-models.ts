@@ -12,6 +12,7 @@ import { resolveModel } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { LAYOUT } from './reward/config.js';
+import { CLASSES } from './reward/items.js';
 import { rewardModelScorer } from './reward/scorer.js';
 import { openRunScorers, type RunScorers } from './run-scorers.js';
 
@@ -39,7 +40,7 @@ export async function openRewardModel(device: Device, name: string): Promise<Rew
   try {
     const { decoder } = model;
     const { head } = decoder.config;
-    if (!('numLabels' in head) || head.numLabels > 2)
+    if (!('numLabels' in head) || (head.numLabels > 2 && head.labels?.join() !== CLASSES.join()))
       throw new RunError(
         `${name} is a ${className(decoder.config)}${'numLabels' in head ? ` of ${head.numLabels} classes` : ''} and scores no ` +
           'solutions; name a run, or a classification model of tokens or sequences with one output or two',

@@ -3,14 +3,18 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadModel, type Model } from '../api/model.js';
 import type { StepScorer } from '../eval/step-scorer.js';
-import { type Adapter, loadAdapter } from '../models/adapter.js';
+import { loadAdapter } from '../models/adapter.js';
+import { loadDecoder } from '../models/load.js';
 import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { isAdapter } from '../weights/adapter.js';
 import { parseRunConfig } from './config.js';
 import { scorersOf } from './judge.js';
 import { judgeSettings, networkSettings } from './judge-settings.js';
+import type { NeutralScore } from './reward/config.js';
+import { withNeutralScore } from './reward/neutral-score.js';
 import { ofRun } from './run-model.js';
 
 export interface RunScorers {
@@ -18,6 +22,8 @@ export interface RunScorers {
   readonly scorers: Readonly<Record<string, StepScorer>>;
   /** From which probability on the run calls a step right; absent: where right is the likelier word. */
   readonly threshold?: number;
+  /** The first scorer knows outcomes alone, and nothing of steps. */
+  readonly outcomesAlone?: true;
   dispose(): void;
 }
 
@@ -28,25 +34,41 @@ export async function runScorers(
     model,
     tokenizer,
     skipUnreadable = false,
-  }: { readonly model: Model; readonly tokenizer: Tokenizer; readonly skipUnreadable?: boolean },
+    neutralScore,
+  }: {
+    readonly model: Model;
+    readonly tokenizer: Tokenizer;
+    readonly skipUnreadable?: boolean;
+    readonly neutralScore?: NeutralScore | undefined;
+  },
 ): Promise<RunScorers> {
   const none = { scorers: {}, dispose: () => {} };
   if (run === undefined) return none;
-  const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
+  const { config: own } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
+  const config = withNeutralScore(own, neutralScore, run);
   const settings = judgeSettings(config);
   if (!settings) return none;
   const { decoder, adapter } = model;
   const scorers = scorersOf(settings, { decoder, adapter, tokenizer, skipUnreadable });
-  const threshold = settings.threshold === 'greedy' ? {} : { threshold: settings.threshold };
+  const common = {
+    ...(settings.threshold === 'greedy' ? {} : { threshold: settings.threshold }),
+    ...(settings.kind === 'reward_model' && settings.type === 'orm' ? { outcomesAlone: true as const } : {}),
+  };
   const directory = join(run, 'reward');
   const of = networkSettings(config);
-  if (!of || !existsSync(directory)) return { ...none, ...threshold, scorers };
-  const network: Adapter = loadAdapter(decoder.device, decoder.config, directory);
-  const { reward } = scorersOf(of, { decoder, adapter: network, tokenizer });
+  if (!of || !existsSync(directory)) return { ...none, ...common, scorers };
+  // A run without lora leaves a model of its own.
+  const network = isAdapter(directory)
+    ? { decoder, adapter: loadAdapter(decoder.device, decoder.config, directory) }
+    : {
+        decoder: await loadDecoder(decoder.device, directory, { dtype: decoder.options.dtype }),
+        adapter: undefined,
+      };
+  const { reward } = scorersOf(of, { ...network, tokenizer });
   return {
-    ...threshold,
+    ...common,
     scorers: { ...scorers, ...(reward ? { reward } : {}) },
-    dispose: () => network.dispose(),
+    dispose: () => (network.adapter ?? network.decoder).dispose(),
   };
 }
 

@@ -20,6 +20,11 @@ export interface TrainOptions {
   readonly signal?: AbortSignal | undefined;
   /** Called after every step and every validation. It should return soon; an error that it throws ends the run. */
   readonly onStep?: ((event: StepEvent) => void) | undefined;
+  /**
+   * A folder of finished stages that runs have in common. A new run begins with what another run left there, if all that
+   * the stage reads is equal (settings, data, kernels), and leaves its own stages there.
+   */
+  readonly shareStages?: string | undefined;
 }
 
 export interface TrainResult extends RunResult {
@@ -35,14 +40,16 @@ export interface TrainResult extends RunResult {
  */
 export async function train(
   config: RunConfigInput,
-  { output, signal, onStep }: TrainOptions = {},
+  { output, signal, onStep, shareStages }: TrainOptions = {},
 ): Promise<TrainResult> {
   const complete = completeRunConfig(config);
   const { resolved, run } = await createRun(complete, (path) => `config ${path.join('.')}`, { output });
-  return finished(run, () => runRecipe(resolved, run, signal ?? never(), { resume: false, onStep }));
+  return finished(run, () =>
+    runRecipe(resolved, run, signal ?? never(), { resume: false, onStep, shareStages }),
+  );
 }
 
-export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep'> {
+export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep' | 'shareStages'> {
   /** Changes such as `run.max_minutes=60`; docs/configuration.md lists the keys that may change. */
   readonly set?: readonly string[] | undefined;
 }
@@ -54,10 +61,12 @@ export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep'
  */
 export async function resume(
   directory: string,
-  { signal, set, onStep }: ResumeRunOptions = {},
+  { signal, set, onStep, shareStages }: ResumeRunOptions = {},
 ): Promise<TrainResult> {
   const { config, run } = await openRun(directory, set);
-  return finished(run, () => runRecipe(config, run, signal ?? never(), { resume: true, onStep }));
+  return finished(run, () =>
+    runRecipe(config, run, signal ?? never(), { resume: true, onStep, shareStages }),
+  );
 }
 
 /** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
@@ -114,7 +123,7 @@ export async function runRecipe(
   config: RunConfig,
   run: RunDirectory,
   signal: AbortSignal,
-  options: { readonly resume: boolean } & Pick<TrainOptions, 'onStep'>,
+  options: { readonly resume: boolean } & Pick<TrainOptions, 'onStep' | 'shareStages'>,
 ): Promise<RunResult> {
   const row = methodOf(config);
   const loaded = await row.load();

@@ -210,14 +210,14 @@ function trainableAdapter(
 export function withHead(model: ModelConfig, head: AdapterHead): ModelConfig {
   const { kind, numLabels, bias } = head;
   const own = 'numLabels' in model.head ? model.head : undefined;
-  const labels = own?.numLabels === numLabels ? own.labels : undefined;
+  const labels = head.labels ?? (own?.numLabels === numLabels ? own.labels : undefined);
   return {
     ...model,
     head: kind === 'sequence' ? { kind, numLabels, labels } : { kind, numLabels, labels, bias, dropout: 0 },
   };
 }
 
-function scoreHead({ saved }: LoraPlan, { head }: ModelConfig): ModelHead | undefined {
+export function scoreHead({ saved }: LoraPlan, { head }: ModelConfig): ModelHead | undefined {
   return saved.some(({ kind }) => kind === 'score') ? head : undefined;
 }
 

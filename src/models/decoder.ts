@@ -12,6 +12,7 @@ import { StepTrainError } from '../native/errors.js';
 import { attention } from '../ops/attention.js';
 import { disentangledAttention } from '../ops/disentangled-attention.js';
 import { type Dropout, linear, type Projection } from '../ops/gemm.js';
+import { rmsNorm } from '../ops/norm.js';
 import { rope } from '../ops/rope.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
@@ -223,7 +224,7 @@ function attend(
   q: Tensor,
   k: Tensor,
   v: Tensor,
-  { headDim, window, rotary, relative }: AttendOptions,
+  { headDim, window, rotary, norms, relative }: AttendOptions,
 ): Tensor {
   const { cuSeqlens, branch } = batch;
   if (relative) {
@@ -232,7 +233,9 @@ function attend(
   }
   if (branch && window !== undefined) refuseWindowedBranches(batch, window);
   const turned = (x: Tensor) => (rotary ? rope(x, headDim, rotary) : x);
-  return attention(turned(q), turned(k), v, { headDim, cuSeqlens, branch, window });
+  const queries = norms ? rmsNorm(q, norms.q, norms.eps) : q;
+  const keys = norms ? rmsNorm(k, norms.k, norms.eps) : k;
+  return attention(turned(queries), turned(keys), v, { headDim, cuSeqlens, branch, window });
 }
 
 function refuseBidirectionalBranches(): never {

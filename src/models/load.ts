@@ -16,6 +16,8 @@ export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
   readonly dtype?: 'f32' | 'bf16';
   readonly gradientCheckpointing?: boolean;
+  /** Aborted: what is loaded so far is freed, and the promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Opens a directory's weights, checked against its config.json. The caller closes the reader. */
@@ -34,8 +36,9 @@ export function openDecoderWeights(directory: string, config: ModelConfig): Chec
 export async function loadDecoder(
   device: Device,
   directory: string,
-  options: LoadOptions = {},
+  { signal, ...options }: LoadOptions = {},
 ): Promise<Decoder> {
+  signal?.throwIfAborted();
   const config = readModelConfig(directory);
   const reader = openDecoderWeights(directory, config);
   const { dtype = 'bf16' } = options;
@@ -43,6 +46,7 @@ export async function loadDecoder(
   let rounding: Rounding | undefined;
   try {
     for (const spec of modelWeights(config)) {
+      signal?.throwIfAborted();
       weights.set(spec.name, await frozen(device, reader, spec, dtype));
       if (isHalved(reader, spec, dtype)) rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }

@@ -25,6 +25,8 @@ export interface MergeOptions {
   readonly check?: readonly ArrayLike<number>[];
   /** Larger outputs are split into files of at most this many bytes. */
   readonly maxShardBytes?: number;
+  /** Aborted: what was not written whole is removed, and the promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface MergeReport {
@@ -65,7 +67,8 @@ export async function mergeAdapter(
   output: string,
   options: MergeOptions = {},
 ): Promise<MergeReport> {
-  const { check, maxShardBytes } = options;
+  const { check, maxShardBytes, signal } = options;
+  signal?.throwIfAborted();
   const config = readModelConfig(base);
   if (check) checkSequences('merge', check, config);
   const head = readAdapterHead(adapter);
@@ -83,6 +86,7 @@ export async function mergeAdapter(
         shape,
         dtype,
         data: async () => {
+          signal?.throwIfAborted();
           const whole = saved.get(name);
           if (whole) return fromF32(readStoredF32(reader.file, whole), dtype);
           const stored = readStoredF32(weights, name);
@@ -97,7 +101,7 @@ export async function mergeAdapter(
       await copyFiles(TOKENIZER_FILES, existsSync(join(adapter, 'tokenizer.json')) ? adapter : base, output);
       await copyFiles(['generation_config.json'], base, output);
       await copyFiles([CARD], adapter, output);
-      const difference = check && (await compare(device, base, adapter, output, check));
+      const difference = check && (await compare(device, { base, adapter, output }, check, signal));
       return {
         dtype,
         merged: pairs.size,
@@ -148,20 +152,21 @@ async function copyFiles(names: readonly string[], from: string, to: string): Pr
 /** Both models in f32 over the same tokens, one after the other in memory. */
 async function compare(
   device: Device,
-  base: string,
-  adapter: string,
-  output: string,
+  { base, adapter, output }: Readonly<Record<'base' | 'adapter' | 'output', string>>,
   sequences: readonly ArrayLike<number>[],
+  signal: AbortSignal | undefined,
 ): Promise<{ readonly largestDifference: number; readonly largestLogit: number }> {
-  const expected = await withDecoder(device, base, async (decoder) => {
+  const expected = await withDecoder(device, base, signal, async (decoder) => {
     const role = { adapter: loadAdapter(device, decoder.config, adapter) };
     try {
-      return await logitsOf(decoder, role, sequences);
+      return await logitsOf(decoder, role, sequences, signal);
     } finally {
       role.adapter.dispose();
     }
   });
-  const found = await withDecoder(device, output, (decoder) => logitsOf(decoder, {}, sequences));
+  const found = await withDecoder(device, output, signal, (decoder) =>
+    logitsOf(decoder, {}, sequences, signal),
+  );
   let largestDifference = 0;
   let largestLogit = 0;
   expected.forEach((logits, s) => {
@@ -178,9 +183,10 @@ async function compare(
 async function withDecoder<T>(
   device: Device,
   directory: string,
+  signal: AbortSignal | undefined,
   use: (decoder: Decoder) => Promise<T>,
 ): Promise<T> {
-  const decoder = await loadDecoder(device, directory, { dtype: 'f32' });
+  const decoder = await loadDecoder(device, directory, { dtype: 'f32', signal });
   try {
     return await use(decoder);
   } finally {
@@ -193,10 +199,12 @@ async function logitsOf(
   decoder: Decoder,
   role: Role,
   sequences: readonly ArrayLike<number>[],
+  signal: AbortSignal | undefined,
 ): Promise<Float32Array[]> {
   const { device } = decoder;
   const results: Float32Array[] = [];
   for (const ids of sequences) {
+    signal?.throwIfAborted();
     const batch = raggedBatch(device, [{ ids }], decoder.config);
     const logits = device.scope(() => {
       const hidden = decoder.forward(batch, role);

@@ -1,16 +1,27 @@
 /** From a decoder back to a Hugging Face directory. */
+import type { ModelConfig } from '../architectures/config.js';
 import { modelConfigJson, modelWeights } from '../architectures/table.js';
 import { unpackWeight } from '../ops/gemm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { countInexact, fromF32 } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
-import type { Decoder, Rounding } from './decoder.js';
+import type { Decoder, Role, Rounding } from './decoder.js';
 
-export interface SaveOptions {
+/** Which of a decoder's models is written. */
+export interface SavedRole {
+  /** Whole weights of the role stand in for those of the base; LoRA pairs are not merged. */
+  readonly role?: Role;
+  /** The configuration under the role's own head. Default: that of the decoder. */
+  readonly model?: ModelConfig;
+}
+
+export interface SaveOptions extends SavedRole {
   readonly dtype?: FloatDtype;
   /** Larger models are split into files of at most this many bytes. */
   readonly maxShardBytes?: number;
+  /** Aborted: the files of this call are removed, and the promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -21,29 +32,34 @@ export interface SaveOptions {
 export async function saveDecoder(
   decoder: Decoder,
   directory: string,
-  { dtype = 'F32', maxShardBytes }: SaveOptions = {},
+  { dtype = 'F32', maxShardBytes, signal, role = {}, model = decoder.config }: SaveOptions = {},
 ): Promise<Rounding> {
   let inexact = 0;
   let count = 0;
-  const weights = modelWeights(decoder.config).map(({ name, shape }) => ({
+  const weights = modelWeights(model).map(({ name, shape }) => ({
     name,
     shape,
     dtype,
     data: async () => {
-      const values = await readWeight(decoder, name);
+      signal?.throwIfAborted();
+      const values = await readWeight(decoder, name, role);
       inexact += countInexact(values, dtype);
       count += values.length;
       return fromF32(values, dtype);
     },
   }));
   const shards = maxShardBytes === undefined ? {} : { maxShardBytes };
-  await writeCheckpoint(directory, weights, { config: modelConfigJson(decoder.config), ...shards });
+  await writeCheckpoint(directory, weights, { config: modelConfigJson(model), ...shards });
   return { inexact, values: count };
 }
 
-/** A weight of the decoder as f32, row-major. */
-export async function readWeight(decoder: Decoder, name: string): Promise<Float32Array<ArrayBuffer>> {
-  const { value } = decoder.weight(name);
+/** A weight of the decoder, or of a role on it, as f32, row-major. */
+export async function readWeight(
+  decoder: Decoder,
+  name: string,
+  role: Role = {},
+): Promise<Float32Array<ArrayBuffer>> {
+  const { value } = decoder.weight(name, role);
   // A packed weight has a layout of the device's own; unpacking any other matrix is at most a copy.
   const plain: Tensor = value.shape.length === 2 ? unpackWeight(value, 'f32') : value.alias();
   try {

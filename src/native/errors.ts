@@ -38,3 +38,14 @@ export class DisposedError extends StepTrainError {
     super('E_DISPOSED', `${what} was used after it was disposed`);
   }
 }
+
+/** @throws StepTrainError for an option that `known` lacks, such as a misspelt one */
+export function checkOptions(what: string, options: object, known: Readonly<Record<string, true>>): void {
+  const option = Object.keys(options).find((key) => !Object.hasOwn(known, key));
+  if (option === undefined) return;
+  const names = Object.keys(known).join(', ');
+  throw new StepTrainError(
+    'E_RANGE',
+    `${what}: there is no option ${JSON.stringify(option)}; known are ${names}`,
+  );
+}

@@ -3,6 +3,7 @@
  * kernels, in an order that only the device's kernels know. Nothing here has a gradient.
  */
 import type { Tensor } from '../runtime/tensor.js';
+import type { HeadNorms } from './norm.js';
 import type { Rotary } from './rope.js';
 
 export const PAGE_TOKENS = 64;
@@ -21,6 +22,11 @@ export interface CacheWriteOptions {
   readonly rotary?: Rotary | undefined;
 }
 
+export interface RotateWriteOptions extends CacheWriteOptions {
+  readonly rotary: Rotary;
+  readonly norms?: HeadNorms | undefined;
+}
+
 /**
  * Writes k and v [T, Hk·D] into `cache`, keys rotated by `rotary`, if given, with the bits of `rope`. slots i32 [T]: page · PAGE_TOKENS + place in the page, all different; −1
  * writes nothing. A slot outside the cache fails the queue (E_RANGE).
@@ -33,6 +39,35 @@ export function cacheWrite(
 ): void {
   const { cos, sin, positions } = rotary ?? {};
   k.device.ops.cache_write({ k: heads(k, headDim), v: heads(v, headDim), slots, cache, cos, sin, positions });
+}
+
+/**
+ * q [T, Hq·D] as attention reads it, with keys and values written by `cacheWrite`, all in one launch. With `norms` each head of
+ * q and k takes its RMSNorm before it is rotated.
+ */
+export function rotateWrite(
+  q: Tensor,
+  k: Tensor,
+  v: Tensor,
+  cache: Tensor,
+  { slots, headDim, rotary, norms }: RotateWriteOptions,
+): Tensor {
+  const { cos, sin, positions } = rotary;
+  const { rotated } = k.device.ops.cache_write({
+    k: heads(k, headDim),
+    v: heads(v, headDim),
+    q: heads(q, headDim),
+    slots,
+    cache,
+    cos,
+    sin,
+    positions,
+    k_weight: norms?.k.value,
+    q_weight: norms?.q.value,
+    eps: norms?.eps,
+    rotated: true,
+  });
+  return (rotated as Tensor).reshape(q.shape);
 }
 
 /** Copies whole pages of `cache`, page from[c] to page to[c] (i32 [C]), in order. */

@@ -26,6 +26,13 @@ export function rmsNorm(x: Tensor, weight: Parameter, eps: number): Tensor {
   return result;
 }
 
+/** RMSNorms of each head of queries and keys, weights [headDim]. */
+export interface HeadNorms {
+  readonly q: Parameter;
+  readonly k: Parameter;
+  readonly eps: number;
+}
+
 /** sum = x + residual, y = RMSNorm(sum) · weight, in one launch. x, residual [T, H]. */
 export function addRmsNorm(
   x: Tensor,

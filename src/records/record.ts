@@ -15,6 +15,8 @@ export interface Step {
   /** The step as in the source, without the line break that ends it. */
   readonly text: string;
   readonly label: StepLabel;
+  /** The source calls the step neither right nor wrong; `label` is what that counts as. */
+  readonly neutral?: true;
   /** A soft label or a judge's score, if the source has one. */
   readonly score?: number;
   /** Why the step is right or wrong, in one line: what a model may write before its verdict. */
@@ -54,6 +56,8 @@ export interface StepRecord {
    * are null and not reported as unlabelled. Absent means 0.
    */
   readonly context_steps?: number;
+  /** What metrics are broken down by: the value of the column that `data.group_by` names. */
+  readonly group?: string;
   readonly provenance?: Provenance;
 }
 

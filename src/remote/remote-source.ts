@@ -1,5 +1,6 @@
 /** Samples of a server: steptrain serve, vLLM or SGLang. */
 import { randomBytes } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { Agent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
@@ -109,6 +110,8 @@ class RemoteSource implements SampleSource {
     });
     const failed = new AbortController();
     const stop = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
+    // Each request listens to it.
+    setMaxListeners(0, stop);
     const next = requests.values();
     const work = async () => {
       for (const request of next) {

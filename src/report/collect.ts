@@ -30,8 +30,8 @@ export interface CollectedRun {
   readonly report?: EvalReport;
   /** eval.json of a run that solves problems. */
   readonly solved?: SolvedReport;
-  /** Other results by file: s3c.json. */
-  readonly results: Readonly<Record<string, unknown>>;
+  /** eval.json as it is, whatever wrote it; empty where there is none. */
+  readonly evaluation: Readonly<Record<string, unknown>>;
   readonly memory?: RunMemory;
   readonly rollouts: readonly Rollout[];
   readonly solutions: readonly JudgedSolution[];
@@ -50,7 +50,6 @@ export interface RunMemory {
   readonly held_bytes: Readonly<Record<string, number>>;
 }
 
-const RESULTS = ['s3c.json'];
 const PRODUCTS = ['adapter', 'model', 'reward', 'value_head.safetensors', 'reward_head.safetensors'];
 
 export function isRun(path: string): boolean {
@@ -86,15 +85,11 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     damaged.push(`metrics.jsonl: ${metrics.damaged} lines cannot be read and are left out`);
   const configText = readFileSync(join(full, 'config.yaml'), 'utf8');
   const config = await attempt('config.yaml', () => parse(configText) as Record<string, unknown>);
-  const results: Record<string, unknown> = {};
-  for (const name of RESULTS) {
-    const value = await json(name);
-    if (value !== undefined) results[name] = value;
-  }
   const evaluated = await attempt('eval.json', async () => {
     const solved = await readSolvedReport(full);
     return solved ? { solved } : { report: await readEvalReport(join(full, 'eval.json')) };
   });
+  const evaluation = readLoosely(join(full, 'eval.json'));
   const memory = asMemory(await json('memory.json'));
   return {
     path: full,
@@ -105,7 +100,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     configText,
     config: isObject(config) ? config : {},
     ...evaluated,
-    results,
+    evaluation: isObject(evaluation) ? evaluation : {},
     ...(memory ? { memory } : {}),
     rollouts: (await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')))) ?? [],
     solutions:
@@ -114,6 +109,15 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     products: PRODUCTS.filter((name) => existsSync(join(full, name))),
     damaged,
   };
+}
+
+/** JSON whatever it says; what is damaged was said already. */
+export function readLoosely(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'));
+  } catch {
+    return undefined;
+  }
 }
 
 /** A value of the configuration by its dotted key. */

@@ -1,7 +1,6 @@
 /** The page that compares runs: results, what their configurations differ in, curves over each other, a sweep's table. */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { CollectedRun } from './collect.js';
+import { type CollectedRun, readLoosely } from './collect.js';
 import { curves, type PhaseGroup, type Plot } from './curves.js';
 import { count } from './format.js';
 import { html } from './html.js';
@@ -28,7 +27,7 @@ export function comparePage({ runs, names, sweep }: Compared): PageOptions {
     head: html`<p class="hint">${names.join(', ')}</p>`,
     what: 'these runs',
     sections: [
-      sweepSection(sweep === undefined ? undefined : summaryOf(sweep)),
+      sweepSection(sweep === undefined ? undefined : readLoosely(join(sweep, 'sweep.json'))),
       comparedResults(runs, names),
       {
         ...learning(groups),
@@ -38,14 +37,6 @@ export function comparePage({ runs, names, sweep }: Compared): PageOptions {
     ],
     data: { plots: groups.flatMap(({ plots }) => plots) },
   };
-}
-
-function summaryOf(sweep: string): unknown {
-  try {
-    return JSON.parse(readFileSync(join(sweep, 'sweep.json'), 'utf8'));
-  } catch {
-    return undefined; // it has not been written yet
-  }
 }
 
 /** A plot for each metric, with a line for each run. */

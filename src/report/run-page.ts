@@ -3,6 +3,7 @@ import type { CollectedRun } from './collect.js';
 import { curves, type Plot } from './curves.js';
 import { type PageOptions, page } from './page.js';
 import { configuration } from './sections/configuration.js';
+import { further } from './sections/further.js';
 import { judgement } from './sections/judgement.js';
 import { learning } from './sections/learning.js';
 import { memory, time } from './sections/resources.js';
@@ -28,6 +29,7 @@ export function runPage(run: CollectedRun): PageOptions & { readonly data: PageD
       rewards(run),
       rolloutSection(run),
       solutionSection(run),
+      further(run),
       time(run),
       memory(run),
       configuration(run),

@@ -10,10 +10,16 @@ export interface SourceWeight {
   readonly scale: number;
   /** To ± this; 0 for no clipping. */
   readonly clip: number;
-  /** To mean 0 and standard deviation 1 over the solutions of a rollout batch, after scale and clip. */
-  readonly whiten: boolean;
+  /** To mean 0 and standard deviation 1 over the solutions of a rollout batch, or by those given; after scale and clip. */
+  readonly whiten: boolean | RewardMoments;
   /** A control: dealt out anew at random among the solutions of a rollout batch. */
   readonly shuffle?: boolean;
+}
+
+/** Of a source's rewards after scale and clip. */
+export interface RewardMoments {
+  readonly mean: number;
+  readonly deviation: number;
 }
 
 export interface WeightedSource extends SourceWeight {
@@ -84,22 +90,39 @@ export async function mixedRewards(
   }));
 }
 
-/** Scaled, clipped and whitened; the numbers of steps among each other where they count. */
-function normalised(
-  given: readonly SourceReward[],
-  { scale, clip, whiten }: SourceWeight,
-  bySteps: boolean,
-): SourceReward[] {
+/**
+ * The moments of what a source gives to `solutions`, such as those of the model before training; by them its rewards keep one
+ * scale for a whole run. Undefined if the signal stopped it.
+ */
+export async function rewardMoments(
+  source: WeightedSource,
+  solutions: readonly RewardedSolution[],
+  { bySteps = false, signal }: Pick<MixtureOptions, 'bySteps' | 'signal'> = {},
+): Promise<RewardMoments | undefined> {
+  const given = await source.reward.score(solutions, signal);
+  if (!given || signal?.aborted) return undefined;
+  refuseOdd(source.reward.name, given, solutions);
+  return moments(bounded(given, source, bySteps));
+}
+
+/** Scaled and clipped; the rewards of steps only where they count. */
+function bounded(given: readonly SourceReward[], { scale, clip }: SourceWeight, bySteps: boolean) {
   const bound = (value: number) => (clip > 0 ? Math.max(-clip, Math.min(clip, value)) : value);
-  const bounded = given.map(({ value, steps }) => ({
+  return given.map(({ value, steps }) => ({
     value: bound(scale * value),
     // Where there is no step, the reward is that of the solution.
     steps: bySteps && steps?.length ? steps.map((step) => bound(scale * step)) : undefined,
   }));
-  const counted = bounded.flatMap(({ value, steps }) => steps ?? [value]);
-  const { mean, deviation } = whiten ? moments(counted) : { mean: 0, deviation: 1 };
+}
+
+/** Scaled, clipped and whitened; the numbers of steps among each other where they count. */
+function normalised(given: readonly SourceReward[], source: SourceWeight, bySteps: boolean): SourceReward[] {
+  const { whiten } = source;
+  const own = bounded(given, source, bySteps);
+  const { mean, deviation } =
+    whiten === true ? moments(own) : whiten === false ? { mean: 0, deviation: 1 } : whiten;
   const white = (value: number) => (value - mean) / deviation;
-  return bounded.map(({ value, steps }) => ({
+  return own.map(({ value, steps }) => ({
     value: white(value),
     ...(steps ? { steps: steps.map(white) } : {}),
   }));
@@ -124,7 +147,8 @@ function dealtOut(given: readonly SourceReward[], draw: PhiloxStream): SourceRew
   });
 }
 
-function moments(values: readonly number[]) {
+function moments(given: ReturnType<typeof bounded>): RewardMoments {
+  const values = given.flatMap(({ value, steps }) => steps ?? [value]);
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
   const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;

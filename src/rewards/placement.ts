@@ -31,15 +31,17 @@ export function stepEnds(
   tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>,
 ): number[] {
   const ends: number[] = [];
-  let bytes = 0;
+  // Bytes that are no UTF-8 stand in the text as characters of other lengths, so that what is counted is characters.
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  let reached = 0;
   let token = 0;
   let at = 0;
   for (const step of stepsOf(text)) {
     at = text.indexOf(step, at) + step.length;
-    const needed = Buffer.byteLength(text.slice(0, at));
-    while (token < tokens.length && bytes < needed) {
+    while (token < tokens.length && reached < at) {
       const id = tokens[token] as number;
-      if (!tokenizer.isSpecial(id)) bytes += tokenizer.tokenBytes(id).length;
+      if (!tokenizer.isSpecial(id))
+        reached += decoder.decode(tokenizer.tokenBytes(id), { stream: true }).length;
       token++;
     }
     ends.push(Math.max(0, token - 1));

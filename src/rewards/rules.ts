@@ -4,12 +4,14 @@ import { type GradeOptions, grade } from '../answers/grade.js';
 import { DataError } from '../files/data-error.js';
 import type { SolutionReward } from './reward.js';
 
-/** 1 where the final answer is that of the problem, else 0; see `grade`. */
+/** 1 where the final answer is that of the problem, else 0, as of a solution that was cut off; see `grade`. */
 export function answerReward(options: GradeOptions = {}): SolutionReward {
   return {
     name: 'rule',
     score: async (solutions) =>
-      solutions.map(({ text, problem }) => ({ value: grade(text, problem.answer, options).correct ? 1 : 0 })),
+      solutions.map(({ text, problem, truncated }) => ({
+        value: grade(text, problem.answer, { ...options, ended: !truncated }).correct ? 1 : 0,
+      })),
   };
 }
 

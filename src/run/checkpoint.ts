@@ -9,7 +9,8 @@ import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { RunError } from './error.js';
 
-const MARKER = 'checkpoint.json';
+/** The file of a checkpoint that says which others belong to it. */
+export const MARKER = 'checkpoint.json';
 const PARTIAL = '.partial';
 
 const markerSchema = z.strictObject({

@@ -1,8 +1,8 @@
 // The directory of a run: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and the results.
 import { existsSync, mkdirSync } from 'node:fs';
-import { mkdir, readdir, readFile, rm, rmdir } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, rmdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { writeFileAtomically } from '../files/atomic-file.js';
+import { TEMPORARY, writeFileAtomically } from '../files/atomic-file.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { LOCK, lockDirectory, tryLock, type Unlock } from '../files/lock.js';
@@ -22,6 +22,9 @@ import { withTensorBoard } from './tensorboard.js';
 const CONFIG = 'config.yaml';
 const INPUTS = 'inputs.json';
 const ARTEFACTS = 'artefacts';
+const LOGS = ['metrics.jsonl', 'samples.jsonl'];
+/** A config.yaml that a killed run did not come to rename. */
+const UNFINISHED = /^config\.yaml\.tmp-/;
 /** What a run writes before its first step. */
 const OF_A_NEW_RUN = [
   CONFIG,
@@ -43,6 +46,8 @@ export interface RunDirectory {
   /** artefacts/`name`.jsonl, created if missing. */
   artefact(name: string): LogFile;
   hasArtefact(name: string): boolean;
+  /** By its name in `Checkpoint.logs`: metrics.jsonl, samples.jsonl or artefacts/NAME.jsonl. */
+  log(name: string): LogFile;
   /** Atomically replaces `name` by `value` as JSON. */
   writeJson(name: string, value: unknown): Promise<void>;
   writeConfig(yaml: string): Promise<void>;
@@ -97,7 +102,11 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
 /** Opens the directory of an earlier run to continue it, and locks it. */
 export async function openRunDirectory(path: string): Promise<RunDirectory> {
   await readRunConfig(path);
-  return open(resolve(path), await lockDirectory(path), false);
+  const unlock = await lockDirectory(path);
+  // What a killed run did not come to rename; with the lock, nobody else writes here.
+  for (const name of await readdir(path, { recursive: true }))
+    if (TEMPORARY.test(name)) await rm(join(path, name), { force: true });
+  return open(resolve(path), unlock, false);
 }
 
 /** The text of the run's config.yaml. */
@@ -125,19 +134,27 @@ async function make(path: string): Promise<boolean> {
   }
 }
 
-/** Locks `path` if it is empty; of two processes only one gets the lock. */
+/** Locks `path` if no run has begun in it; of two processes only one gets the lock. */
 async function claim(path: string): Promise<Unlock | undefined> {
-  if (!(await isEmpty(path))) return undefined;
+  if (!(await isUnbegun(path))) return undefined;
   const lock = await tryLock(path);
   if (typeof lock !== 'function') return undefined;
-  if (await isEmpty(path)) return lock;
+  if (await isUnbegun(path)) {
+    for (const name of await readdir(path)) if (UNFINISHED.test(name)) await rm(join(path, name));
+    return lock;
+  }
   await lock(); // another process filled it in the meantime
   return undefined;
 }
 
-async function isEmpty(path: string): Promise<boolean> {
+/** Whether `path` is empty, but for what a run leaves that is killed before it has written config.yaml. */
+async function isUnbegun(path: string): Promise<boolean> {
   try {
-    return (await readdir(path)).every((name) => name === LOCK);
+    for (const name of await readdir(path)) {
+      if (name.startsWith(LOCK) || UNFINISHED.test(name)) continue;
+      if (!LOGS.includes(name) || (await stat(join(path, name))).size > 0) return false;
+    }
+    return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOTDIR') return false;
     throw error;
@@ -184,6 +201,7 @@ function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
     samples,
     file: (name) => join(path, name),
     artefact: (name) => logAt(artefactPath(name)),
+    log: logAt,
     hasArtefact: (name) => existsSync(join(path, artefactPath(name))),
     writeJson: (name, value) => writeJson(join(path, name), value),
     writeConfig: (yaml) => writeFileAtomically(join(path, CONFIG), [Buffer.from(yaml)]),

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { CHANGEABLE } from '../config/changeable.js';
 import type { FrameConfig } from '../config/schema.js';
 import { dataFiles } from '../data/files.js';
-import { PARTS } from '../data/split.js';
+import { trainingFiles } from '../data/training-files.js';
 import { contentHash } from '../files/content-hash.js';
 import { isShipped } from '../models/base.js';
 import { RunError } from './error.js';
@@ -26,7 +26,10 @@ const PATHS = new Set(['data.train', 'data.validation', 'data.test', 'model.base
 /** Reads what `config`, whose paths are absolute, names. Throws DataError for data that is missing. */
 export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   const files: Record<string, Record<string, string>> = {};
-  for (const part of PARTS) {
+  const train = trainingFiles(config.data.train);
+  for (const [i, { path }] of train.entries())
+    files[i === 0 ? 'data.train' : `data.train.${i}`] = await hashes(await dataFiles(path));
+  for (const part of ['validation', 'test'] as const) {
     const path = config.data[part];
     if (path !== undefined) files[`data.${part}`] = await hashes(await dataFiles(path));
   }
@@ -36,6 +39,9 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   const values = Object.fromEntries(
     flatten(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),
   );
+  const weights = train.map(({ weight }) => weight);
+  // The paths may have changed; how the files are mixed may not.
+  if (weights.some((weight) => weight !== 1)) values['data.train.weight'] = weights;
   return { config: values, files };
 }
 
@@ -56,7 +62,7 @@ export function acceptedChanges(
     const [old, value] = [before.config[key], now.config[key]].map((given) => JSON.stringify(given));
     return old === value ? [] : [{ key, text: `${key} is ${value} and was ${old}` }];
   });
-  const refused = changes.find(({ key }) => !mayChange(key, changeable));
+  const refused = changes.find(({ key }) => !matchesKey(key, changeable));
   if (refused) {
     throw new RunError(
       `${directory} began with another configuration: ${refused.text}; restore it, or start a new run ` +
@@ -74,9 +80,10 @@ export function acceptedChanges(
   return changes.map(({ text }) => text);
 }
 
-function mayChange(key: string, changeable: readonly string[]): boolean {
+/** Whether a dotted key is one of `patterns`, in which `*` stands for any section. */
+export function matchesKey(key: string, patterns: readonly string[]): boolean {
   const [, ...rest] = key.split('.');
-  return changeable.some((pattern) => pattern === key || pattern === `*.${rest.join('.')}`);
+  return patterns.some((pattern) => pattern === key || pattern === `*.${rest.join('.')}`);
 }
 
 function difference(

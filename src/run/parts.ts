@@ -4,8 +4,10 @@ import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
 import { isGenerated } from '../data/generated.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
+import type { WordProblem } from '../data/problems/problem.js';
 import { wordProblemRecords } from '../data/problems/records.js';
-import { PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
+import { copyRank, PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
+import { copiesOf, describeTraining, trainingFiles } from '../data/training-files.js';
 import { DataError } from '../files/data-error.js';
 import { type StepRecord, verdictSamples } from '../records/record.js';
 
@@ -16,15 +18,23 @@ export interface ConfiguredRecords {
   readonly reports: readonly LoadReport[];
 }
 
+export interface DividedRecord {
+  readonly part: Part;
+  readonly record: StepRecord;
+  /** True of a solution that came before, once more because of its file's weight. */
+  readonly again?: true;
+}
+
 /**
  * Reads or generates the records of `data` and splits them, as a stream. A separate file for validation or test takes
- * that share out of the split of the training file. `reports` gets one report per configured file, complete once the
+ * that share out of the split of the training files, and the weight of a training file decides how often each of its training
+ * solutions comes. `reports` gets one report per configured file, complete once the
  * stream has ended. Throws DataError if a file is unusable.
  */
 export async function* dividedRecords(
   data: DataConfig,
   reports: LoadReport[] = [],
-): AsyncGenerator<{ readonly part: Part; readonly record: StepRecord }> {
+): AsyncGenerator<DividedRecord> {
   const read = (path: string) => {
     const { records, report } = readRecords(data, path);
     reports.push(report);
@@ -40,17 +50,27 @@ export async function* dividedRecords(
   if (data.source === 'word_problems') {
     // A problem is made for its part: the facts that it may hold depend on it.
     const { seed, split } = data;
-    for (const { part, record } of wordProblemRecords({ ...data.word_problems, seed, split }))
-      for (const kept of firstSteps(record, data.max_steps)) yield { part, record: kept };
+    for (const { part, record, problem } of wordProblemRecords({ ...data.word_problems, seed, split })) {
+      const grouped = { ...record, ...generatedGroup(data, problem) };
+      for (const kept of firstSteps(grouped, data.max_steps)) yield { part, record: kept };
+    }
     return;
   }
-  const divided =
+  if (data.source === 'arithmetic') generatedGroup(data);
+  const sources =
     data.source === 'arithmetic'
-      ? arithmeticRecords({ ...data.arithmetic, seed: data.seed })
-      : read(data.train ?? '');
-  for await (const whole of divided) {
-    for (const [part, share] of divide(whole, data, partOf)) {
-      for (const record of firstSteps(share, data.max_steps)) yield { part, record };
+      ? [{ records: arithmeticRecords({ ...data.arithmetic, seed: data.seed }), weight: 1 }]
+      : trainingFiles(data.train).map(({ path, weight }) => ({ records: read(path), weight }));
+  for (const { records, weight } of sources) {
+    for await (const whole of records) {
+      const copies = weight === 1 ? 1 : copiesOf(weight, copyRank(data.seed, withTexts(whole)));
+      for (const [part, share] of divide(whole, data, partOf)) {
+        for (const record of firstSteps(share, data.max_steps)) {
+          const times = part === 'train' ? copies : 1;
+          for (let copy = 0; copy < times; copy++)
+            yield { part, record, ...(copy > 0 ? { again: true } : {}) };
+        }
+      }
     }
   }
   for (const part of ['validation', 'test'] as const) {
@@ -75,8 +95,8 @@ export async function configuredRecords(data: DataConfig): Promise<ConfiguredRec
   return { parts, reports };
 }
 
-export function nothingToTrainOn({ train }: DataConfig): DataError {
-  return new DataError('file', `${train ?? 'the generator'} gives no solution for training`);
+export function nothingToTrainOn(data: DataConfig): DataError {
+  return new DataError('file', `${describeTraining(data)} gives no solution for training`);
 }
 
 function chosenRecords(records: readonly StepRecord[], data: DataConfig): StepRecord[] {
@@ -100,11 +120,34 @@ export function recordRanks({ problem, steps }: StepRecord, seed: number): numbe
   );
 }
 
-/** The records of one path, read with the options of `data`. */
-export function readRecords(data: DataConfig, path: string): ReturnType<typeof loadRecords> {
-  const { source, neutral, on_bad_row, prm800k } = data;
+/** The records of files, read with the options of `data`. */
+export function readRecords(
+  data: DataConfig,
+  paths: string | readonly string[],
+): ReturnType<typeof loadRecords> {
+  const { source, neutral, on_bad_row, prm800k, columns, group_by } = data;
   if (isGenerated(source)) throw new RangeError('generated problems are not read from a file');
-  return loadRecords(path, { ...prm800k, source, neutral, on_bad_row });
+  return loadRecords(paths, { ...prm800k, source, neutral, on_bad_row, columns, group_by });
+}
+
+/** Of a generated problem; a drill has neither level nor template. */
+function generatedGroup(
+  { group_by: by, source }: DataConfig,
+  problem?: WordProblem,
+): { readonly group?: string } {
+  if (by === undefined) return {};
+  if (source === 'word_problems' && (by === 'level' || by === 'template'))
+    return { group: problem === undefined ? 'drill' : `${by} ${problem[by]}` };
+  throw new DataError(
+    'option',
+    source === 'word_problems'
+      ? `generated word problems are grouped by level or template, found ${JSON.stringify(by)}`
+      : `data.source ${JSON.stringify(source)} has no column to group by`,
+  );
+}
+
+function withTexts({ problem, steps }: StepRecord) {
+  return { problem, steps: steps.map(({ text }) => text) };
 }
 
 type PartOf = ReturnType<typeof splitter>;

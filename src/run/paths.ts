@@ -4,7 +4,8 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
 import type { FrameConfig } from '../config/schema.js';
-import { PARTS, type Part } from '../data/split.js';
+import type { Part } from '../data/split.js';
+import { type TrainingFile, trainingFiles } from '../data/training-files.js';
 import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
@@ -30,11 +31,19 @@ export async function resolveInputs<Config extends FrameConfig>(
 ): Promise<Config> {
   const { cwd = process.cwd(), weights: _, ...hub } = options;
   const data = { ...config.data };
-  for (const part of PARTS) {
-    if (data[part] === undefined) continue;
-    data[part] = await found(['data', part], data[part], cwd, locate, (id) => resolveHubData(id, part, hub));
+  const findData = (key: readonly (string | number)[], path: string, part: Part) =>
+    found(key, path, cwd, locate, (id) => resolveHubData(id, part, hub));
+  for (const part of ['validation', 'test'] as const)
+    if (data[part] !== undefined) data[part] = await findData(['data', part], data[part], part);
+  if (typeof data.train === 'string') data.train = await findData(['data', 'train'], data.train, 'train');
+  else if (data.train !== undefined) {
+    const files: TrainingFile[] = [];
+    for (const [i, { path, weight }] of trainingFiles(data.train).entries())
+      files.push({ path: await findData(['data', 'train', i], path, 'train'), weight });
+    data.train = files;
   }
-  const beside = data.train === undefined ? undefined : dirname(data.train);
+  const [first] = trainingFiles(data.train);
+  const beside = first && dirname(first.path);
   const model = await resolveModel(config.model, locate, { ...options, beside });
   const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };
   return { ...config, data, model, run };
@@ -85,7 +94,7 @@ export function resolveData(
 
 /** The path, absolute, or what `fetch` makes of a hub id. */
 async function found(
-  key: readonly string[],
+  key: readonly (string | number)[],
   path: string,
   cwd: string,
   locate: Locate,

@@ -9,6 +9,7 @@ import type { DataConfig, ModelConfig } from '../config/schema.js';
 import { dataFiles } from '../data/files.js';
 import type { LabelRules } from '../data/label-rules.js';
 import { TokenStore } from '../data/token-store.js';
+import { trainingFiles } from '../data/training-files.js';
 import type { VerdictTemplate } from '../data/verdict.js';
 import { contentHash } from '../files/content-hash.js';
 import { DataError } from '../files/data-error.js';
@@ -126,7 +127,7 @@ async function contentKey({ data, model, template, labels }: TokenSource): Promi
   put(settings);
   put(template);
   put(labels ?? null);
-  for (const path of [data.train, data.validation, data.test]) {
+  for (const path of [...trainingFiles(data.train).map(({ path }) => path), data.validation, data.test]) {
     for (const file of path === undefined ? [] : await dataFiles(path)) put([file, await contentHash(file)]);
   }
   const tokenizer = model.tokenizer === 'base' ? model.base : model.tokenizer;

@@ -1,6 +1,6 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
-import { DisposedError, StepTrainError } from '../native/errors.js';
+import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
 import { Graph } from './graph.js';
 import { opsOf } from './op-call.js';
 import type { Ops } from './op-types.js';
@@ -15,6 +15,8 @@ export interface DeviceOptions {
   readonly memoryLimit?: number;
 }
 
+const OPTIONS: Record<keyof DeviceOptions, true> = { threads: true, isa: true, memoryLimit: true };
+
 /** How many call stacks STEPTRAIN_STACKS=1 remembers. */
 const STACKS = 16_384;
 
@@ -23,6 +25,7 @@ const THREADS_PER_CORE = 16;
 
 /** Opens `cpu`, `cuda:0`, … . Everything that is made on it ends with its `dispose()`. */
 export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
+  checkOptions('openDevice', options, OPTIONS);
   const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
   const most = THREADS_PER_CORE * availableParallelism();
   if (!Number.isInteger(threads) || threads < 0 || threads > most) {
@@ -87,7 +90,10 @@ export class Device {
 
   /** A tensor of undefined content. */
   empty(shape: readonly number[], dtype: DType = 'f32'): Tensor {
-    return this.adopt(this.open.allocate(DTYPES.indexOf(dtype), shape), shape, dtype);
+    const code = DTYPES.indexOf(dtype);
+    if (code < 0)
+      throw new StepTrainError('E_DTYPE', `a tensor is of ${DTYPES.join(', ')}, found ${String(dtype)}`);
+    return this.adopt(this.open.allocate(code, shape), shape, dtype, 'device.empty, zeros or tensor');
   }
 
   zeros(shape: readonly number[], dtype: DType = 'f32'): Tensor {
@@ -143,8 +149,10 @@ export class Device {
       collect(result, kept);
       const parent = this.scopes.at(-1);
       for (const tensor of made) {
-        if (kept.has(tensor)) parent?.push(tensor);
-        else if (!this.disposed) tensor.dispose();
+        if (kept.has(tensor)) {
+          if (parent) parent.push(tensor);
+          else tensor.leave(label === undefined ? 'in a scope without a label' : `in scope ${label}`);
+        } else if (!this.disposed) tensor.dispose();
       }
     }
   }
@@ -161,6 +169,12 @@ export class Device {
 
   /** Lets a tensor outlive the scopes that are open now. */
   keep<T extends Tensor>(tensor: T): T {
+    this.take(tensor).leave('and kept by device.keep');
+    return tensor;
+  }
+
+  /** @internal As `keep`, for owners that are sure to dispose it: the garbage collector need not watch. */
+  take<T extends Tensor>(tensor: T): T {
     for (const made of this.scopes) {
       const at = made.indexOf(tensor);
       if (at >= 0) made.splice(at, 1);
@@ -208,10 +222,12 @@ export class Device {
     return this.disposed;
   }
 
-  /** Wraps a native handle that the caller owns, as part of the innermost scope. */
-  adopt(handle: number, shape: readonly number[], dtype: DType): Tensor {
-    const tensor = new Tensor(new Storage(this, handle), shape, dtype);
-    this.scopes.at(-1)?.push(tensor);
+  /** Wraps a native handle that the caller owns, as part of the innermost scope. `origin`: the op that made it. */
+  adopt(handle: number, shape: readonly number[], dtype: DType, origin: string): Tensor {
+    const tensor = new Tensor(new Storage(this, handle), shape, dtype, origin);
+    const scope = this.scopes.at(-1);
+    if (scope) scope.push(tensor);
+    else tensor.leave('outside of any scope');
     return tensor;
   }
 

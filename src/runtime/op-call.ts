@@ -11,7 +11,7 @@ interface Binding {
   enqueue(): void;
   handle(op: OpSignature, name: string, given: unknown): number;
   /** The tensor behind the handle that the addon left in `slot`, undefined for none; its shape and dtype lie from `at`. */
-  made(slot: number, at: number): Tensor | undefined;
+  made(slot: number, at: number, op: string): Tensor | undefined;
   refuse(op: OpSignature, name: string, given: unknown): never;
 }
 
@@ -27,12 +27,12 @@ export function opsOf(device: Device, commands: Float64Array, enqueue: () => voi
     handle(op, name, given) {
       return given instanceof Tensor && given.device === device ? given.handle : refuse(op, name, given);
     },
-    made(slot, at) {
+    made(slot, at, op) {
       const handle = commands[slot] as number;
       if (handle === 0) return undefined;
       const shape: number[] = [];
       for (let axis = 1; axis <= (commands[at] as number); axis++) shape.push(commands[at + axis] as number);
-      return device.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType);
+      return device.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType, op);
     },
     refuse,
   };
@@ -62,7 +62,7 @@ function compile(op: OpSignature, id: number): (binding: Binding) => Call {
     return `given = args.${name}; commands[${COMMAND.scalars + i}] = ${number(scalar)} binding.refuse(op, '${name}', given);`;
   });
   const results = op.outputs.map(({ name }, i) => {
-    const made = `binding.made(${COMMAND.tensors + op.inputs.length + i}, ${COMMAND.outputs + 6 * i})`;
+    const made = `binding.made(${COMMAND.tensors + op.inputs.length + i}, ${COMMAND.outputs + 6 * i}, '${op.name}')`;
     return `${name}: typeof args.${name} === 'object' ? args.${name} : ${made}`;
   });
   const known = [...op.inputs, ...op.outputs, ...op.scalars].map(({ name }) => `case '${name}':`);

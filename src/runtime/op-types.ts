@@ -224,9 +224,9 @@ export interface Ops {
 
   /**
    * cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E], cos?:f32[M,h], sin?:f32[M,h],
-   * positions?:i32[T])
+   * positions?:i32[T], k_weight?:F[D], q?:=k[T,Hq,D], q_weight?:F[D]; eps:f=0) -> rotated?:=k[T,Hq,D]
    */
-  cache_write(args: {
+  cache_write<Rotated extends Wanted = undefined>(args: {
     k: Tensor;
     v: Tensor;
     slots: Tensor;
@@ -234,7 +234,12 @@ export interface Ops {
     cos?: Tensor | undefined;
     sin?: Tensor | undefined;
     positions?: Tensor | undefined;
-  }): void;
+    k_weight?: Tensor | undefined;
+    q?: Tensor | undefined;
+    q_weight?: Tensor | undefined;
+    eps?: number | undefined;
+    rotated?: Rotated;
+  }): { rotated: Made<Rotated> };
 
   /**
    * advance(tokens:i32[S], lengths:i32[S], rows:i32[R], pages:i32[R,N]) -> ids:i32[R], positions:i32[R],

@@ -1,4 +1,5 @@
 import { DisposedError, StepTrainError } from '../native/errors.js';
+import { unwatch, watch } from './abandoned.js';
 import type { Device } from './device.js';
 
 export type DType = 'f32' | 'bf16' | 'i32' | 'u8';
@@ -19,17 +20,20 @@ export class Storage {
 }
 
 /**
- * A window on device memory: dtype, shape, and a reference to a buffer. Never freed by the garbage collector:
- * call `dispose()`, or make it inside `device.scope`.
+ * A window on device memory: dtype, shape, and a reference to a buffer. Call `dispose()`, or make it inside `device.scope`; one that
+ * leaves every scope and is then forgotten is freed when the garbage collector finds it, with a warning.
  */
 export class Tensor {
   private disposed = false;
+  private watched = false;
 
   /** @internal Tensors come from `device.tensor` and from ops. */
   constructor(
     private readonly storage: Storage,
     readonly shape: readonly number[],
     readonly dtype: DType,
+    /** The op that made it. */
+    private readonly origin: string,
   ) {}
 
   get device(): Device {
@@ -50,7 +54,7 @@ export class Tensor {
   alias(): Tensor {
     if (this.disposed) throw new DisposedError('a tensor');
     this.storage.references++;
-    return new Tensor(this.storage, this.shape, this.dtype);
+    return new Tensor(this.storage, this.shape, this.dtype, this.origin);
   }
 
   /** The same elements under another shape. Shares the buffer. */
@@ -73,7 +77,7 @@ export class Tensor {
 
   /** A window of `shape`, `offset` elements into this one. Shares the buffer. */
   view(offset: number, shape: readonly number[]): Tensor {
-    return this.device.adopt(this.device.viewHandle(this.handle, offset, shape), shape, this.dtype);
+    return this.device.adopt(this.device.viewHandle(this.handle, offset, shape), shape, this.dtype, 'view');
   }
 
   /** Values once everything queued before has run: f32 and bf16 as Float32Array, i32 and u8 as themselves. */
@@ -112,7 +116,15 @@ export class Tensor {
   dispose(): void {
     if (this.disposed) return;
     this.disposed = true;
+    if (this.watched) unwatch(this);
     this.storage.release();
+  }
+
+  /** @internal Called when it outlives every scope. */
+  leave(scope: string): void {
+    if (this.watched || this.disposed) return;
+    this.watched = true;
+    watch(this, this.storage, `${this.origin} ${scope}`);
   }
 
   /** Whether another owner (an alias) holds the same handle. */
@@ -163,5 +175,6 @@ function toStorage(values: TypedArray, dtype: DType): TypedArray {
       `a ${dtype} tensor takes ${STORAGE[dtype]}, got ${values.constructor.name}`,
     );
   }
-  return values;
+  // The addon cannot be handed memory that another thread may change meanwhile.
+  return values.buffer instanceof ArrayBuffer ? values : values.slice();
 }

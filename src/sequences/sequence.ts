@@ -150,14 +150,16 @@ export function branchedSequence(
  * answer with a reason all tokens are learned; those of the word together weigh as much as the reason, which is longer and
  * easier.
  *
- * @param weigh weight of a verdict's tokens by its label
+ * @param learned `weigh` gives the weight of a verdict's tokens by its label, `smoothing` the share of it that the other word
+ * gets
  */
 export function verdictSequence(
   solution: SolutionVerdicts,
   tokenizer: Pick<VerdictTokenizer, 'template' | 'tailIds'>,
   rowId: number,
-  weigh: (label: 1 | 0) => number = () => 1,
+  learned: { readonly weigh?: (label: 1 | 0) => number; readonly smoothing?: number } = {},
 ): VerdictSequence {
+  const { weigh = () => 1, smoothing = 0 } = learned;
   const { positiveIds, negativeIds, rationaleTokens } = tokenizer.template;
   const places = solution.verdicts.map(({ at, rationale = [] }) => ({
     at,
@@ -170,11 +172,14 @@ export function verdictSequence(
     const reason = rationale?.length ?? 0;
     // Where answers have reasons, a verdict without one would teach to leave them out.
     if (label !== null && (reason > 0 || rationaleTokens === 0)) {
-      const { rows } = label === 1 ? positive : negative;
-      const ofWord = Math.max(1, reason / (rows.length - reason));
-      rows.forEach(({ row, token }, t) => {
-        targets.push({ row, token, weight: weigh(label) * (t < reason ? 1 : ofWord) });
-      });
+      const [right, other] = label === 1 ? [positive, negative] : [negative, positive];
+      const ofWord = Math.max(1, reason / (right.rows.length - reason));
+      const learn = (rows: readonly AnswerRow[], weight: number) => {
+        for (const row of rows) targets.push({ ...row, weight: weigh(label) * weight });
+      };
+      learn(right.rows.slice(0, reason), 1);
+      learn(right.rows.slice(reason), ofWord * (1 - smoothing));
+      if (smoothing > 0) learn(other.rows.slice(reason), ofWord * smoothing);
     }
     return { step, label, positive: positive.rows.slice(reason), negative: negative.rows.slice(reason) };
   });

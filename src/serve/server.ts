@@ -24,6 +24,8 @@ export interface ServeOptions extends GeneratorOptions {
   /** Adapters to begin with: PEFT directories by the name that requests give as `model`. */
   readonly adapters?: Readonly<Record<string, string>>;
   readonly limits?: Partial<ServeLimits>;
+  /** Aborted: running requests are aborted too, and the server closes; before it listens, the promise rejects with the reason. */
+  readonly signal?: AbortSignal | undefined;
   /** Called with errors that no client has caused. */
   readonly onError?: (error: unknown) => void;
 }
@@ -49,7 +51,8 @@ const GRACE_SECONDS = 30;
  * cannot be loaded
  */
 export async function serve(served: Served, options: ServeOptions = {}): Promise<RunningServer> {
-  const { host = '127.0.0.1', port = 8000, key, adapters = {}, onError = () => {} } = options;
+  const { host = '127.0.0.1', port = 8000, key, adapters = {}, signal, onError = () => {} } = options;
+  signal?.throwIfAborted();
   const { adapterRoot, cacheBytes, maxRows, maxTokens } = options;
   if (key === undefined && !isLoopback(host))
     throw new StepTrainError(
@@ -68,7 +71,14 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
   try {
     for (const [name, directory] of Object.entries(adapters)) engine.models.load(name, directory);
     const url = await http.listen(host, port);
-    return { url, failure: engine.failure, close: (grace = GRACE_SECONDS) => http.close(grace) };
+    const end = () => void http.close(0).catch(onError);
+    if (signal?.aborted) end();
+    else signal?.addEventListener('abort', end, { once: true });
+    const close = (grace = GRACE_SECONDS) => {
+      signal?.removeEventListener('abort', end);
+      return http.close(grace);
+    };
+    return { url, failure: engine.failure, close };
   } catch (error) {
     engine.dispose();
     if (error instanceof RequestError) throw new StepTrainError('E_RANGE', `serve: ${error.message}`);

@@ -59,12 +59,14 @@ export function childRuns(
 
 function runArguments(folder: SweepFolder, cell: Cell, resume: boolean): string[] {
   const directory = folder.directory(cell);
-  if (resume) return ['run', '--resume', directory];
+  const shared = folder.sharedStages === undefined ? [] : ['--share-stages', folder.sharedStages];
+  if (resume) return ['run', '--resume', directory, ...shared];
   return [
     'run',
     folder.recipe(cell),
     '--output',
     directory,
+    ...shared,
     ...cell.settings.flatMap((text) => ['--set', text]),
   ];
 }

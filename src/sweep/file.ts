@@ -44,6 +44,7 @@ const column = z.union([
 const sweepSchema = z.strictObject({
   recipe: z.string().meta({ expects: 'a recipe: a YAML file, or the name of one of the package' }).optional(),
   output_dir: z.string().regex(/./).meta({ expects: 'a directory for the runs of the sweep' }),
+  share_stages: z.boolean().default(true),
   set: settings.default({}),
   arms: z.record(z.string().regex(/./), arm.nullable()).meta({ expects: 'settings by name of the arm' }),
   grid: grid.default({}),
@@ -78,6 +79,8 @@ export interface Sweep {
   /** Path of the file, as given. */
   readonly file: string;
   readonly outputDir: string;
+  /** Whether stages that runs have in common are trained once. */
+  readonly shareStages: boolean;
   readonly arms: readonly Arm[];
   /** Chooses among the points of a grid: the best mean over these seeds. Absent where no arm has a choice. */
   readonly select?: {
@@ -159,6 +162,7 @@ export function parseSweep(content: string, file: string, overrides: readonly st
   return {
     file,
     outputDir: given.output_dir,
+    shareStages: given.share_stages,
     arms,
     ...(given.select ? { select: given.select } : {}),
     seeds: given.seeds,

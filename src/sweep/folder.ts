@@ -52,6 +52,11 @@ export class SweepFolder {
     return folder;
   }
 
+  /** Of stages that runs have in common; undefined where each run is to train its own. */
+  get sharedStages(): string | undefined {
+    return this.sweep.shareStages ? join(this.path, 'stages') : undefined;
+  }
+
   create(): Promise<unknown> {
     return mkdir(this.path, { recursive: true });
   }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
+import { writeReport } from '../report/write.js';
 import { type Cell, checkNames, finalCells, trialCells } from './cells.js';
 import { points, type Settings, type Sweep } from './file.js';
 import { type FindRecipe, SweepFolder } from './folder.js';
@@ -20,7 +21,8 @@ export interface SweepOptions extends Pick<ScheduleOptions, 'onStart' | 'onEnd'>
 }
 
 /**
- * Makes every run that is missing, goes on with those that were stopped, and writes sweep.json and sweep.md.
+ * Makes every run that is missing, goes on with those that were stopped, and writes sweep.json, sweep.md and
+ * report.html.
  *
  * @throws ConfigError before the first run where one of them cannot run; RunError where the folder holds runs of another
  * sweep
@@ -44,9 +46,19 @@ export async function runSweep(sweep: Sweep, options: SweepOptions): Promise<Swe
     const summary = await summarize(sweep, folder);
     await writeJson(join(folder.path, 'sweep.json'), summary);
     await writeFileAtomically(join(folder.path, 'sweep.md'), [Buffer.from(`${formatSweep(summary)}\n`)]);
+    if (summary.arms.some(({ runs }) => Object.keys(runs).length > 0)) await report(folder.path, note);
     return summary;
   } finally {
     await unlock();
+  }
+}
+
+/** A page that cannot be written costs nobody the sweep. */
+async function report(path: string, note: (line: string) => void): Promise<void> {
+  try {
+    await writeReport([path]);
+  } catch (error) {
+    note(`there is no report: ${(error as Error).message}; steptrain report ${path} tries again`);
   }
 }
 

@@ -24,6 +24,8 @@ export interface ArmSummary {
   /** The chosen point; absent while its selection has not ended. */
   readonly point?: Settings;
   readonly trials: number;
+  /** Its finished runs of the table by seed: their folders within that of the sweep. */
+  readonly runs: Readonly<Record<string, string>>;
   /** By column: values by seed with their mean and sample standard deviation. */
   readonly columns: Readonly<Record<string, ColumnSummary>>;
 }
@@ -83,9 +85,8 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
   const arms = sweep.arms.map((arm): ArmSummary => {
     const all = points(arm);
     const point = all.length === 1 ? all[0] : chosen.get(arm.name);
-    const results = new Map(
-      sweep.seeds.map((seed) => [seed, point && finals.get(cell(arm, point, seed).id)] as const),
-    );
+    const ids = sweep.seeds.flatMap((seed) => (point ? [[seed, cell(arm, point, seed).id] as const] : []));
+    const results = new Map(ids.map(([seed, id]) => [seed, finals.get(id)] as const));
     const columns = sweep.report.map((column) => [column.title, columnSummary(results, column)] as const);
     return {
       arm: arm.name,
@@ -93,6 +94,7 @@ export async function summarize(sweep: Sweep, folder: SweepFolder): Promise<Swee
       set: arm.set,
       ...(point ? { point } : {}),
       trials: all.length,
+      runs: Object.fromEntries(ids.filter(([, id]) => finals.has(id))),
       columns: Object.fromEntries(columns),
     };
   });

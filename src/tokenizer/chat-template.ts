@@ -1,6 +1,16 @@
 import { Template } from '@huggingface/jinja';
 import { DataError, reasonOf } from '../files/data-error.js';
+import { type Timed, withinTime } from './time-limit.js';
 import type { ChatMessage, ChatTemplateOptions } from './tokenizer.js';
+
+/** A template renders in about a millisecond; one that loops without end is stopped after this time. */
+const RENDER_MS = 3000;
+/** Longer than any context. */
+const MAX_TEXT = 1 << 26;
+/** Elements that `range` gives at most: a list of a billion ends the process. */
+const MAX_RANGE = 1_000_000;
+/** Replaces the library's `range`. The empty expression keeps a line break after it. */
+const PROLOGUE = "{% set range = limited_range %}{{ '' }}";
 
 /** A model's chat templates by name; a model with one template calls it `default`. */
 export type ChatTemplates = ReadonlyMap<string, string>;
@@ -25,8 +35,17 @@ export class ChatRenderer {
 
   render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
     const name = this.templateName(options);
-    try {
-      return this.compile(name).render({
+    const template = this.compile(name);
+    const refuse = (what: string, why: string, cause?: unknown) =>
+      new DataError(
+        'template',
+        `the chat template '${name}' ${what} these ${messages.length} messages (${why})`,
+        undefined,
+        { cause },
+      );
+    const render = () =>
+      template.render({
+        limited_range: range,
         ...this.specialTokens,
         ...options.variables,
         messages,
@@ -34,15 +53,17 @@ export class ChatRenderer {
         documents: null,
         add_generation_prompt: options.addGenerationPrompt ?? false,
       });
+    const limit = RENDER_MS + messages.length;
+    let rendered: Timed<string>;
+    try {
+      rendered = withinTime(render, limit);
     } catch (error) {
-      if (error instanceof DataError) throw error;
-      throw new DataError(
-        'template',
-        `the chat template '${name}' cannot render these ${messages.length} messages (${reasonOf(error)})`,
-        undefined,
-        { cause: error },
-      );
+      throw refuse('cannot render', reasonOf(error), error);
     }
+    if (rendered.late) throw refuse('cannot render', `stopped after ${limit} ms; does it loop without end?`);
+    if (rendered.value.length > MAX_TEXT)
+      throw refuse('cannot render', `it writes ${rendered.value.length} characters`);
+    return rendered.value;
   }
 
   private templateName({ template, tools }: ChatTemplateOptions): string {
@@ -66,7 +87,7 @@ export class ChatRenderer {
     let template = this.compiled.get(name);
     if (template === undefined) {
       try {
-        template = new Template(this.templates.get(name) ?? '');
+        template = new Template(PROLOGUE + (this.templates.get(name) ?? ''));
       } catch (error) {
         throw new DataError(
           'template',
@@ -81,6 +102,14 @@ export class ChatRenderer {
     }
     return template;
   }
+}
+
+/** Python's `range`. */
+function range(first: number, last?: number, step = 1): number[] {
+  const [start, stop] = last === undefined ? [0, first] : [first, last];
+  const count = Math.max(0, Math.ceil((stop - start) / step));
+  if (!(count <= MAX_RANGE)) throw new Error(`range gives at most ${MAX_RANGE} numbers`);
+  return Array.from({ length: count }, (_, i) => start + i * step);
 }
 
 /**

@@ -3,6 +3,8 @@ import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
+import { checkAddedTokens } from './checks.js';
+import { type Timed, withinTime } from './time-limit.js';
 import { spellingOf, utf8 } from './token-bytes.js';
 import type {
   ChatMessage,
@@ -13,6 +15,14 @@ import type {
 } from './tokenizer.js';
 import type { AddedTokenJson, TokenizerFiles, TokenizerJson } from './tokenizer-files.js';
 import { withUnicodeWhiteSpace } from './white-space.js';
+
+/** Runs of one character, each with another one after it: what sends a careless pattern back to its beginning. */
+const PROBES = ['a', 'A', '0', ' ', '\n', '.', 'é', 'aB', 'a ', '\u4e2d'].map(
+  (part) => `${part.repeat(48)}!\u0001x`,
+);
+const PROBE_MS = 2000;
+/** Tokens of a character at most: bytes, and what a normaliser may write for it. */
+const MAX_GROWTH = 64;
 
 /** A tokenizer described by a tokenizer.json. */
 export class HuggingFaceTokenizer implements Tokenizer {
@@ -36,6 +46,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     this.file = join(files.directory, 'tokenizer.json');
     this.json = withConfiguredTokens(files);
     this.library = buildLibrary(this.json, files.config, this.file);
+    this.checkProbes();
     let largest = -1;
     for (const id of this.library.get_vocab().values()) largest = Math.max(largest, id);
     this.vocabSize = largest + 1;
@@ -113,6 +124,29 @@ export class HuggingFaceTokenizer implements Tokenizer {
     }
   }
 
+  /** Texts whose tokens are looked at before any other: where a pattern takes exponential time, or a normaliser multiplies. */
+  private checkProbes(): void {
+    for (const text of PROBES) {
+      const encode = () => this.library.encode(text, { add_special_tokens: false }).ids.length;
+      let tokens: Timed<number>;
+      try {
+        tokens = withinTime(encode, PROBE_MS);
+      } catch (error) {
+        throw this.refused(`cannot encode ${JSON.stringify(text.slice(0, 8))}… (${reasonOf(error)})`, error);
+      }
+      if (tokens.late || tokens.value > MAX_GROWTH * text.length) {
+        const what = tokens.late ? `more than ${PROBE_MS} ms` : `${tokens.value} tokens`;
+        throw this.refused(
+          `takes ${what} for ${text.length} characters; a pattern or a normaliser in it grows without end`,
+        );
+      }
+    }
+  }
+
+  private refused(what: string, cause?: unknown): DataError {
+    return new DataError('tokenizer', what, { file: this.file }, { cause });
+  }
+
   /** The same tokenizer without the space that some add before a text; most need no second one. */
   private forContinuation(): LibraryTokenizer {
     if (this.continuation === undefined) {
@@ -145,13 +179,18 @@ export class HuggingFaceTokenizer implements Tokenizer {
    */
   private affixes(): [readonly number[], readonly number[]] {
     const bare: readonly number[] = this.library.encode('a', { add_special_tokens: false }).ids;
-    const full: readonly number[] = this.library.encode('a', { add_special_tokens: true }).ids;
+    const full: readonly (number | undefined)[] = this.library.encode('a', { add_special_tokens: true }).ids;
+    if (!isWhole(full)) throw this.refused("'post_processor' adds a token that the vocabulary lacks");
     for (let start = 0; start + bare.length <= full.length; start++) {
       if (bare.every((id, i) => full[start + i] === id))
         return [full.slice(0, start), full.slice(start + bare.length)];
     }
     return [[], []];
   }
+}
+
+function isWhole(ids: readonly (number | undefined)[]): ids is readonly number[] {
+  return ids.every((id) => Number.isInteger(id));
 }
 
 function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], file: string): LibraryTokenizer {
@@ -175,13 +214,14 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
 }
 
 /** Includes tokens that only tokenizer_config.json lists, as transformers does. */
-function withConfiguredTokens({ tokenizer, config }: TokenizerFiles): TokenizerJson {
+function withConfiguredTokens({ directory, tokenizer, config }: TokenizerFiles): TokenizerJson {
   const configured = config.added_tokens_decoder;
   if (typeof configured !== 'object' || configured === null) return tokenizer;
   const known = new Set(tokenizer.added_tokens.map((token) => token.content));
   const missing = Object.entries(configured as Record<string, Omit<AddedTokenJson, 'id'>>)
     .filter(([, token]) => typeof token?.content === 'string' && !known.has(token.content))
     .map(([id, token]): AddedTokenJson => ({ ...token, id: Number(id) }));
+  checkAddedTokens(missing, 'added_tokens_decoder', join(directory, 'tokenizer_config.json'));
   return missing.length === 0
     ? tokenizer
     : { ...tokenizer, added_tokens: [...tokenizer.added_tokens, ...missing] };

@@ -1,8 +1,9 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
+import { checkedTokenizer } from './checks.js';
 
 /** A tokenizer's files, as in a Hugging Face model directory. */
 export interface TokenizerFiles {
@@ -32,8 +33,8 @@ export interface AddedTokenJson {
   readonly special?: boolean;
 }
 
-/** Missing in old files. */
-const MODEL_TYPES = ['BPE', 'Unigram', 'WordPiece'];
+/** The largest known have 40 MiB. */
+const MAX_BYTES = 256 * 1024 * 1024;
 
 const NAMED_TEMPLATES = 'additional_chat_templates';
 
@@ -51,7 +52,7 @@ export async function readTokenizerFiles(directory: string): Promise<TokenizerFi
   if (tokenizerBytes === undefined)
     throw missingTokenizer(directory, await readOptional(directory, 'tokenizer.model'));
   contents.set('tokenizer.json', tokenizerBytes);
-  const tokenizer = checkedTokenizer(parseJson(tokenizerBytes, file), file);
+  const tokenizer = checkedTokenizer(objectOf(parseJson(tokenizerBytes, file), file), file);
 
   let config: Readonly<Record<string, unknown>> = {};
   for (const name of ['special_tokens_map.json', 'tokenizer_config.json']) {
@@ -78,8 +79,10 @@ export async function readTokenizerFiles(directory: string): Promise<TokenizerFi
 async function readOptional(directory: string, name: string): Promise<Buffer | undefined> {
   const file = join(directory, name);
   try {
+    if ((await stat(file)).size > MAX_BYTES) throw tooLarge(file);
     return await readFile(file);
   } catch (error) {
+    if (error instanceof DataError) throw error;
     const code = (error as { code?: unknown }).code;
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
     throw new DataError('tokenizer', `cannot be read (${reasonOf(error)})`, { file }, { cause: error });
@@ -89,6 +92,12 @@ async function readOptional(directory: string, name: string): Promise<Buffer | u
 async function namedTemplateFiles(directory: string): Promise<readonly string[]> {
   const names = await readdir(join(directory, NAMED_TEMPLATES)).catch(() => []);
   return names.filter((name) => name.endsWith('.jinja')).map((name) => `${NAMED_TEMPLATES}/${name}`);
+}
+
+function tooLarge(file: string): DataError {
+  return new DataError('tokenizer', `has more than ${MAX_BYTES >> 20} MiB; it is no file of a tokenizer`, {
+    file,
+  });
 }
 
 function missingTokenizer(directory: string, sentencePiece: Buffer | undefined): DataError {
@@ -104,8 +113,9 @@ function missingTokenizer(directory: string, sentencePiece: Buffer | undefined):
 
 function unzipped(bytes: Buffer, file: string): Buffer {
   try {
-    return gunzipSync(bytes);
+    return gunzipSync(bytes, { maxOutputLength: MAX_BYTES });
   } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(file);
     throw new DataError('tokenizer', `is damaged gzip data (${reasonOf(error)}); fetch the file again`, {
       file,
     });
@@ -124,37 +134,4 @@ function objectOf(value: unknown, file: string): Readonly<Record<string, unknown
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return value as Record<string, unknown>;
   throw new DataError('tokenizer', 'holds no JSON object', { file });
-}
-
-function checkedTokenizer(value: unknown, file: string): TokenizerJson {
-  const json = objectOf(value, file);
-  const absent = ['model', 'added_tokens', 'normalizer', 'pre_tokenizer', 'post_processor', 'decoder'].filter(
-    (key) => !(key in json),
-  );
-  if (absent.length > 0) {
-    throw new DataError(
-      'tokenizer',
-      `lacks ${absent.map((key) => `'${key}'`).join(', ')}; it is not a tokenizer.json`,
-      {
-        file,
-      },
-    );
-  }
-  const type = (json.model as { type?: unknown } | null)?.type;
-  if (type !== undefined && !MODEL_TYPES.includes(String(type))) {
-    throw new DataError(
-      'tokenizer',
-      `has a model of type '${String(type)}'; expected ${MODEL_TYPES.join(', ')}`,
-      { file },
-    );
-  }
-  const added = json.added_tokens;
-  const isToken = (token: unknown): boolean => {
-    const { id, content } = (token ?? {}) as { id?: unknown; content?: unknown };
-    return Number.isInteger(id) && typeof content === 'string';
-  };
-  if (!Array.isArray(added) || !added.every(isToken)) {
-    throw new DataError('tokenizer', "'added_tokens' is not a list of tokens with id and content", { file });
-  }
-  return value as TokenizerJson;
 }

@@ -1,4 +1,4 @@
-import type { TrainableParameters } from '../autograd/parameters.js';
+import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 
@@ -50,7 +50,7 @@ export class AdamW {
   private readonly device: Device;
 
   constructor(
-    readonly parameters: TrainableParameters,
+    readonly parameters: TrainedParameters,
     private readonly options: AdamWOptions,
   ) {
     const { device, list, size } = parameters;

@@ -56,7 +56,8 @@ export interface CheckpointContent {
   readonly state: RunState;
 }
 
-const STATE = 'state.json';
+/** The file of a checkpoint that holds the `RunState`. */
+export const STATE = 'state.json';
 /** Of state.json; another number when what it means changes. */
 export const FORMAT = 4;
 /** The arrays of what the stage itself keeps, such as a rollout batch. */
@@ -188,7 +189,11 @@ export function readBest(folder: string, parameters: ParameterBuffer): Float32Ar
   return reading(join(folder, BEST), (file, path) => stored(file, path, parameters, ''));
 }
 
-function sources({ list, offsets }: ParameterBuffer, prefix: string, data: Float32Array<ArrayBuffer>) {
+function sources(
+  { list, offsets }: Pick<ParameterBuffer, 'list' | 'offsets'>,
+  prefix: string,
+  data: Float32Array<ArrayBuffer>,
+) {
   return list.map(({ name, value }, i) => ({
     name: `${prefix}${name}`,
     dtype: 'F32' as const,
@@ -209,7 +214,7 @@ function reading<T>(path: string, read: (file: SafetensorsFile, path: string) =>
 function stored(
   file: SafetensorsFile,
   path: string,
-  parameters: ParameterBuffer,
+  parameters: Pick<ParameterBuffer, 'list' | 'offsets' | 'size'>,
   prefix: string,
 ): Float32Array {
   const values = new Float32Array(parameters.size);

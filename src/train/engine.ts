@@ -46,6 +46,8 @@ export interface EngineOptions {
   readonly batching?: RunState['batching'];
   /** Called after every step and validation; an error that it throws ends the run. */
   readonly onStep?: ((event: StepEvent) => void) | undefined;
+  /** Called when a stage has ended and the checkpoint with its result is written. */
+  readonly onStageEnd?: ((stage: string) => Promise<void>) | undefined;
 }
 
 export interface EngineResult {
@@ -159,6 +161,7 @@ class Engine {
         own: undefined,
       });
       await this.save(undefined, stage.settings.save_total_limit);
+      await this.options.onStageEnd?.(stage.name);
     }
     return this.result('finished');
   }
@@ -301,7 +304,7 @@ class Engine {
   }
 
   private async validate(stage: TrainingStage, open: OpenTraining, progress: Progress): Promise<boolean> {
-    const metrics = await open.validate?.(this.options.signal);
+    const metrics = await open.validate?.(this.options.signal, this.state.stage_step);
     if (!metrics) return false;
     this.update({ validation_due: false });
     this.log(stage, metrics);

@@ -41,7 +41,8 @@ export type PlannedRole = TrainedRole | LoadedModel;
 
 interface TrainedRole {
   readonly role: string;
-  readonly held: 'trained' | 'frozen';
+  /** `loaded`: the base itself as it is read, which other roles are copies of. */
+  readonly held: 'trained' | 'frozen' | 'loaded';
   /** The role's scalar head, if it has one. */
   readonly head?: { readonly outputs: number; readonly bias: boolean };
   /** A model of its own, whatever the others are; taken to be of the base's shape. */
@@ -59,11 +60,7 @@ export function memoryPlan(
   const lora = section === 'none' ? undefined : section;
   const items: MemoryItem[] = [];
   if (lora) {
-    items.push({
-      role: 'base',
-      what: `${millions(weights)} frozen parameters, ${model.dtype}, shared by all roles`,
-      bytes: weights * bytes,
-    });
+    items.push(baseItem('base', weights, model.dtype));
   }
   const body = lora ? adapterSize(decoder, lora) : weights;
   for (const planned of roles) {
@@ -72,6 +69,10 @@ export function memoryPlan(
       continue;
     }
     const { role, held, head, whole } = planned;
+    if (held === 'loaded') {
+      items.push(baseItem(role, weights, model.dtype));
+      continue;
+    }
     const size =
       (whole ? weights : body) + (head ? head.outputs * (decoder.outputSize + (head.bias ? 1 : 0)) : 0);
     items.push(
@@ -114,6 +115,11 @@ export function memoryPlan(
         }
       : {}),
   };
+}
+
+function baseItem(role: string, weights: number, dtype: FrameConfig['model']['dtype']): MemoryItem {
+  const what = `${millions(weights)} frozen parameters, ${dtype}, shared by all roles`;
+  return { role, what, bytes: weights * (dtype === 'bf16' ? 2 : 4) };
 }
 
 function adapterSize(decoder: ModelConfig, lora: LoraSection): number {

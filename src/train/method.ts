@@ -17,6 +17,7 @@ import type { EngineResult } from './engine.js';
 import type { HeldMemory } from './held-memory.js';
 import type { PlannedRole } from './memory-plan.js';
 import type { PlannedSampling } from './sampling-plan.js';
+import type { SharedStage } from './shared-stages.js';
 import type { Metrics, StageEntry } from './stage.js';
 
 /** The data of a run, the part that all methods share. */
@@ -40,6 +41,10 @@ export interface OpenScorers {
   /** Of a model of whole solutions; then `scorers` may be empty. */
   readonly outcomes?: SolutionScorer;
   readonly scorers: Readonly<Record<string, StepScorer>>;
+  /** From which probability on a step is right; absent: where right is the likelier word. */
+  readonly threshold?: number;
+  /** The first scorer knows outcomes alone, and nothing of steps. */
+  readonly outcomesAlone?: true;
   dispose(): void;
 }
 
@@ -97,6 +102,8 @@ export interface Method<
   sampling?(config: Config, tokenizer: Tokenizer): PlannedSampling | undefined;
   roles(context: RunContext<Config>): Promise<Roles>;
   stages(run: OpenRun<Config, Data, Roles>): readonly StageEntry[];
+  /** The stages that runs with other settings for later ones may share, in order; absent: none. */
+  shared?(config: Config): readonly SharedStage[];
   /** Writes the trained parameters; `stages` are those that have begun. */
   save(run: OpenRun<Config, Data, Roles>, stages: readonly string[]): Promise<void>;
   /** Undefined if the signal stopped it. */

@@ -1,6 +1,8 @@
 /** What every run does: open device, data and roles, train the stages, save, evaluate, and dispose of everything. */
+import { resolve } from 'node:path';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import type { RunDirectory } from '../run/directory.js';
+import { readRunInputs } from '../run/inputs.js';
 import { limitTime } from '../run/time-limit.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
@@ -12,6 +14,7 @@ import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBat
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
 import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
+import { SharedStages } from './shared-stages.js';
 import type { StepEvent } from './step-event.js';
 
 export interface RunOptions<Config extends FrameConfig> {
@@ -23,6 +26,8 @@ export interface RunOptions<Config extends FrameConfig> {
   /** Loads the scorers of an earlier run; see `RunContext`. */
   readonly openScorers: (device: Device, run: string) => Promise<OpenScorers>;
   readonly onStep?: ((event: StepEvent) => void) | undefined;
+  /** Folder from which stages that another run has trained are taken, and where this run leaves its own. */
+  readonly shareStages?: string | undefined;
 }
 
 export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<RunResult> {
@@ -42,7 +47,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
 
 async function runOn<Config extends FrameConfig>(
   device: Device,
-  { method, config, run, signal, resume, openScorers, onStep }: RunOptions<Config>,
+  { method, config, run, signal, resume, openScorers, onStep, shareStages }: RunOptions<Config>,
   outOfTime: () => boolean,
 ): Promise<RunResult> {
   const begun = resume ? await continuation(run) : undefined;
@@ -101,12 +106,26 @@ async function runOn<Config extends FrameConfig>(
       console.error(
         'the validation part is empty: no parameters are selected, every stage ends with its last ones',
       );
+    const shared =
+      shareStages === undefined
+        ? undefined
+        : new SharedStages({
+            folder: resolve(shareStages),
+            stages: method.shared?.(config) ?? [],
+            inputs: await readRunInputs(config),
+            isa: device.info().isa,
+            names: stages.map(({ name }) => name),
+            batching: settled,
+          });
+    const taken = resume ? undefined : await shared?.take(run);
+    if (taken !== undefined) console.error(`${taken}: taken from ${shareStages}, where another run left it`);
     const result = await runStages(stages, parameters, {
       device,
       validates,
       run,
       signal,
-      resume,
+      resume: resume || taken !== undefined,
+      onStageEnd: (stage) => shared?.leave(run, stage) ?? Promise.resolve(),
       loggingSteps: config.run.logging_steps,
       maxSkipped: config.run.max_skipped_steps,
       batching: settled,

@@ -49,8 +49,8 @@ export interface OpenTraining extends OpenStage<TrainingOutcome> {
   readonly trains: TrainableParameters;
   /** After the last step, once the parameters are those that the stage keeps. */
   end?(): Promise<void>;
-  /** Held-out metrics; undefined if the signal stopped it. */
-  readonly validate?: ((signal: AbortSignal) => Promise<Metrics | undefined>) | undefined;
+  /** Held-out metrics after `step` steps, which the engine says; undefined if the signal stopped it. */
+  readonly validate?: ((signal: AbortSignal, step?: number) => Promise<Metrics | undefined>) | undefined;
 }
 
 export type OpenMaking = OpenStage<MakingOutcome>;

@@ -1,15 +1,12 @@
 /** What a run trains: a decoder, its adapter if any, and the parameters that the optimizer updates. */
-import { rm } from 'node:fs/promises';
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules, modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
-import { replaceDirectory } from '../files/directory.js';
 import { createAdapterOn, draw, withHead } from '../models/adapter.js';
 import { baseDirectory } from '../models/base.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { loadDecoder, loadTrainableUnder, trainableDecoder } from '../models/load.js';
-import { saveDecoder } from '../models/save.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -18,6 +15,7 @@ import type { LoraConfig } from '../weights/adapter-config.js';
 import type { RoleParameters } from './checkpoint.js';
 import { type HeldMemory, heldMemory } from './held-memory.js';
 import { loraConfig } from './lora-config.js';
+import { saveModel } from './save-model.js';
 
 export interface Trainee {
   readonly decoder: Decoder;
@@ -113,14 +111,7 @@ function wholeModel(
     role: {},
     trained,
     parameters: { model: trained },
-    async save(directoryOf) {
-      // A resumed run saves again.
-      const written = directoryOf('model.partial');
-      await rm(written, { recursive: true, force: true });
-      await saveDecoder(decoder, written);
-      await tokenizer.save(written);
-      await replaceDirectory(written, directoryOf('model'));
-    },
+    save: (directoryOf) => saveModel(decoder, tokenizer, directoryOf('model')),
     dispose() {
       trained.dispose();
       decoder.dispose();

@@ -1,4 +1,4 @@
-import type { TrainableParameters } from '../autograd/parameters.js';
+import type { TrainedParameters } from '../autograd/parameters.js';
 import type { AdamW } from './adamw.js';
 
 /** Outcome of applying the accumulated gradients. */
@@ -27,7 +27,7 @@ export async function applyGradients(
   return { nonFinite: named.filter((text) => text).join(' and ') };
 }
 
-async function nonFiniteGradient({ device, list }: TrainableParameters): Promise<string | undefined> {
+async function nonFiniteGradient({ device, list }: TrainedParameters): Promise<string | undefined> {
   for (const { name, grad } of list) {
     if (!grad) continue;
     const { stats } = device.ops.finite({ x: grad });

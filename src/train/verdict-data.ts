@@ -3,10 +3,12 @@ import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } f
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import type { LabelRules, LeftOut } from '../data/label-rules.js';
+import { heldOutSolutions } from '../data/neutral.js';
 import type { SeenSteps } from '../data/overlap.js';
 import type { Part } from '../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../data/summary.js';
 import type { TokenStore } from '../data/token-store.js';
+import { trainingFiles } from '../data/training-files.js';
 import {
   placeVerdicts,
   type SolutionVerdicts,
@@ -58,8 +60,8 @@ export interface VerdictDataConfig {
   readonly data: DataConfig;
   readonly model: ModelConfig;
   readonly prompt: PromptConfig;
-  readonly sft: { readonly class_weight: 'none' | 'balanced' };
-  readonly eval: Pick<VerdictEvaluationConfig, 'max_samples'>;
+  readonly sft: { readonly class_weight: 'none' | 'balanced'; readonly label_smoothing?: number };
+  readonly eval: Pick<VerdictEvaluationConfig, 'max_samples' | 'neutral'>;
 }
 
 export interface VerdictDataOptions {
@@ -126,6 +128,7 @@ function fromStore(
     config.sft.class_weight === 'balanced'
       ? (label: 1 | 0) => labels.n / (2 * (label === 1 ? labels.positive : labels.negative))
       : () => 1;
+  const smoothing = config.sft.label_smoothing ?? 0;
   const maxLength = config.data.max_length;
   const training = new Set(chosen.train);
   const solutionOf = (solution: ChosenSolution) => {
@@ -150,6 +153,8 @@ function fromStore(
     return ({ solution, step }) => seen[solution]?.[step] === true;
   };
   const warnings = tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store) : [];
+  // Copies that a weight asks for are no mistake in the data.
+  const repeated = trainingFiles(config.data.train).some(({ weight }) => weight > 1);
   const recent = new RecentSequences(RECENT_TOKENS);
   const notes = readNotes(store.notes);
   const summary = summarizeTrainingData(
@@ -157,18 +162,26 @@ function fromStore(
       solutions.map((solution) => ({
         ...summarizedSolution(store, solution, tokenizer, maxLength),
         ...(solutions === chosen.train
-          ? { stepKeys: store.stepKeys(solution.index) }
+          ? repeated
+            ? {}
+            : { stepKeys: store.stepKeys(solution.index) }
           : { seen: seenOf(solution) }),
       })),
     ),
   );
   return {
     sequences: datasets((solution, i) =>
-      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, weigh)),
+      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, { weigh, smoothing })),
     ),
-    records: datasets(({ index }) => {
-      const { problem, steps, outcome } = store.record(index);
-      return { problem, steps, ...(outcome === undefined ? {} : { outcome }) };
+    records: datasets((solution) => {
+      const { problem, steps, outcome, group } = store.record(solution.index);
+      const isTrained = training.has(solution);
+      return {
+        problem,
+        steps: isTrained ? steps : steps.map((step, i) => ({ ...step, label: solution.labels[i] ?? null })),
+        ...(outcome === undefined ? {} : { outcome }),
+        ...(group === undefined ? {} : { group }),
+      };
     }),
     solutions: datasets(({ index, labels }) => ({ sequence: wholeSolution(store, index), labels })),
     seen: { validation: seenIn(chosen.validation), test: seenIn(chosen.test) },
@@ -192,16 +205,16 @@ interface ChosenSolution {
 }
 
 function chooseSolutions(
-  { data, eval: { max_samples } }: Pick<VerdictDataConfig, 'data' | 'eval'>,
+  { data, eval: { max_samples, neutral } }: Pick<VerdictDataConfig, 'data' | 'eval'>,
   store: TokenStore,
-): Record<Part, ChosenSolution[]> {
+): Record<Part, readonly ChosenSolution[]> {
   const parts: Record<Part, number[]> = { train: [], validation: [], test: [] };
   for (let index = 0; index < store.length; index++) parts[store.part(index)].push(index);
-  const heldOut = (part: 'validation' | 'test') =>
-    (max_samples === 'all' ? parts[part] : parts[part].slice(0, max_samples)).map((index) => ({
-      index,
-      labels: store.labels(index),
-    }));
+  const heldOut = (part: 'validation' | 'test') => {
+    const asTrained = parts[part].map((index) => ({ index, labels: store.labels(index) }));
+    const counted = heldOutSolutions(asTrained, neutral, ({ index }) => store.record(index));
+    return max_samples === 'all' ? counted : counted.slice(0, max_samples);
+  };
   const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(parts.train[i] as number), seed);
   const balanced = chooseToTrain(
     parts.train.map((index) => store.labels(index)),

@@ -1,11 +1,14 @@
 /** The runs below a folder, read once and then as they grow. Requests name them; nothing else can be reached. */
-import { relative, resolve } from 'node:path';
+import { readdirSync, statSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
 import { type CollectedRun, collectRun, runsBelow } from '../report/collect.js';
 import { MetricLog } from '../report/metric-log.js';
 
 export class Runs {
   readonly root: string;
   private readonly logs = new Map<string, MetricLog>();
+  /** Runs that nobody works on, with the state of their files when they were read. */
+  private readonly resting = new Map<string, { readonly state: string; readonly run: CollectedRun }>();
 
   constructor(root: string) {
     this.root = resolve(root);
@@ -28,9 +31,28 @@ export class Runs {
     const log = this.logs.get(path) ?? new MetricLog(`${path}/metrics.jsonl`);
     this.logs.set(path, log);
     try {
-      return await collectRun(path, log);
+      // Before reading: what changes meanwhile is then read the next time.
+      const state = stateOf(path);
+      const known = this.resting.get(path);
+      if (known?.state === state) return known.run;
+      const run = await collectRun(path, log);
+      // A process may end without touching a file, so a running one is always read.
+      if (run.status === 'running') this.resting.delete(path);
+      else this.resting.set(path, { state, run });
+      return run;
     } catch {
       return undefined;
     }
   }
+}
+
+/** Names, sizes and times of the entries of a run directory. */
+function stateOf(path: string): string {
+  const entries = readdirSync(path).sort();
+  return entries
+    .map((name) => {
+      const { mtimeMs, size } = statSync(join(path, name));
+      return `${name} ${mtimeMs} ${size}`;
+    })
+    .join('\n');
 }

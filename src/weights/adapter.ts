@@ -30,6 +30,8 @@ export interface AdapterHead {
   readonly kind: 'sequence' | 'token';
   readonly numLabels: number;
   readonly bias: boolean;
+  /** Names of the classes; absent: the base's, if it has as many. */
+  readonly labels?: readonly string[] | undefined;
 }
 
 /** Whether the directory holds an adapter. */

@@ -1,5 +1,5 @@
 // Hostile names and texts in a run must stay text on its page: no script, no request, no markup.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -65,4 +65,19 @@ it('formulas that grow without end, or are very deep, are left as they were writ
   expect(typeset('$'.repeat(100_000)).text.length).toBe(100_000);
   expect(typeset('\\('.repeat(50_000)).text.length).toBe(100_000);
   expect(performance.now() - started).toBeLessThan(60_000);
+});
+
+it('an eval.json of any depth and width is shown as far as a page can hold it', async () => {
+  const path = makeRun(join(folder, 'deep'));
+  const depth = 5_000;
+  writeFileSync(
+    join(path, 'eval.json'),
+    `{"lists": ${'['.repeat(depth)}1${']'.repeat(depth)}, "objects": ${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}, ` +
+      `"__proto__": {"polluted": 1}, "wide": {${Array.from({ length: 20_000 }, (_, i) => `"k${i}": {"x${i}": ${i}}`).join()}}}`,
+  );
+  const page = renderRun(await collectRun(path));
+  expect(page).toContain('… deeper in eval.json');
+  expect(page).toContain('and 19,950 more in eval.json');
+  expect(page.length).toBeLessThan(1_000_000);
+  expect(({} as { polluted?: number }).polluted).toBeUndefined();
 });

@@ -68,7 +68,7 @@ describe('the command line', () => {
     [['run', 'quickstart', 'more'], 'there is no argument more here'],
     [['run', '--set'], '--set needs a value'],
     [['run', 'x', '--resume', 'y'], '--resume and recipe exclude each other; give one of them'],
-    [['data'], 'name stats, preview, convert, problems or s3c'],
+    [['data'], 'name stats, preview, convert, problems, s3c or rationales'],
     [['eval'], 'name a run directory, or one of show, correction, solve and compare'],
     [['data', 'preview', '--part', 'tset'], '--part expects train, validation or test, found tset'],
     [['data', 'problems', 'x.jsonl', '--level', '9'], '--level expects 1, 2, 3 or 4, found 9'],

@@ -13,6 +13,59 @@ import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './run-cli.js';
 
+describe('a list of CSV files with weights, by the command line', () => {
+  const file = (folder: string, name: string, sign: string, right: boolean) => {
+    const path = join(folder, name);
+    const rows = Array.from(
+      { length: 40 },
+      (_, i) => `${i};${sign}1,"[""${i}${sign}1=${i + 1}""]",[${right}]`,
+    );
+    writeFileSync(path, ['prompt,completions,labels', ...rows, ''].join('\n'));
+    return path;
+  };
+  const stats = (train: string) =>
+    cli(
+      'data',
+      'stats',
+      'quickstart_sft',
+      '--set',
+      'data.source=auto',
+      '--set',
+      'data.split=[1,0,0]',
+      '--set',
+      `data.train=${train}`,
+    );
+
+  it('has each solution as often as its weight says', async () => {
+    const folder = temporaryDirectory();
+    const [right, wrong] = [file(folder, 'right.csv', '+', true), file(folder, 'wrong.csv', '-', false)];
+    const counts = async (train: string) => {
+      const { code, stdout, stderr } = await stats(train);
+      expect(code, stderr).toBe(0);
+      return ['correct', 'wrong'].map((name) =>
+        Number(new RegExp(`^${name} +(\\d+)`, 'm').exec(stdout)?.[1]),
+      );
+    };
+    expect(await counts(`[${right}, ${wrong}]`)).toEqual([40, 40]);
+    expect(await counts(`[{path: ${right}, weight: 3}, ${wrong}]`)).toEqual([120, 40]);
+    const [, few] = await counts(`[${right}, {path: ${wrong}, weight: 0.3}]`);
+    expect(few).toBeGreaterThan(4);
+    expect(few).toBeLessThan(24);
+  });
+
+  it.each([
+    ['{path: x.csv, weight: 0}', /data\.train\.0\.weight expects a number above 0, found the number 0/],
+    ['{path: x.csv, weight: 1e9}', /data\.train\.0\.weight expects a number of at most 1000, found/],
+    ['{path: x.csv, weight: many}', /data\.train expects .* or of \{path, weight\}, found the list/],
+    ['{path: 3}', /data\.train expects a path, or a list of paths or of \{path, weight\}, found the list/],
+    ['{path: x.csv, wieght: 2}', /unknown key "wieght" in data\.train\.0/],
+  ])('refuses %s in a sentence', async (item, sentence) => {
+    const { code, stderr } = await stats(`[${item}]`);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(sentence);
+  });
+});
+
 describe('steptrain data preview', () => {
   it('shows text, ids, spans and loss mask side by side', async () => {
     const { code, stdout } = await cli(

@@ -53,6 +53,7 @@ describe('steptrain eval solve', () => {
     expect(stdout).toMatch(
       /^4 problems, 4 samples each +% +95 % CI\npass@1 .*\npass@2 .*\npass@4 .*\nmaj@4 .*\nunanswered .*\ntruncated .*\ntokens a sample .*\ntokens a problem .*\nintervals: /,
     );
+    expect(stdout).toContain('\nanswers of embedded');
     const report = JSON.parse(readFileSync(join(output, 'solve.json'), 'utf8'));
     expect(report).toMatchObject({
       problems: 4,
@@ -79,6 +80,28 @@ describe('steptrain eval solve', () => {
     expect((await solve(...args)).stdout).toBe(stdout);
     expect(readFileSync(join(output, 'samples.jsonl'))).toEqual(journal);
     expect(JSON.parse((await solve(...args, '--json')).stdout)).toEqual(report);
+  });
+
+  it('breaks the metrics down by a column', async () => {
+    const data = file(
+      'rows.jsonl',
+      ROWS.map((row, i) => ({ ...row, kind: i === 0 ? 'minus' : 'plus' })),
+    );
+    const { groups, metrics } = JSON.parse((await solve(data, '-n', '2', '--by', 'kind', '--json')).stdout);
+    expect(Object.entries(groups).map(([name, of]) => [name, (of as { problems: number }).problems])).toEqual(
+      [
+        ['minus', 1],
+        ['plus', 3],
+      ],
+    );
+    const [minus, plus] = ['minus', 'plus'].map((name) => groups[name].metrics['pass@1'].value);
+    expect((minus + 3 * plus) / 4).toBeCloseTo(metrics['pass@1'].value);
+    expect((await solve(data, '--by', 'kind')).stdout).toMatch(
+      /\nby group, % +problems +pass@1.*\nminus +1 /,
+    );
+    expect((await solve(data, '--by', 'level')).stderr).toMatch(
+      /line 1: column 'level' to group by is missing/,
+    );
   });
 
   it('shows and compares what was solved', async () => {

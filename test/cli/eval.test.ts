@@ -93,6 +93,25 @@ describe('steptrain eval correction with a model', () => {
     expect(chosen(other).f1_macro.validation).toBeGreaterThan(0.3);
   });
 
+  it('breaks the metrics down by a column', async () => {
+    const data = steps('test.jsonl', { first: 0, samples: 4 });
+    const rows = readFileSync(data, 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const named = rows.map((row, i) => JSON.stringify({ ...row, group: i % 2 === 0 ? 'even' : 'odd' }));
+    writeFileSync(data, named.join('\n'));
+    const judge = (...args: readonly string[]) => correction(...embedded, '--data', data, '--by', ...args);
+    const { groups, metrics } = JSON.parse((await judge('group', '--json')).stdout);
+    expect(Object.keys(groups)).toEqual(['even', 'odd']);
+    expect(groups.even.n + groups.odd.n).toBe(metrics.n);
+    const lost = await judge('colour');
+    expect(lost.code).toBe(1);
+    expect(lost.stderr).toMatch(
+      /test\.jsonl, line 1: column 'colour' to group by is missing; the columns are/,
+    );
+  });
+
   it('stops at an unreadable row, or skips and counts it', async () => {
     const data = steps('test.jsonl', { first: 0, samples: 4 });
     const bad = { problem: 'Add.', steps: [{ text: '', label: 1 }] };

@@ -39,6 +39,14 @@ describe('steptrain grade', () => {
     ]);
   });
 
+  it('takes no answer from a sample that was cut off', async () => {
+    const rows = ['stop', 'length', 'abort'].map((finish_reason) => ({
+      ...{ prediction: 'The answer is 7', answer: 7, finish_reason },
+    }));
+    const { stdout } = await cli('grade', file('out.jsonl', rows), '--json');
+    expect(JSON.parse(stdout)).toMatchObject({ rows: 3, correct: 1, unanswered: 2 });
+  });
+
   it('keeps the result of every row, and shows the wrong ones', async () => {
     const output = join(folder, 'graded.jsonl');
     const { code, stdout } = await cli(

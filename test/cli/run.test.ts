@@ -94,7 +94,7 @@ describe('a run', () => {
 describe('a resumed run', () => {
   const resume = (recipe: RunRecipe) =>
     capture(async () => {
-      await resumeRun(join(folder, 'run'), async () => recipe);
+      await resumeRun({ resume: join(folder, 'run') }, async () => recipe);
       return 0;
     });
 

@@ -1,9 +1,14 @@
 // steptrain score and steptrain label, with the models of the package.
-import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { openRewardModel } from '../../src/methods/reward-models.js';
 import { train } from '../../src/methods/run.js';
+import { openLabelJudge } from '../../src/methods/step-kto/judges.js';
+import { baseDirectory } from '../../src/models/base.js';
+import { openDevice } from '../../src/runtime/device.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { cli as run } from './run-cli.js';
 
 let folder: string;
@@ -115,8 +120,37 @@ describe('score', () => {
   });
 });
 
+describe('judge.kind run', () => {
+  const open = (path: string) =>
+    openLabelJudge({ judge: { kind: 'run', path } } as never, (name) => openRewardModel(device, name));
+  const device = openDevice('cpu');
+  afterAll(() => device.dispose());
+
+  test('takes a reward model of steps, which calls right what it finds likelier right', async () => {
+    const judge = (await open(at('run')))!;
+    const steps = SOLUTIONS[0]!.steps!;
+    const asked = {
+      problem: 0,
+      sample: 0,
+      of: { problem: PROBLEM, answer: '19' },
+      text: steps.join('\n'),
+      steps,
+    };
+    const [row] = lines(at('scored/scores.jsonl')) as unknown as [{ scores: number[] }];
+    expect(await judge.judge([asked])).toEqual([row.scores.map((score) => (score >= 0.5 ? 1 : 0))]);
+    judge.dispose();
+  });
+
+  test('refuses one of outcomes alone', async () => {
+    const config = readFileSync(at('run/config.yaml'), 'utf8').replace('type: joint', 'type: orm');
+    cpSync(at('run'), at('orm'), { recursive: true });
+    writeFileSync(at('orm/config.yaml'), config);
+    await expect(open(at('orm'))).rejects.toThrow('holds a reward model of outcomes, which judges no steps');
+  });
+});
+
 describe('label', () => {
-  const rollouts = (output: string, ...more: readonly string[]) =>
+  const rollouts = (output: string, mostTokens = 40, ...more: readonly string[]) =>
     cli([
       'label',
       at('solutions.jsonl'),
@@ -127,7 +161,7 @@ describe('label', () => {
       '-k',
       '4',
       '--max-new-tokens',
-      '40',
+      `${mostTokens}`,
       '--output',
       at(output),
       ...more,
@@ -155,6 +189,39 @@ describe('label', () => {
     expect(rows[0]!.steps[0]!.score).toBeGreaterThan(0.5);
   });
 
+  test('a completion that is cut off reaches nothing, and a solution that is has no outcome', async () => {
+    const tokenizer = await loadTokenizer(baseDirectory('word-problems'));
+    const { length } = tokenizer.encode('Answer: 19\n');
+    const scores: number[] = [];
+    for (const most of [length, length + 1]) {
+      await rollouts(`cut-${most}`, most, '--temperature', '0.1');
+      scores.push(
+        (lines(at(`cut-${most}/labels.jsonl`))[0] as { steps: [{ score: number }] }).steps[0].score,
+      );
+    }
+    // One token more, and the answer is followed by its end.
+    expect(scores).toEqual([0, 1]);
+    const solved = {
+      problem: PROBLEM,
+      answer: '19',
+      text: 'Tom: 12 + 7 = 19\nAnswer: 1',
+      finish_reason: 'length',
+    };
+    writeFileSync(at('cut.jsonl'), `${JSON.stringify(solved)}\n`);
+    const { err } = await cli([
+      'label',
+      at('cut.jsonl'),
+      '--output',
+      at('cut'),
+      '-k',
+      '1',
+      '--max-new-tokens',
+      '1',
+    ]);
+    expect(err).toMatch(/1 solutions, 2 prefixes/);
+    expect(lines(at('cut/labels.jsonl'))[0]).not.toHaveProperty('outcome');
+  });
+
   test('goes on where it was stopped, with the same labels', async () => {
     const whole = readFileSync(at('labels/labels.jsonl'), 'utf8');
     truncateSync(at('labels/labels.jsonl'), whole.indexOf('\n') + 10);
@@ -166,7 +233,12 @@ describe('label', () => {
     expect((await cli(['data', 'problems', at('problems.jsonl'), '-n', '3'])).code).toBe(0);
     const solved = lines(at('problems.jsonl')).map(({ problem, answer }) => ({
       problem,
-      samples: [{ text: `Answer: ${answer}` }, { text: 'x: 1 + 1 = 3' }, { text: '' }],
+      samples: [
+        { text: `Answer: ${answer}`, finish_reason: 'stop' },
+        { text: 'x: 1 + 1 = 3' },
+        { text: '' },
+        { text: `Answer: ${answer}`, finish_reason: 'length' },
+      ],
     }));
     writeFileSync(at('solved.jsonl'), solved.map((row) => `${JSON.stringify(row)}\n`).join(''));
     const { code } = await cli([
@@ -179,8 +251,8 @@ describe('label', () => {
     ]);
     expect(code).toBe(0);
     const rows = lines(at('exact/labels.jsonl')) as { steps: { label: number }[]; outcome?: number }[];
-    expect(rows).toHaveLength(6);
-    expect(rows.map(({ outcome }) => outcome)).toEqual([1, undefined, 1, undefined, 1, undefined]);
+    expect(rows).toHaveLength(9);
+    expect(rows.map(({ outcome }) => outcome)).toEqual([1, 2, 3].flatMap(() => [1, undefined, undefined]));
     expect(rows[1]!.steps.map(({ label }) => label)).toEqual([0]);
     const unknown = await cli([
       'label',
@@ -192,6 +264,85 @@ describe('label', () => {
     ]);
     expect(unknown.err).toMatch(/line 1: .*has no plan of this problem/);
   });
+
+  test('finishes what is unfinished and grades all; steps keep their labels', async () => {
+    const [right, wrong] = ['Tom: 12 + 7 = 19', 'Tom: 12 + 7 = 29'];
+    const one = { problem: PROBLEM, gold_answer: '19' };
+    const given = [
+      { ...one, steps: [{ text: right, label: 1 }] },
+      { ...one, steps: [{ text: wrong, label: 0 }] },
+      { ...one, steps: [right, '# Answer\n\n19'] },
+      { ...one, text: `${right}\nAnswer: 1`, finish_reason: 'length' },
+      { ...one, text: 'To', finish_reason: 'length' },
+      { ...one, steps: [{ text: wrong, label: 0 }], outcome: 0 },
+    ];
+    writeFileSync(at('unfinished.jsonl'), given.map((row) => `${JSON.stringify(row)}\n`).join(''));
+    const complete = (output: string, ...more: readonly string[]) =>
+      cli([
+        'label',
+        at('unfinished.jsonl'),
+        '--complete',
+        '--model',
+        'word-problems',
+        '--template',
+        '{problem}',
+        '--temperature',
+        '0.1',
+        '--output',
+        at(output),
+        ...more,
+      ]);
+    const { code, err } = await complete('whole', '--max-new-tokens', '40');
+    expect(code, err).toBe(0);
+    expect(err).toMatch(/6 solutions, 4 of them unfinished, 4 completions of up to 40 tokens/);
+    const rows = lines(at('whole/labels.jsonl')) as {
+      steps: { text: string; label: number | null }[];
+      outcome?: number;
+    }[];
+    expect(rows.map(({ outcome }) => outcome)).toEqual([1, 0, 1, 1, 1, 0]);
+    expect(rows.map(({ steps }) => steps.map(({ label }) => label))).toEqual([
+      [1, null],
+      [0, null],
+      [null, null],
+      [null, null],
+      [null, null],
+      [0],
+    ]);
+    expect(rows[0]!.steps[1]!.text).toBe('Answer: 19');
+    // What follows the error is the model's own way to an answer.
+    expect(rows[1]!.steps[1]!.text).toMatch(/^Answer: (?!19)/);
+    // Half a step is written anew.
+    expect(rows[3]!.steps[1]!.text).toBe('Answer: 19');
+    const short = await complete('short', '--max-new-tokens', '1', '-k', '2');
+    expect(short.err).toMatch(/4 of them are still unfinished, and have no outcome/);
+    expect(lines(at('short/labels.jsonl')).map(({ outcome }) => outcome)).toEqual([
+      undefined,
+      undefined,
+      1,
+      undefined,
+      undefined,
+      0,
+    ]);
+    const both = await complete('both', '--until-wrong');
+    expect(both).toMatchObject({ code: 1, err: expect.stringMatching(/--complete labels no steps/) });
+    // A model of outcomes learns them all.
+    const silent = vi.spyOn(console, 'error').mockImplementation(() => {});
+    await train(
+      {
+        method: 'reward',
+        model: { base: 'word-problems' },
+        lora: { r: 2 },
+        data: { source: 'record', train: at('whole/labels.jsonl'), split: [1, 0, 0], max_length: 384 },
+        reward: { type: 'orm', num_train_epochs: 1 },
+        run: { device: 'cpu', threads: 1 },
+      } as never,
+      { output: at('orm-whole') },
+    );
+    const said = silent.mock.calls.flat().join('\n');
+    silent.mockRestore();
+    expect(said).not.toMatch(/left out/);
+    expect(lines(at('orm-whole/metrics.jsonl'))[0]).toHaveProperty('loss');
+  }, 60_000);
 
   test('refuses a row without an answer before anything is drawn', async () => {
     writeFileSync(at('open.jsonl'), '{"problem": "p", "steps": ["s"]}\n');

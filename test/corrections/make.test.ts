@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { makeSamples } from '../../src/corrections/make.js';
+import { likelihoodWarning, type StepScorer } from '../../src/corrections/likelihood.js';
+import { makeSamples, reaches } from '../../src/corrections/make.js';
 import { makeTreeSamples } from '../../src/corrections/mcts.js';
 import type { SourceSolution } from '../../src/corrections/solution.js';
 import { Tally } from '../../src/corrections/tally.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { tools } from './fake-source.js';
 
 const solution = (number = 0): SourceSolution => ({
@@ -25,6 +27,12 @@ const pupil = (prompt: string, sample: number): string => {
 
 const ONE = { positions: 1, sample: { n: 4 }, validate: { k: 2 } };
 const at0 = { ...ONE, positions: 'all' };
+
+it('a continuation that was cut off reaches nothing', () => {
+  const rest = { text: '5+4=9\nThe answer is: 9', ended: true };
+  expect(reaches(solution(), '2+3=5', rest)).toBe(true);
+  expect(reaches(solution(), '2+3=5', { ...rest, ended: false })).toBe(false);
+});
 
 describe('making samples', () => {
   it('keeps a step from which no continuation reaches the answer, once, and corrects it', async () => {
@@ -57,6 +65,32 @@ describe('making samples', () => {
       samples: 1,
       'solutions with samples': 1,
     });
+  });
+
+  it('counts wrong steps that the model finds less likely than the right one, and warns where they are most', async () => {
+    const scored: number[][] = [];
+    /** log p of `2+3=6` against that of `2+3=5`; what stands before a step does not count. */
+    const scorerOf = (wrong: number, right: number) => ({
+      decoder: { config: { maxPositions: 100 } },
+      score: async (sequences: readonly number[][]) =>
+        sequences.map((ids) => {
+          scored.push(ids);
+          const last = byteTokenizer().decode(ids).endsWith('=6\n') ? wrong : right;
+          return { logprobs: Float32Array.from(ids.slice(1), (_, t) => (t === 0 ? -50 : t > 5 ? last : 0)) };
+        }),
+    });
+    const counted = async (wrong: number, right: number) => {
+      const tally = new Tally();
+      const scorer = scorerOf(wrong, right) as unknown as StepScorer;
+      await makeSamples([solution()], { ...tools(pupil, at0), scorer }, tally);
+      expect(tally.get('wrong steps compared')).toBe(1);
+      return likelihoodWarning(tally);
+    };
+    expect(await counted(-1, -2)).toBeUndefined();
+    expect(scored.map((ids) => byteTokenizer().decode(ids))).toEqual(['2+3+4?\n2+3=6\n', '2+3+4?\n2+3=5\n']);
+    expect(await counted(-2, -1)).toMatch(
+      /finds 1 of 1 wrong steps \(100 %\) less likely than the right step .* lower corrections\.sample\.temperature/,
+    );
   });
 
   it('discards a step from which the answer is reached all the same', async () => {

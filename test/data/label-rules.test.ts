@@ -32,6 +32,13 @@ describe('steps after the first wrong one', () => {
     expect(labelsOf(under(record, { after_error }))).toEqual(labels);
   });
 
+  test('is wrong and no longer neutral under negative', () => {
+    const [wrong, neutral] = solution([0, 1]).steps;
+    const marked = { ...solution([]), steps: [wrong!, { ...neutral!, neutral: true as const }] };
+    const found = under(marked, { after_error: 'negative' }) as StepRecord;
+    expect(found.steps[1]).toEqual({ ...neutral, label: 0 });
+  });
+
   test('a step without a label is no error', () => {
     expect(labelsOf(under(solution([1, null, 1]), { after_error: 'drop' }))).toEqual([1, null, 1]);
   });

@@ -44,6 +44,21 @@ describe('loadRecords', () => {
     }
   });
 
+  it('gives each record the value of the column to group by', async () => {
+    const lines = ['easy', 3, true, null].map((level) => JSON.stringify({ ...good, level })).join('\n');
+    const { records } = await load(fileWith('rows.jsonl', lines), { group_by: 'level' });
+    expect(records.map(({ group }) => group)).toEqual(['easy', '3', 'true', '(none)']);
+    // A converted record keeps it.
+    const again = await load(fileWith('records.jsonl', JSON.stringify(records[0])));
+    expect(again.records[0]?.group).toBe('easy');
+    await expect(load(fileWith('rows.jsonl', line), { group_by: 'level' })).rejects.toThrow(
+      /line 1: column 'level' to group by is missing; the columns are prompt, completions, labels/,
+    );
+    await expect(load(fileWith('rows.jsonl', line), { group_by: 'labels' })).rejects.toThrow(
+      /column 'labels' to group by holds a list of 2; expected text/,
+    );
+  });
+
   it('gives each record its file, line and row', async () => {
     const path = fileWith('rows.json', `[\n${line},\n\n${line}]`);
     const { records } = await load(path);
@@ -182,7 +197,7 @@ describe('loadRecords', () => {
         /the list of rows is not closed; the file is cut short after row 1/,
       ],
       ['d.json', `[${line}]\n7`, /line 2: there is more text after the end of the list/],
-      ['e.csv', 'a,b', /cannot tell the format from the name; expected one of \.jsonl/],
+      ['e.tsv', 'a,b', /cannot tell the format from the name; expected one of \.jsonl/],
       ['f.parquet', 'PAR1', /cannot be read as parquet/],
     ];
     for (const [name, content, message] of cases) {

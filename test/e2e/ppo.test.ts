@@ -51,6 +51,12 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     const lines = await metrics(whole);
     const steps = lines.filter(({ phase }) => phase === 'ppo');
     expect(steps.length).toBeGreaterThanOrEqual(12);
+    // The base is asked once, before training; its answers stand in the table.
+    const base = (await readFile(join(whole, 'artefacts', 'base.jsonl'), 'utf8')).trim().split('\n');
+    expect(base.map((line) => JSON.parse(line).part)).toEqual([
+      ...Array(3).fill('test'),
+      ...Array(3).fill('validation'),
+    ]);
     expect(steps[0]).toMatchObject({ ratio_max: 1, critic_warmup: 1, solutions: 9, kl_coef: 0.02 });
     for (const key of [
       'reward_format',
@@ -85,6 +91,37 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
     );
     expect((await readFile(join(broken, 'samples.jsonl'), 'utf8')).trim().split('\n')).toEqual(samples);
   }, 180_000);
+
+  test('whitens rewards by solutions of the base, the same for a whole run', async () => {
+    const run = join(folder, 'standardised');
+    const set = [
+      'reward.format.pattern=[a-c]',
+      'reward.format.whiten=base',
+      'reward.length.weight=0',
+      'reward.base_problems=5',
+      'ppo.truncated=keep',
+      'ppo.max_iterations=2',
+    ];
+    const { code, err } = await steptrain([
+      'run',
+      recipe,
+      '--output',
+      run,
+      ...set.flatMap((s) => ['--set', s]),
+    ]);
+    expect(code, err).toBe(0);
+    const rows = (await readFile(join(run, 'artefacts', 'base.jsonl'), 'utf8')).trim().split('\n');
+    const train = rows.map((row) => JSON.parse(row)).filter(({ part }) => part === 'train');
+    expect(train).toHaveLength(15);
+    const formed: number[] = train.map(({ text }) => (/[a-c]/.test(text) ? 1 : 0));
+    const mean = formed.reduce((sum, value) => sum + value, 0) / 15;
+    expect(mean).toBeGreaterThan(0);
+    expect(mean).toBeLessThan(1);
+    const deviation = Math.sqrt(formed.reduce((sum, value) => sum + (value - mean) ** 2, 0) / 14);
+    const samples = (await readFile(join(run, 'samples.jsonl'), 'utf8')).trim().split('\n');
+    for (const { terms, reward } of samples.flatMap((line) => JSON.parse(line).solutions))
+      expect(reward).toBeCloseTo(terms.rule + (terms.format - mean) / deviation, 5);
+  }, 120_000);
 
   test('leaves out the rest of a rollout batch once the policy is too far', async () => {
     const run = join(folder, 'stopped');

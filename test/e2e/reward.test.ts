@@ -39,7 +39,7 @@ describe.skipIf(!compiled)('method: reward (needs dist/: npm run build)', () => 
   test('killed in training and in the evaluation, it ends with the same bits', async () => {
     const path = await recipe('kills', {
       shape: SHAPES.qwen2,
-      data: 'source: word_problems, word_problems: {samples: 400, levels: [1], error_rate: 0.3}, max_length: 300',
+      data: 'source: word_problems, word_problems: {samples: 1000, levels: [1], error_rate: 0.3}, max_length: 300',
       reward: 'type: joint, tokens_per_step: 1024, learning_rate: 1e-3, eval_steps: 10, save_steps: 4',
     });
     const whole = join(folder, 'whole');

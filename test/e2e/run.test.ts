@@ -37,6 +37,8 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
       run,
       ...FEW,
       '--set',
+      'data.word_problems.samples=600',
+      '--set',
       'ppo.max_iterations=2',
     ]);
     expect(err).toMatch(/Done after \d+ steps/);
@@ -50,7 +52,7 @@ describe.skipIf(!compiled)('steptrain run (needs dist/: npm run build)', () => {
     }
     expect(existsSync(join(run, 'adapter', 'adapter_config.json'))).toBe(true);
     expect((await metrics(run)).length).toBeGreaterThan(0);
-  }, 120_000);
+  }, 240_000);
 
   test('a run that is interrupted, killed and resumed ends with the same bits', async () => {
     const settings = [...FEW, '--set', 'sft.save_steps=2', '--set', 'run.logging_steps=1'];

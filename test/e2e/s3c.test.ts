@@ -86,12 +86,30 @@ describe.skipIf(!compiled)('method: s3c (needs dist/: npm run build)', () => {
     const whole = join(folder, 'made');
     const { code, out, err } = await steptrain(['run', 'quickstart_s3c', '--output', whole, ...settings]);
     expect(code, err).toBe(0);
-    expect(`${out}${err}`).toMatch(/after \d+ held-out steps +wrong +right/);
+    expect(`${out}${err}`).toMatch(/after \d+ held-out steps, % +wrong +right/);
     const samples = await readFile(join(whole, 'artefacts', 'samples.jsonl'), 'utf8');
     expect(samples).toContain('"kind":"wrong"');
     const last = (await metrics(whole)).at(-1)!;
     for (const key of ['pass@1', 'validation_pass@1', 'maj@3', 'correction_rate'])
       expect(last).toHaveProperty(key);
+    const report = JSON.parse(await readFile(join(whole, 'eval.json'), 'utf8'));
+    expect(report).toMatchObject({
+      method: 's3c',
+      unit: 'problems',
+      metrics: { 'pass@1': last['pass@1'], 'maj@3': last['maj@3'], trigger_rate: last.trigger_rate },
+      metrics_validation: { 'pass@1': last['validation_pass@1'] },
+      models: { trained: { all: { 'pass@1': { value: last['pass@1'] } } } },
+    });
+    expect(report.metrics.standing_wrong_steps).toBe(last.wrong_steps);
+    const shown = await steptrain(['eval', 'show', whole]);
+    expect(shown.out).toMatch(/after \d+ held-out steps, % +wrong +right/);
+    // The same problems by eval solve, which reads the run's words of corrections.
+    const problems = join(folder, 'problems.jsonl');
+    await steptrain(['data', 'problems', problems, '--level', '1', '-n', '4']);
+    const solved = join(folder, 'solved');
+    const short = ['--max-new-tokens', '60', '--judge-oracle', '--output', solved];
+    const solve = await steptrain(['eval', 'solve', problems, '--run', whole, ...short]);
+    expect(solve.code, solve.err).toBe(0);
 
     const broken = join(folder, 'broken-making');
     const first = await steptrain(['run', 'quickstart_s3c', '--output', broken, ...settings], (text) =>

@@ -35,6 +35,12 @@ describe.skipIf(!compiled)('steptrain sweep (needs dist/: npm run build)', () =>
     expect(whole.err).toMatch(/low\/seed-1: finished/);
     expect(whole).toMatchObject({ code: 0, out: expect.stringMatching(/high − low/) });
 
+    const page = join(folder, 'whole', 'report.html');
+    expect(whole.err.trim().split('\n').at(-1)).toBe(page);
+    const text = await readFile(page, 'utf8');
+    for (const part of ['The sweep', 'Paired differences', 'seed 1: ', '<title>Sweep of 2 runs'])
+      expect(text).toContain(part);
+
     const path = await file('broken');
     const stopped = await steptrain(['sweep', path, '--jobs', '2'], (err) =>
       err.includes('started') ? 'SIGINT' : undefined,

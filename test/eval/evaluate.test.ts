@@ -54,6 +54,49 @@ const judged = judge(records, (solution, step) =>
   solution === 3 && step === 2 ? 0.25 : records[solution]!.steps[step]!.label === 1 ? 0.875 : 0.125,
 );
 
+describe('the breakdown by a column', () => {
+  const grouped = records.map((of, i) => ({
+    ...of,
+    group: i < 2 ? 'level 10' : i === 2 ? 'level 2' : 'level 9',
+  }));
+
+  it('has the metrics of the steps of each group, in order of names', () => {
+    const report = evaluateVerdicts(judged, { ...options, records: grouped });
+    expect(
+      Object.entries(report.groups ?? {}).map(([name, { n, positives }]) => [name, n, positives]),
+    ).toEqual([
+      ['level 2', 1, 0],
+      ['level 9', 4, 4],
+      ['level 10', 5, 4],
+    ]);
+    const alone = evaluateVerdicts(
+      judged.filter(({ solution }) => solution < 2),
+      { ...options, records: grouped.slice(0, 2) },
+    );
+    expect(report.groups?.['level 10']).toEqual({ ...alone.metrics, positives: 4 });
+    expect(Object.keys(report.processbench?.subsets ?? {}).sort()).toEqual([
+      'level 10',
+      'level 2',
+      'level 9',
+    ]);
+    const lines = formatEvalTable(report, { boxed: false }).split('\n');
+    const row = (name: string) =>
+      lines
+        .find((line) => line.startsWith(name))
+        ?.slice(name.length)
+        .trim()
+        .split(/ +/);
+    expect(row('by group, %')).toEqual(['steps', 'Acc_pos', 'Acc_neg', 'F1', 'macro', 'AUC']);
+    // Metrics of a class that the group has not are no zeros.
+    expect(row('level 2')).toEqual(['1', '–', '100.0', '–', '–']);
+    expect(row('level 9')).toEqual(['4', '75.0', '–', '–', '–']);
+  });
+
+  it('is absent where no solution has a group', () => {
+    expect(evaluateVerdicts(judged, options).groups).toBeUndefined();
+  });
+});
+
 describe('the evaluation of judged verdicts', () => {
   const report = evaluateVerdicts(judged, options);
 

@@ -36,7 +36,7 @@ it('stop ids and stop texts are separated, and the end-of-text token can be igno
 });
 
 it.each<[SamplingOptions, string]>([
-  [{ n: 0 }, 'n: expected a whole number of at least 1, found 0'],
+  [{ n: 0 }, 'n: expected a whole number from 1 to 65536, found 0'],
   [{ maxNewTokens: 1.5 }, 'maxNewTokens: expected a whole number of at least 1, found 1.5'],
   [{ minTokens: 9, maxNewTokens: 8 }, 'minTokens: expected a whole number from 0 to 8, found 9'],
   [{ temperature: -1 }, 'temperature: expected a number of at least 0, found -1'],

@@ -38,20 +38,24 @@ def logps(model, prompt, answer):
         rows = model(ids).logits.log_softmax(-1)[0, len(prompt) - 1 : -1]
     return float(rows.gather(1, torch.tensor(answer)[:, None]).sum())
 
-def measure(trainer, out):
+def measure(trainer, out, of=None):
     trainer.model.train(); trainer.model.zero_grad()
-    inputs = trainer._prepare_inputs(next(iter(trainer.get_train_dataloader())))
+    batches = list(trainer.get_train_dataloader())
+    losses = [step(trainer, trainer._prepare_inputs(batch), of or trainer.compute_loss, len(batches)) for batch in batches]
+    grads = {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}
+    norm = float(torch.sqrt(sum((g.double() ** 2).sum() for g in grads.values())))
+    print(out, sum(losses), norm, flush=True)
+    return {"loss": sum(losses), "grad_norm": norm}
+
+def step(trainer, inputs, of, batches):
     own = [row["prompt"] + row[side] for rows, sides in [(result["pairs"], ("chosen", "rejected")), (result["answers"], ("completion",))] for row in rows for side in sides]
     for name in [k for k in inputs if k.endswith("input_ids") and not k.startswith(("KL", "prompt"))]:
         for ids in inputs[name].tolist():
             while ids[-1] == 1: ids.pop()
             assert ids in own, (name, ids)
-    loss = trainer.compute_loss(trainer.model, inputs)
+    loss = of(trainer.model, inputs) / batches
     loss.backward()
-    grads = {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}
-    norm = float(torch.sqrt(sum((g.double() ** 2).sum() for g in grads.values())))
-    print(out, float(loss), norm, flush=True)
-    return {"loss": float(loss), "grad_norm": norm}
+    return float(loss)
 
 common = dict(report_to=[], use_cpu=True, gradient_checkpointing=False, bf16=False, fp16=False, output_dir=tempfile.mkdtemp(),
               dataloader_pin_memory=False)
@@ -77,6 +81,11 @@ for kind, smoothing, beta in [("sigmoid", 0, 0.1), ("sigmoid", 0, 0.3), ("ipo", 
     args = DPOConfig(**common, per_device_train_batch_size=3, beta=beta, loss_type=[kind], label_smoothing=smoothing)
     trainer = DPOTrainer(model=load(), ref_model=load(0.5), args=args, train_dataset=pairs, processing_class=tokenizer)
     cases.append({"loss_type": kind, "label_smoothing": smoothing, "beta": beta, **measure(trainer, kind)})
+# TRL's sigmoid ignores label_smoothing. Its "aot" smooths as conservative DPO does, and of a batch of one pair it is nothing else.
+for smoothing, beta in [(0.1, 0.3), (0.3, 0.1)]:
+    args = DPOConfig(**common, per_device_train_batch_size=1, beta=beta, loss_type=["aot"], label_smoothing=smoothing)
+    trainer = DPOTrainer(model=load(), ref_model=load(0.5), args=args, train_dataset=pairs, processing_class=tokenizer)
+    cases.append({"loss_type": "sigmoid", "label_smoothing": smoothing, "beta": beta, **measure(trainer, "smoothed")})
 result["dpo"] = cases
 save()
 from trl import KTOConfig, KTOTrainer
@@ -97,4 +106,16 @@ save()
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 args = CPOConfig(**common, per_device_train_batch_size=3, beta=2.0, loss_type="simpo", simpo_gamma=0.5, cpo_alpha=0.0)
 result["simpo"] = {"beta": 2.0, "simpo_gamma": 0.5, **measure(CPOTrainer(model=load(), args=args, train_dataset=pairs, processing_class=tokenizer), "simpo")}
+save()
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+def likelihood_of_answers(model, inputs):
+    # TRL's log-probs and odds, with the likelihood of the chosen answer in place of that of the prompt and the answer.
+    chosen, rejected, *_ = trainer.concatenated_forward(model, inputs)
+    return -chosen.mean() - trainer.odds_ratio_loss(chosen, rejected)[0].mean()
+cases = []
+for beta in [0.1, 0.5]:
+    args = ORPOConfig(**common, per_device_train_batch_size=3, beta=beta)
+    trainer = ORPOTrainer(model=load(), args=args, train_dataset=pairs, processing_class=tokenizer)
+    cases.append({"beta": beta, "trl_loss": measure(trainer, "orpo")["loss"], **measure(trainer, "of answers", likelihood_of_answers)})
+result["orpo"] = cases
 save()

@@ -57,7 +57,7 @@ describe('the files of a data set', () => {
 
   it('are refused if no format is known', () => {
     expect(() => select(['README.md', 'data.zip'], 'train')).toThrow(
-      'the data set a/b has no data file that can be read; expected .jsonl, .json (.gz) or .parquet, found README.md, data.zip',
+      'the data set a/b has no data file that can be read; expected .jsonl, .json, .csv (.gz) or .parquet, found README.md, data.zip',
     );
   });
 });

@@ -72,6 +72,23 @@ describe('ppo', () => {
     expect(maxDifference(found.gradients.values!, c.grad_values)).toBeLessThan(1e-7);
   });
 
+  it('counts as clipped what lies outside the range, also where that does not stop its gradient', async () => {
+    // Twice as likely as before: with a good advantage the gradient stops, with a bad one it goes on. The third is inside.
+    const found = await throughTape(device, { logprobs: [Math.log(2), Math.log(2), 0.1] }, (on) =>
+      ppo(
+        {
+          ...on,
+          oldLogprobs: vector(device, [0, 0, 0]),
+          advantages: vector(device, [1, -1, 1]),
+          weights: vector(device, [0.25, 0.25, 0.5]),
+        },
+        { clipLow: 0.2, clipHigh: 0.2 },
+      ),
+    );
+    expect(found.statistics.clip_fraction).toBeCloseTo(0.5, 6);
+    expect(found.gradients.logprobs!.map((value) => value !== 0)).toEqual([false, true, true]);
+  });
+
   it.each(golden.grpo)('is GRPO with group advantages and answer-wise weights (beta $beta)', async (c) => {
     const answers = c.rewards.length;
     const tokens = c.logprobs.map((row) => row.length);

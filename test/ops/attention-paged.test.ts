@@ -1,8 +1,18 @@
 import { afterAll, describe, expect, it } from 'vitest';
+import type { Parameter } from '../../src/autograd/parameters.js';
 import { attention } from '../../src/ops/attention.js';
-import { attentionPaged, cacheCopy, cacheWrite, PAGE_TOKENS, pageElements } from '../../src/ops/cache.js';
+import {
+  attentionPaged,
+  cacheCopy,
+  cacheWrite,
+  PAGE_TOKENS,
+  pageElements,
+  rotateWrite,
+} from '../../src/ops/cache.js';
+import { rmsNorm } from '../../src/ops/norm.js';
 import { rope } from '../../src/ops/rope.js';
 import type { Device } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
 import { isas, onGpu, openTest } from './devices.js';
 import { maxDifference, random } from './numbers.js';
 import { exact, naive, type Precision, stored } from './precision.js';
@@ -389,26 +399,112 @@ describe.each(isas)('attention_paged on %s', (isa) => {
     expect(await fused.readFloats()).toEqual(expected);
   });
 
+  describe.each([
+    ['f32', 20],
+    ['bf16', 20],
+    ['bf16', 64],
+    ['f32', 2],
+    ['bf16', 256],
+  ] as const)('rotates queries beside the keys: %s, heads of %i', (dtype, headDim) => {
+    const half = headDim / 2;
+    const [T, heads, kvHeads, positions, eps] = [9, 6, 2, 50, 1e-6];
+    const x = stored(random(T * heads * headDim, 1), dtype);
+    const weights = [random(headDim, 5), random(headDim, 6)].map((w) => stored(w, 'bf16'));
+    const tables = [random(positions * half, 3), random(positions * half, 4)];
+    const place = (t: number) => (t * 37) % positions;
+    /** The queries and the cache that come of `write`. */
+    const written = async (write: (on: Parameters<typeof rotateWrite>) => Tensor | undefined) => {
+      const of = (count: number, seed: number) =>
+        device.tensor(random(T * count * headDim, seed), [T, count * headDim], dtype);
+      const [cos, sin] = tables.map((values) => device.tensor(values, [positions, half]));
+      const rotary = {
+        cos: cos as Tensor,
+        sin: sin as Tensor,
+        positions: device.tensor(Int32Array.from({ length: T }, (_, t) => place(t))),
+      };
+      const [q, k] = weights.map((values, i) => ({
+        value: device.tensor(values, [headDim], i === 0 ? 'f32' : 'bf16'),
+      }));
+      const cache = device.zeros([1, pageElements(kvHeads, headDim)], dtype);
+      const slots = device.tensor(Int32Array.from({ length: T }, (_, t) => (t === 5 ? -1 : t * 3)));
+      const norms = { q: q as Parameter, k: k as Parameter, eps };
+      const queries = device.tensor(x, [T, heads * headDim], dtype);
+      const rotated = write([
+        queries,
+        of(kvHeads, 7),
+        of(kvHeads, 8),
+        cache,
+        { slots, headDim, rotary, norms },
+      ]);
+      return { rotated: await rotated?.readFloats(), cache: await cache.readFloats() };
+    };
+
+    it.each([true, false])('has the bits of rmsnorm (%s), rope and cache_write', async (normed) => {
+      const apart = await written(([q, k, v, cache, { slots, rotary, norms }]) => {
+        const of = (t: Tensor, weight?: Parameter) =>
+          rope(normed && weight ? rmsNorm(t, weight, eps) : t, headDim, rotary);
+        cacheWrite(of(k, norms?.k), v, cache, { slots, headDim });
+        return of(q, norms?.q);
+      });
+      const fused = await written(([q, k, v, cache, { norms, ...options }]) =>
+        rotateWrite(q, k, v, cache, { ...options, norms: normed ? norms : undefined }),
+      );
+      expect(apart.cache.some((value) => value !== 0)).toBe(true);
+      expect(fused).toEqual(apart);
+    });
+
+    it('agrees with the equations in f64', async () => {
+      const { rotated } = await written((given) => rotateWrite(...given));
+      const [cos, sin] = tables as [Float32Array, Float32Array];
+      const expected = Array.from(x, (_, i) => {
+        const [d, t] = [i % headDim, Math.floor(i / (heads * headDim))];
+        const head = x.subarray(i - d, i - d + headDim);
+        const mean = head.reduce((sum, value) => sum + value * value, 0) / headDim;
+        const y = (e: number) => ((head[e] as number) / Math.sqrt(mean + eps)) * (weights[0]?.[e] as number);
+        const angle = place(t) * half + (d % half);
+        const other = d < half ? -y(d + half) : y(d - half);
+        return y(d) * (cos[angle] as number) + other * (sin[angle] as number);
+      });
+      // Each of up to three numbers is rounded to storage.
+      const largest = Math.max(...expected.map(Math.abs));
+      const tolerance = largest * (dtype === 'bf16' ? 3 * 2 ** -8 : 2 ** -20);
+      expect(maxDifference(rotated as Float32Array, Float32Array.from(expected))).toBeLessThan(tolerance);
+    });
+
+    it('is one launch', async () => {
+      await device.synchronize();
+      const before = device.stats().launches;
+      await written((given) => rotateWrite(...given));
+      // One more fills the cache with zeros.
+      expect(device.stats().launches - before).toBe(2);
+    });
+  });
+
   it.each([
     [{ positions: [0, 9] }, 'cache_write: positions[1] is 9, outside 0..8'],
     [{ half: 3 }, 'cache_write: head size 8 needs tables of width 4 with two halves, got 3'],
     [{ sin: undefined }, 'cache_write: cos, sin and positions come together'],
-  ])('refuses %j', async (change: { positions?: number[]; half?: number; sin?: undefined }, message) => {
-    const other = openTest(isa);
-    const k = other.zeros([2, 1, 8]);
-    const table = other.zeros([9, change.half ?? 4]);
-    other.ops.cache_write({
-      k,
-      v: k,
-      slots: other.tensor(Int32Array.of(0, 1)),
-      cache: other.zeros([1, pageElements(1, 8)]),
-      cos: table,
-      sin: 'sin' in change ? undefined : table,
-      positions: other.tensor(Int32Array.from(change.positions ?? [0, 1])),
-    });
-    await expect(other.synchronize()).rejects.toThrow(message);
-    other.dispose();
-  });
+    [{ q: true }, 'cache_write: q comes with cos, sin, positions and rotated, q_weight with q'],
+  ])(
+    'refuses %j',
+    async (change: { positions?: number[]; half?: number; sin?: undefined; q?: boolean }, message) => {
+      const other = openTest(isa);
+      const k = other.zeros([2, 1, 8]);
+      const table = other.zeros([9, change.half ?? 4]);
+      other.ops.cache_write({
+        k,
+        v: k,
+        q: change.q ? k : undefined,
+        slots: other.tensor(Int32Array.of(0, 1)),
+        cache: other.zeros([1, pageElements(1, 8)]),
+        cos: table,
+        sin: 'sin' in change ? undefined : table,
+        positions: other.tensor(Int32Array.from(change.positions ?? [0, 1])),
+      });
+      await expect(other.synchronize()).rejects.toThrow(message);
+      other.dispose();
+    },
+  );
 
   it('writes nothing to slot −1, and returns 0 for a row of length 0', async () => {
     const cache = device.zeros([1, pageElements(1, 8)]);

@@ -159,6 +159,36 @@ describe('a page', () => {
     expect(cells.filter((cell) => !page.includes(cell))).toEqual([]);
   });
 
+  it('shows what no other section does, of any shape, and all of an eval.json of another kind', async () => {
+    const path = makeRun(join(folder, 'nested'));
+    const file = join(path, 'eval.json');
+    const before = JSON.parse(readFileSync(file, 'utf8'));
+    const page = async (content: object) => {
+      writeFileSync(file, JSON.stringify(content));
+      const text = renderRun(await collectRun(path));
+      return /<section id="further".*?<\/section>/s.exec(text)?.[0] ?? '';
+    };
+    const known = await page({ ...before, data: { files: { train: { path: 'a.csv', rows: 12_345 } } } });
+    expect(known).toContain(
+      '<dt>files</dt><dd><dl class="pairs"><dt>train</dt><dd><dl class="pairs"><dt>path</dt><dd>a.csv</dd><dt>rows</dt><dd>12,345</dd>',
+    );
+    // The results stand in their own sections, once.
+    expect(known).not.toContain('metrics</summary>');
+    const other = await page({
+      method: 'mine',
+      by_level: { 'level 1': { accuracy: 0.5, n: 4 }, 'level 2': { accuracy: 0.25, n: 8 } },
+      seeds: [1, 2, 3],
+      empty: {},
+      hostile: { '<b>': '<script>' },
+      long: Array.from({ length: 60 }, (_, i) => i),
+    });
+    expect(other).toContain('<dt>&lt;b&gt;</dt><dd>&lt;script&gt;</dd>');
+    expect(other).toMatch(/<th scope="row">level 2<\/th><td class="n">25\.0 %<\/td><td class="n">8<\/td>/);
+    expect(other).toContain('seeds</summary>1, 2, 3<');
+    expect(other).toContain('empty</summary>none<');
+    expect(other).toContain('and 10 more in eval.json');
+  });
+
   it('names what a run without verdicts does not have', async () => {
     const path = makeRun(join(folder, 'unfinished'), { isFinished: false });
     rmSync(join(path, 'samples.jsonl'));

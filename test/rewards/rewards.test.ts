@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { AGGREGATIONS, aggregated } from '../../src/eval/solving/judging.js';
 import { functionReward, loadRewardFunction } from '../../src/rewards/function.js';
-import { mixedRewards, type WeightedSource } from '../../src/rewards/mixture.js';
+import { mixedRewards, rewardMoments, type WeightedSource } from '../../src/rewards/mixture.js';
 import { boundedSteps, stepEnds } from '../../src/rewards/placement.js';
 import type { RewardedSolution, SolutionReward } from '../../src/rewards/reward.js';
 import { answerReward, formatReward, lengthReward } from '../../src/rewards/rules.js';
@@ -29,6 +29,7 @@ describe('rules', () => {
       solution(text),
     );
     expect(await values(answerReward(), ...texts)).toEqual([1, 1, 0, 0]);
+    expect(await values(answerReward(), solution('Answer: 7', { truncated: true }))).toEqual([0]);
     expect(await values(formatReward('^\\d.*Answer'), ...texts)).toEqual([1, 0, 1, 0]);
     expect(await values(formatReward(), ...texts)).toEqual([1, 1, 1, 0]);
     expect(() => formatReward('(')).toThrow('reward.format.pattern is no regular expression');
@@ -113,6 +114,20 @@ describe('a mixture', () => {
     expect(equal?.map(({ value }) => value)).toEqual([0, 0, 0]);
   });
 
+  it('whitens by the moments of other solutions, scaled, clipped and by steps as its own', async () => {
+    const before = source('one', [1, 2, 9], { scale: 2, clip: 6 });
+    const whiten = await rewardMoments(before, three);
+    expect(whiten).toEqual({ mean: 4, deviation: 2 });
+    const later = source('one', [4, 2, 1], { scale: 2, clip: 6, whiten: whiten! });
+    expect((await mixedRewards([later], three))?.map(({ value }) => value)).toEqual([1, 0, -1]);
+    const score = async () => three.map(() => ({ value: 5, steps: [0, 2] }));
+    const steps = { ...source('', []), reward: { name: 'steps', score } };
+    expect(await rewardMoments(steps, three)).toEqual({ mean: 5, deviation: 1 });
+    expect((await rewardMoments(steps, three, { bySteps: true }))?.mean).toBe(1);
+    const stopped = AbortSignal.abort();
+    expect(await rewardMoments(before, three, { signal: stopped })).toBeUndefined();
+  });
+
   it('keeps the rewards of steps apart where they are placed at steps', async () => {
     const steps: SolutionReward = {
       name: 'steps',
@@ -172,6 +187,9 @@ describe('placement', () => {
     expect(stepEnds(text, tokens, tokenizer)).toEqual([5, tokens.length - 2]);
     expect(stepEnds('same\nsame', tokenizer.encode('same\nsame'), tokenizer)).toEqual([3, 8]);
     expect(stepEnds('', [], tokenizer)).toEqual([]);
+    // A byte that is no UTF-8 is three bytes of the text; the steps after it end where they ended before.
+    const broken = [0xff, 0xe2, ...tokenizer.encode('a = 2\nb = 3\n')];
+    expect(stepEnds(tokenizer.decode(broken), broken, tokenizer)).toEqual([6, 12]);
   });
 
   it('bounds the sum of steps', () => {

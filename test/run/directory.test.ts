@@ -1,10 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { createRunDirectory, openRunDirectory } from '../../src/run/directory.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
+
+/** The id of a process that has ended. */
+const GONE = execFileSync(process.execPath, ['-p', 'process.pid'], { encoding: 'utf8' }).trim();
 
 let folder: string;
 beforeEach(() => {
@@ -42,10 +45,24 @@ describe('a new run directory', () => {
     mkdirSync(join(folder, 'runs/a'), { recursive: true });
     const run = await create('refuse');
     expect(run.path).toBe(join(folder, 'runs/a'));
+    await run.writeConfig('x');
     await run.close();
     await expect(create('refuse')).rejects.toThrow(
       /already holds files; choose another directory, or continue its run with --resume/,
     );
+  });
+
+  it('is taken over from a run that was killed before it had written config.yaml, but not while that one lives', async () => {
+    const path = join(folder, 'runs/a');
+    const first = await create('refuse');
+    writeFileSync(join(path, 'config.yaml.tmp-1-ab'), 'half of it');
+    await expect(create('refuse')).rejects.toThrow(/already holds files/);
+    await first.close();
+    writeFileSync(join(path, '.lock'), `${GONE} ${hostname()}`);
+    await (await create('refuse')).close();
+    expect(readdirSync(path).sort()).toEqual(['metrics.jsonl', 'samples.jsonl']);
+    writeFileSync(join(path, 'metrics.jsonl'), '{}\n');
+    await expect(create('refuse')).rejects.toThrow(/already holds files/);
   });
 
   it('is refused in one sentence if it cannot be created', async () => {
@@ -70,8 +87,7 @@ describe('a run directory', () => {
     const run = await create();
     await run.writeConfig('x');
     await run.close();
-    const gone = execFileSync(process.execPath, ['-p', 'process.pid'], { encoding: 'utf8' }).trim();
-    for (const owner of [`${gone} ${hostname()}`, `${process.pid} ${hostname()}`, '']) {
+    for (const owner of [`${GONE} ${hostname()}`, `${process.pid} ${hostname()}`, '']) {
       writeFileSync(run.file('.lock'), owner);
       if (owner === '') utimesSync(run.file('.lock'), 0, 0);
       await (await openRunDirectory(run.path)).close();

@@ -40,6 +40,20 @@ describe('the records of a configuration', () => {
     expect((await records({ ...data, seed: 1 })).parts).not.toEqual(parts);
   });
 
+  it('of generated problems are grouped by level or template, and by nothing else', async () => {
+    const data = { source: 'word_problems', word_problems: { samples: 40, levels: [1, 1] } };
+    const groups = async (group_by: string) => {
+      const { parts } = await records({ ...data, group_by });
+      return new Set(parts.train.map(({ group }) => group));
+    };
+    expect([...(await groups('level'))].sort()).toEqual(['level 1', 'level 2']);
+    expect((await groups('template')).size).toBeGreaterThan(3);
+    await expect(groups('colour')).rejects.toThrow(/grouped by level or template, found "colour"/);
+    await expect(records({ source: 'arithmetic', group_by: 'level' })).rejects.toThrow(
+      /no column to group by/,
+    );
+  });
+
   it('of one problem are all in one part', async () => {
     const { parts } = await records({ train: write('a.jsonl', [...names(300), ...names(300)]) });
     const train = new Set(parts.train.map((record) => record.problem));
@@ -52,6 +66,58 @@ describe('the records of a configuration', () => {
     const all = [parts.train, parts.validation, parts.test].map((part) => samplesOf(part).length);
     expect(all.reduce((a, b) => a + b)).toBe(900);
     for (const count of all) expect(count).toBeGreaterThan(50);
+  });
+
+  it('come from several files, each as often as its weight says, the same for the same seed', async () => {
+    const [a, b, c] = [
+      write('a.jsonl', names(400)),
+      write('b.jsonl', names(400, 'q')),
+      write('c.jsonl', names(9, 'r')),
+    ];
+    const train = [a, { path: b, weight: 0.25 }, { path: c, weight: 2.5 }];
+    const { parts, reports } = await records({ train, split: [8, 1, 1] });
+    const count = (part: readonly StepRecord[], prefix: string) =>
+      part.filter(({ problem }) => problem.startsWith(prefix)).length;
+    expect(reports).toHaveLength(3);
+    expect(count(parts.train, 'p')).toBeGreaterThan(290);
+    const share = count(parts.train, 'q') / 320;
+    expect(share).toBeGreaterThan(0.18);
+    expect(share).toBeLessThan(0.32);
+    const times = (problem: string) => parts.train.filter((record) => record.problem === problem).length;
+    const repeats = names(9, 'r')
+      .map(times)
+      .filter((n) => n > 0);
+    expect([...new Set(repeats)].sort()).toEqual([2, 3]);
+    // Held-out solutions come once, whatever the weight.
+    const held = [...parts.validation, ...parts.test];
+    expect(new Set(held.map(({ problem }) => problem)).size).toBe(held.length);
+    expect(count(held, 'q')).toBeGreaterThan(50);
+    expect((await records({ train, split: [8, 1, 1] })).parts).toEqual(parts);
+    // What one file gives depends on no other.
+    const { parts: alone } = await records({ train: [{ path: b, weight: 0.25 }] });
+    expect(alone.train).toEqual(parts.train.filter(({ problem }) => problem.startsWith('q')));
+    expect((await records({ train, seed: 1 })).parts).not.toEqual(parts);
+  });
+
+  it('have the columns that data.columns renames', async () => {
+    const path = join(folder, 'named.jsonl');
+    const row = { question: 'One?', solution: ['a', 'b'], first_error: 1 };
+    writeFileSync(path, JSON.stringify(row));
+    const columns = { problem: 'question', steps: 'solution', label: 'first_error' };
+    const { parts } = await records({ train: path, columns, split: [1, 0, 0] });
+    expect(parts.train[0]).toMatchObject({ problem: 'One?', steps: [{ label: 1 }, { label: 0 }] });
+    writeFileSync(path, JSON.stringify({ ...row, question: undefined, task: 'One?' }));
+    await expect(records({ train: path, columns })).rejects.toThrow(
+      "named.jsonl, line 1: column 'question' (data.columns.problem) is missing; the columns are solution, first_error, task",
+    );
+  });
+
+  it.each([
+    [[], /data\.train/],
+    [[{ path: 'a.jsonl', weight: 0 }], /data\.train.*weight/s],
+    [[{ path: 'a.jsonl', times: 2 }], /data\.train/],
+  ])('refuse the list %j', (train, message) => {
+    expect(() => completeRunConfig({ method: 'sft', data: { train } })).toThrow(message);
   });
 
   it('of validation and test come from their own files if given', async () => {

@@ -10,7 +10,7 @@ beforeEach(() => {
   folder = temporaryDirectory();
 });
 
-function config(train: string, model: Record<string, unknown>) {
+function config(train: string | readonly object[], model: Record<string, unknown>) {
   return completeRunConfig({ method: 'sft', data: { train }, model });
 }
 
@@ -34,6 +34,20 @@ describe('the paths of a configuration', () => {
     const named = config(join(folder, 'data/prm/a.jsonl'), { base: { init }, tokenizer: 'tokenizers/qwen' });
     const { model } = await resolveInputs(named, () => 'r', { cwd: '/' });
     expect(model.tokenizer).toBe(join(folder, 'tokenizers/qwen'));
+  });
+
+  it('in a list of training data keep their weights', async () => {
+    for (const name of ['a.jsonl', 'b.jsonl']) writeFileSync(join(folder, name), '');
+    const listed = config([{ path: 'a.jsonl', weight: 2 }, { path: 'b.jsonl' }], { base: 'embedded' });
+    const { data } = await resolveInputs(listed, () => 'r', { cwd: folder });
+    expect(data.train).toEqual([
+      { path: join(folder, 'a.jsonl'), weight: 2 },
+      { path: join(folder, 'b.jsonl'), weight: 1 },
+    ]);
+    const lost = config([{ path: 'a.jsonl' }, { path: 'no.jsonl' }], { base: 'embedded' });
+    await expect(resolveInputs(lost, (key) => key.join('.'), { cwd: folder })).rejects.toThrow(
+      /^data\.train\.1: .*there is no no\.jsonl/,
+    );
   });
 
   it('are refused with the place if they do not exist', async () => {

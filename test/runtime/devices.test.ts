@@ -2,13 +2,15 @@
 import { expect, test } from 'vitest';
 import { DisposedError } from '../../src/native/errors.js';
 import { openDevice } from '../../src/runtime/device.js';
+import type { Tensor } from '../../src/runtime/tensor.js';
 import { random } from '../ops/numbers.js';
 
 test('two devices work at the same time with separate memory', async () => {
   const devices = [openDevice('cpu', { threads: 1 }), openDevice('cpu', { threads: 2 })];
   const values = random(4096);
-  const sums = devices.map((device) => {
-    const x = device.tensor(values);
+  const inputs = devices.map((device) => device.tensor(values));
+  const sums = devices.map((device, i) => {
+    const x = inputs[i] as Tensor;
     return device.scope(() => {
       let sum = device.zeros([4096]);
       for (let i = 0; i < 50; i++) sum = device.ops.add({ x: sum, y: x }).z;
@@ -22,6 +24,8 @@ test('two devices work at the same time with separate memory', async () => {
   devices[0]?.dispose();
   expect(await sums[1]!.readFloats()).toEqual(first);
   devices[1]?.dispose();
+  // Held until here: what nobody holds may be freed.
+  expect(inputs).toHaveLength(2);
 });
 
 test('a tensor of another device is refused, even if this device has the same handle', async () => {
@@ -56,7 +60,7 @@ test('a stale handle is refused after its slot has a new tensor', () => {
   old.dispose();
   const fresh = device.empty([4]);
   expect(fresh.handle).not.toBe(handle);
-  const stale = device.adopt(handle, [4], 'f32');
+  const stale = device.adopt(handle, [4], 'f32', 'a test');
   expect(() => device.ops.copy({ x: stale })).toThrow(expect.objectContaining({ code: 'E_HANDLE' }));
   device.dispose();
 });

@@ -90,7 +90,7 @@ it.each(['label', 'step'] as const)('gives the rewards of a network that compare
       const adapter = await createAdapterOn(decoder, config, { seed: 5, model: head });
       const network = new Model(decoder, adapter);
       reference = async (ids) => (await network.classify([ids]))[0]?.logits[0]?.[0] as number;
-      return { reward: rewardScorer(decoder, { tokenizer, mode, adapter }) };
+      return { reward: rewardScorer(decoder, { tokenizer, mode, role: { adapter } }) };
     },
     async ({ url }) => {
       const { json } = await post(`${url}/score`, { model: 'reward', solutions });

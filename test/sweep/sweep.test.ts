@@ -94,6 +94,13 @@ describe('a sweep', () => {
       [0.9, true],
       [0.2, false],
     ]);
+    // The page shows the runs of the table, seed by seed, and none of those that only chose.
+    const page = await readFile(join(folder, 'report.html'), 'utf8');
+    const shown = /<p class="hint">(.*?)<\/p>/.exec(page)?.[1]?.split(', ');
+    expect(shown).toEqual(
+      [1, 2, 3].flatMap((seed) => [`plain/seed-${seed}`, `sft.learning_rate=0.0002/seed-${seed}`]),
+    );
+    expect(page).toContain('Paired differences');
     const [, tuned] = summary.arms;
     expect(tuned?.columns.score?.mean).toBeCloseTo(0.6, 12);
     expect(tuned?.columns.score?.deviation).toBeCloseTo(0.01, 12);

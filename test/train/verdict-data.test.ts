@@ -49,7 +49,9 @@ async function reference(sections: object) {
   const weigh = (label: 1 | 0) => (config.sft.class_weight === 'balanced' ? 1 / (2 * share[label]) : 1);
   const sequences = PARTS.map((part) =>
     parts[part].map((record, i) =>
-      verdictSequence(verdicts.solution(record, { maxLength: config.data.max_length }), verdicts, i, weigh),
+      verdictSequence(verdicts.solution(record, { maxLength: config.data.max_length }), verdicts, i, {
+        weigh,
+      }),
     ),
   );
   return { parts, sequences, labels: { n: labels.length, positive, negative: labels.length - positive } };

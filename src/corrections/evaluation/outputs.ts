@@ -1,30 +1,11 @@
 /** Corrections in solutions that a model wrote by itself: how often, how rightly, and what errors stand in the end. */
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
+import type { CorrectionScope } from '../../data/corrections/standing.js';
 import { judgeSolution } from '../../data/problems/oracle.js';
+import type { OutputMetrics } from '../../eval/solving/corrections.js';
 import type { SolvedProblem } from '../../eval/solving/dump.js';
 import type { Solution, StepJudge } from '../../eval/solving/judging.js';
 import { type TranscribedCorrection, transcriptOf } from './transcript.js';
-
-/** Shares from 0 to 1, of what each says; absent where there is nothing that it could be a share of. */
-export interface OutputMetrics {
-  readonly samples: number;
-  /** Corrections in all of them. */
-  readonly corrections: number;
-  /** Samples with a correction. */
-  readonly correction_rate: number;
-  /** Of the corrections that the judge could judge, those of a wrong step. */
-  readonly correction_precision?: number | undefined;
-  /** Of the corrections of wrong steps, those into a right one. */
-  readonly repair_rate?: number | undefined;
-  /** Of the corrections of right steps, those into a wrong one. */
-  readonly harm_rate?: number | undefined;
-  /** Steps that stand and are wrong, of all that stand; and samples with one. */
-  readonly wrong_steps?: number | undefined;
-  readonly samples_with_wrong_step?: number | undefined;
-  /** Wrong steps that stand, and those that were abandoned, by kind; of generated problems. */
-  readonly errors: Readonly<Record<string, number>>;
-  readonly abandoned_errors: Readonly<Record<string, number>>;
-}
 
 /** Solutions judged at a time. */
 const BATCH = 256;
@@ -39,7 +20,7 @@ export async function outputMetrics(
     signal,
   }: {
     readonly judge?: StepJudge | undefined;
-    readonly scope?: 'step' | 'solution' | undefined;
+    readonly scope?: CorrectionScope | undefined;
     readonly signal?: AbortSignal | undefined;
   } = {},
 ): Promise<OutputMetrics> {

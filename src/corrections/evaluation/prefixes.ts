@@ -1,6 +1,7 @@
 /** What a model does after a wrong step, and after a right one: its own held-out beginnings. */
 import { grade } from '../../answers/grade.js';
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
+import type { PrefixMetrics } from '../../eval/solving/corrections.js';
 import { type MetricValue, metricValues } from '../../eval/solving/metrics.js';
 import type { StepRecord } from '../../records/record.js';
 import type { Continuation, DrawSettings, StepSampler } from '../sampler.js';
@@ -12,22 +13,6 @@ export interface HeldOutStep {
   readonly before: readonly string[];
   readonly wrong: string;
   readonly right: string;
-}
-
-/** Shares from 0 to 1. */
-export interface PrefixMetrics {
-  readonly prefixes: number;
-  /** After a wrong step: what is written next is a reflection; the final answer is right; both. */
-  readonly trigger_rate: number;
-  readonly fix_rate: number;
-  readonly triggered_fix_rate: number;
-  /** After a right step the same: triggers there are false. */
-  readonly false_trigger_rate: number;
-  /** The difference of both rates, with its interval over whole problems: only above 0 does a model see errors at all. */
-  readonly trigger_difference: MetricValue;
-  readonly right_rate: number;
-  /** After a right step: a false trigger, and a wrong final answer. */
-  readonly harm_rate: number;
 }
 
 /** The first wrong step of a record with its improvement; undefined for a record without them, or with a whole wrong solution. */
@@ -71,13 +56,13 @@ export async function prefixMetrics(
   if (!right) return undefined;
   const outcome = (which: 'wrong' | 'right', drawn: readonly (readonly Continuation[])[]) =>
     steps.map(({ answer, ...step }, i) => {
-      const text = drawn[i]?.[0]?.text ?? '';
+      const { text = '', ended = false } = drawn[i]?.[0] ?? {};
       // A reflection is read as one only after a step.
       const [, next] = writer.read(`${step[which]}${sampler.separator}${text}`);
       const whole = text.trim() === '' ? step[which] : text;
       return {
         triggered: next?.kind === 'reflection',
-        isRight: grade(lastStep(whole, writer), answer).correct,
+        isRight: grade(lastStep(whole, writer), answer, { ended }).correct,
       };
     });
   const [bad, good] = [outcome('wrong', wrong), outcome('right', right)];

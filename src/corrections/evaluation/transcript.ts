@@ -1,5 +1,6 @@
 /** A solution that may correct itself: the steps that stand, and the corrections. */
 import type { CorrectionWriter, WrittenStep } from '../../data/corrections/layout.js';
+import { type CorrectionScope, standingSteps } from '../../data/corrections/standing.js';
 
 export interface Transcript {
   /** What stands in the end: steps that were not abandoned, improvements among them. Their errors are the solution's. */
@@ -15,27 +16,22 @@ export interface TranscribedCorrection {
   readonly improvement?: string;
 }
 
-/**
- * Corrected steps are not errors: a step that a reflection follows does not stand.
- *
- * @param scope `step`: the last step is abandoned; `solution`: all steps so far, as instance-level corrections mean it
- */
+/** Corrected steps are not errors: a step that a reflection follows does not stand. */
 export function transcriptOf(
   text: string,
   writer: Pick<CorrectionWriter, 'read'>,
-  scope: 'step' | 'solution' = 'step',
+  scope?: CorrectionScope,
 ): Transcript {
   const steps = writer.read(text);
-  const corrections: TranscribedCorrection[] = [];
-  let kept: string[] = [];
-  for (const [i, { kind, text: step }] of steps.entries()) {
-    if (kind === 'normal' || kind === 'improvement') kept.push(step);
-    if (kind !== 'wrong') continue;
+  const textsOf = (of: readonly WrittenStep[]) =>
+    standingSteps(of, scope).map((i) => (of[i] as WrittenStep).text);
+  const corrections = steps.flatMap(({ kind, text: abandoned }, i): TranscribedCorrection[] => {
+    if (kind !== 'wrong') return [];
     const next = improvementAfter(steps, i);
-    corrections.push({ before: kept, abandoned: step, ...(next === undefined ? {} : { improvement: next }) });
-    kept = scope === 'solution' ? [] : [...kept];
-  }
-  return { kept, corrections };
+    const before = textsOf(steps.slice(0, i));
+    return [{ before, abandoned, ...(next === undefined ? {} : { improvement: next }) }];
+  });
+  return { kept: textsOf(steps), corrections };
 }
 
 function improvementAfter(steps: readonly WrittenStep[], wrong: number): string | undefined {

@@ -11,6 +11,7 @@ import {
   textColumn,
 } from '../columns.js';
 import { wordProblemOf } from '../problems/row.js';
+import { messagesOf, questionOf } from '../sources/chat.js';
 import type { Problem } from './problem.js';
 
 export type LayoutName =
@@ -155,14 +156,28 @@ const record: Layout = {
 
 const PROBLEM_COLUMNS = ['problem', 'question', 'prompt'];
 
-/** Everything else that has a problem and an answer, such as AMC. */
+/** Everything else that has a problem, as text or as messages, and an answer or a solution that marks its answer. */
 const plain: Layout = {
   name: 'plain',
-  columns: `${PROBLEM_COLUMNS.join(' or ')}, answer`,
-  matches: (row) => PROBLEM_COLUMNS.some((column) => has(row, column)) && has(row, 'answer'),
+  columns: `${PROBLEM_COLUMNS.join(' or ')}, answer or a solution with its answer marked`,
+  matches: (row) =>
+    PROBLEM_COLUMNS.some((column) => has(row, column)) && (has(row, 'answer') || has(row, 'solution')),
   read(row) {
     const column = PROBLEM_COLUMNS.find((name) => has(row, name)) ?? (PROBLEM_COLUMNS[0] as string);
-    return columnsLayout({ problem: column, answer: 'answer' }).read(row);
+    const value = row[column];
+    const problem = Array.isArray(value)
+      ? questionOf(messagesOf(value, `column '${column}'`))
+      : textColumn(row, column);
+    if (has(row, 'answer') || !has(row, 'solution'))
+      return columnsLayout({ problem: 'problem', answer: 'answer' }).read({ ...row, problem });
+    const solution = textColumn(row, 'solution');
+    const marked = extractAnswer(solution);
+    if (marked && ['boxed', 'marker', 'phrase'].includes(marked.method))
+      return { problem, answer: marked.answer, solution, ...identified(row, 'unique_id', 'id') };
+    throw new BadRow(
+      'no_answer',
+      "column 'solution' marks no final answer (####, \\boxed or \"answer is\"), and there is no column 'answer'",
+    );
   },
 };
 

@@ -1,6 +1,6 @@
 import { DataError } from '../../files/data-error.js';
 import { BadRow } from '../bad-row.js';
-import { describeValue, type Row } from '../columns.js';
+import { describeValue, groupColumn, type Row } from '../columns.js';
 import { dataFiles } from '../files.js';
 import { objectRows } from '../rows.js';
 import {
@@ -17,6 +17,8 @@ export interface ProblemOptions {
   /** `auto` (default) recognises it by the columns of each file's first row. */
   readonly layout?: LayoutName | 'auto' | undefined;
   /** Columns of files in no layout; both or none. */
+  /** A column whose values become the `group` of the problems. Default none. */
+  readonly groupBy?: string | undefined;
   readonly columns?: { readonly problem: string; readonly answer: string } | undefined;
 }
 
@@ -32,7 +34,7 @@ export interface LoadedProblems {
  * @throws DataError with file and line: a file that cannot be read, columns of no layout, a row without problem or answer
  */
 export async function loadProblems(path: string, options: ProblemOptions = {}): Promise<LoadedProblems> {
-  const { layout: named = 'auto', columns } = options;
+  const { layout: named = 'auto', columns, groupBy } = options;
   const files = await dataFiles(path);
   const problems: Problem[] = [];
   const layouts = new Set<LayoutName>();
@@ -42,7 +44,8 @@ export async function loadProblems(path: string, options: ProblemOptions = {}): 
       layout ??= detected(row, position);
       layouts.add(layout.name);
       try {
-        problems.push(layout.read(row));
+        const problem = layout.read(row);
+        problems.push(groupBy === undefined ? problem : { ...problem, group: groupColumn(row, groupBy) });
       } catch (error) {
         if (!(error instanceof BadRow)) throw error;
         const found = `the columns are ${Object.keys(row).join(', ')}`;

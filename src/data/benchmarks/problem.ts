@@ -9,6 +9,8 @@ export interface Problem {
   readonly solution?: string;
   /** The source's own identifier. */
   readonly id?: string;
+  /** What results are grouped by. */
+  readonly group?: string;
   /** Of a generated one, all that its oracle needs. */
   readonly generated?: WordProblem;
 }

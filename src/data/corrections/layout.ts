@@ -84,8 +84,8 @@ export function correctionTexts(
 export interface CorrectionWriter {
   readonly separator: string;
   write(kind: StepKind, text: string): string;
-  /** The steps of a text, each with its kind; the step that a reflection follows is `wrong`. */
-  read(text: string): readonly WrittenStep[];
+  /** The steps of a text, or of its pieces, each with its kind; the step that a reflection follows is `wrong`. */
+  read(text: string | readonly string[]): readonly WrittenStep[];
 }
 
 /** A step of a text. `text` is without what the format puts around it. */
@@ -115,7 +115,7 @@ export function correctionWriter(format: CorrectionFormat = {}): CorrectionWrite
     write: (kind, text) => (kind === 'reflection' || kind === 'improvement' ? around[kind].put(text) : text),
     read(whole) {
       const steps: { kind: StepKind; text: string }[] = [];
-      for (const text of whole.split(separator)) {
+      for (const text of typeof whole === 'string' ? whole.split(separator) : whole) {
         if (text.trim() === '') continue;
         const last = steps.at(-1);
         const reflected = last && last.kind !== 'reflection' ? around.reflection.take(text) : undefined;

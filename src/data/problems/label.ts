@@ -5,12 +5,16 @@ import { judgeSolution } from './oracle.js';
 import type { WordProblem } from './problem.js';
 
 /** As `solutionRecord`; a solution that was cut off has no outcome, so that no model learns it as a wrong one. */
-export function oracleRecord(problem: WordProblem, lines: readonly string[]): StepRecord {
+export function oracleRecord(
+  problem: WordProblem,
+  lines: readonly string[],
+  { cutOff = false } = {},
+): StepRecord {
   const judged = judgeSolution(problem, lines);
   return {
     problem: problem.problem,
     gold_answer: problem.answer,
     steps: judged.lines.map(({ text, right }) => ({ text, label: right ? 1 : 0, kind: 'normal' })),
-    ...(statesAnswer(lines.at(-1) ?? '') ? { outcome: judged.isAnswerRight ? 1 : 0 } : {}),
+    ...(!cutOff && statesAnswer(lines.at(-1) ?? '') ? { outcome: judged.isAnswerRight ? 1 : 0 } : {}),
   };
 }

@@ -1,6 +1,6 @@
 import type { Step, StepLabel } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, listColumn, optionalText, textColumn } from '../columns.js';
+import { checkedText, describeValue, listColumn, optionalText, textColumn, wholeNumber } from '../columns.js';
 import type { Source } from './source.js';
 
 /**
@@ -15,7 +15,7 @@ export const bigBenchMistake: Source<object> = {
   convert(row, _options, log) {
     const texts = listColumn(row, 'steps').map((text, i) => checkedText(text, `step ${i + 1}`));
     if (texts.length === 0) throw new BadRow('no_steps', "column 'steps' is an empty list");
-    const wrong = row.mistake_index ?? -1;
+    const wrong = wholeNumber(row.mistake_index ?? -1);
     if (typeof wrong !== 'number' || !Number.isInteger(wrong) || wrong < -1 || wrong >= texts.length)
       throw new BadRow(
         'bad_label',

@@ -14,8 +14,8 @@ import type { ConversionLog, Source } from './source.js';
 
 /** How PRM800K ratings become labels, and which rows are used. */
 export interface Prm800kOptions {
-  /** Rating 0. Default `positive`; `drop` keeps the step in the context without a label. */
-  readonly neutral: 'positive' | 'negative' | 'drop';
+  /** Rating 0. Default `positive`, and so is `class` but for a model of three classes; `drop` keeps the step in the context without a label. */
+  readonly neutral: 'positive' | 'negative' | 'drop' | 'class';
   /** A completion without a rating: `skip` leaves it without a label, `neutral` treats it as rating 0. Default `skip`. */
   readonly null_rating: 'skip' | 'neutral';
   /** A completion the labeler flagged as unusable. Default `skip`: it stays in the context without a label. */
@@ -182,7 +182,7 @@ function completionStep(value: unknown, where: string, options: Prm800kOptions, 
     );
   }
   if (options.neutral === 'drop') return unlabelled('neutral');
-  return { text, label: options.neutral === 'positive' ? 1 : 0, kind: 'normal' };
+  return { text, label: options.neutral === 'negative' ? 0 : 1, neutral: true, kind: 'normal' };
 }
 
 function optionalEntry<K extends string>(key: K, value: string | undefined): { readonly [P in K]?: string } {

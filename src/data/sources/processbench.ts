@@ -1,6 +1,14 @@
 import type { Step, StepLabel } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, isRow, listColumn, optionalText, textColumn } from '../columns.js';
+import {
+  checkedText,
+  describeValue,
+  labelValue,
+  listColumn,
+  optionalText,
+  textColumn,
+  wholeNumber,
+} from '../columns.js';
 import type { Source } from './source.js';
 
 /**
@@ -11,14 +19,11 @@ export const processbench: Source<object> = {
   name: 'processbench',
   columns: 'problem, steps (texts), label (index of the first wrong step)',
   matches: (row) =>
-    typeof row.problem === 'string' &&
-    isTextList(row.steps) &&
-    typeof row.label === 'number' &&
-    !isRow(row.label),
+    typeof row.problem === 'string' && isTextList(row.steps) && typeof wholeNumber(row.label) === 'number',
   convert(row, _options, log) {
     const problem = textColumn(row, 'problem');
     const texts = listColumn(row, 'steps').map((text, i) => checkedText(text, `step ${i + 1}`));
-    const firstWrong = row.label;
+    const firstWrong = wholeNumber(row.label);
     if (!isStepIndex(firstWrong, texts.length)) {
       throw new BadRow(
         'bad_label',
@@ -33,13 +38,13 @@ export const processbench: Source<object> = {
       return null;
     };
     const steps = texts.map((text, i): Step => ({ text, label: labelOf(i), kind: 'normal' }));
-    const outcome = row.final_answer_correct;
+    const outcome = labelValue(row.final_answer_correct, "column 'final_answer_correct'");
     const id = optionalText(row, 'id');
     return [
       {
         problem,
         steps,
-        ...(typeof outcome === 'boolean' ? { outcome: outcome ? (1 as const) : (0 as const) } : {}),
+        ...(outcome === null ? {} : { outcome }),
         ...(id === undefined ? {} : { provenance: { file: '', id } }),
       },
     ];

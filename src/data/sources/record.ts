@@ -22,9 +22,10 @@ const RECORD_KEYS = [
   'outcome',
   'rejected',
   'context_steps',
+  'group',
   'provenance',
 ];
-const STEP_KEYS = ['text', 'label', 'score', 'rationale', 'kind'];
+const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'kind'];
 
 /** A `StepRecord` as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
 export const record: Source<object> = {
@@ -42,6 +43,7 @@ export const record: Source<object> = {
     const outcome = labelValue(row.outcome, "column 'outcome'");
     const solution = optionalText(row, 'gold_solution');
     const answer = optionalText(row, 'gold_answer');
+    const group = optionalText(row, 'group');
     const { prompt } = row;
     const isText = typeof prompt === 'string';
     return [
@@ -58,6 +60,7 @@ export const record: Source<object> = {
         ...(outcome === null ? {} : { outcome }),
         ...(row.rejected === undefined ? {} : { rejected: stepsOf(row, 'rejected') }),
         ...(contextSteps === 0 ? {} : { context_steps: contextSteps }),
+        ...(group === undefined ? {} : { group }),
       },
     ];
   },
@@ -85,10 +88,16 @@ function stepOf(value: unknown, where: string): Step {
   if (score !== undefined && (typeof score !== 'number' || !Number.isFinite(score))) {
     throw new BadRow('bad_score', `'score' of ${where} is ${describeValue(score)}; expected a number`);
   }
-  const { rationale } = value;
+  const { rationale, neutral = false } = value;
+  if (typeof neutral !== 'boolean')
+    throw new BadRow(
+      'wrong_type',
+      `'neutral' of ${where} is ${describeValue(neutral)}; expected true or false`,
+    );
   return {
     text: checkedText(value.text, `'text' of ${where}`),
     label: labelValue(value.label, `'label' of ${where}`),
+    ...(neutral ? { neutral } : {}),
     ...(score === undefined ? {} : { score }),
     ...(rationale === undefined || rationale === null
       ? {}

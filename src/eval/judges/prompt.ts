@@ -6,17 +6,17 @@ const INSTRUCTIONS = `You check solutions of mathematical problems step by step.
 Judge every numbered step by itself, given the problem and the steps before it:
 - "correct": what it says and computes holds and is of use; another way than that of the reference solution is correct if it is valid.
 - "incorrect": it has an error, or it builds on an error of an earlier step.
-The reference solution is right. It is for you alone: a step need not look like it.
+The reference solution, where there is one, is right. It is for you alone: a step need not look like it.
 Answer with one JSON object and nothing else, with each step's number as key: {"1": "correct", "2": "incorrect"}`;
 
-/** The request for all steps of one solution, with the reference solution or at least the right answer in view. */
+/** The request for all steps of one solution, with the reference solution or the right answer in view where one is known. */
 export function judgePrompt({ of: { problem, solution, answer }, steps }: Solution): readonly ChatMessage[] {
   const numbered = steps.map((step, i) => `${i + 1}. ${step}`).join('\n');
-  const reference =
-    solution === undefined ? `The right answer: ${answer}` : `Reference solution:\n${solution}`;
+  const known = answer === '' ? '' : `The right answer: ${answer}\n\n`;
+  const reference = solution === undefined ? known : `Reference solution:\n${solution}\n\n`;
   return [
     { role: 'system', content: INSTRUCTIONS },
-    { role: 'user', content: `Problem:\n${problem}\n\n${reference}\n\nSteps to judge:\n${numbered}` },
+    { role: 'user', content: `Problem:\n${problem}\n\n${reference}Steps to judge:\n${numbered}` },
   ];
 }
 

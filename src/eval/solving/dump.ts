@@ -34,6 +34,7 @@ const problemSchema = z.strictObject({
   problem: z.string(),
   answer: z.string(),
   id: z.string().exactOptional(),
+  group: z.string().exactOptional(),
   samples: z
     .array(
       z.strictObject({

@@ -12,6 +12,7 @@ import { RunError } from '../../run/error.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { JsonObject } from '../../weights/json.js';
 import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from '../bootstrap.js';
+import { byName } from '../groups.js';
 import { drawSamples } from './draw.js';
 import { type SolvedProblem, writeSolvedProblems } from './dump.js';
 import { openJournal } from './journal.js';
@@ -218,7 +219,8 @@ async function searchedProblems(
     onProblem: () => onSearched(++done),
   });
   return found.map((own, i) => {
-    const { got, correct } = grade(own.text, (problems[i] as Problem).answer, options);
+    const { answer } = problems[i] as Problem;
+    const { got, correct } = grade(own.text, answer, { ...options, ended: own.finished });
     return { ...own, answer: got, right: correct };
   });
 }
@@ -245,7 +247,8 @@ class Found {
     const problem = this.problems[sample.problem];
     // Earlier calls may have asked for more problems or samples.
     if (problem === undefined || sample.sample >= this.n) return;
-    const { got, correct } = grade(sample.text, problem.answer, this.options);
+    const ended = sample.finish_reason === 'stop';
+    const { got, correct } = grade(sample.text, problem.answer, { ...this.options, ended });
     (this.samples[sample.problem] as (GradedSample | undefined)[])[sample.sample] = {
       ...sample,
       answer: got,
@@ -323,6 +326,7 @@ function reportOf(
     problems: problems.length,
     n,
     metrics: metricValues(metrics, bootstrap),
+    ...groupsOf(problems, options, bootstrap),
     bootstrap: { ...bootstrap, confidence: CONFIDENCE },
     ...(scorer ? { scorer: { name: scorer.name, aggregation } } : {}),
     ...(judge ? { judge: judge.name } : {}),
@@ -331,6 +335,24 @@ function reportOf(
     ...(about ? { about } : {}),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
+}
+
+/** The metrics of each group of problems, where there are groups. */
+function groupsOf(
+  problems: readonly SolvedProblem[],
+  options: SolvingOptions,
+  bootstrap: Partial<BootstrapOptions>,
+): Pick<SolvingReport, 'groups'> {
+  const names = [...new Set(problems.flatMap(({ group }) => group ?? []))].sort((a, b) => byName([a], [b]));
+  if (names.length === 0) return {};
+  const groups = names.map((name) => {
+    const own = problems.flatMap(({ group, samples }) => (group === name ? [samples] : []));
+    return [
+      name,
+      { problems: own.length, metrics: metricValues(contributions(own, options), bootstrap) },
+    ] as const;
+  });
+  return { groups: Object.fromEntries(groups) };
 }
 
 /** Generated problems are asked as they are: models learn them without any wish for a form. */

@@ -1,5 +1,6 @@
 // What else may be said of samples than whether their answers are right: scores by a reward model, and verdicts on steps.
 import type { Problem } from '../../data/benchmarks/problem.js';
+import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { DataError } from '../../files/data-error.js';
 import { stepsOf } from '../../records/steps.js';
 import type { GradedSample, SamplePlace } from './sample.js';
@@ -9,7 +10,7 @@ export interface Solution extends SamplePlace {
   /** The number of its problem, as everywhere, and the problem itself. */
   readonly of: Problem;
   readonly text: string;
-  /** The paragraphs of the text, or its lines where it has no blank one. */
+  /** The paragraphs of the text, or its lines where it has no blank one; of a solution that corrects itself those that stand. */
   readonly steps: readonly string[];
 }
 
@@ -91,6 +92,8 @@ export interface JudgingOptions {
   readonly curves?: boolean;
   /** Judges the steps of right solutions. */
   readonly judge?: StepJudge | undefined;
+  /** The model corrects itself: a step that it takes back is no error. Neither judge nor scorer sees it. */
+  readonly corrections?: CorrectionReading | undefined;
 }
 
 export const AGGREGATION: Aggregation = 'min';
@@ -112,6 +115,7 @@ export async function judgedSamples(
     aggregation = AGGREGATION,
     untilWrong: cut = false,
     curves = false,
+    corrections,
     signal,
     onProgress,
   }: JudgingOptions & {
@@ -127,7 +131,7 @@ export async function judgedSamples(
     const found: T[] = [];
     for (let at = 0; at < of.length; at += BATCH) {
       signal?.throwIfAborted();
-      const part = of.slice(at, at + BATCH).map((sample) => solutionOf(problems, sample));
+      const part = of.slice(at, at + BATCH).map((sample) => solutionOf(problems, sample, corrections));
       const answers = await ask(part);
       signal?.throwIfAborted();
       if (answers.length !== part.length)
@@ -148,7 +152,7 @@ export async function judgedSamples(
   };
   const right = samples.filter((sample) => sample.right);
   const steps = judge && (await inBatches('verdicts', right, (part) => judge.judge(part, signal)));
-  const verdicts = new Map(right.map((sample, i) => [sample, steps?.[i]]));
+  const verdicts = new Map(right.map((sample, i) => [sample, inPlace(sample.text, steps?.[i], corrections)]));
   return samples.map((sample, i) => {
     const own = verdicts.get(sample);
     return {
@@ -159,6 +163,26 @@ export async function judgedSamples(
   });
 }
 
-function solutionOf(problems: readonly Problem[], { problem, sample, text }: GradedSample): Solution {
-  return { problem, sample, text, of: problems[problem] as Problem, steps: stepsOf(text) };
+function solutionOf(
+  problems: readonly Problem[],
+  { problem, sample, text }: GradedSample,
+  corrections: CorrectionReading | undefined,
+): Solution {
+  const steps = readStanding(stepsOf(text), corrections).map((step) => step.text);
+  return { problem, sample, text, of: problems[problem] as Problem, steps };
+}
+
+/** By step of the text its verdict; null of steps that do not stand. */
+function inPlace(
+  text: string,
+  verdicts: readonly (0 | 1 | null)[] | undefined,
+  corrections: CorrectionReading | undefined,
+): readonly (0 | 1 | null)[] | undefined {
+  if (!verdicts || !corrections) return verdicts;
+  const all = stepsOf(text);
+  const found = new Array<0 | 1 | null>(all.length).fill(null);
+  readStanding(all, corrections).forEach(({ at }, i) => {
+    found[at] = verdicts[i] ?? null;
+  });
+  return found;
 }

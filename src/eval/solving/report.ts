@@ -14,6 +14,8 @@ export interface SolvingReport {
   readonly n: number;
   /** By name; see docs/evaluation.md. Shares as fractions. */
   readonly metrics: Readonly<Record<string, MetricValue>>;
+  /** The same of the problems of each group, by its name. */
+  readonly groups?: Readonly<Record<string, SolvedGroup>>;
   readonly bootstrap: { readonly seed: number; readonly resamples: number; readonly confidence: number };
   /** The reward model, and how the scores of steps became one. */
   readonly scorer?: { readonly name: string; readonly aggregation: Aggregation };
@@ -28,7 +30,16 @@ export interface SolvingReport {
   readonly warnings?: readonly string[];
 }
 
-const TITLES: Readonly<Record<string, string>> = {
+export interface SolvedGroup {
+  readonly problems: number;
+  readonly metrics: SolvingReport['metrics'];
+}
+
+/** Columns of the table by group; solve.json has every metric. */
+const MOST_COLUMNS = 6;
+
+/** What is printed for a metric whose own name is no row name; docs/solving.md has them. */
+export const METRIC_TITLES: Readonly<Record<string, string>> = {
   step_errors: 'right with a wrong step',
   wrong_steps: 'wrong steps of right ones',
   tokens: 'tokens a sample',
@@ -40,7 +51,7 @@ const TITLES: Readonly<Record<string, string>> = {
 };
 
 export function metricTitle(name: string): string {
-  return TITLES[name] ?? name;
+  return METRIC_TITLES[name] ?? name;
 }
 
 /** In percent, but for tokens. */
@@ -49,7 +60,7 @@ export function formatMetric(name: string, value: number): string {
 }
 
 export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly boxed: boolean }): string {
-  const { problems, n, metrics, bootstrap, scorer, judge, search } = report;
+  const { problems, n, metrics, bootstrap, scorer, judge, search, about } = report;
   const samples = n === 1 ? '1 sample each' : `${n} samples each`;
   const shown = Object.entries(metrics).filter(([name]) => n > 1 || name !== 'tokens_problem');
   const rows = [
@@ -73,7 +84,31 @@ export function formatSolvingTable(report: SolvingReport, { boxed }: { readonly 
         ]
       : []),
     ...(judge ? [`steps judged by ${judge}`] : []),
+    ...answeredBy(about),
     ...(report.warnings ?? []).map((warning) => `warning: ${warning}`),
   ];
-  return [boxed ? boxedTable(rows) : plainTable(rows), ...lines.map(wrapped)].join('\n');
+  const draw = boxed ? boxedTable : plainTable;
+  return [draw(rows), ...(report.groups ? [draw(groupRows(report.groups))] : []), ...lines.map(wrapped)].join(
+    '\n',
+  );
+}
+
+function groupRows(groups: NonNullable<SolvingReport['groups']>): string[][] {
+  const names = Object.keys(Object.values(groups)[0]?.metrics ?? {})
+    .filter((name) => !name.startsWith('tokens'))
+    .slice(0, MOST_COLUMNS);
+  return [
+    ['by group, %', 'problems', ...names.map(metricTitle)],
+    ...Object.entries(groups).map(([group, { problems, metrics }]) => [
+      group,
+      String(problems),
+      ...names.map((name) => formatMetric(name, metrics[name]?.value ?? 0)),
+    ]),
+  ];
+}
+
+function answeredBy({ model, adapter }: JsonObject = {}): string[] {
+  if (typeof model !== 'string') return [];
+  const onTop = typeof adapter === 'string' && adapter !== model ? ` with ${adapter}` : '';
+  return [`answers of ${model}${onTop}`];
 }

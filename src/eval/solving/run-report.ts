@@ -6,6 +6,7 @@ import { readJson } from '../../files/json-file.js';
 import { RunError } from '../../run/error.js';
 import { percent } from '../percent.js';
 import { boxedTable, plainTable } from '../table.js';
+import { type CorrectionReport, formatCorrectionReport } from './corrections.js';
 import type { MetricValue } from './metrics.js';
 import { metricTitle } from './report.js';
 
@@ -25,6 +26,8 @@ export interface SolvedReport {
   readonly metrics_validation?: Readonly<Record<string, number>>;
   /** By model, in the order of training; the trained one is the last. */
   readonly models: Readonly<Record<string, SolvedGroups>>;
+  /** Of a method that learns corrections: what stands in the table instead. */
+  readonly corrections?: CorrectionReport;
 }
 
 /** `metrics` of a model: by name, and by group and name. */
@@ -39,6 +42,12 @@ export function flatMetrics(groups: SolvedGroups): Record<string, number> {
   );
 }
 
+/** As far as its table needs it. */
+function isCorrectionReport(found: unknown): boolean {
+  const { greedy, greedy_corrections: own } = (found ?? {}) as Partial<CorrectionReport>;
+  return typeof greedy?.metrics === 'object' && typeof own?.errors === 'object';
+}
+
 const value = z.strictObject({
   value: z.number(),
   interval: z.tuple([z.number(), z.number()]).exactOptional(),
@@ -51,6 +60,7 @@ const schema = z.strictObject({
   metrics: numbers,
   metrics_validation: numbers.exactOptional(),
   models: z.record(z.string(), z.record(z.string(), z.record(z.string(), value))),
+  corrections: z.custom<CorrectionReport>(isCorrectionReport).exactOptional(),
 } satisfies Record<keyof SolvedReport, z.ZodType>);
 
 /**
@@ -79,6 +89,7 @@ const SHOWN = ['sampled pass@1', 'maj@', 'right_and_clean', 'step_errors', 'wron
 
 /** A column for each model: the share of problems solved, of all and by group, and what else was measured of all. */
 export function formatSolvedReport(report: SolvedReport, { boxed }: { readonly boxed: boolean }): string {
+  if (report.corrections) return formatCorrectionReport(report.corrections, { boxed });
   const rows = solvedRows(report, MOST_INTERVALS);
   return boxed ? boxedTable(rows) : plainTable(rows);
 }

@@ -4,6 +4,7 @@
  */
 import type { Model } from '../../api/model.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
+import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
 import { stepsOf } from '../../records/steps.js';
@@ -34,6 +35,8 @@ export interface SearchOptions
   readonly aggregation: Aggregation;
   /** Only the scores up to the first below one half count. */
   readonly untilWrong: boolean;
+  /** The model corrects itself: the scorer sees the steps that stand. */
+  readonly corrections?: CorrectionReading | undefined;
   /** Most samples at a time. */
   readonly maxRows: number;
   readonly signal?: AbortSignal | undefined;
@@ -179,13 +182,13 @@ class Search {
   }
 
   private async scored(beams: readonly Omit<Beam, 'score'>[]): Promise<Beam[]> {
-    const { scorer, aggregation, signal, untilWrong: cut } = this.options;
+    const { scorer, aggregation, corrections, signal, untilWrong: cut } = this.options;
     const solutions = beams.map(({ text }, sample) => ({
       problem: this.index,
       sample,
       of: this.problem,
       text,
-      steps: stepsOf(text),
+      steps: readStanding(stepsOf(text), corrections).map((step) => step.text),
     }));
     const scores = await scorer.score(solutions, signal);
     signal?.throwIfAborted();

@@ -55,6 +55,16 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['rollout', 'num_generations'],
       `ppo.algorithm "${ppo.algorithm}"${baseline ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
     );
+  if (rollout.server && lora === 'none')
+    add(
+      ['rollout', 'server'],
+      'rollout.server gets the policy as an adapter of the base that it has, and lora is none; add lora, or sample in this process',
+    );
+  if (rollout.server && rollout.temperature !== 1)
+    add(
+      ['rollout', 'temperature'],
+      `rollout.server gives log-probs at temperature 1 alone; set rollout.temperature to 1, found ${rollout.temperature}`,
+    );
   const shares = Object.values(rollout.mix);
   if (shares.length > 0 && shares.every((weight) => weight === 0))
     add(

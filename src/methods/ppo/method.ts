@@ -2,16 +2,23 @@
 
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
-import type { WeightedSource } from '../../rewards/mixture.js';
+import { remoteSource } from '../../remote/remote-source.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method, OpenRun } from '../../train/method.js';
 import { accuracyOf, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
-import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
+import { endOfSolution } from '../../train/solutions/prompts.js';
+import { remoteSampler } from '../../train/solutions/remote-sampler.js';
+import {
+  type LocalSamplerOptions,
+  localSampler,
+  type SolutionSampler,
+} from '../../train/solutions/sampler.js';
+import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';
 import { type ProblemData, problemData } from './data.js';
 import { plannedRewardModels } from './reward-memory.js';
-import { rewardSources } from './reward-sources.js';
-import { createPpoRoles, type PlacedRole, type PpoRoles } from './roles.js';
+import { type OpenSource, rewardSources } from './reward-sources.js';
+import { createPpoRoles, type PpoRoles } from './roles.js';
 import { hasCritic } from './settings.js';
 import { solutionStage } from './stage.js';
 
@@ -19,7 +26,7 @@ export type PpoRun = OpenRun<PpoRunConfig, ProblemData, RewardedRoles>;
 
 /** The roles, and what rewards their solutions. */
 export interface RewardedRoles extends PpoRoles {
-  readonly sources: readonly WeightedSource[];
+  readonly sources: readonly OpenSource[];
 }
 
 export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
@@ -64,22 +71,35 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       throw error;
     }
   },
-  stages: (open) => [
-    solutionStage(open, {
-      sampler: localSampler(samplingOf(open)),
-      validate: async (signal) => {
-        const solved = await solve(open, 'validation', open.roles, signal);
-        return solved && { accuracy: accuracyOf(solved) };
-      },
-    }),
+  stages(open) {
+    const base = () => baseSolutions(open);
+    const sampling = samplingOf(open);
+    return [
+      baseStage(open, sampling),
+      solutionStage(open, {
+        sampler: rolloutSampler(open, sampling),
+        base,
+        validate: async (signal, step) => {
+          const solved = step === 0 ? (await base()).validation : await solve(open, 'validation', signal);
+          return solved && { accuracy: accuracyOf(solved) };
+        },
+      }),
+    ];
+  },
+  shared: ({ ppo, reward }) => [
+    {
+      stage: BASE,
+      unread: ['ppo', 'reward'],
+      decided: { critic: hasCritic(ppo) && ppo.critic, problems: baseProblems(reward) },
+    },
   ],
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open, { tokens }, signal): Promise<Evaluation | undefined> {
     const { test, validation } = open.data.parts;
-    const after = await solve(open, 'test', open.roles, signal);
+    const after = await solve(open, 'test', signal);
+    const { test: before } = await baseSolutions(open);
+    const chosen = validation.problems.length > 0 && (await solve(open, 'validation', signal));
     if (!after) return undefined;
-    const before = open.roles.reference && (await solve(open, 'test', open.roles.reference, signal));
-    const chosen = validation.problems.length > 0 && (await solve(open, 'validation', open.roles, signal));
     if (signal.aborted) return undefined;
     const groups = solvedByGroup(test.problems, after);
     await writeSolvedProblems(
@@ -92,13 +112,10 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       data: { problems: test.problems.length, trained_tokens: tokens },
       metrics: flatMetrics(groups),
       ...(chosen ? { metrics_validation: flatMetrics(solvedByGroup(validation.problems, chosen)) } : {}),
-      models: { ...(before ? { before: solvedByGroup(test.problems, before) } : {}), after: groups },
+      models: { before: solvedByGroup(test.problems, before), after: groups },
     };
     return {
-      metrics: {
-        accuracy: accuracyOf(after),
-        ...(before ? { accuracy_before: accuracyOf(before) } : {}),
-      },
+      metrics: { accuracy: accuracyOf(after), accuracy_before: accuracyOf(before) },
       solved,
     };
   },
@@ -116,17 +133,33 @@ function samplingOf({ config, data, roles, tokenizer, cacheBytes }: PpoRun): Loc
   };
 }
 
-function solve(
-  open: PpoRun,
-  part: 'validation' | 'test',
-  of: {
-    readonly decoder: PlacedRole['decoder'];
-    readonly policy?: PlacedRole['role'];
-    readonly role?: PlacedRole['role'];
-  },
-  signal: AbortSignal,
-) {
-  const { decoder, role = of.policy ?? {} } = of;
-  const { n } = open.config.eval;
-  return solveHeldOut(open.data.parts[part], { ...samplingOf(open), decoder, role, n, signal });
+/** In this process, or on the server that is named. */
+function rolloutSampler(
+  { config: { rollout }, roles, run }: PpoRun,
+  sampling: LocalSamplerOptions,
+): SolutionSampler {
+  const { server } = rollout;
+  const { adapter } = roles.policy;
+  if (!server || !adapter) return localSampler(sampling);
+  const { url, kind, model, adapters, adapters_seen_as: seenAs, key_env: keyEnv, attempts, timeout } = server;
+  return remoteSampler({
+    ...sampling,
+    source: remoteSource({
+      url,
+      server: kind,
+      model,
+      keyEnv,
+      attempts,
+      idleSeconds: timeout,
+      concurrency: rollout.max_rows,
+      adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) },
+    }),
+    adapter,
+    eosTokenIds: endOfSolution(roles.decoder, sampling.tokenizer),
+    goOn: `when the server is there again, go on with: steptrain run --resume ${run.path}`,
+  });
+}
+
+function solve(open: PpoRun, part: 'validation' | 'test', signal: AbortSignal) {
+  return solveHeldOut(open.data.parts[part], { ...samplingOf(open), n: open.config.eval.n, signal });
 }

@@ -42,18 +42,19 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
 
   constructor(private readonly options: SolutionObjectiveOptions) {
     const { roles, settings, steps } = options;
-    const own = roles.critic?.own;
-    this.optimizers = own
+    const { critic } = roles;
+    const rate = critic?.own ? settings.critic_learning_rate : settings.learning_rate;
+    this.optimizers = critic
       ? {
           critic: {
-            optimizer: new AdamW(own.parameters, {
+            optimizer: new AdamW(critic.trained, {
               ...adamSettings(settings),
               rateOf: (name) => (name.startsWith(VALUE_HEAD) ? settings.head_rate : 1),
             }),
             rateAt: (step) =>
               learningRateAt(step, {
                 ...settings,
-                learning_rate: settings.critic_learning_rate,
+                learning_rate: rate,
                 totalSteps: steps,
               }),
           },
@@ -84,6 +85,7 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
       loss: losses.total,
       terms: { loss: losses.total },
       metrics: { ...metrics, ...(warming ? { critic_warmup: 1 } : {}) },
+      ...(warming ? { policyWaits: true } : {}),
       shown: { kl: metrics.kl_k3 ?? 0 },
       tokens: pieces.reduce((sum, { sequence }) => sum + sequence.ids.length, 0),
       ...(stop > 0 && (metrics.old_kl_k3 ?? 0) > stop ? { enough: true } : {}),
@@ -108,7 +110,7 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
 
   /**
    * Losses of some sequences. While the critic warms up, hidden states are computed outside the tape, so that of a shared
-   * trunk the head alone learns.
+   * trunk the head alone has gradients.
    */
   private microBatch(
     tape: Tape,

@@ -8,9 +8,12 @@ const source = (weight: number) => ({
   scale: z.number().default(1).describe('Multiplies the source’s rewards before they are clipped.'),
   clip: z.number().min(0).default(0).describe('Rewards are clipped to ± this; 0 for no clipping.'),
   whiten: z
-    .boolean()
+    .union([z.boolean(), z.literal('base')])
     .default(false)
-    .describe('Normalise them over the rollout batch to mean 0 and standard deviation 1.'),
+    .describe(
+      'Normalise them to mean 0 and standard deviation 1 over the rollout batch (`true`), or over solutions of the model before ' +
+        'training (`base`), so that rewards keep one scale for the whole run.',
+    ),
   shuffle: z
     .boolean()
     .default(false)
@@ -83,4 +86,7 @@ export const reward = section({
         'step’s, so that the sum is the first one’s.',
     ),
   bound_margin: z.number().default(0.5).describe('Of bound `clip`.'),
+  base_problems: count()
+    .default(64)
+    .describe('Training problems whose solutions by the model before training `whiten: base` is taken from.'),
 }).describe('What a solution is worth (`method: ppo`): the weighted sum of its sources.');

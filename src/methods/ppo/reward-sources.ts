@@ -11,8 +11,13 @@ import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import type { OpenScorers, RunContext } from '../../train/method.js';
 import type { PpoRunConfig, RewardSection } from './config.js';
 
+export interface OpenSource extends WeightedSource {
+  /** Whitened by moments that the model before training has yet to give. */
+  readonly byBase: boolean;
+}
+
 export interface OpenSources {
-  readonly sources: readonly WeightedSource[];
+  readonly sources: readonly OpenSource[];
   /** Of the models that were loaded. */
   readonly held: HeldMemory;
   /** Frees the models that were loaded. */
@@ -78,10 +83,12 @@ export async function rewardSources({
     for (const scorers of opened.values()) scorers.dispose();
   };
   try {
-    const sources: WeightedSource[] = [];
+    const sources: OpenSource[] = [];
     for (const [name, make] of Object.entries(makers)) {
       const { weight, scale, clip, whiten, shuffle } = reward[name as 'rule'];
-      if (weight !== 0) sources.push({ weight, scale, clip, whiten, shuffle, reward: await make() });
+      if (weight === 0) continue;
+      const how = { whiten: whiten === true, byBase: whiten === 'base' };
+      sources.push({ weight, scale, clip, shuffle, ...how, reward: await make() });
     }
     return { sources, held, dispose };
   } catch (error) {

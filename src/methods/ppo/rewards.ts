@@ -12,7 +12,8 @@ import type { SolutionAnswer, SolutionGroup } from './rollout.js';
 import type { PpoSettings } from './settings.js';
 
 export interface SolutionRewardOptions {
-  readonly sources: readonly WeightedSource[];
+  /** When the first rollout batch is there; undefined if the signal stopped it. */
+  readonly sources: (signal: AbortSignal) => Promise<readonly WeightedSource[] | undefined>;
   readonly problemOf: (item: number) => RunProblem;
   readonly tokenizer: Tokenizer;
   /** Of rewards that are shuffled. */
@@ -22,9 +23,11 @@ export interface SolutionRewardOptions {
 }
 
 export function solutionRewards(options: SolutionRewardOptions): RewardSource<SolutionGroup> {
-  const { sources, problemOf, settings, seed } = options;
+  const { problemOf, settings, seed } = options;
   return {
     async reward(groups, { iteration, signal }) {
+      const sources = await options.sources(signal);
+      if (!sources) return undefined;
       const solutions = groups.flatMap(({ item, answers }) =>
         answers.map((answer) => rewarded(problemOf(item), answer)),
       );

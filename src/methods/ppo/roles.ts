@@ -1,20 +1,17 @@
 /** Policy, reference and critic; on one frozen base where the policy is an adapter. */
-
-import { rm } from 'node:fs/promises';
 import type { ModelConfig } from '../../architectures/config.js';
-import type { ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
-import { replaceDirectory } from '../../files/directory.js';
+import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
 import { createAdapterOn, draw } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import type { LinearHead } from '../../models/heads.js';
 import { loadDecoder, loadTrainableDecoder } from '../../models/load.js';
-import { saveDecoder } from '../../models/save.js';
 import type { Device } from '../../runtime/device.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RoleParameters } from '../../train/checkpoint.js';
 import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import { loraConfig } from '../../train/lora-config.js';
+import { saveModel } from '../../train/save-model.js';
 import { fromF32 } from '../../weights/convert.js';
 import { writeSafetensors } from '../../weights/safetensors-writer.js';
 import type { PpoRunConfig } from './config.js';
@@ -28,7 +25,9 @@ export interface PlacedRole {
 
 export interface Critic {
   readonly head: LinearHead;
-  /** Absent: the head reads the policy's hidden states, and is among its parameters. */
+  /** What the critic's optimizer trains: all of an own one; else the head, which is among the policy's parameters. */
+  readonly trained: TrainedParameters;
+  /** Absent: the head reads the policy's hidden states. */
   readonly own?: PlacedRole & { readonly parameters: TrainableParameters };
 }
 
@@ -36,6 +35,8 @@ export interface PpoRoles {
   readonly decoder: Decoder;
   readonly policy: Role;
   readonly policyParameters: TrainableParameters;
+  /** What the policy's optimizer trains: all of them but the head of a critic on its trunk. */
+  readonly policyTrained: TrainedParameters;
   /** Of the KL: the model that the run began with. */
   readonly reference: PlacedRole | undefined;
   readonly critic: Critic | undefined;
@@ -106,13 +107,14 @@ export async function createPpoRoles(
       decoder,
       policy,
       policyParameters,
+      policyTrained: trunk ? policyParameters.part((name) => !name.startsWith(VALUE_HEAD)) : policyParameters,
       reference,
       critic,
       held,
       parameters: { policy: policyParameters, ...(critic?.own ? { critic: critic.own.parameters } : {}) },
       async save(fileOf) {
         if (policy.adapter) await policy.adapter.save(fileOf('adapter'));
-        else await saveWhole(decoder, tokenizer, fileOf);
+        else await saveModel(decoder, tokenizer, fileOf('model'));
         if (critic) await saveHead(critic.own?.parameters ?? policyParameters, fileOf);
       },
       dispose() {
@@ -129,11 +131,16 @@ export async function createPpoRoles(
     }
 
     async function criticOf(): Promise<Critic> {
-      if (trunk) return { head: headAmong(policyParameters) };
+      if (trunk)
+        return {
+          head: headAmong(policyParameters),
+          trained: policyParameters.part((name) => name.startsWith(VALUE_HEAD)),
+        };
       if (ppo.critic === 'model' || lora === 'none') {
         const { decoder: own, parameters } = whole(true);
         mark('critic');
-        return { head: headAmong(parameters), own: { decoder: own, role: {}, parameters } };
+        const placed = { decoder: own, role: {}, parameters };
+        return { head: headAmong(parameters), trained: parameters, own: placed };
       }
       const seed = (run.seed ^ CRITIC_SEED) >>> 0;
       const adapter = keep(
@@ -141,7 +148,8 @@ export async function createPpoRoles(
       );
       mark('critic');
       const parameters = adapter.trainable as TrainableParameters;
-      return { head: headAmong(parameters), own: { decoder, role: { adapter }, parameters } };
+      const placed = { decoder, role: { adapter }, parameters };
+      return { head: headAmong(parameters), trained: parameters, own: placed };
     }
   } catch (error) {
     for (const item of made.toReversed()) item.dispose();
@@ -165,15 +173,6 @@ function headAmong(parameters: TrainableParameters): LinearHead {
     return found;
   };
   return { weight: named('weight'), bias: named('bias'), reads: 'every' };
-}
-
-async function saveWhole(decoder: Decoder, tokenizer: Tokenizer, fileOf: (name: string) => string) {
-  const written = fileOf('model.partial');
-  // A resumed run saves again.
-  await rm(written, { recursive: true, force: true });
-  await saveDecoder(decoder, written);
-  await tokenizer.save(written);
-  await replaceDirectory(written, fileOf('model'));
 }
 
 async function saveHead(parameters: TrainableParameters, fileOf: (name: string) => string): Promise<void> {

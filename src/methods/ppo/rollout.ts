@@ -45,6 +45,7 @@ export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource
       if (!samples) return undefined;
       return scored(items, samples, signal, options);
     },
+    dispose: () => options.sampler.dispose?.(),
   };
 }
 

@@ -7,6 +7,27 @@ import { updates } from '../../config/training.js';
 export const ALGORITHMS = ['ppo', 'grpo', 'rloo', 'reinforce_pp', 'gspo'] as const;
 export type Algorithm = (typeof ALGORITHMS)[number];
 
+const server = z
+  .strictObject({
+    url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
+    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('What serves there.'),
+    model: text().default('base').describe('The name under which it has the base.'),
+    adapters: text().describe(
+      'Folder into which the policy’s adapter is written for the server before each rollout batch.',
+    ),
+    adapters_seen_as: text()
+      .optional()
+      .describe('The same folder as the server sees it, where that is another path.'),
+    key_env: text().default('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
+    attempts: count().default(8).describe('Tries of a request, half a second and then twice as long apart.'),
+    timeout: positiveNumber()
+      .default(300)
+      .describe('Seconds without a byte after which a request is tried again.'),
+  })
+  .describe(
+    'A server that has the base, to sample rollouts there instead of in this process; the policy is an adapter that it loads.',
+  );
+
 export const rollout = section({
   ...sampling({ num_generations: 8 }),
   template: text()
@@ -20,6 +41,7 @@ export const rollout = section({
       'without its ending, where that is a directory or a pattern. Groups that are not named are left out. Default: every problem ' +
       'as often as any other.',
   ),
+  server: server.optional(),
 }).describe('How solutions are sampled (`method: ppo`).');
 
 const auto = <T extends z.ZodType>(value: T) => z.union([z.literal('auto'), value]).default('auto');
@@ -129,10 +151,14 @@ export const ppo = section({
     ),
   critic_learning_rate: positiveNumber()
     .default(1e-4)
-    .describe('Learning rate of a critic with parameters of its own.'),
+    .describe(
+      'Learning rate of a critic on its own adapter or model; the head on a trunk learns at learning_rate × head_rate.',
+    ),
   critic_warmup: countOrOff()
     .default(20)
-    .describe('Steps at the start that train the critic alone: on a trunk that is shared, its head alone.'),
+    .describe(
+      'Steps at the start that train the critic alone: on a trunk that is shared, its head alone. The policy’s optimizer begins after them.',
+    ),
   head_rate: positiveNumber()
     .default(10)
     .describe('Multiplies the learning rate of the value head, which starts from random numbers.'),

@@ -7,25 +7,31 @@ import { mixedBatches } from '../../train/solutions/mix.js';
 import type { SolutionPrompt, SolutionSampler } from '../../train/solutions/sampler.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
+import { type BaseSolutions, standardised } from './base.js';
 import type { PpoRun } from './method.js';
 import { SolutionObjective } from './objective.js';
 import { solutionRewards } from './rewards.js';
-import { VALUE_HEAD } from './roles.js';
 import { type SolutionGroup, solutionRollouts } from './rollout.js';
 import { solutionMetrics, solutionSamples } from './samples.js';
 import { settingWarnings, settled } from './settings.js';
 
 export interface SolutionStageOptions {
   readonly sampler: SolutionSampler;
+  /** What the stage before made. */
+  readonly base: () => Promise<BaseSolutions>;
   readonly validate: OpenTraining['validate'];
 }
 
-export function solutionStage(open: PpoRun, { sampler, validate }: SolutionStageOptions): TrainingStage {
+export function solutionStage(
+  open: PpoRun,
+  { sampler, base, validate }: SolutionStageOptions,
+): TrainingStage {
   const { config, data, roles, tokenizer } = open;
   const { rollout, reward, run } = config;
   const settings = settled(config);
   for (const warning of settingWarnings(config)) console.error(`Warning: ${warning}`);
   const { problems, prompts } = data.parts.train;
+  const sources = standardised(open, base);
   const microBatchTokens = open.microBatchTokens('ppo');
   const promptOf = (item: number) => prompts[item] as SolutionPrompt;
   const common = { roles, settings, promptOf, temperature: rollout.temperature, microBatchTokens };
@@ -35,15 +41,11 @@ export function solutionStage(open: PpoRun, { sampler, validate }: SolutionStage
     iterations: iterationsOf(open),
     batching: { 'ppo.problems': problems.length, 'ppo.num_generations': rollout.num_generations },
     trains: roles.policyParameters,
-    optimizer: () =>
-      new AdamW(roles.policyParameters, {
-        ...adamSettings(settings),
-        rateOf: (name) => (name.startsWith(VALUE_HEAD) ? settings.head_rate : 1),
-      }),
+    optimizer: () => new AdamW(roles.policyTrained, adamSettings(settings)),
     parts: (steps, kl) => ({
       rollouts: solutionRollouts({ ...common, sampler }),
       rewards: solutionRewards({
-        sources: roles.sources,
+        sources,
         problemOf: (item) => problems[item] as (typeof problems)[number],
         tokenizer,
         seed: run.seed,

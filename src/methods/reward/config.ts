@@ -8,6 +8,10 @@ import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 
+/** What the class of neutral steps counts as in a score. */
+export const NEUTRAL_SCORES = ['positive', 'negative', 'drop'] as const;
+export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
+
 export const reward = section({
   type: z
     .enum(['prm', 'orm', 'joint'])
@@ -20,7 +24,14 @@ export const reward = section({
     .default('scalar')
     .describe(
       'A score whose logistic is the probability of right (`scalar`), two classes, or the words `prompt.pos_word` and ' +
-        '`prompt.neg_word` of the language model, compared with each other alone.',
+        '`prompt.neg_word` of the language model, compared with each other alone. With `data.neutral: class` there are three classes.',
+    ),
+  neutral_score: z
+    .enum(NEUTRAL_SCORES)
+    .default('positive')
+    .describe(
+      'What the probability of the class of neutral steps (`data.neutral: class`) adds to in the score of a step: to right, to ' +
+        'wrong, or to neither (`drop`: right and wrong are compared alone).',
     ),
   input: z
     .enum(['whole', 'prefixes'])
@@ -99,7 +110,7 @@ export const rewardConfig: MethodSchema<RewardRunConfig> = {
   conflicts,
 };
 
-function conflicts({ reward: { type, head, solutions }, data }: RewardRunConfig): Conflict[] {
+function conflicts({ reward: { type, head, solutions, soft_labels }, data }: RewardRunConfig): Conflict[] {
   const found: Conflict[] = [];
   const add = (path: readonly string[], message: string) => found.push({ path, message });
   if (type !== 'prm' && solutions === 'all')
@@ -113,6 +124,22 @@ function conflicts({ reward: { type, head, solutions }, data }: RewardRunConfig)
     add(
       ['data', 'split_unit'],
       'is sample, which tears solutions apart, and outcomes are of whole ones; set it to problem',
+    );
+  if (data.neutral !== 'class') return found;
+  if (type !== 'prm' || head !== 'classes')
+    add(
+      ['data', 'neutral'],
+      `data.neutral is class, and reward.type ${type} with reward.head ${head} has no class for neutral steps; set reward.type: prm and reward.head: classes`,
+    );
+  if (soft_labels)
+    add(
+      ['reward', 'soft_labels'],
+      'reward.soft_labels is true, and probabilities of right leave no class to neutral steps; set it to false',
+    );
+  if (data.label_noise > 0)
+    add(
+      ['data', 'label_noise'],
+      'data.label_noise flips right and wrong, and data.neutral class has three classes; set it to 0',
     );
   return found;
 }

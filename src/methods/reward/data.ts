@@ -1,6 +1,7 @@
 /** The data of a reward model: the solutions of each part under its rules of labelling, as items. */
 import { type Dataset, dataset } from '../../data/dataset.js';
 import type { LabelRules } from '../../data/label-rules.js';
+import type { HeldOutNeutral } from '../../data/neutral.js';
 import { PARTS, type Part } from '../../data/split.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type VerdictData, verdictData } from '../../train/verdict-data.js';
@@ -22,6 +23,11 @@ export function labelRules({ reward }: Pick<RewardRunConfig, 'reward'>): LabelRu
   };
 }
 
+/** As evaluated: steps of a class of their own count as that class does in the score. */
+export function heldOutNeutral({ data, reward, eval: { neutral } }: RewardRunConfig): HeldOutNeutral {
+  return neutral === 'as_trained' && data.neutral === 'class' ? reward.neutral_score : neutral;
+}
+
 /** Undefined if the signal stopped it. */
 export async function rewardData(
   config: RewardRunConfig,
@@ -30,7 +36,12 @@ export async function rewardData(
 ): Promise<RewardData | undefined> {
   const { reward } = config;
   const rules = labelRules(config);
-  const asked = { ...config, prompt: rewardPrompt(config), sft: { class_weight: 'none' as const } };
+  const asked = {
+    ...config,
+    prompt: rewardPrompt(config),
+    sft: { class_weight: 'none' as const },
+    eval: { ...config.eval, neutral: heldOutNeutral(config) },
+  };
   const data = await verdictData(asked, tokenizer, signal, { labels: rules });
   if (!data) return undefined;
   const items = {} as Record<Part, Dataset<RewardItem>>;
@@ -45,6 +56,7 @@ export async function rewardData(
           ids: sequence.ids,
           ends: sequence.steps.map(({ end }) => end),
           labels,
+          neutral: steps.map(({ neutral }) => neutral === true),
           ...(rules.soft ? { scores: steps.map(({ score }) => score) } : {}),
           outcome,
         },

@@ -5,6 +5,9 @@ import type { ForwardSequence } from '../../sequences/forward.js';
 import { branchedSequence } from '../../sequences/sequence.js';
 import type { RewardConfig } from './config.js';
 
+/** The outputs of a head with a class for neutral steps, in order. Two classes are the first two. */
+export const CLASSES = ['wrong', 'right', 'neutral'] as const;
+
 /** A row whose hidden state is scored. */
 export interface ScoredRow {
   /** Within the item, and within the sequence. */
@@ -17,6 +20,13 @@ export interface ScoredRow {
   readonly label: StepLabel;
   /** As learned: a probability. Rows without are only scored. */
   readonly target: number | undefined;
+  /** Whether the step is neutral: what a head with such a class learns in place of the label. */
+  readonly neutral: boolean;
+}
+
+/** The one of `CLASSES` that the row has. */
+export function classIndex({ neutral, label }: Pick<ScoredRow, 'neutral' | 'label'>): 0 | 1 | 2 {
+  return neutral ? 2 : label === 1 ? 1 : 0;
 }
 
 /** A solution: its sequences, which are computed together. */
@@ -34,6 +44,8 @@ export interface LabelledSolution {
   readonly labels: readonly StepLabel[];
   /** Soft labels; a step without one has its label. */
   readonly scores?: readonly (number | undefined)[];
+  /** Steps that the source calls neither right nor wrong. Default none. */
+  readonly neutral?: readonly boolean[];
   readonly outcome?: 0 | 1 | undefined;
 }
 
@@ -51,7 +63,7 @@ export interface ItemOptions extends Pick<RewardConfig, 'type' | 'input'> {
  * @returns the rows that fit `maxLength`; an outcome has none if its solution does not fit
  */
 export function rewardItem(
-  { ids, ends, labels, scores, outcome }: LabelledSolution,
+  { ids, ends, labels, scores, neutral, outcome }: LabelledSolution,
   rowId: number,
   { tailIds }: Pick<VerdictTokenizer, 'tailIds'>,
   { type, input, whole, everyStep = false, maxLength }: ItemOptions,
@@ -62,11 +74,18 @@ export function rewardItem(
     const label = labels[step] ?? null;
     if (type === 'orm' || !fits(at) || !(everyStep || label !== null)) return;
     const target = label === null ? undefined : (scores?.[step] ?? label);
-    places.push({ what: 'step', step, label, target, at });
+    places.push({ what: 'step', step, label, target, neutral: neutral?.[step] === true, at });
   });
   const end = ends.at(-1);
   if (type !== 'prm' && end !== undefined && fits(end) && (everyStep || outcome !== undefined))
-    places.push({ what: 'outcome', step: ends.length - 1, label: outcome ?? null, target: outcome, at: end });
+    places.push({
+      what: 'outcome',
+      step: ends.length - 1,
+      label: outcome ?? null,
+      target: outcome,
+      neutral: false,
+      at: end,
+    });
   const cut = whole ? Math.max(0, ...ends.filter(fits)) : (places.at(-1)?.at ?? 0);
   const made = input === 'whole' ? inOneSequence(ids, cut, places, tailIds) : byPrefix(ids, places, tailIds);
   const sequences = made.sequences.map((sequence) => ({ ...sequence, rowId }));

@@ -6,15 +6,15 @@ import type { AdapterHead } from '../../weights/adapter.js';
 import { type RewardRunConfig, rewardPrompt } from './config.js';
 import { type RewardData, rewardData } from './data.js';
 import { metricsOf, type RewardRun, rewardReport, rewardValidation } from './evaluation.js';
-import type { ScoredRow } from './items.js';
+import { CLASSES, classIndex, type ScoredRow } from './items.js';
 import { type RewardNetwork, rewardNetwork } from './score.js';
 import { rewardTraining } from './stage.js';
 
 export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
   data: rewardData,
   preview: (config, tokenizer) => verdictPreview({ prompt: rewardPrompt(config) }, tokenizer),
-  memory({ lora, reward }) {
-    const head = headOf(reward);
+  memory({ lora, ...config }) {
+    const head = headOf(config);
     return [
       {
         role: lora === 'none' ? 'model' : 'reward',
@@ -23,15 +23,17 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
       },
     ];
   },
-  roles: ({ device, config: { model, lora, run, reward }, tokenizer }) =>
-    createTrainee(device, {
+  roles: ({ device, config, tokenizer }) => {
+    const { model, lora, run } = config;
+    return createTrainee(device, {
       model,
       lora,
       tokenizer,
       seed: run.seed,
       gradientCheckpointing: run.gradient_checkpointing,
-      head: headOf(reward),
-    }),
+      head: headOf(config),
+    });
+  },
   stages(open) {
     const network = networkOf(open);
     return [
@@ -55,8 +57,13 @@ export const reward: Method<RewardRunConfig, RewardData, Trainee> = {
 };
 
 /** As transformers has it: of tokens or, for outcomes alone, of the sequence. None for verdict words. */
-function headOf({ type, head }: RewardRunConfig['reward']): AdapterHead | undefined {
+function headOf({
+  data,
+  reward: { type, head },
+}: Pick<RewardRunConfig, 'data' | 'reward'>): AdapterHead | undefined {
   if (head === 'verdict') return undefined;
+  if (data.neutral === 'class')
+    return { kind: 'token', numLabels: CLASSES.length, labels: CLASSES, bias: true };
   const numLabels = head === 'classes' || type === 'joint' ? 2 : 1;
   return type === 'orm'
     ? { kind: 'sequence', numLabels, bias: false }
@@ -67,19 +74,19 @@ function networkOf({ config, data, roles }: RewardRun): RewardNetwork {
   return rewardNetwork(roles, config.reward, data.tokenizer);
 }
 
-/** The weight of each row by its label and by what it is. */
-function weights({ config: { reward }, data }: RewardRun): (row: ScoredRow) => number {
-  const counts = { step: { n: 0, positive: 0 }, outcome: { n: 0, positive: 0 } };
+/** The weight of each row by its class and by what it is. */
+function weights({ config, data }: RewardRun): (row: ScoredRow) => number {
+  const { reward } = config;
+  const classes = config.data.neutral === 'class' ? 3 : 2;
+  const classOf = (row: ScoredRow) => (classes === 3 ? classIndex(row) : row.label === 1 ? 1 : 0);
+  const counts = { step: [0, 0, 0], outcome: [0, 0, 0] };
   if (reward.class_weight === 'balanced')
-    for (const { rows } of data.items.train)
-      for (const { what, label } of rows) {
-        counts[what].n++;
-        if (label === 1) counts[what].positive++;
-      }
-  return ({ what, label }) => {
-    const own = what === 'outcome' && reward.type === 'joint' ? reward.outcome_weight : 1;
+    for (const { rows } of data.items.train) for (const row of rows) counts[row.what][classOf(row)]!++;
+  return (row) => {
+    const own = row.what === 'outcome' && reward.type === 'joint' ? reward.outcome_weight : 1;
     if (reward.class_weight === 'none') return own;
-    const { n, positive } = counts[what];
-    return (own * n) / (2 * (label === 1 ? positive : n - positive));
+    const ofWhat = counts[row.what];
+    const n = ofWhat.reduce((sum, count) => sum + count, 0);
+    return (own * n) / (classes * (ofWhat[classOf(row)] as number));
   };
 }

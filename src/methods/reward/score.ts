@@ -9,8 +9,8 @@ import { gatherRows, reshape } from '../../ops/memory.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logitsAt } from '../../sequences/forward.js';
-import type { RewardConfig } from './config.js';
-import type { RewardItem, ScoredRow } from './items.js';
+import type { NeutralScore, RewardConfig } from './config.js';
+import { CLASSES, type RewardItem, type ScoredRow } from './items.js';
 
 /** f32 [R] each; σ(positive − negative) is the probability of right. */
 export interface RightAndWrong {
@@ -18,11 +18,18 @@ export interface RightAndWrong {
   readonly negative: Tensor;
 }
 
+/** f32 [R, 3], by `CLASSES`: of a head with a class for neutral steps. */
+export interface LogitsByClass {
+  readonly classes: Tensor;
+}
+
 export interface RewardNetwork {
   readonly decoder: Decoder;
   /** Without dropout; training adds it. */
   readonly role: Role;
   readonly head: RewardConfig['head'];
+  /** Of a head with a class for neutral steps: what it counts as in a score. */
+  readonly neutral_score: NeutralScore;
   /** Of the head `verdict`: the tokens of both words. */
   readonly words: readonly [positive: number, negative: number];
 }
@@ -30,7 +37,11 @@ export interface RewardNetwork {
 /** @throws StepTrainError for words of several tokens, whose probabilities are no logits of one row; for an input that the trunk cannot read */
 export function rewardNetwork(
   trained: Pick<RewardNetwork, 'decoder' | 'role'>,
-  { head, input }: Pick<RewardConfig, 'head' | 'input'>,
+  {
+    head,
+    input,
+    neutral_score = 'positive',
+  }: Pick<RewardConfig, 'head' | 'input'> & { readonly neutral_score?: NeutralScore | undefined },
   { template: { positive, negative, positiveIds, negativeIds } }: Pick<VerdictTokenizer, 'template'>,
 ): RewardNetwork {
   if (head === 'verdict' && (positiveIds.length > 1 || negativeIds.length > 1))
@@ -45,7 +56,7 @@ export function rewardNetwork(
       `reward.input is whole, and every token of a ${className(trained.decoder.config)} sees all others, so that a step would be judged ` +
         'by those after it; set reward.input: prefixes',
     );
-  return { ...trained, head, words: [positiveIds[0] as number, negativeIds[0] as number] };
+  return { ...trained, head, neutral_score, words: [positiveIds[0] as number, negativeIds[0] as number] };
 }
 
 /** Logits at all rows of a group of items, in order. Differentiable. */
@@ -53,7 +64,7 @@ export function rewardLogits(
   { decoder, role, head, words }: RewardNetwork,
   group: readonly RewardItem[],
   dropout?: Role['dropout'],
-): RightAndWrong {
+): RightAndWrong | LogitsByClass {
   const { device } = decoder;
   const states = hiddenStates(
     decoder,
@@ -71,6 +82,7 @@ export function rewardLogits(
   const index = (values: readonly number[]) => device.tensor(Int32Array.from(values));
   const outputs = headOutputs(states.hidden, own, index(rows.map(({ row }) => row)));
   const [count, width] = outputs.shape as [number, number];
+  if (width === CLASSES.length) return { classes: outputs };
   const flat = reshape(outputs, [count * width, 1]);
   const column = (of: (what: ScoredRow['what']) => number) =>
     reshape(gatherRows(flat, index(rows.map(({ what }, i) => i * width + of(what)))), [count]);
@@ -122,21 +134,37 @@ export async function scoreItems(
 }
 
 async function scoreGroup(network: RewardNetwork, group: readonly RewardItem[]): Promise<number[][]> {
-  const { positive, negative } = network.decoder.device.scope(
-    () => rewardLogits(network, group),
-    'reward model',
-  );
+  const logits = network.decoder.device.scope(() => rewardLogits(network, group), 'reward model');
+  const scores = 'classes' in logits ? await byClass(logits, network.neutral_score) : await byTwo(logits);
+  let at = 0;
+  return group.map(({ rows }) => rows.map(() => scores[at++] as number));
+}
+
+async function byTwo({ positive, negative }: RightAndWrong): Promise<number[]> {
   const [right, wrong] = await Promise.all([positive.readFloats(), negative.readFloats()]);
   positive.dispose();
   negative.dispose();
-  let at = 0;
-  return group.map(({ rows }) =>
-    rows.map(() => {
-      const score = (right[at] as number) - (wrong[at] as number);
-      at++;
-      return score;
-    }),
-  );
+  return Array.from(right, (z, i) => z - (wrong[i] as number));
+}
+
+async function byClass({ classes }: LogitsByClass, rule: NeutralScore): Promise<number[]> {
+  const logits = await classes.readFloats();
+  classes.dispose();
+  return Array.from({ length: logits.length / CLASSES.length }, (_, i) => {
+    const [wrong, right, neutral] = logits.subarray(i * CLASSES.length);
+    return logOddsOfRight(wrong as number, right as number, neutral as number, rule);
+  });
+}
+
+/** Of the logits of three classes, where the neutral one counts as right, as wrong, or not at all. */
+export function logOddsOfRight(wrong: number, right: number, neutral: number, rule: NeutralScore): number {
+  if (rule === 'positive') return logSum(right, neutral) - wrong;
+  return right - (rule === 'negative' ? logSum(wrong, neutral) : wrong);
+}
+
+/** log(eˣ + eʸ). */
+function logSum(x: number, y: number): number {
+  return Math.max(x, y) + Math.log1p(Math.exp(-Math.abs(x - y)));
 }
 
 /** σ. */

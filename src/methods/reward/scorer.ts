@@ -4,6 +4,7 @@ import { type StepScorer, scoresByStep } from '../../eval/step-scorer.js';
 import { DataError } from '../../files/data-error.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { NeutralScore } from './config.js';
 import { type RewardItem, rewardItem } from './items.js';
 import { probability, rewardNetwork, scoreItems } from './score.js';
 
@@ -12,6 +13,8 @@ export interface RewardModelSettings {
   readonly type: 'prm' | 'orm' | 'joint';
   readonly head: 'scalar' | 'classes' | 'verdict';
   readonly input: 'whole' | 'prefixes';
+  /** Of three classes: what the neutral one counts as. Default `positive`. */
+  readonly neutral_score?: NeutralScore | undefined;
 }
 
 export interface RewardModelScorerOptions {

@@ -1,17 +1,18 @@
-/** Training a reward model by binary cross-entropy. */
+/** Training a reward model by cross-entropy of right and wrong, or of three classes. */
 
 import { classifierOf } from '../../architectures/table.js';
 import type { TrainableParameters } from '../../autograd/parameters.js';
 import { Tape } from '../../autograd/tape.js';
 import { StepTrainError } from '../../native/errors.js';
 import { binaryCrossEntropy } from '../../objectives/binary.js';
+import { crossEntropy } from '../../objectives/likelihood.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize, scheduleBatches } from '../../sequences/batching.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { type BatchGradients, batchedStage } from '../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import type { RewardConfig } from './config.js';
-import type { RewardItem, ScoredRow } from './items.js';
+import { classIndex, type RewardItem, type ScoredRow } from './items.js';
 import { type RewardNetwork, rewardLogits } from './score.js';
 
 export interface RewardTrainingOptions {
@@ -91,11 +92,11 @@ async function accumulate(
     const loss = device.scope(
       () =>
         tape.run(() =>
-          binaryCrossEntropy({
-            ...rewardLogits(network, group, { seed, step }),
-            labels: rows.map(({ target }) => target as number),
-            weights: rows.map((row) => weigh(row) / total),
-          }),
+          rewardLoss(
+            rewardLogits(network, group, { seed, step }),
+            rows,
+            rows.map((row) => weigh(row) / total),
+          ),
         ),
       'reward model',
     );
@@ -111,4 +112,17 @@ async function accumulate(
     metrics: { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length },
     tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
   };
+}
+
+/** The loss of scored rows, a scalar. */
+export function rewardLoss(
+  logits: ReturnType<typeof rewardLogits>,
+  rows: readonly Pick<ScoredRow, 'label' | 'neutral' | 'target'>[],
+  weights: readonly number[],
+): Tensor {
+  if (!('classes' in logits))
+    return binaryCrossEntropy({ ...logits, labels: rows.map(({ target }) => target as number), weights });
+  const { device } = logits.classes;
+  const targets = device.tensor(Int32Array.from(rows, classIndex));
+  return crossEntropy(logits.classes, targets, device.tensor(Float32Array.from(weights))).loss;
 }

@@ -10,6 +10,7 @@ import type { MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { correctionWriter, DEFAULT_FORMAT } from '../../data/corrections/layout.js';
+import type { CorrectionReading } from '../../data/corrections/standing.js';
 import { VARIANTS } from '../../data/corrections/variants.js';
 import { reasonOf } from '../../files/data-error.js';
 
@@ -110,6 +111,15 @@ const schema = z.strictObject({
 });
 
 export type S3cRunConfig = z.output<typeof schema>;
+
+/** How solutions of a run's model are read: what stands and what was taken back. */
+export function correctionReading({
+  format,
+  corrections,
+}: Pick<S3cRunConfig, 'format' | 'corrections'>): Required<CorrectionReading> {
+  const isWhole = corrections !== 'none' && corrections.shape === 'instance';
+  return { format, scope: isWhole ? 'solution' : 'step' };
+}
 
 export const s3cConfig: MethodSchema<S3cRunConfig> = {
   schema,

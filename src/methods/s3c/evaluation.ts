@@ -2,13 +2,15 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Model } from '../../api/model.js';
-import { type CorrectionReport, evaluateCorrections } from '../../corrections/evaluation/evaluate.js';
+import { evaluateCorrections } from '../../corrections/evaluation/evaluate.js';
 import { type HeldOutStep, heldOutStep } from '../../corrections/evaluation/prefixes.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { loadRecords } from '../../data/load.js';
+import type { CorrectionReport } from '../../eval/solving/corrections.js';
 import { normalizeProblem, type StepRecord } from '../../records/record.js';
 import { readLog } from '../../run/log-file.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
+import { correctionReading } from './config.js';
 import type { S3cRun } from './making.js';
 import type { CorrectionSamples } from './samples.js';
 import { correctionPrompt, promptLead } from './sequences.js';
@@ -44,7 +46,7 @@ export async function evaluateRun(
         maxNewTokens: settings.max_new_tokens,
         seed: run.seed,
         eosTokenIds,
-        scope: config.corrections !== 'none' && config.corrections.shape === 'instance' ? 'solution' : 'step',
+        scope: correctionReading(config).scope,
         signal,
       },
     );

@@ -19,6 +19,9 @@ import { correctionPrompt, promptLead } from './sequences.js';
 
 export type S3cRun = OpenRun<S3cRunConfig, S3cData, Trainee>;
 
+/** Name of the stage. */
+export const MAKING = 'corrections';
+
 const ARTEFACT = 'samples';
 
 /** Chunks between checkpoints. */
@@ -36,7 +39,7 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
   if (settings === 'none') throw new RangeError('there is nothing to make');
   const chunks = PARTS.flatMap((part) => inChunks(part, solutions[part], settings.chunk));
   return {
-    name: 'corrections',
+    name: MAKING,
     steps: chunks.length,
     artefact: ARTEFACT,
     settings: { save_steps: SAVED, save_total_limit: s3c.save_total_limit },

@@ -1,7 +1,11 @@
 /** `method: s3c`: supervised fine-tuning on solutions that correct themselves, with wrong steps masked. */
 
-import { formatCorrectionReport, shortCorrectionMetrics } from '../../corrections/evaluation/evaluate.js';
 import { correctionVariant, hasCorrection } from '../../data/corrections/variants.js';
+import {
+  correctionMetrics,
+  shortCorrectionMetrics,
+  solvedCorrections,
+} from '../../eval/solving/corrections.js';
 import type { Method } from '../../train/method.js';
 import type { TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
@@ -10,7 +14,7 @@ import { createTrainee, type Trainee } from '../../train/trainee.js';
 import type { S3cRunConfig } from './config.js';
 import { type S3cData, s3cData } from './data.js';
 import { evaluateRun } from './evaluation.js';
-import { madeSamples, makingStage, type S3cRun } from './making.js';
+import { MAKING, madeSamples, makingStage, type S3cRun } from './making.js';
 import type { CorrectionSamples } from './samples.js';
 import { asTokenized, correctionTokenizer } from './sequences.js';
 
@@ -43,8 +47,10 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
     const prepare = async () => trainingStage(open, madeSamples(open));
     return [makingStage(open, given.solutions), { name: 's3c', prepare }];
   },
+  // Wrong steps are those of the base, whatever is learned from them.
+  shared: ({ corrections }) => (corrections === 'none' ? [] : [{ stage: MAKING, unread: ['s3c'] }]),
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
-  async evaluate(open, _, signal) {
+  async evaluate(open, { tokens: trained }, signal) {
     const samples = samplesOf(open);
     const metrics = await heldOut(open, samples);
     const report = await evaluateRun(open, samples, signal);
@@ -53,10 +59,19 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
     const loss = metrics.validation_loss.toFixed(4);
     const tokens = `held-out solutions: ${right} % of learned tokens right, loss ${loss}`;
     if (!report) return { metrics, summary: tokens };
-    await open.run.writeJson('s3c.json', report);
+    const { 'validation_pass@1': chosen } = report;
     return {
       metrics: { ...metrics, ...shortCorrectionMetrics(report) },
-      summary: `${tokens}\n${formatCorrectionReport(report)}`,
+      summary: tokens,
+      solved: {
+        method: open.config.method,
+        unit: 'problems',
+        data: { problems: report.greedy.problems, trained_tokens: trained },
+        metrics: { ...metrics, ...correctionMetrics(report) },
+        ...(chosen === undefined ? {} : { metrics_validation: { 'pass@1': chosen } }),
+        models: { trained: { all: solvedCorrections(report) } },
+        corrections: report,
+      },
     };
   },
 };

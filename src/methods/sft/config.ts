@@ -25,6 +25,14 @@ export const sft = section({
       '`balanced` weights both verdicts as if they were equally frequent: the recall of wrong steps rises, and the ' +
         'predicted probabilities no longer follow the data.',
     ),
+  label_smoothing: z
+    .number()
+    .min(0)
+    .lt(0.5)
+    .default(0)
+    .describe(
+      'Share of each label that goes to the other word, so that no verdict becomes certain; below 0.5.',
+    ),
 }).describe('Supervised fine-tuning on the verdict after each step (`method: sft`).');
 
 const schema = z.strictObject({

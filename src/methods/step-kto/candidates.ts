@@ -19,8 +19,12 @@ export interface Candidate extends CandidateRow {
   readonly right: boolean;
 }
 
-/** Whether a text gives the problem's answer. */
-export function isRight(problem: RunProblem, text: string): boolean {
+/** Whether a solution gives the problem's answer; one that was cut off gives none. */
+export function isRight(
+  problem: RunProblem,
+  { text, finish_reason: reason }: Pick<CandidateRow, 'text' | 'finish_reason'>,
+): boolean {
+  if (reason !== 'stop') return false;
   if (problem.generated) return judgeText(problem.generated, text).isAnswerRight;
   return grade(text, problem.answer).correct;
 }

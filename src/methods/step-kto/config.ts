@@ -33,17 +33,11 @@ export const stepKtoConfig: MethodSchema<StepKtoRunConfig> = {
   conflicts,
 };
 
-function conflicts({ step_kto, judge, eval: evaluation, data, lora, model }: StepKtoRunConfig): Conflict[] {
+function conflicts({ step_kto, judge, eval: evaluation, data, model }: StepKtoRunConfig): Conflict[] {
   const found = wholeSolutions('step_kto', data);
   const add = (path: readonly string[], message: string) => found.push({ path, message });
   if (step_kto.z0 === 'batch_kl' || step_kto.z0_step === 'step_kl')
     found.push(...loneBatch('step_kto', step_kto));
-  if (step_kto.reference === 'm0' && lora === 'none') {
-    add(
-      ['step_kto', 'reference'],
-      'step_kto.reference "m0" is the base without its adapter, and lora: none has no adapter; use lora, or "previous"',
-    );
-  }
   if (step_kto.iterations === 0) return found;
   if (typeof model.base !== 'string')
     add(

@@ -51,15 +51,14 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
         const others = samples > 0 ? await sampler.sample(chunk, { iteration: 0, n: samples, signal }) : [];
         if (!first || !others) return undefined;
         const drawn = chunk.flatMap(({ id: problem }, i) =>
-          [...(first[i] ?? []), ...(others[i] ?? [])].map(({ text, tokens, finishReason }, sample) => ({
-            problem,
-            sample,
-            text,
-            tokens: tokens.length,
-            finish_reason: finishReason,
-            answer: extractAnswer(text)?.answer ?? null,
-            right: isRight(problems[problem] as RunProblem, text),
-          })),
+          [...(first[i] ?? []), ...(others[i] ?? [])].map(({ text, tokens, finishReason }, sample) => {
+            const row = { problem, sample, text, tokens: tokens.length, finish_reason: finishReason };
+            return {
+              ...row,
+              answer: finishReason === 'stop' ? (extractAnswer(text)?.answer ?? null) : null,
+              right: isRight(problems[problem] as RunProblem, row),
+            };
+          }),
         );
         const solutions = drawn.map((sample) => ({
           ...sample,

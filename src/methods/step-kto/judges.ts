@@ -1,20 +1,11 @@
 /** Opens the judges that a configuration names, all behind the interface `StepJudge`. */
-import { parse } from 'yaml';
-import { z } from 'zod';
-import { loadModel } from '../../api/model.js';
-import { prompt } from '../../config/data.js';
-import { model } from '../../config/model.js';
 import { fileJudge } from '../../eval/judges/file.js';
 import { llmJudge } from '../../eval/judges/llm.js';
 import type { StepJudge } from '../../eval/solving/judging.js';
 import { oracleJudge } from '../../eval/solving/oracle.js';
 import { stepScores } from '../../eval/solving/step-scores.js';
-import { verdictScorer } from '../../eval/verdict-scorer.js';
-import { readRunConfig } from '../../run/directory.js';
 import { RunError } from '../../run/error.js';
-import { configuredTokenizer } from '../../run/tokenizer.js';
-import { trainedModel } from '../../run/trained-model.js';
-import type { Device } from '../../runtime/device.js';
+import type { OpenScorers } from '../../train/method.js';
 import type { StepKtoRunConfig } from './config.js';
 
 export interface OpenJudge extends StepJudge {
@@ -23,10 +14,13 @@ export interface OpenJudge extends StepJudge {
   dispose(): void;
 }
 
+/** Loads what judges in a run, or a classification model. */
+type OpenJudged = (name: string) => Promise<OpenScorers>;
+
 /** The judge that labels; undefined: steps get no labels. */
 export async function openLabelJudge(
   { judge, run }: StepKtoRunConfig,
-  device: Device,
+  openScorers: OpenJudged,
 ): Promise<OpenJudge | undefined> {
   switch (judge.kind) {
     case 'none':
@@ -36,7 +30,7 @@ export async function openLabelJudge(
     case 'file':
       return lasting(await fileJudge(judge.path as string));
     case 'run':
-      return runJudge(judge.path as string, device);
+      return runJudge(judge.path as string, openScorers);
     case 'llm': {
       const key = process.env[judge.api_key_env];
       return lasting(
@@ -59,42 +53,26 @@ export async function openLabelJudge(
 /** The judge that evaluates. */
 export async function openEvaluationJudge(
   { eval: { judge, judge_run } }: StepKtoRunConfig,
-  device: Device,
+  openScorers: OpenJudged,
 ): Promise<OpenJudge | undefined> {
   if (judge === 'none') return undefined;
-  return judge === 'oracle' ? lasting(oracleJudge) : runJudge(judge_run as string, device);
+  return judge === 'oracle' ? lasting(oracleJudge) : runJudge(judge_run as string, openScorers);
 }
 
 const lasting = (judge: StepJudge & Pick<OpenJudge, 'report'>): OpenJudge => ({ ...judge, dispose() {} });
 
-/** What a judge needs of another run's configuration, whatever its method. */
-const judgeConfig = z.object({
-  model,
-  prompt,
-  data: z.object({ max_length: z.number() }),
-  eval: z.object({ threshold: z.union([z.literal('greedy'), z.number()]).default('greedy') }).optional(),
-});
-
-/** The verdict model of another run. */
-async function runJudge(run: string, device: Device): Promise<OpenJudge> {
-  const parsed = judgeConfig.safeParse(parse(await readRunConfig(run)));
-  if (!parsed.success)
-    throw new RunError(`${run} is not a run whose model judges steps; method sft or stepamc makes one`);
-  const { model: section, prompt, data, eval: evaluation } = parsed.data;
-  const { model: directory, adapter } = trainedModel(run, section.base);
-  const tokenizer = await configuredTokenizer(section);
-  const loaded = await loadModel(device, directory, { adapter, dtype: section.dtype });
-  const { decoder } = loaded;
-  const scorer = verdictScorer(decoder, {
-    tokenizer,
-    prompt,
-    maxLength: Math.min(data.max_length, decoder.config.maxPositions),
-    skipUnreadable: true,
-    role: loaded.adapter ? { adapter: loaded.adapter } : {},
-  });
-  const threshold = evaluation?.threshold;
-  const scores = stepScores(scorer, { name: run, ...(typeof threshold === 'number' ? { threshold } : {}) });
-  return { name: run, judge: scores.judge, dispose: () => loaded.dispose() };
+/** The model of another run that judges steps: verdict words, or a reward model of steps. */
+async function runJudge(name: string, openScorers: OpenJudged): Promise<OpenJudge> {
+  const { scorers, threshold, outcomesAlone, dispose } = await openScorers(name);
+  const [scorer] = Object.values(scorers);
+  if (!scorer || outcomesAlone) {
+    dispose();
+    throw new RunError(
+      `${name} holds a reward model of outcomes, which judges no steps; name one of reward.type prm or joint`,
+    );
+  }
+  const scores = stepScores(scorer, { name, ...(threshold === undefined ? {} : { threshold }) });
+  return { name, judge: scores.judge, dispose };
 }
 
 /** Opened at the first question, so that it takes no memory while the policy learns. */

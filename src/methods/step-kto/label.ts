@@ -33,7 +33,7 @@ export function labelStage(options: LabelStageOptions): MakingStage {
   for (const row of options.rows) {
     const candidates = byProblem.get(row.problem) ?? [];
     byProblem.set(row.problem, candidates);
-    candidates.push({ ...row, right: isRight(problems[row.problem] as RunProblem, row.text) });
+    candidates.push({ ...row, right: isRight(problems[row.problem] as RunProblem, row) });
   }
   const groups = [...byProblem.values()];
   return {

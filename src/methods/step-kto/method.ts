@@ -7,6 +7,8 @@ import { PARTS, type Part } from '../../data/split.js';
 import { summarizeTrainingData } from '../../data/summary.js';
 import { flatMetrics, type SolvedGroups } from '../../eval/solving/run-report.js';
 import { DataError } from '../../files/data-error.js';
+import { baseDirectory } from '../../models/base.js';
+import { loadDecoder } from '../../models/load.js';
 import type { StepRecord } from '../../records/record.js';
 import type { Evaluation, Method, OpenRun, RunData } from '../../train/method.js';
 import { offlinePreview } from '../../train/offline/data.js';
@@ -40,6 +42,11 @@ type IterationRun = OpenRun<StepKtoRunConfig, IterationData, Trainee>;
 
 const kind = ({ step_kto }: StepKtoRunConfig) => judgedAnswers(step_kto);
 
+/** M0 where every parameter is trained is a second copy, loaded while a round asks it. */
+function loadsReference({ step_kto, lora }: StepKtoRunConfig): boolean {
+  return step_kto.reference === 'm0' && lora === 'none' && step_kto.iterations > 0;
+}
+
 /** `iterations: 0`. */
 const once = offlineMethod<StepKtoRunConfig>({
   kind,
@@ -56,7 +63,10 @@ export const stepKtoMethod: Method<StepKtoRunConfig> = {
       ? once.data(config, tokenizer, signal)
       : iterationData(config, tokenizer),
   preview: (config, tokenizer) => offlinePreview(config, tokenizer, kind(config)),
-  memory: once.memory,
+  memory: (config) => [
+    ...once.memory(config),
+    ...(loadsReference(config) ? [{ role: 'reference', held: 'frozen' } as const] : []),
+  ],
   sampling: ({ step_kto, data, sampling }) =>
     step_kto.iterations === 0 ? undefined : { longest: data.max_length, rows: sampling.max_rows },
   roles: ({ device, config: { model, lora, run }, tokenizer }) =>
@@ -71,6 +81,11 @@ export const stepKtoMethod: Method<StepKtoRunConfig> = {
     open.config.step_kto.iterations === 0
       ? once.stages(open as Parameters<typeof once.stages>[0])
       : iterationStages(open as IterationRun),
+  // The first round's candidates and their labels come from the base alone, whatever is learned from them.
+  shared: ({ step_kto: { iterations } }) =>
+    iterations === 0
+      ? []
+      : ['eval-0', 'samples-1', 'labels-1'].map((stage) => ({ stage, unread: ['step_kto'] })),
   save: (open, stages) => once.save(open as Parameters<typeof once.save>[0], stages),
   evaluate: (open, trained, signal) =>
     open.config.step_kto.iterations === 0
@@ -161,7 +176,7 @@ function round(open: IterationRun, i: number): StageEntry[] {
     const options = { pairs: objective.needsMismatched, maxLength: config.data.max_length, settings, seed };
     return trainingPlan(inMemory<OfflineItem>(items), options);
   };
-  const judge = lazily(() => openLabelJudge(config, open.device));
+  const judge = lazily(() => openLabelJudge(config, open.openScorers));
   return [
     sampleStage({
       name: names.samples,
@@ -197,6 +212,14 @@ function round(open: IterationRun, i: number): StageEntry[] {
           decoder: roles.decoder,
           // The model that the round begins with, or the base without its adapter.
           role: settings.reference === 'm0' ? {} : roles.role,
+          ...(loadsReference(config)
+            ? {
+                load: () =>
+                  loadDecoder(open.device, baseDirectory(config.model.base as string), {
+                    dtype: config.model.dtype,
+                  }),
+              }
+            : {}),
           items: referencedItems(await planned()),
           microBatchTokens,
           settings,
@@ -234,7 +257,7 @@ function keeping(stage: TrainingStage, save: () => Promise<void>): TrainingStage
 
 function evaluation(open: IterationRun, i: number): StageEntry {
   const { config, data } = open;
-  const judge = lazily(() => openEvaluationJudge(config, open.device));
+  const judge = lazily(() => openEvaluationJudge(config, open.openScorers));
   return evaluateStage({
     name: `eval-${i}`,
     problems: data.problems.test,

@@ -133,8 +133,8 @@ export const judge = section({
     .enum(['oracle', 'run', 'file', 'llm', 'none'])
     .default('oracle')
     .describe(
-      'Who labels the steps: `oracle` (the plan of generated problems), `run` (the verdict model of another run of this ' +
-        'package), `file` (labels that were made elsewhere), `llm` (a language model behind an OpenAI-compatible server), ' +
+      'Who labels the steps: `oracle` (the plan of generated problems), `run` (the model of another run of this ' +
+        'package that judges steps: verdicts, or a reward model of steps), `file` (labels that were made elsewhere), `llm` (a language model behind an OpenAI-compatible server), ' +
         'or `none` (outcomes alone, which makes the method KTO).',
     ),
   path: text().optional().describe('The run directory (`run`), or the file of records (`file`).'),

@@ -83,15 +83,8 @@ export function comparesWithContinued({
 }
 
 function conflicts(config: StepAmcRunConfig): Conflict[] {
-  const { lora, model, constraint, baseline, ablation, ppo, prompt } = config;
+  const { model, constraint, baseline, ablation, ppo, prompt } = config;
   const found: Conflict[] = [];
-  if (lora === 'none') {
-    found.push({
-      path: ['lora'],
-      message:
-        'method "stepamc" keeps all its roles on one frozen base and needs lora: give it a section with r and lora_alpha',
-    });
-  }
   if (typeof model.base !== 'string') {
     found.push({
       path: ['model', 'base'],

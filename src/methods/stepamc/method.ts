@@ -33,6 +33,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     verdictData(config, tokenizer, signal, { unlabelled: usesUnlabelled(config) }),
   preview: verdictPreview,
   memory: (config) => [
+    ...(config.lora === 'none' ? [{ role: 'base', held: 'loaded' } as const] : []),
     { role: 'policy', held: 'trained', head: { outputs: 1, bias: true } },
     { role: 'reference', held: 'frozen' },
     ...(comparesWithContinued(config) ? [{ role: 'continued', held: 'frozen' } as const] : []),
@@ -48,8 +49,6 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
   },
   roles: ({ device, config }) => {
     const { model, lora, run } = config;
-    // config.ts refuses this.
-    if (lora === 'none') throw new RangeError('stepamc needs lora');
     return createStepAmcRoles(device, {
       model,
       lora,
@@ -59,7 +58,15 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     });
   },
   stages,
-  save: ({ roles, run }, stages) => roles.save((name) => run.file(name), { reward: stages.includes('frn') }),
+  shared(config) {
+    const later = ['ppo', 'constraint', 'sft_continued', 'dpo', 'pseudo_labels', 'ablation', 'baseline'];
+    // Whether steps without a label are among the data; what else is learned from them comes later.
+    const decided = { unlabelled: usesUnlabelled(config) };
+    const warmUp = { stage: 'sft', unread: [...later, 'frn'], decided };
+    return hasNetwork(config) ? [warmUp, { stage: 'frn', unread: later, decided }] : [warmUp];
+  },
+  save: ({ roles, run, tokenizer }, stages) =>
+    roles.save((name) => run.file(name), { reward: stages.includes('frn'), tokenizer }),
   async evaluate(open, { tokens }, signal) {
     const { config, roles, run } = open;
     const network = await judgedNetwork(open, signal);

@@ -1,4 +1,7 @@
-/** The roles of StepAMC on one frozen base: each is an adapter, and for values and rewards a scalar head. */
+/**
+ * The roles of StepAMC on one frozen base: each is an adapter, or without lora a copy of all weights, and for values and rewards a
+ * scalar head.
+ */
 import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
 import { type Adapter, createAdapterOn, draw, frozenTwin, withHead } from '../../models/adapter.js';
@@ -6,10 +9,14 @@ import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { type LinearHead, roleHead } from '../../models/heads.js';
 import { loadDecoder } from '../../models/load.js';
+import { wholeCopy } from '../../models/whole-copy.js';
 import type { Device } from '../../runtime/device.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RoleParameters } from '../../train/checkpoint.js';
 import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import { loraConfig } from '../../train/lora-config.js';
+import { saveModel } from '../../train/save-model.js';
+import type { LoraConfig } from '../../weights/adapter-config.js';
 import { fromF32 } from '../../weights/convert.js';
 import { writeSafetensors } from '../../weights/safetensors-writer.js';
 
@@ -22,9 +29,9 @@ export interface StepAmcRoles {
   readonly reference: Role;
   /** The continued warm-up, once `keepContinued` was called; absent if the run does not compare with it. */
   readonly continued: Role | undefined;
-  /** The base with the adapter switched off. */
+  /** The base as it is read. */
   readonly base: Role;
-  /** Its scalar head is part of the adapter, in PEFT's form of a sequence classifier with one label. */
+  /** Its scalar head is part of the adapter or the copy: a sequence classifier with one label. */
   readonly reward: Role;
   readonly rewardHead: LinearHead;
   readonly policyParameters: TrainableParameters;
@@ -36,16 +43,22 @@ export interface StepAmcRoles {
   keepReference(): Promise<void>;
   /** Copies the policy into `continued`, and the reference back into the policy. */
   keepContinued(): Promise<void>;
-  /** Copies the policy's adapter into the reward adapter. */
+  /** Copies the policy into the reward network. */
   startRewardFromPolicy(): Promise<void>;
-  /** Writes adapter/, value_head.safetensors and optionally reward/. */
-  save(fileOf: (name: string) => string, what: { readonly reward: boolean }): Promise<void>;
+  /** Writes adapter/, or model/ without lora, value_head.safetensors and optionally reward/. */
+  save(fileOf: (name: string) => string, what: SavedRoles): Promise<void>;
   dispose(): void;
+}
+
+export interface SavedRoles {
+  readonly reward: boolean;
+  /** Lies beside models that are written whole. */
+  readonly tokenizer: Tokenizer;
 }
 
 export interface RolesOptions {
   readonly model: ModelConfig;
-  readonly lora: LoraSection;
+  readonly lora: LoraSection | 'none';
   readonly seed: number;
   readonly gradientCheckpointing: boolean;
   /** Also hold a continued warm-up. */
@@ -80,16 +93,17 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       },
       { name: `${VALUE_HEAD}bias`, shape: [1], init: new Float32Array(1) },
     ];
-    const config = loraConfig(lora, directory);
-    const policy = await createAdapterOn(decoder, config, { seed, heads });
+    const scored = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
+    const rewardSeed = (seed ^ REWARD_SEED) >>> 0;
+    const config = lora === 'none' ? undefined : loraConfig(lora, directory);
+    const policy = await (config
+      ? createAdapterOn(decoder, config, { seed, heads })
+      : wholeCopy(decoder, { seed, heads }));
     made.push(policy);
     mark('policy');
-    const scored = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
-    const reward = await createAdapterOn(
-      decoder,
-      { ...config, modulesToSave: [...config.modulesToSave, 'score'], taskType: 'SEQ_CLS' },
-      { seed: (seed ^ REWARD_SEED) >>> 0, model: scored },
-    );
+    const reward = await (config
+      ? createAdapterOn(decoder, withScore(config), { seed: rewardSeed, model: scored })
+      : wholeCopy(decoder, { seed: rewardSeed, model: scored }));
     made.push(reward);
     mark('reward');
     const { adapter: reference, parameters: referenceParameters } = await frozenTwin(policy);
@@ -100,11 +114,25 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       made.push(continued.parameters);
       mark('continued');
     }
-    return assemble(decoder, { policy, reward, reference, referenceParameters, continued }, made, held);
+    const save: StepAmcRoles['save'] = async (fileOf, { reward: withReward, tokenizer }) => {
+      if (config) await policy.save(fileOf('adapter'));
+      else await saveModel(decoder, tokenizer, fileOf('model'), { role: { adapter: policy } });
+      await saveValueHead(policy.trainable as TrainableParameters, fileOf('value_head.safetensors'));
+      if (!withReward) return;
+      if (config) return reward.save(fileOf('reward'));
+      const saved = { role: { adapter: reward }, model: scored };
+      await saveModel(decoder, tokenizer, fileOf('reward'), saved);
+    };
+    const roles = { policy, reward, reference, referenceParameters, continued };
+    return { ...assemble(decoder, roles, made, held), save };
   } catch (error) {
     for (const item of made.reverse()) item.dispose();
     throw error;
   }
+}
+
+function withScore(config: LoraConfig): LoraConfig {
+  return { ...config, modulesToSave: [...config.modulesToSave, 'score'], taskType: 'SEQ_CLS' };
 }
 
 function assemble(
@@ -118,7 +146,7 @@ function assemble(
   },
   made: readonly { dispose(): void }[],
   held: HeldMemory,
-): StepAmcRoles {
+): Omit<StepAmcRoles, 'save'> {
   const { policy, reward, reference, referenceParameters, continued } = adapters;
   const policyParameters = policy.trainable as TrainableParameters;
   const rewardParameters = reward.trainable as TrainableParameters;
@@ -160,20 +188,20 @@ function assemble(
         target?.write(values.slice(offset, offset + target.size));
       });
     },
-    async save(fileOf, what) {
-      await policy.save(fileOf('adapter'));
-      const head = policyParameters.list.filter(({ name }) => name.startsWith(VALUE_HEAD));
-      const sources = head.map(({ name, value }) => ({
-        name,
-        shape: value.shape,
-        dtype: 'F32' as const,
-        data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
-      }));
-      await writeSafetensors(fileOf('value_head.safetensors'), sources, { format: 'pt' });
-      if (what.reward) await reward.save(fileOf('reward'));
-    },
     dispose() {
       for (const item of made.toReversed()) item.dispose();
     },
   };
+}
+
+async function saveValueHead({ list }: TrainableParameters, path: string): Promise<void> {
+  const sources = list
+    .filter(({ name }) => name.startsWith(VALUE_HEAD))
+    .map(({ name, value }) => ({
+      name,
+      shape: value.shape,
+      dtype: 'F32' as const,
+      data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
+    }));
+  await writeSafetensors(path, sources, { format: 'pt' });
 }

@@ -104,6 +104,7 @@ function testTiles(run: CollectedRun): Tile[] {
 function dataOf(run: CollectedRun): string {
   const source = text(configValue(run, 'data.source'));
   const file = configValue(run, 'data.train');
+  if (Array.isArray(file)) return `${file.length} files`;
   if (typeof file === 'string') return `${file.split('/').at(-1)}${source === 'auto' ? '' : ` (${source})`}`;
   return source ?? '';
 }

@@ -4,6 +4,7 @@ import { type Dataset, inMemory } from '../../data/dataset.js';
 import { problemKey } from '../../data/overlap.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { summarizeTrainingData } from '../../data/summary.js';
+import { describeTraining } from '../../data/training-files.js';
 import { DataError } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import { configuredRecords } from '../../run/parts.js';
@@ -45,7 +46,7 @@ export async function offlineData(
   if (items.train.length === 0) {
     throw new DataError(
       'file',
-      `${data.train ?? 'the generator'} gives no ${kind.noun} to train on: ${kind.expected}`,
+      `${describeTraining(data)} gives no ${kind.noun} to train on: ${kind.expected}`,
     );
   }
   return {

@@ -12,6 +12,8 @@ export interface ReferenceOptions {
   readonly decoder: Decoder;
   /** What the policy is compared with, without dropout: the policy as it is now, or the base without its adapter. */
   readonly role: Role;
+  /** A model of its own in place of `decoder`, with no adapter: loaded while the stage is open. */
+  readonly load?: (() => Promise<Decoder>) | undefined;
   readonly items: Dataset<OfflineItem>;
   readonly microBatchTokens: number;
   readonly settings: SaveSettings;
@@ -22,7 +24,7 @@ const GROUPS = 8;
 
 /** A row for each item: the sums of its answers. */
 export function referenceStage(options: ReferenceOptions): MakingStage {
-  const { name, decoder, role, items, microBatchTokens, settings } = options;
+  const { name, items, microBatchTokens, settings } = options;
   const order = Array.from({ length: items.length }, (_, i) => i);
   const groups = groupBySize(order, (i) => sequenceLength(items.get(i)), microBatchTokens);
   const steps = Math.ceil(groups.length / GROUPS);
@@ -32,26 +34,35 @@ export function referenceStage(options: ReferenceOptions): MakingStage {
     steps,
     settings,
     batching: {},
-    open: () => ({
-      begin: async () => {},
-      async step(index) {
-        const rows: { item: number; sums: SpanSums[] }[] = [];
-        let tokens = 0;
-        for (const group of groups.slice(index * GROUPS, (index + 1) * GROUPS)) {
-          const sequences = group.map((i) => offlineSequence(items.get(i), i));
-          const sums = await readSums(decoder, role, sequences);
-          let at = 0;
-          for (const [k, item] of group.entries()) {
-            const count = sequences[k]?.answers.length ?? 0;
-            rows.push({ item, sums: sums.slice(at, at + count) });
-            at += count;
+    open: () => {
+      let loaded: Decoder | undefined;
+      return {
+        async begin() {
+          loaded = await options.load?.();
+        },
+        async step(index) {
+          const { decoder, role } = loaded ? { decoder: loaded, role: {} } : options;
+          const rows: { item: number; sums: SpanSums[] }[] = [];
+          let tokens = 0;
+          for (const group of groups.slice(index * GROUPS, (index + 1) * GROUPS)) {
+            const sequences = group.map((i) => offlineSequence(items.get(i), i));
+            const sums = await readSums(decoder, role, sequences);
+            let at = 0;
+            for (const [k, item] of group.entries()) {
+              const count = sequences[k]?.answers.length ?? 0;
+              rows.push({ item, sums: sums.slice(at, at + count) });
+              at += count;
+            }
+            tokens += sequences.reduce((sum, { ids }) => sum + ids.length, 0);
           }
-          tokens += sequences.reduce((sum, { ids }) => sum + ids.length, 0);
-        }
-        return { metrics: { items: rows.length }, shown: { items: rows.length }, tokens, rows };
-      },
-      dispose() {},
-    }),
+          return { metrics: { items: rows.length }, shown: { items: rows.length }, tokens, rows };
+        },
+        dispose() {
+          loaded?.dispose();
+          loaded = undefined;
+        },
+      };
+    },
   };
 }
 

@@ -68,6 +68,7 @@ export interface RolloutBatch {
 export interface RolloutSource<G extends Group> {
   /** Answers of the policy, scored by policy and reference; undefined if the signal stopped it. */
   rollOut(batch: RolloutBatch): Promise<readonly G[] | undefined>;
+  dispose?(): void;
 }
 
 /** State that a plug-in keeps between steps, as JSON for the checkpoint. */
@@ -110,6 +111,8 @@ export interface PolicyGradients {
   readonly tokens: number;
   /** The policy has moved too far from the one that sampled: leave out this step and the rest of the rollout batch. */
   readonly enough?: boolean;
+  /** The policy's parameters stay as they are, and so does their optimizer: what is trained beside them learns alone. */
+  readonly policyWaits?: boolean;
 }
 
 /** An optimizer with a learning rate of its own. */

@@ -136,8 +136,11 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const beside = within === 0 ? learnedTokens : 0;
     const began = performance.now();
     const batch = this.miniBatch(iteration, within);
-    const chosen = groups.filter(({ item }) => batch.has(item));
-    // Nothing was answered, a source left every group out, or enough was learned: there is nothing to learn from.
+    const chosen = groups.filter(
+      ({ item, answers }) => batch.has(item) && answers.some(({ share }) => share > 0),
+    );
+    // Nothing was answered, every answer is masked, a source left every group out, or enough was learned: no step is taken, since
+    // one without gradients would still decay weights and follow old momentum.
     const left = { metrics: { iteration, ...metrics }, shown: {}, tokens: beside };
     if (chosen.length === 0 || this.enough) return left;
     const gradients = await parts.objective.gradients(chosen, index);
@@ -146,12 +149,14 @@ class PolicyStage<G extends Group> implements OpenTraining {
       return { ...left, metrics: { ...left.metrics, ...gradients.metrics, stopped_by_kl: 1 } };
     }
     const learningRate = learningRateAt(index, { ...settings, totalSteps: starts.at(-1) as number });
-    const update = await applyGradients(this.optimizers[name] as AdamW, learningRate, gradients.terms);
+    const update = gradients.policyWaits
+      ? { gradNorm: 0 }
+      : await applyGradients(this.optimizers[name] as AdamW, learningRate, gradients.terms);
     const { loss } = gradients;
     const tokens = gradients.tokens + beside;
     const shown = { loss, reward: metrics.reward_mean ?? 0, ...gradients.shown };
     if (update.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: update.nonFinite };
-    const own = await this.updateBeside(index);
+    const own = await this.updateBeside(index, gradients.terms);
     if (own.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: own.nonFinite };
     if (within === 0) options.onRollout?.(groups, iteration);
     parts.objective.applied?.(gradients);
@@ -217,10 +222,11 @@ class PolicyStage<G extends Group> implements OpenTraining {
   /** Updates what is trained beside the policy. */
   private async updateBeside(
     step: number,
+    terms: Metrics,
   ): Promise<{ readonly nonFinite?: string; readonly metrics: Metrics }> {
     const metrics: Record<string, number> = {};
     for (const [name, { optimizer, rateAt }] of Object.entries(this.parts.objective.optimizers ?? {})) {
-      const update = await applyGradients(optimizer, rateAt(step), {});
+      const update = await applyGradients(optimizer, rateAt(step), terms);
       if (update.nonFinite !== undefined) return { nonFinite: update.nonFinite, metrics };
       metrics[`${name}_grad_norm`] = update.gradNorm;
     }
@@ -267,6 +273,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
   }
 
   dispose(): void {
+    this.parts.rollouts.dispose?.();
     for (const optimizer of Object.values(this.optimizers)) optimizer.dispose();
   }
 }

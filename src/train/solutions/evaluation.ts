@@ -13,8 +13,10 @@ export interface HeldOutProblems {
 }
 
 export interface SolveOptions extends LocalSamplerOptions {
-  /** Solutions of each problem: one is greedy, several are sampled at temperature 1. */
+  /** Solutions of each problem: one is greedy, several are sampled. */
   readonly n: number;
+  /** Default: 0 for one solution, 1 for several. */
+  readonly temperature?: number;
   readonly signal: AbortSignal;
 }
 
@@ -24,12 +26,12 @@ const EVALUATION = 2 ** 32 - 1;
 /** By problem its graded samples; a problem that does not fit counts as wrong. Undefined if the signal stopped it. */
 export async function solveHeldOut(
   { problems, prompts }: HeldOutProblems,
-  { n, signal, ...options }: SolveOptions,
+  { n, temperature = n === 1 ? 0 : 1, signal, ...options }: SolveOptions,
 ): Promise<GradedSample[][] | undefined> {
   const sampling = {
     ...options.sampling,
     num_generations: n,
-    temperature: n === 1 ? 0 : 1,
+    temperature,
     top_p: 1,
     top_k: 0,
     min_p: 0,
@@ -37,9 +39,9 @@ export async function solveHeldOut(
   const asked = prompts.flatMap((prompt) => (prompt ? [prompt] : []));
   const drawn = await localSampler({ ...options, sampling }).sample(asked, { iteration: EVALUATION, signal });
   if (!drawn) return undefined;
-  const byId = new Map(asked.map(({ id }, i) => [id, drawn[i] as readonly SampledSolution[]]));
+  let next = 0;
   return problems.map((problem, i) => {
-    const own = byId.get(i) ?? [];
+    const own = prompts[i] ? (drawn[next++] as readonly SampledSolution[]) : [];
     return Array.from({ length: n }, (_, sample) => graded(problem, i, sample, own[sample]));
   });
 }
@@ -54,10 +56,8 @@ function graded(
   if (!solution)
     return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
   const { text, tokens, finishReason } = solution;
-  const { got, correct } = grade(text, problem.answer);
-  // What was cut off counts as wrong, whatever number it holds.
-  const right = correct && finishReason === 'stop';
-  return { ...place, text, tokens: tokens.length, finish_reason: finishReason, answer: got, right };
+  const { got, correct } = grade(text, problem.answer, { ended: finishReason === 'stop' });
+  return { ...place, text, tokens: tokens.length, finish_reason: finishReason, answer: got, right: correct };
 }
 
 export function solvedByGroup(

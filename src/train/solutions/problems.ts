@@ -5,15 +5,13 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import type { LoadReport } from '../../data/load.js';
 import { wordProblemRecords } from '../../data/problems/records.js';
 import { PARTS, type Part } from '../../data/split.js';
+import { describeTraining } from '../../data/training-files.js';
 import { DataError } from '../../files/data-error.js';
 import { normalizeProblem } from '../../records/record.js';
 import { dividedRecords } from '../../run/parts.js';
 
-/** A problem with its answer, and what else is known of it. */
-export interface RunProblem extends Problem {
-  /** What results are grouped by: the level of a generated problem, or the file, where there are several. */
-  readonly group?: string;
-}
+/** Its group is the level of a generated problem, the value of `data.group_by`, or the file, where there are several. */
+export type RunProblem = Problem;
 
 export interface ConfiguredProblems {
   readonly parts: Readonly<Record<Part, readonly RunProblem[]>>;
@@ -48,16 +46,16 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
       Part,
       Set<string>
     >;
-    for await (const { part, record } of dividedRecords(data, reports)) {
-      const { problem, gold_answer: answer, gold_solution: solution, provenance } = record;
+    for await (const { part, record, again = false } of dividedRecords(data, reports)) {
+      const { problem, gold_answer: answer, gold_solution: solution, provenance, group } = record;
       const key = normalizeProblem(problem);
-      if (answer === undefined) unanswered++;
-      else if (!seen[part].has(key))
+      if (answer === undefined) unanswered += again ? 0 : 1;
+      else if (again || !seen[part].has(key))
         parts[part].push({
           problem,
           answer,
           ...(solution === undefined ? {} : { solution }),
-          ...(provenance?.file === undefined ? {} : { group: stem(provenance.file) }),
+          ...groupOf(group, provenance?.file),
         });
       if (answer !== undefined) seen[part].add(key);
     }
@@ -70,10 +68,15 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
   if (parts.train.length === 0)
     throw new DataError(
       'file',
-      `${data.train ?? 'the generator'} gives no training problem with an answer; expected rows with a problem and its ` +
+      `${describeTraining(data)} gives no training problem with an answer; expected rows with a problem and its ` +
         'answer, such as those of GSM8K or MATH',
     );
   return { parts, reports, unanswered };
+}
+
+function groupOf(group: string | undefined, file: string | undefined): { readonly group?: string } {
+  if (group !== undefined) return { group };
+  return file === undefined ? {} : { group: stem(file) };
 }
 
 /** The name of a file without folder and endings. */

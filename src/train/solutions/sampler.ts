@@ -44,6 +44,8 @@ export interface SolutionSampler {
     prompts: readonly SolutionPrompt[],
     round: SamplingRound,
   ): Promise<readonly (readonly SampledSolution[])[] | undefined>;
+  /** Frees what it has of a server. */
+  dispose?(): void;
 }
 
 export interface LocalSamplerOptions {

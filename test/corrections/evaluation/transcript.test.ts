@@ -1,11 +1,11 @@
 // Texts with corrections, judged: what was corrected is no error, and what a correction does is seen.
 import { describe, expect, it } from 'vitest';
-import { formatCorrectionReport } from '../../../src/corrections/evaluation/evaluate.js';
 import { outputMetrics } from '../../../src/corrections/evaluation/outputs.js';
 import { heldOutStep, prefixMetrics } from '../../../src/corrections/evaluation/prefixes.js';
 import { transcriptOf } from '../../../src/corrections/evaluation/transcript.js';
 import { correctionWriter } from '../../../src/data/corrections/layout.js';
 import type { WordProblem } from '../../../src/data/problems/problem.js';
+import { correctionTables, formatCorrectionReport } from '../../../src/eval/solving/corrections.js';
 import { oracleJudge } from '../../../src/eval/solving/oracle.js';
 import { tools } from '../fake-source.js';
 
@@ -179,7 +179,16 @@ it('a table shows rates with their intervals in percent', () => {
     ...{ false_trigger_rate: 0.125, right_rate: 1, harm_rate: 0 },
     trigger_difference: { value: 0.375, interval: [0.125, 0.625] },
   } as const;
-  const table = formatCorrectionReport({ greedy, greedy_corrections: corrections, prefixes });
+  const report = { greedy, greedy_corrections: corrections, prefixes };
+  const table = formatCorrectionReport(report);
   expect(table).toMatch(/pass@1 +50\.0 \(25\.0 to 75\.5\)/);
-  expect(table).toMatch(/more often after wrong ones by +37\.5 \(12\.5 to 62\.5\)/);
+  expect(table).toMatch(/more often than after right ones by 37\.5 \(12\.5 to 62\.5\)/);
+  expect(table).toMatch(/reflects, wrong final answer +50\.0 +0\.0/);
+  const sampled = { ...greedy, n: 4, metrics: { 'pass@1': { value: 0.5 }, 'maj@4': { value: 0.75 } } };
+  for (const found of [report, { ...report, sampled, sampled_corrections: corrections }])
+    for (const rows of correctionTables(found))
+      for (const cells of rows) {
+        expect(cells).toHaveLength(rows[0]!.length);
+        expect(cells, cells.join('|')).not.toContain('');
+      }
 });

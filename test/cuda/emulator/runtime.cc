@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -68,6 +69,18 @@ bool emulates_hopper() {
 void linger() {
   const char* text = std::getenv("STEPTRAIN_EMULATED_CAPTURE");
   if (text) std::this_thread::sleep_for(std::chrono::milliseconds(std::atoi(text)));
+}
+
+/// Keeps the GPU busy: a wait for it lasts while the file that STEPTRAIN_EMULATED_BUSY names exists. Returns whether
+/// it had to wait: before the host hears of it, the GPU then goes on with what was launched meanwhile.
+bool stay_busy() {
+  const char* path = std::getenv("STEPTRAIN_EMULATED_BUSY");
+  bool busy = false;
+  while (path && *path && std::filesystem::exists(path)) {
+    busy = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return busy;
 }
 
 /// Called where a GPU might make the host wait:
@@ -324,9 +337,11 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return event->pending ? fail(cudaErrorNotReady) : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const bool busy = stay_busy();
   const std::lock_guard guard(lock);
   holds_up("cudaEventSynchronize");
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
+  if (busy) drain_all();
   for (Stream* stream : streams) {
     while (event->pending && !stream->queued.empty()) {
       const Work work = std::move(stream->queued.front());

@@ -102,6 +102,24 @@ describe('layouts', () => {
       'plain',
     ],
     [
+      'a solution that marks its answer',
+      { problem: 'One?', solution: 'It is so.\n#### 1' },
+      { problem: 'One?', answer: '1', solution: 'It is so.\n#### 1' },
+      'plain',
+    ],
+    [
+      'a conversational prompt',
+      {
+        prompt: [
+          { role: 'system', content: 'Be brief.' },
+          { role: 'user', content: 'One?' },
+        ],
+        answer: '1',
+      },
+      { problem: 'One?', answer: '1' },
+      'plain',
+    ],
+    [
       'verl',
       {
         prompt: [
@@ -154,7 +172,7 @@ describe('layouts', () => {
       'a problem that is a list',
       [{ question: ['a'], answer: '1' }],
       {},
-      "line 1: column 'question' holds a list of 1; expected text (read as plain; the columns are question, answer)",
+      'line 1: message 1 of column \'question\' is the text "a"; expected an object with role and content (read as plain; the columns are question, answer)',
     ],
     [
       'an answer that is empty',

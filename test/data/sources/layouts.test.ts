@@ -117,7 +117,7 @@ describe('our own record', () => {
       steps: [
         { text: 'a', label: null, kind: 'normal' },
         { text: 'b', label: 0, score: 0.25, kind: 'wrong' },
-        { text: 'c', label: 1, kind: 'improvement' },
+        { text: 'c', label: 1, neutral: true, kind: 'improvement' },
       ],
     };
     const { records, report } = await load(fileWith('rows.jsonl', `${JSON.stringify(record)}\n`));
@@ -136,6 +136,10 @@ describe('our own record', () => {
         /step 1 has the unknown key 'lable'; expected text, label/,
       ],
       [{ problem: 'P', steps: [{ text: 'a', label: 2 }] }, /'label' of step 1 is the number 2; expected/],
+      [
+        { problem: 'P', steps: [{ text: 'a', neutral: 1 }] },
+        /'neutral' of step 1 is the number 1; expected true or false/,
+      ],
       [
         { problem: 'P', steps: [{ text: 'a', kind: 'odd' }] },
         /'kind' of step 1 is the text "odd"; expected one of normal/,

@@ -3,11 +3,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadModel } from '../../../src/api/model.js';
+import type { CorrectionReading } from '../../../src/data/corrections/standing.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import { rightSolution } from '../../../src/data/problems/solution.js';
 import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
-import { aggregated, type Solution } from '../../../src/eval/solving/judging.js';
-import { oracleJudge } from '../../../src/eval/solving/oracle.js';
+import { aggregated, judgedSamples, type Solution } from '../../../src/eval/solving/judging.js';
+import { oracleJudge, oracleScorer } from '../../../src/eval/solving/oracle.js';
 import { rewardModel } from '../../../src/eval/solving/reward-model.js';
 import { scoreFile } from '../../../src/eval/solving/score-file.js';
 import { stepScores } from '../../../src/eval/solving/step-scores.js';
@@ -38,6 +39,38 @@ describe('steps', () => {
     const all = (['min', 'product', 'mean', 'last'] as const).map((how) => aggregated(scores, how));
     expect(all).toEqual([0.2, expect.closeTo(0.048, 12), expect.closeTo(0.525, 12), 0.6]);
     expect(aggregated([], 'min')).toBeNull();
+  });
+});
+
+describe('steps that a solution takes back', () => {
+  const [generated] = wordProblems({ samples: 1, levels: [1], seed: 3, part: 'test' });
+  const problems = [{ problem: generated!.problem, answer: generated!.answer, generated: generated! }];
+  const right = rightSolution(generated!);
+  const slip = right[0]!.replace(/\d+$/, (result) => `${Number(result) + 1}`);
+  const text = [
+    slip,
+    'Wait, the last step is not right: no',
+    `Corrected: ${right[0]}`,
+    ...right.slice(1),
+  ].join('\n');
+  const sample = { ...{ problem: 0, sample: 0, prompt: '', tokens: 9, answer: '1', text }, right: true };
+  const judged = async (corrections?: CorrectionReading) => {
+    const options = { judge: oracleJudge, scorer: oracleScorer, corrections, onProgress: () => {} };
+    const [found] = await judgedSamples(problems, [{ ...sample, finish_reason: 'stop' }], options);
+    return found;
+  };
+
+  it('are no errors, and neither are the words about them', async () => {
+    const stand = [null, null, ...right.map(() => 1)];
+    expect(await judged({})).toMatchObject({ steps: stand, score: 1 });
+    expect(await judged()).toMatchObject({ steps: [0, 0, 0, ...right.slice(1).map(() => 1)], score: 0 });
+    // With other words there is no correction.
+    expect((await judged({ format: { reflection: 'Hm: {text}', improvement: '{text}' } }))?.score).toBe(0);
+  });
+
+  it('are all steps so far where corrections mean the whole solution', async () => {
+    const whole = (await judged({ scope: 'solution' }))?.steps;
+    expect(whole).toEqual([null, null, ...right.map(() => 1)]);
   });
 });
 

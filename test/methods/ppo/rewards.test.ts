@@ -57,7 +57,7 @@ async function rewarded(
   settings: Partial<SolutionRewardOptions['settings']> = {},
 ): Promise<AnswerReward[]> {
   const given = await solutionRewards({
-    sources,
+    sources: async () => sources,
     problemOf: () => ({ problem: '', answer: '' }),
     tokenizer,
     seed: 1,

@@ -180,7 +180,12 @@ it.each(['trunk', 'adapter', 'model'])('a critic on its %s warms up alone', asyn
   if (own) expect((await own.parameters.grads.readFloats()).some((value) => value !== 0)).toBe(true);
   await objective.gradients(credited, 5);
   expect((await gradient(roles)).filter((value) => value !== 0).length).toBeGreaterThan(1000);
-  expect(Object.keys(objective.optimizers)).toEqual(own ? ['critic'] : []);
+  // Every parameter has one optimizer: a head on the trunk its own, so that the policy's can wait.
+  const trained = roles.critic!.trained.list.map(({ name }) => name);
+  expect(objective.optimizers.critic?.optimizer.parameters).toBe(roles.critic?.trained);
+  const policy = roles.policyTrained.list.map(({ name }) => name);
+  expect(policy.some((name) => name.startsWith('value_head.'))).toBe(false);
+  if (!own) expect([...policy, ...trained]).toEqual(roles.policyParameters.list.map(({ name }) => name));
 });
 
 it('trains every parameter without lora, against a second copy', async () => {

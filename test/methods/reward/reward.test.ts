@@ -19,6 +19,7 @@ import { trainedModel } from '../../../src/run/trained-model.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
+import { TINY } from './tiny-model.js';
 
 const device = openTest();
 let folder: string;
@@ -33,17 +34,6 @@ afterAll(() => {
   device.dispose();
   rmSync(folder, { recursive: true, force: true });
 });
-
-const SHAPE = {
-  model_type: 'qwen2',
-  hidden_size: 32,
-  intermediate_size: 64,
-  num_hidden_layers: 2,
-  num_attention_heads: 2,
-  num_key_value_heads: 2,
-  max_position_embeddings: 256,
-  initializer_range: 0.1,
-};
 
 /** A step is right if it says so: learnable at once. */
 function rows(): string {
@@ -63,7 +53,7 @@ function rows(): string {
 const recipe = (reward: object, more: object = {}): RunConfigInput =>
   ({
     method: 'reward',
-    model: { base: { init: SHAPE }, tokenizer: 'bytes' },
+    model: { base: { init: TINY }, tokenizer: 'bytes' },
     data: { train: join(folder, 'rows.jsonl'), max_length: 64, split: [4, 1, 1] },
     reward: {
       learning_rate: 1e-2,
@@ -133,7 +123,7 @@ test('nothing is selected by validation steps that cannot be judged', async () =
 });
 
 describe('an encoder', () => {
-  const { num_key_value_heads: _, ...shape } = SHAPE;
+  const { num_key_value_heads: _, ...shape } = TINY;
   const init = { ...shape, model_type: 'deberta-v2', position_buckets: 16 };
   const more = { model: { base: { init }, tokenizer: 'bytes' } };
 

@@ -1,5 +1,10 @@
 import { expect, it } from 'vitest';
-import { labelledRecord, selectCandidates, stepPieces } from '../../../src/methods/step-kto/candidates.js';
+import {
+  isRight,
+  labelledRecord,
+  selectCandidates,
+  stepPieces,
+} from '../../../src/methods/step-kto/candidates.js';
 import { roundProblems } from '../../../src/methods/step-kto/sample.js';
 import { stepsOf } from '../../../src/records/steps.js';
 
@@ -37,6 +42,12 @@ it('leaves out what was cut off, what is empty and what is there already, and co
   expect(kept.map(({ text }) => text)).toEqual(['a']);
   expect(left).toEqual({ duplicate: 1, empty: 1, cut_off: 1, unbalanced: 0, unanimous: 0 });
   expect(selectCandidates(given, { ...all, dedupe: false }).kept).toHaveLength(2);
+});
+
+it('no answer is right of a solution that was cut off, whatever number it holds', () => {
+  const problem = { problem: '3 + 4?', answer: '7' };
+  expect(isRight(problem, candidate('The answer is 7', false))).toBe(true);
+  expect(isRight(problem, candidate('The answer is 7', false, 'length'))).toBe(false);
 });
 
 it('balances right and wrong candidates, or drops a problem that has one kind alone', () => {

@@ -60,6 +60,23 @@ describe.each([
   const sequences = records.map((record, i) => verdictSequence(tokenizer.solution(record), tokenizer, i));
   const solutions = inMemory(sequences);
 
+  test('smoothed labels give the other word its share at the rows that predict it', () => {
+    const [record] = records;
+    const plain = sequences[0] as VerdictSequence;
+    const solution = tokenizer.solution(record as (typeof records)[number]);
+    const smoothed = verdictSequence(solution, tokenizer, 0, { weigh: (label) => 1 + label, smoothing: 0.1 });
+    const expected = plain.verdicts.flatMap(({ label, positive, negative }) => {
+      const [right, other] = label === 1 ? [positive, negative] : [negative, positive];
+      const weight = 1 + (label as number);
+      return [
+        ...right.map((row) => ({ ...row, weight: weight * 0.9 })),
+        ...other.map((row) => ({ ...row, weight: weight * 0.1 })),
+      ];
+    });
+    expect(expected.some(({ weight }) => weight < 0.2)).toBe(true);
+    expect(smoothed.targets).toEqual(expected);
+  });
+
   /** Each verdict as a sequence of its own, with the rows of its right word. */
   const separate = (sequence: VerdictSequence): ScoredRows[] =>
     sequence.solution.verdicts.map(({ at, label }) => {

@@ -9,6 +9,7 @@ import type { OfflineObjective } from '../../../src/train/offline/objective.js';
 import { dpo } from '../../../src/train/offline/objectives/dpo.js';
 import { kto } from '../../../src/train/offline/objectives/kto.js';
 import { likelihood } from '../../../src/train/offline/objectives/likelihood.js';
+import { orpo } from '../../../src/train/offline/objectives/orpo.js';
 import { simpo } from '../../../src/train/offline/objectives/simpo.js';
 import { heldOutPlan } from '../../../src/train/offline/plan.js';
 import type { SpanSums } from '../../../src/train/offline/scores.js';
@@ -33,6 +34,8 @@ const golden = JSON.parse(readFileSync(new URL('../../golden/trl.json', import.m
   kto: (Parameters<typeof kto>[0] & Expected)[];
   sft: Expected;
   simpo: { beta: number; simpo_gamma: number } & Expected;
+  /** `trl_loss` is TRL's own, whose likelihood is of the prompt too. */
+  orpo: ({ beta: number; trl_loss: number } & Expected)[];
 };
 
 const device = openTest();
@@ -99,4 +102,22 @@ it('SFT', async () => expectSame(await measured(likelihood(), answers, []), gold
 it('SimPO', async () => {
   const { beta, simpo_gamma, ...expected } = golden.simpo;
   expectSame(await measured(simpo({ beta, simpo_gamma, label_smoothing: 0 }), pairs, []), expected);
+});
+
+it.each(golden.orpo)('ORPO, beta $beta', async ({ beta, trl_loss, ...expected }) => {
+  for (const tokens of [1000, 12]) expectSame(await measured(orpo({ beta }), pairs, [], tokens), expected);
+  // TRL's whole loss: the mean over the tokens of all prompts and chosen answers in place of the answers' means.
+  const all = golden.pairs.map(
+    ({ prompt: [first, ...prompt], chosen }, problem): OfflineItem => ({
+      problem,
+      prompt: [first as number],
+      answers: [answer([...prompt, ...chosen], 1)],
+    }),
+  );
+  const chosen = (rows: readonly OfflineItem[]) => measured(likelihood(), rows, []);
+  const means = await Promise.all(
+    pairs.map(async (pair) => (await chosen([{ ...pair, answers: pair.answers.slice(0, 1) }])).loss),
+  );
+  const ofAnswers = means.reduce((sum, loss) => sum + loss, 0) / means.length;
+  expect(expected.loss - ofAnswers + (await chosen(all)).loss).toBeCloseTo(trl_loss, 4);
 });

@@ -1,8 +1,7 @@
 /** The fine-grained reward network of a run as a scorer. */
 import { type VerdictPromptOptions, verdictTokenizer } from '../../../data/verdict.js';
 import { type StepScorer, scoresByStep } from '../../../eval/step-scorer.js';
-import type { Adapter } from '../../../models/adapter.js';
-import type { Decoder } from '../../../models/decoder.js';
+import type { Decoder, Role } from '../../../models/decoder.js';
 import { roleHead } from '../../../models/heads.js';
 import { StepTrainError } from '../../../native/errors.js';
 import { verdictSequence } from '../../../sequences/sequence.js';
@@ -14,8 +13,8 @@ export interface RewardScorerOptions {
   /** As the network was trained with. */
   readonly prompt?: VerdictPromptOptions;
   readonly mode: PairMode;
-  /** `reward/` of a run: an adapter with a head of one output. */
-  readonly adapter: Adapter;
+  /** `reward/` of a run, an adapter with a head of one output. Default: the decoder itself is the network. */
+  readonly role?: Pick<Role, 'adapter'>;
   readonly maxLength?: number;
 }
 
@@ -26,16 +25,21 @@ const TOKENS_AT_ONCE = 4096;
  * In `label` mode a score is that of the verdict "right" less that of "wrong": the log-odds by which the network prefers the one to
  * the other. In `step` mode it is the network's own, of use between steps of one problem.
  *
- * @throws StepTrainError for an adapter without a score head
+ * @throws StepTrainError for a model without a score head
  */
 export function rewardScorer(
   decoder: Decoder,
-  { tokenizer, prompt = {}, mode, adapter, maxLength = decoder.config.maxPositions }: RewardScorerOptions,
+  {
+    tokenizer,
+    prompt = {},
+    mode,
+    role: reward = {},
+    maxLength = decoder.config.maxPositions,
+  }: RewardScorerOptions,
 ): StepScorer {
   const verdicts = verdictTokenizer(prompt, tokenizer);
-  const reward = { adapter };
   const rewardHead = roleHead(decoder, reward);
-  if (!rewardHead) throw new StepTrainError('E_RANGE', 'reward network: the adapter has no score head');
+  if (!rewardHead) throw new StepTrainError('E_RANGE', 'reward network: the model has no score head');
   return {
     scale: 'reward',
     async score(solutions, { signal = new AbortController().signal } = {}) {

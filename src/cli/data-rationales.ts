@@ -1,0 +1,101 @@
+// `steptrain data rationales`: reasons for labelled steps, sampled from a model and kept where its verdict is the label.
+import type { DataConfig, PromptConfig } from '../config/schema.js';
+import { verdictTokenizer } from '../data/verdict.js';
+import { percent } from '../eval/percent.js';
+import { openRowJournal } from '../eval/row-journal.js';
+import { emptyTally, type ReasonTally, withSampledReasons } from '../methods/stepamc/rationales.js';
+import type { RunConfig } from '../methods/table.js';
+import { configuredRecords } from '../run/parts.js';
+import { createProgress } from '../terminal/progress.js';
+import { openChosenModel } from './chosen-model.js';
+import { Interrupted, UsageError } from './error.js';
+import { untilInterrupted } from './interrupt.js';
+import type { ModelArguments } from './model-options.js';
+
+export interface RationaleArguments extends ModelArguments {
+  readonly k: number;
+  readonly temperature: number;
+  readonly seed: number;
+}
+
+/** So many solutions at a time: what a stop may cost. */
+const BATCH = 16;
+const FILE = 'rationales.jsonl';
+
+/**
+ * Writes every record of `data.train` into `directory`, those of the training part with the reasons found, or goes on there.
+ * The file is then divided into the same parts. Lines to print.
+ */
+export async function makeRationales(
+  config: RunConfig,
+  directory: string,
+  args: RationaleArguments,
+): Promise<string[]> {
+  const { data, prompt } = verdictSections(config);
+  const { train, ...heldOut } = (await configuredRecords(data)).parts;
+  // Records of files of their own would be divided again, some of them into the training part.
+  const others = (['validation', 'test'] as const).flatMap((part) => (data[part] ? [] : heldOut[part]));
+  const { device, model, tokenizer } = await openChosenModel(args);
+  const interruption = untilInterrupted();
+  try {
+    const { k: attempts, temperature, seed } = args;
+    const named = { model: args.run ?? args.model ?? 'embedded', adapter: args.adapter };
+    const settings = { data, prompt, attempts, temperature, seed, ...named };
+    const verdicts = verdictTokenizer(prompt, tokenizer);
+    const journal = await openRowJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
+    const tally = emptyTally();
+    const start = journal.rows;
+    let done = start;
+    const progress = createProgress({ total: train.length, start: done, unit: 'solution' });
+    try {
+      while (done < train.length) {
+        const found = await withSampledReasons(
+          model.decoder,
+          train.slice(done, done + BATCH),
+          {
+            ...{ tokenizer: verdicts, role: model.role, attempts, temperature, seed },
+            ...{ maxLength: data.max_length, signal: interruption.signal },
+          },
+          { first: done, tally },
+        );
+        if (!found)
+          throw new Interrupted(
+            `Stopped after ${done} solutions; the same command again goes on in ${directory}.`,
+          );
+        for (const record of found) journal.append({ ...record });
+        done += found.length;
+        progress.update(done, { kept: tally.kept[1] + tally.kept[0] });
+      }
+      for (const record of others.slice(done - train.length)) journal.append({ ...record });
+    } finally {
+      progress.finish();
+      await journal.close();
+    }
+    return [
+      ...(start > 0 ? [`${start} solutions were done before; of the other ${done - start}:`] : []),
+      ...tallyLines(tally),
+      `wrote ${journal.path}`,
+    ];
+  } finally {
+    interruption.dispose();
+    model.dispose();
+    device.dispose();
+  }
+}
+
+function verdictSections(config: RunConfig): { readonly data: DataConfig; readonly prompt: PromptConfig } {
+  if ('prompt' in config && config.prompt.response_format === 'rationale_then_verdict') return config;
+  throw new UsageError(
+    'the recipe does not ask for reasons; name one of method stepamc or sft with prompt.response_format: rationale_then_verdict',
+  );
+}
+
+function tallyLines({ asked, tooLong, attempts, unreadable, kept, of }: ReasonTally): string[] {
+  const share = (label: 1 | 0) =>
+    `${kept[label]} of ${of[label]}${of[label] > 0 ? ` (${percent(kept[label] / of[label])} %)` : ''}`;
+  return [
+    `${asked} labelled steps without a reason: ${attempts} attempts, ${unreadable} of them without a verdict that can be read`,
+    `reasons kept: of right steps ${share(1)}, of wrong steps ${share(0)}`,
+    ...(tooLong > 0 ? [`${tooLong} steps leave no room for a reason within data.max_length`] : []),
+  ];
+}

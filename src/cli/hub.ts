@@ -1,0 +1,114 @@
+import type { CommandModule } from 'yargs';
+import { UsageError } from './error.js';
+
+interface PushArguments {
+  readonly adapter: string;
+  readonly repo: string;
+  readonly base?: string;
+  readonly revision: string;
+  readonly message: string;
+  readonly private: boolean;
+  readonly 'dry-run': boolean;
+}
+
+const pushCommand: CommandModule<unknown, PushArguments> = {
+  command: 'push <adapter> <repo>',
+  describe: 'Send an adapter to the Hugging Face hub, with a model card made from its run',
+  builder: (argv) =>
+    argv
+      .positional('adapter', {
+        type: 'string',
+        demandOption: true,
+        describe: 'A run directory, or an adapter directory (then the card has neither data nor metrics)',
+      })
+      .positional('repo', {
+        type: 'string',
+        demandOption: true,
+        describe: 'owner/name on the hub; made if it is not there',
+      })
+      .option('base', {
+        type: 'string',
+        requiresArg: true,
+        describe:
+          'The base on the hub, owner/name [default: the one that it was trained on, where that came from the hub]',
+      })
+      .option('revision', { type: 'string', requiresArg: true, default: 'main', describe: 'Branch' })
+      .option('message', {
+        type: 'string',
+        requiresArg: true,
+        default: 'Upload an adapter trained with steptrain',
+        describe: 'Message of the commit',
+      })
+      .option('private', {
+        type: 'boolean',
+        default: false,
+        describe: 'Make a repository that only its owner sees',
+      })
+      .option('dry-run', {
+        type: 'boolean',
+        default: false,
+        describe: 'Show the files and the card, send nothing',
+      })
+      .epilogue('The token is that of HF_TOKEN, or of hf auth login; HF_ENDPOINT names another hub.')
+      .example('$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent')
+      .example('$0 hub push runs/mine me/my-adapter --private', 'send it') as never,
+  handler: push,
+};
+
+export const hubCommand: CommandModule = {
+  command: 'hub',
+  describe: 'The Hugging Face hub',
+  builder: (argv) =>
+    argv
+      .command(pushCommand)
+      .example('$0 hub push runs/mine me/my-adapter --dry-run', 'what would be sent')
+      .demandCommand(1, 'name one of: push'),
+  handler: () => {},
+};
+
+async function push(args: PushArguments): Promise<void> {
+  const { parseHubId } = await import('../hub/hub-id.js');
+  const { hubSettings } = await import('../hub/settings.js');
+  const { publishedAdapter } = await import('./published-adapter.js');
+  const { repo, base, revision, message } = args;
+  for (const [name, id] of [
+    ['repo', repo],
+    ['--base', base],
+  ] as const)
+    if (id !== undefined && parseHubId(id)?.repo !== id)
+      throw new UsageError(`${name}: expected owner/name on the hub, found ${JSON.stringify(id)}`);
+  const settings = hubSettings();
+  const files = await publishedAdapter(args.adapter, { repo, base, settings });
+  if (args['dry-run']) {
+    console.log(`to ${settings.endpoint}/${repo}, branch ${revision}${args.private ? ', private' : ''}:`);
+    for (const { path, content } of files) console.log(`  ${path}  ${size(content.length)}`);
+    console.log(`\n${new TextDecoder().decode(files.find(({ path }) => path === 'README.md')?.content)}`);
+    return;
+  }
+  const { pushFiles } = await import('../hub/push.js');
+  const { untilInterrupted } = await import('./interrupt.js');
+  const { Interrupted } = await import('./error.js');
+  const interruption = untilInterrupted();
+  try {
+    const page = await pushFiles(files, {
+      settings,
+      repo,
+      revision,
+      message,
+      private: args.private,
+      signal: interruption.signal,
+      onFile: (path, bytes) => console.error(`stored ${path}, ${size(bytes)}`),
+    });
+    console.log(page);
+  } catch (error) {
+    if (!interruption.signal.aborted) throw error;
+    throw new Interrupted('Stopped; nothing was committed, and the same command sends what is missing.');
+  } finally {
+    interruption.dispose();
+  }
+}
+
+function size(bytes: number): string {
+  if (bytes < 1000) return `${bytes} B`;
+  return bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}

@@ -1,0 +1,75 @@
+/** Completions of solutions after some of their steps. What is computed of shared beginnings is computed once. */
+import type { Model } from '../api/model.js';
+import { bytesToGenerate, Generator } from '../generate/generator.js';
+import type { SamplingOptions } from '../generate/options.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { SolvingPrompt } from './solving/prompt.js';
+
+export interface CompletionOptions
+  extends Pick<
+    SamplingOptions,
+    'maxNewTokens' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'stop' | 'eosTokenIds'
+  > {
+  /** Completions of each prefix. */
+  readonly k: number;
+  readonly prompt: SolvingPrompt;
+  /** Between steps. Default a line break. */
+  readonly separator?: string;
+  /** Most completions at a time. Default 64. */
+  readonly maxRows?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface Prefix {
+  readonly problem: string;
+  /** Steps of the solution, and what stands between them, up to where it goes on. */
+  readonly text: string;
+  /** Of the random numbers. */
+  readonly key: number;
+}
+
+export interface Completion {
+  readonly text: string;
+  /** It came to its end by itself. */
+  readonly ended: boolean;
+}
+
+/** By prefix its completions, none for one that fills the model's context; undefined if the signal stopped it. */
+export async function prefixCompletions(
+  { decoder, adapter }: Pick<Model, 'decoder' | 'adapter'>,
+  tokenizer: Tokenizer,
+  prefixes: readonly Prefix[],
+  { k, prompt, maxRows = 64, signal, separator: _, ...sampling }: CompletionOptions,
+): Promise<Completion[][] | undefined> {
+  const options = { ...sampling, n: k, tokenizer };
+  const opening = prompt.chat || /\s$/.test(prompt.template) ? '' : ' ';
+  const ids = prefixes.map(({ problem, text }) => [
+    ...prompt.tokens(problem),
+    ...(text === '' ? [] : tokenizer.encode(opening + text, { continuation: true })),
+  ]);
+  const fits = ids.map(({ length }) => length < decoder.config.maxPositions);
+  const fed = ids.filter((_, i) => fits[i]);
+  if (fed.length === 0) return prefixes.map(() => []);
+  const generator = new Generator(decoder, {
+    maxRows,
+    cacheBytes: bytesToGenerate(decoder, fed, { ...options, maxRows }),
+  });
+  try {
+    const samples = await generator.generate(fed, {
+      ...options,
+      promptIds: prefixes.flatMap(({ key }, i) => (fits[i] ? [key % 2 ** 32] : [])),
+      role: adapter ? { adapter } : {},
+      ...(signal ? { signal } : {}),
+    }).samples;
+    if (signal?.aborted) return undefined;
+    let next = 0;
+    return fits.map((fit) =>
+      (fit ? (samples[next++] ?? []) : []).map(({ text = '', finishReason }) => ({
+        text,
+        ended: finishReason === 'stop',
+      })),
+    );
+  } finally {
+    generator.dispose();
+  }
+}

@@ -1,0 +1,17 @@
+import { RunError } from '../../run/error.js';
+import type { RunConfig } from '../table.js';
+import type { NeutralScore } from './config.js';
+
+/** The configuration of a run whose model is to score with its neutral class counted otherwise; undefined: as the run has it. */
+export function withNeutralScore(
+  config: RunConfig,
+  neutral_score: NeutralScore | undefined,
+  run: string,
+): RunConfig {
+  if (neutral_score === undefined) return config;
+  if (config.method !== 'reward' || config.data.neutral !== 'class')
+    throw new RunError(
+      `the model of ${run} has no class for neutral steps, so --neutral-score has nothing to count; data.neutral: class trains one`,
+    );
+  return { ...config, reward: { ...config.reward, neutral_score } };
+}

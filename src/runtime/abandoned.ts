@@ -1,0 +1,41 @@
+// Tensors that nobody disposed. Those of scopes end with their scope; the others are watched here: what the garbage collector
+// finds unreachable is freed, and said once for each place that made it.
+import type { Storage, Tensor } from './tensor.js';
+
+interface Watched {
+  readonly storage: Storage;
+  /** `f32 [2, 3]` */
+  readonly what: () => string;
+  readonly place: string;
+}
+
+/** How many were found at each place. */
+const found = new Map<string, number>();
+
+const registry = new FinalizationRegistry<Watched>(({ storage, what, place }) => {
+  if (storage.device.isDisposed) return;
+  storage.release();
+  const count = found.get(place) ?? 0;
+  found.set(place, count + 1);
+  // The collector hands over one tensor after the other; one line counts them.
+  if (count === 0) setImmediate(() => tell(place, what()));
+});
+
+/** Watches a tensor that outlives every scope. `place`: the op that made it, and the scope that it left. */
+export function watch(tensor: Tensor, storage: Storage, place: string): void {
+  const { shape, dtype } = tensor;
+  registry.register(tensor, { storage, what: () => `${dtype} [${shape.join(', ')}]`, place }, tensor);
+}
+
+export function unwatch(tensor: Tensor): void {
+  registry.unregister(tensor);
+}
+
+function tell(place: string, first: string): void {
+  const count = found.get(place) ?? 1;
+  const many = count === 1 ? `a tensor (${first}) was` : `${count} tensors (the first ${first}) were`;
+  process.emitWarning(
+    `${many} never disposed, made by ${place}; freed now. Call dispose() on tensors, models and devices, or work inside device.scope.`,
+    { code: 'STEPTRAIN_ABANDONED_TENSOR' },
+  );
+}

@@ -1,0 +1,96 @@
+// What a tokenizer.json must hold, checked before the library reads it: it takes ids that are none, and builds a list as long as the largest.
+import { DataError } from '../files/data-error.js';
+import type { TokenizerJson } from './tokenizer-files.js';
+
+/** More tokens than any vocabulary has; the library's memory follows the largest id. */
+const MAX_ID = 2 ** 24;
+
+/** Levels of lists and objects in a part; sequences of sequences need a few. */
+const MAX_DEPTH = 64;
+
+/** Missing in old files. */
+const MODEL_TYPES = ['BPE', 'Unigram', 'WordPiece'];
+
+const PARTS = ['model', 'added_tokens', 'normalizer', 'pre_tokenizer', 'post_processor', 'decoder'];
+
+/** @throws DataError that names the file and what is wrong in it */
+export function checkedTokenizer(json: Readonly<Record<string, unknown>>, file: string): TokenizerJson {
+  const refuse = (what: string): never => {
+    throw new DataError('tokenizer', what, { file });
+  };
+  const absent = PARTS.filter((key) => !Object.hasOwn(json, key));
+  if (absent.length > 0)
+    refuse(`lacks ${absent.map((key) => `'${key}'`).join(', ')}; it is not a tokenizer.json`);
+  const deep = PARTS.slice(1).find((key) => isDeeper(json[key], MAX_DEPTH));
+  if (deep !== undefined) refuse(`'${deep}' is nested deeper than ${MAX_DEPTH} levels`);
+  const { type, vocab, merges } = (json.model ?? {}) as TokenizerJson['model'];
+  if (type !== undefined && !MODEL_TYPES.includes(type))
+    refuse(`has a model of type '${String(type).slice(0, 40)}'; expected ${MODEL_TYPES.join(', ')}`);
+  if (Array.isArray(vocab)) checkPieces(vocab, refuse);
+  else if (type === 'Unigram') refuse("'model.vocab' is no list of pieces with their scores");
+  else checkIds(vocab, refuse);
+  if (merges !== undefined) checkMerges(merges, vocab as Record<string, number>, refuse);
+  const { added_tokens: added } = json;
+  const isToken = (token: unknown): boolean => {
+    const { id, content } = (token ?? {}) as { id?: unknown; content?: unknown };
+    return Number.isInteger(id) && typeof content === 'string';
+  };
+  if (!Array.isArray(added) || !added.every(isToken))
+    return refuse("'added_tokens' is not a list of tokens with id and content");
+  checkAddedTokens(added as TokenizerJson['added_tokens'], 'added_tokens', file);
+  return json as unknown as TokenizerJson;
+}
+
+/** @throws DataError for a token with an id that is none */
+export function checkAddedTokens(tokens: TokenizerJson['added_tokens'], key: string, file: string): void {
+  for (const { id, content } of tokens)
+    if (!isId(id)) throw new DataError('tokenizer', badId(`'${key}': ${shown(content)}`, id), { file });
+}
+
+type Refuse = (what: string) => never;
+
+/** The vocabulary of a Unigram model: each place is an id. */
+function checkPieces(pieces: readonly unknown[], refuse: Refuse): void {
+  const bad = pieces.findIndex(
+    (piece) => !Array.isArray(piece) || typeof piece[0] !== 'string' || typeof piece[1] !== 'number',
+  );
+  if (bad >= 0)
+    refuse(`'model.vocab': expected a piece and its score at place ${bad}, found ${shown(pieces[bad])}`);
+}
+
+function checkIds(vocab: unknown, refuse: Refuse): void {
+  if (typeof vocab !== 'object' || vocab === null)
+    refuse(`'model.vocab': expected tokens with their ids, found ${shown(vocab)}`);
+  for (const [token, id] of Object.entries(vocab))
+    if (!isId(id)) refuse(badId(`'model.vocab': ${shown(token)}`, id));
+}
+
+/** A merge of tokens that the vocabulary lacks would let text disappear. */
+function checkMerges(merges: unknown, vocab: Readonly<Record<string, number>>, refuse: Refuse): void {
+  if (!Array.isArray(merges)) refuse(`'model.merges' is no list, found ${shown(merges)}`);
+  for (const [i, merge] of merges.entries()) {
+    const pair: unknown = typeof merge === 'string' ? merge.split(' ') : merge;
+    if (!Array.isArray(pair) || pair.length !== 2 || pair.some((each) => typeof each !== 'string'))
+      refuse(`'model.merges': expected two tokens at place ${i}, found ${shown(merge)}`);
+    const absent = [...(pair as string[]), pair.join('')].find((token) => !Object.hasOwn(vocab, token));
+    if (absent !== undefined)
+      refuse(`'model.merges': place ${i} needs the token ${shown(absent)}, which the vocabulary lacks`);
+  }
+}
+
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  return levels === 0 || Object.values(value).some((entry) => isDeeper(entry, levels - 1));
+}
+
+function isId(id: unknown): id is number {
+  return Number.isInteger(id) && (id as number) >= 0 && (id as number) < MAX_ID;
+}
+
+function badId(what: string, id: unknown): string {
+  return `${what} has the id ${shown(id)}; expected a whole number from 0 to ${MAX_ID - 1}`;
+}
+
+function shown(value: unknown): string {
+  return (JSON.stringify(value) ?? 'nothing').slice(0, 60);
+}

@@ -1,0 +1,79 @@
+/** Solutions sampled by a server that holds the same base: before each round it is given the policy's adapter as it is then. */
+import type { SamplingKeys } from '../../config/sampling.js';
+import { detokenize } from '../../generate/detokenize.js';
+import type { SampleSource, SourceSample } from '../../generate/sample-source.js';
+import type { Adapter } from '../../models/adapter.js';
+import { StepTrainError } from '../../native/errors.js';
+import { RemoteError } from '../../remote/errors.js';
+import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import type { SampledSolution, SolutionSampler } from './sampler.js';
+
+export interface RemoteSamplerOptions {
+  readonly source: SampleSource;
+  readonly adapter: Adapter;
+  readonly tokenizer: Tokenizer;
+  /** At temperature 1: servers give the log-probs of no other. */
+  readonly sampling: SamplingKeys;
+  readonly seed: number;
+  readonly eosTokenIds: readonly number[];
+  /** What the user does once the server answers again; ends the sentence of a failure. */
+  readonly goOn: string;
+}
+
+/**
+ * The server's samples as a source of rollouts. From `steptrain serve` they are those of `localSampler`, bit for bit on the
+ * CPU; from others they differ by their kernels' rounding, and the update takes log-probs of its own (`old_logprobs: rescore`).
+ *
+ * @throws RemoteError from `sample`, in one sentence, where the server does not answer after all tries
+ */
+export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
+  const { source, adapter, sampling, seed, eosTokenIds, goOn } = options;
+  return {
+    async sample(prompts, { iteration, n = sampling.num_generations, signal }) {
+      if (signal?.aborted) return undefined;
+      if (prompts.length === 0) return [];
+      try {
+        await source.publish(adapter, iteration);
+        const drawn = await source.sample(
+          prompts.map(({ ids }) => ids),
+          {
+            n,
+            maxNewTokens: sampling.max_new_tokens,
+            temperature: sampling.temperature,
+            topP: sampling.top_p,
+            topK: sampling.top_k,
+            minP: sampling.min_p,
+            stop: [...sampling.stop, ...eosTokenIds],
+            seed,
+            iteration,
+            promptIds: prompts.map(({ id }) => id),
+            ...(signal ? { signal } : {}),
+          },
+        );
+        return drawn?.map((samples) => samples.map((sample) => solutionOf(sample, options)));
+      } catch (error) {
+        if (!(error instanceof RemoteError)) throw error;
+        throw new RemoteError(`rollout.server: ${error.message}; ${goOn}`, { cause: error });
+      }
+    },
+    dispose: () => void source.close(),
+  };
+}
+
+function solutionOf(
+  { tokens, logprobs, finishReason }: SourceSample,
+  { tokenizer, sampling }: RemoteSamplerOptions,
+): SampledSolution {
+  if (finishReason !== 'stop' && finishReason !== 'length')
+    throw new StepTrainError(
+      'E_NONFINITE',
+      `rollout.server: a sample ended by "${finishReason}", so there is no solution; lower the learning rate and resume from an ` +
+        'earlier checkpoint',
+    );
+  return {
+    tokens,
+    logprobs: Array.from(logprobs),
+    text: detokenize(tokenizer, tokens, { stop: sampling.stop }),
+    finishReason,
+  };
+}

@@ -1,0 +1,144 @@
+// `--share-stages`: a stage that runs have in common is trained once, and nothing else is taken over.
+import { mkdtemp, readdir, readFile, rm, truncate } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { compiled, metrics, steptrain, tensors } from './program.js';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'steptrain-shared-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** Starts a run; the stage that it took from another. */
+async function startRun(recipe: string, name: string, set: readonly string[], share = true) {
+  const { code, err } = await steptrain([
+    'run',
+    recipe,
+    '--output',
+    join(folder, name),
+    ...(share ? ['--share-stages', shared()] : []),
+    ...set.flatMap((text) => ['--set', text]),
+  ]);
+  expect(err).toMatch(/Done after/);
+  expect(code).toBe(0);
+  return /(\w+): taken from/.exec(err)?.[1];
+}
+
+const SET = [
+  'data.word_problems.samples=120',
+  'eval.max_samples=8',
+  'lora.r=4',
+  'run.threads=1',
+  'compare_with=[]',
+  'frn.eval_steps=0',
+  'ppo.eval_steps=0',
+  'sft.eval_steps=0',
+  // Without a choice among parameters, so that what the policy learned is what is compared.
+  'ppo.load_best_model_at_end=false',
+  'run.logging_steps=1',
+];
+const shared = () => join(folder, 'stages');
+const start = (name: string, { own = [], share = true }: { own?: string[]; share?: boolean } = {}) =>
+  startRun('quickstart', name, [...SET, ...own], share);
+const adapter = (name: string) => tensors(join(folder, name, 'adapter', 'adapter_model.safetensors'));
+
+describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)', () => {
+  test('a run that takes them ends with the bits of one that trained them', async () => {
+    await start('alone', { share: false });
+    expect(await start('first', { own: ['ppo.learning_rate=3.0e-4'] })).toBeUndefined();
+    expect(await start('second')).toBe('frn');
+    expect(adapter('second')).toEqual(adapter('alone'));
+    expect(adapter('second')).not.toEqual(adapter('first'));
+    expect(await metrics(join(folder, 'second'))).toEqual(await metrics(join(folder, 'alone')));
+    const report = (name: string) => readFile(join(folder, name, 'eval.json'), 'utf8');
+    expect(await report('second')).toBe(await report('alone'));
+  }, 240_000);
+
+  test('what a stage reads must be equal: the network reads its own settings, the warm-up its own too', async () => {
+    expect(await start('network', { own: ['frn.learning_rate=1.0e-4'] })).toBe('sft');
+    expect(await start('warm-up', { own: ['sft.learning_rate=1.0e-4'] })).toBeUndefined();
+  }, 240_000);
+
+  test('what was left there and is damaged is trained again', async () => {
+    const [name] = (await readdir(shared())).filter((each) => each.startsWith('frn-'));
+    for (const each of (await readdir(shared())).filter((each) => each.startsWith('frn-'))) {
+      const [step] = (await readdir(join(shared(), each))).filter((each) => each.startsWith('step-'));
+      await truncate(join(shared(), each, step as string, 'trainable.safetensors'), 100);
+    }
+    expect(name).toBeDefined();
+    expect(await start('damaged')).toBe('sft');
+    expect(adapter('damaged')).toEqual(adapter('alone'));
+  }, 240_000);
+
+  test('s3c: samples made of the base are shared by whatever learns from them', async () => {
+    const common = [
+      'data.word_problems.samples=60',
+      'corrections.chunk=12',
+      'corrections.validate.k=1',
+      's3c.max_steps=2',
+      'eval.max_samples=6',
+      'eval.num_samples=0',
+      'eval.max_new_tokens=60',
+      'run.threads=1',
+    ];
+    const run = (name: string, own: readonly string[], share = true) =>
+      startRun('quickstart_s3c', name, [...common, ...own], share);
+    const tuned = ['s3c.variant=sham', 's3c.learning_rate=1.0e-3', 's3c.micro_batch_tokens=1024'];
+    await run('s3c-alone', tuned, false);
+    expect(await run('s3c-first', [])).toBeUndefined();
+    expect(await run('s3c-second', tuned)).toBe('corrections');
+    const file = (name: string, ...path: string[]) => join(folder, name, ...path);
+    const weights = (name: string) => tensors(file(name, 'model', 'model.safetensors'));
+    expect(weights('s3c-second')).toEqual(weights('s3c-alone'));
+    expect(weights('s3c-second')).not.toEqual(weights('s3c-first'));
+    expect(await metrics(file('s3c-second'))).toEqual(await metrics(file('s3c-alone')));
+    for (const path of [['eval.json'], ['artefacts', 'samples.jsonl']])
+      expect(await readFile(file('s3c-second', ...path), 'utf8')).toBe(
+        await readFile(file('s3c-alone', ...path), 'utf8'),
+      );
+    // Another way to sample makes other samples.
+    expect(await run('s3c-hot', ['corrections.sample.temperature=2'])).toBeUndefined();
+  }, 240_000);
+
+  test('ppo: solutions of the base are shared by whatever rewards and algorithm learn', async () => {
+    const common = [
+      'data.word_problems.samples=60',
+      'eval.max_samples=6',
+      'rollout.num_generations=2',
+      'ppo.rollout_batch=4',
+      'ppo.max_iterations=1',
+      'ppo.micro_batch_tokens=512',
+      'run.threads=1',
+    ];
+    const run = (name: string, own: readonly string[], share = true) =>
+      startRun('quickstart_reinforce', name, [...common, ...own], share);
+    const tuned = [
+      'reward.oracle.weight=1',
+      'ppo.algorithm=rloo',
+      'ppo.learning_rate=1.0e-3',
+      'ppo.load_best_model_at_end=false',
+    ];
+    await run('ppo-alone', tuned, false);
+    expect(await run('ppo-first', [])).toBeUndefined();
+    expect(await run('ppo-second', tuned)).toBe('base');
+    const file = (name: string, ...path: string[]) => join(folder, name, ...path);
+    const weights = (name: string) => tensors(file(name, 'model', 'model.safetensors'));
+    expect(weights('ppo-second')).toEqual(weights('ppo-alone'));
+    expect(weights('ppo-second')).not.toEqual(weights('ppo-first'));
+    expect(await metrics(file('ppo-second'))).toEqual(await metrics(file('ppo-alone')));
+    expect(await readFile(file('ppo-second', 'eval.json'), 'utf8')).toBe(
+      await readFile(file('ppo-alone', 'eval.json'), 'utf8'),
+    );
+    // The evaluation before the first step is of the base too.
+    const base = (await readFile(file('ppo-first', 'artefacts', 'base.jsonl'), 'utf8')).trim().split('\n');
+    const validation = base.map((row) => JSON.parse(row)).filter(({ part }) => part === 'validation');
+    const start = (await metrics(file('ppo-first'))).find(({ phase_step }) => phase_step === 0);
+    expect(start?.accuracy).toBe(validation.filter(({ right }) => right).length / validation.length);
+    expect(start?.accuracy).toBeGreaterThan(0);
+    // A critic has parameters of its own, and rewards of the base need more of its solutions.
+    expect(await run('ppo-critic', ['ppo.algorithm=ppo'])).toBeUndefined();
+    expect(await run('ppo-whitened', ['reward.rule.whiten=base', 'reward.base_problems=3'])).toBeUndefined();
+  }, 240_000);
+});

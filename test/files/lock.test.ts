@@ -1,0 +1,125 @@
+// The lock of a directory: one holder, however many want it, also where it was left by a process that is gone.
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { hostname, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LOCK, lockDirectory, tryLock, type Unlock } from '../../src/files/lock.js';
+
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'steptrain-lock-'));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+const left = (content: string) => writeFile(join(folder, LOCK), content);
+/** No process has so large an id. */
+const GONE = `4999999 ${hostname()}\n`;
+const unlocks = (locks: readonly (Unlock | object)[]) =>
+  locks.filter((lock): lock is Unlock => typeof lock === 'function');
+
+describe('the lock of a directory', () => {
+  test('is held by one of many openers, whether there was none or one without an owner', async () => {
+    for (let round = 0; round < 50; round++) {
+      if (round % 2 === 1) await left(GONE);
+      const holders = unlocks(await Promise.all(Array.from({ length: 8 }, () => tryLock(folder))));
+      expect(holders).toHaveLength(1);
+      await expect(lockDirectory(folder)).rejects.toThrow(
+        `in use by process ${process.pid} on ${hostname()}`,
+      );
+      await holders[0]?.();
+      expect(existsSync(join(folder, LOCK))).toBe(false);
+    }
+  });
+
+  const compiled = new URL('../../dist/files/lock.js', import.meta.url);
+  test.skipIf(!existsSync(compiled))(
+    'the same with openers in processes of their own (needs dist/)',
+    async () => {
+      await left(GONE);
+      const program = `
+      const { tryLock } = await import(${JSON.stringify(compiled.href)});
+      process.stdout.write('ready');
+      process.stdin.once('data', async () => {
+        const lock = await tryLock(${JSON.stringify(folder)});
+        process.stdout.write(typeof lock === 'function' ? ' took it' : ' in use');
+        process.stdin.resume();
+      });
+      process.stdin.on('end', () => process.exit());`;
+      const openers = Array.from({ length: 4 }, () => {
+        const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+          stdio: ['pipe', 'pipe', 'inherit'],
+        });
+        const opener = { child, said: '' };
+        child.stdout.on('data', (chunk) => {
+          opener.said += chunk;
+        });
+        return opener;
+      });
+      const all = (what: RegExp) =>
+        expect.poll(() => openers.every(({ said }) => what.test(said)), { timeout: 30_000 }).toBe(true);
+      await all(/ready/);
+      for (const { child } of openers) child.stdin.write('go');
+      await all(/took it|in use/);
+      expect(openers.filter(({ said }) => said.includes('took it'))).toHaveLength(1);
+      await Promise.all(
+        openers.map(({ child }) => new Promise((ended) => child.once('close', ended).stdin?.end())),
+      );
+    },
+    60_000,
+  );
+
+  test.skipIf(!existsSync(compiled))('is held by one of two threads of a process (needs dist/)', async () => {
+    const program = `
+      const { parentPort } = require('node:worker_threads');
+      let unlock;
+      parentPort.on('message', async (what) => {
+        const { tryLock } = await import(${JSON.stringify(compiled.href)});
+        if (what === 'unlock') await unlock();
+        else unlock = await tryLock(${JSON.stringify(folder)});
+        parentPort.postMessage(what === 'unlock' ? 'given back' : typeof unlock === 'function' ? 'took it' : unlock.owner);
+      });`;
+    const worker = new Worker(program, { eval: true });
+    const ask = (what: string) =>
+      new Promise((resolve, reject) => {
+        worker.once('message', resolve).once('error', reject).postMessage(what);
+      });
+    const self = `${process.pid} on ${hostname()}`;
+    const unlock = await lockDirectory(folder);
+    expect(await ask('lock')).toBe(self);
+    await unlock();
+    expect(await ask('lock')).toBe('took it');
+    await expect(lockDirectory(folder)).rejects.toThrow(`in use by process ${self}`);
+    expect(await ask('unlock')).toBe('given back');
+    expect(await ask('lock')).toBe('took it');
+    await worker.terminate();
+    // A terminated thread gives nothing back; it stops touching the lock.
+    await expect(lockDirectory(folder)).rejects.toThrow(`in use by process ${self}`);
+    const long = new Date(Date.now() - 600_000);
+    await utimes(join(folder, LOCK), long, long);
+    await (await lockDirectory(folder))();
+  });
+
+  test('of an earlier process with the id of this one, or of another that lives, is taken over', async () => {
+    for (const pid of [process.pid, process.ppid, 1]) {
+      await left(`${pid} ${hostname()} 1234567890123\n`);
+      await (await lockDirectory(folder))();
+    }
+    await left(`${process.pid} ${hostname()}\n`);
+    await (await lockDirectory(folder))();
+  });
+
+  test('of a living process, or of another machine that still touches it, is left alone', async () => {
+    await left(`1 ${hostname()}\n`);
+    await expect(lockDirectory(folder)).rejects.toThrow(`in use by process 1 on ${hostname()}`);
+    await left('77 elsewhere\n');
+    await expect(lockDirectory(folder)).rejects.toThrow('in use by process 77 on elsewhere');
+    const long = new Date(Date.now() - 600_000);
+    await utimes(join(folder, LOCK), long, long);
+    const unlock = await lockDirectory(folder);
+    expect(await readFile(join(folder, LOCK), 'utf8')).toMatch(`${process.pid} ${hostname()} `);
+    await unlock();
+  });
+});

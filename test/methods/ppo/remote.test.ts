@@ -1,0 +1,123 @@
+// Rollouts of a server: the bits of a run that samples in its own process, and a sentence where nobody answers.
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { loadModel, type Model } from '../../../src/api/model.js';
+import { completeRunConfig } from '../../../src/methods/config.js';
+import { resume, train } from '../../../src/methods/run.js';
+import { type Device, openDevice } from '../../../src/runtime/device.js';
+import { type RunningServer, serve } from '../../../src/serve/server.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
+import { metrics, tensors } from '../../e2e/program.js';
+import { goldenDirectory } from '../../models/golden.js';
+import { faultyProxy } from '../../remote/faulty-proxy.js';
+
+let folder: string;
+let device: Device;
+let model: Model;
+let server: RunningServer;
+const at = (...names: string[]) => join(folder, ...names);
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-rollout-server-'));
+  mkdirSync(at('adapters'));
+  device = openDevice('cpu', { threads: 1 });
+  model = await loadModel(device, goldenDirectory('llama3'));
+  server = await serve(
+    { name: 'base', model, tokenizer: byteTokenizer() },
+    { port: 0, cacheBytes: 32_000_000, adapterRoot: at('adapters') },
+  );
+});
+afterAll(async () => {
+  await server.close(0);
+  model.dispose();
+  device.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const config = (rollout: object = {}) => ({
+  method: 'ppo',
+  model: { base: goldenDirectory('llama3'), tokenizer: 'bytes', dtype: 'f32' },
+  lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
+  data: { source: 'word_problems', word_problems: { samples: 40, levels: [1] }, max_length: 250 },
+  rollout: { num_generations: 3, max_new_tokens: 12, template: '{problem}\n', stop: ['ee'], ...rollout },
+  reward: { format: { weight: 1, pattern: '[a-m]' }, length: { weight: 0.1, from: 2, to: 12 } },
+  ppo: {
+    learning_rate: 1e-2,
+    rollout_batch: 12,
+    max_iterations: 3,
+    critic_warmup: 0,
+    old_logprobs: 'sampler',
+    load_best_model_at_end: false,
+    save_steps: 1,
+  },
+  run: { device: 'cpu', threads: 1, logging_steps: 1 },
+  eval: { max_samples: 2 },
+});
+
+async function run(name: string, rollout: object = {}, options: object = {}) {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  try {
+    await train(config(rollout) as never, { output: at(name), ...options });
+  } finally {
+    said.mockRestore();
+  }
+}
+
+const remote = (url: string, more: object = {}) => ({ server: { url, adapters: at('adapters'), ...more } });
+
+const adapter = (name: string) => tensors(at(name, 'adapter', 'adapter_model.safetensors'));
+
+describe('rollout.server', () => {
+  it('trains with the bits of a run that samples itself, on the policy as it is in each iteration', async () => {
+    const warned: Error[] = [];
+    const listen = (warning: Error) => warned.push(warning);
+    process.on('warning', listen);
+    await run('local');
+    await run('remote', remote(server.url));
+    process.off('warning', listen);
+    expect(warned.map(({ name }) => name)).not.toContain('MaxListenersExceededWarning');
+    expect(adapter('remote')).toEqual(adapter('local'));
+    const samples = (name: string) => readFileSync(at(name, 'samples.jsonl'), 'utf8');
+    expect(samples('remote')).toBe(samples('local'));
+    expect(samples('local').trim().split('\n')).toHaveLength(6);
+    const steps = (await metrics(at('remote'))).filter(({ loss }) => loss !== undefined);
+    expect(steps).toHaveLength(3);
+    expect(steps.map(({ sampler_difference }) => sampler_difference)).toEqual(
+      steps.map(() => expect.closeTo(0, 5)),
+    );
+    // What was published is taken back at the end.
+    await vi.waitFor(() => expect(readdirSync(at('adapters'))).toEqual([]));
+  }, 60_000);
+
+  it('says in one sentence that nobody answers, and the run goes on where it was', async () => {
+    let dead = false;
+    let mended = false;
+    const proxy = await faultyProxy(server.url, (_request, path) => {
+      // After the first iteration.
+      if (path === '/v1/unload_lora_adapter' && !mended) dead = true;
+      return dead && path === '/v1/completions' ? 'refused connection' : undefined;
+    });
+    const rollout = remote(proxy.url, { attempts: 2 });
+    await expect(run('broken', rollout)).rejects.toThrow(
+      /^rollout\.server: prompt \d+ failed 2 times; .*; when the server is there again, go on with: steptrain run --resume .*broken$/,
+    );
+    expect(existsSync(at('broken', 'adapter'))).toBe(false);
+    dead = false;
+    mended = true;
+    const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+    await resume(at('broken'));
+    expect(said.mock.calls.flat().join('\n')).toMatch(/from the checkpoint of step [34]: ppo step [12]/);
+    said.mockRestore();
+    expect(adapter('broken')).toEqual(adapter('local'));
+  }, 60_000);
+
+  it.each([
+    [{ lora: 'none' }, {}, /rollout\.server gets the policy as an adapter/],
+    [{}, { temperature: 0.7 }, /gives log-probs at temperature 1 alone; .* found 0\.7/],
+  ])('refuses %j %j', (changes, rollout, sentence) => {
+    const asked = { ...config({ ...remote('http://127.0.0.1:1'), ...rollout }), ...changes };
+    expect(() => completeRunConfig(asked as never)).toThrow(sentence);
+  });
+});
