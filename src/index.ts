@@ -259,6 +259,7 @@ export {
   headSelect,
 } from './ops/head.js';
 export { cast, gatherRows, reshape } from './ops/memory.js';
+export type { HeadNorms } from './ops/norm.js';
 export type { Rotary, RotaryTable } from './ops/rope.js';
 export {
   type Message,
@@ -279,6 +280,7 @@ export {
   type MixedReward,
   type MixtureOptions,
   mixedRewards,
+  type RewardMoments,
   type SourceWeight,
   type WeightedSource,
 } from './rewards/mixture.js';

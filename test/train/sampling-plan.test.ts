@@ -69,16 +69,16 @@ test.each([
 describe('a cache', () => {
   const mib = 1 << 20;
   const plan = { longest: 100, rows: 4, pageBytes: mib, least: 2 * mib, most: 8 * mib, forward: 3 * mib };
-  const fit = (available: number) => fitCache(plan, { available: available * mib, fixedBytes: 10 * mib });
+  const fitted = (available: number) => fitCache(plan, { available: available * mib, fixedBytes: 10 * mib });
 
   test('has the size that all samples can fill, or the available memory', () => {
-    expect(fit(100)).toBe(8 * mib);
-    expect(fit(18.5)).toBe(5 * mib);
-    expect(fit(15)).toBe(2 * mib);
+    expect(fitted(100)).toBe(8 * mib);
+    expect(fitted(18.5)).toBe(5 * mib);
+    expect(fitted(15)).toBe(2 * mib);
   });
 
   test('is refused if it does not fit, with the missing bytes', () => {
-    expect(() => fit(14.5)).toThrow(
+    expect(() => fitted(14.5)).toThrow(
       /sampling needs 15\.0 MiB \(10\.0 MiB for the roles, 2\.0 MiB of keys and values for one sample of 100 tokens, 3\.0 MiB for a step\) and 14\.5 MiB can be used: 0\.5 MiB are missing; set model\.dtype: bf16, or shorten data\.max_length/,
     );
   });
