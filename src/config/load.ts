@@ -76,13 +76,20 @@ function complete<Config extends FrameConfig>(
   const name = chooseMethod(Object.keys(methods), value, overrides, locate);
   const method = methods[name] as MethodSchema<Config>;
   const outline = methodOutline(method);
+  const written = value.method;
+  const changed = typeof written === 'string' && written !== name;
   applyOverrides(value, overrides, outline);
   fillEmptySections(value, outline);
 
-  const misplaced = takeSectionsOfOtherMethods(methods, value, name, locate);
+  const misplaced = takeSectionsOfOtherMethods(methods, value, name);
+  const sentences = changed ? [] : misplaced.map((key) => belongsElsewhere(methods, key, name, locate));
+  if (changed && misplaced.length > 0)
+    console.error(
+      `method ${written} of the recipe is ${name} by --set: its ${misplaced.map((key) => `"${key}"`).join(', ')} is left out`,
+    );
   const parsed = method.schema.safeParse(value);
   const wrong = parsed.success ? [] : describeIssues(parsed.error.issues, { outline, value, locate });
-  if (!parsed.success || misplaced.length > 0) throw problems([...misplaced, ...wrong]);
+  if (!parsed.success || sentences.length > 0) throw problems([...sentences, ...wrong]);
   const config = parsed.data;
   const conflicts = [...sharedConflicts(config, method.sections(config)), ...method.conflicts(config)];
   if (conflicts.length > 0) {
@@ -98,7 +105,7 @@ function chooseMethod(
   locate: Locate,
 ): string {
   const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method')?.text.trim();
-  const method = typed ?? value.method;
+  const method = typed?.replace(/^(["'])(.*)\1$/, '$2') ?? value.method;
   if (typeof method === 'string' && names.includes(method)) return method;
   const expected = `expected ${names.join(' or ')}`;
   if (method !== undefined) {
@@ -124,25 +131,30 @@ function fillEmptySections(value: Record<string, unknown>, outline: Outline): vo
   }
 }
 
-/** Removes the sections that only other methods read, and reports each. */
+/** Removes the sections that only other methods read; their names. */
 function takeSectionsOfOtherMethods(
   methods: MethodSchemas,
   value: Record<string, unknown>,
   method: string,
-  locate: Locate,
 ): string[] {
-  const sectionsOf = (name: string) => methodOutline(methods[name] as MethodSchema).properties ?? {};
-  const known = sectionsOf(method);
-  return Object.keys(value).flatMap((key) => {
-    if (Object.hasOwn(known, key)) return [];
-    const owner = Object.keys(methods).find((name) => Object.hasOwn(sectionsOf(name), key));
-    if (owner === undefined) return [];
+  const known = sectionsOf(methods, method);
+  return Object.keys(value).filter((key) => {
+    if (Object.hasOwn(known, key) || ownerOf(methods, key) === undefined) return false;
     delete value[key];
-    return [
-      `${locate([key], { key: true })}: section "${key}" belongs to method ${owner}, and the method is ${method}; remove it`,
-    ];
+    return true;
   });
 }
+
+function belongsElsewhere(methods: MethodSchemas, key: string, method: string, locate: Locate): string {
+  return `${locate([key], { key: true })}: section "${key}" belongs to method ${ownerOf(methods, key)}, and the method is ${method}; remove it`;
+}
+
+const sectionsOf = (methods: MethodSchemas, name: string) =>
+  methodOutline(methods[name] as MethodSchema).properties ?? {};
+
+/** The first method that has a section. */
+const ownerOf = (methods: MethodSchemas, key: string) =>
+  Object.keys(methods).find((name) => Object.hasOwn(sectionsOf(methods, name), key));
 
 /** The override that set the value at `path` or a section around it. */
 function overridden(overrides: readonly Override[], path: readonly PropertyKey[]): Override | undefined {

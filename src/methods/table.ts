@@ -6,12 +6,12 @@ import { implicitPrmConfig, rftConfig, solutionSftConfig } from './offline/answe
 import { dpoConfig } from './offline/dpo.js';
 import { ktoConfig } from './offline/kto.js';
 import { fullStepDpoConfig, orpoConfig, simpoConfig, stepDpoConfig } from './offline/pairs.js';
+import { stepKtoConfig } from './offline/step-kto.js';
 import { ppoConfig } from './ppo/config.js';
 import { pretrainConfig } from './pretrain/config.js';
 import { rewardConfig } from './reward/config.js';
 import { s3cConfig } from './s3c/config.js';
 import { sftConfig } from './sft/config.js';
-import { stepKtoConfig } from './step-kto/config.js';
 import { stepAmcConfig } from './stepamc/config.js';
 
 /** `load` imports the training code, which reading a recipe does not need. */
@@ -42,7 +42,7 @@ export const methods = {
   },
   step_kto: {
     ...stepKtoConfig,
-    load: async () => (await import('./step-kto/method.js')).stepKtoMethod,
+    load: async () => (await import('./offline/methods.js')).stepKtoMethod,
   },
 } as const;
 

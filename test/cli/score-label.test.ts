@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openRewardModel } from '../../src/methods/reward-models.js';
 import { train } from '../../src/methods/run.js';
-import { openLabelJudge } from '../../src/methods/step-kto/judges.js';
+import { openLabelJudge } from '../../src/methods/rounds/judges.js';
 import { baseDirectory } from '../../src/models/base.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';

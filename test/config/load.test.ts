@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../src/config/error.js';
 import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
@@ -54,6 +54,19 @@ describe('a recipe', () => {
     expect(complaints(`${BASE}pretrain: {}\n`)).toEqual([
       'r.yaml:4:1: section "pretrain" belongs to method pretrain, and the method is sft; remove it',
     ]);
+  });
+
+  it('leaves out the sections of its own method where --set names another', () => {
+    const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+    const config = parse(
+      'method: dpo\ndata: {source: arithmetic}\ndpo: {beta: 0.3}\n',
+      'method="kto"',
+      'kto.beta=0.4',
+    );
+    expect(config).toMatchObject({ method: 'kto', kto: { beta: 0.4 } });
+    expect(config).not.toHaveProperty('dpo');
+    expect(said.mock.calls).toEqual([['method dpo of the recipe is kto by --set: its "dpo" is left out']]);
+    said.mockRestore();
   });
 
   it('may leave sections empty', () => {

@@ -1,7 +1,6 @@
 // What the configurations of the offline methods share.
 import type { z } from 'zod';
 import { data } from '../../config/data.js';
-import { answerEvaluation } from '../../config/evaluation.js';
 import { section } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { question } from '../../config/question.js';
@@ -9,16 +8,22 @@ import { run } from '../../config/run.js';
 import type { AnswerBatchConfig, Conflict, MethodSchema } from '../../config/schema.js';
 import { answerBatches } from '../../config/training.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
+import { type RoundSettings, roundConflicts } from '../rounds/config.js';
+import { evaluation, judge, roundKeys, sampling } from '../rounds/sections.js';
 
 /** The sections that every offline method has. */
-export const frame = { model, lora, data, question, run, eval: answerEvaluation };
+export const frame = { model, lora, data, question, sampling, judge, run, eval: evaluation };
 
-/** A section of an offline method: the keys of every stage, and those of its objective. */
+/** A section of an offline method: the keys of rounds, of every stage, and of its objective. */
 export function offlineSection<Shape extends z.ZodRawShape>(
-  defaults: { readonly learning_rate: number; readonly batch_size: number },
+  {
+    iterations = 0,
+    ...defaults
+  }: { readonly learning_rate: number; readonly batch_size: number; readonly iterations?: number },
   objective: Shape,
 ) {
   return section({
+    ...roundKeys(iterations),
     ...answerBatches({
       num_train_epochs: 1,
       micro_batch_tokens: 4096,
@@ -37,7 +42,7 @@ export type OfflineFrame = z.output<z.ZodObject<typeof frame>>;
 /** The row of `table.ts`, but for what loads it. `name`: the method, and its section. */
 export function offlineSchema<Config extends OfflineFrame & { readonly method: string }>(
   schema: z.ZodType<Config>,
-  sectionOf: (config: Config) => { readonly name: string; readonly settings: AnswerBatchConfig },
+  sectionOf: (config: Config) => { readonly name: string; readonly settings: RoundSettings },
   conflicts: (config: Config) => readonly Conflict[] = () => [],
 ): MethodSchema<Config> {
   return {
@@ -46,9 +51,15 @@ export function offlineSchema<Config extends OfflineFrame & { readonly method: s
       const { name, settings } = sectionOf(config);
       return { [name]: settings };
     },
+    paths: ['judge.path', 'judge.cache', 'eval.judge_run'],
     conflicts(config) {
       const { method, data } = config;
-      const found = [...wholeSolutions(method, data), ...conflicts(config)];
+      const { settings } = sectionOf(config);
+      const found = [
+        ...wholeSolutions(method, data),
+        ...conflicts(config),
+        ...roundConflicts(config, settings),
+      ];
       if (data.balance !== 'none')
         found.push({
           path: ['data', 'balance'],

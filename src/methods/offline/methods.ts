@@ -2,11 +2,11 @@
 import {
   allAnswers,
   answerPairs,
+  judgedAnswers,
   labelledAnswers,
   rightAnswers,
   stepPairs,
 } from '../../train/offline/kinds.js';
-import { offlineMethod } from '../../train/offline/method.js';
 import { dpo } from '../../train/offline/objectives/dpo.js';
 import { fullStepDpo } from '../../train/offline/objectives/full-step-dpo.js';
 import { implicitPrm } from '../../train/offline/objectives/implicit-prm.js';
@@ -14,22 +14,34 @@ import { kto } from '../../train/offline/objectives/kto.js';
 import { likelihood } from '../../train/offline/objectives/likelihood.js';
 import { orpo } from '../../train/offline/objectives/orpo.js';
 import { simpo } from '../../train/offline/objectives/simpo.js';
+import { stepKto } from '../../train/offline/objectives/step-kto.js';
+import { answerMethod } from '../rounds/method.js';
 import type { ImplicitPrmRunConfig, RftRunConfig, SolutionSftRunConfig } from './answers.js';
 import type { DpoRunConfig } from './dpo.js';
 import type { KtoRunConfig } from './kto.js';
 import type { FullStepDpoRunConfig, OrpoRunConfig, SimpoRunConfig, StepDpoRunConfig } from './pairs.js';
+import type { StepKtoRunConfig } from './step-kto.js';
 
-export const ktoMethod = offlineMethod<KtoRunConfig>({
+export const ktoMethod = answerMethod<KtoRunConfig>({
   kind: labelledAnswers,
   stage: ({ kto: settings }) => ({ name: 'kto', settings, objective: () => kto(settings) }),
 });
 
-export const dpoMethod = offlineMethod<DpoRunConfig>({
+export const stepKtoMethod = answerMethod<StepKtoRunConfig>({
+  kind: ({ step_kto }) => judgedAnswers(step_kto),
+  stage: ({ step_kto: settings }) => ({
+    name: 'step_kto',
+    settings,
+    objective: (train) => stepKto(settings, train),
+  }),
+});
+
+export const dpoMethod = answerMethod<DpoRunConfig>({
   kind: answerPairs,
   stage: ({ dpo: settings }) => ({ name: 'dpo', settings, objective: () => dpo(settings) }),
 });
 
-export const stepDpoMethod = offlineMethod<StepDpoRunConfig>({
+export const stepDpoMethod = answerMethod<StepDpoRunConfig>({
   kind: stepPairs,
   stage: ({ step_dpo: settings }) => ({
     name: 'step_dpo',
@@ -38,7 +50,7 @@ export const stepDpoMethod = offlineMethod<StepDpoRunConfig>({
   }),
 });
 
-export const fullStepDpoMethod = offlineMethod<FullStepDpoRunConfig>({
+export const fullStepDpoMethod = answerMethod<FullStepDpoRunConfig>({
   kind: answerPairs,
   stage: ({ full_step_dpo: settings }) => ({
     name: 'full_step_dpo',
@@ -47,27 +59,27 @@ export const fullStepDpoMethod = offlineMethod<FullStepDpoRunConfig>({
   }),
 });
 
-export const simpoMethod = offlineMethod<SimpoRunConfig>({
+export const simpoMethod = answerMethod<SimpoRunConfig>({
   kind: answerPairs,
   stage: ({ simpo: settings }) => ({ name: 'simpo', settings, objective: () => simpo(settings) }),
 });
 
-export const orpoMethod = offlineMethod<OrpoRunConfig>({
+export const orpoMethod = answerMethod<OrpoRunConfig>({
   kind: answerPairs,
   stage: ({ orpo: settings }) => ({ name: 'orpo', settings, objective: () => orpo(settings) }),
 });
 
-export const solutionSftMethod = offlineMethod<SolutionSftRunConfig>({
+export const solutionSftMethod = answerMethod<SolutionSftRunConfig>({
   kind: allAnswers,
   stage: ({ solution_sft: settings }) => ({ name: 'solution_sft', settings, objective: likelihood }),
 });
 
-export const rftMethod = offlineMethod<RftRunConfig>({
+export const rftMethod = answerMethod<RftRunConfig>({
   kind: rightAnswers,
   stage: ({ rft: settings }) => ({ name: 'rft', settings, objective: likelihood }),
 });
 
-export const implicitPrmMethod = offlineMethod<ImplicitPrmRunConfig>({
+export const implicitPrmMethod = answerMethod<ImplicitPrmRunConfig>({
   kind: labelledAnswers,
   stage: ({ implicit_prm: settings }) => ({
     name: 'implicit_prm',

@@ -71,9 +71,9 @@ function weighted({ logprobs }: ScoredBatch, answers: readonly ScoredAnswer[], t
   return { policy, ref: device.tensor(ref) };
 }
 
-/** Softmax over the steps of score / temperature, times their number. A step without a score counts as 0. */
+/** Softmax over the steps of score / temperature, times their number. A step without a score counts by its label, and as 0 without either. */
 export function stepShares({ steps }: Pick<AnswerTokens, 'steps'>, temperature: number): number[] {
-  const logits = steps.map(({ score = 0 }) => score / temperature);
+  const logits = steps.map(({ score, label }) => (score ?? label ?? 0) / temperature);
   const most = Math.max(...logits);
   const powers = logits.map((logit) => Math.exp(logit - most));
   const sum = powers.reduce((total, power) => total + power, 0);

@@ -6,7 +6,7 @@ import { oracleJudge } from '../../eval/solving/oracle.js';
 import { stepScores } from '../../eval/solving/step-scores.js';
 import { RunError } from '../../run/error.js';
 import type { OpenScorers } from '../../train/method.js';
-import type { StepKtoRunConfig } from './config.js';
+import type { RoundsConfig } from './config.js';
 
 export interface OpenJudge extends StepJudge {
   /** Of an LLM: what it cost and did not answer. */
@@ -19,7 +19,7 @@ type OpenJudged = (name: string) => Promise<OpenScorers>;
 
 /** The judge that labels; undefined: steps get no labels. */
 export async function openLabelJudge(
-  { judge, run }: StepKtoRunConfig,
+  { judge, run }: RoundsConfig,
   openScorers: OpenJudged,
 ): Promise<OpenJudge | undefined> {
   switch (judge.kind) {
@@ -52,7 +52,7 @@ export async function openLabelJudge(
 
 /** The judge that evaluates. */
 export async function openEvaluationJudge(
-  { eval: { judge, judge_run } }: StepKtoRunConfig,
+  { eval: { judge, judge_run } }: RoundsConfig,
   openScorers: OpenJudged,
 ): Promise<OpenJudge | undefined> {
   if (judge === 'none') return undefined;

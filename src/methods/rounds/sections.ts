@@ -1,78 +1,22 @@
-// The sections of `method: step_kto`.
+// The sections of methods that learn in rounds from what their model samples.
 import { z } from 'zod';
-import { count, countOrAll, countOrOff, positiveNumber, section, text } from '../../config/fields.js';
+import { count, countOrAll, countOrOff, fraction, section, text } from '../../config/fields.js';
 import { sampling as samplingKeys } from '../../config/sampling.js';
-import { offlineSection } from '../offline/config.js';
-import { beta, classWeight } from '../offline/fields.js';
 
-export const stepKto = offlineSection(
-  { learning_rate: 1e-5, batch_size: 64 },
-  {
-    iterations: countOrOff()
-      .default(3)
-      .describe(
-        'Rounds of sampling, labelling and training. 0: train once on the labelled answers of the data, without sampling.',
-      ),
-    reference: z
-      .enum(['previous', 'm0'])
-      .default('previous')
-      .describe(
-        'What the policy is compared with: the model that a round begins with, or the one that the run began with.',
-      ),
-    beta: beta(),
-    beta_step: z
-      .union([z.literal('same'), positiveNumber()])
-      .default('same')
-      .meta({ expects: '"same" or a positive number' })
-      .describe(
-        'The same for steps. Their log-ratios are smaller by about the number of steps; `beta` times that number makes up for it.',
-      ),
-    outcome_weight: z.number().min(0).default(1).describe('Weight of the loss of answers.'),
-    step_weight: z
-      .number()
-      .min(0)
-      .default(1)
-      .describe(
-        'Weight of the loss of steps. 0 is KTO; under `mean`, about the number of steps makes both pull alike.',
-      ),
-    reduction: z
-      .enum(['mean', 'sum', 'global'])
-      .default('mean')
-      .describe(
-        'Losses of the steps of an answer: their mean, their sum, or equal weights for all steps of the batch.',
-      ),
-    desirable_weight: classWeight('right answers'),
-    undesirable_weight: classWeight('wrong answers'),
-    desirable_weight_step: classWeight('right steps'),
-    undesirable_weight_step: classWeight('wrong steps'),
-    auto_balance: z
-      .boolean()
-      .default(false)
-      .describe(
-        'Raise the weight of the class that weighs too little, by the labels of the training data and for answers and steps ' +
-          'apart, until right ones weigh 1 to 4/3 times as much as wrong ones (equation 8 of KTO).',
-      ),
-    z0: z
-      .enum(['batch_kl', 'zero'])
-      .default('batch_kl')
-      .describe('Reference point of answers: the mean log-ratio of answers to other problems, or 0.'),
-    z0_step: z
-      .enum(['step_kl', 'share', 'zero', 'outcome'])
-      .default('step_kl')
-      .describe(
-        'Reference point of steps: the mean log-ratio of the steps of answers to other problems, that of answers divided by ' +
-          'their steps, 0, or that of answers itself (nearly always too large).',
-      ),
-    after_first_error: z
-      .enum(['keep', 'mask', 'negative'])
-      .default('keep')
-      .describe('Steps after the first wrong one: as they are labelled, without a label, or wrong.'),
-    answer_step: z
-      .enum(['keep', 'exclude'])
-      .default('keep')
-      .describe('Whether the last step, which gives the answer, counts as a step.'),
-  },
-).describe('Step-KTO: answers by their outcome, steps by their judgement (`method: step_kto`).');
+/** The keys of rounds in a method's own section. */
+export const roundKeys = (iterations: number) => ({
+  iterations: countOrOff()
+    .default(iterations)
+    .describe(
+      'Rounds of sampling, labelling and training. 0: train once on the labelled answers of the data, without sampling.',
+    ),
+  reference: z
+    .enum(['previous', 'm0'])
+    .default('previous')
+    .describe(
+      'What the policy of a round is compared with: the model that the round begins with, or the one that the run began with.',
+    ),
+});
 
 export const sampling = section({
   ...samplingKeys({ num_generations: 8 }),
@@ -90,7 +34,7 @@ export const sampling = section({
     .boolean()
     .default(false)
     .describe('Leave out problems whose samples are all right or all wrong. KTO does not need both.'),
-}).describe('The candidates of a round.');
+}).describe('How solutions are sampled: the candidates of a round, and those of the evaluation.');
 
 /** Of `kind: llm`. */
 const endpoint = {
@@ -138,11 +82,26 @@ export const judge = section({
         'or `none` (outcomes alone, which makes the method KTO).',
     ),
   path: text().optional().describe('The run directory (`run`), or the file of records (`file`).'),
+  outcome: z
+    .enum(['answer', 'clean'])
+    .default('answer')
+    .describe(
+      'What makes a candidate right: its answer, or (`clean`) its answer and no step that the judge calls wrong.',
+    ),
+  flip: fraction()
+    .default(0)
+    .describe('A control: the share of step labels that are turned round, drawn by `run.seed`.'),
   ...endpoint,
 }).describe('The judge that labels steps. Who labels never evaluates.');
 
 export const evaluation = section({
-  max_samples: countOrAll().default('all').describe('Max held-out problems to solve.'),
+  max_samples: countOrAll()
+    .default('all')
+    .describe('Max held-out answers or pairs to measure, and problems to solve.'),
+  solve: z
+    .boolean()
+    .default(false)
+    .describe('Solve held-out problems before and after training, also without rounds. Rounds always do.'),
   num_generations: countOrOff()
     .default(8)
     .describe('Samples of each problem, for the vote of Maj@k; 0: greedy ones alone.'),
@@ -150,8 +109,8 @@ export const evaluation = section({
     .enum(['oracle', 'run', 'none'])
     .default('none')
     .describe(
-      'Who judges the steps of held-out solutions. Not the judge that labels, whose mistakes the policy learns; the oracle ' +
+      'Who judges the steps of held-out solutions (with `solve`, or rounds). Not the judge that labels, whose mistakes the policy learns; the oracle ' +
         'makes none and may do both.',
     ),
   judge_run: text().optional().describe('The run directory of that judge (`run`).'),
-}).describe('Solving held-out problems before the first round and after each.');
+}).describe('Evaluation on held-out problems: before the first round and after each, or once at the end.');

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { type EvaluatedRow, evaluationMetrics } from '../../../src/methods/step-kto/evaluate.js';
+import { type EvaluatedRow, evaluationMetrics } from '../../../src/methods/rounds/evaluate.js';
 
 const row = (problem: number, right: boolean, steps: readonly (0 | 1 | null)[]): EvaluatedRow => ({
   problem,

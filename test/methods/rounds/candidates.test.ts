@@ -4,8 +4,8 @@ import {
   labelledRecord,
   selectCandidates,
   stepPieces,
-} from '../../../src/methods/step-kto/candidates.js';
-import { roundProblems } from '../../../src/methods/step-kto/sample.js';
+} from '../../../src/methods/rounds/candidates.js';
+import { roundProblems } from '../../../src/methods/rounds/sample.js';
 import { stepsOf } from '../../../src/records/steps.js';
 
 it.each([

@@ -1,4 +1,6 @@
 /** The second stage of a round: outcomes by the answers, steps by the judge, as records that any run can read. */
+import { PhiloxStream } from '../../random/philox.js';
+import type { StepLabel } from '../../records/record.js';
 import { stepsOf } from '../../records/steps.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
@@ -20,6 +22,10 @@ export interface LabelStageOptions {
   readonly problems: readonly RunProblem[];
   /** Absent: no step gets a label. */
   readonly judge: OpenJudge | undefined;
+  /** What makes a candidate right: `answer`, or also (`clean`) that no step is labelled wrong. */
+  readonly outcome: 'answer' | 'clean';
+  /** A control: this share of the labels is turned round. */
+  readonly flip: { readonly share: number; readonly seed: number };
   readonly selection: SelectionOptions;
   readonly settings: SaveSettings;
 }
@@ -28,7 +34,7 @@ export interface LabelStageOptions {
 const CHUNK = 32;
 
 export function labelStage(options: LabelStageOptions): MakingStage {
-  const { name, source, problems, judge, selection, settings } = options;
+  const { name, source, problems, judge, outcome, flip, selection, settings } = options;
   const byProblem = new Map<number, Candidate[]>();
   for (const row of options.rows) {
     const candidates = byProblem.get(row.problem) ?? [];
@@ -53,18 +59,22 @@ export function labelStage(options: LabelStageOptions): MakingStage {
           of: problems[candidate.problem] as RunProblem,
           steps: stepsOf(candidate.text),
         }));
-        const labels =
+        const judged =
           (await judge?.judge(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
         if (signal.aborted) return undefined;
-        const rows = kept.map((candidate, i) =>
-          labelledRecord(problems[candidate.problem] as RunProblem, candidate, labels[i] ?? [], source),
-        );
+        const labels = flipped(judged, flip, index);
+        const rows = kept.map((candidate, i) => {
+          const own = labels[i] ?? [];
+          const right = candidate.right && (outcome === 'answer' || !own.includes(0));
+          const problem = problems[candidate.problem] as RunProblem;
+          return labelledRecord(problem, { ...candidate, right }, own, source);
+        });
         const steps = rows.flatMap((row) => row.steps);
         const share = (count: number, of: number) => (of === 0 ? 0 : count / of);
         const left = sums(selected.map((each) => each.left));
         const metrics = {
           records: rows.length,
-          right_answers: share(kept.filter(({ right }) => right).length, kept.length),
+          right_answers: share(rows.filter(({ outcome }) => outcome === 1).length, rows.length),
           right_steps: share(
             steps.filter(({ label }) => label === 1).length,
             steps.filter(({ label }) => label !== null).length,
@@ -87,6 +97,25 @@ export function labelStage(options: LabelStageOptions): MakingStage {
       dispose: () => judge?.dispose(),
     }),
   };
+}
+
+/** Domain of the random stream of labels that are turned round. */
+const FLIPS = 0x666c6970;
+
+/** @param chunk the step of the stage that the solutions belong to, which numbers the stream */
+function flipped(
+  solutions: readonly (readonly StepLabel[])[],
+  { share, seed }: LabelStageOptions['flip'],
+  chunk: number,
+): readonly (readonly StepLabel[])[] {
+  if (share === 0) return solutions;
+  const stream = new PhiloxStream(seed, FLIPS, chunk);
+  return solutions.map((labels) =>
+    labels.map((label) => {
+      const turned = stream.uniform() < share;
+      return label !== null && turned ? ((1 - label) as 0 | 1) : label;
+    }),
+  );
 }
 
 function sums<Name extends string>(all: readonly Readonly<Record<Name, number>>[]): Record<string, number> {

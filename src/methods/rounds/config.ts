@@ -1,0 +1,76 @@
+// What the configurations of methods that can learn in rounds have in common.
+import { existsSync, realpathSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { z } from 'zod';
+import type { AnswerBatchConfig, Conflict, FrameConfig, LoraConfig } from '../../config/schema.js';
+import type { evaluation, judge, sampling } from './sections.js';
+
+/** Of a method's own section. */
+export interface RoundSettings extends AnswerBatchConfig {
+  /** 0: no rounds, but one training on the answers of the data. */
+  readonly iterations: number;
+  readonly reference: 'previous' | 'm0';
+}
+
+export interface RoundsConfig extends FrameConfig {
+  readonly lora: LoraConfig | 'none';
+  readonly question: { readonly template: string };
+  readonly sampling: z.output<typeof sampling>;
+  readonly judge: z.output<typeof judge>;
+  readonly eval: z.output<typeof evaluation>;
+}
+
+/** Of methods whose own samples are nothing to learn from, why. */
+const WITHOUT_ROUNDS: Readonly<Record<string, string>> = {
+  solution_sft:
+    'it learns every answer, its own mistakes among them; method rft learns the right ones of its samples',
+  implicit_prm:
+    'it trains a reward model, which writes no solutions; label candidates with another method first',
+};
+
+export function roundConflicts(
+  { method, judge, eval: evaluation, data, model }: RoundsConfig,
+  { iterations }: RoundSettings,
+): Conflict[] {
+  const found: Conflict[] = [];
+  const add = (path: readonly string[], message: string) => found.push({ path, message });
+  if (iterations > 0 && WITHOUT_ROUNDS[method])
+    add([method, 'iterations'], `method ${method} has no rounds: ${WITHOUT_ROUNDS[method]}`);
+  if ((iterations > 0 || evaluation.solve) && typeof model.base !== 'string')
+    add(
+      ['model', 'base'],
+      iterations > 0
+        ? `sampling needs a model that can solve problems: name a trained base, or set ${method}.iterations to 0`
+        : 'eval.solve needs a model that can solve problems: name a trained base',
+    );
+  const judging = evaluation.solve || iterations > 0;
+  for (const [section, kind, key] of [
+    ...(iterations > 0 ? [['judge', judge.kind, 'kind'] as const] : []),
+    ...(judging ? [['eval', evaluation.judge, 'judge'] as const] : []),
+  ]) {
+    if (kind === 'oracle' && data.source !== 'word_problems')
+      add(
+        [section, key],
+        `the oracle judges generated problems alone (data.source word_problems), found data.source ${JSON.stringify(data.source)}`,
+      );
+  }
+  if (judging && evaluation.judge === 'run' && evaluation.judge_run === undefined)
+    add(['eval', 'judge_run'], 'eval.judge "run" needs eval.judge_run, the directory of that run');
+  if (iterations === 0) return found;
+  if ((judge.kind === 'run' || judge.kind === 'file') && judge.path === undefined)
+    add(['judge', 'path'], `judge.kind "${judge.kind}" needs judge.path`);
+  if (judge.kind === 'run' && evaluation.judge === 'run' && isSamePlace(judge.path, evaluation.judge_run)) {
+    add(
+      ['eval', 'judge_run'],
+      `${evaluation.judge_run} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
+        'and the figures would not show it; evaluate with another judge, such as "oracle", or with "none"',
+    );
+  }
+  return found;
+}
+
+/** Whether two paths lead to one directory, however they are written. */
+function isSamePlace(one = '', other = ''): boolean {
+  const placeOf = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
+  return placeOf(one) === placeOf(other);
+}

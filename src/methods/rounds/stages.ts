@@ -1,0 +1,163 @@
+/** The stages of a round: samples, labels, log-probs of the reference, training, evaluation. */
+
+import type { Dataset } from '../../data/dataset.js';
+import { inMemory } from '../../data/dataset.js';
+import { objectRows } from '../../data/rows.js';
+import { DataError } from '../../files/data-error.js';
+import { baseDirectory } from '../../models/base.js';
+import { loadDecoder } from '../../models/load.js';
+import type { StepRecord } from '../../records/record.js';
+import type { OfflineItem } from '../../train/offline/items.js';
+import type { ItemKind } from '../../train/offline/kinds.js';
+import type { OfflineObjective } from '../../train/offline/objective.js';
+import { type OfflinePlan, referencedItems, trainingPlan } from '../../train/offline/plan.js';
+import { referenceStage, referenceSums } from '../../train/offline/reference.js';
+import { offlineStage } from '../../train/offline/stage.js';
+import { answerTokenizer } from '../../train/offline/tokens.js';
+import type { StageEntry, TrainingStage } from '../../train/stage.js';
+import type { CandidateRow } from './candidates.js';
+import type { RoundSettings, RoundsConfig } from './config.js';
+import { lazily, openLabelJudge } from './judges.js';
+import { labelStage } from './label.js';
+import { artefactRows } from './rows.js';
+import type { AskingRun } from './run.js';
+import { roundProblems, sampleStage } from './sample.js';
+import { evaluation, passAt1, samplerOf, validation } from './solving.js';
+
+/** What a method learns from the answers of a round. */
+export interface RoundObjective {
+  /** The method's section, and its stages but for the number of the round. */
+  readonly name: string;
+  readonly settings: RoundSettings;
+  readonly kind: ItemKind;
+  readonly objective: (train: Dataset<OfflineItem>) => OfflineObjective;
+}
+
+/** M0 where every parameter is trained is a second copy, loaded while a round asks it. */
+export function loadsReference({ lora }: RoundsConfig, { iterations, reference }: RoundSettings): boolean {
+  return reference === 'm0' && lora === 'none' && iterations > 0;
+}
+
+export function roundStages(open: AskingRun, learned: RoundObjective): StageEntry[] {
+  const { settings } = learned;
+  const rounds = Array.from({ length: settings.iterations }, (_, i) => round(open, i + 1, learned));
+  return [evaluation(open, 0, settings), ...rounds.flat(), ...validation(open, settings)];
+}
+
+/** Round `i`, from 1. */
+function round(
+  open: AskingRun,
+  i: number,
+  { name, settings, kind, objective }: RoundObjective,
+): StageEntry[] {
+  const { config, data, roles, run, tokenizer } = open;
+  const { sampling } = config;
+  const names = {
+    samples: `samples-${i}`,
+    labels: `labels-${i}`,
+    reference: `reference-${i}`,
+    training: `${name}-${i}`,
+  };
+  const microBatchTokens = open.microBatchTokens(name);
+  const seed = (config.run.seed + i) >>> 0;
+  const path = (name: string) => run.artefact(name).path;
+  const planned = async (): Promise<OfflinePlan> => {
+    const records = await artefactRows<StepRecord>(path(names.labels));
+    const items = kind
+      .items(records, answerTokenizer(tokenizer, config.question.template))
+      .filter((item) =>
+        item.answers.every(({ ids }) => item.prompt.length + ids.length <= config.data.max_length),
+      );
+    if (items.length === 0)
+      throw new DataError(
+        'file',
+        `round ${i} has no ${kind.noun} to learn from; see ${names.labels}.jsonl and ${names.samples}.jsonl`,
+      );
+    const { needsMismatched: pairs } = objective(inMemory(items));
+    const options = { pairs, maxLength: config.data.max_length, settings, seed };
+    return trainingPlan(inMemory<OfflineItem>(items), options);
+  };
+  const judge = lazily(() => openLabelJudge(config, open.openScorers));
+  const { needsReference } = objective(inMemory<OfflineItem>([]));
+  const reference: StageEntry = {
+    name: names.reference,
+    prepare: async () =>
+      referenceStage({
+        name: names.reference,
+        decoder: roles.decoder,
+        // The model that the round begins with, or the base without its adapter.
+        role: settings.reference === 'm0' ? {} : roles.role,
+        ...(loadsReference(config, settings)
+          ? {
+              load: () =>
+                loadDecoder(open.device, baseDirectory(config.model.base as string), {
+                  dtype: config.model.dtype,
+                }),
+            }
+          : {}),
+        items: referencedItems(await planned()),
+        microBatchTokens,
+        settings,
+      }),
+  };
+  return [
+    sampleStage({
+      name: names.samples,
+      iteration: i,
+      sampler: samplerOf(open),
+      prompts: data.asked.prompts.train.prompts,
+      problems: roundProblems(data.asked.problems.train.length, {
+        iteration: i,
+        size: sampling.problems_per_iteration,
+        fresh: sampling.fresh_problems,
+        seed: config.run.seed,
+      }),
+      settings,
+    }),
+    {
+      name: names.labels,
+      prepare: async () =>
+        labelStage({
+          name: names.labels,
+          source: names.samples,
+          rows: await artefactRows<CandidateRow>(path(names.samples)),
+          problems: data.asked.problems.train,
+          judge,
+          outcome: config.judge.outcome,
+          flip: { share: config.judge.flip, seed },
+          selection: sampling,
+          settings,
+        }),
+    },
+    ...(needsReference ? [reference] : []),
+    {
+      name: names.training,
+      async prepare() {
+        const plan = await planned();
+        const stage = offlineStage({
+          name: names.training,
+          decoder: roles.decoder,
+          role: roles.role,
+          parameters: roles.trained,
+          objective: objective(plan.items),
+          plan,
+          references: needsReference
+            ? await referenceSums(objectRows(path(names.reference)), plan.references)
+            : [],
+          settings,
+          microBatchTokens,
+          seed,
+          best: 'pass_at_1',
+          validate: (signal) => passAt1(open, { settings, signal }),
+        });
+        return keeping(stage, () => roles.save((name) => run.file(`${name}-${i}`)));
+      },
+    },
+    evaluation(open, i, settings),
+  ];
+}
+
+/** The model of each round is kept. */
+function keeping(stage: TrainingStage, save: () => Promise<void>): TrainingStage {
+  return { ...stage, open: () => ({ ...stage.open(), end: save }) };
+}
