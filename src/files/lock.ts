@@ -1,5 +1,5 @@
-// Locks a run directory for one process.
-import { readFileSync } from 'node:fs';
+// Locks a run directory for one thread of one process.
+import { readFileSync, readlinkSync } from 'node:fs';
 import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -27,7 +27,7 @@ export async function lockDirectory(path: string): Promise<Unlock> {
   );
 }
 
-/** The same, but returns the owner if the directory is in use. A lock whose process is gone is taken over. */
+/** The same, but returns the owner if the directory is in use. A lock whose process or thread is gone is taken over. */
 export async function tryLock(path: string): Promise<Unlock | { readonly owner: string }> {
   const lock = resolve(path, LOCK);
   // Before the file is there: between its creation and the next line another opener would find it without an owner.
@@ -82,12 +82,10 @@ const named = ({ pid, host }: Owner) => (host === undefined ? 'another one' : `$
 /** False where there is such a file already. */
 async function created(file: string): Promise<boolean> {
   try {
-    const start = startOf(process.pid);
-    await writeFile(
-      file,
-      `${[process.pid, hostname(), ...(start === undefined ? [] : [start])].join(' ')}\n`,
-      { flag: 'wx' },
-    );
+    const thread = thisThread();
+    const start = startOf(process.pid, thread);
+    const known = start === undefined ? [] : [start, thread];
+    await writeFile(file, `${[process.pid, hostname(), ...known].join(' ')}\n`, { flag: 'wx' });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -100,21 +98,31 @@ interface Owner {
   readonly host: string | undefined;
   /** See `startOf`. */
   readonly start: string | undefined;
+  readonly thread: number;
 }
 
-/** When a process of this machine began, in ticks since the machine did: with it a process id is never another process's. */
-function startOf(pid: number): string | undefined {
+/** The system's id of the thread that runs this; that of a process is its main thread's. */
+function thisThread(): number {
+  try {
+    return Number(readlinkSync('/proc/thread-self').split('/').at(-1));
+  } catch {
+    return process.pid;
+  }
+}
+
+/** When a thread of this machine began, in ticks since the machine did: with it an id is never another thread's. */
+function startOf(pid: number, thread: number): string | undefined {
   try {
     // The name of the program, in brackets, may hold anything.
-    return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[19];
+    return readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8').split(') ').at(-1)?.split(' ')[19];
   } catch {
     return undefined;
   }
 }
 
 async function ownerOf(lock: string): Promise<Owner> {
-  const [pid, host, start] = (await readFile(lock, 'utf8').catch(() => '')).trim().split(' ');
-  return { pid: Number(pid), host, start };
+  const [pid, host, start, thread] = (await readFile(lock, 'utf8').catch(() => '')).trim().split(' ');
+  return { pid: Number(pid), host, start, thread: Number(thread ?? pid) };
 }
 
 async function isSilent(file: string): Promise<boolean> {
@@ -125,13 +133,12 @@ async function isSilent(file: string): Promise<boolean> {
   return Date.now() - touched > SILENT_MS;
 }
 
-async function isGone(lock: string, { pid, host, start }: Owner): Promise<boolean> {
+async function isGone(lock: string, { pid, host, start, thread }: Owner): Promise<boolean> {
   if (host !== hostname()) return isSilent(lock);
-  // A restarted container may have the process ids of its last run.
-  const now = startOf(pid);
-  if (start !== undefined && now !== undefined && start !== now) return true;
-  // This thread does not hold it: another one does, or did until it was terminated.
-  if (pid === process.pid) return start === undefined || isSilent(lock);
+  // A restarted container may have the process ids of its last run; of a process that can be looked into, every thread can.
+  if (start !== undefined && startOf(pid, pid) !== undefined) return startOf(pid, thread) !== start;
+  // This process would have written its start; an earlier one with its id did not.
+  if (pid === process.pid) return start === undefined;
   try {
     process.kill(pid, 0);
     return false;

@@ -2,27 +2,17 @@
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules } from '../architectures/table.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
-import type { LoraConfig } from '../weights/adapter-config.js';
+import { type LoraConfig, PEFT_DEFAULTS } from '../weights/adapter-config.js';
 import { Adapter, draw, scoreHead } from './adapter.js';
 import type { Decoder } from './decoder.js';
 import { readWeight } from './save.js';
 
 /** What PEFT would have to be told; it has no such adapters, so a copy is saved as a model. */
 const NO_PAIRS: LoraConfig = {
+  ...PEFT_DEFAULTS,
   r: 0,
   loraAlpha: 0,
-  loraDropout: 0,
-  useRslora: false,
   targetModules: { kind: 'names', names: [] },
-  excludeModules: undefined,
-  layersToTransform: undefined,
-  layersPattern: undefined,
-  rankPattern: {},
-  alphaPattern: {},
-  initLoraWeights: true,
-  modulesToSave: [],
-  taskType: undefined,
-  baseModel: undefined,
 };
 
 /**

@@ -39,6 +39,23 @@ export interface LoraConfig {
   readonly baseModel: string | undefined;
 }
 
+/** What PEFT takes where a file says nothing; targets it takes from the model. */
+export const PEFT_DEFAULTS: Omit<LoraConfig, 'targetModules'> = {
+  r: 8,
+  loraAlpha: 8,
+  loraDropout: 0,
+  useRslora: false,
+  excludeModules: undefined,
+  layersToTransform: undefined,
+  layersPattern: undefined,
+  rankPattern: {},
+  alphaPattern: {},
+  initLoraWeights: true,
+  modulesToSave: [],
+  taskType: undefined,
+  baseModel: undefined,
+};
+
 /** Keys that do not change the maths: bookkeeping, and settings of features that must be off. */
 const HARMLESS: ReadonlySet<string> = new Set([
   'auto_mapping',
@@ -86,8 +103,8 @@ export function parseAdapterConfig(json: JsonObject, where: string): LoraConfig 
   const bias = fields.string('bias') ?? 'none';
   if (bias !== 'none') fields.fail('bias', "'none'; trained biases are not supported");
   const config: LoraConfig = {
-    r: fields.integer('r', 1) ?? 8,
-    loraAlpha: fields.number('lora_alpha') ?? 8,
+    r: fields.integer('r', 1) ?? PEFT_DEFAULTS.r,
+    loraAlpha: fields.number('lora_alpha') ?? PEFT_DEFAULTS.loraAlpha,
     loraDropout: parseDropout(fields),
     useRslora: fields.boolean('use_rslora') ?? false,
     targetModules:

@@ -1,19 +1,10 @@
-import type { LoraConfig } from '../../src/weights/adapter-config.js';
+import { type LoraConfig, PEFT_DEFAULTS } from '../../src/weights/adapter-config.js';
 
 /** A small adapter. */
 export const lora: LoraConfig = {
+  ...PEFT_DEFAULTS,
   r: 2,
   loraAlpha: 4,
-  loraDropout: 0,
-  useRslora: false,
   targetModules: { kind: 'names', names: ['q_proj', 'v_proj'] },
-  excludeModules: undefined,
-  layersToTransform: undefined,
-  layersPattern: undefined,
-  rankPattern: {},
-  alphaPattern: {},
-  initLoraWeights: true,
-  modulesToSave: [],
   taskType: 'CAUSAL_LM',
-  baseModel: undefined,
 };
