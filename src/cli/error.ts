@@ -1,4 +1,5 @@
 // How failed commands end: one sentence on standard error and an exit code.
+import { systemReason } from '../files/error.js';
 import { StepTrainError } from '../native/errors.js';
 import { INTERRUPTED } from '../run/interrupt.js';
 
@@ -21,13 +22,21 @@ export function exitCodeOf(error: unknown): number {
 /** The message for the user; of an error inside steptrain, and with `stacks` (STEPTRAIN_STACKS=1) of any, also the stack. */
 export function describeError(error: unknown, { stacks }: { readonly stacks: boolean }): string {
   if (!(error instanceof Error)) return `steptrain failed: ${String(error)}`;
-  const lines = [error.message || error.name];
+  const lines = [sentence(error)];
   const foreseen = isForeseen(error);
   for (let cause: unknown = error; (stacks || !foreseen) && cause instanceof Error; cause = cause.cause) {
     lines.push(cause.stack ?? String(cause));
   }
   if (!foreseen) lines.push('This is a defect of steptrain; please report it with the lines above.');
   return lines.join('\n');
+}
+
+/** Of an error of the system, such as `ENOSPC: no space left on device, copyfile 'a' -> 'b'`, the file and what to do. */
+function sentence(error: Error): string {
+  const { syscall, path, dest } = error as Error & Partial<Record<'syscall' | 'path' | 'dest', string>>;
+  const file = dest ?? path;
+  if (syscall === undefined || file === undefined) return error.message || error.name;
+  return `${file}: ${systemReason(error)}`;
 }
 
 /** Errors of our own checks, and those of the system, such as a full disk. */

@@ -3,8 +3,10 @@ import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { countParameters, readModelConfig } from '../architectures/table.js';
+import { loadProblems } from '../data/benchmarks/load.js';
 import { loadRecords } from '../data/load.js';
 import { formatLoadReport } from '../data/summary.js';
+import { DataError } from '../files/data-error.js';
 import { parseRunConfig } from '../methods/config.js';
 import { baseDirectory } from '../models/base.js';
 import { type ModelCard, readCard } from '../models/card.js';
@@ -134,9 +136,30 @@ export async function run(path: string): Promise<Row[]> {
   ];
 }
 
+/** Of solutions with labels on their steps, or of problems with answers. */
 export async function data(path: string): Promise<Row[]> {
   const found = await resolveData(path, 'train', () => 'inspect data');
-  const { records, report } = loadRecords(found, { on_bad_row: 'skip' });
+  try {
+    return await labelled(found);
+  } catch (error) {
+    if (!(error instanceof DataError && error.kind === 'format')) throw error;
+    const loaded = await loadProblems(found).catch((other) => {
+      throw other instanceof DataError && other.kind === 'format' ? error : other;
+    });
+    const problems = new Set(loaded.problems.map(({ problem }) => problem));
+    return [
+      ['files', loaded.files.join(', ')],
+      [
+        'problems',
+        `${count(loaded.problems.length)}, ${count(problems.size)} different, each with its answer`,
+      ],
+      ['reading', `the layout is ${loaded.layouts.join(', ')}`],
+    ];
+  }
+}
+
+async function labelled(path: string): Promise<Row[]> {
+  const { records, report } = loadRecords(path, { on_bad_row: 'skip' });
   const counts = { right: 0, wrong: 0, unlabelled: 0, steps: 0 };
   const problems = new Set<string>();
   for await (const { problem, steps } of records) {

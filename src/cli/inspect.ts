@@ -18,7 +18,7 @@ const KINDS = {
   ],
   run: ['Run directory', 'method, progress, results, what can be resumed', 'runs/my'],
   data: [
-    'File, directory, pattern or hub id with step-labelled rows',
+    'File, directory, pattern or hub id with step-labelled solutions, or with problems and answers',
     'layout, rows, labels, the first bad row',
     'prm.jsonl',
   ],

@@ -19,7 +19,7 @@ const lsCommand: CommandModule = {
   handler: () => {
     const recipes = shippedRecipes();
     const width = Math.max(...recipes.map(({ name }) => name.length));
-    for (const { name, says } of recipes) console.log(`${name.padEnd(width)}  ${says}`);
+    for (const { name, says } of recipes) console.log(`${name.padEnd(width)}  ${says.replace(/:$/, '')}`);
   },
 };
 

@@ -147,7 +147,12 @@ async function train(
   const result = await closing(run, async () => {
     const runRecipe = await loadRecipe();
     return runRecipe(config, run, interruption.signal, options);
-  }).finally(() => interruption.dispose());
+  })
+    .catch((error) => {
+      if (existsSync(run.path)) console.error(`To resume: ${resumeLine(shown)}`);
+      throw error;
+    })
+    .finally(() => interruption.dispose());
   if (result.evaluation) {
     console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
   }

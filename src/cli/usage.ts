@@ -23,6 +23,11 @@ export function usageSentence(message: string, args: readonly string[], known: r
     )} must be given`;
   const noValue = /^Not enough arguments following: (.*)$/.exec(text)?.[1];
   if (noValue !== undefined) return `--${noValue} needs a value`;
+  const few = /^Not enough non-option arguments: got (\d+), need at least (\d+)$/.exec(text);
+  if (few) {
+    const needed = few[2] === '1' ? '1 argument is' : `${few[2]} arguments are`;
+    return `${needed} needed, found ${few[1]}; the same command with --help names them`;
+  }
   const exclusive = /^Arguments (\S+) and (\S+) are mutually exclusive$/.exec(text);
   if (exclusive)
     return `${optionOf(exclusive[1] as string, args)} and ${optionOf(exclusive[2] as string, args)} exclude each other; give one of them`;

@@ -21,8 +21,8 @@ export const model = section({
     .meta({ expects: '"embedded", a model directory, a hub id, or init: with a shape' })
     .describe(
       'The model to start from: `embedded` (the small arithmetic model of the package), a Hugging Face model ' +
-        'directory, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` with the shape of a newly ' +
-        'initialised model.',
+        'directory, a run that trained every weight, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` ' +
+        'with the shape of a newly initialised model.',
     ),
   tokenizer: text()
     .default('base')

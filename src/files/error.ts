@@ -8,6 +8,15 @@ export class FileError extends StepTrainError {
   }
 }
 
+/** What `call` returns, which writes to `path`. Throws FileError where the system refuses. */
+export function writing<T>(path: string, call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    throw new FileError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
+  }
+}
+
 /** The reason of a failed system call, in words for the user. */
 export function systemReason(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;

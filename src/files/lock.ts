@@ -89,6 +89,7 @@ async function created(file: string): Promise<boolean> {
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
+    await rm(file, { force: true }).catch(() => {}); // on a full disk it is there, and empty
     throw error;
   }
 }

@@ -82,10 +82,15 @@ export async function createRun(
   });
   const resolved = { ...found, run: { ...found.run, output_dir: run.path } };
   const from = origin === undefined ? '' : ` from ${origin}`;
-  await run.writeConfig(
-    formatRunConfig(resolved, { head: `Merged${from} by steptrain; steptrain run reads it again.` }),
-  );
-  await run.writeInputs(inputs);
+  try {
+    await run.writeConfig(
+      formatRunConfig(resolved, { head: `Merged${from} by steptrain; steptrain run reads it again.` }),
+    );
+    await run.writeInputs(inputs);
+  } catch (error) {
+    await run.discard();
+    throw error;
+  }
   return { resolved, run };
 }
 

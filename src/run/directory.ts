@@ -86,7 +86,10 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
     for (let number = 1; ; number++) {
       const candidate = number === 1 ? wanted : `${wanted}-${number}`;
       const created = await make(candidate);
-      const unlock = await claim(candidate);
+      const unlock = await claim(candidate).catch(async (error) => {
+        if (created) await rmdir(candidate).catch(() => {});
+        throw error;
+      });
       if (unlock) return open(candidate, unlock, created);
       if (onExisting === 'number') continue;
       throw new RunError(

@@ -78,8 +78,22 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
     model.base = await found(['model', 'base'], model.base, cwd, locate, (id) =>
       resolveHubModel(id, { ...hub, tokenizer, weights }),
     );
+    model.base = modelOfRun(model.base, locate);
   }
   return model;
+}
+
+/** Of a run that trained every weight, the folder of its model; any other path is as it was. */
+function modelOfRun(base: string, locate: Locate): string {
+  const holds = (name: string) => existsSync(join(base, name));
+  if (holds('config.json') || !holds('config.yaml')) return base;
+  if (holds('model/config.json')) return join(base, 'model');
+  throw new ConfigError(
+    `${locate(['model', 'base'])}: ${base} is a run with ${holds('adapter') ? 'an adapter, not a whole model' : 'no model yet'}; ` +
+      (holds('adapter')
+        ? `put it into its base with steptrain merge BASE ${join(base, 'adapter')} OUT and name OUT`
+        : 'let it end first: steptrain run --resume'),
+  );
 }
 
 /** The same for data files alone: a path or pattern, or a hub id, of which `part` is chosen. */

@@ -1,5 +1,6 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
 import { byteCharacters, utf8 } from './token-bytes.js';
@@ -103,8 +104,10 @@ class ByteTokenizer implements Tokenizer {
       clean_up_tokenization_spaces: false,
       tokenizer_class: 'PreTrainedTokenizerFast',
     };
-    await writeFile(join(directory, 'tokenizer.json'), `${JSON.stringify(byteTokenizerJson())}\n`);
-    await writeFile(join(directory, 'tokenizer_config.json'), `${JSON.stringify(config, null, 2)}\n`);
+    const write = (name: string, json: string) =>
+      writeFileAtomically(join(directory, name), [utf8(`${json}\n`)]);
+    await write('tokenizer.json', JSON.stringify(byteTokenizerJson()));
+    await write('tokenizer_config.json', JSON.stringify(config, null, 2));
   }
 }
 

@@ -1,6 +1,7 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
+import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
 import { checkAddedTokens } from './checks.js';
@@ -120,7 +121,7 @@ export class HuggingFaceTokenizer implements Tokenizer {
     for (const [name, content] of this.files.contents) {
       const path = join(directory, name);
       await mkdir(dirname(path), { recursive: true });
-      await writeFile(path, content);
+      await writeFileAtomically(path, [content]);
     }
   }
 

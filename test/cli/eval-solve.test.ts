@@ -338,7 +338,7 @@ describe('steptrain eval solve', () => {
   });
 
   it.each<[string, readonly string[], string]>([
-    ['no data', [], 'Not enough non-option arguments'],
+    ['no data', [], '1 argument is needed, found 0; the same command with --help names them'],
     ['a file that is not there', ['nope.jsonl'], 'there is no nope.jsonl (looked for from'],
     ['one column alone', ['rows.jsonl', '--problem', 'x'], '--problem needs --answer'],
     [

@@ -131,4 +131,20 @@ describe('inspect', () => {
     expect(rows(stdout).get('steps')).toBe('2: 1 right, 1 wrong, 0 without a label');
     expect(stdout).toContain('data.jsonl');
   });
+
+  test('data with problems and answers, and of no layout at all', async () => {
+    writeFileSync(
+      at('problems.jsonl'),
+      '{"question":"1+1?","answer":"#### 2"}\n{"question":"1+1?","answer":"#### 2"}\n',
+    );
+    const { stdout } = await cli('inspect', 'data', at('problems.jsonl'));
+    expect(rows(stdout).get('problems')).toBe('2, 1 different, each with its answer');
+    expect(rows(stdout).get('reading')).toBe('the layout is gsm8k');
+    writeFileSync(at('none.jsonl'), '{"a":1}\n');
+    const { code, stderr } = await cli('inspect', 'data', at('none.jsonl'));
+    expect(code).toBe(1);
+    expect(stderr).toMatch(
+      /none\.jsonl, line 1: the columns a \(the number 1\) are of no known layout; name one/,
+    );
+  });
 });

@@ -50,6 +50,27 @@ describe('the paths of a configuration', () => {
     );
   });
 
+  it('of a run as base are those of its whole model; one with an adapter says how to merge it', async () => {
+    const run = (name: string) => {
+      mkdirSync(join(folder, name));
+      writeFileSync(join(folder, name, 'config.yaml'), '');
+    };
+    writeFileSync(join(folder, 'a.jsonl'), '');
+    for (const name of ['whole', 'lora', 'begun']) run(name);
+    mkdirSync(join(folder, 'whole/model'));
+    writeFileSync(join(folder, 'whole/model/config.json'), '{}');
+    mkdirSync(join(folder, 'lora/adapter'));
+    const base = async (name: string) =>
+      (await resolveInputs(config('a.jsonl', { base: name }), () => 'r.yaml:3', { cwd: folder })).model.base;
+    expect(await base('whole')).toBe(join(folder, 'whole/model'));
+    await expect(base('lora')).rejects.toThrow(
+      `r.yaml:3: ${folder}/lora is a run with an adapter, not a whole model; put it into its base with steptrain merge BASE ${folder}/lora/adapter OUT`,
+    );
+    await expect(base('begun')).rejects.toThrow(
+      `${folder}/begun is a run with no model yet; let it end first`,
+    );
+  });
+
   it('are refused with the place if they do not exist', async () => {
     const { config: lost, locate } = parseRunConfig('method: sft\ndata:\n  train: no.jsonl\n', {
       name: 'r.yaml',

@@ -1,6 +1,7 @@
 // Answers of a judge by a hash of their request, one JSON line each, appended as they come.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { writing } from '../../files/error.js';
 
 export interface AnswerCache {
   get(key: string): string | undefined;
@@ -10,7 +11,7 @@ export interface AnswerCache {
 /** A line that a crash has cut short is passed over. */
 export function openAnswerCache(path: string): AnswerCache {
   const answers = new Map<string, string>();
-  mkdirSync(dirname(path), { recursive: true });
+  writing(path, () => mkdirSync(dirname(path), { recursive: true }));
   const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
   for (const line of text.split('\n')) {
     try {
@@ -20,12 +21,13 @@ export function openAnswerCache(path: string): AnswerCache {
       // The rest of a line.
     }
   }
-  if (text !== '' && !text.endsWith('\n')) appendFileSync(path, '\n');
+  const append = (line: string) => writing(path, () => appendFileSync(path, line));
+  if (text !== '' && !text.endsWith('\n')) append('\n');
   return {
     get: (key) => answers.get(key),
     put(key, text) {
       answers.set(key, text);
-      appendFileSync(path, `${JSON.stringify({ key, text })}\n`);
+      append(`${JSON.stringify({ key, text })}\n`);
     },
   };
 }

@@ -1,6 +1,7 @@
 // What a judge was asked and has said, in tokens, kept in a file so that a budget holds over the rounds of a run and when it is resumed.
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { writing } from '../../files/error.js';
 
 export interface Spending {
   readonly inputTokens: number;
@@ -15,12 +16,15 @@ export function openSpending(path?: string): Spending {
     spent.inputTokens += input;
     spent.outputTokens += output;
   };
+  const append = (line: string) => {
+    if (path !== undefined) writing(path, () => appendFileSync(path, line));
+  };
   if (path !== undefined) {
-    mkdirSync(dirname(path), { recursive: true });
+    writing(path, () => mkdirSync(dirname(path), { recursive: true }));
     const text = existsSync(path) ? readFileSync(path, 'utf8') : '';
     for (const [, input, output] of text.matchAll(/^\{"input":(\d+),"output":(\d+)\}$/gm))
       count(Number(input), Number(output));
-    if (text !== '' && !text.endsWith('\n')) appendFileSync(path, '\n');
+    if (text !== '' && !text.endsWith('\n')) append('\n');
   }
   return {
     get inputTokens() {
@@ -31,7 +35,7 @@ export function openSpending(path?: string): Spending {
     },
     add(input, output) {
       count(input, output);
-      if (path !== undefined) appendFileSync(path, `${JSON.stringify({ input, output })}\n`);
+      append(`${JSON.stringify({ input, output })}\n`);
     },
   };
 }
