@@ -52,7 +52,8 @@ Napi::Function DeviceBinding::define(Napi::Env env) {
       {InstanceMethod<&D::enqueue>("enqueue"), InstanceMethod<&D::allocate>("allocate"),
        InstanceMethod<&D::view>("view"), InstanceMethod<&D::release>("release"),
        InstanceMethod<&D::upload>("upload"), InstanceMethod<&D::download>("download"),
-       InstanceMethod<&D::synchronize>("synchronize"), InstanceMethod<&D::begin_capture>("beginCapture"),
+       InstanceMethod<&D::synchronize>("synchronize"), InstanceMethod<&D::new_pool>("newPool"),
+       InstanceMethod<&D::release_pool>("releasePool"), InstanceMethod<&D::begin_capture>("beginCapture"),
        InstanceMethod<&D::end_capture>("endCapture"), InstanceMethod<&D::replay>("replay"),
        InstanceMethod<&D::release_graph>("releaseGraph"), InstanceMethod<&D::scope>("scope"),
        InstanceMethod<&D::info>("info"), InstanceMethod<&D::stats>("stats"),
@@ -191,9 +192,23 @@ Napi::Value DeviceBinding::synchronize(const Napi::CallbackInfo& info) {
   });
 }
 
+/// newPool() -> id: memory that captures share.
+Napi::Value DeviceBinding::new_pool(const Napi::CallbackInfo& info) {
+  return guard(info,
+               [&] { return Napi::Number::New(info.Env(), static_cast<double>(device().new_pool())); });
+}
+
+Napi::Value DeviceBinding::release_pool(const Napi::CallbackInfo& info) {
+  return guard(info, [&]() -> Napi::Value {
+    if (device_) device_->release_pool(info[0].As<Napi::Number>().Int64Value());
+    return Napi::Value();
+  });
+}
+
+/// beginCapture(pool): 0 for one of its own.
 Napi::Value DeviceBinding::begin_capture(const Napi::CallbackInfo& info) {
   return guard(info, [&]() -> Napi::Value {
-    device().begin_capture();
+    device().begin_capture(info[0].As<Napi::Number>().Int64Value());
     return Napi::Value();
   });
 }

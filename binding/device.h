@@ -39,6 +39,8 @@ class DeviceBinding : public Napi::ObjectWrap<DeviceBinding> {
   Napi::Value upload(const Napi::CallbackInfo& info);
   Napi::Value download(const Napi::CallbackInfo& info);
   Napi::Value synchronize(const Napi::CallbackInfo& info);
+  Napi::Value new_pool(const Napi::CallbackInfo& info);
+  Napi::Value release_pool(const Napi::CallbackInfo& info);
   Napi::Value begin_capture(const Napi::CallbackInfo& info);
   Napi::Value end_capture(const Napi::CallbackInfo& info);
   Napi::Value replay(const Napi::CallbackInfo& info);

@@ -7,8 +7,7 @@
 namespace steptrain {
 namespace {
 constexpr int64_t kAlign = 256;
-constexpr int64_t kSegment = int64_t{32} << 20;  // small requests share segments of this size
-constexpr int64_t kRound = int64_t{2} << 20;     // larger ones get their own, rounded to this
+constexpr int64_t kRound = int64_t{2} << 20;  // segments of one request are rounded to this
 }  // namespace
 
 /// The smallest free block that holds `bytes`, or none.
@@ -23,7 +22,7 @@ Allocator::Block* Allocator::take_free(int64_t bytes) {
 
 /// A new segment as one block, or none.
 Allocator::Block* Allocator::add_segment(int64_t bytes) {
-  const int64_t size = bytes <= kSegment / 2 ? kSegment : (bytes + kRound - 1) / kRound * kRound;
+  const int64_t size = bytes <= segment_ / 2 ? segment_ : (bytes + kRound - 1) / kRound * kRound;
   void* data = size <= limit_ - stats_.reserved ? acquire_(size) : nullptr;
   if (!data) return nullptr;
   stats_.reserved += size;

@@ -28,12 +28,13 @@ class Allocator {
   /// Returns when nothing queued uses free memory any more; may call free() for memory that graphs held.
   using Settle = std::function<void()>;
 
-  /// `limit`: max bytes of all segments together.
-  Allocator(Acquire acquire, Release release, Settle settle, int64_t limit)
+  /// `limit`: max bytes of all segments together. `segment`: bytes of those that small requests share.
+  Allocator(Acquire acquire, Release release, Settle settle, int64_t limit, int64_t segment = kSegment)
       : acquire_(std::move(acquire)),
         release_(std::move(release)),
         settle_(std::move(settle)),
-        limit_(limit) {}
+        limit_(limit),
+        segment_(segment) {}
   /// Nothing may be queued or running.
   ~Allocator();
   Allocator(const Allocator&) = delete;
@@ -55,6 +56,8 @@ class Allocator {
   void reset_peak() { stats_.peak = stats_.live; }
 
  private:
+  static constexpr int64_t kSegment = int64_t{32} << 20;
+
   struct BySize {
     bool operator()(const Block* a, const Block* b) const {
       return a->bytes != b->bytes ? a->bytes < b->bytes : a->data < b->data;
@@ -67,7 +70,7 @@ class Allocator {
   Acquire acquire_;
   Release release_;
   Settle settle_;
-  int64_t limit_;
+  int64_t limit_, segment_;
   AllocatorStats stats_;
   std::set<Block*, BySize> free_;
   std::vector<Block*> segments_;  // the first block of each

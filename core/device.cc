@@ -67,17 +67,8 @@ Handle Device::insert(const TensorView& view, Buffer* buffer) {
 }
 
 Buffer* Device::new_buffer(int64_t bytes) {
-  if (!capturing_) return new Buffer{allocator_->allocate(bytes), bytes, 0, nullptr};
-  for (auto it = capture_free_.begin(); it != capture_free_.end(); ++it) {
-    if ((*it)->bytes >= bytes && (*it)->bytes <= 2 * bytes + 4096) {
-      Buffer* reused = *it;
-      capture_free_.erase(it);
-      return reused;
-    }
-  }
-  Allocator::Block* block = allocator_->allocate(bytes);
-  capturing_->blocks.push_back(block);
-  return new Buffer{block, bytes, 0, capturing_};
+  if (!capturing_) return new Buffer{allocator_->allocate(bytes), bytes, 0, nullptr, 0};
+  return new Buffer{capturing_->pool->take(bytes), bytes, 0, capturing_->pool, capture_};
 }
 
 int64_t Device::bytes_of(const TensorView& view) const {
@@ -119,15 +110,12 @@ Handle Device::view(Handle handle, int64_t offset, const std::vector<int64_t>& s
 
 void Device::drop(Buffer* buffer) {
   if (--buffer->references > 0) return;
-  if (!buffer->graph) {
+  if (!buffer->pool) {
     allocator_->free(buffer->block);
-  } else if (buffer->graph == capturing_) {
-    capture_free_.push_back(buffer);
-    return;
+  } else if (capturing_ && buffer->capture == capture_) {
+    buffer->pool->give_back(buffer->block);
   }
-  const bool in_graph = buffer->graph != nullptr;
-  delete buffer;  // the memory of a graph stays the graph's
-  if (in_graph) purge_graphs();
+  delete buffer;  // what a graph made stays in its pool
 }
 
 void Device::release(Handle handle) {
@@ -197,7 +185,12 @@ void Device::fill(Record& record, int op, Handle* handles, const double* scalars
 
 /// The graph's replays read and write the buffer, also after the tensor is disposed.
 void Device::keep_for_replay(Buffer* buffer) {
-  if (buffer->graph != capturing_ && capturing_->inputs.insert(buffer).second) buffer->references++;
+  if (buffer->capture == capture_) return;
+  if (buffer->pool == capturing_->pool)
+    throw Error("E_CAPTURE",
+                "what another graph of the same pool made cannot be captured: this one may overwrite it",
+                "copy it before the capture");
+  if (capturing_->inputs.insert(buffer).second) buffer->references++;
 }
 
 void Device::upload(Handle target, const void* bytes, int64_t size) {
@@ -237,17 +230,31 @@ void Device::signal(std::unique_ptr<Completion> completion) {
   queue_->commit();
 }
 
-void Device::begin_capture() {
+int64_t Device::new_pool() {
+  pools_[next_pool_] = std::make_shared<GraphPool>(*allocator_);
+  return next_pool_++;
+}
+
+void Device::release_pool(int64_t pool) {
+  pools_.erase(pool);
+  purge_graphs();
+}
+
+void Device::begin_capture(int64_t pool) {
   if (capturing_) throw Error("E_CAPTURE", "captures do not nest");
+  const auto shared = pools_.find(pool);
+  if (pool != 0 && shared == pools_.end())
+    throw Error("E_HANDLE", "a capture was begun in a pool that was disposed");
   capturing_ = std::make_shared<Graph>();
+  capturing_->pool = pool != 0 ? shared->second : std::make_shared<GraphPool>(*allocator_);
+  capture_++;
 }
 
 int64_t Device::end_capture(bool keep) {
   if (!capturing_) throw Error("E_CAPTURE", "no capture is open");
-  for (Buffer* buffer : capture_free_) delete buffer;
-  capture_free_.clear();
   std::shared_ptr<Graph> graph = std::move(capturing_);
   capturing_.reset();
+  graph->pool->restart();
   if (!keep) {
     retired_.push_back(std::move(graph));
     purge_graphs();
@@ -277,8 +284,8 @@ void Device::release_graph(int64_t graph) {
   purge_graphs();
 }
 
-/// Frees the pools of released graphs that neither a queued replay nor a tensor holds any more. On the host
-/// thread, like every free.
+/// Lets go of released graphs that no queued replay holds any more, and so of their pools where no other graph and no tensor
+/// does. On the host thread, like every free.
 void Device::purge_graphs() {
   for (size_t i = 0; i < retired_.size();) {
     if (retired_[i].use_count() > 1) {
@@ -287,9 +294,7 @@ void Device::purge_graphs() {
     }
     const std::shared_ptr<Graph> graph = std::move(retired_[i]);
     retired_.erase(retired_.begin() + static_cast<std::ptrdiff_t>(i));
-    for (Allocator::Block* block : graph->blocks) allocator_->free(block);
     for (Buffer* input : graph->inputs) drop(input);
-    i = 0;  // an input may have been the last of another graph's tensors
   }
 }
 

@@ -24,7 +24,8 @@ struct Buffer {
   Allocator::Block* block;
   int64_t bytes;
   int references;
-  std::shared_ptr<Graph> graph;  // whose pool the block belongs to, if any
+  std::shared_ptr<GraphPool> pool;  // that the block belongs to, if any
+  int64_t capture;                  // that made it; 0: none
 };
 
 class Device {
@@ -47,7 +48,11 @@ class Device {
   void download(Handle source, void* destination, std::unique_ptr<Completion> completion);
   void signal(std::unique_ptr<Completion> completion);
 
-  void begin_capture();
+  /// Memory that several captures may share. Theirs is freed with the last of them, once this is released too.
+  int64_t new_pool();
+  void release_pool(int64_t pool);
+  /// `pool`: the memory of what is captured; 0: a pool of its own.
+  void begin_capture(int64_t pool = 0);
   /// Closes the capture; returns the graph's id, or 0 when it is thrown away.
   int64_t end_capture(bool keep);
   void replay(int64_t graph);
@@ -81,7 +86,9 @@ class Device {
   std::vector<Slot> slots_;
   std::vector<int64_t> free_slots_;
   std::shared_ptr<Graph> capturing_;
-  std::vector<Buffer*> capture_free_;  // freed while capturing: reusable within the graph only
+  int64_t capture_ = 0;  // number of the latest
+  std::map<int64_t, std::shared_ptr<GraphPool>> pools_;
+  int64_t next_pool_ = 1;
   std::map<int64_t, std::shared_ptr<Graph>> graphs_;
   std::vector<std::shared_ptr<Graph>> retired_;  // released, perhaps still queued or with tensors in use
   int64_t next_graph_ = 1;

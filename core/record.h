@@ -9,6 +9,7 @@
 #include "core/allocator.h"
 #include "core/args.h"
 #include "core/error.h"
+#include "core/graph_pool.h"
 
 namespace steptrain {
 
@@ -60,9 +61,9 @@ struct Record {
 class Graph {
  public:
   std::vector<Record> records;
-  std::vector<Allocator::Block*> blocks;  // the graph's own pool
-  std::set<Buffer*> inputs;               // memory of others that its records use; the graph keeps it
-  std::shared_ptr<void> compiled;         // a CUDA graph, say
+  std::shared_ptr<GraphPool> pool;  // the memory of what its records make
+  std::set<Buffer*> inputs;         // memory of others that its records use; the graph keeps it
+  std::shared_ptr<void> compiled;   // a CUDA graph, say
 };
 
 }  // namespace steptrain

@@ -145,7 +145,7 @@ export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
 // Generation
 export { Conversation } from './generate/conversation.js';
-export type { TokenLogprob } from './generate/decode.js';
+export type { TokenLogprob } from './generate/drawn.js';
 export { Detokenizer, type DetokenizerOptions, detokenize } from './generate/detokenize.js';
 export type { Generation } from './generate/generation.js';
 export {

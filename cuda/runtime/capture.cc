@@ -46,7 +46,16 @@ class Capture {
 CompiledGraph::~CompiledGraph() {
   cudaSetDevice(device);                             // the host thread may use another device
   if (executable) cudaGraphExecDestroy(executable);  // does not disturb a running replay
-  if (workspace) cudaFreeAsync(workspace, stream);
+}
+
+GraphWorkspace::GraphWorkspace(int64_t size, cudaStream_t order) : bytes(size), stream(order) {
+  check(cudaGetDevice(&device), "allocating workspace");
+  check(cudaMallocAsync(&data, static_cast<size_t>(bytes), stream), "allocating workspace");
+}
+
+GraphWorkspace::~GraphWorkspace() {
+  cudaSetDevice(device);  // the host thread may use another device
+  if (data) cudaFreeAsync(data, stream);
 }
 
 std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& table, const Faults& faults,
@@ -60,7 +69,6 @@ std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& ta
     }
   };
   auto compiled = std::make_shared<CompiledGraph>();
-  compiled->stream = stream;
   check(cudaGetDevice(&compiled->device), "capturing");
 
   Scratch needed = Scratch::measuring();
@@ -68,12 +76,18 @@ std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& ta
   queue_all(dry);
   compiled->launches = dry.launches;
   compiled->workspace_bytes = needed.peak();
-  if (needed.peak() > 0)
-    check(cudaMallocAsync(&compiled->workspace, static_cast<size_t>(needed.peak()), stream),
-          "allocating workspace");
+  if (needed.peak() > 0) {
+    // One that is too small stays with the graphs that know its address.
+    auto shared = std::static_pointer_cast<GraphWorkspace>(graph.pool->workspace);
+    if (!shared || shared->bytes < needed.peak()) {
+      shared = std::make_shared<GraphWorkspace>(needed.peak(), stream);
+      graph.pool->workspace = shared;
+    }
+    compiled->workspace = std::move(shared);
+  }
 
   Capture capture;
-  Scratch own = Scratch::within(compiled->workspace, needed.peak());
+  Scratch own = Scratch::within(compiled->workspace ? compiled->workspace->data : nullptr, needed.peak());
   Stream captured{capture.stream(), own, prepared, hardware, ticket};
   queue_all(captured);
   compiled->executable = capture.finish();

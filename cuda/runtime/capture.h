@@ -1,4 +1,4 @@
-// The compiled form of a captured list of ops: a CUDA graph with its own workspace.
+// The compiled form of a captured list of ops: a CUDA graph, with the workspace of its pool.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,6 +10,19 @@
 
 namespace steptrain::cuda {
 
+/// Shared by graphs that never run at the same time.
+struct GraphWorkspace {
+  GraphWorkspace(int64_t bytes, cudaStream_t stream);
+  ~GraphWorkspace();
+  GraphWorkspace(const GraphWorkspace&) = delete;
+  GraphWorkspace& operator=(const GraphWorkspace&) = delete;
+
+  int device = 0;
+  int64_t bytes;
+  cudaStream_t stream;  // freed in its order
+  void* data = nullptr;
+};
+
 struct CompiledGraph {
   CompiledGraph() = default;
   ~CompiledGraph();
@@ -18,8 +31,7 @@ struct CompiledGraph {
 
   int device = 0;
   cudaGraphExec_t executable = nullptr;
-  void* workspace = nullptr;
-  cudaStream_t stream = nullptr;  // the workspace is freed in its order
+  std::shared_ptr<GraphWorkspace> workspace;  // none where no op needs any
   int64_t workspace_bytes = 0;
   int64_t launches = 0;  // kernels of one replay
 };

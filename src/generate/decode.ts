@@ -9,31 +9,10 @@ import { gatherRows } from '../ops/memory.js';
 import { type SampledTokens, sample } from '../ops/sampling.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { KeyValueCache } from './cache.js';
+import { type Drawn, drawnOf } from './drawn.js';
 import { type SampledRow, sampleInputs } from './sampling.js';
 import type { Row, Slice } from './scheduler.js';
 import { type DrawingStep, followingInputs, stepInputs } from './step-inputs.js';
-
-/** A sampled token. Log-probabilities in nats. */
-export interface Drawn {
-  readonly token: number;
-  /** Under the model, temperature 1. */
-  readonly logprob: number;
-  /** At the temperature, before any filter. */
-  readonly temperedLogprob: number;
-  /** Under the distribution that it was drawn from. */
-  readonly samplingLogprob: number;
-  /** There is no token, because a logit was NaN or no token was left. */
-  readonly failed: boolean;
-  /** The requested number of most likely tokens under the model. */
-  readonly likeliest?: readonly TokenLogprob[];
-}
-
-/** An alternative token. */
-export interface TokenLogprob {
-  readonly token: number;
-  /** Under the model, temperature 1, in nats. */
-  readonly logprob: number;
-}
 
 /** A row, as input of a step. */
 export interface DecodedRow extends Row {
@@ -104,7 +83,12 @@ export function decode<R extends DecodedRow>(
     result: result.then(([drawn, scores]) => ({ drawn, scores })),
     drawing:
       drawn && ends.length === slices.length
-        ? { rows: ends.map(({ row }) => row), tokens: drawn.tokens.tokens, lengths }
+        ? {
+            rows: ends.map(({ row }) => row),
+            tokens: drawn.tokens.tokens,
+            lengths,
+            counts: slices.map(({ to }) => to),
+          }
         : undefined,
     dispose() {
       for (const tensor of tensors) tensor?.dispose();
@@ -207,46 +191,11 @@ async function readDrawn(
   const { tokens: drawn, logits } = outputs;
   const [tokens, logprobs, tempered, sampling, status, alternatives] = await Promise.all([
     drawn.tokens.read(),
-    drawn.logprobs.read(),
-    drawn.temperedLogprobs.read(),
-    drawn.samplingLogprobs.read(),
+    drawn.logprobs.readFloats(),
+    drawn.temperedLogprobs.readFloats(),
+    drawn.samplingLogprobs.readFloats(),
     drawn.status.read(),
-    logits?.read(),
+    logits?.readFloats(),
   ]);
-  const size = logits?.shape[1] ?? 0;
-  let asked = 0;
-  return rows.map(({ settings }, i) => {
-    const token = tokens[i] as number;
-    const logprob = logprobs[i] as number;
-    const failed = status[i] !== 0;
-    let likeliest: readonly TokenLogprob[] | undefined;
-    if (settings.topLogprobs > 0) {
-      const own = (alternatives as Float32Array).subarray(asked * size, ++asked * size);
-      // log p = logit − log Σ exp(logit); the sum follows from the sampled token.
-      const shift = logprob - (own[token] as number);
-      if (!failed) likeliest = topLogprobs(own, settings.topLogprobs, shift);
-    }
-    return {
-      token,
-      logprob,
-      temperedLogprob: tempered[i] as number,
-      samplingLogprob: sampling[i] as number,
-      failed,
-      ...(likeliest ? { likeliest } : {}),
-    };
-  });
-}
-
-/** The `count` tokens with the largest logits, in descending order; equal ones by id. */
-function topLogprobs(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
-  const best: number[] = [];
-  for (let token = 0; token < logits.length; token++) {
-    const logit = logits[token] as number;
-    if (best.length === count && logit <= (logits[best.at(-1) as number] as number)) continue;
-    let at = best.length;
-    while (at > 0 && logit > (logits[best[at - 1] as number] as number)) at--;
-    best.splice(at, 0, token);
-    if (best.length > count) best.pop();
-  }
-  return best.map((token) => ({ token, logprob: Math.fround((logits[token] as number) + shift) }));
+  return drawnOf(rows, { tokens, logprobs, tempered, sampling, status, alternatives });
 }

@@ -9,6 +9,7 @@ import { DisposedError, StepTrainError } from '../native/errors.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { Bodies } from './bodies.js';
 import { cacheShape, KeyValueCache } from './cache.js';
+import { CapturedSteps } from './captured.js';
 import { decode, type QueuedStep } from './decode.js';
 import { type Generation, RunningGeneration } from './generation.js';
 import { type SamplingOptions, samplingSettings } from './options.js';
@@ -98,6 +99,7 @@ export class Generator {
   private readonly limits: SchedulerOptions;
   private readonly pageBytes: number;
   private readonly bodies: Bodies;
+  private readonly captured: CapturedSteps;
   private cache: KeyValueCache | undefined;
   private readonly running = new Set<Running>();
   private readonly owners = new Map<SampleRow, RunningGeneration>();
@@ -127,6 +129,7 @@ export class Generator {
     this.scheduler = new Scheduler(this.pool, this.limits);
     this.pageBytes = pageBytes;
     this.bodies = new Bodies(decoder);
+    this.captured = new CapturedSteps(decoder, maxRows);
   }
 
   /** Bytes of keys and values that are held while there are requests and until `release`. */
@@ -182,6 +185,7 @@ export class Generator {
     for (const role of this.roles) if (sameRole(role, key)) this.scheduler.prefixes.clear(role);
     this.roles = this.roles.filter((role) => !sameRole(role, key));
     this.bodies.forget(adapter);
+    this.captured.forget();
   }
 
   /** Frees the memory of keys and values, for example before a phase of training; the next request allocates it again. */
@@ -200,6 +204,7 @@ export class Generator {
   }
 
   private freeMemory(): void {
+    this.captured.release();
     this.cache?.dispose();
     this.cache = undefined;
     this.bodies.release();
@@ -328,7 +333,8 @@ export class Generator {
     const queued = this.bodies.of(step.slices, this.owners.keys()).map(({ slices, role, stack }) => {
       const [first] = slices;
       const drawing = before.find(({ rows }) => first && rows.includes(first.row))?.drawing;
-      return decode({ decoder, cache, role, stack }, slices, drawing);
+      const model = { decoder, cache, role, stack };
+      return this.captured.decode(model, slices, drawing) ?? decode(model, slices, drawing);
     });
     scheduler.done(step);
     // A step that nobody reads any more may fail with the one before it.

@@ -1,8 +1,9 @@
 /** One sample of one prompt, from its first token to the reason why it ended. */
 import type { Role } from '../models/decoder.js';
 import type { ChoiceNode } from './choices.js';
-import type { DecodedRow, Drawn, TokenLogprob } from './decode.js';
+import type { DecodedRow } from './decode.js';
 import { Detokenizer } from './detokenize.js';
+import type { Drawn, TokenLogprob } from './drawn.js';
 import type { SamplingSettings } from './options.js';
 import type { RoleKey } from './prefixes.js';
 import { type SampledRow, sampleKey } from './sampling.js';

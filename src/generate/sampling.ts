@@ -33,7 +33,7 @@ export interface SampledRow {
 export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
   const floats = (of: (settings: SamplingSettings) => number) =>
     Float32Array.from(rows, ({ settings }) => of(settings));
-  const topK = Int32Array.from(rows, ({ settings }) => Math.min(settings.topK, 2 ** 31 - 1));
+  const topK = Int32Array.from(rows, ({ settings }) => topKOf(settings));
   const [topP, minP] = [floats((settings) => settings.topP), floats((settings) => settings.minP)];
   const biases = rows.map(biasesOf);
   const allowed = rows.map(({ choice }) => (choice ? [...choice.next.keys()] : []));
@@ -55,6 +55,12 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
       : undefined,
   };
 }
+
+/** As the op takes it. */
+export const topKOf = ({ topK }: SamplingSettings): number => Math.min(topK, 2 ** 31 - 1);
+
+/** Whether tokens are pushed or ruled out beside its filters. */
+export const isBiased = (row: SampledRow): boolean => row.choice !== undefined || biasesOf(row).length > 0;
 
 /** By token once, as the op adds every entry. */
 function biasesOf({ settings, drawn }: SampledRow): readonly (readonly [number, number])[] {

@@ -5,6 +5,7 @@ import type { Tensor } from '../runtime/tensor.js';
 import type { CachePlaces } from './cache.js';
 import { pagesFor } from './pages.js';
 import type { Row, Slice } from './scheduler.js';
+import type { StepDraws } from './step-draws.js';
 
 /** T tokens of R rows. */
 export interface StepInputs extends CachePlaces {
@@ -23,6 +24,10 @@ export interface DrawingStep {
   readonly tokens: Tensor;
   /** i32 [R]: tokens of each row before it. */
   readonly lengths: Tensor;
+  /** The same, as the host counts them. */
+  readonly counts: readonly number[];
+  /** Where the tokens lie, if a recording drew them. */
+  readonly draws?: StepDraws;
 }
 
 /** The inputs of `slices` whose tokens are known. */
@@ -67,7 +72,7 @@ export function followingInputs(
   };
 }
 
-const longestOf = (slices: readonly Slice<Row>[]) => Math.max(...slices.map(({ to }) => to));
+export const longestOf = (slices: readonly Slice<Row>[]) => Math.max(...slices.map(({ to }) => to));
 
 function pageTable(device: Decoder['device'], slices: readonly Slice<Row>[]): Tensor {
   const width = pagesFor(longestOf(slices));

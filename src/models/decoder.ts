@@ -208,6 +208,11 @@ export class Decoder {
     return this.constants;
   }
 
+  /** Makes what forwards over `positions` positions need beside the weights, so that one may be captured. */
+  prepare(positions: number): void {
+    this.constantsFor(positions);
+  }
+
   private disposeConstants(): void {
     for (const tensor of this.constants.byName.values()) tensor.dispose();
   }

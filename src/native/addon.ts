@@ -14,7 +14,9 @@ export interface NativeDevice {
   upload(handle: number, array: ArrayBufferView): void;
   download(handle: number): Promise<ArrayBuffer>;
   synchronize(): Promise<void>;
-  beginCapture(): void;
+  newPool(): number;
+  releasePool(pool: number): void;
+  beginCapture(pool: number): void;
   endCapture(keep: boolean): number;
   replay(graph: number): void;
   releaseGraph(graph: number): void;

@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
-import { Graph } from './graph.js';
+import { Graph, GraphPool } from './graph.js';
 import { opsOf } from './op-call.js';
 import type { Ops } from './op-types.js';
 import { DTYPES, type DType, Storage, Tensor, type TypedArray } from './tensor.js';
@@ -184,11 +184,12 @@ export class Device {
 
   /**
    * Records the ops that `fn` queues instead of running them. Inputs and state must be made before; reads, uploads
-   * and new tensors inside throw. The result's tensors are the graph's outputs, rewritten by every `replay()`.
+   * and new tensors inside throw. The result's tensors are the graph's outputs, rewritten by every `replay()`, with a
+   * `pool` by those of its other graphs too.
    */
-  capture<T>(fn: () => T): Graph<T> {
+  capture<T>(fn: () => T, pool?: GraphPool): Graph<T> {
     if (this.capturing) throw new StepTrainError('E_CAPTURE', 'captures do not nest');
-    this.open.beginCapture();
+    this.open.beginCapture(pool?.id ?? 0);
     this.capturing = true;
     let result: T;
     try {
@@ -200,6 +201,11 @@ export class Device {
       this.capturing = false;
     }
     return new Graph(this, this.native, this.native.endCapture(true), result);
+  }
+
+  /** Memory that captures share, as large as the largest needs: their outputs stand only until another of them is replayed. */
+  graphPool(): GraphPool {
+    return new GraphPool(this, this.native, this.open.newPool());
   }
 
   /** Resolves when everything queued so far has run; rejects with what failed. */

@@ -26,3 +26,27 @@ export class Graph<T> {
     if (!this.device.isDisposed) this.native.releaseGraph(this.id);
   }
 }
+
+/** See `Device.graphPool`. Its memory is freed once it and all graphs and tensors in it are disposed. */
+export class GraphPool {
+  private disposed = false;
+
+  /** @internal */
+  constructor(
+    private readonly device: Device,
+    private readonly native: NativeDevice,
+    private readonly number: number,
+  ) {}
+
+  /** @internal Throws DisposedError. */
+  get id(): number {
+    if (this.disposed || this.device.isDisposed) throw new DisposedError('a pool of graphs');
+    return this.number;
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    if (!this.device.isDisposed) this.native.releasePool(this.number);
+  }
+}

@@ -179,3 +179,49 @@ test('the device still works after a function throws inside capture', async () =
   await result.read();
   dispose(captured, result);
 });
+
+test('graphs of one pool are as large as the largest of them, and each gives its own result', async () => {
+  const sizes = [4000, 64, 1000, 3000];
+  const inputs = sizes.map((size, i) => device.tensor(random(size * SIZE, i), [size, SIZE]));
+  const chain = (x: Tensor) =>
+    device.scope(() => {
+      const { y } = device.ops.scale({ x, factor: 2 });
+      return device.ops.add({ x: y, y: x }).z;
+    });
+  const before = device.stats().liveBytes;
+  const pool = device.graphPool();
+  const first = device.capture(() => chain(inputs[0] as Tensor), pool);
+  const largest = device.stats().liveBytes - before;
+  expect(largest).toBeGreaterThan(0);
+  const graphs = [first, ...inputs.slice(1).map((x) => device.capture(() => chain(x), pool))];
+  expect(device.stats().liveBytes - before).toBe(largest);
+  for (const round of [0, 1]) {
+    for (const [i, graph] of graphs.entries()) {
+      graph.replay();
+      const x = random((sizes[i] as number) * SIZE, i);
+      const expected = Buffer.from(x.map((value) => 3 * value).buffer);
+      expect(expected.equals(Buffer.from(await graph.result.readBytes())), `${i}, round ${round}`).toBe(true);
+    }
+  }
+  dispose(...graphs.map(({ result }) => result));
+  for (const graph of graphs) graph.dispose();
+  pool.dispose();
+  pool.dispose();
+  device.capture(() => undefined).dispose();
+  expect(device.stats().liveBytes).toBe(before);
+  expect(() => device.capture(() => undefined, pool)).toThrow(DisposedError);
+  dispose(...inputs);
+});
+
+test('a graph of a pool cannot read what another one of it made', () => {
+  const x = device.tensor(new Float32Array([1, 2]));
+  const pool = device.graphPool();
+  const first = device.capture(() => device.ops.scale({ x, factor: 2 }).y, pool);
+  expect(() => device.capture(() => device.ops.scale({ x: first.result, factor: 2 }).y, pool)).toThrow(
+    /another graph of the same pool .* copy it before the capture/,
+  );
+  device.capture(() => device.ops.scale({ x: first.result, factor: 2 }).y).result.dispose();
+  first.dispose();
+  pool.dispose();
+  dispose(first.result, x);
+});
