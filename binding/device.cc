@@ -194,8 +194,7 @@ Napi::Value DeviceBinding::synchronize(const Napi::CallbackInfo& info) {
 
 /// newPool() -> id: memory that captures share.
 Napi::Value DeviceBinding::new_pool(const Napi::CallbackInfo& info) {
-  return guard(info,
-               [&] { return Napi::Number::New(info.Env(), static_cast<double>(device().new_pool())); });
+  return guard(info, [&] { return Napi::Number::New(info.Env(), static_cast<double>(device().new_pool())); });
 }
 
 Napi::Value DeviceBinding::release_pool(const Napi::CallbackInfo& info) {

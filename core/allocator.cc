@@ -7,7 +7,7 @@
 namespace steptrain {
 namespace {
 constexpr int64_t kAlign = 256;
-constexpr int64_t kRound = int64_t{2} << 20;  // segments of one request are rounded to this
+constexpr int64_t kRound = int64_t{2} << 20;  // segments of one request are rounded to this, at most
 }  // namespace
 
 /// The smallest free block that holds `bytes`, or none.
@@ -22,7 +22,8 @@ Allocator::Block* Allocator::take_free(int64_t bytes) {
 
 /// A new segment as one block, or none.
 Allocator::Block* Allocator::add_segment(int64_t bytes) {
-  const int64_t size = bytes <= segment_ / 2 ? segment_ : (bytes + kRound - 1) / kRound * kRound;
+  const int64_t round = std::min(segment_, kRound);
+  const int64_t size = bytes <= segment_ / 2 ? segment_ : (bytes + round - 1) / round * round;
   void* data = size <= limit_ - stats_.reserved ? acquire_(size) : nullptr;
   if (!data) return nullptr;
   stats_.reserved += size;

@@ -40,7 +40,7 @@ class GraphPool {
   std::shared_ptr<void> workspace;
 
  private:
-  static constexpr int64_t kSegment = int64_t{2} << 20;
+  static constexpr int64_t kSegment = int64_t{256} << 10;
 
   void* acquire(int64_t bytes) {
     Allocator::Block* segment = memory_.allocate(bytes);
