@@ -145,8 +145,8 @@ export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.
 export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
 // Generation
 export { Conversation } from './generate/conversation.js';
-export type { TokenLogprob } from './generate/drawn.js';
 export { Detokenizer, type DetokenizerOptions, detokenize } from './generate/detokenize.js';
+export type { TokenLogprob } from './generate/drawn.js';
 export type { Generation } from './generate/generation.js';
 export {
   type GenerateOptions,
@@ -289,7 +289,7 @@ export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/r
 export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
 export { type StepRewardOptions, stepScoreReward } from './rewards/step-scores.js';
 export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
-export type { Graph } from './runtime/graph.js';
+export type { Graph, GraphPool } from './runtime/graph.js';
 export type { Made, Ops, Wanted } from './runtime/op-types.js';
 export { type DType, Tensor, type TypedArray } from './runtime/tensor.js';
 // Forward of branched sequences, and the outputs read from it
