@@ -83,10 +83,10 @@ function complete<Config extends FrameConfig>(
 
   const misplaced = takeSectionsOfOtherMethods(methods, value, name);
   const sentences = changed ? [] : misplaced.map((key) => belongsElsewhere(methods, key, name, locate));
-  if (changed && misplaced.length > 0)
-    console.error(
-      `method ${written} of the recipe is ${name} by --set: its ${misplaced.map((key) => `"${key}"`).join(', ')} is left out`,
-    );
+  if (changed && misplaced.length > 0) {
+    const own = misplaced.map((key) => `"${key}"`).join(', ');
+    sayOnce(`method ${written} of the recipe is ${name} by --set: its ${own} is left out`);
+  }
   const parsed = method.schema.safeParse(value);
   const wrong = parsed.success ? [] : describeIssues(parsed.error.issues, { outline, value, locate });
   if (!parsed.success || sentences.length > 0) throw problems([...sentences, ...wrong]);
@@ -129,6 +129,14 @@ function fillEmptySections(value: Record<string, unknown>, outline: Outline): vo
     if (value[key] === null && node.default !== undefined) value[key] = node.default;
     if (isSection(value[key])) fillEmptySections(value[key], sectionOf(node)!);
   }
+}
+
+const said = new Set<string>();
+
+/** A sweep reads the same recipe for each of its runs. */
+function sayOnce(sentence: string): void {
+  if (!said.has(sentence)) console.error(sentence);
+  said.add(sentence);
 }
 
 /** Removes the sections that only other methods read; their names. */
