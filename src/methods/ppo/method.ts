@@ -5,7 +5,7 @@ import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js
 import { remoteSource } from '../../remote/remote-source.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method, OpenRun } from '../../train/method.js';
-import { accuracyOf, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
+import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
 import {
@@ -96,17 +96,19 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open, { tokens }, signal): Promise<Evaluation | undefined> {
     const { test, validation } = open.data.parts;
-    const after = await solve(open, 'test', signal);
-    const { test: before } = await baseSolutions(open);
+    const solved = await solve(open, 'test', signal);
+    const base = await baseSolutions(open);
     const chosen = validation.problems.length > 0 && (await solve(open, 'validation', signal));
-    if (!after) return undefined;
+    if (!solved) return undefined;
     if (signal.aborted) return undefined;
+    const after = await judgedByOracle(test.problems, solved);
+    const before = await judgedByOracle(test.problems, base.test);
     const groups = solvedByGroup(test.problems, after);
     await writeSolvedProblems(
       open.run.path,
       test.problems.map(({ problem, answer }, i) => ({ problem, answer, samples: after[i] ?? [] })),
     );
-    const solved: SolvedReport = {
+    const report: SolvedReport = {
       method: open.config.method,
       unit: 'problems',
       data: { problems: test.problems.length, trained_tokens: tokens },
@@ -116,7 +118,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
     };
     return {
       metrics: { accuracy: accuracyOf(after), accuracy_before: accuracyOf(before) },
-      solved,
+      solved: report,
     };
   },
 };

@@ -1,5 +1,7 @@
 /** The rewards of a rollout batch: sources mixed, placed on tokens, and what is done with solutions that were cut off. */
 
+import { grade } from '../../answers/grade.js';
+import { rocAuc } from '../../eval/metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import { type MixedReward, mixedRewards, type WeightedSource } from '../../rewards/mixture.js';
 import { boundedSteps, stepEnds } from '../../rewards/placement.js';
@@ -7,6 +9,7 @@ import type { RewardedSolution } from '../../rewards/reward.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
+import type { Metrics } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
 import type { PpoSettings } from './settings.js';
@@ -47,7 +50,7 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
           return answer.truncated ? ofCutOff(own, lowest, settings) : own;
         }),
       );
-      return { byGroup, metrics: termMetrics(mixed, groups) };
+      return { byGroup, metrics: termMetrics(mixed, groups, problemOf) };
     },
   };
 }
@@ -100,17 +103,31 @@ function ofCutOff(
   };
 }
 
-/** The mean of every term, and how many solutions were cut off. */
-function termMetrics(mixed: readonly MixedReward[], groups: readonly SolutionGroup[]) {
-  const names = new Set(mixed.flatMap(({ terms }) => Object.keys(terms)));
-  const mean = (of: (own: MixedReward) => number) =>
-    mixed.length === 0 ? 0 : mixed.reduce((sum, own) => sum + of(own), 0) / mixed.length;
-  const answers = groups.flatMap((group) => group.answers);
+/**
+ * The mean of every term and, whatever is rewarded, the share of right answers (`right`); `auc_NAME`: how often a source gives a
+ * right solution more than a wrong one, which says what it is worth on what the policy writes by now. And how many were cut off.
+ */
+function termMetrics(
+  mixed: readonly MixedReward[],
+  groups: readonly SolutionGroup[],
+  problemOf: SolutionRewardOptions['problemOf'],
+): Metrics {
+  const names = [...new Set(mixed.flatMap(({ terms }) => Object.keys(terms)))];
+  const mean = (values: readonly number[]) =>
+    values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+  const answers = groups.flatMap(({ item, answers: own }) => own.map((answer) => ({ ...answer, item })));
+  const right = answers.map(({ item, text, truncated }) =>
+    Number(grade(text, problemOf(item).answer, { ended: !truncated }).correct),
+  );
+  const said = (name: string) => mixed.map(({ terms }) => terms[name] ?? 0);
+  const aucs = names.flatMap((name) => {
+    const auc = rocAuc(said(name), right);
+    return auc === undefined ? [] : [[`auc_${name}`, auc] as const];
+  });
   return {
-    ...Object.fromEntries(
-      Array.from(names, (name) => [`reward_${name}`, mean(({ terms }) => terms[name] ?? 0)]),
-    ),
-    truncated:
-      answers.length === 0 ? 0 : answers.filter(({ truncated }) => truncated).length / answers.length,
+    ...Object.fromEntries(names.map((name) => [`reward_${name}`, mean(said(name))])),
+    right: mean(right),
+    ...Object.fromEntries(aucs),
+    truncated: mean(answers.map(({ truncated }) => Number(truncated))),
   };
 }

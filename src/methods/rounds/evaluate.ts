@@ -7,6 +7,7 @@ import {
   metricValues,
 } from '../../eval/solving/metrics.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
+import { stepContributions, sumsOf } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompts } from '../../train/solutions/prompts.js';
@@ -110,41 +111,6 @@ export function evaluationMetrics(rows: readonly EvaluatedRow[]): Record<string,
   );
   for (const [name, of] of graded) if (!/^(tokens_problem|pass@)/.test(name)) metrics.set(name, of);
   if (k > 0) metrics.set('sampled pass@1', graded.get('pass@1') as Contributions);
-  if (rows.some(({ steps }) => steps !== undefined)) {
-    metrics.set(
-      'right_and_clean',
-      sumsOf(judged, ({ right, steps = [] }) => [right && steps.every((step) => step === 1) ? 1 : 0, 1]),
-    );
-    metrics.set(
-      'unjudged_steps',
-      sumsOf(judged, ({ steps = [] }) => [steps.filter((step) => step === null).length, steps.length]),
-    );
-  }
-  const steps = (is: (step: string, before: readonly string[]) => boolean) =>
-    sumsOf(judged, ({ text }) => {
-      const list = stepsOf(text);
-      return [list.filter((step, i) => is(step, list.slice(0, i))).length, list.length];
-    });
-  metrics.set(
-    'duplicate_steps',
-    steps((step, before) => before.includes(step)),
-  );
-  metrics.set('trivial_steps', steps(isTrivial));
+  for (const [name, of] of stepContributions(judged)) metrics.set(name, of);
   return metricValues(metrics);
-}
-
-/** Says nothing: no figure or formula in it, or the same on both sides of its equals sign. */
-function isTrivial(step: string): boolean {
-  const [left, right, ...more] = step.split('=').map((side) => side.trim());
-  if (right !== undefined && more.length === 0) return left === right;
-  return !/[\d\\$]/.test(step);
-}
-
-function sumsOf(
-  problems: readonly (readonly EvaluatedRow[])[],
-  part: (row: EvaluatedRow) => readonly [sum: number, count: number],
-): Contributions {
-  const parts = problems.map((samples) => samples.map(part));
-  const total = (at: 0 | 1) => parts.map((of) => of.reduce((sum, each) => sum + each[at], 0));
-  return { sums: total(0), counts: total(1) };
 }

@@ -1,8 +1,11 @@
 /** How many held-out problems a role solves, by group and before and after training. */
 import { grade } from '../../answers/grade.js';
 import { contributions, metricValues } from '../../eval/solving/metrics.js';
+import { oracleJudge } from '../../eval/solving/oracle.js';
 import type { SolvedGroups } from '../../eval/solving/run-report.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
+import { stepContributions } from '../../eval/solving/step-metrics.js';
+import { stepsOf } from '../../records/steps.js';
 import type { RunProblem } from './problems.js';
 import type { SolutionPrompts } from './prompts.js';
 import { type LocalSamplerOptions, localSampler, type SampledSolution } from './sampler.js';
@@ -60,6 +63,20 @@ function graded(
   return { ...place, text, tokens: tokens.length, finish_reason: finishReason, answer: got, right: correct };
 }
 
+/** The samples with the exact verdicts on their steps, where every problem was generated; otherwise as they are. */
+export async function judgedByOracle(
+  problems: readonly RunProblem[],
+  samples: readonly (readonly GradedSample[])[],
+): Promise<readonly (readonly GradedSample[])[]> {
+  if (problems.some(({ generated }) => generated === undefined)) return samples;
+  const solutions = samples.flatMap((own, i) =>
+    own.map((sample) => ({ ...sample, of: problems[i] as RunProblem, steps: stepsOf(sample.text) })),
+  );
+  const verdicts = await oracleJudge.judge(solutions);
+  let next = 0;
+  return samples.map((own) => own.map((sample) => ({ ...sample, steps: verdicts[next++] ?? [] })));
+}
+
 export function solvedByGroup(
   problems: readonly RunProblem[],
   samples: readonly (readonly GradedSample[])[],
@@ -70,7 +87,8 @@ export function solvedByGroup(
     groups.set(group, [...(groups.get(group) ?? []), samples[i] ?? []]);
   });
   const named = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
-  const valuesOf = (of: readonly (readonly GradedSample[])[]) => metricValues(contributions(of));
+  const valuesOf = (of: readonly (readonly GradedSample[])[]) =>
+    metricValues(new Map([...contributions(of), ...stepContributions(of)]));
   return Object.fromEntries([['all', valuesOf(samples)], ...named.map(([name, of]) => [name, valuesOf(of)])]);
 }
 

@@ -131,3 +131,27 @@ describe('rewards of steps', () => {
     expect(await rewarded([answer('')], [bare])).toMatchObject([{ value: -2 }]);
   });
 });
+
+it('the metrics say how many answers are right and how well each source tells them apart, whatever is rewarded', async () => {
+  const texts = ['Answer: 7', 'Answer: 7', 'Answer: 8', 'Answer: 9'];
+  // The second right one gets less than the first wrong one: three of four pairs are in the right order.
+  const given = [4, 2, 3, 1].map((value) => ({ value }));
+  const scored = { ...source('', () => ({ value: 0 })), reward: { name: 'steps', score: async () => given } };
+  const reward = solutionRewards({
+    sources: async () => [scored],
+    problemOf: () => ({ problem: '', answer: '7' }),
+    tokenizer,
+    seed: 1,
+    settings: {
+      placement: 'last',
+      bound: 'none',
+      bound_margin: 0.5,
+      truncated: 'lowest',
+      missing_eos_penalty: 0,
+    },
+  });
+  const batch = { items: [0], iteration: 0, signal: new AbortController().signal };
+  const answers = texts.map((text) => answer(text));
+  const { metrics } = (await reward.reward([{ item: 0, answers }], batch)) ?? {};
+  expect(metrics).toMatchObject({ right: 0.5, auc_steps: 0.75, reward_steps: 2.5, truncated: 0 });
+});
