@@ -295,7 +295,8 @@ it('holds no more after 300 requests, of which many were cancelled, than after 2
   await rounds(0, 20);
   const { liveBytes } = server.device.stats();
   await rounds(20, 300);
-  expect(server.device.stats().liveBytes).toBe(liveBytes);
+  // Steps of other numbers of rows, up to 8, are recorded as they come. A tensor takes at least 256 bytes, so one lost by each request is more.
+  expect(server.device.stats().liveBytes).toBeLessThan(liveBytes + 2 ** 16);
   expect(await metric(server.url, 'steptrain_rows{state="waiting"}')).toBe(0);
   expect(await metric(server.url, 'steptrain_cache_pages{state="used"}')).toBe(0);
   expect(server.errors).toEqual([]);
