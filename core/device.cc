@@ -67,7 +67,11 @@ Handle Device::insert(const TensorView& view, Buffer* buffer) {
 }
 
 Buffer* Device::new_buffer(int64_t bytes) {
-  if (!capturing_) return new Buffer{allocator_->allocate(bytes), bytes, 0, nullptr, 0};
+  if (!capturing_) {
+    // What released graphs held may serve.
+    if (!retired_.empty()) purge_graphs();
+    return new Buffer{allocator_->allocate(bytes), bytes, 0, nullptr, 0};
+  }
   return new Buffer{capturing_->pool->take(bytes), bytes, 0, capturing_->pool, capture_};
 }
 

@@ -60,7 +60,11 @@ class Device {
 
   void set_scope(int label) { scope_ = label; }
   Queue& queue() { return *queue_; }
-  const AllocatorStats& memory() const { return allocator_->stats(); }
+  /// Without released graphs whose replays have ended.
+  const AllocatorStats& memory() {
+    purge_graphs();
+    return allocator_->stats();
+  }
   void reset_peak() { allocator_->reset_peak(); }
   int64_t tensors() const { return live_tensors_; }
 

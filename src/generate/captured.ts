@@ -88,8 +88,10 @@ export class CapturedSteps {
     };
   }
 
-  /** Forgets what is recorded; steps that are queued go on. */
-  forget(): void {
+  /** Forgets what is recorded, and what was drawn with `adapter`, which no request uses; steps that are queued go on. */
+  forget(adapter?: Adapter): void {
+    if (adapter) this.draws.get(adapter)?.dispose();
+    if (adapter) this.draws.delete(adapter);
     for (const recording of this.shapes.values()) disposeOf(recording);
     this.shapes.clear();
     this.pool?.dispose();

@@ -185,7 +185,7 @@ export class Generator {
     for (const role of this.roles) if (sameRole(role, key)) this.scheduler.prefixes.clear(role);
     this.roles = this.roles.filter((role) => !sameRole(role, key));
     this.bodies.forget(adapter);
-    this.captured.forget();
+    this.captured.forget(adapter);
   }
 
   /** Frees the memory of keys and values, for example before a phase of training; the next request allocates it again. */
