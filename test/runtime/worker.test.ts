@@ -58,7 +58,10 @@ test.skipIf(!compiled)('a pending read keeps the process alive until it resolves
         for (let i = 0; i < 50; i++) x = device.ops.add({ x, y: x }).z;
         return x;
       });
-      last.read().then((values) => console.log(values.length));`),
+      last.read().then((values) => {
+        last.dispose();
+        console.log(values.length);
+      });`),
     20,
   );
   expect(result).toEqual({ code: 0, signal: null, output: String(1 << 22), errors: '' });
