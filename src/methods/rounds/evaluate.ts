@@ -11,9 +11,10 @@ import { stepContributions, sumsOf } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompts } from '../../train/solutions/prompts.js';
-import type { SolutionPrompt, SolutionSampler } from '../../train/solutions/sampler.js';
+import type { SolutionSampler } from '../../train/solutions/sampler.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
 import { isRight } from './candidates.js';
+import { chunkedStage } from './chunked-stage.js';
 import type { OpenJudge } from './judges.js';
 
 /** A row of artefacts/eval-N.jsonl; sample 0 is the greedy one. */
@@ -31,58 +32,48 @@ export interface EvaluateStageOptions {
   readonly settings: SaveSettings;
 }
 
-/** Problems of one step. */
-const CHUNK = 32;
-
 export function evaluateStage(options: EvaluateStageOptions): MakingStage {
   const { name, problems, prompts, greedy, sampler, samples, judge, settings } = options;
-  const asked = prompts.flatMap((prompt) => prompt ?? []);
-  return {
+  return chunkedStage({
     name,
-    artefact: name,
-    steps: Math.max(1, Math.ceil(asked.length / CHUNK)),
     settings,
-    batching: {},
-    open: () => ({
-      begin: async () => {},
-      async step(index, signal) {
-        const chunk: readonly SolutionPrompt[] = asked.slice(index * CHUNK, (index + 1) * CHUNK);
-        // All models are asked with the same random numbers.
-        const first = await greedy.sample(chunk, { iteration: 0, n: 1, signal });
-        const others = samples > 0 ? await sampler.sample(chunk, { iteration: 0, n: samples, signal }) : [];
-        if (!first || !others) return undefined;
-        const drawn = chunk.flatMap(({ id: problem }, i) =>
-          [...(first[i] ?? []), ...(others[i] ?? [])].map(({ text, tokens, finishReason }, sample) => {
-            const row = { problem, sample, text, tokens: tokens.length, finish_reason: finishReason };
-            return {
-              ...row,
-              answer: finishReason === 'stop' ? (extractAnswer(text)?.answer ?? null) : null,
-              right: isRight(problems[problem] as RunProblem, row),
-            };
-          }),
-        );
-        const solutions = drawn.map((sample) => ({
-          ...sample,
-          of: problems[sample.problem] as RunProblem,
-          steps: stepsOf(sample.text),
-        }));
-        const verdicts = await judge?.judge(solutions, signal);
-        if (signal.aborted) return undefined;
-        const rows = drawn.map((sample, i): EvaluatedRow & Record<string, unknown> => ({
-          ...sample,
-          ...(verdicts ? { steps: verdicts[i] ?? [] } : {}),
-        }));
-        const right = rows.filter((row) => row.sample === 0 && row.right).length;
-        return {
-          metrics: { problems: chunk.length, right },
-          shown: { right, problems: chunk.length },
-          tokens: rows.reduce((sum, { tokens }) => sum + tokens, 0),
-          rows,
-        };
-      },
-      dispose: () => judge?.dispose(),
-    }),
-  };
+    items: prompts.flatMap((prompt) => prompt ?? []),
+    async step(chunk, _, signal) {
+      // All models are asked with the same random numbers.
+      const first = await greedy.sample(chunk, { iteration: 0, n: 1, signal });
+      const others = samples > 0 ? await sampler.sample(chunk, { iteration: 0, n: samples, signal }) : [];
+      if (!first || !others) return undefined;
+      const drawn = chunk.flatMap(({ id: problem }, i) =>
+        [...(first[i] ?? []), ...(others[i] ?? [])].map(({ text, tokens, finishReason }, sample) => {
+          const row = { problem, sample, text, tokens: tokens.length, finish_reason: finishReason };
+          return {
+            ...row,
+            answer: finishReason === 'stop' ? (extractAnswer(text)?.answer ?? null) : null,
+            right: isRight(problems[problem] as RunProblem, row),
+          };
+        }),
+      );
+      const solutions = drawn.map((sample) => ({
+        ...sample,
+        of: problems[sample.problem] as RunProblem,
+        steps: stepsOf(sample.text),
+      }));
+      const verdicts = await judge?.judge(solutions, signal);
+      if (signal.aborted) return undefined;
+      const rows = drawn.map((sample, i): EvaluatedRow & Record<string, unknown> => ({
+        ...sample,
+        ...(verdicts ? { steps: verdicts[i] ?? [] } : {}),
+      }));
+      const right = rows.filter((row) => row.sample === 0 && row.right).length;
+      return {
+        metrics: { problems: chunk.length, right },
+        shown: { right, problems: chunk.length },
+        tokens: rows.reduce((sum, { tokens }) => sum + tokens, 0),
+        rows,
+      };
+    },
+    dispose: () => judge?.dispose(),
+  });
 }
 
 /**

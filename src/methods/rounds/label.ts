@@ -12,6 +12,7 @@ import {
   type SelectionOptions,
   selectCandidates,
 } from './candidates.js';
+import { chunkedStage } from './chunked-stage.js';
 import type { OpenJudge } from './judges.js';
 
 export interface LabelStageOptions {
@@ -30,9 +31,6 @@ export interface LabelStageOptions {
   readonly settings: SaveSettings;
 }
 
-/** Problems of one step. */
-const CHUNK = 32;
-
 export function labelStage(options: LabelStageOptions): MakingStage {
   const { name, source, problems, judge, outcome, flip, selection, settings } = options;
   const byProblem = new Map<number, Candidate[]>();
@@ -41,62 +39,55 @@ export function labelStage(options: LabelStageOptions): MakingStage {
     byProblem.set(row.problem, candidates);
     candidates.push({ ...row, right: isRight(problems[row.problem] as RunProblem, row) });
   }
-  const groups = [...byProblem.values()];
-  return {
+  return chunkedStage({
     name,
-    artefact: name,
-    steps: Math.max(1, Math.ceil(groups.length / CHUNK)),
     settings,
-    batching: {},
-    open: () => ({
-      begin: async () => {},
-      async step(index, signal) {
-        const chunk = groups.slice(index * CHUNK, (index + 1) * CHUNK);
-        const selected = chunk.map((candidates) => selectCandidates(candidates, selection));
-        const kept = selected.flatMap(({ kept }) => kept);
-        const solutions = kept.map((candidate) => ({
-          ...candidate,
-          of: problems[candidate.problem] as RunProblem,
-          steps: stepsOf(candidate.text),
-        }));
-        const judged =
-          (await judge?.judge(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
-        if (signal.aborted) return undefined;
-        const labels = flipped(judged, flip, index);
-        const rows = kept.map((candidate, i) => {
-          const own = labels[i] ?? [];
-          const right = candidate.right && (outcome === 'answer' || !own.includes(0));
-          const problem = problems[candidate.problem] as RunProblem;
-          return labelledRecord(problem, { ...candidate, right }, own, source);
-        });
-        const steps = rows.flatMap((row) => row.steps);
-        const share = (count: number, of: number) => (of === 0 ? 0 : count / of);
-        const left = sums(selected.map((each) => each.left));
-        const metrics = {
-          records: rows.length,
-          right_answers: share(rows.filter(({ outcome }) => outcome === 1).length, rows.length),
-          right_steps: share(
-            steps.filter(({ label }) => label === 1).length,
-            steps.filter(({ label }) => label !== null).length,
-          ),
-          unlabelled_steps: share(steps.filter(({ label }) => label === null).length, steps.length),
-          // Of a judge that costs something: what it cost so far.
-          ...Object.fromEntries(
-            Object.entries(judge?.report?.() ?? {}).map(([name, value]) => [`judge_${name}`, value]),
-          ),
-          ...Object.fromEntries(Object.entries(left).map(([reason, count]) => [`left_${reason}`, count])),
-        };
-        const { records, right_answers, right_steps } = metrics;
-        return {
-          metrics,
-          shown: { records, right_answers, right_steps },
-          tokens: kept.reduce((sum, { tokens }) => sum + tokens, 0),
-          rows: rows.map((row) => ({ ...row })),
-        };
-      },
-      dispose: () => judge?.dispose(),
-    }),
-  };
+    items: [...byProblem.values()],
+    async step(chunk, index, signal) {
+      const selected = chunk.map((candidates) => selectCandidates(candidates, selection));
+      const kept = selected.flatMap(({ kept }) => kept);
+      const solutions = kept.map((candidate) => ({
+        ...candidate,
+        of: problems[candidate.problem] as RunProblem,
+        steps: stepsOf(candidate.text),
+      }));
+      const judged =
+        (await judge?.judge(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
+      if (signal.aborted) return undefined;
+      const labels = flipped(judged, flip, index);
+      const rows = kept.map((candidate, i) => {
+        const own = labels[i] ?? [];
+        const right = candidate.right && (outcome === 'answer' || !own.includes(0));
+        const problem = problems[candidate.problem] as RunProblem;
+        return labelledRecord(problem, { ...candidate, right }, own, source);
+      });
+      const steps = rows.flatMap((row) => row.steps);
+      const share = (count: number, of: number) => (of === 0 ? 0 : count / of);
+      const left = sums(selected.map((each) => each.left));
+      const metrics = {
+        records: rows.length,
+        right_answers: share(rows.filter(({ outcome }) => outcome === 1).length, rows.length),
+        right_steps: share(
+          steps.filter(({ label }) => label === 1).length,
+          steps.filter(({ label }) => label !== null).length,
+        ),
+        unlabelled_steps: share(steps.filter(({ label }) => label === null).length, steps.length),
+        // Of a judge that costs something: what it cost so far.
+        ...Object.fromEntries(
+          Object.entries(judge?.report?.() ?? {}).map(([name, value]) => [`judge_${name}`, value]),
+        ),
+        ...Object.fromEntries(Object.entries(left).map(([reason, count]) => [`left_${reason}`, count])),
+      };
+      const { records, right_answers, right_steps } = metrics;
+      return {
+        metrics,
+        shown: { records, right_answers, right_steps },
+        tokens: kept.reduce((sum, { tokens }) => sum + tokens, 0),
+        rows: rows.map((row) => ({ ...row })),
+      };
+    },
+    dispose: () => judge?.dispose(),
+  });
 }
 
 /** Domain of the random stream of labels that are turned round. */

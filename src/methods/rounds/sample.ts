@@ -2,9 +2,10 @@
 import { PhiloxStream } from '../../random/philox.js';
 import { epochOrder } from '../../sequences/batching.js';
 import type { SolutionPrompts } from '../../train/solutions/prompts.js';
-import type { SolutionPrompt, SolutionSampler } from '../../train/solutions/sampler.js';
+import type { SolutionSampler } from '../../train/solutions/sampler.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
 import type { CandidateRow } from './candidates.js';
+import { chunkedStage } from './chunked-stage.js';
 
 export interface SampleStageOptions {
   readonly name: string;
@@ -16,41 +17,30 @@ export interface SampleStageOptions {
   readonly settings: SaveSettings;
 }
 
-/** Problems of one step. */
-const CHUNK = 32;
-
 export function sampleStage(options: SampleStageOptions): MakingStage {
   const { name, iteration, sampler, prompts, problems, settings } = options;
-  const asked = problems.flatMap((i) => prompts[i] ?? []);
-  return {
+  return chunkedStage({
     name,
-    artefact: name,
-    steps: Math.max(1, Math.ceil(asked.length / CHUNK)),
     settings,
-    batching: {},
-    open: () => ({
-      begin: async () => {},
-      async step(index, signal) {
-        const chunk: readonly SolutionPrompt[] = asked.slice(index * CHUNK, (index + 1) * CHUNK);
-        const samples = await sampler.sample(chunk, { iteration, signal });
-        if (!samples) return undefined;
-        const rows = chunk.flatMap(({ id: problem }, i) =>
-          (samples[i] ?? []).map(
-            ({ text, tokens, finishReason }, sample): CandidateRow & Record<string, unknown> => ({
-              problem,
-              sample,
-              text,
-              tokens: tokens.length,
-              finish_reason: finishReason,
-            }),
-          ),
-        );
-        const tokens = rows.reduce((sum, { tokens }) => sum + tokens, 0);
-        return { metrics: { samples: rows.length }, shown: { samples: rows.length }, tokens, rows };
-      },
-      dispose() {},
-    }),
-  };
+    items: problems.flatMap((i) => prompts[i] ?? []),
+    async step(chunk, _, signal) {
+      const samples = await sampler.sample(chunk, { iteration, signal });
+      if (!samples) return undefined;
+      const rows = chunk.flatMap(({ id: problem }, i) =>
+        (samples[i] ?? []).map(
+          ({ text, tokens, finishReason }, sample): CandidateRow & Record<string, unknown> => ({
+            problem,
+            sample,
+            text,
+            tokens: tokens.length,
+            finish_reason: finishReason,
+          }),
+        ),
+      );
+      const tokens = rows.reduce((sum, { tokens }) => sum + tokens, 0);
+      return { metrics: { samples: rows.length }, shown: { samples: rows.length }, tokens, rows };
+    },
+  });
 }
 
 /** Domain of the random stream that orders problems. */
