@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/glibcxx.h"
 #include "cuda/runtime/check.h"
 
 namespace steptrain::cuda {

@@ -46,7 +46,8 @@ export class StepDraws {
     const made = {
       tokens: part(integers, 0, 1),
       status: part(integers, 1, 1),
-      lengths: part(integers, 2, 1),
+      // Behind the tokens of any number of rows: a step writes them while it still reads what more rows drew before it.
+      lengths: this.device.keep(integers.view(2 * this.most, [rows])),
       logprobs: part(floats, 0, 1),
       tempered: part(floats, 1, 1),
       sampling: part(floats, 2, 1),

@@ -136,3 +136,21 @@ it('all recordings have one pool, and nothing is left after dispose', async () =
   await device.synchronize();
   expect(device.stats().tensors).toBe(tensors);
 });
+
+it('follows a step of more than twice as many rows', async () => {
+  const prompts = (count: number, seed: number) =>
+    Array.from({ length: count }, (_, i) => tokensOf(5 + i, seed + i));
+  const options = { temperature: 1, ignoreEos: true };
+  const run = () =>
+    withGenerator(async (generator) => {
+      const long = () => generator.generate(prompts(6, 10), { ...options, maxNewTokens: 20 });
+      const short = (maxNewTokens: number) =>
+        generator.generate(prompts(9, 30), { ...options, maxNewTokens });
+      // Six rows are recorded.
+      await long().samples;
+      // The last nine begin a step later, and end with the first.
+      const together = [short(9), long(), short(8)];
+      return Promise.all(together.map((generation) => generation.samples));
+    });
+  expect(await run()).toEqual(await eager(run));
+});
