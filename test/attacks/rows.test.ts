@@ -38,6 +38,10 @@ async function refusal(path: string): Promise<string> {
   return error.message;
 }
 
+/** A hundred bytes between the marks, with the length of the footer as bytes. */
+const parquet = (mark: string, footer: string, fill = 0) =>
+  Buffer.concat([Buffer.from(mark), Buffer.alloc(100, fill), Buffer.from(footer, 'hex'), Buffer.from(mark)]);
+
 describe('a hostile row', () => {
   it.each<[string, string | Uint8Array, RegExp]>([
     ['nothing', 'null\n', /line 1: the row is null; expected an object/],
@@ -160,46 +164,19 @@ describe('a hostile data file', () => {
     [
       'a Parquet with a footer of 2 GiB',
       'a.parquet',
-      (path) =>
-        writeFileSync(
-          path,
-          Buffer.concat([
-            Buffer.from('PAR1'),
-            Buffer.alloc(100),
-            Buffer.from('ffffff7f', 'hex'),
-            Buffer.from('PAR1'),
-          ]),
-        ),
+      (path) => writeFileSync(path, parquet('PAR1', 'ffffff7f')),
       /cannot be read as parquet/,
     ],
     [
       'a Parquet with a footer of noise',
       'a.parquet',
-      (path) =>
-        writeFileSync(
-          path,
-          Buffer.concat([
-            Buffer.from('PAR1'),
-            Buffer.alloc(100, 0x19),
-            Buffer.from('64000000', 'hex'),
-            Buffer.from('PAR1'),
-          ]),
-        ),
+      (path) => writeFileSync(path, parquet('PAR1', '64000000', 0x19)),
       /parquet/,
     ],
     [
       'an encrypted Parquet',
       'a.parquet',
-      (path) =>
-        writeFileSync(
-          path,
-          Buffer.concat([
-            Buffer.from('PARE'),
-            Buffer.alloc(100),
-            Buffer.from('0a000000', 'hex'),
-            Buffer.from('PARE'),
-          ]),
-        ),
+      (path) => writeFileSync(path, parquet('PARE', '0a000000')),
       /cannot be read as parquet/,
     ],
     ['an empty Parquet', 'a.parquet', (path) => writeFileSync(path, ''), /cannot be read as parquet/],

@@ -42,18 +42,29 @@ const SET = [
 const shared = () => join(folder, 'stages');
 const start = (name: string, { own = [], share = true }: { own?: string[]; share?: boolean } = {}) =>
   startRun('quickstart', name, [...SET, ...own], share);
-const adapter = (name: string) => tensors(join(folder, name, 'adapter', 'adapter_model.safetensors'));
+const file = (name: string, ...path: string[]) => join(folder, name, ...path);
+const adapter = (name: string) => tensors(file(name, 'adapter', 'adapter_model.safetensors'));
+const model = (name: string) => tensors(file(name, 'model', 'model.safetensors'));
+
+/** `second`, which takes a stage over from `first`, ends with the bits of `alone`, and `first` with others. */
+async function expectBitsOf(
+  weights: typeof model,
+  { second, alone, first }: Record<'second' | 'alone' | 'first', string>,
+  files: readonly (readonly string[])[] = [['eval.json']],
+): Promise<void> {
+  expect(weights(second)).toEqual(weights(alone));
+  expect(weights(second)).not.toEqual(weights(first));
+  expect(await metrics(file(second))).toEqual(await metrics(file(alone)));
+  const text = (name: string, path: readonly string[]) => readFile(file(name, ...path), 'utf8');
+  for (const path of files) expect(await text(second, path)).toBe(await text(alone, path));
+}
 
 describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)', () => {
   test('a run that takes them ends with the bits of one that trained them', async () => {
     await start('alone', { share: false });
     expect(await start('first', { own: ['ppo.learning_rate=3.0e-4'] })).toBeUndefined();
     expect(await start('second')).toBe('frn');
-    expect(adapter('second')).toEqual(adapter('alone'));
-    expect(adapter('second')).not.toEqual(adapter('first'));
-    expect(await metrics(join(folder, 'second'))).toEqual(await metrics(join(folder, 'alone')));
-    const report = (name: string) => readFile(join(folder, name, 'eval.json'), 'utf8');
-    expect(await report('second')).toBe(await report('alone'));
+    await expectBitsOf(adapter, { second: 'second', alone: 'alone', first: 'first' });
   }, 240_000);
 
   test('what a stage reads must be equal: the network reads its own settings, the warm-up its own too', async () => {
@@ -89,15 +100,10 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     await run('s3c-alone', tuned, false);
     expect(await run('s3c-first', [])).toBeUndefined();
     expect(await run('s3c-second', tuned)).toBe('corrections');
-    const file = (name: string, ...path: string[]) => join(folder, name, ...path);
-    const weights = (name: string) => tensors(file(name, 'model', 'model.safetensors'));
-    expect(weights('s3c-second')).toEqual(weights('s3c-alone'));
-    expect(weights('s3c-second')).not.toEqual(weights('s3c-first'));
-    expect(await metrics(file('s3c-second'))).toEqual(await metrics(file('s3c-alone')));
-    for (const path of [['eval.json'], ['artefacts', 'samples.jsonl']])
-      expect(await readFile(file('s3c-second', ...path), 'utf8')).toBe(
-        await readFile(file('s3c-alone', ...path), 'utf8'),
-      );
+    await expectBitsOf(model, { second: 's3c-second', alone: 's3c-alone', first: 's3c-first' }, [
+      ['eval.json'],
+      ['artefacts', 'samples.jsonl'],
+    ]);
     // Another way to sample makes other samples.
     expect(await run('s3c-hot', ['corrections.sample.temperature=2'])).toBeUndefined();
   }, 240_000);
@@ -123,14 +129,7 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     await run('ppo-alone', tuned, false);
     expect(await run('ppo-first', [])).toBeUndefined();
     expect(await run('ppo-second', tuned)).toBe('base');
-    const file = (name: string, ...path: string[]) => join(folder, name, ...path);
-    const weights = (name: string) => tensors(file(name, 'model', 'model.safetensors'));
-    expect(weights('ppo-second')).toEqual(weights('ppo-alone'));
-    expect(weights('ppo-second')).not.toEqual(weights('ppo-first'));
-    expect(await metrics(file('ppo-second'))).toEqual(await metrics(file('ppo-alone')));
-    expect(await readFile(file('ppo-second', 'eval.json'), 'utf8')).toBe(
-      await readFile(file('ppo-alone', 'eval.json'), 'utf8'),
-    );
+    await expectBitsOf(model, { second: 'ppo-second', alone: 'ppo-alone', first: 'ppo-first' });
     // The evaluation before the first step is of the base too.
     const base = (await readFile(file('ppo-first', 'artefacts', 'base.jsonl'), 'utf8')).trim().split('\n');
     const validation = base.map((row) => JSON.parse(row)).filter(({ part }) => part === 'validation');
