@@ -113,6 +113,7 @@ export {
   type OutcomeReport,
 } from './eval/report.js';
 export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
+export type { Aggregation } from './eval/solving/aggregation.js';
 export {
   compareSolving,
   formatSolvingComparison,
@@ -127,7 +128,7 @@ export {
   type SolvingProgress,
   type SolvingResult,
 } from './eval/solving/evaluate.js';
-export type { Aggregation, Solution, SolutionScorer, StepJudge } from './eval/solving/judging.js';
+export type { Solution, SolutionScorer, StepJudge } from './eval/solving/judging.js';
 export type { MetricOptions, MetricValue } from './eval/solving/metrics.js';
 export { oracleJudge } from './eval/solving/oracle.js';
 export type { SolvingPromptOptions } from './eval/solving/prompt.js';

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import type { Aggregation } from '../eval/solving/judging.js';
+import type { Aggregation } from '../eval/solving/aggregation.js';
 import { Interrupted, UsageError } from './error.js';
 import { type ModelArguments, modelOptions } from './model-options.js';
 
@@ -74,7 +74,7 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
 };
 
 async function score(args: ScoreArguments): Promise<void> {
-  const { AGGREGATIONS } = await import('../eval/solving/judging.js');
+  const { AGGREGATIONS } = await import('../eval/solving/aggregation.js');
   const aggregations = (
     args.aggregate === 'all' ? [...AGGREGATIONS] : args.aggregate.split(',')
   ) as Aggregation[];

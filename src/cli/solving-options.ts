@@ -1,7 +1,7 @@
 // Options of `steptrain eval solve`.
 import type { Argv } from 'yargs';
 import { LAYOUT_NAMES, type LayoutName } from '../data/benchmarks/layouts.js';
-import { AGGREGATIONS, type Aggregation } from '../eval/solving/judging.js';
+import { AGGREGATIONS, type Aggregation } from '../eval/solving/aggregation.js';
 import {
   type ModelArguments,
   modelOptions,

@@ -1,7 +1,7 @@
 /** Step scores for a stream of solutions. */
 import type { Row } from '../data/columns.js';
 import { inBatches, type PlacedSolution } from './solution-stream.js';
-import { type Aggregation, aggregated, untilWrong } from './solving/judging.js';
+import { type Aggregation, aggregated, untilWrong } from './solving/aggregation.js';
 import type { StepScorer } from './step-scorer.js';
 
 export interface ScoreRowsOptions {

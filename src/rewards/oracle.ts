@@ -1,6 +1,6 @@
 /** The oracle of generated problems as a reward: what a perfect judge of steps is worth. */
 import { judgeSolution } from '../data/problems/oracle.js';
-import { type Aggregation, aggregated } from '../eval/solving/judging.js';
+import { type Aggregation, aggregated } from '../eval/solving/aggregation.js';
 import { generatedProblem } from '../eval/solving/oracle.js';
 import type { SolutionReward } from './reward.js';
 

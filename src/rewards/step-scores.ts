@@ -1,5 +1,6 @@
 /** Rewards by a model that scores steps, or whole solutions as their last step. */
-import { type Aggregation, aggregated, type SolutionScorer } from '../eval/solving/judging.js';
+import { type Aggregation, aggregated } from '../eval/solving/aggregation.js';
+import type { SolutionScorer } from '../eval/solving/judging.js';
 import type { StepScorer } from '../eval/step-scorer.js';
 import type { SolutionReward, SourceReward } from './reward.js';
 

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { AGGREGATIONS, aggregated } from '../../src/eval/solving/judging.js';
+import { AGGREGATIONS, aggregated } from '../../src/eval/solving/aggregation.js';
 import { functionReward, loadRewardFunction } from '../../src/rewards/function.js';
 import { mixedRewards, rewardMoments, type WeightedSource } from '../../src/rewards/mixture.js';
 import { boundedSteps, stepEnds } from '../../src/rewards/placement.js';

@@ -3,6 +3,8 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { type CorrectionReading, readStanding } from '../../data/corrections/standing.js';
 import { DataError } from '../../files/data-error.js';
 import { stepsOf } from '../../records/steps.js';
+import { AGGREGATIONS, type Aggregation, aggregated, untilWrong } from './aggregation.js';
+import { learnedAggregation } from './learned-aggregation.js';
 import type { GradedSample, SamplePlace } from './sample.js';
 
 /** A sample as reward models and judges read it. */
@@ -34,51 +36,6 @@ export interface StepJudge {
     solutions: readonly Solution[],
     signal?: AbortSignal,
   ): Promise<readonly (readonly (0 | 1 | null)[])[]>;
-}
-
-/** How the scores of steps become one: `last` suits models whose scores are values, the others those that judge steps. */
-export const AGGREGATIONS: readonly Aggregation[] = [
-  'min',
-  'product',
-  'mean',
-  'last',
-  'max',
-  'geometric_mean',
-  'soft_min',
-];
-export type Aggregation = 'min' | 'product' | 'mean' | 'last' | 'max' | 'geometric_mean' | 'soft_min';
-
-/** How sharp `soft_min` is: −log Σ exp(−b·p) / b. */
-const SHARPNESS = 10;
-
-/** One score from those of the steps; null where there is none. */
-export function aggregated(scores: readonly number[], how: Aggregation): number | null {
-  if (scores.length === 0) return null;
-  switch (how) {
-    case 'min':
-      return scores.reduce((least, score) => Math.min(least, score));
-    case 'product':
-      return scores.reduce((product, score) => product * score);
-    case 'mean':
-      return scores.reduce((sum, score) => sum + score, 0) / scores.length;
-    case 'last':
-      return scores.at(-1) as number;
-    case 'max':
-      return scores.reduce((most, score) => Math.max(most, score));
-    case 'geometric_mean':
-      return Math.exp(scores.reduce((sum, score) => sum + Math.log(Math.max(0, score)), 0) / scores.length);
-    case 'soft_min': {
-      const least = scores.reduce((found, score) => Math.min(found, score));
-      const sum = scores.reduce((total, score) => total + Math.exp(-SHARPNESS * (score - least)), 0);
-      return least - Math.log(sum) / SHARPNESS;
-    }
-  }
-}
-
-/** The scores up to the first below one half, that one included: models that learned no step after an error know no more. */
-export function untilWrong(probabilities: readonly number[]): readonly number[] {
-  const first = probabilities.findIndex((probability) => probability < 0.5);
-  return first < 0 ? probabilities : probabilities.slice(0, first + 1);
 }
 
 export interface JudgingOptions {
@@ -145,9 +102,14 @@ export async function judgedSamples(
   const wrong = scores?.flat().find((score) => !Number.isFinite(score));
   if (wrong !== undefined)
     throw new DataError('option', `${scorer?.name} gave ${wrong} as a score; expected finite numbers`);
-  const scoresOf = (all: readonly number[]) => {
-    const of = cut ? untilWrong(all) : all;
-    const every = () => Object.fromEntries(AGGREGATIONS.map((how) => [how, aggregated(of, how)]));
+  const read = scores?.map((all) => (cut ? untilWrong(all) : all)) ?? [];
+  const learned = curves ? learnedAggregation(samples, read) : [];
+  const scoresOf = (i: number) => {
+    const of = read[i] as readonly number[];
+    const every = () => ({
+      ...Object.fromEntries(AGGREGATIONS.map((how) => [how, aggregated(of, how)])),
+      learned: learned[i] ?? null,
+    });
     return { score: aggregated(of, aggregation), ...(curves ? { scores: every() } : {}) };
   };
   const right = samples.filter((sample) => sample.right);
@@ -157,7 +119,7 @@ export async function judgedSamples(
     const own = verdicts.get(sample);
     return {
       ...sample,
-      ...(scores ? scoresOf(scores[i] as readonly number[]) : {}),
+      ...(scores ? scoresOf(i) : {}),
       ...(own ? { steps: own } : {}),
     };
   });

@@ -36,7 +36,8 @@ export function defaultKs(n: number): number[] {
  * - `maj@k`: that the most frequent answer of k samples is right; for k > 2, since two cannot outvote each other
  * - `best@k`, `weighted@k`: that the sample with the highest score is right, or the answer whose scores sum to most; where
  *   there are scores
- * - `best_NAME@k`: the same under another aggregation of the scores of steps, where all were asked for
+ * - `best_NAME@k`: the same under another aggregation of the scores of steps, where all were asked for; `learned` is fitted on
+ *   the outcomes of other problems
  * - `step_errors`: share of right solutions with a step that is judged wrong; `wrong_steps`: share of judged steps of right
  *   solutions; where there are judgements
  * - `unanswered`, `truncated`: shares of samples without an answer, and cut off at the most tokens

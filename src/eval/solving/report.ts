@@ -3,7 +3,7 @@ import type { JsonObject } from '../../weights/json.js';
 import { CONFIDENCE } from '../bootstrap.js';
 import { percent } from '../percent.js';
 import { boxedTable, plainTable, wrapped } from '../table.js';
-import type { Aggregation } from './judging.js';
+import type { Aggregation } from './aggregation.js';
 import type { MetricValue } from './metrics.js';
 import type { SearchSettings } from './search.js';
 

@@ -9,7 +9,8 @@ import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
 import { stepsOf } from '../../records/steps.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { type Aggregation, aggregated, type SolutionScorer, untilWrong } from './judging.js';
+import { type Aggregation, aggregated, untilWrong } from './aggregation.js';
+import type { SolutionScorer } from './judging.js';
 
 export interface SearchSettings {
   /** How many go on after each step. */

@@ -1,7 +1,7 @@
 // Config section `reward` of `method: ppo`: what a solution is worth.
 import { z } from 'zod';
 import { count, positiveNumber, section, text } from '../../config/fields.js';
-import { AGGREGATIONS } from '../../eval/solving/judging.js';
+import { AGGREGATIONS } from '../../eval/solving/aggregation.js';
 
 const source = (weight: number) => ({
   weight: z.number().default(weight).describe('Weight in the sum; 0 leaves the source out.'),

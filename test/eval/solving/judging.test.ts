@@ -6,8 +6,9 @@ import { loadModel } from '../../../src/api/model.js';
 import type { CorrectionReading } from '../../../src/data/corrections/standing.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import { rightSolution } from '../../../src/data/problems/solution.js';
+import { aggregated } from '../../../src/eval/solving/aggregation.js';
 import { evaluateSolving } from '../../../src/eval/solving/evaluate.js';
-import { aggregated, judgedSamples, type Solution } from '../../../src/eval/solving/judging.js';
+import { judgedSamples, type Solution } from '../../../src/eval/solving/judging.js';
 import { oracleJudge, oracleScorer } from '../../../src/eval/solving/oracle.js';
 import { rewardModel } from '../../../src/eval/solving/reward-model.js';
 import { scoreFile } from '../../../src/eval/solving/score-file.js';
@@ -227,6 +228,7 @@ describe('an evaluation', () => {
       expect(metrics[`best@${k}`]?.value).toBeCloseTo(metrics[`pass@${k}`]!.value, 12);
     expect(metrics['weighted@8']?.value).toBe(1);
     // Every aggregation is there from one set of samples; the last step's score tells nothing here.
+    expect(metrics['best_learned@8']).toBeDefined();
     for (const k of [2, 4, 8]) {
       expect(metrics[`best_min@${k}`]).toEqual(metrics[`best@${k}`]);
       expect(metrics[`best_product@${k}`]).toEqual(metrics[`best@${k}`]);

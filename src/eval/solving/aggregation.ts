@@ -1,0 +1,46 @@
+// How the scores of a solution's steps become one.
+
+/** How the scores of steps become one: `last` suits models whose scores are values, the others those that judge steps. */
+export const AGGREGATIONS: readonly Aggregation[] = [
+  'min',
+  'product',
+  'mean',
+  'last',
+  'max',
+  'geometric_mean',
+  'soft_min',
+];
+export type Aggregation = 'min' | 'product' | 'mean' | 'last' | 'max' | 'geometric_mean' | 'soft_min';
+
+/** How sharp `soft_min` is: −log Σ exp(−b·p) / b. */
+const SHARPNESS = 10;
+
+/** One score from those of the steps; null where there is none. */
+export function aggregated(scores: readonly number[], how: Aggregation): number | null {
+  if (scores.length === 0) return null;
+  switch (how) {
+    case 'min':
+      return scores.reduce((least, score) => Math.min(least, score));
+    case 'product':
+      return scores.reduce((product, score) => product * score);
+    case 'mean':
+      return scores.reduce((sum, score) => sum + score, 0) / scores.length;
+    case 'last':
+      return scores.at(-1) as number;
+    case 'max':
+      return scores.reduce((most, score) => Math.max(most, score));
+    case 'geometric_mean':
+      return Math.exp(scores.reduce((sum, score) => sum + Math.log(Math.max(0, score)), 0) / scores.length);
+    case 'soft_min': {
+      const least = scores.reduce((found, score) => Math.min(found, score));
+      const sum = scores.reduce((total, score) => total + Math.exp(-SHARPNESS * (score - least)), 0);
+      return least - Math.log(sum) / SHARPNESS;
+    }
+  }
+}
+
+/** The scores up to the first below one half, that one included: models that learned no step after an error know no more. */
+export function untilWrong(probabilities: readonly number[]): readonly number[] {
+  const first = probabilities.findIndex((probability) => probability < 0.5);
+  return first < 0 ? probabilities : probabilities.slice(0, first + 1);
+}
