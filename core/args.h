@@ -10,7 +10,7 @@
 
 namespace steptrain {
 
-constexpr int kMaxTensors = 16;
+constexpr int kMaxTensors = 24;
 constexpr int kMaxScalars = 16;
 
 struct Args {

@@ -9,6 +9,7 @@ const KernelTable& kernels() {
     KernelTable t;
     register_pack_weight(t);
     register_linear(t);
+    register_linear_qkv(t);
     register_linear_swiglu(t);
     register_linear_swiglu_stack(t);
     register_linear_dx(t);

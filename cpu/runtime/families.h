@@ -29,6 +29,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 
 void register_pack_weight(KernelTable& table);
 void register_linear(KernelTable& table);
+void register_linear_qkv(KernelTable& table);
 void register_linear_swiglu(KernelTable& table);
 void register_linear_swiglu_stack(KernelTable& table);
 void register_linear_dx(KernelTable& table);

@@ -11,6 +11,8 @@
 // an mma is permuted, in the same way for both factors, which the sum does not notice.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/fragments.h"
 #include "cuda/gemm/parts.cuh"
 
@@ -28,6 +30,43 @@ __host__ __device__ inline int steps_of(int64_t depth) {
 /// The first step of a slice; that of slice kSlices is the number of steps.
 __device__ inline int first_step(int steps, int slice) {
   return steps * slice / kSlices;
+}
+
+/// The epilogue of several products of the same rows that share a launch, one after the other; their columns are
+/// counted through. The product beside it in the launch is the first of them.
+struct StoreEach : Store {
+  static constexpr int kCount = 3;
+  Product of[kCount];
+};
+template <typename Epilogue>
+constexpr bool kSeveral = std::is_same_v<Epilogue, StoreEach>;
+
+/// Tiles of `width` columns in all products of a launch.
+template <typename Epilogue>
+int64_t column_tiles(const Product& p, const Epilogue& epilogue, int width) {
+  const auto tiles = [&](const Product& of) { return (of.columns + width - 1) / width; };
+  if constexpr (kSeveral<Epilogue>) {
+    int64_t sum = 0;
+    for (const Product& of : epilogue.of) sum += tiles(of);
+    return sum;
+  } else {
+    return tiles(p);
+  }
+}
+/// The product that such a tile belongs to; `tile` is its number within that product afterwards.
+template <typename Epilogue>
+__device__ const Product& product_of(const Product& p, const Epilogue& epilogue, int width, int& tile) {
+  if constexpr (kSeveral<Epilogue>) {
+    int i = 0;
+    for (; i < StoreEach::kCount - 1; i++) {
+      const int tiles = static_cast<int>((epilogue.of[i].columns + width - 1) / width);
+      if (tile < tiles) break;
+      tile -= tiles;
+    }
+    return epilogue.of[i];
+  } else {
+    return p;
+  }
 }
 
 /// What a lane reads of one row of a factor: its eight elements of each step.

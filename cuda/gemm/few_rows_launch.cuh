@@ -12,7 +12,7 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   if (p.rows <= kGroup) return launch_stream<1>(stream, p, epilogue);
   if (p.rows <= 2 * kGroup) return launch_stream<2>(stream, p, epilogue);
   if (p.rows <= 32) return launch_tiles<Tile<64, 32>>(stream, p, epilogue);
-  if (p.rows > 64 && tiles_of<Tile<128, 128>, Epilogue>(p) >= stream.hardware.multiprocessors)
+  if (p.rows > 64 && tiles_of<Tile<128, 128>>(p, epilogue) >= stream.hardware.multiprocessors)
     return launch_tiles<Tile<128, 128>>(stream, p, epilogue);
   launch_tiles<Tile<64, 64>>(stream, p, epilogue);
 }

@@ -17,14 +17,16 @@ constexpr int kStreamStride =
 
 template <int kGroups, typename Epilogue>
 __global__ void __launch_bounds__(kStreamThreads, 2)
-    few_rows_stream_kernel(const __grid_constant__ Product p, const __grid_constant__ Epilogue epilogue) {
+    few_rows_stream_kernel(const __grid_constant__ Product first, const __grid_constant__ Epilogue epilogue) {
   constexpr int kHalves = kTwin<Epilogue> ? 2 : 1;
   constexpr int kAhead = 4 / kHalves;
   constexpr int kTokens = kGroup * kGroups;
   __shared__ float slices[kSlices][kHalves][kTokens * kStreamStride], pairs[kHalves][kTokens * kStreamStride];
+  int tile = static_cast<int>(blockIdx.x);
+  const Product& p = product_of(first, epilogue, kStreamRows, tile);
   const Product& twin = twin_of(epilogue, p);
   const int lane = static_cast<int>(threadIdx.x) % 32, slice = static_cast<int>(threadIdx.x) / 32;
-  const int64_t column = int64_t{blockIdx.x} * kStreamRows;
+  const int64_t column = int64_t{tile} * kStreamRows;
 
   const auto keep = [&](float* to, int group, const float(&sums)[4]) {
 #pragma unroll
@@ -92,7 +94,7 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
 
 template <int kGroups, typename Epilogue>
 void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue) {
-  stream.launch(few_rows_stream_kernel<kGroups, Epilogue>, (p.columns + kStreamRows - 1) / kStreamRows,
+  stream.launch(few_rows_stream_kernel<kGroups, Epilogue>, column_tiles(p, epilogue, kStreamRows),
                 kStreamThreads, 0, p, epilogue);
 }
 

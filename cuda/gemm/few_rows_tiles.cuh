@@ -48,20 +48,22 @@ __device__ int row_of(int half, int column) {
 /// `parts` blocks for each tile. sums: [tile][slice][a thread's sums][thread].
 template <typename Tile, typename Epilogue>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
-    few_rows_tiles_kernel(const __grid_constant__ Product p, const __grid_constant__ Epilogue epilogue,
+    few_rows_tiles_kernel(const __grid_constant__ Product first_product, const __grid_constant__ Epilogue epilogue,
                           int parts, float* slice_sums, uint32_t* tickets) {
   using Weights = typename Tile::Weights;
   using Tokens = typename Tile::Tokens;
   constexpr bool kHasTwin = kTwin<Epilogue>;
   constexpr int kColumns = Tile::kRows / (kHasTwin ? 2 : 1), kThreads = Tile::kThreads;
   constexpr int kSums = Tile::kDown * Tile::kGroups * 4;
-  const Product& twin = twin_of(epilogue, p);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int tile_index = static_cast<int>(blockIdx.x) / parts, part = static_cast<int>(blockIdx.x) % parts;
   // Tiles of the same rows of W follow each other.
-  const int across = static_cast<int>((p.rows + Tile::kTokens - 1) / Tile::kTokens);
+  const int across = static_cast<int>((first_product.rows + Tile::kTokens - 1) / Tile::kTokens);
+  int column_tile = tile_index / across;
+  const Product& p = product_of(first_product, epilogue, kColumns, column_tile);
+  const Product& twin = twin_of(epilogue, p);
   const int64_t token0 = int64_t{tile_index % across} * Tile::kTokens,
-                column0 = int64_t{tile_index / across} * kColumns;
+                column0 = int64_t{column_tile} * kColumns;
   const int warp_row = warp % 2 * Tile::kWarpRows, warp_token = warp / 2 * Tile::kWarpTokens;
   char* const shared = dynamic_shared();
 
@@ -162,14 +164,14 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
 }
 
 template <typename Tile, typename Epilogue>
-int64_t tiles_of(const Product& p) {
+int64_t tiles_of(const Product& p, const Epilogue& epilogue) {
   constexpr int kColumns = Tile::kRows / (kTwin<Epilogue> ? 2 : 1);
-  return (p.rows + Tile::kTokens - 1) / Tile::kTokens * ((p.columns + kColumns - 1) / kColumns);
+  return (p.rows + Tile::kTokens - 1) / Tile::kTokens * column_tiles(p, epilogue, kColumns);
 }
 
 template <typename Tile, typename Epilogue>
 void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue) {
-  const int64_t tiles = tiles_of<Tile, Epilogue>(p);
+  const int64_t tiles = tiles_of<Tile>(p, epilogue);
   int parts = 1;
   while (parts < kSlices && tiles * parts < std::min(stream.hardware.multiprocessors, kTickets)) parts *= 2;
   float* const sums =

@@ -114,20 +114,27 @@ void multiply_stack(Stream& stream, const TensorView& x, const Stack& stack, flo
   x.dtype == DType::bf16 ? multiply<bf16>(stream, x, stack, out) : multiply<float>(stream, x, stack, out);
 }
 
+TensorView begin_stack(Stream& stream, const TensorView& x, const Stack& stack, Product& product,
+                       const TensorView& y) {
+  TensorView sum = y;
+  if (stack) {
+    sum.dtype = DType::f32;
+    if (x.dtype == DType::bf16) sum.data = stream.scratch.take<float>(y.numel());
+    multiply_stack(stream, x, stack, sum.as<float>());
+  }
+  set_output(product, sum.data, sum.dtype, static_cast<bool>(stack));
+  return sum;
+}
+
+void finish_stack(Stream& stream, const TensorView& sum, const TensorView& y) {
+  if (sum.data != y.data) convert(stream, sum, y);
+}
+
 void multiply_with_stack(Stream& stream, const TensorView& x, const Stack& stack, Product product,
                          const TensorView& y) {
-  if (!stack) {
-    set_output(product, y.data, y.dtype, false);
-    return multiply(stream, x.dtype, Layout::forward, product);
-  }
-  // What the stack gives is in f32 until the frozen product is added to it.
-  TensorView sum = y;
-  sum.dtype = DType::f32;
-  if (x.dtype == DType::bf16) sum.data = stream.scratch.take<float>(y.numel());
-  multiply_stack(stream, x, stack, sum.as<float>());
-  set_output(product, sum.data, DType::f32, true);
+  const TensorView sum = begin_stack(stream, x, stack, product, y);
   multiply(stream, x.dtype, Layout::forward, product);
-  if (x.dtype == DType::bf16) convert(stream, sum, y);
+  finish_stack(stream, sum, y);
 }
 
 void place_pair(Stream& stream, const TensorView& a, const TensorView& b, const TensorView& stack_a,

@@ -24,6 +24,12 @@ void place_pair(Stream& stream, const TensorView& a, const TensorView& b, const 
 /// Two launches. u is rounded to the dtype of x, as a single pair's is.
 void multiply_stack(Stream& stream, const TensorView& x, const Stack& stack, float* out);
 
+/// Sets the output of `product` to y; with a stack, to f32 in which what the stack gives lies already, which is returned:
+/// finish_stack() must bring it to y after the product.
+TensorView begin_stack(Stream& stream, const TensorView& x, const Stack& stack, Product& product,
+                       const TensorView& y);
+void finish_stack(Stream& stream, const TensorView& sum, const TensorView& y);
+
 /// y = `product` + what the stack gives; without a stack y = `product`. Sets the product's output.
 void multiply_with_stack(Stream& stream, const TensorView& x, const Stack& stack, Product product,
                          const TensorView& y);

@@ -21,6 +21,7 @@ class KernelTable {
 
 void register_pack_weight(KernelTable& table);
 void register_linear(KernelTable& table);
+void register_linear_qkv(KernelTable& table);
 void register_linear_swiglu(KernelTable& table);
 void register_linear_swiglu_stack(KernelTable& table);
 void register_linear_dx(KernelTable& table);

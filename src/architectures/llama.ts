@@ -6,7 +6,7 @@
  */
 import { z } from 'zod';
 import { embedding } from '../ops/embedding.js';
-import { linearSwiglu } from '../ops/gemm.js';
+import { linearQkv, linearSwiglu } from '../ops/gemm.js';
 import { addRmsNorm, rmsNorm } from '../ops/norm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
@@ -171,9 +171,8 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
   const norm = (module: string) => weight(`${name(module)}.weight`);
 
   const before = normed(stream, norm('input_layernorm'), eps);
-  const q = project(before.y, name('self_attn.q_proj'));
-  const k = project(before.y, name('self_attn.k_proj'));
-  const v = project(before.y, name('self_attn.v_proj'));
+  const own = (module: string) => projection(name(`self_attn.${module}`));
+  const [q, k, v] = linearQkv(before.y, own('q_proj'), own('k_proj'), own('v_proj'));
   const mixed = forward.attend(q, k, v, {
     layer: index,
     headDim,

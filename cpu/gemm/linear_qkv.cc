@@ -1,0 +1,61 @@
+// linear_qkv, linear_qkv_stack: three linears of the same rows in one region, with the bits of linear.
+#include "cpu/gemm/products.h"
+#include "cpu/runtime/families.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+namespace {
+
+template <typename T>
+void with_pairs(Stream& stream, const Args& args) {
+  const auto [x, w_q, w_k, w_v, q_bias, k_bias, v_bias, q_a, q_b, k_a, k_b, v_a, v_b, q, k, v] =
+      args.tensors<16>();
+  const TensorView none;
+  const Dropout undropped;
+  const auto project = [&](const TensorView& w, const TensorView& a, const TensorView& b, float scale) {
+    dropout_of("linear_qkv", x[0], a, b, none, none, 0, 0, 0);  // refuses half a pair
+    return Projection<T>(stream, w, a, b, none, x[0], scale, undropped);
+  };
+  const Projection<T> queries = project(w_q, q_a, q_b, args.f(0)), keys = project(w_k, k_a, k_b, args.f(1)),
+                      values = project(w_v, v_a, v_b, args.f(2));
+  multiply_outputs<T, 3>(stream, x, {{{queries, q_bias, q}, {keys, k_bias, k}, {values, v_bias, v}}});
+}
+
+template <typename T>
+void with_stacks(Stream& stream, const Args& args) {
+  const auto [x, w_q, w_k, w_v, adapter, q_bias, k_bias, v_bias, q_a, q_b, q_ranks, q_scales, k_a, k_b,
+              k_ranks, k_scales, v_a, v_b, v_ranks, v_scales, q, k, v] = args.tensors<23>();
+  const TensorView none;
+  const Dropout undropped;
+  const auto project = [&](const TensorView& w) {
+    return Projection<T>(stream, w, none, none, none, x[0], 1, undropped);
+  };
+  Projection<T> queries = project(w_q), keys = project(w_k), values = project(w_v);
+  const auto add_stack = [&, &x = x, &adapter = adapter](Projection<T>& weight, const char* side,
+                                                         const TensorView& a, const TensorView& b,
+                                                         const TensorView& ranks, const TensorView& scales) {
+    const Stack stack{a ? adapter : TensorView{}, ranks, scales};
+    check_stack("linear_qkv_stack", side, stack, x.dtype, a, b);
+    if (stack) weight.add_stack(stream, stack, a, b, x[0]);
+  };
+  add_stack(queries, "q_", q_a, q_b, q_ranks, q_scales);
+  add_stack(keys, "k_", k_a, k_b, k_ranks, k_scales);
+  add_stack(values, "v_", v_a, v_b, v_ranks, v_scales);
+  multiply_outputs<T, 3>(stream, x, {{{queries, q_bias, q}, {keys, k_bias, k}, {values, v_bias, v}}});
+}
+
+void linear_qkv(Stream& stream, const Args& args) {
+  args.tensor[0].dtype == DType::bf16 ? with_pairs<bf16>(stream, args) : with_pairs<float>(stream, args);
+}
+
+void linear_qkv_stack(Stream& stream, const Args& args) {
+  args.tensor[0].dtype == DType::bf16 ? with_stacks<bf16>(stream, args) : with_stacks<float>(stream, args);
+}
+
+}  // namespace
+
+void register_linear_qkv(KernelTable& table) {
+  table.set("linear_qkv", linear_qkv);
+  table.set("linear_qkv_stack", linear_qkv_stack);
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA

@@ -1,0 +1,73 @@
+// y = x·Wᵀ + bias + scale·u·Bᵀ for one or several weights and the same rows x, in one region: x is copied once where it
+// must be, the low-rank rows of all pairs come first, then tasks take panels of all weights. An element's
+// order of sums is that of its own weight alone, so its bits do not depend on the others.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "cpu/gemm/projection.h"
+
+namespace steptrain::cpu::STEPTRAIN_ISA {
+
+/// One of the weights, and where its product goes. `bias` may be absent.
+template <typename T>
+struct Output {
+  const Projection<T>& weight;
+  TensorView bias, y;
+};
+
+template <typename T, size_t N>
+void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Output<T>, N>& outputs) {
+  constexpr int kPack = 1, kMultiply = kPack + N, kTasks = kMultiply + N;
+  static_assert(kTasks < 8, "the pool counts eight phases");
+  const int threads = stream.pool.threads();
+  const Rows<T> rows(stream.scratch, x);
+  int64_t buffer_size = 0, panels = 0;
+  bool pairs = false, in_place = true;
+  for (const auto& [weight, bias, y] : outputs) {
+    buffer_size = std::max(buffer_size, weight.buffer_size());
+    panels += weight.panels();
+    pairs = pairs || weight.has_pair();
+    in_place = in_place && weight.in_place();
+  }
+  T* const buffers = stream.scratch.take<T>(threads * buffer_size);
+  const Grid grid(x[0], panels, threads, !in_place);
+
+  stream.pool.region([&](Worker& worker) {
+    if (!rows.in_place()) rows.copy(worker, 0);
+    for (size_t i = 0; i < N; i++) outputs[i].weight.pack(worker, kPack + static_cast<int>(i));
+    if (pairs || !rows.in_place()) worker.barrier();
+    for (size_t i = 0; i < N; i++) outputs[i].weight.multiply(worker, kMultiply + static_cast<int>(i), rows);
+    if (pairs) worker.barrier();
+    T* const buffer = buffers + worker.index * buffer_size;
+    for (int64_t task; (task = worker.next(kTasks)) < grid.tasks();) {
+      const int64_t first = grid.first_row(task);
+      int64_t begin = 0;  // panels of the weights before
+      for (const auto& [weight, bias, y] : outputs) {
+        const int64_t from = std::max<int64_t>(grid.first_panel(task) - begin, 0),
+                      last = std::min(grid.last_panel(task) - begin, weight.panels());
+        begin += weight.panels();
+        for (int64_t p = from; p < last; p++) {
+          const int64_t columns = weight.columns(p);
+          const auto panel = weight.panel(p, buffer);
+          alignas(64) float add[kPanel] = {};
+          if (bias) to_floats(bias, p * kPanel, columns, add);
+          each_block(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+            alignas(64) float c[kBlockRows * kTileStride];
+            weight.block(count, rows, t, panel, c, t == first ? last : 0);
+            for (int64_t i = 0; i < count; i++) {
+              T* out = y.template as<T>() + (t + i) * y[1] + p * kPanel;
+              each_vector(columns, [&](int64_t j, auto... n) {
+                const vf sum = load(c + i * kTileStride + j);
+                store(out + j, bias ? sum + load(add + j) : sum, n...);
+              });
+            }
+          });
+        }
+      }
+    }
+  });
+}
+
+}  // namespace steptrain::cpu::STEPTRAIN_ISA
