@@ -45,6 +45,65 @@ export interface Ops {
   stack_lora(args: { a: Tensor; b: Tensor; stack_a: Tensor; stack_b: Tensor; first: number }): void;
 
   /**
+   * linear_qkv(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], q_bias?:F[N], k_bias?:F[M], v_bias?:F[L],
+   * q_a?:f32[r,K], q_b?:f32[N,r], k_a?:f32[s,K], k_b?:f32[M,s], v_a?:f32[t,K], v_b?:f32[L,t]; q_scale:f=1,
+   * k_scale:f=1, v_scale:f=1) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]
+   */
+  linear_qkv(args: {
+    x: Tensor;
+    w_q: Tensor;
+    w_k: Tensor;
+    w_v: Tensor;
+    q_bias?: Tensor | undefined;
+    k_bias?: Tensor | undefined;
+    v_bias?: Tensor | undefined;
+    q_a?: Tensor | undefined;
+    q_b?: Tensor | undefined;
+    k_a?: Tensor | undefined;
+    k_b?: Tensor | undefined;
+    v_a?: Tensor | undefined;
+    v_b?: Tensor | undefined;
+    q_scale?: number | undefined;
+    k_scale?: number | undefined;
+    v_scale?: number | undefined;
+    q?: Tensor | undefined;
+    k?: Tensor | undefined;
+    v?: Tensor | undefined;
+  }): { q: Tensor; k: Tensor; v: Tensor };
+
+  /**
+   * linear_qkv_stack(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], adapter:i32[T], q_bias?:F[N],
+   * k_bias?:F[M], v_bias?:F[L], q_stack_a?:W[Q,K], q_stack_b?:W[N,Q], q_ranks?:i32[G,2], q_scales?:f32[G],
+   * k_stack_a?:W[R,K], k_stack_b?:W[M,R], k_ranks?:i32[G,2], k_scales?:f32[G], v_stack_a?:W[S,K],
+   * v_stack_b?:W[L,S], v_ranks?:i32[G,2], v_scales?:f32[G]) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]
+   */
+  linear_qkv_stack(args: {
+    x: Tensor;
+    w_q: Tensor;
+    w_k: Tensor;
+    w_v: Tensor;
+    adapter: Tensor;
+    q_bias?: Tensor | undefined;
+    k_bias?: Tensor | undefined;
+    v_bias?: Tensor | undefined;
+    q_stack_a?: Tensor | undefined;
+    q_stack_b?: Tensor | undefined;
+    q_ranks?: Tensor | undefined;
+    q_scales?: Tensor | undefined;
+    k_stack_a?: Tensor | undefined;
+    k_stack_b?: Tensor | undefined;
+    k_ranks?: Tensor | undefined;
+    k_scales?: Tensor | undefined;
+    v_stack_a?: Tensor | undefined;
+    v_stack_b?: Tensor | undefined;
+    v_ranks?: Tensor | undefined;
+    v_scales?: Tensor | undefined;
+    q?: Tensor | undefined;
+    k?: Tensor | undefined;
+    v?: Tensor | undefined;
+  }): { q: Tensor; k: Tensor; v: Tensor };
+
+  /**
    * linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],
    * up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T]; gate_scale:f=1, up_scale:f=1, dropout:f=0,
    * gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0) -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N],
