@@ -1,9 +1,16 @@
 // linear_qkv, linear_qkv_stack: three linears of the same rows in one region, with the bits of linear.
+#include "core/error.h"
 #include "cpu/gemm/products.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
+
+void check_pair(const char* side, const TensorView& a, const TensorView& b) {
+  if (static_cast<bool>(a) != static_cast<bool>(b))
+    throw Error("E_SHAPE", format("linear_qkv: %s_a and %s_b come together; only %s_%s was given", side, side,
+                                  side, a ? "a" : "b"));
+}
 
 template <typename T>
 void with_pairs(Stream& stream, const Args& args) {
@@ -11,12 +18,12 @@ void with_pairs(Stream& stream, const Args& args) {
       args.tensors<16>();
   const TensorView none;
   const Dropout undropped;
-  const auto project = [&](const TensorView& w, const TensorView& a, const TensorView& b, float scale) {
-    dropout_of("linear_qkv", x[0], a, b, none, none, 0, 0, 0);  // refuses half a pair
-    return Projection<T>(stream, w, a, b, none, x[0], scale, undropped);
-  };
-  const Projection<T> queries = project(w_q, q_a, q_b, args.f(0)), keys = project(w_k, k_a, k_b, args.f(1)),
-                      values = project(w_v, v_a, v_b, args.f(2));
+  check_pair("q", q_a, q_b);
+  check_pair("k", k_a, k_b);
+  check_pair("v", v_a, v_b);
+  const Projection<T> queries(stream, w_q, q_a, q_b, none, x[0], args.f(0), undropped),
+      keys(stream, w_k, k_a, k_b, none, x[0], args.f(1), undropped),
+      values(stream, w_v, v_a, v_b, none, x[0], args.f(2), undropped);
   multiply_outputs<T, 3>(stream, x, {{{queries, q_bias, q}, {keys, k_bias, k}, {values, v_bias, v}}});
 }
 

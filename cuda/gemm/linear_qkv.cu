@@ -12,7 +12,8 @@ namespace {
 
 using few::StoreEach;
 constexpr int kSides = StoreEach::kCount;
-const char* const kNames[kSides] = {"q_", "k_", "v_"};
+const char* const kPairs[kSides] = {"q", "k", "v"};
+const char* const kStacks[kSides] = {"q_", "k_", "v_"};
 
 /// Whether the kernels of few rows take all of them; each of them then takes those alone, too.
 bool few_rows(const Stream& stream, DType activations, const Product (&products)[kSides]) {
@@ -51,7 +52,9 @@ void linear_qkv(Stream& stream, const Args& args) {
   LowRank pairs[kSides];
   for (int i = 0; i < kSides; i++) {
     const TensorView &a = t[7 + 2 * i], &b = t[8 + 2 * i];
-    dropout_of("linear_qkv", {0, 0, 0}, x[0], a, b, {}, {});  // refuses half a pair
+    if (static_cast<bool>(a) != static_cast<bool>(b))
+      throw Error("E_SHAPE", format("linear_qkv: %s_a and %s_b come together; only %s_%s was given", kPairs[i],
+                                    kPairs[i], kPairs[i], a ? "a" : "b"));
     products[i] = product_of(x, t[1 + i], t[4 + i]);
     products[i].lora_scale = args.f(i);
     set_output(products[i], t[13 + i].data, x.dtype, false);
@@ -71,7 +74,7 @@ void linear_qkv_stack(Stream& stream, const Args& args) {
     const int at = kFirst + 4 * i;
     stacks[i] = {t[at],     t[at + 1], t[at] ? t[kAdapter] : TensorView{}, t[at + 2], t[at + 3],
                  kAdapter, at + 2};
-    check_stack("linear_qkv_stack", kNames[i], stacks[i], x.dtype);
+    check_stack("linear_qkv_stack", kStacks[i], stacks[i], x.dtype);
   }
   Product products[kSides];
   TensorView sums[kSides];
