@@ -1,7 +1,7 @@
 // The JavaScript face of one device. Arguments of the hot path travel in `commands`, a Float64Array that
 // JavaScript fills and this side reads and fills back, so that queueing an op is one call without arguments:
-//   [0] op   [1..16] tensor handles: inputs, outputs (0 absent, -1 allocate)   [17..32] scalars
-//   back: the handles of new outputs, [33] the op's number, [34+6i] rank, four extents, dtype of output i
+//   [0] op   [1..24] tensor handles: inputs, outputs (0 absent, -1 allocate)   [25..40] scalars
+//   back: the handles of new outputs, [41] the op's number, [42+6i] rank, four extents, dtype of output i
 #pragma once
 
 #include <napi.h>

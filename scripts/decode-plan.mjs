@@ -63,7 +63,7 @@ function layer(model, rows, fused) {
   const attention = Math.max(keys, 4 * 0.6e-6);
   const splits = CONTEXT > 512;
   const products = [
-    ...(fused ? [product(rows, q + 2 * kv, hidden)] : [q, kv, kv].map((n) => product(rows, n, hidden))),
+    product(rows, q + 2 * kv, hidden),
     product(rows, hidden, q),
     product(rows, mlp, hidden, 2),
     product(rows, hidden, mlp),

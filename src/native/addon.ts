@@ -105,7 +105,7 @@ export interface NativeAddon {
 }
 
 /** Slots of the command array; mirrors binding/device.h. */
-export const COMMAND = { tensors: 1, scalars: 17, number: 33, outputs: 34 } as const;
+export const COMMAND = { tensors: 1, scalars: 25, number: 41, outputs: 42 } as const;
 
 let loaded: NativeAddon | undefined;
 let source: LoadedAddon | undefined;

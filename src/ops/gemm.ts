@@ -93,26 +93,28 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
  * where no tape records it and nothing is dropped.
  */
 export function linearQkv(x: Tensor, q: Projection, k: Projection, v: Projection): [Tensor, Tensor, Tensor] {
-  const all = [q, k, v];
-  const adapters = new Set(all.flatMap(({ stack }) => stack?.adapter ?? []));
-  const pairs = all.some(({ lora }) => lora);
-  if (adapters.size > (pairs ? 0 : 1) || all.some((of) => maskOf(of) || recordingTape(x, of))) {
+  const apart = (of: Projection) => maskOf(of) !== undefined || recordingTape(x, of) !== undefined;
+  const pair = q.lora ?? k.lora ?? v.lora;
+  if (
+    apart(q) ||
+    apart(k) ||
+    apart(v) ||
+    (pair && (q.stack ?? k.stack ?? v.stack)) ||
+    !sameAdapter(q, k, v)
+  ) {
     return [linear(x, q.weight, q), linear(x, k.weight, k), linear(x, v.weight, v)];
   }
-  const [adapter] = adapters;
-  const shared = {
-    x,
-    w_q: q.weight.value,
-    w_k: k.weight.value,
-    w_v: v.weight.value,
-    q_bias: q.bias?.value,
-    k_bias: k.bias?.value,
-    v_bias: v.bias?.value,
-  };
+  const adapter = (q.stack ?? k.stack ?? v.stack)?.adapter;
   const { ops } = x.device;
   const made = adapter
     ? ops.linear_qkv_stack({
-        ...shared,
+        x,
+        w_q: q.weight.value,
+        w_k: k.weight.value,
+        w_v: v.weight.value,
+        q_bias: q.bias?.value,
+        k_bias: k.bias?.value,
+        v_bias: v.bias?.value,
         adapter,
         q_stack_a: q.stack?.pairs.a,
         q_stack_b: q.stack?.pairs.b,
@@ -128,7 +130,13 @@ export function linearQkv(x: Tensor, q: Projection, k: Projection, v: Projection
         v_scales: v.stack?.pairs.scales,
       })
     : ops.linear_qkv({
-        ...shared,
+        x,
+        w_q: q.weight.value,
+        w_k: k.weight.value,
+        w_v: v.weight.value,
+        q_bias: q.bias?.value,
+        k_bias: k.bias?.value,
+        v_bias: v.bias?.value,
         q_a: q.lora?.a.value,
         q_b: q.lora?.b.value,
         k_a: k.lora?.a.value,
@@ -201,6 +209,13 @@ function stackedSwiglu(x: Tensor, gate: Projection, up: Projection, adapter: Ten
     up_ranks: ups?.ranks,
     up_scales: ups?.scales,
   }).y;
+}
+
+/** Whether those that have a stack read the same tensor of adapters by row. */
+function sameAdapter(...[q, k, v]: readonly [Projection, Projection, Projection]): boolean {
+  const adapter = (q.stack ?? k.stack ?? v.stack)?.adapter;
+  const same = ({ stack }: Projection) => !stack || stack.adapter === adapter;
+  return same(q) && same(k) && same(v);
 }
 
 /** Dropout works on the input of a pair alone. */
