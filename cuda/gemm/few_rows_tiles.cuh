@@ -48,8 +48,9 @@ __device__ int row_of(int half, int column) {
 /// `parts` blocks for each tile. sums: [tile][slice][a thread's sums][thread].
 template <typename Tile, typename Epilogue>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
-    few_rows_tiles_kernel(const __grid_constant__ Product first_product, const __grid_constant__ Epilogue epilogue,
-                          int parts, float* slice_sums, uint32_t* tickets) {
+    few_rows_tiles_kernel(const __grid_constant__ Product first_product,
+                          const __grid_constant__ Epilogue epilogue, int parts, float* slice_sums,
+                          uint32_t* tickets) {
   using Weights = typename Tile::Weights;
   using Tokens = typename Tile::Tokens;
   constexpr bool kHasTwin = kTwin<Epilogue>;

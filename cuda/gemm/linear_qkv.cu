@@ -53,8 +53,8 @@ void linear_qkv(Stream& stream, const Args& args) {
   for (int i = 0; i < kSides; i++) {
     const TensorView &a = t[7 + 2 * i], &b = t[8 + 2 * i];
     if (static_cast<bool>(a) != static_cast<bool>(b))
-      throw Error("E_SHAPE", format("linear_qkv: %s_a and %s_b come together; only %s_%s was given", kPairs[i],
-                                    kPairs[i], kPairs[i], a ? "a" : "b"));
+      throw Error("E_SHAPE", format("linear_qkv: %s_a and %s_b come together; only %s_%s was given",
+                                    kPairs[i], kPairs[i], kPairs[i], a ? "a" : "b"));
     products[i] = product_of(x, t[1 + i], t[4 + i]);
     products[i].lora_scale = args.f(i);
     set_output(products[i], t[13 + i].data, x.dtype, false);
@@ -72,7 +72,7 @@ void linear_qkv_stack(Stream& stream, const Args& args) {
   Stack stacks[kSides];
   for (int i = 0; i < kSides; i++) {
     const int at = kFirst + 4 * i;
-    stacks[i] = {t[at],     t[at + 1], t[at] ? t[kAdapter] : TensorView{}, t[at + 2], t[at + 3],
+    stacks[i] = {t[at],    t[at + 1], t[at] ? t[kAdapter] : TensorView{}, t[at + 2], t[at + 3],
                  kAdapter, at + 2};
     check_stack("linear_qkv_stack", kStacks[i], stacks[i], x.dtype);
   }
