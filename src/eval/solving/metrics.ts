@@ -36,6 +36,8 @@ export function defaultKs(n: number): number[] {
  * - `maj@k`: that the most frequent answer of k samples is right; for k > 2, since two cannot outvote each other
  * - `best@k`, `weighted@k`: that the sample with the highest score is right, or the answer whose scores sum to most; where
  *   there are scores
+ * - `auc_within`: probability that of a right and a wrong sample of the same problem the right one has the higher score; over
+ *   problems that have both. Scores that only tell hard problems from easy ones are at 0.5, whatever their AUC over all samples
  * - `best_NAME@k`: the same under another aggregation of the scores of steps, where all were asked for; `learned` is fitted on
  *   the outcomes of other problems
  * - `step_errors`: share of right solutions with a step that is judged wrong; `wrong_steps`: share of judged steps of right
@@ -72,6 +74,12 @@ export function contributions(
   for (const k of all.filter((k) => k > 2))
     overSubsets('maj', k, (problem, subset) => votedRight(cast[problem]!, subset));
   if (problems.some((samples) => samples.some(({ score }) => score !== undefined))) {
+    const aucs = problems.map(aucWithin);
+    if (aucs.some((auc) => auc !== undefined))
+      metrics.set('auc_within', {
+        sums: aucs.map((auc) => auc ?? 0),
+        counts: aucs.map((auc) => (auc === undefined ? 0 : 1)),
+      });
     const weights = voteWeights(problems);
     for (const k of all.filter((k) => k > 1))
       overSubsets('best', k, (problem, subset) => bestRight(problems[problem]!, subset));
@@ -108,6 +116,17 @@ export function contributions(
 
 function isRight({ right }: GradedSample): boolean {
   return right;
+}
+
+/** Area under the ROC curve of the scores of one problem's samples; undefined without a right and a wrong one. */
+function aucWithin(samples: readonly GradedSample[]): number | undefined {
+  const scores = (right: boolean) =>
+    samples.filter((sample) => sample.right === right).map(({ score }) => score ?? Number.NEGATIVE_INFINITY);
+  const [right, wrong] = [scores(true), scores(false)];
+  if (right.length === 0 || wrong.length === 0) return undefined;
+  const won = (a: number, b: number) => (a > b ? 1 : a === b ? 0.5 : 0);
+  const sum = right.reduce((all, a) => all + wrong.reduce((beaten, b) => beaten + won(a, b), 0), 0);
+  return sum / (right.length * wrong.length);
 }
 
 /**

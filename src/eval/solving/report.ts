@@ -42,6 +42,7 @@ const MOST_COLUMNS = 6;
 export const METRIC_TITLES: Readonly<Record<string, string>> = {
   step_errors: 'right with a wrong step',
   wrong_steps: 'wrong steps of right ones',
+  auc_within: 'AUC within a problem',
   tokens: 'tokens a sample',
   tokens_problem: 'tokens a problem',
   best_equal: 'best of as many tokens',

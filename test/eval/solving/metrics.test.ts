@@ -57,6 +57,35 @@ describe('metrics', () => {
     expect([1, 2, 3, 8, 12].map(defaultKs)).toEqual([[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 12]]);
   });
 
+  it('of a reward model: the AUC within a problem, which scores of whole problems leave at one half', () => {
+    const scored = (scores: readonly number[][]) =>
+      problems.map((samples, i) => samples.map((each, j) => ({ ...each, score: scores[i]![j]! })));
+    // Right are samples 0 and 2 of the first problem and sample 2 of the second.
+    const exact = [
+      [0.4, 0.1, 0.3, 0.2],
+      [0.6, 0.7, 0.9, 0.8],
+    ];
+    expect(values(scored(exact)).auc_within).toBe(1);
+    const byProblem = [
+      [0.9, 0.9, 0.9, 0.9],
+      [0.1, 0.1, 0.1, 0.1],
+    ];
+    expect(values(scored(byProblem)).auc_within).toBe(0.5);
+    // The first problem: 0.4 beats both wrong ones, 0.15 one of them; the second: 0.75 beats one of three.
+    const partly = [
+      [0.4, 0.1, 0.15, 0.2],
+      [0.8, 0.9, 0.75, 0.7],
+    ];
+    expect(values(scored(partly)).auc_within).toBeCloseTo((3 / 4 + 1 / 3) / 2, 12);
+  });
+
+  it('of a reward model: the AUC within a problem counts no problem that is all right or all wrong', () => {
+    const right = [sample('1', true, { score: 0.1 }), sample('1', true, { score: 0.9 })];
+    const both = [sample('1', true, { score: 0.9 }), sample('2', false, { score: 0.1 })];
+    expect(values([right, both]).auc_within).toBe(1);
+    expect(values([right])).not.toHaveProperty('auc_within');
+  });
+
   it('of a reward model: the best of k, and votes that weigh as much as their scores', () => {
     const scored = problems.map((samples, p) =>
       samples.map((each, i) => ({
