@@ -204,6 +204,8 @@ async function readGiven(
   const found = await resolveInputs(
     {
       ...config,
+      // What the run ended with holds the adapter that it began with.
+      model: { ...config.model, adapter: undefined },
       data: {
         ...data,
         ...(test === undefined ? {} : { test }),

@@ -34,6 +34,10 @@ export async function makeCorrections(
     );
   if (typeof named.base !== 'string' && !settings.server)
     throw new UsageError('model.base starts from random weights, which make no steps; name a trained base');
+  if (named.adapter !== undefined && !settings.server)
+    throw new UsageError(
+      `model.adapter is ${named.adapter}, and steps are sampled from a base alone; merge it with steptrain merge and name the result as model.base`,
+    );
   const tokenizer = await configuredTokenizer(named);
   const prompt = correctionPrompt(tokenizer, format);
   const interruption = untilInterrupted();

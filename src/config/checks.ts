@@ -13,6 +13,7 @@ export function sharedConflicts(
 ): Conflict[] {
   const conflicts = [
     ...modelConflicts(config.model),
+    ...adapterConflicts(config),
     ...dataConflicts(config.data),
     ...neutralConflicts(config),
   ];
@@ -52,6 +53,35 @@ function modelConflicts(model: ModelConfig): Conflict[] {
   for (const { key, message } of newModelConflicts(model.base.init))
     conflicts.push({ path: ['model', 'base', 'init', key], message });
   return conflicts;
+}
+
+function adapterConflicts({ method, model, lora }: FrameConfig): Conflict[] {
+  if (model.adapter === undefined) return [];
+  const path = ['model', 'adapter'];
+  if (typeof model.base !== 'string')
+    return [
+      {
+        path,
+        message:
+          'model.adapter needs the base that it was trained on, and model.base starts from random weights',
+      },
+    ];
+  if (lora === undefined)
+    return [
+      {
+        path,
+        message: `method ${method} trains every parameter and continues no adapter; remove model.adapter, or merge it into its base with steptrain merge`,
+      },
+    ];
+  if (lora === 'none')
+    return [
+      {
+        path: ['lora'],
+        message:
+          'lora is none, and model.adapter names an adapter to continue; remove lora, or merge the adapter into its base with steptrain merge',
+      },
+    ];
+  return [];
 }
 
 function dataConflicts(data: DataConfig): Conflict[] {

@@ -2,6 +2,7 @@
 import { open } from 'node:fs/promises';
 import { reasonOf } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
+import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
@@ -79,6 +80,8 @@ function complete<Config extends FrameConfig>(
   const written = value.method;
   const changed = typeof written === 'string' && written !== name;
   applyOverrides(value, overrides, outline);
+  const lacking = outline.properties?.lora ? fillLora(value, locate) : undefined;
+  if (lacking !== undefined) throw problems([lacking]);
   fillEmptySections(value, outline);
 
   const misplaced = takeSectionsOfOtherMethods(methods, value, name);

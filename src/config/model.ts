@@ -24,6 +24,12 @@ export const model = section({
         'directory, a run that trained every weight, a model of the hub as `owner/name` or `owner/name@revision`, or `init:` ' +
         'with the shape of a newly initialised model.',
     ),
+  adapter: text()
+    .optional()
+    .describe(
+      'A LoRA adapter on this base to continue: a PEFT directory, or a finished run with an adapter. Its rank, alpha and modules take ' +
+        'the place of the defaults of `lora`, of which only `lora_dropout` may differ; every network of the run begins with it, the reference among them.',
+    ),
   tokenizer: text()
     .default('base')
     .describe(

@@ -5,6 +5,7 @@ import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig 
 import { acceptedChanges, readRunInputs } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
 import type { Device } from '../runtime/device.js';
+import { checkAdapter } from '../train/adapter-start.js';
 import type { Method } from '../train/method.js';
 import { runMethod } from '../train/recipe.js';
 import type { RunResult } from '../train/result.js';
@@ -76,6 +77,7 @@ export async function createRun(
   { output, origin }: { readonly output?: string | undefined; readonly origin?: string },
 ): Promise<{ readonly resolved: RunConfig; readonly run: RunDirectory }> {
   const found = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config).paths ?? []);
+  await checkAdapter(found);
   const inputs = await readRunInputs(found);
   const run = await createRunDirectory(output ?? found.run.output_dir, {
     onExisting: output === undefined ? 'number' : 'refuse',
@@ -106,6 +108,7 @@ export async function openRun(
   const name = `${directory}/config.yaml`;
   const parsed = parseRunConfig(await readRunConfig(directory), { name, settings });
   const config = await resolveInputs(parsed.config, parsed.locate);
+  await checkAdapter(config);
   const run = await openRunDirectory(directory);
   try {
     const now = await readRunInputs(config);

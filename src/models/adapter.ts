@@ -14,6 +14,7 @@ import { keyOfSeed, PhiloxStream, philox4x32 } from '../random/philox.js';
 import type { Device } from '../runtime/device.js';
 import {
   type AdapterHead,
+  type AdapterReader,
   adapterTensors,
   openAdapter,
   readAdapterHead,
@@ -21,6 +22,7 @@ import {
 } from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
 import { fromF32 } from '../weights/convert.js';
+import { WeightsError } from '../weights/error.js';
 import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
 import type { Initializer } from '../weights/modules.js';
 import type { Decoder } from './decoder.js';
@@ -115,20 +117,24 @@ export function createAdapter(
     readonly seed: number;
     /** First values of a weight that is kept whole; undefined: drawn, like a new head. */
     readonly wholeWeight?: (name: string) => Float32Array | undefined;
+    /** First values by the name in `adapter_model.safetensors`; undefined: as in a new adapter. */
+    readonly first?: (name: string) => Float32Array | undefined;
     /** Heads that are trained in the same buffer and saved apart from the adapter. */
     readonly heads?: readonly ParameterSpec[];
   },
 ): Adapter {
   const plan = loraPlan(config, modelModules(model));
   const specs: ParameterSpec[] = [];
-  for (const { aName, aShape, aInit, bName, bShape, bInit } of plan.modules) {
-    specs.push({ name: aName, shape: aShape, init: draw(aInit, aShape, options.seed, specs.length) });
-    specs.push({ name: bName, shape: bShape, init: draw(bInit, bShape, options.seed, specs.length) });
-  }
-  for (const { name, weight, shape, init } of plan.saved) {
-    const values = options.wholeWeight?.(weight) ?? draw(init, shape, options.seed, specs.length);
+  const add = (name: string, shape: readonly number[], init: Initializer, given?: Float32Array) => {
+    const values = options.first?.(name) ?? given ?? draw(init, shape, options.seed, specs.length);
     specs.push({ name, shape, init: values });
+  };
+  for (const { aName, aShape, aInit, bName, bShape, bInit } of plan.modules) {
+    add(aName, aShape, aInit);
+    add(bName, bShape, bInit);
   }
+  for (const { name, weight, shape, init } of plan.saved)
+    add(name, shape, init, options.wholeWeight?.(weight));
   specs.push(...(options.heads ?? []));
   return trainableAdapter(device, config, plan, specs, scoreHead(plan, model));
 }
@@ -151,21 +157,78 @@ export async function frozenTwin({ config, plan, trainable, head }: Adapter): Pr
 
 /**
  * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
- * under another head, see `withHead`; weights that the base does not have are drawn.
+ * under another head, see `withHead`; weights that the base does not have are drawn. `start`: directory of an adapter of the same
+ * modules and ranks, whose values it begins with.
+ *
+ * @throws WeightsError for a `start` that does not fit, or has a head of another shape or one that `model` has not
  */
 export async function createAdapterOn(
   decoder: Decoder,
   config: LoraConfig,
   {
     model = decoder.config,
+    start,
     ...options
-  }: { readonly seed: number; readonly model?: ModelConfig; readonly heads?: readonly ParameterSpec[] },
+  }: {
+    readonly seed: number;
+    readonly model?: ModelConfig;
+    readonly heads?: readonly ParameterSpec[];
+    readonly start?: string | undefined;
+  },
 ): Promise<Adapter> {
+  const begun = start === undefined ? undefined : storedValues(decoder.config, start);
+  if (start !== undefined && begun) {
+    const tensors = adapterTensors(loraPlan(config, modelModules(model)));
+    refuseOthers(start, begun, new Map(tensors.map(({ name, shape }) => [name, shape])));
+  }
+  const first = (name: string) => begun?.get(name)?.values;
   const whole = new Map<string, Float32Array>();
   for (const { weight } of loraPlan(config, modelModules(model)).saved)
     if (decoder.weights.has(weight)) whole.set(weight, await readWeight(decoder, weight));
   const wholeWeight = (name: string) => whole.get(name);
-  return createAdapter(decoder.device, model, config, { ...options, wholeWeight });
+  return createAdapter(decoder.device, model, config, { ...options, wholeWeight, first });
+}
+
+interface StoredTensor {
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
+
+/** All tensors of an adapter by name. */
+function storedValues(model: ModelConfig, directory: string): Map<string, StoredTensor> {
+  const { plan, file } = openAdapterOf(model, directory);
+  try {
+    const tensors = adapterTensors(plan);
+    return new Map(tensors.map(({ name, shape }) => [name, { shape, values: readStoredF32(file, name) }]));
+  } finally {
+    file.close();
+  }
+}
+
+/** What a new adapter would have no place for must not be lost without a word. */
+function refuseOthers(
+  directory: string,
+  stored: ReadonlyMap<string, StoredTensor>,
+  planned: ReadonlyMap<string, readonly number[]>,
+): void {
+  for (const [name, { shape }] of stored) {
+    const expected = planned.get(name);
+    if (expected?.join() === shape.join()) continue;
+    throw new WeightsError(
+      `${directory}: tensor '${name}': expected ${expected ? `[${expected.join(', ')}]` : 'none in what is trained here'}, ` +
+        `found [${shape.join(', ')}]; name an adapter of the same modules, ranks and head`,
+    );
+  }
+}
+
+/** Opens an adapter of `model`, under the head that the adapter brings along. `file` is closed by the caller. */
+export function openAdapterOf(
+  model: ModelConfig,
+  directory: string,
+): AdapterReader & { readonly target: ModelConfig } {
+  const head = readAdapterHead(directory, classifierOf(model).module);
+  const target = head ? withHead(model, head) : model;
+  return { ...openAdapter(directory, modelModules(target)), target };
 }
 
 /** A PEFT adapter from its directory: frozen, or as the start of further training. */
@@ -175,9 +238,7 @@ export function loadAdapter(
   directory: string,
   { trainable = false }: { readonly trainable?: boolean } = {},
 ): Adapter {
-  const head = readAdapterHead(directory, classifierOf(model).module);
-  const target = head ? withHead(model, head) : model;
-  const { config, plan, file } = openAdapter(directory, modelModules(target));
+  const { config, plan, file, target } = openAdapterOf(model, directory);
   try {
     const specs = adapterTensors(plan).map(
       ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),

@@ -8,6 +8,7 @@ import { dataFiles } from '../data/files.js';
 import { trainingFiles } from '../data/training-files.js';
 import { contentHash } from '../files/content-hash.js';
 import { isShipped } from '../models/base.js';
+import { adapterFiles } from '../weights/adapter.js';
 import { RunError } from './error.js';
 
 /** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
@@ -21,7 +22,14 @@ export interface RunInputs {
 }
 
 /** Keys whose content is compared, not their value: files may have been moved. */
-const PATHS = new Set(['data.train', 'data.validation', 'data.test', 'model.base', 'model.tokenizer']);
+const PATHS = new Set([
+  'data.train',
+  'data.validation',
+  'data.test',
+  'model.base',
+  'model.adapter',
+  'model.tokenizer',
+]);
 
 /** Reads what `config`, whose paths are absolute, names. Throws DataError for data that is missing. */
 export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
@@ -33,8 +41,10 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
     const path = config.data[part];
     if (path !== undefined) files[`data.${part}`] = await hashes(await dataFiles(path));
   }
-  const { base, tokenizer } = config.model;
+  const { base, adapter, tokenizer } = config.model;
   if (typeof base === 'string') files['model.base'] = await modelContent(base);
+  // Small enough to be hashed whole.
+  if (adapter !== undefined) files['model.adapter'] = await hashes(adapterFiles(adapter));
   if (tokenizer !== 'base' && tokenizer !== 'bytes') files['model.tokenizer'] = await modelContent(tokenizer);
   const values = Object.fromEntries(
     flatten(config).filter(([key]) => !PATHS.has(key) && key !== 'run.output_dir'),

@@ -1,6 +1,7 @@
 // The paths that a configuration names, found here or fetched from the hub.
 import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { adapterDirectory } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
 import type { FrameConfig } from '../config/schema.js';
@@ -45,6 +46,8 @@ export async function resolveInputs<Config extends FrameConfig>(
   const [first] = trainingFiles(data.train);
   const beside = first && dirname(first.path);
   const model = await resolveModel(config.model, locate, { ...options, beside });
+  if (model.adapter !== undefined)
+    model.adapter = adapterDirectory(model.adapter, locate(['model', 'adapter']), cwd);
   const run = { ...config.run, output_dir: resolve(cwd, config.run.output_dir) };
   return { ...config, data, model, run };
 }

@@ -12,6 +12,7 @@ import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { openDevice } from '../runtime/device.js';
+import { checkAdapter } from './adapter-start.js';
 import {
   availableMemory,
   fitMicroBatch,
@@ -87,6 +88,7 @@ async function refuseUnusable<Config extends FrameConfig>(
   config: Config,
   weights: boolean,
 ): Promise<void> {
+  await checkAdapter(config);
   const { base } = config.model;
   if (weights && typeof base === 'string') {
     const directory = baseDirectory(base);

@@ -70,7 +70,7 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   try {
     const ending = under(decoder.config);
     const config = withHeadKept(loraConfig(lora, directory), head, ending);
-    const adapter = await createAdapterOn(decoder, config, { seed, model: ending });
+    const adapter = await createAdapterOn(decoder, config, { seed, model: ending, start: model.adapter });
     mark('policy');
     const trained = adapter.trainable as TrainableParameters;
     return {

@@ -34,6 +34,11 @@ export interface AdapterHead {
   readonly labels?: readonly string[] | undefined;
 }
 
+/** The files that say what an adapter computes. */
+export function adapterFiles(directory: string): string[] {
+  return [CONFIG_FILE, WEIGHTS_FILE].map((name) => join(directory, name));
+}
+
 /** Whether the directory holds an adapter. */
 export function isAdapter(directory: string): boolean {
   return existsSync(join(directory, CONFIG_FILE));
@@ -84,6 +89,18 @@ export function readAdapterHead(directory: string, module = 'score'): AdapterHea
     }
     const bias = file.tensors.has(`base_model.model.${module}.bias`);
     return { kind: taskType === 'SEQ_CLS' ? 'sequence' : 'token', numLabels: score.shape[0]!, bias };
+  } finally {
+    file.close();
+  }
+}
+
+/** The modules that have a pair in the file of an adapter, whatever its configuration says of them. */
+export function adaptedModules(directory: string): string[] {
+  const file = openWeights(directory);
+  try {
+    return [...file.tensors.keys()].flatMap(
+      (name) => /^base_model\.model\.(.+)\.lora_A\.weight$/.exec(name)?.[1] ?? [],
+    );
   } finally {
     file.close();
   }

@@ -48,6 +48,11 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
     );
   if (ppo.critic === 'adapter' && ppo.algorithm === 'ppo' && lora === 'none')
     add(['ppo', 'critic'], 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
+  if (ppo.critic === 'model' && ppo.algorithm === 'ppo' && model.adapter !== undefined)
+    add(
+      ['ppo', 'critic'],
+      'ppo.critic "model" begins with the base alone, and model.adapter names an adapter on it; use "adapter" or "trunk"',
+    );
   const compares = ppo.algorithm === 'grpo' || ppo.algorithm === 'gspo' || ppo.algorithm === 'rloo';
   const baseline = ppo.algorithm === 'reinforce_pp' && ppo.group_baseline;
   if ((compares || baseline) && rollout.num_generations < 2)

@@ -37,12 +37,12 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       { title: 'a problem', sequence: tokenize([{ text: problem, role: 'prompt', train: false }]) },
     ];
   },
-  memory({ lora, ppo, reward }) {
+  memory({ model, lora, ppo, reward }) {
     const head = { outputs: 1, bias: true };
     const critic = hasCritic(ppo);
     return [
       { role: 'policy', held: 'trained', ...(critic && ppo.critic === 'trunk' ? { head } : {}) },
-      ...(lora === 'none' && ppo.reference === 'base'
+      ...((lora === 'none' || model.adapter !== undefined) && ppo.reference === 'base'
         ? [{ role: 'reference', held: 'frozen' } as const]
         : []),
       ...(critic && ppo.critic !== 'trunk'

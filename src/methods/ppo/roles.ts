@@ -1,7 +1,7 @@
 /** Policy, reference and critic; on one frozen base where the policy is an adapter. */
 import type { ModelConfig } from '../../architectures/config.js';
 import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
-import { createAdapterOn, draw } from '../../models/adapter.js';
+import { createAdapterOn, draw, loadAdapter } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import type { LinearHead } from '../../models/heads.js';
@@ -94,6 +94,7 @@ export async function createPpoRoles(
       const adapter = keep(
         await createAdapterOn(decoder, loraConfig(lora, directory), {
           seed: run.seed,
+          start: model.adapter,
           heads: trunk ? heads(decoder.config) : [],
         }),
       );
@@ -124,6 +125,11 @@ export async function createPpoRoles(
 
     async function referenceOf(): Promise<PlacedRole | undefined> {
       if (ppo.reference === 'none') return undefined;
+      if (model.adapter !== undefined) {
+        const adapter = keep(loadAdapter(device, decoder.config, model.adapter));
+        mark('reference');
+        return { decoder, role: { adapter } };
+      }
       if (policy.adapter) return { decoder, role: {} };
       const frozen = keep(await loadDecoder(device, directory, { dtype: model.dtype }));
       mark('reference');
@@ -144,7 +150,11 @@ export async function createPpoRoles(
       }
       const seed = (run.seed ^ CRITIC_SEED) >>> 0;
       const adapter = keep(
-        await createAdapterOn(decoder, loraConfig(lora, directory), { seed, heads: heads(decoder.config) }),
+        await createAdapterOn(decoder, loraConfig(lora, directory), {
+          seed,
+          start: model.adapter,
+          heads: heads(decoder.config),
+        }),
       );
       mark('critic');
       const parameters = adapter.trainable as TrainableParameters;

@@ -4,6 +4,7 @@ import type { Dataset } from '../../data/dataset.js';
 import { inMemory } from '../../data/dataset.js';
 import { objectRows } from '../../data/rows.js';
 import { DataError } from '../../files/data-error.js';
+import { loadAdapter } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import { loadDecoder } from '../../models/load.js';
 import type { StepRecord } from '../../records/record.js';
@@ -11,7 +12,7 @@ import type { OfflineItem } from '../../train/offline/items.js';
 import type { ItemKind } from '../../train/offline/kinds.js';
 import type { OfflineObjective } from '../../train/offline/objective.js';
 import { type OfflinePlan, referencedItems, trainingPlan } from '../../train/offline/plan.js';
-import { referenceStage, referenceSums } from '../../train/offline/reference.js';
+import { type LoadedReference, referenceStage, referenceSums } from '../../train/offline/reference.js';
 import { offlineStage } from '../../train/offline/stage.js';
 import { answerTokenizer } from '../../train/offline/tokens.js';
 import type { StageEntry, TrainingStage } from '../../train/stage.js';
@@ -33,9 +34,22 @@ export interface RoundObjective {
   readonly objective: (train: Dataset<OfflineItem>) => OfflineObjective;
 }
 
-/** M0 where every parameter is trained is a second copy, loaded while a round asks it. */
-export function loadsReference({ lora }: RoundsConfig, { iterations, reference }: RoundSettings): boolean {
-  return reference === 'm0' && lora === 'none' && iterations > 0;
+/** M0 that is more than the base without its adapter is a second copy, loaded while a round asks it. */
+export function loadsReference(
+  { lora, model }: RoundsConfig,
+  { iterations, reference }: RoundSettings,
+): boolean {
+  return reference === 'm0' && (lora === 'none' || model.adapter !== undefined) && iterations > 0;
+}
+
+/** The model that the run began with. */
+async function firstModel({ config: { model }, device, roles }: AskingRun): Promise<LoadedReference> {
+  if (model.adapter !== undefined) {
+    const adapter = loadAdapter(device, roles.decoder.config, model.adapter);
+    return { decoder: roles.decoder, role: { adapter }, dispose: () => adapter.dispose() };
+  }
+  const decoder = await loadDecoder(device, baseDirectory(model.base as string), { dtype: model.dtype });
+  return { decoder, role: {}, dispose: () => decoder.dispose() };
 }
 
 export function roundStages(open: AskingRun, learned: RoundObjective): StageEntry[] {
@@ -87,14 +101,7 @@ function round(
         decoder: roles.decoder,
         // The model that the round begins with, or the base without its adapter.
         role: settings.reference === 'm0' ? {} : roles.role,
-        ...(loadsReference(config, settings)
-          ? {
-              load: () =>
-                loadDecoder(open.device, baseDirectory(config.model.base as string), {
-                  dtype: config.model.dtype,
-                }),
-            }
-          : {}),
+        ...(loadsReference(config, settings) ? { load: () => firstModel(open) } : {}),
         items: referencedItems(await planned()),
         microBatchTokens,
         settings,

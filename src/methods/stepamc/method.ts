@@ -38,6 +38,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     { role: 'reference', held: 'frozen' },
     ...(comparesWithContinued(config) ? [{ role: 'continued', held: 'frozen' } as const] : []),
     { role: 'reward', held: 'trained', head: { outputs: 1, bias: false } },
+    ...(config.model.adapter === undefined ? [] : [{ role: 'base adapter', held: 'frozen' } as const]),
   ],
   // Words of one token are drawn in the pass that scores them, without a page.
   sampling({ baseline, ppo, prompt, data }, tokenizer) {

@@ -4,7 +4,14 @@
  */
 import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
-import { type Adapter, createAdapterOn, draw, frozenTwin, withHead } from '../../models/adapter.js';
+import {
+  type Adapter,
+  createAdapterOn,
+  draw,
+  frozenTwin,
+  loadAdapter,
+  withHead,
+} from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { type LinearHead, roleHead } from '../../models/heads.js';
@@ -29,7 +36,7 @@ export interface StepAmcRoles {
   readonly reference: Role;
   /** The continued warm-up, once `keepContinued` was called; absent if the run does not compare with it. */
   readonly continued: Role | undefined;
-  /** The base as it is read. */
+  /** What the run began with: the base as it is read, under the adapter that the run continues. */
   readonly base: Role;
   /** Its scalar head is part of the adapter or the copy: a sequence classifier with one label. */
   readonly reward: Role;
@@ -77,6 +84,7 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
   // config.ts refuses this.
   if (typeof model.base !== 'string') throw new RangeError('roles share a trained base');
   const directory = baseDirectory(model.base);
+  const { adapter: start } = model;
   const { held, mark } = heldMemory(device);
   const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing });
   mark('base');
@@ -97,12 +105,12 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
     const rewardSeed = (seed ^ REWARD_SEED) >>> 0;
     const config = lora === 'none' ? undefined : loraConfig(lora, directory);
     const policy = await (config
-      ? createAdapterOn(decoder, config, { seed, heads })
+      ? createAdapterOn(decoder, config, { seed, heads, start })
       : wholeCopy(decoder, { seed, heads }));
     made.push(policy);
     mark('policy');
     const reward = await (config
-      ? createAdapterOn(decoder, withScore(config), { seed: rewardSeed, model: scored })
+      ? createAdapterOn(decoder, withScore(config), { seed: rewardSeed, model: scored, start })
       : wholeCopy(decoder, { seed: rewardSeed, model: scored }));
     made.push(reward);
     mark('reward');
@@ -114,6 +122,11 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       made.push(continued.parameters);
       mark('continued');
     }
+    const begun = start === undefined ? undefined : loadAdapter(device, decoder.config, start);
+    if (begun) {
+      made.push(begun);
+      mark('base adapter');
+    }
     const save: StepAmcRoles['save'] = async (fileOf, { reward: withReward, tokenizer }) => {
       if (config) await policy.save(fileOf('adapter'));
       else await saveModel(decoder, tokenizer, fileOf('model'), { role: { adapter: policy } });
@@ -123,7 +136,7 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
       const saved = { role: { adapter: reward }, model: scored };
       await saveModel(decoder, tokenizer, fileOf('reward'), saved);
     };
-    const roles = { policy, reward, reference, referenceParameters, continued };
+    const roles = { policy, reward, reference, referenceParameters, continued, begun };
     return { ...assemble(decoder, roles, made, held), save };
   } catch (error) {
     for (const item of made.reverse()) item.dispose();
@@ -143,11 +156,12 @@ function assemble(
     readonly reference: Adapter;
     readonly referenceParameters: ParameterBuffer;
     readonly continued: Awaited<ReturnType<typeof frozenTwin>> | undefined;
+    readonly begun: Adapter | undefined;
   },
   made: readonly { dispose(): void }[],
   held: HeldMemory,
 ): Omit<StepAmcRoles, 'save'> {
-  const { policy, reward, reference, referenceParameters, continued } = adapters;
+  const { policy, reward, reference, referenceParameters, continued, begun } = adapters;
   const policyParameters = policy.trainable as TrainableParameters;
   const rewardParameters = reward.trainable as TrainableParameters;
   const named = (name: string) => {
@@ -162,7 +176,7 @@ function assemble(
     valueHead: { weight: named('weight'), bias: named('bias'), reads: 'every' },
     reference: { adapter: reference },
     continued: continued && { adapter: continued.adapter },
-    base: {},
+    base: begun ? { adapter: begun } : {},
     reward: { adapter: reward },
     rewardHead: roleHead(decoder, { adapter: reward }) as LinearHead,
     policyParameters,

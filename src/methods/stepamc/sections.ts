@@ -21,7 +21,9 @@ export const frn = section({
   init: z
     .enum(['base', 'sft'])
     .default('base')
-    .describe('Initial adapter: new on the base, or a copy of the warmed-up policy, which learns faster.'),
+    .describe(
+      'Initial adapter: new on the base (with model.adapter: that one), or a copy of the warmed-up policy, which learns faster.',
+    ),
   pair_mode: z
     .enum(['label', 'step'])
     .default('label')
@@ -123,7 +125,7 @@ export const ppo = section({
     .enum(['sft', 'base'])
     .default('sft')
     .describe(
-      'The reference of the KL: the policy after the warm-up, or the base with the adapter switched off.',
+      'The reference of the KL: the policy after the warm-up, or the model that the run began with: the base, under model.adapter if there is one.',
     ),
   reward_at: z
     .enum(['last', 'every'])

@@ -18,6 +18,7 @@ export function summary(run: CollectedRun): Html {
   const facts: readonly (readonly [string, Content])[] = [
     ['Method', method],
     ['Base', typeof base === 'string' ? base : 'new weights'],
+    ['Continues', text(configValue(run, 'model.adapter'))],
     ['Data', dataOf(run)],
     ['Seed', text(configValue(run, 'run.seed'))],
     ['Device', run.memory?.device ?? text(configValue(run, 'run.device'))],

@@ -12,11 +12,17 @@ export interface ReferenceOptions {
   readonly decoder: Decoder;
   /** What the policy is compared with, without dropout: the policy as it is now, or the base without its adapter. */
   readonly role: Role;
-  /** A model of its own in place of `decoder`, with no adapter: loaded while the stage is open. */
-  readonly load?: (() => Promise<Decoder>) | undefined;
+  /** In place of `decoder` and `role`: loaded while the stage is open. */
+  readonly load?: (() => Promise<LoadedReference>) | undefined;
   readonly items: Dataset<OfflineItem>;
   readonly microBatchTokens: number;
   readonly settings: SaveSettings;
+}
+
+export interface LoadedReference {
+  readonly decoder: Decoder;
+  readonly role: Role;
+  dispose(): void;
 }
 
 /** Micro-batches of one step of the stage. */
@@ -35,13 +41,13 @@ export function referenceStage(options: ReferenceOptions): MakingStage {
     settings,
     batching: {},
     open: () => {
-      let loaded: Decoder | undefined;
+      let loaded: LoadedReference | undefined;
       return {
         async begin() {
           loaded = await options.load?.();
         },
         async step(index) {
-          const { decoder, role } = loaded ? { decoder: loaded, role: {} } : options;
+          const { decoder, role } = loaded ?? options;
           const rows: { item: number; sums: SpanSums[] }[] = [];
           let tokens = 0;
           for (const group of groups.slice(index * GROUPS, (index + 1) * GROUPS)) {

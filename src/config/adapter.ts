@@ -1,0 +1,109 @@
+/** `model.adapter`: where it lies, and the section `lora` that describes it. */
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { adaptedModules, isAdapter, readAdapterConfig } from '../weights/adapter.js';
+import { WeightsError } from '../weights/error.js';
+import { ConfigError } from './error.js';
+import { isSection, type Locate } from './issues.js';
+import type { LoraConfig } from './schema.js';
+
+/**
+ * The directory of the adapter that `path` names: itself, or that of a run.
+ *
+ * @param place where the path was written, the start of the sentence of an error
+ * @throws ConfigError where there is none
+ */
+export function adapterDirectory(path: string, place: string, cwd = process.cwd()): string {
+  const directory = resolve(cwd, path);
+  const fail = (reason: string): never => {
+    throw new ConfigError(`${place}: ${reason}`);
+  };
+  if (!existsSync(directory))
+    fail(`model.adapter leads nowhere: there is no ${path} (looked for from ${cwd})`);
+  for (const found of [directory, join(directory, 'adapter')]) if (isAdapter(found)) return found;
+  if (existsSync(join(directory, 'model', 'config.json')))
+    fail(`model.adapter ${path} is a run that trained every weight; name it as model.base`);
+  if (existsSync(join(directory, 'config.yaml')))
+    fail(
+      `model.adapter ${path} is a run with no adapter yet; let it end first: steptrain run --resume ${path}`,
+    );
+  return fail(
+    `model.adapter ${path} is no adapter: expected a directory with adapter_config.json, or a finished run`,
+  );
+}
+
+/**
+ * The section `lora` of an adapter. Modules that it has no names for, such as those of some layers alone, are listed in full.
+ *
+ * @throws WeightsError for a damaged adapter
+ */
+export function adapterSection(directory: string): LoraConfig {
+  const config = readAdapterConfig(directory);
+  return {
+    r: config.r,
+    lora_alpha: config.loraAlpha,
+    lora_dropout: config.loraDropout,
+    target_modules: targetsOf(config, directory),
+    use_rslora: config.useRslora,
+    rank_pattern: { ...config.rankPattern },
+    alpha_pattern: { ...config.alphaPattern },
+    modules_to_save: config.modulesToSave.filter((name) => !isEnding(name)),
+  };
+}
+
+function targetsOf(
+  { targetModules, excludeModules, layersToTransform }: ReturnType<typeof readAdapterConfig>,
+  directory: string,
+): LoraConfig['target_modules'] {
+  if (excludeModules === undefined && layersToTransform === undefined) {
+    if (targetModules.kind === 'allLinear') return 'all-linear';
+    if (targetModules.kind === 'names') return usedNames(targetModules.names, adaptedModules(directory));
+  }
+  return adaptedModules(directory);
+}
+
+/** PEFT passes over a name that fits no module; a section would be refused for it. */
+function usedNames(names: readonly string[], modules: readonly string[]): string[] {
+  return names.filter((name) => modules.some((module) => `.${module}`.endsWith(`.${name}`)));
+}
+
+/** Heads of classifiers and what lies before them; a method that trains one adds it itself. */
+export function isEnding(name: string): boolean {
+  return name === 'score' || name === 'classifier' || name.startsWith('pooler');
+}
+
+/**
+ * Writes what a recipe with `model.adapter` leaves open of `lora` into `value`. A complete section needs no adapter, so that a
+ * run can be read where the adapter that it began with is no longer there.
+ *
+ * @returns the sentence that refuses the recipe, if any
+ */
+export function fillLora(value: Record<string, unknown>, locate: Locate): string | undefined {
+  const { model, lora = undefined } = value;
+  const path = isSection(model) ? model.adapter : undefined;
+  // What is of the wrong type the schema refuses; that `none` contradicts an adapter is said with the other conflicts.
+  if (typeof path !== 'string' || path === '' || !(lora === undefined || lora === null || isSection(lora)))
+    return undefined;
+  const given = lora ?? {};
+  if (KEYS.every((key) => Object.hasOwn(given, key))) return undefined;
+  const place = locate(['model', 'adapter']);
+  try {
+    value.lora = { ...adapterSection(adapterDirectory(path, place)), ...given };
+    return undefined;
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message;
+    if (error instanceof WeightsError) return `${place}: ${error.message}`;
+    throw error;
+  }
+}
+
+const KEYS: readonly (keyof LoraConfig)[] = [
+  'r',
+  'lora_alpha',
+  'lora_dropout',
+  'target_modules',
+  'use_rslora',
+  'rank_pattern',
+  'alpha_pattern',
+  'modules_to_save',
+];

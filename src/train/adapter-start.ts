@@ -1,0 +1,111 @@
+/** Whether a run can begin with the adapter that `model.adapter` names: told from headers, before anything is made. */
+import { existsSync, realpathSync } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
+import { join, sep } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { modelModules, readModelConfig } from '../architectures/table.js';
+import { adapterSection, isEnding } from '../config/adapter.js';
+import { ConfigError } from '../config/error.js';
+import type { FrameConfig, LoraConfig } from '../config/schema.js';
+import { contentHash } from '../files/content-hash.js';
+import { parseHubId } from '../hub/hub-id.js';
+import { openAdapterOf } from '../models/adapter.js';
+import { baseDirectory, isShipped } from '../models/base.js';
+import { readCard } from '../models/card.js';
+import { readAdapterConfig } from '../weights/adapter.js';
+import { WeightsError } from '../weights/error.js';
+import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
+import { loraConfig } from './lora-config.js';
+
+/** Keys of `lora` that an adapter fixes by value; its modules are compared by what they are. */
+const FIXED = ['r', 'lora_alpha', 'use_rslora', 'rank_pattern', 'alpha_pattern'] as const;
+
+/**
+ * Checks an adapter against the base and the section `lora` of a configuration whose paths are absolute.
+ *
+ * @throws ConfigError for an adapter of another base, or that is not what `lora` says
+ */
+export async function checkAdapter({ model, lora }: Pick<FrameConfig, 'model' | 'lora'>): Promise<void> {
+  const { adapter, base } = model;
+  // config/checks.ts refuses other bases and `none`.
+  if (adapter === undefined || typeof base !== 'string' || lora === undefined || lora === 'none') return;
+  const directory = baseDirectory(base);
+  await checkBase(adapter, base, directory);
+  const plan = planOf(adapter, base, directory);
+  checkSection(adapter, lora);
+  const planned = loraPlan(loraConfig(lora, directory), modelModules(readModelConfig(directory)));
+  const [expected, found] = [plan, planned].map((each) => each.modules.map(({ module }) => module)) as [
+    string[],
+    string[],
+  ];
+  const different =
+    expected.find((name) => !found.includes(name)) ?? found.find((name) => !expected.includes(name));
+  if (different !== undefined)
+    refuse('target_modules', adapter, `${expected.length} modules`, `${found.length} (${different} differs)`);
+}
+
+/** Opens the adapter on the base, which compares names and shapes. */
+function planOf(adapter: string, base: string, directory: string): LoraPlan {
+  try {
+    const { plan, file } = openAdapterOf(readModelConfig(directory), adapter);
+    file.close();
+    return plan;
+  } catch (error) {
+    if (!(error instanceof WeightsError)) throw error;
+    throw new ConfigError(`model.adapter does not fit model.base ${base}: ${error.message}`);
+  }
+}
+
+function checkSection(adapter: string, lora: LoraConfig): void {
+  const own = adapterSection(adapter);
+  for (const key of FIXED)
+    if (!isDeepStrictEqual(lora[key], own[key]))
+      refuse(key, adapter, JSON.stringify(own[key]), JSON.stringify(lora[key]));
+  const sorted = (names: readonly string[]) => names.filter((name) => !isEnding(name)).sort();
+  const [expected, found] = [own, lora].map(({ modules_to_save: names }) => sorted(names));
+  if (!isDeepStrictEqual(found, expected))
+    refuse('modules_to_save', adapter, JSON.stringify(expected), JSON.stringify(found));
+}
+
+function refuse(key: string, adapter: string, expected: string, found: string): never {
+  throw new ConfigError(
+    `lora.${key}: expected ${expected} as in ${adapter}, which model.adapter continues, found ${found}; remove lora.${key}`,
+  );
+}
+
+/** The base by what the adapter says of it, as far as that can be told from here; shapes tell the rest. */
+async function checkBase(adapter: string, base: string, directory: string): Promise<void> {
+  const named = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+  if (named === undefined || named === base || (await isSameModel(named, directory))) return;
+  throw new ConfigError(
+    `model.adapter ${adapter} was trained on ${named}, and model.base is ${base}, another model; set model.base to ${named}`,
+  );
+}
+
+async function isSameModel(named: string, directory: string): Promise<boolean> {
+  const other = isShipped(named) ? baseDirectory(named) : named;
+  if (existsSync(join(other, 'config.json')))
+    return realpathSync(other) === realpathSync(directory) || (await hasSameFiles(other, directory));
+  // Two names of the hub can be compared; a folder that is elsewhere, or was, cannot.
+  const cached = directory.split(sep).find((part) => part.startsWith('models--'));
+  const id = parseHubId(named);
+  return cached === undefined || id === undefined || cached === `models--${id.repo.replace('/', '--')}`;
+}
+
+/** A copy of a model elsewhere is the same model. Sizes are compared first, since weights take long to read. */
+async function hasSameFiles(one: string, other: string): Promise<boolean> {
+  const [names, others] = await Promise.all([one, other].map(filesOf));
+  if (!isDeepStrictEqual(names, others)) return false;
+  for (const [name] of names as [string, number][])
+    if ((await contentHash(join(one, name))) !== (await contentHash(join(other, name)))) return false;
+  return true;
+}
+
+async function filesOf(directory: string): Promise<[string, number][]> {
+  const names = (await readdir(directory)).filter((name) => /^config\.json$|\.safetensors$/.test(name));
+  return Promise.all(
+    names
+      .sort()
+      .map(async (name): Promise<[string, number]> => [name, (await stat(join(directory, name))).size]),
+  );
+}
