@@ -212,6 +212,7 @@ export {
 } from './models/heads.js';
 export { type FurtherHeads, type LoadOptions, loadDecoder, loadTrainableDecoder } from './models/load.js';
 export { type MergeOptions, type MergeReport, mergeAdapter } from './models/merge.js';
+export type { MergedAdapter, SavedForm } from './models/merged-adapter.js';
 export { type SaveOptions, saveDecoder } from './models/save.js';
 export type { ModelFiles } from './models/saved.js';
 export type { DeviceInfo, DeviceStats } from './native/addon.js';

@@ -205,7 +205,7 @@ async function readGiven(
     {
       ...config,
       // What the run ended with holds the adapter that it began with.
-      model: { ...config.model, adapter: undefined },
+      model: { ...config.model, adapter: undefined, adapter_mode: undefined },
       data: {
         ...data,
         ...(test === undefined ? {} : { test }),

@@ -105,7 +105,7 @@ export async function checkpoint(path: string): Promise<Row[]> {
 
 export async function run(path: string): Promise<Row[]> {
   const { config } = parseRunConfig(await readRunConfig(path), { name: join(path, 'config.yaml') });
-  const { base, adapter } = config.model;
+  const { base, adapter, adapter_mode: mode } = config.model;
   const log = existsSync(join(path, 'metrics.jsonl')) ? readLog(join(path, 'metrics.jsonl')) : [];
   const last = log.at(-1);
   const names = existsSync(join(path, 'checkpoints')) ? await readdir(join(path, 'checkpoints')) : [];
@@ -122,7 +122,7 @@ export async function run(path: string): Promise<Row[]> {
   return [
     ['directory', resolve(path)],
     ['method', `${config.method}, ${lora} of ${typeof base === 'string' ? base : 'a new model'}`],
-    ...(adapter === undefined ? [] : [['continues', adapter] as const]),
+    ...(adapter === undefined ? [] : [[mode === 'stack' ? 'stacked on' : 'continues', adapter] as const]),
     [
       'progress',
       ended

@@ -5,7 +5,17 @@ import { adaptedModules, isAdapter, readAdapterConfig } from '../weights/adapter
 import { WeightsError } from '../weights/error.js';
 import { ConfigError } from './error.js';
 import { isSection, type Locate } from './issues.js';
-import type { LoraConfig } from './schema.js';
+import type { LoraConfig, ModelConfig } from './schema.js';
+
+/** What becomes of `model.adapter`: every adapter of the run starts as it, or it is merged into the weights under them. */
+export function adapterUse({ adapter, adapter_mode }: Pick<ModelConfig, 'adapter' | 'adapter_mode'>): {
+  readonly start: string | undefined;
+  readonly merged: string | undefined;
+} {
+  return adapter_mode === 'stack'
+    ? { start: undefined, merged: adapter }
+    : { start: adapter, merged: undefined };
+}
 
 /**
  * The directory of the adapter that `path` names: itself, or that of a run.
@@ -84,6 +94,11 @@ export function fillLora(value: Record<string, unknown>, locate: Locate): string
   // What is of the wrong type the schema refuses; that `none` contradicts an adapter is said with the other conflicts.
   if (typeof path !== 'string' || path === '' || !(lora === undefined || lora === null || isSection(lora)))
     return undefined;
+  if (isSection(model) && model.adapter_mode === 'stack') {
+    // A new adapter on top of another is of the recipe's own shape.
+    value.lora = lora ?? {};
+    return undefined;
+  }
   const given = lora ?? {};
   if (KEYS.every((key) => Object.hasOwn(given, key))) return undefined;
   const place = locate(['model', 'adapter']);

@@ -56,7 +56,15 @@ function modelConflicts(model: ModelConfig): Conflict[] {
 }
 
 function adapterConflicts({ method, model, lora }: FrameConfig): Conflict[] {
-  if (model.adapter === undefined) return [];
+  if (model.adapter === undefined)
+    return model.adapter_mode === undefined
+      ? []
+      : [
+          {
+            path: ['model', 'adapter_mode'],
+            message: `model.adapter_mode is ${model.adapter_mode}, and there is no model.adapter; name one, or remove model.adapter_mode`,
+          },
+        ];
   const path = ['model', 'adapter'];
   if (typeof model.base !== 'string')
     return [
@@ -70,7 +78,7 @@ function adapterConflicts({ method, model, lora }: FrameConfig): Conflict[] {
     return [
       {
         path,
-        message: `method ${method} trains every parameter and continues no adapter; remove model.adapter, or merge it into its base with steptrain merge`,
+        message: `method ${method} trains every parameter and goes on from no adapter; remove model.adapter, or merge it into its base with steptrain merge`,
       },
     ];
   if (lora === 'none')
@@ -78,7 +86,7 @@ function adapterConflicts({ method, model, lora }: FrameConfig): Conflict[] {
       {
         path: ['lora'],
         message:
-          'lora is none, and model.adapter names an adapter to continue; remove lora, or merge the adapter into its base with steptrain merge',
+          'lora is none, and model.adapter names an adapter to go on from; remove lora, or merge the adapter into its base with steptrain merge',
       },
     ];
   return [];

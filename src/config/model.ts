@@ -27,8 +27,16 @@ export const model = section({
   adapter: text()
     .optional()
     .describe(
-      'A LoRA adapter on this base to continue: a PEFT directory, or a finished run with an adapter. Its rank, alpha and modules take ' +
-        'the place of the defaults of `lora`, of which only `lora_dropout` may differ; every network of the run begins with it, the reference among them.',
+      'A LoRA adapter on this base to go on from: a PEFT directory, or a finished run with an adapter. Every network of the run begins with it, ' +
+        'the reference among them.',
+    ),
+  adapter_mode: z
+    .enum(['continue', 'stack'])
+    .optional()
+    .describe(
+      '`continue` (the default): train `adapter` further; its rank, alpha and modules take the place of the defaults of `lora`, of which only ' +
+        '`lora_dropout` may differ. `stack`: merge it into the weights in memory, train a new adapter of `lora` on top, and save both as one ' +
+        'adapter on the base. Only with `adapter`.',
     ),
   tokenizer: text()
     .default('base')

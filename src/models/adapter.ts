@@ -21,12 +21,13 @@ import {
   writeAdapter,
 } from '../weights/adapter.js';
 import type { LoraConfig } from '../weights/adapter-config.js';
+import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
 import { WeightsError } from '../weights/error.js';
 import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
 import type { Initializer } from '../weights/modules.js';
 import type { Decoder } from './decoder.js';
-import { readStoredF32 } from './load.js';
+import { concatenated, type MergedAdapter, type SavedForm } from './merged-adapter.js';
 import { readWeight } from './save.js';
 
 /** Domain of the random stream from which new weights are drawn. */
@@ -54,6 +55,8 @@ export class Adapter {
     readonly trainable?: TrainableParameters,
     /** The `score` head among the parameters, if any; it stands in for the head of the base. */
     readonly head?: ModelHead,
+    /** What it is written as, where that is not what is trained: as one with the adapter that is merged into the weights below. */
+    readonly form?: SavedForm,
   ) {
     const parameter = (name: string) => parameters.get(name) as Parameter;
     for (const { module, aName, bName, scaling } of plan.modules) {
@@ -91,12 +94,11 @@ export class Adapter {
 
   /** Writes a directory that PEFT loads. */
   async save(directory: string): Promise<void> {
-    const data = async (name: string) =>
-      fromF32(
-        (await (this.parameters.get(name) as Parameter).value.readFloats()) as Float32Array<ArrayBuffer>,
-        'F32',
-      );
-    await writeAdapter(directory, this, data);
+    const own = async (name: string) =>
+      (await (this.parameters.get(name) as Parameter).value.readFloats()) as Float32Array<ArrayBuffer>;
+    const { form } = this;
+    const data = async (name: string) => fromF32(await (form ? form.values(name, own) : own(name)), 'F32');
+    await writeAdapter(directory, form ?? this, data);
   }
 
   dispose(): void {
@@ -121,6 +123,8 @@ export function createAdapter(
     readonly first?: (name: string) => Float32Array | undefined;
     /** Heads that are trained in the same buffer and saved apart from the adapter. */
     readonly heads?: readonly ParameterSpec[];
+    /** What is merged into the weights below. */
+    readonly merged?: MergedAdapter | undefined;
   },
 ): Adapter {
   const plan = loraPlan(config, modelModules(model));
@@ -136,11 +140,12 @@ export function createAdapter(
   for (const { name, weight, shape, init } of plan.saved)
     add(name, shape, init, options.wholeWeight?.(weight));
   specs.push(...(options.heads ?? []));
-  return trainableAdapter(device, config, plan, specs, scoreHead(plan, model));
+  const form = options.merged && concatenated(options.merged, { config, plan }, modelModules(model));
+  return trainableAdapter(device, config, plan, specs, { head: scoreHead(plan, model), form });
 }
 
 /** A frozen twin of a trainable adapter, with the values that it has now. Owned by the caller, buffer included. */
-export async function frozenTwin({ config, plan, trainable, head }: Adapter): Promise<{
+export async function frozenTwin({ config, plan, trainable, head, form }: Adapter): Promise<{
   readonly adapter: Adapter;
   readonly parameters: ParameterBuffer;
 }> {
@@ -152,7 +157,7 @@ export async function frozenTwin({ config, plan, trainable, head }: Adapter): Pr
   });
   const parameters = new ParameterBuffer(trainable.device, specs);
   const byName = new Map(parameters.list.map((parameter) => [parameter.name, parameter]));
-  return { adapter: new Adapter(config, plan, byName, undefined, head), parameters };
+  return { adapter: new Adapter(config, plan, byName, undefined, head, form), parameters };
 }
 
 /**
@@ -186,7 +191,8 @@ export async function createAdapterOn(
   for (const { weight } of loraPlan(config, modelModules(model)).saved)
     if (decoder.weights.has(weight)) whole.set(weight, await readWeight(decoder, weight));
   const wholeWeight = (name: string) => whole.get(name);
-  return createAdapter(decoder.device, model, config, { ...options, wholeWeight, first });
+  const { merged } = decoder.options;
+  return createAdapter(decoder.device, model, config, { ...options, wholeWeight, first, merged });
 }
 
 interface StoredTensor {
@@ -244,7 +250,7 @@ export function loadAdapter(
       ({ name, shape }): ParameterSpec => ({ name, shape, init: readStoredF32(file, name) }),
     );
     const score = scoreHead(plan, target);
-    if (trainable) return trainableAdapter(device, config, plan, specs, score);
+    if (trainable) return trainableAdapter(device, config, plan, specs, { head: score });
     const frozen = specs.map(({ name, shape, init }): [string, Parameter] => [
       name,
       { name, value: device.keep(device.tensor(init, shape)) },
@@ -260,11 +266,11 @@ function trainableAdapter(
   config: LoraConfig,
   plan: LoraPlan,
   specs: readonly ParameterSpec[],
-  head: ModelHead | undefined,
+  { head, form }: { readonly head: ModelHead | undefined; readonly form?: SavedForm | undefined },
 ): Adapter {
   const trainable = new TrainableParameters(device, specs);
   const parameters = new Map(trainable.list.map((parameter) => [parameter.name, parameter]));
-  return new Adapter(config, plan, parameters, trainable, head);
+  return new Adapter(config, plan, parameters, trainable, head, form);
 }
 
 /** The configuration of the same trunk under a classification head. */

@@ -21,6 +21,7 @@ import type { Adapter, DropoutSource } from './adapter.js';
 import type { AdapterStack } from './adapter-stack.js';
 import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
 import type { LinearHead } from './heads.js';
+import type { MergedAdapter } from './merged-adapter.js';
 
 /** The role of a forward. The empty role is the base model, the reference of every other role. */
 export interface Role {
@@ -43,6 +44,8 @@ export interface DecoderOptions {
   readonly dtype: 'f32' | 'bf16';
   /** Run each layer again in the backward instead of saving its insides. */
   readonly gradientCheckpointing?: boolean;
+  /** The adapter that was added to the weights when they were loaded. */
+  readonly merged?: MergedAdapter | undefined;
 }
 
 /** The loss of a conversion of weights. */

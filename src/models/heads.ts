@@ -8,6 +8,7 @@ import { linear } from '../ops/gemm.js';
 import { cast, gatherRows, reshape } from '../ops/memory.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
 import { WeightsError } from '../weights/error.js';
 import { openSafetensors } from '../weights/safetensors.js';
@@ -15,7 +16,6 @@ import { writeSafetensors } from '../weights/safetensors-writer.js';
 import { draw } from './adapter.js';
 import type { RaggedBatch } from './batch.js';
 import type { Decoder, Role } from './decoder.js';
-import { readStoredF32 } from './load.js';
 
 /** A head with C outputs for each row that it reads: C = 1 is a value or a reward, C > 1 are the logits of classes. */
 export interface LinearHead {

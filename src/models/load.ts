@@ -6,16 +6,22 @@ import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.
 import { packWeight } from '../ops/gemm.js';
 import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
-import { type CheckpointReader, matchWeights, openCheckpoint } from '../weights/checkpoint.js';
-import { countInexact, toF32 } from '../weights/convert.js';
+import { type CheckpointReader, matchWeights, openCheckpoint, readStoredF32 } from '../weights/checkpoint.js';
+import { countInexact } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import type { WeightSpec } from '../weights/modules.js';
 import { Decoder, type Rounding } from './decoder.js';
+import { addPair, type MergedAdapter, readMergedAdapter } from './merged-adapter.js';
 
 export interface LoadOptions {
   /** Of activations and frozen weights. Default bf16. */
   readonly dtype?: 'f32' | 'bf16';
   readonly gradientCheckpointing?: boolean;
+  /**
+   * Directory of an adapter that is added to the weights, in f32, before they are rounded to `dtype`. Adapters that `createAdapterOn`
+   * makes on the decoder are saved as one with it, for the base without it.
+   */
+  readonly merged?: string | undefined;
   /** Aborted: what is loaded so far is freed, and the promise rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -36,10 +42,11 @@ export function openDecoderWeights(directory: string, config: ModelConfig): Chec
 export async function loadDecoder(
   device: Device,
   directory: string,
-  { signal, ...options }: LoadOptions = {},
+  { signal, merged: under, ...options }: LoadOptions = {},
 ): Promise<Decoder> {
   signal?.throwIfAborted();
   const config = readModelConfig(directory);
+  const merged = under === undefined ? undefined : readMergedAdapter(config, under);
   const reader = openDecoderWeights(directory, config);
   const { dtype = 'bf16' } = options;
   const weights = new Map<string, Parameter>();
@@ -47,7 +54,7 @@ export async function loadDecoder(
   try {
     for (const spec of modelWeights(config)) {
       signal?.throwIfAborted();
-      weights.set(spec.name, await frozen(device, reader, spec, dtype));
+      weights.set(spec.name, await frozen(device, reader, spec, dtype, merged));
       if (isHalved(reader, spec, dtype)) rounding = addRounding(rounding, readStoredF32(reader, spec.name));
     }
   } catch (error) {
@@ -56,7 +63,7 @@ export async function loadDecoder(
   } finally {
     reader.close();
   }
-  return new Decoder(device, config, weights, { ...options, dtype }, rounding);
+  return new Decoder(device, config, weights, { ...options, dtype, merged }, rounding);
 }
 
 /** Whether loading rounds a weight that was stored in f16: bf16 has fewer digits. */
@@ -96,10 +103,11 @@ export function loadTrainableDecoder(
 export function loadTrainableUnder(
   device: Device,
   directory: string,
-  { heads, ...options }: LoadOptions & FurtherHeads,
+  { heads, merged: under, ...options }: LoadOptions & FurtherHeads,
   head?: OtherHead,
 ): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
   const stored = readModelConfig(directory);
+  const merged = under === undefined ? undefined : readMergedAdapter(stored, under);
   const reader = openDecoderWeights(directory, stored);
   const isStored = ({ name, shape }: WeightSpec) => reader.tensors.get(name)?.shape.join() === shape.join();
   try {
@@ -108,7 +116,13 @@ export function loadTrainableUnder(
       const made = head && !isStored(spec) ? head.make(spec, i) : undefined;
       return { name: spec.name, shape: spec.shape, init: made ?? readStoredF32(reader, spec.name) };
     });
-    return trainableDecoder(device, config, [...specs, ...(heads?.(config) ?? [])], options);
+    const made = trainableDecoder(device, config, [...specs, ...(heads?.(config) ?? [])], options);
+    if (merged) {
+      for (const name of merged.pairs.keys())
+        addMerged((made.decoder.weights.get(name) as Parameter).value, name, merged);
+      made.parameters.changed();
+    }
+    return made;
   } finally {
     reader.close();
   }
@@ -119,19 +133,11 @@ export function trainableDecoder(
   device: Device,
   config: ModelConfig,
   specs: readonly ParameterSpec[],
-  options: LoadOptions = {},
+  options: Omit<LoadOptions, 'merged'> = {},
 ): { readonly decoder: Decoder; readonly parameters: TrainableParameters } {
   const parameters = new TrainableParameters(device, specs);
   const weights = new Map(parameters.list.map((parameter) => [parameter.name, parameter]));
   return { decoder: new Decoder(device, config, weights, { dtype: 'bf16', ...options }), parameters };
-}
-
-/** A stored tensor as f32, whatever its dtype on disk. */
-export function readStoredF32(
-  file: Pick<CheckpointReader, 'read' | 'tensors'>,
-  name: string,
-): Float32Array<ArrayBuffer> {
-  return toF32(file.read(name), file.tensors.get(name)?.dtype as FloatDtype);
 }
 
 /** One frozen weight in the layout that the kernels read. Waits, so that uploads do not pile up in the queue. */
@@ -140,13 +146,23 @@ async function frozen(
   reader: CheckpointReader,
   spec: WeightSpec,
   dtype: DType,
+  merged: MergedAdapter | undefined,
 ): Promise<Parameter> {
   const value = device.scope(() => {
     const stored = uploadStored(device, reader, spec);
-    return device.keep(layout(stored, spec, dtype));
+    if (!merged?.pairs.has(spec.name)) return device.keep(layout(stored, spec, dtype));
+    const exact = castTo(stored, 'f32');
+    addMerged(exact, spec.name, merged);
+    return device.keep(layout(exact, spec, dtype));
   });
   await device.synchronize();
   return { name: spec.name, value };
+}
+
+/** In place. */
+function addMerged(weight: Tensor, name: string, { pairs, values }: MergedAdapter): void {
+  const pair = pairs.get(name);
+  if (pair) addPair(weight, pair, (tensor) => values.get(tensor) as Float32Array<ArrayBuffer>);
 }
 
 function layout(stored: Tensor, { shape, kind }: WeightSpec, dtype: DType): Tensor {

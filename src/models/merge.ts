@@ -3,10 +3,10 @@ import { existsSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { modelConfigJson, modelModules, modelWeights, readModelConfig } from '../architectures/table.js';
-import { linear } from '../ops/gemm.js';
 import { headLogits } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
+import { readStoredF32 } from '../weights/checkpoint.js';
 import { writeCheckpoint } from '../weights/checkpoint-writer.js';
 import { fromF32 } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
@@ -16,7 +16,8 @@ import { checkSequences, raggedBatch } from './batch.js';
 import { CARD } from './card.js';
 import type { Decoder, Role } from './decoder.js';
 import { headOutputs, roleHead } from './heads.js';
-import { loadDecoder, openDecoderWeights, readStoredF32 } from './load.js';
+import { loadDecoder, openDecoderWeights } from './load.js';
+import { addPair } from './merged-adapter.js';
 
 export interface MergeOptions {
   /** Dtype of the output. Default: that of the base's weights. */
@@ -91,7 +92,7 @@ export async function mergeAdapter(
           if (whole) return fromF32(readStoredF32(reader.file, whole), dtype);
           const stored = readStoredF32(weights, name);
           const pair = pairs.get(name);
-          return fromF32(pair ? await addPair(device, stored, pair, reader) : stored, dtype);
+          return fromF32(pair ? await merged(device, stored, pair, reader) : stored, dtype);
         },
       }));
       await writeCheckpoint(output, sources, {
@@ -118,28 +119,19 @@ export async function mergeAdapter(
 }
 
 /** weight + scaling·B·A, f32 [out, in]. */
-async function addPair(
+async function merged(
   device: Device,
   weight: Float32Array<ArrayBuffer>,
-  { aName, bName, aShape, bShape, scaling }: LoraModule,
+  pair: LoraModule,
   { file }: AdapterReader,
 ): Promise<Float32Array<ArrayBuffer>> {
-  const [rank, inputs] = aShape;
-  const a = readStoredF32(file, aName);
-  const transposed = new Float32Array(a.length);
-  for (let r = 0; r < rank; r++)
-    for (let k = 0; k < inputs; k++) transposed[k * rank + r] = a[r * inputs + k] as number;
-  const sum = device.scope(() => {
-    const b = device.tensor(readStoredF32(file, bName), bShape);
-    const product = linear(b, { name: aName, value: device.tensor(transposed, [inputs, rank]) });
-    const total = device.tensor(weight, [bShape[0], inputs]);
-    device.ops.axpy({ y: total, x: product, factor: scaling });
-    return total;
-  });
+  const { aShape, bShape } = pair;
+  const total = device.tensor(weight, [bShape[0], aShape[1]]);
   try {
-    return (await sum.readFloats()) as Float32Array<ArrayBuffer>;
+    addPair(total, pair, (name) => readStoredF32(file, name));
+    return (await total.readFloats()) as Float32Array<ArrayBuffer>;
   } finally {
-    sum.dispose();
+    total.dispose();
   }
 }
 

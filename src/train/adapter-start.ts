@@ -4,7 +4,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { modelModules, readModelConfig } from '../architectures/table.js';
-import { adapterSection, isEnding } from '../config/adapter.js';
+import { adapterSection, adapterUse, isEnding } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
 import type { FrameConfig, LoraConfig } from '../config/schema.js';
 import { contentHash } from '../files/content-hash.js';
@@ -12,6 +12,7 @@ import { parseHubId } from '../hub/hub-id.js';
 import { openAdapterOf } from '../models/adapter.js';
 import { baseDirectory, isShipped } from '../models/base.js';
 import { readCard } from '../models/card.js';
+import { readMergedAdapter } from '../models/merged-adapter.js';
 import { readAdapterConfig } from '../weights/adapter.js';
 import { WeightsError } from '../weights/error.js';
 import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
@@ -32,6 +33,7 @@ export async function checkAdapter({ model, lora }: Pick<FrameConfig, 'model' | 
   const directory = baseDirectory(base);
   await checkBase(adapter, base, directory);
   const plan = planOf(adapter, base, directory);
+  if (adapterUse(model).merged !== undefined) return checkMerged(adapter, directory);
   checkSection(adapter, lora);
   const planned = loraPlan(loraConfig(lora, directory), modelModules(readModelConfig(directory)));
   const [expected, found] = [plan, planned].map((each) => each.modules.map(({ module }) => module)) as [
@@ -53,6 +55,15 @@ function planOf(adapter: string, base: string, directory: string): LoraPlan {
   } catch (error) {
     if (!(error instanceof WeightsError)) throw error;
     throw new ConfigError(`model.adapter does not fit model.base ${base}: ${error.message}`);
+  }
+}
+
+function checkMerged(adapter: string, directory: string): void {
+  try {
+    readMergedAdapter(readModelConfig(directory), adapter);
+  } catch (error) {
+    if (!(error instanceof WeightsError)) throw error;
+    throw new ConfigError(`model.adapter_mode stack: ${error.message}`);
   }
 }
 

@@ -2,11 +2,11 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ParameterBuffer } from '../autograd/parameters.js';
-import { readStoredF32 } from '../models/load.js';
 import { StepTrainError } from '../native/errors.js';
 import { type SealedArtefact, sealArtefact } from '../run/artefact.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { readStoredF32 } from '../weights/checkpoint.js';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
 import type { AdamW } from './adamw.js';

@@ -2,6 +2,7 @@
 import type { ModelConfig } from '../architectures/config.js';
 import { modelModules, modelWeights, newModelConfig } from '../architectures/table.js';
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
+import { adapterUse } from '../config/adapter.js';
 import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
 import { createAdapterOn, draw, withHead } from '../models/adapter.js';
 import { baseDirectory } from '../models/base.js';
@@ -41,7 +42,8 @@ export interface TraineeOptions {
 
 export async function createTrainee(device: Device, options: TraineeOptions): Promise<Trainee> {
   const { model, lora, gradientCheckpointing, head, seed } = options;
-  const load = { dtype: model.dtype, gradientCheckpointing };
+  const { start, merged } = adapterUse(model);
+  const load = { dtype: model.dtype, gradientCheckpointing, merged };
   const { held, mark } = heldMemory(device);
   const under = (trunk: ModelConfig) => (head ? withHead(trunk, head) : trunk);
   const fresh =
@@ -70,7 +72,7 @@ export async function createTrainee(device: Device, options: TraineeOptions): Pr
   try {
     const ending = under(decoder.config);
     const config = withHeadKept(loraConfig(lora, directory), head, ending);
-    const adapter = await createAdapterOn(decoder, config, { seed, model: ending, start: model.adapter });
+    const adapter = await createAdapterOn(decoder, config, { seed, model: ending, start });
     mark('policy');
     const trained = adapter.trainable as TrainableParameters;
     return {

@@ -5,6 +5,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemReason } from '../files/error.js';
+import { toF32 } from './convert.js';
 import { type FloatDtype, isFloatDtype } from './dtype.js';
 import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
@@ -28,6 +29,14 @@ export interface CheckpointReader {
   /** As {@link SafetensorsFile.readChunks} */
   readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
   close(): void;
+}
+
+/** A stored tensor as f32, whatever its dtype on disk. */
+export function readStoredF32(
+  file: Pick<CheckpointReader, 'read' | 'tensors'>,
+  name: string,
+): Float32Array<ArrayBuffer> {
+  return toF32(file.read(name), file.tensors.get(name)?.dtype as FloatDtype);
 }
 
 /** A weight that a model needs. */

@@ -1,6 +1,6 @@
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { readStoredF32 } from '../../src/models/load.js';
+import { readStoredF32 } from '../../src/weights/checkpoint.js';
 import { fromF32 } from '../../src/weights/convert.js';
 import type { FloatDtype } from '../../src/weights/dtype.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { readStoredF32 } from '../../src/models/load.js';
+import { readStoredF32 } from '../../src/weights/checkpoint.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
 
 /** What transformers, PEFT and torch computed for one golden model; see test/golden/README.md. */

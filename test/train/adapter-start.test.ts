@@ -29,6 +29,7 @@ import { metrics, tensors } from '../e2e/program.js';
 import { TINY } from '../methods/reward/tiny-model.js';
 import { goldenDirectory, tensorsIn } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
+import { TINY_LORA, tinyRounds, tinySft } from './tiny-sft.js';
 
 const device = openTest();
 afterAll(() => device.dispose());
@@ -37,32 +38,12 @@ const folder = mkdtempSync(join(tmpdir(), 'steptrain-adapter-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 /** Of rank 2 on some layers, dropout 0.05 and α 4. */
 const first = join(folder, 'first');
-const LORA = { r: 2, lora_alpha: 4, target_modules: ['q_proj', 'down_proj'] };
-
-const SFT = {
-  max_steps: 4,
-  tokens_per_step: 512,
-  micro_batch_tokens: 512,
-  learning_rate: 1e-2,
-  load_best_model_at_end: false,
-};
-
-const tiny = ({ sft, ...more }: Record<string, object | string> = {}) =>
-  ({
-    method: 'sft',
-    data: { source: 'arithmetic', arithmetic: { samples: 60 }, max_length: 512 },
-    eval: { max_samples: 8 },
-    run: { device: 'cpu', threads: 1, logging_steps: 1 },
-    ...('method' in more ? {} : { sft: { ...SFT, ...(sft as object) } }),
-    ...more,
-  }) as unknown as RunConfigInput;
-
 const continued = (more: Record<string, object | string> = {}) =>
-  tiny({ model: { adapter: first }, ...more });
+  tinySft({ model: { adapter: first }, ...more });
 
 beforeAll(async () => {
   vi.spyOn(console, 'error').mockImplementation(() => {});
-  await train(tiny({ lora: LORA }), { output: first });
+  await train(tinySft({ lora: TINY_LORA }), { output: first });
 }, 60_000);
 
 /** A copy of the adapter with other keys in its configuration. */
@@ -86,9 +67,14 @@ async function expectFirst(adapter: Adapter | undefined, named: string): Promise
 describe('model.adapter', () => {
   it('fills in the section lora, of which dropout may differ', async () => {
     const config = completeRunConfig(continued()) as SftRunConfig;
-    expect(config.lora).toMatchObject({ ...LORA, lora_dropout: 0.05, use_rslora: false, rank_pattern: {} });
+    expect(config.lora).toMatchObject({
+      ...TINY_LORA,
+      lora_dropout: 0.05,
+      use_rslora: false,
+      rank_pattern: {},
+    });
     const other = completeRunConfig(continued({ lora: { r: 2, lora_dropout: 0.5 } })) as SftRunConfig;
-    expect(other.lora).toMatchObject({ ...LORA, lora_dropout: 0.5 });
+    expect(other.lora).toMatchObject({ ...TINY_LORA, lora_dropout: 0.5 });
     await checkAdapter({ ...other, model: { ...other.model, adapter: join(first, 'adapter') } });
   });
 
@@ -143,7 +129,7 @@ describe('model.adapter', () => {
       readFileSync(join(whole.directory, 'config.yaml'), 'utf8').replaceAll(first, '/nowhere'),
       { name: 'config.yaml' },
     );
-    expect(config).toMatchObject({ lora: LORA, model: { adapter: '/nowhere/adapter' } });
+    expect(config).toMatchObject({ lora: TINY_LORA, model: { adapter: '/nowhere/adapter' } });
   }, 60_000);
 
   it('takes adapters of PEFT by layers and patterns', async () => {
@@ -154,7 +140,7 @@ describe('model.adapter', () => {
       target_modules: '.*(q_proj|down_proj)',
       base_model_name_or_path: 'me/x',
     });
-    const config = completeRunConfig(tiny({ model: { adapter } })) as SftRunConfig;
+    const config = completeRunConfig(tinySft({ model: { adapter } })) as SftRunConfig;
     expect(config.lora).toMatchObject({ r: 2 });
     expect((config.lora as { target_modules: string[] }).target_modules).toHaveLength(names.length);
     await checkAdapter(config);
@@ -175,12 +161,12 @@ describe('model.adapter', () => {
     };
     const stepamc = { method: 'stepamc', model: { adapter: join(first, 'adapter') } };
     expect(await lines(continued(stepamc))).toMatch(/base adapter .*frozen adapter parameters/);
-    expect(await lines(continued({ ...stepamc, model: {}, lora: LORA }))).not.toMatch(/base adapter/);
+    expect(await lines(continued({ ...stepamc, model: {}, lora: TINY_LORA }))).not.toMatch(/base adapter/);
   });
 
   it('is what every role of StepAMC begins with, the base of its KL among them', async () => {
     const { model, lora } = completeRunConfig(
-      tiny({ method: 'stepamc', model: { adapter: join(first, 'adapter') } }),
+      tinySft({ method: 'stepamc', model: { adapter: join(first, 'adapter') } }),
     ) as SftRunConfig;
     const options = { model, lora, seed: 1, gradientCheckpointing: false, continued: true };
     const roles = await createStepAmcRoles(device, options);
@@ -211,35 +197,20 @@ describe('model.adapter', () => {
 
   it('is M0 of rounds', async () => {
     const begun = await train(
-      rounds({ model: { base: 'word-problems' }, lora: LORA, step_kto: { learning_rate: 1e-2 } }),
+      tinyRounds({ model: { base: 'word-problems' }, lora: TINY_LORA, step_kto: { learning_rate: 1e-2 } }),
       { output: join(folder, 'm') },
     );
     const reference = async (reference: string) => {
       const step_kto = { reference, iterations: 1 };
       const output = join(folder, `m-${reference}`);
       const model = { base: 'word-problems', adapter: begun.directory };
-      await train(rounds({ model, step_kto }), { output });
+      await train(tinyRounds({ model, step_kto }), { output });
       return readFileSync(join(output, 'artefacts', 'reference-1.jsonl'), 'utf8');
     };
     // The policy of the first round is M0.
     expect(await reference('m0')).toBe(await reference('previous'));
   }, 60_000);
 });
-
-const rounds = ({ step_kto, ...more }: Record<string, object>) =>
-  ({
-    method: 'step_kto',
-    data: { source: 'word_problems', word_problems: { samples: 60 }, max_length: 320 },
-    question: { template: '{problem}\n' },
-    sampling: { num_generations: 2, max_new_tokens: 60, problems_per_iteration: 6 },
-    eval: { max_samples: 1, num_generations: 0, judge: 'oracle' },
-    run: { device: 'cpu', threads: 1, logging_steps: 1 },
-    step_kto: {
-      ...{ iterations: 1, batch_size: 4, micro_batch_tokens: 512, load_best_model_at_end: false },
-      ...step_kto,
-    },
-    ...more,
-  }) as unknown as RunConfigInput;
 
 describe('model.adapter refuses', () => {
   const refusal = async (more: Record<string, object | string>) => {
@@ -282,7 +253,7 @@ describe('model.adapter refuses', () => {
     ],
     [
       { method: 'pretrain' },
-      /method pretrain trains every parameter and continues no adapter; remove model\.adapter/,
+      /method pretrain trains every parameter and goes on from no adapter; remove model\.adapter/,
     ],
     [
       { model: { adapter: first, base: { init: TINY }, tokenizer: 'bytes' } },

@@ -1,5 +1,6 @@
 // `method: ppo`: how it is configured.
 import { z } from 'zod';
+import { adapterUse } from '../../config/adapter.js';
 import { data } from '../../config/data.js';
 import { solvingEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
@@ -48,10 +49,10 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
     );
   if (ppo.critic === 'adapter' && ppo.algorithm === 'ppo' && lora === 'none')
     add(['ppo', 'critic'], 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
-  if (ppo.critic === 'model' && ppo.algorithm === 'ppo' && model.adapter !== undefined)
+  if (ppo.critic === 'model' && ppo.algorithm === 'ppo' && adapterUse(model).start !== undefined)
     add(
       ['ppo', 'critic'],
-      'ppo.critic "model" begins with the base alone, and model.adapter names an adapter on it; use "adapter" or "trunk"',
+      'ppo.critic "model" begins with the base alone, and model.adapter names an adapter on it; use "adapter" or "trunk", or model.adapter_mode stack',
     );
   const compares = ppo.algorithm === 'grpo' || ppo.algorithm === 'gspo' || ppo.algorithm === 'rloo';
   const baseline = ppo.algorithm === 'reinforce_pp' && ppo.group_baseline;

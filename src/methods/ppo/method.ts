@@ -1,5 +1,6 @@
 /** `method: ppo`: policy optimisation on solutions that the policy samples itself. */
 
+import { adapterUse } from '../../config/adapter.js';
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
 import { remoteSource } from '../../remote/remote-source.js';
@@ -42,7 +43,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
     const critic = hasCritic(ppo);
     return [
       { role: 'policy', held: 'trained', ...(critic && ppo.critic === 'trunk' ? { head } : {}) },
-      ...((lora === 'none' || model.adapter !== undefined) && ppo.reference === 'base'
+      ...((lora === 'none' || adapterUse(model).start !== undefined) && ppo.reference === 'base'
         ? [{ role: 'reference', held: 'frozen' } as const]
         : []),
       ...(critic && ppo.critic !== 'trunk'

@@ -1,6 +1,7 @@
 /** Policy, reference and critic; on one frozen base where the policy is an adapter. */
 import type { ModelConfig } from '../../architectures/config.js';
 import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
+import { adapterUse } from '../../config/adapter.js';
 import { createAdapterOn, draw, loadAdapter } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
@@ -62,7 +63,8 @@ export async function createPpoRoles(
   // config.ts refuses this.
   if (typeof model.base !== 'string') throw new RangeError('ppo needs a trained base');
   const directory = baseDirectory(model.base);
-  const load = { dtype: model.dtype, gradientCheckpointing: run.gradient_checkpointing };
+  const { start, merged } = adapterUse(model);
+  const load = { dtype: model.dtype, gradientCheckpointing: run.gradient_checkpointing, merged };
   const { held, mark } = heldMemory(device);
   const made: { dispose(): void }[] = [];
   const keep = <T extends { dispose(): void }>(item: T): T => {
@@ -94,7 +96,7 @@ export async function createPpoRoles(
       const adapter = keep(
         await createAdapterOn(decoder, loraConfig(lora, directory), {
           seed: run.seed,
-          start: model.adapter,
+          start,
           heads: trunk ? heads(decoder.config) : [],
         }),
       );
@@ -125,8 +127,8 @@ export async function createPpoRoles(
 
     async function referenceOf(): Promise<PlacedRole | undefined> {
       if (ppo.reference === 'none') return undefined;
-      if (model.adapter !== undefined) {
-        const adapter = keep(loadAdapter(device, decoder.config, model.adapter));
+      if (start !== undefined) {
+        const adapter = keep(loadAdapter(device, decoder.config, start));
         mark('reference');
         return { decoder, role: { adapter } };
       }
@@ -152,7 +154,7 @@ export async function createPpoRoles(
       const adapter = keep(
         await createAdapterOn(decoder, loraConfig(lora, directory), {
           seed,
-          start: model.adapter,
+          start,
           heads: heads(decoder.config),
         }),
       );

@@ -1,5 +1,6 @@
 /** The stages of a round: samples, labels, log-probs of the reference, training, evaluation. */
 
+import { adapterUse } from '../../config/adapter.js';
 import type { Dataset } from '../../data/dataset.js';
 import { inMemory } from '../../data/dataset.js';
 import { objectRows } from '../../data/rows.js';
@@ -39,13 +40,14 @@ export function loadsReference(
   { lora, model }: RoundsConfig,
   { iterations, reference }: RoundSettings,
 ): boolean {
-  return reference === 'm0' && (lora === 'none' || model.adapter !== undefined) && iterations > 0;
+  return reference === 'm0' && (lora === 'none' || adapterUse(model).start !== undefined) && iterations > 0;
 }
 
 /** The model that the run began with. */
 async function firstModel({ config: { model }, device, roles }: AskingRun): Promise<LoadedReference> {
-  if (model.adapter !== undefined) {
-    const adapter = loadAdapter(device, roles.decoder.config, model.adapter);
+  const { start } = adapterUse(model);
+  if (start !== undefined) {
+    const adapter = loadAdapter(device, roles.decoder.config, start);
     return { decoder: roles.decoder, role: { adapter }, dispose: () => adapter.dispose() };
   }
   const decoder = await loadDecoder(device, baseDirectory(model.base as string), { dtype: model.dtype });

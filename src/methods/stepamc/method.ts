@@ -1,4 +1,5 @@
 /** `method: stepamc` (arXiv 2503.18432): warm-up, reward network, space-constrained policy; and its baselines. */
+import { adapterUse } from '../../config/adapter.js';
 import { verdictTemplate } from '../../data/verdict.js';
 import { readMetric } from '../../run/log-file.js';
 import {
@@ -38,7 +39,9 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
     { role: 'reference', held: 'frozen' },
     ...(comparesWithContinued(config) ? [{ role: 'continued', held: 'frozen' } as const] : []),
     { role: 'reward', held: 'trained', head: { outputs: 1, bias: false } },
-    ...(config.model.adapter === undefined ? [] : [{ role: 'base adapter', held: 'frozen' } as const]),
+    ...(adapterUse(config.model).start === undefined
+      ? []
+      : [{ role: 'base adapter', held: 'frozen' } as const]),
   ],
   // Words of one token are drawn in the pass that scores them, without a page.
   sampling({ baseline, ppo, prompt, data }, tokenizer) {

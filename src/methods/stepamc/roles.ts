@@ -3,6 +3,7 @@
  * scalar head.
  */
 import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
+import { adapterUse } from '../../config/adapter.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
 import {
   type Adapter,
@@ -84,9 +85,9 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
   // config.ts refuses this.
   if (typeof model.base !== 'string') throw new RangeError('roles share a trained base');
   const directory = baseDirectory(model.base);
-  const { adapter: start } = model;
+  const { start, merged } = adapterUse(model);
   const { held, mark } = heldMemory(device);
-  const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing });
+  const decoder = await loadDecoder(device, directory, { dtype: model.dtype, gradientCheckpointing, merged });
   mark('base');
   const made: { dispose(): void }[] = [decoder];
   try {

@@ -22,7 +22,7 @@ export const frn = section({
     .enum(['base', 'sft'])
     .default('base')
     .describe(
-      'Initial adapter: new on the base (with model.adapter: that one), or a copy of the warmed-up policy, which learns faster.',
+      'Initial adapter: new on the base (a copy of model.adapter if that is continued), or a copy of the warmed-up policy, which learns faster.',
     ),
   pair_mode: z
     .enum(['label', 'step'])

@@ -14,11 +14,12 @@ export function summary(run: CollectedRun): Html {
   const [sign, word] = STATUS[run.status];
   const method = String(configValue(run, 'method') ?? 'a run');
   const base = configValue(run, 'model.base');
+  const stacked = configValue(run, 'model.adapter_mode') === 'stack';
   const seconds = run.times.reduce((sum, time) => sum + time.seconds + time.after, 0);
   const facts: readonly (readonly [string, Content])[] = [
     ['Method', method],
     ['Base', typeof base === 'string' ? base : 'new weights'],
-    ['Continues', text(configValue(run, 'model.adapter'))],
+    [stacked ? 'Stacked on' : 'Continues', text(configValue(run, 'model.adapter'))],
     ['Data', dataOf(run)],
     ['Seed', text(configValue(run, 'run.seed'))],
     ['Device', run.memory?.device ?? text(configValue(run, 'run.device'))],
