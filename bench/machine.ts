@@ -44,8 +44,11 @@ export function machineLine({
   return `${processor}, ${cores} cores, ${threads} threads, ${isa}, ${memoryGiB} GiB; ${versions.join(', ')}; ${date}`;
 }
 
-/** File name under results/, such as amd-epyc-2-cores-avx512bf16-2026-01-31.json. */
-export function resultName({ processor, cores, isa, date }: Machine): string {
+/**
+ * File name under results/, such as amd-epyc-2-cores-avx512bf16-2026-01-31-decode.json. It names the suites, so that
+ * one suite's results never replace another's of the same day.
+ */
+export function resultName({ processor, cores, isa, date }: Machine, suites: readonly string[]): string {
   const slug = `${processor} ${cores} cores ${isa}`.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-');
-  return `${slug}-${date}.json`;
+  return `${[slug, date, ...suites].join('-')}.json`;
 }

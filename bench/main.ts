@@ -66,7 +66,7 @@ clear();
 if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];
 const metrics: Partial<Record<MetricSuite, object>> = {};
-const path = args.json ?? join(RESULTS, resultName(machine));
+const path = args.json ?? join(RESULTS, resultName(machine, chosen?.length ? suites : []));
 mkdirSync(dirname(path), { recursive: true });
 /** After every table, so that a bench which is stopped leaves what it found. */
 const save = () => {
