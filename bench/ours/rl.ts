@@ -6,7 +6,7 @@ import { solutionAdvantage } from '#src/methods/ppo/advantage.js';
 import type { PpoRunConfig } from '#src/methods/ppo/config.js';
 import { SolutionObjective } from '#src/methods/ppo/objective.js';
 import { type SolutionGroup, solutionRollouts } from '#src/methods/ppo/rollout.js';
-import { settled } from '#src/methods/ppo/settings.js';
+import { scoresInUpdate, settled } from '#src/methods/ppo/settings.js';
 import type { Device } from '#src/runtime/device.js';
 import { AdamW, adamSettings } from '#src/train/adamw.js';
 import { KlControl } from '#src/train/policy/kl.js';
@@ -72,7 +72,7 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
   const sampler: SolutionSampler = {
     sample: async (prompts, { iteration }) => kept ?? sample(prompts, iteration),
   };
-  const rollouts = solutionRollouts({ ...common, sampler });
+  const rollouts = solutionRollouts({ ...common, sampler, scoredLater: scoresInUpdate(settings) });
   const advantage = solutionAdvantage(device, settings);
   const objective = new SolutionObjective({
     ...common,

@@ -1,6 +1,6 @@
 /** What a teacher's correction must be to be learned. */
 import { extractAnswer } from '../answers/extract.js';
-import { lastNumber } from './solution.js';
+import { lastNumber, stepResult } from './solution.js';
 import type { Correction, WrongStep } from './teacher.js';
 
 /** A longer reflection explains more than the step that it is about. */
@@ -11,7 +11,7 @@ export type CorrectionFault = 'empty' | 'several_lines' | 'too_long' | 'tells_an
 /**
  * The first reason to reject a correction.
  * - `tells_answer`: the reflection has the final answer, and the step is not the last
- * - `other_result`: the last number of the improvement is not that of the right step
+ * - `other_result`: the result of the improvement, its last number, is not that of the right step
  */
 export function correctionFault(
   { answer, right, isLast }: Pick<WrongStep, 'answer' | 'right' | 'isLast'>,
@@ -22,14 +22,14 @@ export function correctionFault(
   if (reflection.includes(separator) || improvement.includes(separator)) return 'several_lines';
   if (reflection.trim().split(/\s+/).length > MOST_WORDS) return 'too_long';
   if (!isLast && !sameNumber(right, answer) && mentions(reflection, answer)) return 'tells_answer';
-  if (lastNumber(improvement) !== lastNumber(right)) return 'other_result';
+  if (stepResult(improvement) !== stepResult(right)) return 'other_result';
   return undefined;
 }
 
 /** Where the right step has the answer already, a reflection on it may name it. */
 function sameNumber(step: string, answer: string): boolean {
   const number = lastNumber(answer);
-  return number !== undefined && number === lastNumber(step);
+  return number !== undefined && number === stepResult(step);
 }
 
 function mentions(text: string, answer: string): boolean {

@@ -8,7 +8,7 @@ import { type CorrectedStep, cleanRecord, sampleRecord, secondPass } from './ass
 import { correctionFault } from './filters.js';
 import { type StepScorer, tallyLikelihood } from './likelihood.js';
 import type { Continuation, Prefix, StepSampler } from './sampler.js';
-import { lastNumber, normalisedStep, type SourceSolution } from './solution.js';
+import { normalisedStep, type SourceSolution, stepResult } from './solution.js';
 import type { Tally } from './tally.js';
 import { stepErrorOf, type Teacher, type WrongStep } from './teacher.js';
 
@@ -129,13 +129,13 @@ function distinctSteps(
     tally.add('candidates');
     const step = text.trim();
     const normalised = normalisedStep(step);
-    const result = lastNumber(step);
+    const result = stepResult(step);
     const fault =
       !ended || normalised === ''
         ? 'unfinished'
         : normalised === normalisedStep(right)
           ? 'the right step'
-          : result !== undefined && result === lastNumber(right)
+          : result !== undefined && result === stepResult(right)
             ? 'the right result'
             : seen.has(normalised)
               ? 'repeated'

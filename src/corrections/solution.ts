@@ -83,3 +83,10 @@ export function lastNumber(text: string): string | undefined {
     ?.replaceAll(',', '');
   return found === undefined ? undefined : String(Number(found));
 }
+
+const NUMBERING = /^\s*(?:step\s+)?\d+\s*[:.)]\s+/i;
+
+/** The last number of a step; the one that numbers the step itself (`2: Ann`, `Step 2. …`) is no result. */
+export function stepResult(step: string): string | undefined {
+  return lastNumber(step.replace(NUMBERING, ''));
+}

@@ -1,5 +1,11 @@
 import { expect, it } from 'vitest';
-import { lastNumber, normalisedStep, solutionSteps, sourceSolution } from '../../src/corrections/solution.js';
+import {
+  lastNumber,
+  normalisedStep,
+  solutionSteps,
+  sourceSolution,
+  stepResult,
+} from '../../src/corrections/solution.js';
 
 it.each([
   ['lines', 'a = 1\nb = 2\nThe answer is: 2', 'auto', ['a = 1', 'b = 2', 'The answer is: 2']],
@@ -40,4 +46,12 @@ it('compares steps and results', () => {
   expect(lastNumber('1,200 and 3.50')).toBe('3.5');
   expect(lastNumber('in all 1,234,567')).toBe('1234567');
   expect(lastNumber('none')).toBeUndefined();
+});
+
+it('the number of a step itself is no result', () => {
+  expect(stepResult('2: Ann')).toBeUndefined();
+  expect(stepResult('Step 2. 5 + 4 = 9')).toBe('9');
+  expect(stepResult('3) Tom has 12.')).toBe('12');
+  expect(stepResult('3.5 + 4 = 7.5')).toBe('7.5');
+  expect(stepResult('12')).toBe('12');
 });

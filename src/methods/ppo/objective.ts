@@ -4,6 +4,7 @@ import { ratio } from '../../eval/metrics.js';
 import { type PpoStatistic, ppo } from '../../objectives/ppo.js';
 import { type Objective, readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
+import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
@@ -62,7 +63,10 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
       : {};
   }
 
-  async gradients(groups: readonly CreditedSolutions[], step: number): Promise<PolicyGradients> {
+  async gradients(
+    groups: readonly CreditedSolutions[],
+    step: number,
+  ): Promise<PolicyGradients<SolutionGroup>> {
     const { roles, settings, microBatchTokens } = this.options;
     const { device } = roles.decoder;
     roles.policyParameters.zeroGrads();
@@ -71,17 +75,23 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
     const weightOf = tokenWeight(groups, this.options);
     const warming = roles.critic !== undefined && step < settings.critic_warmup;
     const parts: Part[] = [];
+    const found = new Map<CreditedAnswer, readonly number[]>();
     for (const batch of groupBySize(pieces, ({ sequence }) => sequence.ids.length, microBatchTokens)) {
       const tape = new Tape(device);
-      const objectives = device.scope(() => this.microBatch(tape, batch, weightOf, warming), 'policy');
+      const { objectives, scores } = device.scope(
+        () => this.microBatch(tape, batch, weightOf, warming),
+        'policy',
+      );
       tape.backward(objectives.map(({ loss }) => [loss, 1]));
       tape.dispose();
       for (const objective of objectives) parts.push(await read(objective));
+      if (scores) await readScores(scores, batch, found);
       await device.synchronize();
     }
     const { losses, metrics } = this.summarize(parts);
     const { kl_stop: stop } = settings;
     return {
+      ...(found.size > 0 ? { scored: groups.map((group) => withScores(group, found)) } : {}),
       loss: losses.total,
       terms: { loss: losses.total },
       metrics: { ...metrics, ...(warming ? { critic_warmup: 1 } : {}) },
@@ -109,15 +119,15 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
   }
 
   /**
-   * Losses of some sequences. While the critic warms up, hidden states are computed outside the tape, so that of a shared
-   * trunk the head alone has gradients.
+   * Losses of some sequences, and the log-probs of their answers where the rollout has none. While the critic warms up,
+   * hidden states are computed outside the tape, so that of a shared trunk the head alone has gradients.
    */
   private microBatch(
     tape: Tape,
     pieces: readonly Piece[],
     weightOf: (answer: CreditedAnswer) => number,
     warming: boolean,
-  ): Objective<PpoStatistic>[] {
+  ): { readonly objectives: Objective<PpoStatistic>[]; readonly scores?: Tensor } {
     const { roles, settings, kl, temperature } = this.options;
     const { decoder, policy, critic } = roles;
     const { device } = decoder;
@@ -135,9 +145,10 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
       const upload = (of: (answer: CreditedAnswer) => readonly number[]) =>
         device.tensor(Float32Array.from(answers.flatMap(of)));
       const hasReference = answers.some(({ refLogprobs }) => refLogprobs.length > 0);
-      const old = upload(
-        settings.old_logprobs === 'sampler' ? (a) => a.samplerLogprobs : (a) => a.oldLogprobs,
-      );
+      const isScored = answers.every(({ oldLogprobs }) => oldLogprobs.length > 0);
+      const bySampler = settings.old_logprobs === 'sampler';
+      const old =
+        bySampler || isScored ? upload((a) => (bySampler ? a.samplerLogprobs : a.oldLogprobs)) : logprobs;
       const spread = (of: (answer: CreditedAnswer, t: number) => number) =>
         upload((answer) => answer.tokens.map((_, t) => of(answer, t)));
       const bySolution = countsSolutions(settings);
@@ -168,7 +179,10 @@ export class SolutionObjective implements PolicyObjective<SolutionGroup> {
           valueClip: settings.cliprange_value,
         },
       );
-      return bySolution ? [byToken, this.ofSolutions(answers, logprobs, old, weightOf)] : [byToken];
+      const objectives = bySolution
+        ? [byToken, this.ofSolutions(answers, logprobs, old, weightOf)]
+        : [byToken];
+      return { objectives, ...(isScored ? {} : { scores: logprobs }) };
     });
   }
 
@@ -261,6 +275,31 @@ function tokenWeight(
     return ({ share, tokens: own }) => share / (mass * own.length);
   if (settings.loss_type === 'dr_grpo') return ({ share }) => share / (mass * longest);
   return ({ share }) => share / tokens;
+}
+
+/** Adds the log-probs of the answers of a micro-batch. */
+async function readScores(
+  scores: Tensor,
+  pieces: readonly Piece[],
+  found: Map<CreditedAnswer, readonly number[]>,
+): Promise<void> {
+  const values = await scores.readFloats();
+  scores.dispose();
+  let at = 0;
+  for (const answer of pieces.flatMap(({ answers }) => answers)) {
+    found.set(answer, Array.from(values.subarray(at, at + answer.tokens.length)));
+    at += answer.tokens.length;
+  }
+}
+
+function withScores(
+  { answers, ...group }: CreditedSolutions,
+  found: ReadonlyMap<CreditedAnswer, readonly number[]>,
+): CreditedSolutions {
+  return {
+    ...group,
+    answers: answers.map((answer) => ({ ...answer, oldLogprobs: found.get(answer) ?? answer.oldLogprobs })),
+  };
 }
 
 interface Part {

@@ -1,5 +1,6 @@
 /** Rollouts: solutions sampled from the policy, scored by policy, critic and reference. */
 import type { Role } from '../../models/decoder.js';
+import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import type {
@@ -33,6 +34,8 @@ export interface SolutionRolloutOptions {
   /** By problem. */
   readonly promptOf: (item: number) => SolutionPrompt;
   readonly settings: Pick<PpoSettings, 'branches'>;
+  /** The update scores the answers by the policy: `oldLogprobs` are left empty, and there is no critic. */
+  readonly scoredLater?: boolean;
   readonly temperature: number;
   readonly microBatchTokens: number;
 }
@@ -50,7 +53,7 @@ export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource
 }
 
 interface Scores {
-  readonly old: Float32Array;
+  readonly old: Float32Array | undefined;
   readonly ref: Float32Array | undefined;
   /** Of each token's state, then of the ends. */
   readonly values: Float32Array | undefined;
@@ -104,12 +107,13 @@ async function scored(
 
 async function scoresOf(
   part: readonly AnsweredPrompt[],
-  { roles, temperature }: SolutionRolloutOptions,
+  { roles, temperature, scoredLater = false }: SolutionRolloutOptions,
 ): Promise<Scores> {
   const { decoder, policy, reference, critic } = roles;
   const { device } = decoder;
   const rows = part.map(({ solutions }) => solutions.flatMap((solution) => solution.rows));
-  const made = device.scope(() => {
+  const made: Partial<Record<'old' | 'values' | 'ends', Tensor>> = device.scope(() => {
+    if (scoredLater) return {};
     const states = hiddenStates(decoder, policy, part);
     const old = logprobsAt(states, rows, { temperature }).logprobs;
     if (!critic) return { old };
@@ -124,7 +128,7 @@ async function scoresOf(
   const [old, refs, values, ends] = await Promise.all(tensors.map((tensor) => tensor?.readFloats()));
   for (const tensor of tensors) tensor?.dispose();
   return {
-    old: old as Float32Array,
+    old,
     ref: refs,
     values: values && Float32Array.from([...values, ...(ends as Float32Array)]),
   };

@@ -36,6 +36,23 @@ export function hasCritic({ algorithm }: Pick<PpoSection, 'algorithm'>): boolean
   return algorithm === 'ppo';
 }
 
+/**
+ * Whether the log-probs before the update may be taken from its forward: where each rollout batch has one step, the policy
+ * of that forward is the one that sampled, and the same forward before it would give the same numbers. Critics, and a KL
+ * penalty that advantages or its own coefficient depend on, need them earlier.
+ */
+export function scoresInUpdate(settings: PpoSettings): boolean {
+  const { num_ppo_epochs, num_mini_batches, kl_in, kl_coef, kl_target, old_logprobs } = settings;
+  return (
+    num_ppo_epochs === 1 &&
+    num_mini_batches === 1 &&
+    old_logprobs === 'rescore' &&
+    (kl_in === 'loss' || kl_coef === 0) &&
+    kl_target === 0 &&
+    !hasCritic(settings)
+  );
+}
+
 /** Whether one ratio stands for a whole solution. */
 export function countsSolutions({ algorithm }: Pick<PpoSection, 'algorithm'>): boolean {
   return algorithm === 'gspo' || algorithm === 'rloo';

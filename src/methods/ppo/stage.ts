@@ -13,7 +13,7 @@ import { SolutionObjective } from './objective.js';
 import { solutionRewards } from './rewards.js';
 import { type SolutionGroup, solutionRollouts } from './rollout.js';
 import { solutionMetrics, solutionSamples } from './samples.js';
-import { settingWarnings, settled } from './settings.js';
+import { scoresInUpdate, settingWarnings, settled } from './settings.js';
 
 export interface SolutionStageOptions {
   readonly sampler: SolutionSampler;
@@ -43,7 +43,7 @@ export function solutionStage(
     trains: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyTrained, adamSettings(settings)),
     parts: (steps, kl) => ({
-      rollouts: solutionRollouts({ ...common, sampler }),
+      rollouts: solutionRollouts({ ...common, sampler, scoredLater: scoresInUpdate(settings) }),
       rewards: solutionRewards({
         sources,
         problemOf: (item) => problems[item] as (typeof problems)[number],

@@ -43,7 +43,7 @@ export class ScpoObjective implements PolicyObjective<Question> {
     this.alpha = new AlphaBalance(options.constraint, options.steps);
   }
 
-  async gradients(questions: readonly CreditedQuestion[], step: number): Promise<PolicyGradients> {
+  async gradients(questions: readonly CreditedQuestion[], step: number): Promise<PolicyGradients<Question>> {
     const { roles, microBatchTokens, constrained } = this.options;
     const { device } = roles.decoder;
     const weights = constrained ? this.alpha.weights(step) : UNCONSTRAINED;

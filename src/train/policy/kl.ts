@@ -63,11 +63,11 @@ export class KlControl {
     return this.settings.kl_estimator ?? 'k1';
   }
 
-  /** Adapts the coefficient to a rollout batch; empty where the answers have no reference. */
+  /** Adapts the coefficient to a rollout batch; empty where the answers have no reference, or no log-probs yet. */
   observe(groups: readonly Group[]): Metrics {
     const answers = groups
       .flatMap((group) => group.answers)
-      .filter(({ refLogprobs }) => refLogprobs.length > 0);
+      .filter(({ oldLogprobs, refLogprobs }) => oldLogprobs.length > 0 && refLogprobs.length > 0);
     if (answers.length === 0) return {};
     const kl = answers.reduce((sum, answer) => sum + answerKl(answer), 0) / answers.length;
     const { kl_target: target = 0, kl_horizon: horizon = 1 } = this.settings;

@@ -3,7 +3,7 @@ import { ratio } from '../../eval/metrics.js';
 import type { Metrics } from '../stage.js';
 import type { CreditedGroup, Group } from './records.js';
 
-/** Rewards, how well the values predicted the returns, and how far sampler and training forward differ. */
+/** Rewards, how well the values predicted the returns, and {@link samplerDifference}. */
 export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics {
   const answers = groups.flatMap(({ answers }) => answers);
   if (answers.length === 0) return {};
@@ -11,9 +11,6 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
   const reward = moments(rewards);
   const returns = answers.flatMap((answer) => answer.returns);
   const values = answers.flatMap((answer) => answer.values);
-  const drift = answers.flatMap(({ samplerLogprobs, oldLogprobs }) =>
-    samplerLogprobs.map((logprob, t) => Math.abs(logprob - (oldLogprobs[t] as number))),
-  );
   return {
     reward_mean: reward.mean,
     reward_std: Math.sqrt(reward.variance),
@@ -22,8 +19,19 @@ export function rolloutMetrics(groups: readonly CreditedGroup<Group>[]): Metrics
     ...(values.length > 0
       ? { value_mean: mean(values), explained_variance: explainedVariance(values, returns) }
       : {}),
-    ...(drift.length > 0 ? { sampler_difference: mean(drift) } : {}),
+    ...samplerDifference(groups),
   };
+}
+
+/** How far sampler and training forward differ, in nats; empty where nothing was sampled or scored. */
+export function samplerDifference(groups: readonly Group[]): Metrics {
+  const differences = groups
+    .flatMap(({ answers }) => answers)
+    .filter(({ oldLogprobs }) => oldLogprobs.length > 0)
+    .flatMap(({ samplerLogprobs, oldLogprobs }) =>
+      samplerLogprobs.map((logprob, t) => Math.abs(logprob - (oldLogprobs[t] as number))),
+    );
+  return differences.length > 0 ? { sampler_difference: mean(differences) } : {};
 }
 
 /** 1 − Var(returns − values) / Var(returns); 0 if all returns are equal. */

@@ -13,7 +13,7 @@ import type { Metrics } from '../stage.js';
 /** One answer to a question. Arrays have one entry per token of the answer; log-probs are in nats. */
 export interface Answer {
   readonly tokens: readonly number[];
-  /** Log-probs of the policy before the update, from the training forward. */
+  /** Log-probs of the policy before the update, from the training forward; empty where the update is to find them. */
   readonly oldLogprobs: readonly number[];
   /** Empty without a reference. */
   readonly refLogprobs: readonly number[];
@@ -99,7 +99,9 @@ export interface Advantage<G extends Group> {
   ): Promise<readonly CreditedGroup<G>[]>;
 }
 
-export interface PolicyGradients {
+export interface PolicyGradients<G extends Group = Group> {
+  /** The groups with the log-probs that their rollout left out. */
+  readonly scored?: readonly CreditedGroup<G>[];
   /** The loss that is minimised. */
   readonly loss: number;
   /** The terms of the loss by name; a step with a non-finite term is skipped. */
@@ -125,7 +127,7 @@ export interface PolicyObjective<G extends Group> extends Keeps {
   /** Of parameters beside the policy's, such as those of a critic, by their name in the checkpoint. */
   readonly optimizers?: Readonly<Record<string, OwnOptimizer>>;
   /** Forward and backward of a mini-batch; sets the policy's gradients. `step` counts the steps of the stage. */
-  gradients(groups: readonly CreditedGroup<G>[], step: number): Promise<PolicyGradients>;
+  gradients(groups: readonly CreditedGroup<G>[], step: number): Promise<PolicyGradients<G>>;
   /** Called after every applied step. */
   applied?(gradients: PolicyGradients): void;
 }

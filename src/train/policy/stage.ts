@@ -8,7 +8,7 @@ import type { Metrics, OpenTraining, TrainingOutcome, TrainingSettings, Training
 import { applyGradients } from '../update.js';
 import { type Columns, packRows, unpackRows } from './columns.js';
 import { KlControl, type KlSettings, withKlPenalty } from './kl.js';
-import { rolloutMetrics } from './metrics.js';
+import { rolloutMetrics, samplerDifference } from './metrics.js';
 import type {
   Advantage,
   CreditedGroup,
@@ -132,7 +132,8 @@ class PolicyStage<G extends Group> implements OpenTraining {
     }
     this.rollout ??= await this.rollOut(iteration, signal);
     if (!this.rollout) return undefined;
-    const { groups, metrics, learnedTokens } = this.rollout;
+    const { groups, learnedTokens } = this.rollout;
+    let { metrics } = this.rollout;
     const beside = within === 0 ? learnedTokens : 0;
     const began = performance.now();
     const batch = this.miniBatch(iteration, within);
@@ -144,6 +145,8 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const left = { metrics: { iteration, ...metrics }, shown: {}, tokens: beside };
     if (chosen.length === 0 || this.enough) return left;
     const gradients = await parts.objective.gradients(chosen, index);
+    const { scored } = gradients;
+    if (scored) metrics = { ...metrics, ...samplerDifference(scored), ...this.kl.observe(scored) };
     if (gradients.enough) {
       this.enough = true;
       return { ...left, metrics: { ...left.metrics, ...gradients.metrics, stopped_by_kl: 1 } };
@@ -158,7 +161,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
     if (update.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: update.nonFinite };
     const own = await this.updateBeside(index, gradients.terms);
     if (own.nonFinite !== undefined) return { metrics: {}, shown, tokens, nonFinite: own.nonFinite };
-    if (within === 0) options.onRollout?.(groups, iteration);
+    if (within === 0) options.onRollout?.(scored ?? groups, iteration);
     parts.objective.applied?.(gradients);
     return {
       metrics: {

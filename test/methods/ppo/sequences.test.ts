@@ -5,9 +5,9 @@ import { solutionAdvantage } from '../../../src/methods/ppo/advantage.js';
 import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
 import { SolutionObjective } from '../../../src/methods/ppo/objective.js';
 import { createPpoRoles, type PpoRoles } from '../../../src/methods/ppo/roles.js';
-import { solutionRollouts } from '../../../src/methods/ppo/rollout.js';
+import { type SolutionGroup, solutionRollouts } from '../../../src/methods/ppo/rollout.js';
 import { answeredPrompts } from '../../../src/methods/ppo/sequences.js';
-import { settled } from '../../../src/methods/ppo/settings.js';
+import { scoresInUpdate, settled } from '../../../src/methods/ppo/settings.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { KlControl } from '../../../src/train/policy/kl.js';
 import { localSampler } from '../../../src/train/solutions/sampler.js';
@@ -52,16 +52,22 @@ async function setUp(ppo: object, lora: unknown = { r: 4, lora_alpha: 8, lora_dr
     seed: 5,
   });
   const batch = { items: [0, 1], iteration: 2, signal: new AbortController().signal };
+  const creditOf = (groups: readonly SolutionGroup[]) =>
+    solutionAdvantage(device, settings).credit(
+      groups,
+      groups.map(({ answers }) =>
+        answers.map(({ tokens }, i) => ({
+          value: i,
+          byToken: tokens.map((_, t) => (t + 1 === tokens.length ? i : 0)),
+        })),
+      ),
+    );
   const groups = (await solutionRollouts({ ...common, sampler }).rollOut(batch))!;
-  const rewards = groups.map(({ answers }) =>
-    answers.map(({ tokens }, i) => ({
-      value: i,
-      byToken: tokens.map((_, t) => (t + 1 === tokens.length ? i : 0)),
-    })),
-  );
-  const credited = await solutionAdvantage(device, settings).credit(groups, rewards);
+  const credited = await creditOf(groups);
+  const unscored = async () =>
+    creditOf((await solutionRollouts({ ...common, sampler, scoredLater: true }).rollOut(batch))!);
   const objective = new SolutionObjective({ ...common, kl: new KlControl(settings), longest: 9, steps: 10 });
-  return { roles, groups, credited, objective, settings };
+  return { roles, groups, credited, unscored, objective, settings };
 }
 
 const gradient = async ({ policyParameters }: PpoRoles) => policyParameters.grads.readFloats();
@@ -126,6 +132,39 @@ it.each(['ppo', 'grpo', 'rloo', 'reinforce_pp', 'gspo'])(
     else expect(groups[0]!.answers[0]!.values).toEqual([]);
   },
 );
+
+it.each([
+  { algorithm: 'grpo' },
+  { algorithm: 'grpo', reference: 'none', kl_coef: 0 },
+  { algorithm: 'gspo' },
+  { algorithm: 'rloo', kl_coef: 0 },
+  { algorithm: 'reinforce_pp', kl_coef: 0, branches: false },
+])('%o: scored in the update, to the bit as if scored before', async (ppo) => {
+  const { objective, credited, unscored, roles, settings } = await setUp(ppo);
+  expect(scoresInUpdate(settings)).toBe(true);
+  const before = await objective.gradients(credited, 0);
+  const gradientBefore = await gradient(roles);
+  const later = await unscored();
+  expect(later.flatMap(({ answers }) => answers).every(({ oldLogprobs }) => oldLogprobs.length === 0)).toBe(
+    true,
+  );
+  const { scored, ...after } = await objective.gradients(later, 0);
+  expect(scored).toEqual(credited);
+  expect(before).toEqual(after);
+  expect(await gradient(roles)).toEqual(gradientBefore);
+  expect(Math.max(...gradientBefore.map(Math.abs))).toBeGreaterThan(0);
+});
+
+it.each([
+  { algorithm: 'ppo' },
+  { algorithm: 'rloo' },
+  { algorithm: 'grpo', num_ppo_epochs: 2 },
+  { algorithm: 'grpo', num_mini_batches: 2 },
+  { algorithm: 'grpo', old_logprobs: 'sampler' },
+  { algorithm: 'grpo', kl_target: 3 },
+])('%o: the rollout is scored before the update', async (ppo) => {
+  expect(scoresInUpdate((await setUp(ppo)).settings)).toBe(false);
+});
 
 it.each(['dapo', 'grpo', 'dr_grpo'])(
   '%s: smaller micro-batches give the same gradient',
