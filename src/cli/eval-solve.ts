@@ -53,8 +53,9 @@ async function solve(args: SolveArguments): Promise<void> {
     args.examples === undefined
       ? []
       : (await loadProblems(await resolveData(args.examples, 'train', () => '--examples'))).problems;
-  const template = await (await import('./solving-template.js')).templateFrom(args.template);
-  const corrections = await (await import('./solving-corrections.js')).correctionsOf(args);
+  const { templateFrom } = await import('./solving-template.js');
+  const { runWords } = await import('./run-words.js');
+  const words = await runWords({ ...args, template: await templateFrom(args.template) });
   const { openChosenModel } = await import('./chosen-model.js');
   const { openJudges } = await import('./solving-judges.js');
   const { evaluateSolving } = await import('../eval/solving/evaluate.js');
@@ -75,8 +76,8 @@ async function solve(args: SolveArguments): Promise<void> {
       ...sampling,
       eosTokenIds,
       n: args.n,
-      template,
-      chat: args.chat,
+      template: words.template,
+      chat: words.chat,
       system: args.system,
       examples: examples.slice(0, args.shots),
       maxRows: args['max-rows'],
@@ -89,7 +90,7 @@ async function solve(args: SolveArguments): Promise<void> {
       curves: args.curves,
       search: searchOf(args),
       judge: judges.judge,
-      corrections,
+      corrections: words.corrections,
       output: args.output,
       about: {
         model: args.run ?? args.model ?? args.adapter ?? 'embedded',

@@ -209,9 +209,10 @@ async function byModel(args: LabelArguments, signal: AbortSignal): Promise<OpenL
   const { solvingPrompt } = await import('../eval/solving/prompt.js');
   const { rolloutLabels } = await import('../eval/rollout-labels.js');
   const { completedSolutions } = await import('../eval/completed-solutions.js');
-  const template = await templateFrom(args.template);
+  const { runWords } = await import('./run-words.js');
+  const { template, chat } = await runWords({ ...args, template: await templateFrom(args.template) });
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
-  const prompt = solvingPrompt(tokenizer, { template, chat: args.chat, system: args.system });
+  const prompt = solvingPrompt(tokenizer, { template, chat, system: args.system });
   const separator = args.separator.replaceAll('\\n', '\n');
   const options = {
     ...sampling,

@@ -88,7 +88,8 @@ export function solvingOptions(argv: Argv): Argv {
     .option('template', {
       ...text,
       ...prompt,
-      describe: 'Text around a problem, with {problem}, or a file of it',
+      describe:
+        'Text around a problem, with {problem}, or a file of it [default: that of the run, if it has one]',
     })
     .option('chat', {
       ...prompt,
