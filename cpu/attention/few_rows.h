@@ -71,13 +71,15 @@ class FewRows {
       whole &= rows_[r].first <= tile && rows_[r].last >= tile + kTile - 1;
     }
     if (first > last) return;
+    // Keys behind the last visible one are not read: of a page that is being filled they are the most.
+    const int vectors = static_cast<int>((last - tile) / kLanes) + 1;
     const int64_t blocks = (end - begin + kBlock - 1) / kBlock, height = (end - begin + blocks - 1) / blocks;
     for (int64_t r = begin; r < end; r += height) {
       const int64_t rows = std::min(height, end - r);
       by_height(static_cast<int>(rows), [&](auto n) {
-        score<n()>(page, r);
-        if (!whole) mask(tile, r, n);
-        make_probabilities<n()>(r);
+        score<n()>(page, r, vectors);
+        if (!whole) mask(tile, r, n, vectors);
+        make_probabilities<n()>(r, vectors);
         add_all_values<n()>(page, first - tile, last + 1 - tile, r);
       });
     }
@@ -100,7 +102,6 @@ class FewRows {
 #else
   static constexpr int kBlock = 2, kVectors = 4;  // accumulators take 8 of 16 registers
 #endif
-  static constexpr int kTileVectors = static_cast<int>(kTile) / kLanes;
   static constexpr int64_t rows_floats() {
     return (sizeof(Row) + sizeof(float) - 1) / sizeof(float);
   }
@@ -128,34 +129,40 @@ class FewRows {
     for (int v = 0; v < V; v++) units[v] = Operand::stored_units(from + v * kLanes * Operand::kSteps);
   }
 
-  /// scores[r][key] = scale·q·k in log2 units, for all keys of the page.
-  template <int N>
-  void score(const T* page, int64_t row) const {
+  /// scores[r][key] = scale·q·k in log2 units, for V vectors of keys from `first` on.
+  template <int N, int V>
+  void score_vectors(const T* page, int64_t row, int first) const {
     const int64_t steps = (size_ + Operand::kSteps - 1) / Operand::kSteps;
     const vf scale = set1(scale_);
-    for (int first = 0; first < kTileVectors; first += kVectors) {
-      vf acc[N][kVectors] = {};
-      const T* keys = page + at_.key(first * kLanes, 0);
-      const float* q = q_ + row * units_;
-      for (int64_t s = 0; s < steps; s++, keys += kTile * Operand::kSteps, q++) {
-        vf units[kVectors];
-        load_units(units, keys);
-        add_unit(acc, q, units_, units);
-      }
+    vf acc[N][V] = {};
+    const T* keys = page + at_.key(first * kLanes, 0);
+    const float* q = q_ + row * units_;
+    for (int64_t s = 0; s < steps; s++, keys += kTile * Operand::kSteps, q++) {
+      vf units[V];
+      load_units(units, keys);
+      add_unit(acc, q, units_, units);
+    }
 #pragma GCC unroll 8
-      for (int r = 0; r < N; r++) {
+    for (int r = 0; r < N; r++) {
 #pragma GCC unroll 8
-        for (int v = 0; v < kVectors; v++)
-          store(scores_ + r * kTile + (first + v) * kLanes, acc[r][v] * scale);
-      }
+      for (int v = 0; v < V; v++) store(scores_ + r * kTile + (first + v) * kLanes, acc[r][v] * scale);
     }
   }
 
-  void mask(int64_t tile, int64_t row, int64_t rows) const {
+  /// The same for the first vectors of the page, at most kVectors at a time.
+  template <int N, int V = kVectors>
+  void score(const T* page, int64_t row, int vectors, int first = 0) const {
+    for (; first + V <= vectors; first += V) score_vectors<N, V>(page, row, first);
+    if constexpr (V > 1) {
+      if (first < vectors) score<N, V - 1>(page, row, vectors, first);
+    }
+  }
+
+  void mask(int64_t tile, int64_t row, int64_t rows, int vectors) const {
     for (int64_t r = 0; r < rows; r++) {
       const int64_t first = rows_[row + r].first - tile, last = rows_[row + r].last - tile;
       float* const scores = scores_ + r * kTile;
-      for (int64_t key = 0; key < kTile; key++)
+      for (int64_t key = 0; key < vectors * kLanes; key++)
         scores[key] = (key >= first) & (key <= last) ? scores[key] : kMasked;
     }
   }
@@ -163,11 +170,12 @@ class FewRows {
   /// Turns scores into probabilities relative to the running maximum: in f32 for their sum, in units whose steps
   /// are keys for the product with the values.
   template <int N>
-  void make_probabilities(int64_t row) const {
+  void make_probabilities(int64_t row, int vectors) const {
+    const int64_t keys = vectors * kLanes;
     for (int r = 0; r < N; r++) {
       const float* const scores = scores_ + r * kTile;
       vf top = load(scores);
-      for (int64_t key = kLanes; key < kTile; key += kLanes) top = max(top, load(scores + key));
+      for (int64_t key = kLanes; key < keys; key += kLanes) top = max(top, load(scores + key));
       const float before = maximum_[row + r], maximum = std::max(before, max(top));
       maximum_[row + r] = maximum;
       decay_[row + r] = before - maximum;
@@ -181,7 +189,7 @@ class FewRows {
     for (int r = 0; r < N; r++) {
       float *const scores = scores_ + r * kTile, *const weights = weights_ + r * kTile;
       const vf maximum = set1(maximum_[row + r]);
-      for (int64_t key = 0; key < kTile; key += kLanes) {
+      for (int64_t key = 0; key < keys; key += kLanes) {
         const vf p = exp2(load(scores + key) - maximum);
         store(scores + key, p);
         Operand::store_elements(weights, key, p);
@@ -189,7 +197,7 @@ class FewRows {
     }
     float sums[N];
     for (int r = 0; r < N; r++) sums[r] = sum_[row + r] * decay_[row + r];
-    for (int64_t key = 0; key < kTile; key++) {
+    for (int64_t key = 0; key < keys; key++) {
 #pragma GCC unroll 6
       for (int r = 0; r < N; r++) sums[r] += scores_[r * kTile + key];
     }

@@ -206,8 +206,8 @@ export class CapturedSteps {
 }
 
 /** Whether the slice computes one token and then draws the next, and nothing else is asked of it. */
-const isNextToken = ({ row, from, to }: Slice<Row & Pick<DecodedRow, 'scored'>>) =>
-  to - from === 1 && to >= row.tokens.length && from >= row.scored - 1;
+const isNextToken = ({ row, from, to, cached }: Slice<Row & Pick<DecodedRow, 'scored'>>) =>
+  to - from === 1 && cached === from && to >= row.tokens.length && from >= row.scored - 1;
 
 function disposeOf(recording: Recording | undefined): void {
   recording?.graph.result.dispose();

@@ -12,7 +12,7 @@ import { type CachedPrefix, PrefixTree, type RoleKey } from './prefixes.js';
 /** A sequence that grows. */
 export interface Row {
   readonly role: RoleKey;
-  /** The prompt and what was sampled so far; the caller appends. Keys and values of the last one are never in the cache. */
+  /** The prompt and what was sampled so far; the caller appends. The last one is always computed: its logits are drawn from. */
   readonly tokens: readonly number[];
   /** Tokens with which it ends at the latest. */
   readonly longest: number;
@@ -22,11 +22,13 @@ export interface Row {
   readonly needsLast?: boolean;
 }
 
-/** Tokens `from` … `to` − 1 of a row: the next ones whose keys and values are not in the cache. */
+/** Tokens `from` … `to` − 1 of a row: the next ones to compute. */
 export interface Slice<R extends Row> {
   readonly row: R;
   readonly from: number;
   readonly to: number;
+  /** Keys and values of the tokens before this one are in the cache, and are not written again. At least `from`. */
+  readonly cached: number;
   /** One page per 64 tokens; −1 for pages before the sliding window. */
   readonly pages: readonly number[];
 }
@@ -56,8 +58,10 @@ export function pagesOfRow(tokens: number, { window, maxTokens, maxRows }: Sched
 /** A running row. */
 interface Placed<R extends Row> {
   readonly row: R;
-  /** Tokens whose keys and values are in the cache. */
+  /** Tokens that need not be computed any more. */
   computed: number;
+  /** Tokens whose keys and values were in the cache when the row was admitted. */
+  readonly cached: number;
   readonly pages: number[];
 }
 
@@ -136,7 +140,7 @@ export class Scheduler<R extends Row> {
     }
     for (const row of this.waiting.slice(0, this.options.maxRows)) {
       if (budget === 0 || this.running.length >= this.options.maxRows) break;
-      const prefix = row.fromStart ? NOTHING : this.prefixes.find(row.role, row.tokens.slice(0, -1));
+      const prefix = row.fromStart ? NOTHING : this.cachedPrefix(row);
       if (!row.fromStart && this.isBeingComputed(row, prefix)) continue;
       const placed = this.admit(row, prefix, copies);
       if (!placed) break;
@@ -149,10 +153,11 @@ export class Scheduler<R extends Row> {
         `generator: none of ${this.size} samples can go on with ${free} of ${size} pages free; this is a bug of steptrain`,
       );
     }
-    const slices = Array.from(taken, ([{ row, computed, pages }, tokens]) => ({
+    const slices = Array.from(taken, ([{ row, computed, cached, pages }, tokens]) => ({
       row,
       from: computed,
       to: computed + tokens,
+      cached: Math.max(computed, cached),
       pages,
     }));
     return { slices, copies };
@@ -179,6 +184,7 @@ export class Scheduler<R extends Row> {
       row,
       from: computed,
       to: computed + 1,
+      cached: computed,
       pages,
     }));
     return { slices, copies: [] };
@@ -228,6 +234,18 @@ export class Scheduler<R extends Row> {
     return true;
   }
 
+  /**
+   * Without the last token, which is computed for its logits; a row that ends with a full page shares that page all the same,
+   * since nothing more is written to it.
+   */
+  private cachedPrefix({ role, tokens }: R): CachedPrefix {
+    if (tokens.length % PAGE_TOKENS === 0) {
+      const whole = this.prefixes.find(role, tokens);
+      if (whole.tokens === tokens.length) return whole;
+    }
+    return this.prefixes.find(role, tokens.slice(0, -1));
+  }
+
   /** Starts a row with the pages of its cached prefix, if there are pages for the rest. */
   private admit(row: R, prefix: CachedPrefix, copies: [number, number][]): Placed<R> | undefined {
     const full = Math.floor(prefix.tokens / PAGE_TOKENS);
@@ -240,7 +258,8 @@ export class Scheduler<R extends Row> {
     }, 0);
     // A partial page is copied or, if there is no page for the copy, computed again.
     for (const { tokens, pages } of pagesFor(prefix.tokens) > full ? [prefix, whole] : [whole]) {
-      const placed: Placed<R> = { row, computed: tokens, pages: [...pages] };
+      const computed = Math.min(tokens, row.tokens.length - 1);
+      const placed: Placed<R> = { row, computed, cached: tokens, pages: [...pages] };
       for (const page of pages) this.pool.retain(page);
       this.leaveWindow(placed);
       const reach = window === undefined ? row.tokens.length : tokens + this.maxTokens;

@@ -36,11 +36,12 @@ export function stepInputs({ device }: Decoder, slices: readonly Slice<Row>[]): 
   const positions: number[] = [];
   const slots: number[] = [];
   const queryEnds: number[] = [];
-  for (const { row, from, to, pages } of slices) {
+  for (const { row, from, to, cached, pages } of slices) {
     for (let at = from; at < to; at++) {
       ids.push(row.tokens[at] as number);
       positions.push(at);
-      slots.push((pages[Math.floor(at / PAGE_TOKENS)] as number) * PAGE_TOKENS + (at % PAGE_TOKENS));
+      const page = pages[Math.floor(at / PAGE_TOKENS)] as number;
+      slots.push(at < cached ? -1 : page * PAGE_TOKENS + (at % PAGE_TOKENS));
     }
     queryEnds.push(ids.length);
   }

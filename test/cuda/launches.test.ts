@@ -22,6 +22,7 @@ describe.skipIf(gpus.length === 0)(`launches of a layer on cuda:0${skipped}`, ()
       row: { role: '', tokens: [1, 2 + r], longest: 9 },
       from: 1,
       to: 2,
+      cached: 1,
       pages: [r],
     }));
     const inputs = stepInputs(decoder, slices);

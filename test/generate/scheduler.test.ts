@@ -71,9 +71,10 @@ class Simulation {
     );
     for (const [slot, value] of copied) cache.set(slot as number, value as number);
     const slots = new Set<number>();
-    for (const { row, from, to, pages } of step.slices) {
+    for (const { row, from, to, cached, pages } of step.slices) {
       expect(to).toBeGreaterThan(from);
-      for (let at = from; at < to; at++) {
+      expect(cached).toBeGreaterThanOrEqual(from);
+      for (let at = cached; at < to; at++) {
         const slot = slotOf(pages, at);
         if (slots.has(slot)) throw new Error(`two rows write slot ${slot}`);
         slots.add(slot);
@@ -221,6 +222,22 @@ describe('Scheduler', () => {
     const cached = simulation.scheduler.prefixes.find('a', prompt).pages;
     expect(copies.map(([from]) => from)).toEqual([cached[1]]);
     expect(slices[0]?.pages).toEqual([cached[0], copies[0]?.[1]]);
+  });
+
+  it('shares a page that the prompt fills, computing its last token without writing it', () => {
+    const simulation = new Simulation(40, { maxTokens: 512, maxRows: 8 });
+    const prompt = Array.from({ length: 2 * PAGE_TOKENS }, (_, i) => i);
+    const rows = rowsOf(8, prompt, prompt.length + 3);
+    for (const row of rows) simulation.scheduler.add(row, row.longest);
+    simulation.sample(simulation.step());
+    const { slices, copies } = simulation.step();
+    expect(copies).toEqual([]);
+    const shared = simulation.scheduler.prefixes.find('a', prompt).pages;
+    const again = slices.filter(({ cached, from }) => cached > from);
+    expect(again.map(({ from, to, cached }) => [from, to, cached])).toEqual(
+      rows.slice(1).map(() => [prompt.length - 1, prompt.length, prompt.length]),
+    );
+    expect(again.every(({ pages }) => pages.every((page, i) => page === shared[i]))).toBe(true);
   });
 
   it('continues running rows while it computes a prompt in chunks', () => {
