@@ -1,5 +1,5 @@
 /** The page that compares runs: results, what their configurations differ in, curves over each other, a sweep's table. */
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { type CollectedRun, readLoosely } from './collect.js';
 import { curves, type PhaseGroup, type Plot } from './curves.js';
 import { count } from './format.js';
@@ -16,27 +16,41 @@ export interface Compared {
   readonly runs: readonly CollectedRun[];
   /** Distinct, in the order of `runs`. */
   readonly names: readonly string[];
-  /** Folder of a sweep that the runs are of. */
-  readonly sweep?: string | undefined;
+  /** The sweep that the runs are of. */
+  readonly sweep?: ComparedSweep | undefined;
+}
+
+export interface ComparedSweep {
+  readonly folder: string;
+  readonly arms: readonly string[];
+  readonly seeds: readonly string[];
 }
 
 export function comparePage({ runs, names, sweep }: Compared): PageOptions {
-  const groups = comparedCurves(runs.slice(0, MAX_COMPARED), names);
+  // Of a sweep the runs are in the order of seeds: those of the first one stand for all.
+  const drawn = Math.min(MAX_COMPARED, sweep?.arms.length || runs.length);
+  const groups = comparedCurves(runs.slice(0, drawn), names);
+  const [first] = sweep?.seeds ?? [];
+  const ofSome = first === undefined ? `the first ${drawn}` : `seed ${first}`;
   return {
-    title: sweep === undefined ? count(runs.length, 'run') : `Sweep of ${count(runs.length, 'run')}`,
-    head: html`<p class="hint">${names.join(', ')}</p>`,
+    title: sweep === undefined ? count(runs.length, 'run') : `Sweep ${basename(sweep.folder)}`,
+    head: html`<p class="hint">${sweep === undefined ? names.join(', ') : describeSweep(sweep, runs.length)}</p>`,
     what: 'these runs',
     sections: [
-      sweepSection(sweep === undefined ? undefined : readLoosely(join(sweep, 'sweep.json'))),
+      sweepSection(sweep === undefined ? undefined : readLoosely(join(sweep.folder, 'sweep.json'))),
       comparedResults(runs, names),
       {
         ...learning(groups),
-        ...(runs.length > MAX_COMPARED ? { title: `Learning curves of the first ${MAX_COMPARED}` } : {}),
+        ...(runs.length > drawn ? { title: `Learning curves of ${ofSome}` } : {}),
       },
       comparedConfigurations(runs, names),
     ],
     data: { plots: groups.flatMap(({ plots }) => plots) },
   };
+}
+
+function describeSweep({ arms, seeds }: ComparedSweep, runs: number): string {
+  return `${count(runs, 'run')}: ${count(arms.length, 'arm')} (${arms.join(', ')}), ${count(seeds.length, 'seed')} (${seeds.join(', ')})`;
 }
 
 /** A plot for each metric, with a line for each run. */

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { collectRun, readLoosely, runsBelow } from './collect.js';
-import { comparePage, shortNames } from './compare.js';
+import { type ComparedSweep, comparePage, shortNames } from './compare.js';
 import { page } from './page.js';
 import { renderRun } from './run-page.js';
 import { isObject } from './values.js';
@@ -25,33 +25,42 @@ export async function writeRunReport(run: string, output = join(run, REPORT)): P
  */
 export async function writeReport(named: readonly string[], output?: string): Promise<string> {
   const [only = ''] = named;
-  const selected = named.length === 1 ? selectedRuns(resolve(only)) : [];
+  const folder = named.length === 1 ? resolve(only) : undefined;
+  const swept = folder === undefined ? undefined : sweepOf(folder);
   const paths =
-    selected.length > 0
-      ? selected
+    swept && swept.runs.length > 0
+      ? swept.runs.map(({ path }) => path)
       : [...new Set(named.flatMap((path) => below(path)).map((path) => resolve(path)))];
   const [first] = paths as [string, ...string[]];
-  const folder = named.length === 1 ? resolve(only) : dirname(first);
-  const sweep = existsSync(join(folder, SWEEP)) ? folder : undefined;
-  if (paths.length === 1 && sweep === undefined) return writeRunReport(first, output);
+  if (paths.length === 1 && !swept) return writeRunReport(first, output);
   const runs = [];
   for (const path of paths) runs.push(await collectRun(path));
-  return write(output ?? join(folder, REPORT), page(comparePage({ runs, names: shortNames(paths), sweep })));
+  const names = swept && swept.runs.length > 0 ? swept.runs.map(({ name }) => name) : shortNames(paths);
+  const text = page(comparePage({ runs, names, sweep: swept?.sweep }));
+  return write(output ?? join(folder ?? dirname(first), REPORT), text);
 }
 
-/** Of a sweep the runs of its table, seed by seed, without those that only chose; none where there is no sweep or no such run yet. */
-function selectedRuns(folder: string): string[] {
+interface SweptRuns {
+  readonly sweep: ComparedSweep;
+  readonly runs: readonly { readonly path: string; readonly name: string }[];
+}
+
+/** Of a sweep the runs of its table, seed by seed, without those that only chose; undefined where there is no sweep. */
+function sweepOf(folder: string): SweptRuns | undefined {
+  if (!existsSync(join(folder, SWEEP))) return undefined;
   const summary = readLoosely(join(folder, SWEEP));
-  const arms = isObject(summary) && Array.isArray(summary.arms) ? summary.arms : [];
-  const runs = arms.flatMap((arm) => (isObject(arm) && isObject(arm.runs) ? [Object.entries(arm.runs)] : []));
-  const seeds = [...new Set(runs.flatMap((own) => own.map(([seed]) => seed)))];
+  const rows = isObject(summary) && Array.isArray(summary.arms) ? summary.arms.filter(isObject) : [];
+  const arms = rows.map(({ arm, runs }) => ({ arm: String(arm), runs: isObject(runs) ? runs : {} }));
+  const seeds = [...new Set(arms.flatMap(({ runs }) => Object.keys(runs)))];
   // Names come from a file that anybody may have written.
   const known = new Set(runsBelow(folder));
-  return seeds
-    .flatMap((seed) =>
-      runs.flatMap((own) => own.flatMap(([of, id]) => (of === seed ? [join(folder, String(id))] : []))),
-    )
-    .filter((path) => known.has(path));
+  const runs = seeds.flatMap((seed) =>
+    arms.flatMap(({ arm, runs: own }) => {
+      const path = own[seed] === undefined ? undefined : join(folder, String(own[seed]));
+      return path !== undefined && known.has(path) ? [{ path, name: `${arm}, seed ${seed}` }] : [];
+    }),
+  );
+  return { sweep: { folder, arms: arms.map(({ arm }) => arm), seeds }, runs };
 }
 
 async function write(path: string, text: string): Promise<string> {

@@ -38,7 +38,7 @@ describe.skipIf(!compiled)('steptrain sweep (needs dist/: npm run build)', () =>
     const page = join(folder, 'whole', 'report.html');
     expect(whole.err.trim().split('\n').at(-1)).toBe(page);
     const text = await readFile(page, 'utf8');
-    for (const part of ['The sweep', 'Paired differences', 'seed 1: ', '<title>Sweep of 2 runs'])
+    for (const part of ['The sweep', 'Paired differences', 'seed 1: ', '<title>Sweep whole'])
       expect(text).toContain(part);
 
     const path = await file('broken');

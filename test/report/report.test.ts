@@ -264,7 +264,11 @@ describe('a comparison', () => {
     const page = readFileSync(await writeReport([join(folder, 'swept')]), 'utf8');
     expect(page).toContain('<th scope="row">&lt;b&gt;</th><td class="n">75.0</td>');
     expect(page).toContain('seed 2: 80.0');
-    expect(page).toContain('−0.2 to 0.4');
+    expect(page).toContain(
+      '<th scope="row">b − a</th><td class="n">+10.0</td><td class="n">−20.0 to +40.0</td>',
+    );
+    expect(page).toContain('no difference shown');
+    expect(page).toContain('<title>Sweep swept · steptrain</title>');
     expect(page).toContain('1 runs have not ended');
   });
 });

@@ -1,5 +1,5 @@
 /** The table of a sweep: means over seeds with every seed as a dot, and paired differences with their intervals. */
-import { number, percent } from '../format.js';
+import { number, percent, points } from '../format.js';
 import { type Html, html } from '../html.js';
 import { isObject, numbersIn } from '../values.js';
 import type { Section } from './section.js';
@@ -16,13 +16,23 @@ export function sweepSection(summary: unknown): Section {
     title: 'The sweep',
     body:
       arms.length > 0
-        ? html`${titles.map((title) => column(title, arms))}${differences.length > 0 && paired(differences)}${unfinished > 0 && html`<p class="warning">${unfinished} runs have not ended and are in no mean.</p>`}`
+        ? html`${titles.map((title) => column(title, arms))}${differences.length > 0 && paired(differences, (title) => isShare(valuesOf(title, arms)))}${unfinished > 0 && html`<p class="warning">${unfinished} runs have not ended and are in no mean.</p>`}`
         : undefined,
     absent: 'sweep.json is written by steptrain sweep into the folder of its runs.',
   };
 }
 
 type Row = Readonly<Record<string, unknown>>;
+
+/** Shares are shown in percent. */
+const isShare = (values: readonly number[]) => values.every((value) => value >= 0 && value <= 1);
+
+function valuesOf(title: string, arms: readonly Row[]): number[] {
+  return arms.flatMap(({ columns }) => {
+    const own = isObject(columns) && isObject(columns[title]) ? columns[title] : {};
+    return Object.values(numbersIn(own.values));
+  });
+}
 
 function column(title: string, arms: readonly Row[]): Html {
   const rows = arms.map(({ arm, columns }) => {
@@ -40,18 +50,48 @@ function column(title: string, arms: readonly Row[]): Html {
   });
   const all = rows.flatMap(({ values }) => values.map(([, value]) => value));
   const [low, high] = [Math.min(...all), Math.max(...all)];
-  const shown = (value: number) => (low >= 0 && high <= 1 ? percent(value) : number(value));
+  const shown = (value: number) => (isShare(all) ? percent(value) : number(value));
   const place = (value: number) =>
     `${(2 + 96 * (high === low ? 0.5 : (value - low) / (high - low))).toFixed(2)}%`;
-  return html`<h3>${title}</h3><div class="scroll" tabindex="0" role="region" aria-label="${title}"><table class="bars"><thead><tr><th scope="col">Arm</th><th scope="col" class="n">mean${low >= 0 && high <= 1 && ', %'}</th><th scope="col" class="n">± s. d.</th><th scope="col" class="n">seeds</th><td></td></tr></thead><tbody>${rows.map(
+  return html`<h3>${title}</h3><div class="scroll" tabindex="0" role="region" aria-label="${title}"><table class="bars"><thead><tr><th scope="col">Arm</th><th scope="col" class="n">mean${isShare(all) && ', %'}</th><th scope="col" class="n">± s. d.</th><th scope="col" class="n">seeds</th><td></td></tr></thead><tbody>${rows.map(
     ({ arm, values, mean, deviation }) =>
       html`<tr><th scope="row">${arm}</th><td class="n">${mean === undefined ? '–' : shown(mean)}</td><td class="n">${deviation === undefined ? '–' : shown(deviation)}</td><td class="n">${values.length}</td><td class="bar"><svg width="100%" height="16" role="img" aria-label="${values.map(([seed, value]) => `seed ${seed}: ${shown(value)}`).join(', ')}"><line class="ideal" x1="0" x2="100%" y1="8" y2="8"/>${values.map(([seed, value]) => html`<circle class="dot c1" cx="${place(value)}" cy="8" r="4.5"><title>seed ${seed}: ${shown(value)}</title></circle>`)}${mean !== undefined && html`<rect class="meanline" x="${place(mean)}" width="2" height="16"/>`}</svg></td></tr>`,
   )}</tbody></table></div>`;
 }
 
-function paired(differences: readonly Row[]): Html {
-  return html`<h3>Paired differences</h3><div class="scroll" tabindex="0" role="region" aria-label="Paired differences"><table><thead><tr><th scope="col">Arm</th><th scope="col">against</th><th scope="col">of</th><th scope="col" class="n">mean</th><th scope="col" class="n">95 % interval</th></tr></thead><tbody>${differences.map(
-    ({ arm, to, column: of, mean, interval }) =>
-      html`<tr><th scope="row">${String(arm)}</th><td>${String(to)}</td><td>${String(of)}</td><td class="n">${typeof mean === 'number' ? number(mean) : '–'}</td><td class="n">${Array.isArray(interval) ? interval.map((end) => number(Number(end))).join(' to ') : '–'}</td></tr>`,
+/** For every column a row for each pair, with its interval against a line at 0. */
+function paired(differences: readonly Row[], isPercent: (column: string) => boolean): Html {
+  const columns = [...new Set(differences.map(({ column: of }) => String(of)))];
+  return html`<h3>Paired differences</h3><p class="hint">Seed by seed, with Student’s 95 % interval over seeds; one that contains 0 shows no difference. Nothing is corrected for the number of comparisons.</p>${columns.map(
+    (title) =>
+      pairedColumn(
+        title,
+        differences.filter(({ column: of }) => of === title),
+        isPercent(title) ? points : signed,
+      ),
+  )}`;
+}
+
+function pairedColumn(title: string, rows: readonly Row[], shown: (value: number) => string): Html {
+  const read = rows.map(({ arm, to, mean, interval }) => ({
+    name: `${String(arm)} − ${String(to)}`,
+    mean: typeof mean === 'number' ? mean : undefined,
+    ends: Array.isArray(interval) ? interval.map(Number) : [],
+  }));
+  const reach = Math.max(...read.flatMap(({ mean = 0, ends }) => [mean, ...ends].map(Math.abs))) || 1;
+  const place = (value: number) => `${(50 + (48 * value) / reach).toFixed(2)}%`;
+  return html`<h4>${title}</h4><div class="scroll" tabindex="0" role="region" aria-label="Paired differences of ${title}"><table class="bars"><thead><tr><th scope="col">Arms</th><th scope="col" class="n">mean</th><th scope="col" class="n">95 % interval</th><th scope="col">reading</th><td></td></tr></thead><tbody>${read.map(
+    ({ name, mean, ends: [low, high] }) => {
+      const range = low === undefined || high === undefined ? undefined : `${shown(low)} to ${shown(high)}`;
+      return html`<tr><th scope="row">${name}</th><td class="n">${mean === undefined ? '–' : shown(mean)}</td><td class="n">${range ?? '–'}</td><td class="reading">${readingOf(low, high)}</td><td class="bar"><svg width="100%" height="16" role="img" aria-label="${range ?? 'no interval'}"><line class="ideal" x1="50%" x2="50%" y1="0" y2="16"/>${low !== undefined && high !== undefined && html`<line class="interval" x1="${place(low)}" x2="${place(high)}" y1="8" y2="8"/>`}${mean !== undefined && html`<circle class="dot c1" cx="${place(mean)}" cy="8" r="4.5"/>`}</svg></td></tr>`;
+    },
   )}</tbody></table></div>`;
 }
+
+function readingOf(low: number | undefined, high: number | undefined): string {
+  if (low === undefined || high === undefined) return 'one seed shows nothing';
+  if (low > 0) return 'higher';
+  return high < 0 ? 'lower' : 'no difference shown';
+}
+
+const signed = (value: number) => (value > 0 ? `+${number(value)}` : number(value));
