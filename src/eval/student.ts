@@ -20,6 +20,14 @@ export function meanInterval(values: readonly number[], confidence = 0.95): Mean
   return { n, mean, interval: [mean - half, mean + half], p };
 }
 
+/** What the interval of a difference over seeds shows: nothing where it contains 0. */
+export function intervalReading(interval: MeanInterval['interval']): string {
+  if (!interval) return 'one seed shows nothing';
+  const [low, high] = interval;
+  if (low <= 0 && high >= 0) return 'no difference shown';
+  return low > 0 ? 'higher' : 'lower';
+}
+
 export function average(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0) / values.length;
 }

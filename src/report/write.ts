@@ -27,15 +27,15 @@ export async function writeReport(named: readonly string[], output?: string): Pr
   const [only = ''] = named;
   const folder = named.length === 1 ? resolve(only) : undefined;
   const swept = folder === undefined ? undefined : sweepOf(folder);
-  const paths =
-    swept && swept.runs.length > 0
-      ? swept.runs.map(({ path }) => path)
-      : [...new Set(named.flatMap((path) => below(path)).map((path) => resolve(path)))];
+  const ofTable = swept && swept.runs.length > 0 ? swept.runs : undefined;
+  const paths = ofTable?.map(({ path }) => path) ?? [
+    ...new Set(named.flatMap((path) => below(path)).map((path) => resolve(path))),
+  ];
   const [first] = paths as [string, ...string[]];
   if (paths.length === 1 && !swept) return writeRunReport(first, output);
   const runs = [];
   for (const path of paths) runs.push(await collectRun(path));
-  const names = swept && swept.runs.length > 0 ? swept.runs.map(({ name }) => name) : shortNames(paths);
+  const names = ofTable?.map(({ name }) => name) ?? shortNames(paths);
   const text = page(comparePage({ runs, names, sweep: swept?.sweep }));
   return write(output ?? join(folder ?? dirname(first), REPORT), text);
 }

@@ -1,6 +1,7 @@
 // The tables of a sweep as Markdown, which reads as well on a terminal.
 import { formatProbability } from '../eval/comparison.js';
 import { formatSigned, percent } from '../eval/percent.js';
+import { intervalReading } from '../eval/student.js';
 import { formatMetric } from '../terminal/progress.js';
 import { describePoint } from './cells.js';
 import type { Column } from './file.js';
@@ -64,7 +65,7 @@ function differenceParts({ differences, report }: SweepSummary): string[] {
       interval ? interval.map(signed).join(' to ') : '–',
       p === undefined ? '–' : formatProbability(p),
       String(n),
-      reading(difference),
+      intervalReading(interval),
     ];
   });
   return [
@@ -73,14 +74,6 @@ function differenceParts({ differences, report }: SweepSummary): string[] {
     'Intervals and p are those of Student’s t over the seeds: they speak of other seeds on the same test data. ' +
       `${differences.length === 1 ? 'One comparison is' : `${differences.length} comparisons are`} made; nothing is corrected for their number.`,
   ];
-}
-
-/** What an interval shows: nothing where it contains 0. */
-export function reading({ interval, mean }: Pick<Difference, 'interval' | 'mean'>): string {
-  if (!interval) return 'one seed shows nothing';
-  const [low, high] = interval;
-  if (low <= 0 && high >= 0) return 'no difference shown';
-  return mean > 0 ? 'higher' : 'lower';
 }
 
 function notes({ arms, unfinished, trials, select, seeds }: SweepSummary): string[] {

@@ -1,4 +1,5 @@
 /** The table of a sweep: means over seeds with every seed as a dot, and paired differences with their intervals. */
+import { intervalReading } from '../../eval/student.js';
 import { number, percent, points } from '../format.js';
 import { type Html, html } from '../html.js';
 import { isObject, numbersIn } from '../values.js';
@@ -83,15 +84,9 @@ function pairedColumn(title: string, rows: readonly Row[], shown: (value: number
   return html`<h4>${title}</h4><div class="scroll" tabindex="0" role="region" aria-label="Paired differences of ${title}"><table class="bars"><thead><tr><th scope="col">Arms</th><th scope="col" class="n">mean</th><th scope="col" class="n">95 % interval</th><th scope="col">reading</th><td></td></tr></thead><tbody>${read.map(
     ({ name, mean, ends: [low, high] }) => {
       const range = low === undefined || high === undefined ? undefined : `${shown(low)} to ${shown(high)}`;
-      return html`<tr><th scope="row">${name}</th><td class="n">${mean === undefined ? '–' : shown(mean)}</td><td class="n">${range ?? '–'}</td><td class="reading">${readingOf(low, high)}</td><td class="bar"><svg width="100%" height="16" role="img" aria-label="${range ?? 'no interval'}"><line class="ideal" x1="50%" x2="50%" y1="0" y2="16"/>${low !== undefined && high !== undefined && html`<line class="interval" x1="${place(low)}" x2="${place(high)}" y1="8" y2="8"/>`}${mean !== undefined && html`<circle class="dot c1" cx="${place(mean)}" cy="8" r="4.5"/>`}</svg></td></tr>`;
+      return html`<tr><th scope="row">${name}</th><td class="n">${mean === undefined ? '–' : shown(mean)}</td><td class="n">${range ?? '–'}</td><td class="reading">${intervalReading(low === undefined || high === undefined ? undefined : [low, high])}</td><td class="bar"><svg width="100%" height="16" role="img" aria-label="${range ?? 'no interval'}"><line class="ideal" x1="50%" x2="50%" y1="0" y2="16"/>${low !== undefined && high !== undefined && html`<line class="interval" x1="${place(low)}" x2="${place(high)}" y1="8" y2="8"/>`}${mean !== undefined && html`<circle class="dot c1" cx="${place(mean)}" cy="8" r="4.5"/>`}</svg></td></tr>`;
     },
   )}</tbody></table></div>`;
-}
-
-function readingOf(low: number | undefined, high: number | undefined): string {
-  if (low === undefined || high === undefined) return 'one seed shows nothing';
-  if (low > 0) return 'higher';
-  return high < 0 ? 'lower' : 'no difference shown';
 }
 
 const signed = (value: number) => (value > 0 ? `+${number(value)}` : number(value));
