@@ -12,7 +12,7 @@ namespace steptrain {
 struct BackendInfo {
   std::string name;         // cpu, cuda:0
   std::string description;  // model of the processor
-  std::string isa;          // avx512bf16, sm_90, …
+  std::string isa;          // amx, sm_90, …
   int threads = 0;
   int64_t memory_total = 0;
   int64_t memory_free = 0;

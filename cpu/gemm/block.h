@@ -13,15 +13,17 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 /// The height of the tiles of a block of rows: as few tiles as possible, nearly equal.
-inline int tile_height(int64_t rows) {
-  const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
+template <typename T>
+int tile_height(int64_t rows) {
+  const int64_t tiles = (rows + kTileRows<T> - 1) / kTileRows<T>;
   return static_cast<int>(tiles ? (rows + tiles - 1) / tiles : 1);
 }
 
 /// Most rows of one block, for buffers of C.
-constexpr int64_t kBlockRows = 10 * kTileRows;
+template <typename T>
+constexpr int64_t kBlockRows = 10 * kTileRows<T>;
 
-/// c[rows][kTileStride] = x[rows, k]·panelᵀ for rows ≤ kBlockRows. `end`: where the panels end that the caller reads one
+/// c[rows][kTileStride] = x[rows, k]·panelᵀ for rows ≤ kBlockRows<T>. `end`: where the panels end that the caller reads one
 /// after another, this one first, if they come from memory.
 template <typename T>
 void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, const T* end) {
@@ -29,7 +31,8 @@ void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_
   constexpr int64_t depth = 128 * kGroup<T>, step = kPanel * kGroup<T>, line = 64 / sizeof(T);
   constexpr int64_t lines = (step + line - 1) / line;  // that a step reads: as many tiles ask for one each
   constexpr int64_t ahead = 192 * step;
-  const int height = tile_height(rows);
+  static_assert(depth % kSteps<T> == 0);
+  const int height = tile_height<T>(rows);
   const bool streams = end && rows > height;
   const int64_t part = streams ? depth : k;
   for (int64_t first = 0; first < k; first += part) {
@@ -50,18 +53,18 @@ void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_
 }
 
 /// body(t, rows) for the tiles of rows [first, last).
-template <typename Body>
+template <typename T, typename Body>
 void each_tile(int64_t first, int64_t last, const Body& body) {
-  const int height = tile_height(last - first);
+  const int height = tile_height<T>(last - first);
   for (int64_t t = first; t < last; t += height) {
     body(t, static_cast<int>(std::min<int64_t>(height, last - t)));
   }
 }
 
-/// body(t, rows) for blocks of at most kBlockRows of rows [first, last), each but the last in whole tiles.
-template <typename Body>
+/// body(t, rows) for blocks of at most kBlockRows<T> of rows [first, last), each but the last in whole tiles.
+template <typename T, typename Body>
 void each_block(int64_t first, int64_t last, const Body& body) {
-  const int64_t rows = kBlockRows / tile_height(last - first) * tile_height(last - first);
+  const int64_t height = tile_height<T>(last - first), rows = kBlockRows<T> / height * height;
   for (int64_t t = first; t < last; t += rows) body(t, std::min(rows, last - t));
 }
 

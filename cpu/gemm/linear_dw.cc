@@ -28,7 +28,7 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
   const int64_t stride = row_stride<T>(std::min(tokens, kChunk)), panel_size = panel_stride<T>(kChunk);
   T* const left = dw ? stream.scratch.take<T>(panels(outputs) * kPanel * stride) : nullptr;
   T* const buffers = stream.scratch.take<T>(stream.pool.threads() * panel_size);
-  const Grid grid(outputs, dw ? panels(features) : 0, stream.pool.threads(), true);
+  const Grid<T> grid(outputs, dw ? panels(features) : 0, stream.pool.threads(), true);
   const int64_t cuts = panels(outputs);
 
   stream.pool.region([&](Worker& worker) {
@@ -47,8 +47,8 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
         const int64_t at = task - chunk * grid.tasks(), k = grid.first_panel(at) * kPanel;
         const int64_t columns = std::min(kPanel, features - k);
         pack_columns<T>(x.as<const X>() + first * features + k, features, columns, count, panel);
-        each_tile(grid.first_row(at), grid.last_row(at), [&](int64_t n, int height) {
-          alignas(64) float c[kTileRows * kTileStride];
+        each_tile<T>(grid.first_row(at), grid.last_row(at), [&](int64_t n, int height) {
+          alignas(64) float c[kTileRows<T> * kTileStride];
           gemm_tile<T>(height, left + n * stride, stride, panel, count, c, false);
           for (int i = 0; i < height; i++) {
             float* out = dw.as<float>() + (n + i) * features + k;

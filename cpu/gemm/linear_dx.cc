@@ -25,7 +25,7 @@ void backward(Stream& stream, const Args& args) {
   if (lora_a) lora.emplace(stream, lora_b, true, v, dy[0], args.f(0), args.f(0), unmasked);
   const int64_t lora_size = lora ? lora_panels.size() : 0;
   T* const buffers = stream.scratch.take<T>(threads * (weight.size() + lora_size));
-  const Grid grid(dy[0], weight.count(), threads, true);
+  const Grid<T> grid(dy[0], weight.count(), threads, true);
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
@@ -41,13 +41,13 @@ void backward(Stream& stream, const Args& args) {
       const int64_t p = grid.first_panel(task), columns = weight.columns(p);
       weight.fill(p, panel);
       if (lora) lora_panels.fill(p, lora_panel);
-      each_tile(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
-        alignas(64) float c[kTileRows * kTileStride];
+      each_tile<T>(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
+        alignas(64) float c[kTileRows<T> * kTileStride];
         gemm_tile<T>(height, rows.row(t), rows.stride(), panel, weight.depth(), c, false);
         if (lora && !dropout) {
           gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), c, true);
         } else if (lora) {
-          alignas(64) float low[kTileRows * kTileStride], factors[(kTileRows + 1) * kPanel];
+          alignas(64) float low[kTileRows<T> * kTileStride], factors[(kTileRows<T> + 1) * kPanel];
           gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), low, false);
           dropout.window(t, height, p * kPanel, factors);
           for (int i = 0; i < height * kPanel; i += kLanes) {

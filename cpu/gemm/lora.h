@@ -35,7 +35,7 @@ class LowRank {
         stride_(row_stride<T>(rank_)),
         data_(stream.scratch.take<T>(rows * stride_)) {
     if (!dropout_) return;
-    dropped_size_ = kTileRows * row_stride<T>(adapter_.depth());
+    dropped_size_ = kTileRows<T> * row_stride<T>(adapter_.depth());
     factors_size_ = Dropout::row_floats(adapter_.depth());
     dropped_ = stream.scratch.take<T>(stream.pool.threads() * dropped_size_);
     factors_ = stream.scratch.take<float>(stream.pool.threads() * factors_size_);
@@ -58,7 +58,7 @@ class LowRank {
 
   /// One thread's share of the rows. A barrier must follow.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
-    const int height = tile_height(rows_);
+    const int height = tile_height<T>(rows_);
     for (int64_t t; (t = worker.next(phase) * height) < rows_;) {
       const int rows = static_cast<int>(std::min<int64_t>(height, rows_ - t));
       const T* from = x.row(t);
@@ -88,7 +88,7 @@ class LowRank {
   }
 
   void tile(int64_t t, int rows, const T* x, int64_t stride, int64_t panel) const {
-    alignas(64) float c[kTileRows * kTileStride];
+    alignas(64) float c[kTileRows<T> * kTileStride];
     const int64_t columns = adapter_.columns(panel), depth = adapter_.depth();
     const T* weights = panels_ + panel * adapter_.size();
     if (columns <= kLanes) {

@@ -37,7 +37,7 @@ void reduce(const T* left, int64_t stride, int64_t rank, int64_t tokens, T* pane
   for (int64_t first = 0; first < tokens; first += kChunk) {
     const int64_t count = std::min(kChunk, tokens - first);
     fill(first, count);
-    each_tile(0, rank, [&](int64_t i, int height) {
+    each_tile<T>(0, rank, [&](int64_t i, int height) {
       gemm_tile<T>(height, left + i * stride + first, stride, panel, count, c + i * kTileStride, first > 0);
     });
   }

@@ -32,7 +32,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
     in_place = in_place && weight.in_place();
   }
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
-  const Grid grid(x[0], panels, threads, !in_place);
+  const Grid<T> grid(x[0], panels, threads, !in_place);
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
@@ -53,8 +53,8 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
           const auto panel = weight.panel(p, buffer);
           alignas(64) float add[kPanel] = {};
           if (bias) to_floats(bias, p * kPanel, columns, add);
-          each_block(first, grid.last_row(task), [&](int64_t t, int64_t count) {
-            alignas(64) float c[kBlockRows * kTileStride];
+          each_block<T>(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+            alignas(64) float c[kBlockRows<T> * kTileStride];
             weight.block(count, rows, t, panel, c, t == first ? last : 0);
             for (int64_t i = 0; i < count; i++) {
               T* out = y.template as<T>() + (t + i) * y[1] + p * kPanel;

@@ -52,14 +52,14 @@ class Projection {
     return {panel, weight, lora};
   }
 
-  /// c[rows][kTileStride] for the rows from t on, at most kBlockRows. The panel is one of a run of panels up to `last`
+  /// c[rows][kTileStride] for the rows from t on, at most kBlockRows<T>. The panel is one of a run of panels up to `last`
   /// that are read from memory; 0: it is in a cache.
   void block(int64_t rows, const Rows<T>& x, int64_t t, const Panel& panel, float* c, int64_t last) const {
     const T* const end = last && in_place() ? weight_.panel(last, nullptr) : nullptr;
     gemm_block<T>(rows, x.row(t), x.stride(), panel.weight, weight_.depth(), c, end);
     if (!lora_ && !stacked_) return;
     if (stacked_) stacked_->wait();
-    each_tile(0, rows, [&](int64_t r, int height) {
+    each_tile<T>(0, rows, [&](int64_t r, int height) {
       float* const own = c + r * kTileStride;
       if (lora_)
         gemm_tile<T>(height, lora_->row(t + r), lora_->stride(), panel.lora, lora_->rank(), own, true);

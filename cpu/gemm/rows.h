@@ -102,16 +102,17 @@ void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T
 /// With several blocks a run is one panel, which stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of
 /// the block are multiplied by it. With one block, every panel that is read in place comes once from memory, which is
 /// fastest in long runs.
+template <typename T>
 struct Grid {
   int64_t rows, panels, block, blocks, run, runs;
 
   /// `filled`: each task packs its panels first, which pays off only for many rows.
   Grid(int64_t rows, int64_t panels, int threads, bool filled) : rows(rows), panels(panels) {
-    const int64_t max_rows = 36 * kTileRows, min_rows = filled ? 18 * kTileRows : 4 * kTileRows;
+    const int64_t max_rows = 36 * kTileRows<T>, min_rows = filled ? 18 * kTileRows<T> : 4 * kTileRows<T>;
     const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
     blocks = std::max<int64_t>((rows + max_rows / 2) / max_rows, std::min(wanted, rows / min_rows));
     blocks = std::max<int64_t>(blocks, 1);
-    block = ((rows + blocks - 1) / blocks + kTileRows - 1) / kTileRows * kTileRows;
+    block = ((rows + blocks - 1) / blocks + kTileRows<T> - 1) / kTileRows<T> * kTileRows<T>;
     blocks = block ? (rows + block - 1) / block : 0;
     run = blocks == 1 && !filled ? std::max<int64_t>(panels / (4 * threads), 1) : 1;
     runs = (panels + run - 1) / run;

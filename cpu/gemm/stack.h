@@ -47,7 +47,7 @@ class StackedRanks {
 
   /// One thread's share of the low-rank rows scale·x·Aᵀ.
   void multiply(Worker& worker, int phase, const Rows<T>& x) const {
-    const int height = tile_height(tokens_);
+    const int height = tile_height<T>(tokens_);
     for (int64_t t; (t = worker.next(phase) * height) < tokens_;) {
       const int rows = static_cast<int>(std::min<int64_t>(height, tokens_ - t));
       each_run(t, rows, [&](int64_t t, int rows, int32_t g) {
@@ -83,7 +83,7 @@ class StackedRanks {
   }
 
   void tile(const Rows<T>& x, int64_t t, int rows, int32_t g, int64_t j) const {
-    alignas(64) float c[kTileRows * kTileStride];
+    alignas(64) float c[kTileRows<T> * kTileStride];
     const int64_t columns = std::min(kPanel, stack_.rank(g) - j);
     const T* const a = a_.panel((stack_.first(g) + j) / kPanel, nullptr);
     if (columns <= kLanes) {

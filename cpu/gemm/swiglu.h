@@ -16,7 +16,7 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
   const Rows<T> rows(stream.scratch, x);
   const int64_t buffer_size = gates.buffer_size() + ups.buffer_size();
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
-  const Grid grid(x[0], gates.panels(), threads, !gates.in_place() || !ups.in_place());
+  const Grid<T> grid(x[0], gates.panels(), threads, !gates.in_place() || !ups.in_place());
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
@@ -34,8 +34,8 @@ void multiply_swiglu(Stream& stream, const TensorView& x, const Projection<T>& g
         const int64_t columns = gates.columns(p);
         const auto gate_panel = gates.panel(p, buffer);
         const auto up_panel = ups.panel(p, buffer + gates.buffer_size());
-        each_block(first, grid.last_row(task), [&](int64_t t, int64_t count) {
-          alignas(64) float g[kBlockRows * kTileStride], u[kBlockRows * kTileStride];
+        each_block<T>(first, grid.last_row(task), [&](int64_t t, int64_t count) {
+          alignas(64) float g[kBlockRows<T> * kTileStride], u[kBlockRows<T> * kTileStride];
           alignas(64) T kept_gate[kPanel], kept_up[kPanel];
           const int64_t run = t == first ? last : 0;
           gates.block(count, rows, t, gate_panel, g, run);

@@ -1,14 +1,16 @@
 // The register tile under every GEMM-shaped kernel: C[rows, columns] (=|+=) X[rows, k]·panelᵀ with one packed
 // panel (cpu/gemm/packed.h) as the right side. X is row-major in the panel's own type. Each element has one
 // f32 accumulator, summed in ascending k: a row has the same bits in a tile of any height, and a sum
-// continued over several calls has the bits of one call. bf16 takes vdpbf16ps over pairs of k where the
-// processor has it (AVX512_BF16), else two fused multiply-adds, even k first.
+// continued over several calls has the bits of one call, where every call but the last takes whole steps of
+// kSteps<T>. bf16 takes AMX (cpu/gemm/tile_amx.h) or vdpbf16ps over pairs of k where the processor has them, else
+// two fused multiply-adds, even k first.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #include "cpu/gemm/packed.h"
+#include "cpu/gemm/tile_amx.h"
 #include "cpu/simd.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -18,9 +20,23 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 /// 14 clocks at two a clock, beside 16 loads (2 of the panel, 14 broadcasts), 8 clocks at two a clock:
 /// arithmetic is the bound, with 28 chains where latency 4 needs 8.
 #if defined(__AVX512F__)
+template <typename T>
 constexpr int kTileRows = 14;
 #else
+template <typename T>
 constexpr int kTileRows = 6;
+#endif
+#if defined(__AMX_BF16__)
+template <>
+constexpr int kTileRows<bf16> = amx_tile::kRows;
+#endif
+
+/// Neighbouring k that are summed before they are added to the accumulator: parts of a sum over k are multiples of it.
+template <typename T>
+constexpr int64_t kSteps = kGroup<T>;
+#if defined(__AMX_BF16__)
+template <>
+constexpr int64_t kSteps<bf16> = amx_tile::kDepth;
 #endif
 
 /// Floats from one row of a C tile to the next.
@@ -146,12 +162,15 @@ void run(const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool a
 
 }  // namespace tile
 
-/// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows; row r of x
+/// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for 1 ≤ rows ≤ kTileRows<T>; row r of x
 /// begins at x + r·stride. kVectors = 1 computes the first kLanes columns of the panel only. kPrefetch: what lies
 /// `ahead` elements further comes from memory meanwhile, a cache line for each step of k.
 template <typename T, int kVectors = 2, bool kPrefetch = false>
 void gemm_tile(int rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, bool accumulate,
                int64_t ahead = 0) {
+#if defined(__AMX_BF16__)
+  if constexpr (sizeof(T) == 2) return amx_tile::multiply<kVectors>(rows, x, stride, panel, k, c, accumulate);
+#endif
   switch (rows) {
 #define STEPTRAIN_TILE(n) \
   case n:                 \

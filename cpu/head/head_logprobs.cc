@@ -142,19 +142,19 @@ void head_logprobs(Stream& stream, const Args& args) {
 template <typename C>
 void logits(Stream& stream, const TensorView& x, const TensorView& w, const TensorView& out, float inverse) {
   const int64_t R = x[0], H = w[1], V = w[0], threads = stream.pool.threads();
-  C* converted = buffer_for_rows<C>(stream.scratch, x, threads * std::min(R, kBlockRows));
+  C* converted = buffer_for_rows<C>(stream.scratch, x, threads * std::min(R, kBlockRows<C>));
   C* panels = stream.scratch.take<C>(threads * panel_stride<C>(H));
   stream.pool.region([&](Worker& worker) {
     C* panel = panels + worker.index * panel_stride<C>(H);
-    C* buffer = converted ? converted + worker.index * std::min(R, kBlockRows) * H : nullptr;
+    C* buffer = converted ? converted + worker.index * std::min(R, kBlockRows<C>) * H : nullptr;
     for (int64_t task; (task = worker.next()) < ceil_div(V, kTileTokens);) {
       const int64_t first = task * kTileTokens, end = std::min(V, first + kTileTokens);
       const C* const after =
           in_place<C>(w) ? w.as<C>() + ceil_div(end, kPanel) * panel_stride<C>(H) : nullptr;
-      each_block(0, R, [&](int64_t begin, int64_t rows) {
+      each_block<C>(0, R, [&](int64_t begin, int64_t rows) {
         const C* a = rows_as<C>(x, begin, rows, buffer);
         for (int64_t v = first; v < end; v += kPanel) {
-          alignas(64) float block[kBlockRows * kTileStride];
+          alignas(64) float block[kBlockRows<C> * kTileStride];
           const C* right = token_panel<C>(w, v, panel);
           if (v + kPanel < end) prefetch_tokens(w, v + kPanel);
           gemm_block<C>(rows, a, H, right, H, block, begin == 0 ? after : nullptr);

@@ -49,7 +49,7 @@ struct Blocks {
   int64_t rows, count;
   Blocks(int64_t rows, int64_t limit, int64_t splits, int64_t threads) : rows(rows) {
     const int64_t wanted = ceil_div(4 * threads, std::max<int64_t>(1, splits));
-    count = std::max(ceil_div(rows, limit), std::min(ceil_div(rows, kTileRows), wanted));
+    count = std::max(ceil_div(rows, limit), std::min(ceil_div(rows, kTileRows<float>), wanted));
   }
   int64_t begin(int64_t block) const { return rows * block / count; }
   int64_t size(int64_t block) const { return begin(block + 1) - begin(block); }
@@ -73,9 +73,9 @@ const C* rows_as(const TensorView& x, int64_t begin, int64_t rows, C* buffer) {
 template <typename C>
 void multiply_rows(const C* a, int64_t stride, int64_t rows, const C* panel, int64_t k, float* c,
                    bool accumulate) {
-  for (int64_t r = 0; r < rows; r += kTileRows)
-    gemm_tile<C>(static_cast<int>(std::min<int64_t>(kTileRows, rows - r)), a + r * stride, stride, panel, k,
-                 c + r * kTileStride, accumulate);
+  for (int64_t r = 0; r < rows; r += kTileRows<C>)
+    gemm_tile<C>(static_cast<int>(std::min<int64_t>(kTileRows<C>, rows - r)), a + r * stride, stride, panel,
+                 k, c + r * kTileStride, accumulate);
 }
 
 /// Unscaled logits of `rows` rows for tokens v0 … v0 + n; returns the number of panels.

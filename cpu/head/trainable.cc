@@ -8,9 +8,10 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 constexpr int64_t kGroupRows = 512;
-constexpr int64_t kSpanTokens = 2048;            // dz and its transpose: 4 MiB each in f32
-constexpr int64_t kScoreTokens = 4 * kPanel;     // of a span, per task of dz
-constexpr int64_t kOuterTokens = 8 * kTileRows;  // of a span, per task of dw
+constexpr int64_t kSpanTokens = 2048;         // dz and its transpose: 4 MiB each in f32
+constexpr int64_t kScoreTokens = 4 * kPanel;  // of a span, per task of dz
+template <typename C>
+constexpr int64_t kOuterTokens = 8 * kTileRows<C>;  // of a span, per task of dw
 
 /// Consecutive rounds of tasks from one phase of a region. A worker that draws a task of the next round
 /// keeps it until that round.
@@ -127,12 +128,12 @@ void trainable(Stream& stream, const TensorView& x, const TensorView& w, const T
             store_block(block, rows, dx.as<X>() + begin * H, H, h * kPanel);
           });
         });
-        tokens_of_dw.run(ceil_div(span, kOuterTokens), [&](int64_t task) {
-          const int64_t end = std::min(span, (task + 1) * kOuterTokens);
-          float block[kTileRows * kPanel];
+        tokens_of_dw.run(ceil_div(span, kOuterTokens<C>), [&](int64_t task) {
+          const int64_t end = std::min(span, (task + 1) * kOuterTokens<C>);
+          float block[kTileRows<C> * kPanel];
           for (int64_t h = 0; h < columns; h++) {
-            for (int64_t v0 = task * kOuterTokens; v0 < end; v0 += kTileRows) {
-              const int64_t n = std::min<int64_t>(kTileRows, end - v0);
+            for (int64_t v0 = task * kOuterTokens<C>; v0 < end; v0 += kTileRows<C>) {
+              const int64_t n = std::min<int64_t>(kTileRows<C>, end - v0);
               float* to = dw.as<float>() + (v + v0) * H;
               prefetch_block(to, n, H, h * kPanel);
               gemm_tile<C>(static_cast<int>(n), transposed + v0 * stride, stride,

@@ -3,12 +3,17 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #define STEPTRAIN_ISA portable
 #include "cpu/runtime/families.h"
@@ -25,6 +30,9 @@ namespace avx512 {
 const KernelTable& kernels();
 }
 namespace avx512bf16 {
+const KernelTable& kernels();
+}
+namespace amx {
 const KernelTable& kernels();
 }
 #endif
@@ -59,6 +67,22 @@ void Scratch::reset() {
   used_ = held_ = 0;
 }
 
+#if defined(STEPTRAIN_AVX512)
+namespace {
+
+/// Whether the processor has AMX for bf16 and Linux (5.16 or newer) lets this process have tile registers.
+bool amx_usable() {
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+  if ((edx & (kBf16 | kTile)) != (kBf16 | kTile)) return false;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+#endif
+
 std::vector<std::string> available_isas() {
   std::vector<std::string> isas;
 #if defined(__x86_64__)
@@ -66,7 +90,9 @@ std::vector<std::string> available_isas() {
 #if defined(STEPTRAIN_AVX512)
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) isas.emplace_back("avx512bf16");
+  const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+  if (bf16 && amx_usable()) isas.emplace_back("amx");
+  if (bf16) isas.emplace_back("avx512bf16");
   if (avx512) isas.emplace_back("avx512");
 #endif
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.emplace_back("avx2");
@@ -80,6 +106,7 @@ namespace {
 const KernelTable& table_of(const std::string& isa) {
 #if defined(__x86_64__)
 #if defined(STEPTRAIN_AVX512)
+  if (isa == "amx") return amx::kernels();
   if (isa == "avx512bf16") return avx512bf16::kernels();
   if (isa == "avx512") return avx512::kernels();
 #endif
