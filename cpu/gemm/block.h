@@ -23,10 +23,19 @@ int tile_height(int64_t rows) {
 template <typename T>
 constexpr int64_t kBlockRows = 10 * kTileRows<T>;
 
-/// c[rows][kTileStride] = x[rows, k]·panelᵀ for rows ≤ kBlockRows<T>. `end`: where the panels end that the caller reads one
+/// Whether K goes in parts although nothing comes from memory. AMX multiplies a part of a panel in the time that the
+/// L2 cache takes to deliver it, so the part should stay in the L1 cache for all tiles; rows of x that lie far apart
+/// cost more than that saves.
+template <typename T>
+bool in_parts(int64_t k) {
+  return kSteps<T> > kGroup<T> && k <= 1024;
+}
+
+/// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels end that the caller reads one
 /// after another, this one first, if they come from memory.
 template <typename T>
-void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, const T* end) {
+void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, const T* end,
+                bool accumulate = false) {
   // 128 steps are 16 KiB of a panel with AVX-512.
   constexpr int64_t depth = 128 * kGroup<T>, step = kPanel * kGroup<T>, line = 64 / sizeof(T);
   constexpr int64_t lines = (step + line - 1) / line;  // that a step reads: as many tiles ask for one each
@@ -34,7 +43,7 @@ void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_
   static_assert(depth % kSteps<T> == 0);
   const int height = tile_height<T>(rows);
   const bool streams = end && rows > height;
-  const int64_t part = streams ? depth : k;
+  const int64_t part = streams || (rows > height && in_parts<T>(k)) ? depth : k;
   for (int64_t first = 0; first < k; first += part) {
     const int64_t count = std::min(part, k - first);
     const T* const from = panel + first * kPanel;
@@ -44,9 +53,10 @@ void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_
       const T* const left = x + r * stride + first;
       float* const sums = c + r * kTileStride;
       if (streams && tile < lines && from + ahead < end) {
-        gemm_tile<T, 2, true>(n, left, stride, from, count, sums, first > 0, ahead + tile * line);
+        gemm_tile<T, 2, true>(n, left, stride, from, count, sums, accumulate || first > 0,
+                              ahead + tile * line);
       } else {
-        gemm_tile<T>(n, left, stride, from, count, sums, first > 0);
+        gemm_tile<T>(n, left, stride, from, count, sums, accumulate || first > 0);
       }
     }
   }

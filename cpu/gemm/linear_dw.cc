@@ -28,7 +28,7 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
   const int64_t stride = row_stride<T>(std::min(tokens, kChunk)), panel_size = panel_stride<T>(kChunk);
   T* const left = dw ? stream.scratch.take<T>(panels(outputs) * kPanel * stride) : nullptr;
   T* const buffers = stream.scratch.take<T>(stream.pool.threads() * panel_size);
-  const Grid<T> grid(outputs, dw ? panels(features) : 0, stream.pool.threads(), true);
+  const Grid<T> grid(outputs, dw ? panels(features) : 0, tokens, stream.pool.threads(), true);
   const int64_t cuts = panels(outputs);
 
   stream.pool.region([&](Worker& worker) {

@@ -25,7 +25,7 @@ void backward(Stream& stream, const Args& args) {
   if (lora_a) lora.emplace(stream, lora_b, true, v, dy[0], args.f(0), args.f(0), unmasked);
   const int64_t lora_size = lora ? lora_panels.size() : 0;
   T* const buffers = stream.scratch.take<T>(threads * (weight.size() + lora_size));
-  const Grid<T> grid(dy[0], weight.count(), threads, true);
+  const Grid<T> grid(dy[0], weight.count(), dy[1], threads, true);
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);
@@ -37,24 +37,27 @@ void backward(Stream& stream, const Args& args) {
     }
     T* const panel = buffers + worker.index * (weight.size() + lora_size);
     T* const lora_panel = panel + weight.size();
+    const auto add_pair = [&](int64_t t, int height, int64_t p, float* c) {
+      if (!dropout)
+        return gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), c, true);
+      alignas(64) float low[kTileRows<T> * kTileStride], factors[(kTileRows<T> + 1) * kPanel];
+      gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), low, false);
+      dropout.window(t, height, p * kPanel, factors);
+      for (int i = 0; i < height * kPanel; i += kLanes) {
+        store(c + i, fma(load(low + i), load(factors + i), load(c + i)));
+      }
+    };
     for (int64_t task; (task = worker.next(3)) < grid.tasks();) {
       const int64_t p = grid.first_panel(task), columns = weight.columns(p);
       weight.fill(p, panel);
       if (lora) lora_panels.fill(p, lora_panel);
-      each_tile<T>(grid.first_row(task), grid.last_row(task), [&](int64_t t, int height) {
-        alignas(64) float c[kTileRows<T> * kTileStride];
-        gemm_tile<T>(height, rows.row(t), rows.stride(), panel, weight.depth(), c, false);
-        if (lora && !dropout) {
-          gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), c, true);
-        } else if (lora) {
-          alignas(64) float low[kTileRows<T> * kTileStride], factors[(kTileRows<T> + 1) * kPanel];
-          gemm_tile<T>(height, lora->row(t), lora->stride(), lora_panel, lora->rank(), low, false);
-          dropout.window(t, height, p * kPanel, factors);
-          for (int i = 0; i < height * kPanel; i += kLanes) {
-            store(c + i, fma(load(low + i), load(factors + i), load(c + i)));
-          }
-        }
-        for (int i = 0; i < height; i++) {
+      each_block<T>(grid.first_row(task), grid.last_row(task), [&](int64_t t, int64_t count) {
+        alignas(64) float c[kBlockRows<T> * kTileStride];
+        gemm_block<T>(count, rows.row(t), rows.stride(), panel, weight.depth(), c, nullptr);
+        if (lora)
+          each_tile<T>(0, count,
+                       [&](int64_t i, int height) { add_pair(t + i, height, p, c + i * kTileStride); });
+        for (int64_t i = 0; i < count; i++) {
           T* out = dx.as<T>() + (t + i) * dx[1] + p * kPanel;
           each_vector(columns, [&](int64_t j, auto... n) {
             const vf sum = load(c + i * kTileStride + j);

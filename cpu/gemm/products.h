@@ -32,7 +32,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
     in_place = in_place && weight.in_place();
   }
   T* const buffers = stream.scratch.take<T>(threads * buffer_size);
-  const Grid<T> grid(x[0], panels, threads, !in_place);
+  const Grid<T> grid(x[0], panels, x[1], threads, !in_place);
 
   stream.pool.region([&](Worker& worker) {
     if (!rows.in_place()) rows.copy(worker, 0);

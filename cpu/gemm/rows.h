@@ -100,15 +100,19 @@ void transpose_rows(const S* x, int64_t stride, int64_t rows, int64_t columns, T
 
 /// Cuts rows × panels of outputs into tasks of a run of panels by one block of rows, all panels of a block first.
 /// With several blocks a run is one panel, which stays in the L2 cache (K = 4096 in bf16: 256 KiB) while the tiles of
-/// the block are multiplied by it. With one block, every panel that is read in place comes once from memory, which is
+/// the block are multiplied by it; with AMX, whose tiles wait for nothing else, the block's rows should stay there too. With one block, every panel that is read in place comes once from memory, which is
 /// fastest in long runs.
 template <typename T>
 struct Grid {
   int64_t rows, panels, block, blocks, run, runs;
 
   /// `filled`: each task packs its panels first, which pays off only for many rows.
-  Grid(int64_t rows, int64_t panels, int threads, bool filled) : rows(rows), panels(panels) {
-    const int64_t max_rows = 36 * kTileRows<T>, min_rows = filled ? 18 * kTileRows<T> : 4 * kTileRows<T>;
+  Grid(int64_t rows, int64_t panels, int64_t depth, int threads, bool filled) : rows(rows), panels(panels) {
+    constexpr int64_t kResident = int64_t{1} << 20;  // bytes
+    int64_t max_rows = 36 * kTileRows<T>;
+    if (kSteps < T >> kGroup<T> && !filled)
+      max_rows = std::clamp<int64_t>(kResident / (std::max<int64_t>(depth, 1) * sizeof(T)), 128, max_rows);
+    const int64_t min_rows = filled ? 18 * kTileRows<T> : 4 * kTileRows<T>;
     const int64_t wanted = (16 * threads + panels - 1) / std::max<int64_t>(panels, 1);
     blocks = std::max<int64_t>((rows + max_rows / 2) / max_rows, std::min(wanted, rows / min_rows));
     blocks = std::max<int64_t>(blocks, 1);

@@ -102,7 +102,8 @@ void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, 
 
 /// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows.
 template <int kVectors>
-void multiply(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c, bool accumulate) {
+void multiply(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c,
+              bool accumulate) {
   configure(rows);
   if (rows > kTile) {
     run<true, kVectors>(rows, x, stride, panel, k, c, accumulate);
