@@ -31,18 +31,21 @@ bool in_parts(int64_t k) {
   return kSteps<T> > kGroup<T> && k <= 1024;
 }
 
-/// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels end that the caller reads one
-/// after another, this one first, if they come from memory.
+/// c[rows][kTileStride] = or, with `accumulate`, += x[rows, k]·panelᵀ for any number of rows. `end`: where the panels
+/// end that the caller reads one after another, this one first, if they come from memory.
 template <typename T>
 void gemm_block(int64_t rows, const T* x, int64_t stride, const T* panel, int64_t k, float* c, const T* end,
                 bool accumulate = false) {
   // 128 steps are 16 KiB of a panel with AVX-512.
   constexpr int64_t depth = 128 * kGroup<T>, step = kPanel * kGroup<T>, line = 64 / sizeof(T);
-  constexpr int64_t lines = (step + line - 1) / line;  // that a step reads: as many tiles ask for one each
+  // That a step reads: as many tiles ask for one each. A tile of AMX asks for all.
+  constexpr bool whole_steps = kSteps < T >> kGroup<T>;
+  constexpr int64_t lines = whole_steps ? 1 : (step + line - 1) / line;
   constexpr int64_t ahead = 192 * step;
   static_assert(depth % kSteps<T> == 0);
   const int height = tile_height<T>(rows);
-  const bool streams = end && rows > height;
+  // Loads of a single row of tiles run ahead by themselves, but not those of AMX, which take every other line first.
+  const bool streams = end && (whole_steps || rows > height);
   const int64_t part = streams || (rows > height && in_parts<T>(k)) ? depth : k;
   for (int64_t first = 0; first < k; first += part) {
     const int64_t count = std::min(part, k - first);

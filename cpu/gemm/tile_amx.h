@@ -63,8 +63,9 @@ inline __attribute__((always_inline)) void add_step(const bf16* x, int64_t strid
   }
 }
 
-template <bool kLower, int kVectors>
-void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c, bool accumulate) {
+template <bool kLower, int kVectors, bool kPrefetch>
+void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c, bool accumulate,
+         int64_t ahead) {
   constexpr int64_t row = kPanel * sizeof(float);
   float* const lower = c + kTile * kPanel;
   if (accumulate) {
@@ -80,6 +81,11 @@ void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, 
   }
   const int64_t whole = k / kDepth * kDepth, rest = k - whole;
   for (int64_t i = 0; i < whole; i += kDepth) {
+    if constexpr (kPrefetch) {
+      const bf16* const later = panel + i * kPanel + ahead;
+#pragma GCC unroll 32
+      for (int line = 0; line < 32; line++) __builtin_prefetch(later + line * 32, 0, 2);
+    }
     add_step<kLower, kVectors>(x + i, stride * static_cast<int64_t>(sizeof(bf16)), panel + i * kPanel);
   }
   if (rest > 0) {
@@ -100,15 +106,15 @@ void run(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, 
   if constexpr (kLower && kVectors == 2) _tile_stored(3, lower + kTile, row);
 }
 
-/// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows.
-template <int kVectors>
+/// gemm_tile (cpu/gemm/tile.h) for 1 ≤ rows ≤ kRows. kPrefetch: every step asks for as much of the panel as it reads.
+template <int kVectors, bool kPrefetch>
 void multiply(int rows, const bf16* x, int64_t stride, const bf16* panel, int64_t k, float* c,
-              bool accumulate) {
+              bool accumulate, int64_t ahead) {
   configure(rows);
   if (rows > kTile) {
-    run<true, kVectors>(rows, x, stride, panel, k, c, accumulate);
+    run<true, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
   } else {
-    run<false, kVectors>(rows, x, stride, panel, k, c, accumulate);
+    run<false, kVectors, kPrefetch>(rows, x, stride, panel, k, c, accumulate, ahead);
   }
 }
 
