@@ -1,5 +1,5 @@
 /** Rewards by a model that scores steps, or whole solutions as their last step. */
-import { type Aggregation, aggregated } from '../eval/solving/aggregation.js';
+import { type Aggregation, aggregated, untilWrong } from '../eval/solving/aggregation.js';
 import type { SolutionScorer } from '../eval/solving/judging.js';
 import type { StepScorer } from '../eval/step-scorer.js';
 import type { SolutionReward, SourceReward } from './reward.js';
@@ -15,11 +15,13 @@ export interface StepRewardOptions {
    * solution. Default true.
    */
   readonly bySteps?: boolean;
+  /** Whether scores are put together up to the first below one half, that one included. Default false. */
+  readonly untilWrong?: boolean;
 }
 
 export function stepScoreReward(
   scorer: StepScorer,
-  { name, aggregation, unread = 0, bySteps = true }: StepRewardOptions,
+  { name, aggregation, unread = 0, bySteps = true, untilWrong: cut = false }: StepRewardOptions,
 ): SolutionReward {
   return {
     name,
@@ -38,7 +40,7 @@ export function stepScoreReward(
       found.forEach(({ scores }, at) => {
         const read = scores.filter((score) => score !== null);
         rewards[(readable[at] as { i: number }).i] = {
-          value: aggregated(read, aggregation) ?? unread,
+          value: aggregated(cut ? untilWrong(read) : read, aggregation) ?? unread,
           ...(bySteps ? { steps: scores.map((score) => score ?? unread) } : {}),
         };
       });

@@ -77,6 +77,10 @@ describe('scores of steps', () => {
     ]);
     const outcome = stepScoreReward(scorer, { name: 'outcome', aggregation: 'last', bySteps: false });
     expect(await outcome.score([solution('?\n0.75')])).toEqual([{ value: 0.75 }]);
+    // A model that learned no step after an error knows nothing of those.
+    const cut = { name: 'steps', aggregation: 'max', untilWrong: true } as const;
+    const [counted] = (await stepScoreReward(scorer, cut).score([solution('0.25\n?\n0.75')])) ?? [];
+    expect(counted).toEqual({ value: 0.25, steps: [0.25, 0, 0.75] });
   });
 });
 

@@ -1,9 +1,9 @@
 import type { Message, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, labelValue, optionalText, type Row, textColumn } from '../columns.js';
+import { checkedText, describeValue, optionalText, type Row, textColumn } from '../columns.js';
 import { messageOf, messagesOf, splitReply } from './chat.js';
 import type { Source } from './source.js';
-import { answered, wholeStep } from './trl.js';
+import { answered, wholeStep, withOutcome } from './trl.js';
 
 /**
  * The data sets of LLaMA-Factory: Alpaca's `instruction, input, output` and ShareGPT's `conversations`, each with `kto_tag`, or
@@ -17,10 +17,7 @@ export const llamaFactory: Source<object> = {
     (typeof row.instruction === 'string' && ('output' in row || ('chosen' in row && 'rejected' in row))),
   convert(row) {
     const record = 'conversations' in row ? fromConversations(row) : fromInstruction(row);
-    if (row.kto_tag === undefined || row.kto_tag === '') return [record];
-    const outcome = labelValue(row.kto_tag, "column 'kto_tag'");
-    if (outcome === null) throw new BadRow('bad_label', "column 'kto_tag' is null; expected true or false");
-    return [{ ...record, outcome }];
+    return [row.kto_tag === '' ? record : withOutcome(record, row, 'kto_tag')];
   },
 };
 

@@ -6,28 +6,38 @@ import type { Source } from './source.js';
 
 /**
  * The data sets of TRL's trainers, as text or as messages: `prompt, completion, label` (unpaired preferences), `prompt, chosen,
- * rejected` or `chosen, rejected` that begin with the same prompt (preferences), `prompt, completion` and `messages`. A
- * text stays as it is, without a template around it. An answer is one step; `stepwise` reads step labels.
+ * rejected` or `chosen, rejected` that begin with the same prompt (preferences), `prompt, completion` and `messages`, which
+ * LLaMA-Factory's example of KTO gives a `label`. A text stays as it is, without a template around it. An answer is one step; `stepwise` reads step labels.
  */
 export const trl: Source<object> = {
   name: 'trl',
-  columns: 'prompt, completion[, label]; [prompt,] chosen, rejected; messages',
+  columns: 'prompt, completion[, label]; [prompt,] chosen, rejected; messages[, label]',
   matches: (row) =>
     isTurns(row.messages) ||
     ('prompt' in row && 'completion' in row) ||
     (isAnswer(row.chosen) && isAnswer(row.rejected) && !('instruction' in row) && !('conversations' in row)),
   convert(row) {
     if ('chosen' in row) return [preference(row)];
-    if ('messages' in row)
-      return [answered(splitReply(messagesOf(row.messages, "column 'messages'"), "column 'messages'"))];
-    const { label } = row;
-    const outcome = label === undefined ? undefined : labelValue(label, "column 'label'");
-    if (outcome === null) throw new BadRow('bad_label', "column 'label' is null; expected true or false");
+    if ('messages' in row) {
+      const turns = splitReply(messagesOf(row.messages, "column 'messages'"), "column 'messages'");
+      // Conversations may have other labels, such as a subject.
+      const label = typeof row.label === 'boolean' ? 'label' : 'kto_tag';
+      return [withOutcome(answered(turns), row, label)];
+    }
     const prompt = promptOf(row.prompt);
     const record = answered({ prompt, reply: replyOf(row.completion, "column 'completion'") });
-    return [outcome === undefined ? record : { ...record, outcome }];
+    return [withOutcome(record, row, 'label')];
   },
 };
+
+/** With what the column says of the answer, if the row has it. */
+export function withOutcome(record: StepRecord, row: Row, column: string): StepRecord {
+  const value = row[column];
+  if (value === undefined) return record;
+  const outcome = labelValue(value, `column '${column}'`);
+  if (outcome === null) throw new BadRow('bad_label', `column '${column}' is null; expected true or false`);
+  return { ...record, outcome };
+}
 
 /** A record whose one step is the whole reply. */
 export function answered({

@@ -124,7 +124,18 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
     });
   };
 
-  const labelsOf = async (solution: Solution, signal: AbortSignal): Promise<(0 | 1 | null)[]> => {
+  const askAndKeep = async (key: string, body: object, signal: AbortSignal): Promise<string> => {
+    const text = await ask(body, signal);
+    cache?.put(key, text);
+    return text;
+  };
+
+  /** @param underWay by key what this call has asked: samples of a problem are neighbours, and often the same */
+  const labelsOf = async (
+    solution: Solution,
+    underWay: Map<string, Promise<string>>,
+    signal: AbortSignal,
+  ): Promise<(0 | 1 | null)[]> => {
     const { steps } = solution;
     count.solutions++;
     if (steps.length === 0) return [];
@@ -140,11 +151,11 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       const key = createHash('sha256')
         .update(JSON.stringify([url, body]))
         .digest('hex');
-      const known = cache?.get(key);
+      const known = cache?.get(key) ?? underWay.get(key);
+      const answer = known ?? askAndKeep(key, body, signal);
       if (known !== undefined) count.cached++;
-      const text = known ?? (await ask(body, signal));
-      if (known === undefined) cache?.put(key, text);
-      const labels = parseLabels(text, steps.length);
+      if (answer instanceof Promise) underWay.set(key, answer);
+      const labels = parseLabels(await answer, steps.length);
       if (labels) return labels;
     }
     count.unlabelled++;
@@ -157,13 +168,14 @@ export function llmJudge(options: LlmJudgeOptions): LlmJudge {
       const labels: (0 | 1 | null)[][] = [];
       const stop = new AbortController();
       const either = AbortSignal.any([signal, stop.signal]);
+      const underWay = new Map<string, Promise<string>>();
       let at = 0;
       const failures: unknown[] = [];
       const worker = async () => {
         try {
           while (at < solutions.length && failures.length === 0) {
             const i = at++;
-            labels[i] = await labelsOf(solutions[i] as Solution, either);
+            labels[i] = await labelsOf(solutions[i] as Solution, underWay, either);
           }
         } catch (error) {
           failures.push(error);

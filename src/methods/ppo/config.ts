@@ -109,6 +109,11 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
         `reward.${name} needs reward.${name}.${key}: name one, or set its weight to 0`,
       );
   }
+  if (reward.steps.until_wrong && reward.placement === 'step')
+    add(
+      ['reward', 'steps', 'until_wrong'],
+      'reward.steps.until_wrong says which scores become one reward, and needs reward.placement "last": at each step, every step has its own',
+    );
   if (reward.oracle.weight !== 0 && data.source !== 'word_problems')
     add(
       ['reward', 'oracle', 'weight'],

@@ -54,6 +54,12 @@ export const reward = section({
       .enum(AGGREGATIONS)
       .default('min')
       .describe('How the scores of steps become one, where the reward is placed at the last token.'),
+    until_wrong: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Put together the scores up to the first below one half: what a model trained with `after_error: drop` knows.',
+      ),
   }).describe('A model that scores steps (a PRM).'),
   outcome: section({ ...source(0), ...model }).describe(
     'A model of outcomes (an ORM): its score of the last step is that of the solution.',

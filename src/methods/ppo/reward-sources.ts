@@ -63,9 +63,13 @@ export async function rewardSources({
     format: async () => formatReward(reward.format.pattern),
     length: async () => lengthReward(reward.length),
     steps: async () => {
-      const { aggregation, unread } = reward.steps;
+      const { aggregation, unread, until_wrong: untilWrong } = reward.steps;
       const scorer = scorerOf(await modelOf('PRM', reward.steps), reward.steps);
-      return stepScoreReward(scorer, { name: 'steps', aggregation, unread });
+      if (untilWrong && scorer.scale !== 'probability')
+        throw new RunError(
+          `${reward.steps.model} scores steps without bounds, so none is below one half; set reward.steps.until_wrong to false`,
+        );
+      return stepScoreReward(scorer, { name: 'steps', aggregation, unread, untilWrong });
     },
     outcome: async () => {
       const { unread } = reward.outcome;

@@ -1,6 +1,6 @@
 // What the configurations of methods that can learn in rounds have in common.
 import { existsSync, realpathSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { resolve, sep } from 'node:path';
 import type { z } from 'zod';
 import type { AnswerBatchConfig, Conflict, FrameConfig, LoraConfig } from '../../config/schema.js';
 import type { evaluation, judge, sampling } from './sections.js';
@@ -59,7 +59,7 @@ export function roundConflicts(
   if (iterations === 0) return found;
   if ((judge.kind === 'run' || judge.kind === 'file') && judge.path === undefined)
     add(['judge', 'path'], `judge.kind "${judge.kind}" needs judge.path`);
-  if (judge.kind === 'run' && evaluation.judge === 'run' && isSamePlace(judge.path, evaluation.judge_run)) {
+  if (judge.kind === 'run' && evaluation.judge === 'run' && isSameRun(judge.path, evaluation.judge_run)) {
     add(
       ['eval', 'judge_run'],
       `${evaluation.judge_run} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
@@ -69,8 +69,9 @@ export function roundConflicts(
   return found;
 }
 
-/** Whether two paths lead to one directory, however they are written. */
-function isSamePlace(one = '', other = ''): boolean {
-  const placeOf = (path: string) => (existsSync(path) ? realpathSync(path) : resolve(path));
-  return placeOf(one) === placeOf(other);
+/** Whether two paths lead to one run, however they are written: a run, or the model that is in it. */
+function isSameRun(one = '', other = ''): boolean {
+  const placeOf = (path: string) => `${existsSync(path) ? realpathSync(path) : resolve(path)}${sep}`;
+  const [a, b] = [placeOf(one), placeOf(other)];
+  return a.startsWith(b) || b.startsWith(a);
 }

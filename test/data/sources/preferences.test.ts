@@ -137,6 +137,21 @@ describe('LLaMA-Factory', () => {
     });
   });
 
+  it.each([['label'], ['kto_tag']])('messages with %s, as in its example of KTO', async (column) => {
+    const expected = { problem: USER.content, prompt: [USER], steps: whole('4') };
+    const messages = [USER, REPLY('4')];
+    expect(await read({ messages, [column]: true })).toEqual({ ...expected, outcome: 1 });
+    expect(await read({ messages, [column]: false })).toEqual({ ...expected, outcome: 0 });
+  });
+
+  it('messages may have a label that is no judgement; a kto_tag that is none is refused', async () => {
+    const messages = [USER, REPLY('4')];
+    expect(await read({ messages, label: 'algebra' })).not.toHaveProperty('outcome');
+    await expect(load(fileWith([{ messages, kto_tag: 'algebra' }]))).rejects.toThrow(
+      /column 'kto_tag' is the text "algebra"; expected true, false/,
+    );
+  });
+
   it('refuses a conversation without a reply and a history that is none', async () => {
     const alone = fileWith([{ conversations: [{ from: 'human', value: 'Hi' }] }]);
     await expect(load(alone)).rejects.toThrow(/column 'conversations' ends with a message of "user"/);

@@ -110,7 +110,8 @@ it('asks again for what is no JSON, warmer, and then leaves the steps unlabelled
 it('tries again where a server is busy, and asks several solutions at once but no more than it may', async () => {
   says = [503, 429, GOOD];
   const judge = llmJudge({ url, model: 'critic', concurrency: 3 });
-  expect(await judge.judge(Array.from({ length: 10 }, () => solution))).toEqual(Array(10).fill([1, 0]));
+  const several = Array.from({ length: 10 }, (_, i) => ({ ...solution, steps: [`1+1=${i}`, '2+1=4'] }));
+  expect(await judge.judge(several)).toEqual(Array(10).fill([1, 0]));
   expect(most).toBeLessThanOrEqual(3);
   expect(most).toBeGreaterThan(1);
 }, 20_000);
@@ -125,6 +126,18 @@ it('asks nothing twice that its cache has, also after a line was cut short', asy
   expect(again.report()).toMatchObject({ requests: 0, cached: 1 });
   await llmJudge({ url, model: 'other', cache }).judge([solution]);
   expect(asked).toHaveLength(2);
+});
+
+it('asks once for solutions that are the same, with a cache or without', async () => {
+  says = ['no', GOOD];
+  const same = Array.from({ length: 5 }, () => solution);
+  for (const cache of [undefined, join(folder, 'cache.jsonl')]) {
+    asked = [];
+    const judge = llmJudge({ url, model: 'critic', concurrency: 4, cache });
+    expect(await judge.judge(same)).toEqual(Array(5).fill([1, 0]));
+    expect(asked).toHaveLength(cache ? 1 : 2);
+    expect(judge.report()).toMatchObject({ requests: asked.length, cached: 4 * asked.length });
+  }
 });
 
 it('stops where its budget is spent, in tokens or in money', async () => {

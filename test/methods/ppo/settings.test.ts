@@ -45,6 +45,14 @@ it('warns of what is sampled otherwise than it is trained, and of a penalty with
   expect(settingWarnings(configOf({ ppo: { kl_in: 'loss', kl_estimator: 'k1' } }))).toHaveLength(1);
 });
 
+it('scores up to the first wrong step are put together, not given to steps', () => {
+  const steps = { weight: 1, model: 'runs/prm', until_wrong: true };
+  expect(configOf({ reward: { steps } }).reward.steps.until_wrong).toBe(true);
+  expect(() => configOf({ reward: { steps, placement: 'step' } })).toThrow(
+    /reward\.steps\.until_wrong.*reward\.placement "last"/,
+  );
+});
+
 it('paths of rewards become absolute, other texts stay', () => {
   const reward = { function: { module: 'a/b.mjs' }, steps: {} };
   const keys = ['reward.function.module', 'reward.steps.model', 'none.at.all'];

@@ -155,6 +155,10 @@ it.each([
     { judge: { kind: 'run', path: 'runs/../a/' }, eval: { judge: 'run', judge_run: './a' } },
     /would judge its own lessons/,
   ],
+  [
+    { judge: { kind: 'run', path: 'a' }, eval: { judge: 'run', judge_run: 'a/model' } },
+    /a\/model labels the training data and would judge its own lessons/,
+  ],
   [{ judge: { kind: 'file' } }, /judge.kind "file" needs judge.path/],
   [{ step_kto: { batch_size: 1 } }, /step_kto.batch_size is 1/],
   [{ data: { train: 'x.jsonl' } }, /the oracle judges generated problems alone/],
