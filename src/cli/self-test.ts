@@ -92,6 +92,7 @@ async function training(device: Device, stored: Stored): Promise<string[]> {
     tape.backward([[loss, 1]]);
     await optimizer.step(1e-3);
     const [value] = await loss.readFloats();
+    loss.dispose();
     wrong.push(...compare(`loss of step ${step + 1}`, value!, expected));
   }
   return wrong;
