@@ -93,7 +93,7 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
       if (unlock) return open(candidate, unlock, created);
       if (onExisting === 'number') continue;
       if (!(await stat(wanted)).isDirectory())
-        throw new RunError(`${path} is a file; name a directory for the run`);
+        throw new RunError(`${path} is no directory; name another one for the run`);
       throw new RunError(
         `${path} already holds files; choose another directory, or continue its run with --resume ${path}`,
       );

@@ -51,7 +51,7 @@ describe('a mistake', () => {
       'judge word-problems HERE/solution.txt',
       'word-problems was not trained to judge steps; expected a run directory, or its adapter/, model/ or reward/',
     ],
-    ['run quickstart_sft --output HERE/file', 'HERE/file is a file; name a directory for the run'],
+    ['run quickstart_sft --output HERE/file', 'HERE/file is no directory; name another one for the run'],
     ['run quickstart_sft --dry-run --set run.threads=3000', /^threads: expected a whole number from 0/],
     [
       'label HERE/rows.jsonl --output HERE/file',
