@@ -47,7 +47,7 @@ async function named({ model, adapter, tokenizer = 'base' }: ModelArguments): Pr
   const files = modelFiles(model ?? adapter ?? 'embedded');
   const found = await resolveModel(
     { base: files.model, tokenizer },
-    ([, key]) => `--${key === 'base' ? 'model' : String(key)}`,
+    ([, key]) => `--${key !== 'base' ? String(key) : model === undefined ? 'adapter' : 'model'}`,
   );
   const onTop = model === undefined ? files.adapter : (adapter ?? files.adapter);
   const carries = tokenizer === 'base' && onTop !== undefined && existsSync(join(onTop, 'tokenizer.json'));

@@ -14,9 +14,9 @@ import { UsageError } from './error.js';
  * Writes the records of `data.train` to a new file, one per line, as a stream; gzipped if the name ends in .gz. The file
  * appears only when complete.
  *
- * @throws UsageError for an unsuitable or existing file name; DataError from reading
+ * @throws UsageError for an unsuitable or existing file name, and where `from`, as the user named it, gives no solution; DataError from reading
  */
-export async function convertData(data: DataConfig, output: string): Promise<LoadReport> {
+export async function convertData(data: DataConfig, output: string, from: string): Promise<LoadReport> {
   if (!/\.(jsonl|ndjson)(\.gz)?$/.test(output)) {
     throw new UsageError(
       `the output is JSON lines: expected a name that ends in .jsonl or .jsonl.gz, found ${output}`,
@@ -28,13 +28,18 @@ export async function convertData(data: DataConfig, output: string): Promise<Loa
     data,
     trainingFiles(data.train).map(({ path }) => path),
   );
-  const text = Readable.from(lines(records), { objectMode: false });
+  const text = Readable.from(lines(records, from), { objectMode: false });
   await writeFileAtomically(output, output.endsWith('.gz') ? zipped(text) : text);
   return report;
 }
 
-async function* lines(records: AsyncIterable<StepRecord>): AsyncGenerator<Buffer> {
-  for await (const record of records) yield Buffer.from(`${JSON.stringify(record)}\n`);
+async function* lines(records: AsyncIterable<StepRecord>, from: string): AsyncGenerator<Buffer> {
+  let some = false;
+  for await (const record of records) {
+    some = true;
+    yield Buffer.from(`${JSON.stringify(record)}\n`);
+  }
+  if (!some) throw new UsageError(`${from} gives no solution; nothing was written`);
 }
 
 function zipped(text: Readable): AsyncIterable<Uint8Array> {

@@ -9,6 +9,10 @@ export async function writeProblems(path: string, options: WordProblemOptions): 
   if (!path.endsWith('.jsonl'))
     throw new UsageError(`expected a file name that ends in .jsonl, found ${path}`);
   if (existsSync(path)) throw new UsageError(`${path} is there already; choose another file`);
-  const lines = Array.from(wordProblems(options), (row) => Buffer.from(`${JSON.stringify(row)}\n`));
-  await writeFileAtomically(path, lines);
+  await writeFileAtomically(path, lines(options));
+}
+
+/** One at a time: of a number that is too large the disk fills, not the memory. */
+function* lines(options: WordProblemOptions): Generator<Buffer> {
+  for (const row of wordProblems(options)) yield Buffer.from(`${JSON.stringify(row)}\n`);
 }

@@ -46,7 +46,7 @@ const previewCommand: CommandModule<unknown, PreviewArguments> = {
       .example('$0 data preview my.yaml -n 5', 'the first five samples') as never,
   handler: async (args) => {
     if (!(Number.isSafeInteger(args.samples) && args.samples > 0)) {
-      throw new UsageError('--samples expects a whole number of at least 1');
+      throw new UsageError(`--samples expects a whole number of at least 1, found ${args.samples}`);
     }
     const { dataPreview } = await import('./data-preview.js');
     const config = await readConfig(args);
@@ -87,8 +87,10 @@ const convertCommand: CommandModule<unknown, ConvertArguments> = {
     const settings = [...set, ...badRowSetting({ 'on-bad-row': onBadRow })];
     const recipe = JSON.stringify({ method: 'sft', data: { train: from } });
     const { config, locate } = parseRunConfig(recipe, { name: 'data convert', settings });
-    const { data } = await resolveInputs(config, locate);
-    const report = await convertData(data, to);
+    const { data } = await resolveInputs(config, (key) =>
+      key.join('.') === 'data.train' ? 'data convert' : locate(key),
+    );
+    const report = await convertData(data, to, from);
     console.log([...formatLoadReport(report), `wrote ${to}`].join('\n'));
   },
 };
@@ -193,7 +195,7 @@ const rationalesCommand: CommandModule<unknown, RationalesArguments> = {
       ) as never,
   handler: async (args) => {
     if (!(Number.isSafeInteger(args.k) && args.k > 0))
-      throw new UsageError(`--k expects a whole number of at least 1, found ${args.k}`);
+      throw new UsageError(`-k expects a whole number of at least 1, found ${args.k}`);
     if (!(args.temperature > 0))
       throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
     const { makeRationales } = await import('./data-rationales.js');

@@ -153,7 +153,7 @@ async function judge(args: CorrectionArguments): Promise<void> {
 function checkedOptions(args: CorrectionArguments): CorrectionOptions {
   const { 'max-length': maxLength, 'max-samples': samples } = args;
   if (maxLength !== undefined && !isCount(maxLength))
-    throw new UsageError('--max-length expects a whole number of at least 1');
+    throw new UsageError(`--max-length expects a whole number of at least 1, found ${maxLength}`);
   if (samples !== undefined && samples !== 'all' && !isCount(Number(samples)))
     throw new UsageError(`--max-samples expects all or a whole number of at least 1, found ${samples}`);
   return {

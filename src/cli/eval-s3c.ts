@@ -1,5 +1,6 @@
 import type { Argv, CommandModule } from 'yargs';
 import { UsageError } from './error.js';
+import { dashed } from './usage.js';
 
 interface S3cArguments {
   readonly data: string;
@@ -79,7 +80,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
     ['max-problems', args['max-problems'] ?? 1, 1],
   ] as const)
     if (!(Number.isSafeInteger(value) && value >= least))
-      throw new UsageError(`--${name} expects a whole number of at least ${least}, found ${value}`);
+      throw new UsageError(`${dashed(name)} expects a whole number of at least ${least}, found ${value}`);
   if (!(args.temperature > 0))
     throw new UsageError(`--temperature expects a number above 0, found ${args.temperature}`);
   const { existsSync } = await import('node:fs');

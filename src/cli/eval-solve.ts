@@ -3,6 +3,7 @@ import { Interrupted, UsageError } from './error.js';
 import { chosenSampling } from './model-options.js';
 import type { SolvingJudges } from './solving-judges.js';
 import { type SolveArguments, solvingOptions } from './solving-options.js';
+import { dashed } from './usage.js';
 
 export const solveCommand: CommandModule<unknown, SolveArguments> = {
   command: 'solve <data>',
@@ -136,7 +137,7 @@ function checked(args: SolveArguments) {
   for (const name of ['n', 'max-rows', 'max-problems', 'shots', 'beams', 'expansions', 'rounds'] as const) {
     const value = args[name];
     if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
-      throw new UsageError(`--${name} expects a whole number of at least 1, found ${value}`);
+      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
   }
   const ks = args.k?.split(',').map(Number);
   if (ks?.some((k) => !(Number.isSafeInteger(k) && k >= 1 && k <= args.n)))

@@ -9,6 +9,7 @@ import {
   type SamplingArguments,
   samplingOptions,
 } from './model-options.js';
+import { checkFolder, dashed } from './usage.js';
 
 interface GenerateArguments extends ModelArguments, SamplingArguments {
   readonly prompts?: readonly string[];
@@ -76,7 +77,7 @@ export const generateCommand: CommandModule<unknown, GenerateArguments> = {
 async function generate(args: GenerateArguments): Promise<void> {
   for (const name of ['n', 'max-rows'] as const) {
     if (!(Number.isSafeInteger(args[name]) && args[name] > 0))
-      throw new UsageError(`--${name} expects a whole number of at least 1, found ${args[name]}`);
+      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${args[name]}`);
   }
   if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
   const sampling = chosenSampling(args);
@@ -135,6 +136,9 @@ async function checkOutput(output: string | undefined): Promise<void> {
     throw new UsageError(`--output expects a file name that ends in .jsonl, found ${output}`);
   if (existsSync(output))
     throw new UsageError(`${output} is there already; choose another file for --output`);
+  // Before anything is sampled that could not be written.
+  const { dirname } = await import('node:path');
+  checkFolder('the folder of --output', dirname(output));
 }
 
 async function givenPrompts({ prompts = [], file, column }: GenerateArguments): Promise<GivenPrompt[]> {

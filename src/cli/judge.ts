@@ -1,3 +1,5 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { StepJudgement } from '../methods/judge.js';
 import { Interrupted, UsageError } from './error.js';
@@ -50,12 +52,13 @@ async function judge(args: JudgeArguments): Promise<void> {
   const { untilInterrupted } = await import('./interrupt.js');
   const threshold = thresholdOf(args.threshold);
   const { problem, steps } = await readSolution(args.problem);
+  await checkJudge(args.model);
   const base = args.base === undefined ? undefined : await baseOf(args.base);
   const device = openDevice(await chosenDevice(args.device));
   const interruption = untilInterrupted();
   try {
     const model = base
-      ? await loadModel(device, base, { adapter: args.model })
+      ? await loadModel(device, base, { adapter: adapterOf(args.model) })
       : await loadModel(device, args.model);
     try {
       const { signal } = interruption;
@@ -71,6 +74,27 @@ async function judge(args: JudgeArguments): Promise<void> {
     device.dispose();
   }
 }
+
+/** What only the model's directory can say: prompt and verdict words. */
+async function checkJudge(name: string): Promise<void> {
+  const { isShipped } = await import('../models/base.js');
+  const { modelFiles } = await import('../models/saved.js');
+  const expected = 'expected a run directory, or its adapter/, model/ or reward/';
+  if (isShipped(name)) throw new UsageError(`${name} was not trained to judge steps; ${expected}`);
+  if (!existsSync(name)) throw new UsageError(`there is no ${name}; ${expected}`);
+  const isModel = isFile(name, 'config.json') || isFile(name, 'adapter_config.json');
+  if (isModel || adapterOf(name) !== name) return;
+  if (modelFiles(name).model === name) throw new UsageError(`${name} holds no model; ${expected}`);
+}
+
+/** Of a run its adapter. */
+function adapterOf(name: string): string {
+  return isFile(name, 'adapter_config.json') || !isFile(name, 'adapter/adapter_config.json')
+    ? name
+    : join(name, 'adapter');
+}
+
+const isFile = (folder: string, name: string) => existsSync(join(folder, name));
 
 function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
   if (given === undefined || given === 'greedy') return given;

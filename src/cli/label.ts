@@ -9,6 +9,7 @@ import {
   type SamplingArguments,
   samplingOptions,
 } from './model-options.js';
+import { dashed } from './usage.js';
 
 interface LabelArguments extends ModelArguments, SamplingArguments {
   readonly file: string;
@@ -111,7 +112,7 @@ async function label(args: LabelArguments): Promise<void> {
   for (const name of ['k', 'max-rows'] as const) {
     const value = args[name];
     if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
-      throw new UsageError(`--${name} expects a whole number of at least 1, found ${value}`);
+      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
   }
   for (const name of ['oracle', 'until-wrong'] as const)
     if (args.complete && args[name])

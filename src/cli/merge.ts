@@ -1,4 +1,4 @@
-import { basename } from 'node:path';
+import { basename, join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { FloatDtype } from '../weights/dtype.js';
@@ -24,7 +24,11 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
         demandOption: true,
         describe: 'Model directory, hub id or embedded',
       })
-      .positional('adapter', { type: 'string', demandOption: true, describe: 'PEFT adapter directory' })
+      .positional('adapter', {
+        type: 'string',
+        demandOption: true,
+        describe: 'PEFT adapter directory, or the run that trained it',
+      })
       .positional('out', { type: 'string', demandOption: true, describe: 'Directory to write' })
       .option('dtype', {
         choices: ['f32', 'bf16', 'f16'] as const,
@@ -39,13 +43,15 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
   handler: merge,
 };
 
-async function merge({ base, adapter, out, dtype, check }: MergeArguments): Promise<void> {
+async function merge({ base, adapter: given, out, dtype, check }: MergeArguments): Promise<void> {
   const { mergeAdapter } = await import('../models/merge.js');
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
   const { baseDirectory } = await import('../models/base.js');
   const { resolveModel } = await import('../run/paths.js');
-  const { readAdapterConfig } = await import('../weights/adapter.js');
+  const { isAdapter, readAdapterConfig } = await import('../weights/adapter.js');
+  const ofRun = join(given, 'adapter');
+  const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'merge');
   const directory = baseDirectory(resolved.base);
   const { baseModel } = readAdapterConfig(adapter);

@@ -56,9 +56,9 @@ export function sweepFile(name: string): string {
 function fileOrShipped(path: string, folder: string, kind: string): string {
   if (existsSync(path)) return path;
   const shipped = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
-  const name = shipped.find((candidate) =>
-    [candidate, basename(candidate, '.yaml')].includes(basename(path)),
-  );
+  // A mistyped folder of one's own must not become the recipe of the package.
+  const asked = path.replace(/^(recipes\/)?(sweeps\/)?/, '');
+  const name = shipped.find((candidate) => [candidate, basename(candidate, '.yaml')].includes(asked));
   if (name !== undefined) return join(folder, name);
   const names = shipped.map((file) => basename(file, '.yaml'));
   const nearest = nearestName(basename(path, '.yaml'), names);

@@ -22,10 +22,10 @@ export async function commandReference(): Promise<string> {
 
 /** Commands and their subcommands, as their help lists them. */
 export async function commandPaths(of: readonly string[]): Promise<string[][]> {
+  // Only the list of commands: examples show options and arguments in the same place.
+  const [, list = ''] = /^Commands:\n((?: .*\n)*)/m.exec(await helpOf(of)) ?? [];
   const names = [
-    ...(await helpOf(of)).matchAll(
-      new RegExp(`^  steptrain ${[...of, '([a-z0-9-]+)'].join(' ')}(?: |$)`, 'gm'),
-    ),
+    ...list.matchAll(new RegExp(`^  steptrain ${[...of, '([a-z0-9-]+)'].join(' ')}(?: |$)`, 'gm')),
   ]
     .map((match) => match[1] as string)
     .filter((name) => name !== 'completion');

@@ -4,6 +4,7 @@ import type { CommandModule } from 'yargs';
 import type { RunScorers } from '../methods/run-scorers.js';
 import { UsageError } from './error.js';
 import { type ModelArguments, modelOptions } from './model-options.js';
+import { checkFolder, checkPort } from './usage.js';
 
 interface ServeArguments extends ModelArguments {
   readonly host: string;
@@ -72,10 +73,12 @@ async function serveModel(args: ServeArguments): Promise<void> {
       throw new UsageError(`--${name} expects a whole number of at least ${least}, found ${value}`);
   };
   for (const name of ['max-rows', 'max-new-tokens'] as const) whole(name, 1);
-  for (const name of ['port', 'max-queue', 'grace-seconds'] as const) whole(name, 0);
+  for (const name of ['max-queue', 'grace-seconds'] as const) whole(name, 0);
+  checkPort(args.port);
   const gigabytes = args['cache-gb'];
   if (gigabytes !== undefined && !(gigabytes > 0 && gigabytes < Infinity))
     throw new UsageError(`--cache-gb expects a number above 0, found ${gigabytes}`);
+  if (args['adapter-root'] !== undefined) checkFolder('--adapter-root', args['adapter-root']);
   const adapters = Object.fromEntries((args.lora ?? []).map(loraOption));
   const { openChosenModel } = await import('./chosen-model.js');
   const { runScorers } = await import('../methods/run-scorers.js');

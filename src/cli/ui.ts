@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
+import { checkFolder, checkPort } from './usage.js';
 
 interface UiArguments {
   readonly folder: string;
@@ -22,11 +23,11 @@ export const uiCommand: CommandModule<unknown, UiArguments> = {
       .example('$0 ui', 'the runs of runs/, on http://127.0.0.1:7007')
       .example('$0 ui runs/my-sweep --port 8080', 'those of a sweep') as never,
   handler: async ({ folder, port }) => {
-    if (!Number.isInteger(port) || port < 0 || port > 65535)
-      throw new UsageError(`--port expects a whole number from 0 to 65535, found ${port}`);
+    checkPort(port);
     const { existsSync } = await import('node:fs');
     if (!existsSync(folder))
       throw new UsageError(`there is no folder ${folder}; name the one that holds the runs`);
+    checkFolder('folder', folder);
     const { startUi } = await import('../ui/server.js');
     const { listenForInterrupt } = await import('../run/interrupt.js');
     const ui = await startUi({ root: folder, port, program: [PROGRAM] });

@@ -1,5 +1,7 @@
 // What yargs says of a command line, as sentences that name options as they are typed and suggest the nearest.
+import { statSync } from 'node:fs';
 import { nearestName } from '../config/nearest.js';
+import { UsageError } from './error.js';
 
 /** @param known names of options of the command, without dashes */
 export function usageSentence(message: string, args: readonly string[], known: readonly string[]): string {
@@ -9,6 +11,9 @@ export function usageSentence(message: string, args: readonly string[], known: r
     return `there is no command ${command}; d${text.slice(1)}`;
   }
   const unknown = /^Unknown arguments?: (.*)$/.exec(text)?.[1];
+  // Of a command that does not exist yargs says the same as of an argument too many.
+  if (unknown !== undefined && unknown === args.find((arg) => !arg.startsWith('-')))
+    return `there is no command ${unknown}; steptrain --help lists them`;
   if (unknown !== undefined) return unknownSentence(unknown.split(', '), args, known);
   const choice = /^Invalid values: Argument: (\S+), Given: (.*?), Choices: (.*)$/.exec(text);
   if (choice) {
@@ -70,11 +75,30 @@ export function noNumber(
   argv: Readonly<Record<string, unknown>>,
   args: readonly string[],
 ): string | undefined {
-  const name = Object.keys(argv).find((key) => key.length > 1 && Number.isNaN(argv[key]));
+  // A long name before its alias of one letter.
+  const [name] = Object.keys(argv)
+    .filter((key) => Number.isNaN(argv[key]))
+    .sort((a, b) => b.length - a.length);
   if (name === undefined) return undefined;
   const at = args.findIndex(
     (arg) => arg === `--${name}` || arg.startsWith(`--${name}=`) || /^-[a-z]$/.test(arg),
   );
   const given = at < 0 ? '' : (args[at]?.split('=', 2)[1] ?? args[at + 1] ?? '');
-  return `--${name} expects a number, found ${given === '' ? 'something else' : given}`;
+  return `${dashed(name)} expects a number, found ${given === '' ? 'something else' : given}`;
+}
+
+/** The name of an option as it is typed. */
+export function dashed(name: string): string {
+  return name.length === 1 ? `-${name}` : `--${name}`;
+}
+
+export function checkPort(port: number): void {
+  if (!Number.isInteger(port) || port < 0 || port > 65535)
+    throw new UsageError(`--port expects a whole number from 0 to 65535, found ${port}`);
+}
+
+/** @param name the option or argument that gives it */
+export function checkFolder(name: string, path: string): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
+    throw new UsageError(`${name} expects a directory that exists, found ${path}`);
 }

@@ -124,5 +124,6 @@ function missing(error: unknown): string {
   const code = (error as { code?: unknown }).code;
   if (code === 'ENOENT') return 'there is no such file or directory; check the path';
   if (code === 'EACCES') return 'the file may not be read; check its permissions';
+  if (code === 'EISDIR') return 'is a directory; name a file in it';
   return `cannot be read (${reasonOf(error)})`;
 }

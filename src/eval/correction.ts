@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { inMemory } from '../data/dataset.js';
 import type { SeenSteps } from '../data/overlap.js';
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
+import { systemReason } from '../files/error.js';
 import { writeJson } from '../files/json-file.js';
 import { loadAdapter } from '../models/adapter.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -145,9 +146,7 @@ export async function makeOutputDirectory(directory: string): Promise<void> {
   try {
     await mkdir(directory, { recursive: true });
   } catch (error) {
-    throw new RunError(`cannot make the directory ${directory}: ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
   }
 }
 

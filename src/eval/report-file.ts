@@ -123,5 +123,9 @@ export async function readRunEvaluation(directory: string): Promise<EvalReport> 
         `--resume ${directory}`,
     );
   }
+  if (!existsSync(path))
+    throw new RunError(
+      `${existsSync(directory) ? `${directory} holds no eval.json` : `there is no ${directory}`}; name the directory of a finished run, or an --output of eval correction or solve`,
+    );
   return readEvalReport(path);
 }

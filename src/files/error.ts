@@ -35,6 +35,8 @@ export function systemReason(error: unknown): string {
       return 'the file grows beyond the size that the file system or the process limit allows';
     case 'EISDIR':
       return 'it is a directory';
+    case 'EEXIST':
+      return 'a file of this name is there already; name another one';
     case 'ENOTDIR':
       return 'a part of the path is not a directory';
     default:

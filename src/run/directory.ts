@@ -92,6 +92,8 @@ export async function createRunDirectory(path: string, { onExisting }: CreateOpt
       });
       if (unlock) return open(candidate, unlock, created);
       if (onExisting === 'number') continue;
+      if (!(await stat(wanted)).isDirectory())
+        throw new RunError(`${path} is no directory; name another one for the run`);
       throw new RunError(
         `${path} already holds files; choose another directory, or continue its run with --resume ${path}`,
       );

@@ -5,7 +5,7 @@ import { intervalReading } from '../eval/student.js';
 import { formatMetric } from '../terminal/progress.js';
 import { describePoint } from './cells.js';
 import type { Column } from './file.js';
-import type { ArmSummary, Difference, SweepSummary } from './summary.js';
+import type { ArmSummary, SweepSummary } from './summary.js';
 
 /** sweep.md: what was chosen, the table, the differences, and how to read them. */
 export function formatSweep(summary: SweepSummary): string {

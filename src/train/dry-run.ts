@@ -41,7 +41,9 @@ export async function describeRun<Config extends FrameConfig>(
   const { parts } = await configuredRecords(config.data);
   const lines = ['data:'];
   for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
-  const device = openDevice(chosenDevice(config.run.device));
+  const { threads, device: wanted } = config.run;
+  const own = planFor === undefined && threads > 0 ? { threads } : {};
+  const device = openDevice(chosenDevice(wanted), own);
   try {
     const { name, memoryFree } = device.info();
     const sampled = await plannedSampling(method, config);

@@ -27,17 +27,13 @@ const save = (run: RunDirectory, step: number) =>
 
 describe('a new run directory', () => {
   it.each<[string, (path: string) => void, RegExp]>([
-    ['a file', (path) => writeFileSync(path, 'mine'), /already holds files|cannot make the run directory/],
-    [
-      'a link to itself',
-      (path) => symlinkSync(path, path),
-      /cannot make the run directory|already holds files/,
-    ],
+    ['a file', (path) => writeFileSync(path, 'mine'), /is no directory; name another one/],
+    ['a link to itself', (path) => symlinkSync(path, path), /cannot make the run directory/],
     ['a link to nothing', (path) => symlinkSync('/nowhere/run', path), /cannot make the run directory/],
     [
       'below a file',
       (path) => writeFileSync(dirname(path).concat('/run'), ''),
-      /already holds files|cannot make/,
+      /is no directory; name another one/,
     ],
     [
       'a folder with a file of another',
@@ -55,7 +51,7 @@ describe('a new run directory', () => {
       },
       /already holds files/,
     ],
-    ['a device', (path) => symlinkSync('/dev/full', path), /already holds files|cannot make/],
+    ['a device', (path) => symlinkSync('/dev/full', path), /is no directory; name another one/],
   ])('that is %s is refused, and nothing in it changes', async (_, make, message) => {
     const path = join(temporaryDirectory(), 'run');
     make(path);

@@ -43,6 +43,8 @@ describe('the command line', () => {
   it('explains every command with an example', async () => {
     const paths = await commandPaths([]);
     expect(paths.length).toBeGreaterThan(30);
+    // The examples of a command show its options where a list shows subcommands.
+    expect(paths.flat().filter((name) => name.startsWith('-'))).toEqual([]);
     for (const path of paths) {
       const { code, stdout } = await cli(...path, '--help');
       expect(code).toBe(0);
@@ -75,7 +77,7 @@ describe('the command line', () => {
     [['data', 'problems', 'x.jsonl', '-n', '-5'], '--samples expects a whole number of at least 0, found -5'],
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
     [['score', 'x.jsonl'], '--run must be given'],
-    [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1'],
+    [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1, found 0'],
     [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
     [
       ['run', 'quikstart'],
@@ -89,16 +91,16 @@ describe('the command line', () => {
   });
 
   it('reports a failure in one sentence with exit code 1, and its stack on request', async () => {
-    const failed = await cli('eval', '/nowhere');
+    const failed = await cli('generate', 'x', '--run', '/nowhere');
     expect(failed).toEqual({
       code: 1,
       stdout: '',
-      stderr: 'cannot read /nowhere/eval.json: no such file or directory',
+      stderr: '/nowhere is not a run directory: config.yaml in it cannot be read: no such file or directory',
     });
     process.env.STEPTRAIN_STACKS = '1';
-    const { stderr } = await cli('eval', '/nowhere');
+    const { stderr } = await cli('generate', 'x', '--run', '/nowhere');
     expect(stderr.split('\n')[0]).toBe(failed.stderr);
-    expect(stderr).toMatch(/\n +at readJson /);
+    expect(stderr).toMatch(/\n +at readRunConfig /);
     expect(stderr).toMatch(/\nError: ENOENT/);
   });
 });
@@ -145,6 +147,11 @@ describe('steptrain run --dry-run', () => {
     ]) {
       expect((await cli('run', name, '--dry-run')).stdout).toContain('method: pretrain');
     }
+    // A mistyped folder of the user's own is not answered with the recipe of the package.
+    expect(await cli('run', 'configs/quickstart.yaml', '--dry-run')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('there is no recipe configs/quickstart.yaml; did you mean quickstart?'),
+    });
   });
 
   const few = ['run', 'quickstart_sft', '--dry-run', '--set', 'data.arithmetic.samples=50'];

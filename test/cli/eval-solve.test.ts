@@ -346,7 +346,7 @@ describe('steptrain eval solve', () => {
       ['rows.jsonl', '--template', 'solve!'],
       '--template expects a text with {problem}',
     ],
-    ['no samples', ['rows.jsonl', '-n', '0'], '--n expects a whole number of at least 1, found 0'],
+    ['no samples', ['rows.jsonl', '-n', '0'], '-n expects a whole number of at least 1, found 0'],
     ['equal samples', ['rows.jsonl', '-n', '4', '--temperature', '0'], 'at --temperature 0 all 4 samples'],
     ['more than there are', ['rows.jsonl', '-n', '4', '--k', '5'], '--k expects whole numbers from 1 to 4'],
     ['a chat with a model for texts', ['rows.jsonl', '--chat'], 'has no chat template'],

@@ -124,7 +124,7 @@ describe('steptrain generate', () => {
       ['a', '--run', 'x', '--model', 'y'],
       '--run and --model exclude each other; give one of them',
     ],
-    ['no samples', ['a', '-n', '0'], '--n expects a whole number of at least 1, found 0'],
+    ['no samples', ['a', '-n', '0'], '-n expects a whole number of at least 1, found 0'],
     ['half a row', ['a', '--max-rows', '1.5'], '--max-rows expects a whole number of at least 1, found 1.5'],
     [
       'no tokens',

@@ -6,7 +6,7 @@ import { expect, it } from 'vitest';
 import { cli } from './run-cli.js';
 
 it.each([
-  [['--port', '1.5'], '--port expects a whole number of at least 0, found 1.5'],
+  [['--port', '1.5'], '--port expects a whole number from 0 to 65535, found 1.5'],
   [['--max-rows', '0'], '--max-rows expects a whole number of at least 1, found 0'],
   [['--cache-gb', '0'], '--cache-gb expects a number above 0, found 0'],
   [['--lora', 'x'], '--lora expects NAME=DIRECTORY, found "x"'],

@@ -110,6 +110,12 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
       ...set.flatMap((s) => ['--set', s]),
     ]);
     expect(code, err).toBe(0);
+    const logged = (await readFile(join(run, 'metrics.jsonl'), 'utf8')).trim().split('\n');
+    const shares = logged
+      .map((line) => JSON.parse(line))
+      .filter(({ phase, right }) => phase === 'base' && right !== undefined);
+    expect(shares.length).toBeGreaterThan(0);
+    for (const { right } of shares) expect(right).toBeLessThanOrEqual(1);
     const rows = (await readFile(join(run, 'artefacts', 'base.jsonl'), 'utf8')).trim().split('\n');
     const train = rows.map((row) => JSON.parse(row)).filter(({ part }) => part === 'train');
     expect(train).toHaveLength(15);

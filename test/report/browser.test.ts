@@ -110,6 +110,19 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', { timeout: 300_000 }, ()
     });
   });
 
+  it('a comparison keeps the name of a run together', async () => {
+    const { page } = await open('compared', WIDTHS.desk, 'light');
+    const lines = await page.evaluate(`(() => {
+      const th = document.querySelector('table.runs tbody th');
+      th.textContent = 'rank 4, seed 1';
+      const range = document.createRange();
+      range.selectNodeContents(th);
+      return range.getClientRects().length;
+    })()`);
+    expect(lines).toBe(1);
+    await page.close();
+  });
+
   it('is worked by the keyboard', async () => {
     const { page } = await open('one', WIDTHS.desk, 'light');
     await page.keyboard.press('Tab');

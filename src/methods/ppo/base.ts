@@ -75,7 +75,8 @@ export function baseStage(open: PpoRun, sampling: LocalSamplerOptions): MakingSt
         const right = rows.filter((row) => row.right).length;
         return {
           rows: rows as (BaseRow & Record<string, unknown>)[],
-          metrics: { solutions: rows.length, right },
+          // A share, as `right` of every other stage.
+          metrics: { solutions: rows.length, ...(rows.length > 0 ? { right: right / rows.length } : {}) },
           shown: { right, solutions: rows.length },
           tokens: rows.reduce((sum, { tokens }) => sum + tokens, 0),
         };

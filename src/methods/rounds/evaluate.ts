@@ -66,7 +66,8 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
       }));
       const right = rows.filter((row) => row.sample === 0 && row.right).length;
       return {
-        metrics: { problems: chunk.length, right },
+        // A share, as `right` of every other stage.
+        metrics: { problems: chunk.length, ...(chunk.length > 0 ? { right: right / chunk.length } : {}) },
         shown: { right, problems: chunk.length },
         tokens: rows.reduce((sum, { tokens }) => sum + tokens, 0),
         rows,

@@ -26,7 +26,7 @@ export function comparedResults(runs: readonly CollectedRun[], names: readonly s
   return {
     id: 'results',
     title: 'Results',
-    body: html`<div class="scroll" tabindex="0" role="region" aria-label="Results"><table class="results"><thead><tr><th scope="col">Run</th><th scope="col">state</th><th scope="col" class="n">steps</th>${judged && html`<th scope="col" class="n">F1 macro${unseen && ', unseen'}, %</th><th scope="col" class="n">95 % interval</th>`}${keys.map((key) => html`<th scope="col" class="n">${nameOf(key)}${isShare(key) && ', %'}</th>`)}</tr></thead><tbody>${runs.map(row)}</tbody></table></div>
+    body: html`<div class="scroll" tabindex="0" role="region" aria-label="Results"><table class="results runs"><thead><tr><th scope="col">Run</th><th scope="col">state</th><th scope="col" class="n">steps</th>${judged && html`<th scope="col" class="n">F1 macro${unseen && ', unseen'}, %</th><th scope="col" class="n">95 % interval</th>`}${keys.map((key) => html`<th scope="col" class="n">${nameOf(key)}${isShare(key) && ', %'}</th>`)}</tr></thead><tbody>${runs.map(row)}</tbody></table></div>
 <p class="hint">An interval is over problems, for one run each; of other seeds it says nothing. Paired tests of two runs: <code>steptrain eval compare</code>.</p>`,
     absent: '',
   };
