@@ -88,14 +88,16 @@ __device__ inline float element(const void* data, DType dtype, int64_t at) {
                               : static_cast<const float*>(data)[at];
 }
 
-/// An output from its sum, without what the output already holds.
+/// An output from its sum, without residual and what the output already holds.
 __device__ inline float finished(const Product& p, int64_t column, float sum) {
   sum *= p.scale;
   return p.bias ? sum + element(p.bias, p.bias_dtype, column) : sum;
 }
 __device__ inline float finished(const Product& p, int64_t at, int64_t column, float sum) {
   sum = finished(p, column, sum);
-  return p.accumulate ? sum + element(p.out, p.out_dtype, at) : sum;
+  if (p.accumulate) return sum + element(p.out, p.out_dtype, at);
+  if (!p.residual) return sum;
+  return (p.out_dtype == DType::bf16 ? stored<bf16>(sum) : sum) + element(p.residual, p.out_dtype, at);
 }
 
 /// p[0], p[1] = first, second in one access.
