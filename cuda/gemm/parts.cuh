@@ -95,9 +95,10 @@ __device__ inline float finished(const Product& p, int64_t column, float sum) {
 }
 __device__ inline float finished(const Product& p, int64_t at, int64_t column, float sum) {
   sum = finished(p, column, sum);
-  if (p.accumulate) return sum + element(p.out, p.out_dtype, at);
-  if (!p.residual) return sum;
-  return (p.out_dtype == DType::bf16 ? stored<bf16>(sum) : sum) + element(p.residual, p.out_dtype, at);
+  const void* const addend = p.accumulate ? p.out : p.residual;
+  if (!addend) return sum;
+  if (!p.accumulate && p.out_dtype == DType::bf16) sum = stored<bf16>(sum);
+  return sum + element(addend, p.out_dtype, at);
 }
 
 /// p[0], p[1] = first, second in one access.
