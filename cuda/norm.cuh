@@ -27,6 +27,11 @@ __device__ void each_group(int size, F body) {
     body(h, in_group(h, size));
 }
 
+/// What rmsnorm multiplies a row with, from the sum of its squares.
+__device__ inline float inverse_rms(float squares, int size, float eps) {
+  return 1.0f / sqrtf(squares / static_cast<float>(size) + eps);
+}
+
 /// v = x + residual (if any), rounded to storage.
 template <typename T>
 __device__ void load_sum(const T* x, const T* residual, int count, bool wide, float (&v)[kEight]) {

@@ -2,10 +2,11 @@
 //   sum = x + residual, rounded to storage: the norm reads the rounded sum, as transformers does
 //   y = sum·rstd·weight, rstd = 1/sqrt(mean(sum²) + eps)
 // y, sum, rstd and dx are =; dweight f32[H] is +=. Statistics and arithmetic in f32, y and dx are rounded
-// once. The forward, and the backward without dweight, take one launch with a block per row. With dweight a
+// once; sum and rstd may be absent. The forward, and the backward without dweight, take one launch with a block per row. With dweight a
 // block takes kChunk rows and sums their dweight, and a second launch adds the chunks in index order. A row's
 // bits depend on that row alone. An output may share memory with an input of the same shape.
 #include "cuda/norm.cuh"
+#include "cuda/norm.h"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
@@ -28,8 +29,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     for (int i = 0; i < kEight; i++) squares = fmaf(v[i], v[i], squares);
   });
   squares = block_sum(squares);
-  const float scale = 1.0f / sqrtf(squares / static_cast<float>(size) + eps);
-  if (threadIdx.x == 0) rstd[blockIdx.x] = scale;
+  const float scale = inverse_rms(squares, size, eps);
+  if (rstd && threadIdx.x == 0) rstd[blockIdx.x] = scale;
   each_group(size, [&](int h, int count) {
     float v[kEight], w[kEight];
     // `sum` may share memory with x or residual, which then already hold it.
@@ -85,8 +86,8 @@ __global__ void __launch_bounds__(kMaxThreads)
   }
 }
 
-void rmsnorm(Stream& stream, const Args& args) {
-  const auto [x, weight, residual, y, sum, rstd] = args.tensors<6>();
+void launch_rmsnorm(Stream& stream, const std::array<TensorView, 6>& tensors, float eps) {
+  const auto [x, weight, residual, y, sum, rstd] = tensors;
   const int64_t size = x[1];
   const bool wide = all_wide({x, weight, residual, y, sum}, size);
   by_storage(x.dtype, [&](auto t) {
@@ -94,9 +95,13 @@ void rmsnorm(Stream& stream, const Args& args) {
       using T = decltype(t);
       using W = decltype(w);
       stream.launch(rmsnorm_kernel<T, W>, x[0], threads_for(size), 0, x.as<T>(), weight.as<W>(),
-                    residual.as<T>(), y.as<T>(), sum.as<T>(), rstd.as<float>(), size, args.f(0), wide);
+                    residual.as<T>(), y.as<T>(), sum.as<T>(), rstd.as<float>(), size, eps, wide);
     });
   });
+}
+
+void rmsnorm(Stream& stream, const Args& args) {
+  launch_rmsnorm(stream, args.tensors<6>(), args.f(0));
 }
 
 void rmsnorm_backward(Stream& stream, const Args& args) {
@@ -119,6 +124,13 @@ void rmsnorm_backward(Stream& stream, const Args& args) {
 }
 
 }  // namespace
+
+TensorView normed(Stream& stream, const TensorView& x, const TensorView& weight, float eps) {
+  TensorView y = x;
+  y.data = stream.scratch.take<char>(x.bytes());
+  launch_rmsnorm(stream, {x, weight, {}, y, {}, {}}, eps);
+  return y;
+}
 
 void register_rmsnorm(KernelTable& table) {
   table.set("rmsnorm", rmsnorm);

@@ -1,5 +1,7 @@
-// linear_qkv, linear_qkv_stack: three linears of the same rows in one region, with the bits of linear.
+// linear_qkv, linear_qkv_stack: three linears of the same rows in one region, with the bits of linear. A norm in front
+// takes a region of its own.
 #include "core/error.h"
+#include "cpu/gemm/normed.h"
 #include "cpu/gemm/products.h"
 #include "cpu/runtime/families.h"
 
@@ -14,13 +16,14 @@ void check_pair(const char* side, const TensorView& a, const TensorView& b) {
 
 template <typename T>
 void with_pairs(Stream& stream, const Args& args) {
-  const auto [x, w_q, w_k, w_v, q_bias, k_bias, v_bias, q_a, q_b, k_a, k_b, v_a, v_b, q, k, v] =
-      args.tensors<16>();
+  const auto [rows, w_q, w_k, w_v, q_bias, k_bias, v_bias, q_a, q_b, k_a, k_b, v_a, v_b, norm, q, k, v] =
+      args.tensors<17>();
   const TensorView none;
   const Dropout undropped;
   check_pair("q", q_a, q_b);
   check_pair("k", k_a, k_b);
   check_pair("v", v_a, v_b);
+  const TensorView x = normed<T>(stream, rows, norm, args.f(3));
   const Projection<T> queries(stream, w_q, q_a, q_b, none, x[0], args.f(0), undropped),
       keys(stream, w_k, k_a, k_b, none, x[0], args.f(1), undropped),
       values(stream, w_v, v_a, v_b, none, x[0], args.f(2), undropped);

@@ -1,5 +1,6 @@
 // linear_swiglu: y[T,N] = silu(gate)·up of gate = x·W_gateᵀ and up = x·W_upᵀ, each with a LoRA pair of its
-// own; all outputs are =.
+// own, of x or of its RMSNorm; all outputs are =.
+#include "cpu/gemm/normed.h"
 #include "cpu/gemm/swiglu.h"
 #include "cpu/runtime/families.h"
 
@@ -8,16 +9,18 @@ namespace {
 
 template <typename T>
 void with_pairs(Stream& stream, const Args& args) {
-  const auto [x, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, y, gate, up, gate_u, up_u] =
-      args.tensors<14>();
-  const Dropout gate_dropout =
-      dropout_of("linear_swiglu", x[0], gate_a, gate_b, row_ids, positions, args.d(2), args.i(3), args.i(4));
+  const auto [rows, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, norm, y, gate, up, gate_u,
+              up_u] = args.tensors<15>();
+  const int64_t tokens = rows[0];
+  const Dropout gate_dropout = dropout_of("linear_swiglu", tokens, gate_a, gate_b, row_ids, positions,
+                                          args.d(2), args.i(3), args.i(4));
   const Dropout up_dropout =
-      dropout_of("linear_swiglu", x[0], up_a, up_b, row_ids, positions, args.d(2), args.i(5), args.i(6));
+      dropout_of("linear_swiglu", tokens, up_a, up_b, row_ids, positions, args.d(2), args.i(5), args.i(6));
   if ((gate_u && !gate_a) || (up_u && !up_a))
     throw Error("E_SHAPE", "linear_swiglu: gate_u and up_u are the LoRA pairs'; pass a pair or no u");
-  const Projection<T> gates(stream, w_gate, gate_a, gate_b, gate_u, x[0], args.f(0), gate_dropout);
-  const Projection<T> ups(stream, w_up, up_a, up_b, up_u, x[0], args.f(1), up_dropout);
+  const Projection<T> gates(stream, w_gate, gate_a, gate_b, gate_u, tokens, args.f(0), gate_dropout);
+  const Projection<T> ups(stream, w_up, up_a, up_b, up_u, tokens, args.f(1), up_dropout);
+  const TensorView x = normed<T>(stream, rows, norm, args.f(7));
   multiply_swiglu(stream, x, gates, ups, y, gate, up);
 }
 

@@ -1,6 +1,7 @@
 // y = x·Wᵀ + bias + scale·u·Bᵀ for one or several weights and the same rows x, in one region: x is copied once where it
 // must be, the low-rank rows of all pairs come first, then tasks take panels of all weights. An element's
-// order of sums is that of its own weight alone, so its bits do not depend on the others.
+// order of sums is that of its own weight alone, so its bits do not depend on the others. A residual is added to an
+// element as it would be stored without one.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +11,11 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// One of the weights, and where its product goes. `bias` may be absent.
+/// One of the weights, and where its product goes. `bias` and `residual`, which has the shape of y, may be absent.
 template <typename T>
 struct Output {
   const Projection<T>& weight;
-  TensorView bias, y;
+  TensorView bias, y, residual = {};
 };
 
 template <typename T, size_t N>
@@ -25,7 +26,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
   const Rows<T> rows(stream.scratch, x);
   int64_t buffer_size = 0, panels = 0;
   bool pairs = false, in_place = true;
-  for (const auto& [weight, bias, y] : outputs) {
+  for (const auto& [weight, bias, y, residual] : outputs) {
     buffer_size = std::max(buffer_size, weight.buffer_size());
     panels += weight.panels();
     pairs = pairs || weight.has_pair();
@@ -44,7 +45,7 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
     for (int64_t task; (task = worker.next(kTasks)) < grid.tasks();) {
       const int64_t first = grid.first_row(task);
       int64_t begin = 0;  // panels of the weights before
-      for (const auto& [weight, bias, y] : outputs) {
+      for (const auto& [weight, bias, y, residual] : outputs) {
         const int64_t from = std::max<int64_t>(grid.first_panel(task) - begin, 0),
                       last = std::min(grid.last_panel(task) - begin, weight.panels());
         begin += weight.panels();
@@ -57,10 +58,13 @@ void multiply_outputs(Stream& stream, const TensorView& x, const std::array<Outp
             alignas(64) float c[kBlockRows<T> * kTileStride];
             weight.block(count, rows, t, panel, c, t == first ? last : 0);
             for (int64_t i = 0; i < count; i++) {
-              T* out = y.template as<T>() + (t + i) * y[1] + p * kPanel;
+              const int64_t at = (t + i) * y[1] + p * kPanel;
+              T* const out = y.template as<T>() + at;
+              const T* const before = residual ? residual.template as<T>() + at : nullptr;
               each_vector(columns, [&](int64_t j, auto... n) {
                 const vf sum = load(c + i * kTileStride + j);
                 store(out + j, bias ? sum + load(add + j) : sum, n...);
+                if (before) store(out + j, load(out + j, n...) + load(before + j, n...), n...);
               });
             }
           });

@@ -17,5 +17,12 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   launch_tiles<Tile<64, 64>>(stream, p, epilogue);
 }
 
+/// The same of rows that can_norm() lets the kernel norm.
+template <typename Epilogue>
+void launch(Stream& stream, const Product& p, const Epilogue& epilogue, const Norm& norm) {
+  if (p.rows <= kGroup) return launch_stream<1>(stream, p, epilogue, norm);
+  launch_stream<2>(stream, p, epilogue, norm);
+}
+
 }  // namespace few
 }  // namespace steptrain::cuda

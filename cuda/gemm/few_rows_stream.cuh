@@ -2,10 +2,11 @@
 // and each of its eight warps one slice of the depth, which goes from memory to registers to mma with kAhead
 // steps under way: no shared memory and no barrier until the slices are added. A warp keeps 4 KiB of W on
 // their way, 16 warps of a multiprocessor 64 KiB, where about 20 KiB hide the latency of an H100's memory.
-// The rows of x come from the L2 cache, half as many bytes as W for 8 tokens.
+// The rows of x come from the L2 cache, half as many bytes as W for 8 tokens, or normed from shared memory
+// (cuda/gemm/few_rows_norm.cuh), while the first steps of W are on their way.
 #pragma once
 
-#include "cuda/gemm/few_rows.cuh"
+#include "cuda/gemm/few_rows_norm.cuh"
 
 namespace steptrain::cuda {
 namespace few {
@@ -15,9 +16,10 @@ constexpr int kStreamThreads = 32 * kSlices;
 constexpr int kStreamStride =
     kStreamRows + 4;  // floats between tokens: eight rows by four tokens hit all banks
 
-template <int kGroups, typename Epilogue>
+template <int kGroups, typename Epilogue, typename Norm>
 __global__ void __launch_bounds__(kStreamThreads, 2)
-    few_rows_stream_kernel(const __grid_constant__ Product first, const __grid_constant__ Epilogue epilogue) {
+    few_rows_stream_kernel(const __grid_constant__ Product first, const __grid_constant__ Epilogue epilogue,
+                           const __grid_constant__ Norm norm) {
   constexpr int kHalves = kTwin<Epilogue> ? 2 : 1;
   constexpr int kAhead = 4 / kHalves;
   constexpr int kTokens = kGroup * kGroups;
@@ -48,24 +50,32 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
 #pragma unroll
         for (int i = 0; i < 2; i++) into.weights[half][i] = weights[half][i].read(step);
 #pragma unroll
-      for (int group = 0; group < kGroups; group++)
+      for (int group = 0; group < kGroups && !kNorms<Norm>; group++)
         into.tokens[group] = RowReader(p.a, group * kGroup + lane / 4, lane).read(step);
+    };
+    const auto token_of = [&](const Step& from, int group, int step) {
+      if constexpr (kNorms<Norm>)
+        return read_normed(p.a, group * kGroup + lane / 4, step, lane);
+      else
+        return from.tokens[group];
     };
     int step = first_step(steps, slice);
 #pragma unroll
     for (int i = 0; i < kAhead; i++)
       if (step + i < end) read(ahead[i], step + i);
+    if constexpr (kNorms<Norm>) put_normed<kStreamThreads>(p.a, norm);
     float sums[kHalves][kGroups][4] = {};
     for (; step < end; step += kAhead) {
 #pragma unroll
       for (int i = 0; i < kAhead; i++) {
         if (step + i >= end) break;
 #pragma unroll
-        for (int half = 0; half < kHalves; half++)
+        for (int group = 0; group < kGroups; group++) {
+          const uint4 token = token_of(ahead[i], group, step + i);
 #pragma unroll
-          for (int group = 0; group < kGroups; group++)
-            multiply_step(sums[half][group], ahead[i].weights[half][0], ahead[i].weights[half][1],
-                          ahead[i].tokens[group]);
+          for (int half = 0; half < kHalves; half++)
+            multiply_step(sums[half][group], ahead[i].weights[half][0], ahead[i].weights[half][1], token);
+        }
         if (step + i + kAhead < end) read(ahead[i], step + i + kAhead);
       }
     }
@@ -92,10 +102,11 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
                                                       });
 }
 
-template <int kGroups, typename Epilogue>
-void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue) {
-  stream.launch(few_rows_stream_kernel<kGroups, Epilogue>, column_tiles(p, epilogue, kStreamRows),
-                kStreamThreads, 0, p, epilogue);
+template <int kGroups, typename Epilogue, typename Norm = NoNorm>
+void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue, const Norm& norm = {}) {
+  const int64_t shared = kNorms<Norm> ? p.rows * norm_stride(p.depth) : 0;
+  stream.launch(few_rows_stream_kernel<kGroups, Epilogue, Norm>, column_tiles(p, epilogue, kStreamRows),
+                kStreamThreads, shared, p, epilogue, norm);
 }
 
 }  // namespace few

@@ -1,10 +1,12 @@
 // linear_qkv, linear_qkv_stack: three linears of the same rows. Products of few rows share one launch (cuda/gemm/few_rows.cuh); all
 // others take linear's kernels, one after the other. The bits are linear's. LoRA pairs take two more, that of q
-// and those of k and v together; a stack takes two for each of its sides, and in bf16 one more.
+// and those of k and v together; a stack takes two for each of its sides, and in bf16 one more. A norm in front is in
+// the product's launch where few::can_norm says so, else it takes one.
 #include "core/error.h"
 #include "cuda/gemm/few_rows_launch.cuh"
 #include "cuda/gemm/lora.h"
 #include "cuda/gemm/stack.h"
+#include "cuda/norm.h"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
@@ -23,7 +25,9 @@ bool few_rows(const Stream& stream, DType activations, const Product (&products)
   return true;
 }
 
-void multiply_each(Stream& stream, DType activations, Product (&products)[kSides]) {
+/// `norm`: of the rows, by the kernel that multiplies them.
+void multiply_each(Stream& stream, DType activations, Product (&products)[kSides],
+                   const few::Norm* norm = nullptr) {
   if (!few_rows(stream, activations, products)) {
     for (const Product& p : products) multiply(stream, activations, Layout::forward, p);
     return;
@@ -33,7 +37,8 @@ void multiply_each(Stream& stream, DType activations, Product (&products)[kSides
     round_factors(stream, loading_of(stream, products[i]), products[i]);
     epilogue.of[i] = products[i];
   }
-  if (few::column_tiles(products[0], epilogue, 1) > 0) few::launch(stream, products[0], epilogue);
+  if (few::column_tiles(products[0], epilogue, 1) == 0) return;
+  norm ? few::launch(stream, products[0], epilogue, *norm) : few::launch(stream, products[0], epilogue);
 }
 
 /// x·Wᵀ + bias.
@@ -46,8 +51,10 @@ Product product_of(const TensorView& x, const TensorView& w, const TensorView& b
 }
 
 void linear_qkv(Stream& stream, const Args& args) {
-  const auto& t = args.tensor;  // x; weights; biases; a and b of each pair; outputs
-  const TensorView& x = t[0];
+  constexpr int kNorm = 13, kOutputs = 14;
+  const auto& t = args.tensor;  // x; weights; biases; a and b of each pair; norm; outputs
+  const bool inside = t[kNorm] && !t[7] && !t[9] && !t[11] && few::can_norm(t[0], {t[1], t[2], t[3]});
+  const TensorView x = t[kNorm] && !inside ? normed(stream, t[0], t[kNorm], args.f(3)) : t[0];
   Product products[kSides];
   LowRank pairs[kSides];
   for (int i = 0; i < kSides; i++) {
@@ -57,12 +64,13 @@ void linear_qkv(Stream& stream, const Args& args) {
                                     kPairs[i], kPairs[i], kPairs[i], a ? "a" : "b"));
     products[i] = product_of(x, t[1 + i], t[4 + i]);
     products[i].lora_scale = args.f(i);
-    set_output(products[i], t[13 + i].data, x.dtype, false);
+    set_output(products[i], t[kOutputs + i].data, x.dtype, false);
     pairs[i] = {x, a, b, {}, 1, {}};
   }
   fold_in(stream, Layout::forward, pairs[0], products[0]);
   fold_in(stream, pairs[1], products[1], pairs[2], products[2]);
-  multiply_each(stream, x.dtype, products);
+  const few::Norm norm = inside ? few::norm_of(t[kNorm], args.f(3)) : few::Norm{};
+  multiply_each(stream, x.dtype, products, inside ? &norm : nullptr);
 }
 
 void linear_qkv_stack(Stream& stream, const Args& args) {

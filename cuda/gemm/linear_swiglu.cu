@@ -1,7 +1,8 @@
 // linear_swiglu: y = silu(gate)·up, where gate and up are linear's outputs of x with two weights. bf16
 // factors that cp.async or TMA can read take one product of two halves (cuda/gemm/linear_swiglu.cuh); all
 // others take linear's kernels and the elementwise one. The bits are linear's wherever linear loads both
-// weights in the same way. One launch; with LoRA one more for both pairs, or two where they have masks.
+// weights in the same way. One launch; with LoRA one more for both pairs, or two where they have masks. A norm
+// in front is in the product's launch where few::can_norm says so, else it takes one.
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "cuda/gemm/lora.h"
 #include "cuda/gemm/product_bf16.cuh"
 #include "cuda/mlp.h"
+#include "cuda/norm.h"
 #include "cuda/runtime/families.h"
 
 namespace steptrain::cuda {
@@ -24,9 +26,12 @@ Loading loading_of(const Stream& stream, const Product& p, const Product& twin) 
   return std::min(cuda::loading_of(stream, p), cuda::loading_of(stream, twin));
 }
 
-void multiply_swiglu(Stream& stream, Loading loading, Product p, StoreSwiglu epilogue) {
+/// `norm`: of the rows, by the kernel that multiplies them.
+void multiply_swiglu(Stream& stream, Loading loading, Product p, StoreSwiglu epilogue,
+                     const few::Norm* norm) {
   round_factors(stream, loading, p);
   round_factors(stream, loading, epilogue.twin);
+  if (norm) return few::launch(stream, p, epilogue, *norm);
   if (p.rows <= few::kMaxRows) return few::launch(stream, p, epilogue);
 #ifdef STEPTRAIN_SM90
   if (loading == Loading::tma) return multiply_swiglu_sm90(stream, p, epilogue);
@@ -37,8 +42,10 @@ void multiply_swiglu(Stream& stream, Loading loading, Product p, StoreSwiglu epi
 }
 
 void linear_swiglu(Stream& stream, const Args& args) {
-  const auto [x, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, y, gate_out, up_out, gate_u,
-              up_u] = args.tensors<14>();
+  const auto [rows, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, norm, y, gate_out, up_out,
+              gate_u, up_u] = args.tensors<15>();
+  const bool inside = norm && !gate_a && !up_a && few::can_norm(rows, {w_gate, w_up});
+  const TensorView x = norm && !inside ? normed(stream, rows, norm, args.f(7)) : rows;
   const char* const op = "linear_swiglu";
   const LowRank gate_pair{
       x,      gate_a,
@@ -64,7 +71,9 @@ void linear_swiglu(Stream& stream, const Args& args) {
   fold_in(stream, gate_pair, p, up_pair, twin);
   if (x.dtype == DType::bf16) {
     const Loading loading = loading_of(stream, p, twin);
-    if (loading != Loading::registers) return multiply_swiglu(stream, loading, p, epilogue);
+    const few::Norm own = inside ? few::norm_of(norm, args.f(7)) : few::Norm{};
+    if (loading != Loading::registers)
+      return multiply_swiglu(stream, loading, p, epilogue, inside ? &own : nullptr);
   }
   TensorView gate = y, up = y;
   for (const auto& [of, view] : {std::pair{&p, &gate}, std::pair{&twin, &up}}) {

@@ -88,14 +88,17 @@ __device__ inline float element(const void* data, DType dtype, int64_t at) {
                               : static_cast<const float*>(data)[at];
 }
 
-/// An output from its sum, without what the output already holds.
+/// An output from its sum, without residual and what the output already holds.
 __device__ inline float finished(const Product& p, int64_t column, float sum) {
   sum *= p.scale;
   return p.bias ? sum + element(p.bias, p.bias_dtype, column) : sum;
 }
 __device__ inline float finished(const Product& p, int64_t at, int64_t column, float sum) {
   sum = finished(p, column, sum);
-  return p.accumulate ? sum + element(p.out, p.out_dtype, at) : sum;
+  const void* const addend = p.accumulate ? p.out : p.residual;
+  if (!addend) return sum;
+  if (!p.accumulate && p.out_dtype == DType::bf16) sum = stored<bf16>(sum);
+  return sum + element(addend, p.out_dtype, at);
 }
 
 /// p[0], p[1] = first, second in one access.

@@ -65,6 +65,8 @@ struct Product {
   void* out = nullptr;  // [rows, columns]
   DType out_dtype = DType::f32;
   bool accumulate = false;
+  /// [rows, columns] like `out`, not with `accumulate`: is added to the output as it would be stored.
+  const void* residual = nullptr;
 };
 
 inline void set_output(Product& p, void* out, DType dtype, bool accumulate) {

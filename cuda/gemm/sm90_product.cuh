@@ -246,8 +246,8 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
       maps.twin_lora_b = describe(twin.lora_b, true, kColumns / 2);
     }
   }
-  maps.sends = p.out_dtype == DType::bf16 && !p.accumulate && p.columns % kEight == 0 && p.out &&
-               reinterpret_cast<uintptr_t>(p.out) % 16 == 0;
+  maps.sends = p.out_dtype == DType::bf16 && !p.accumulate && !p.residual && p.columns % kEight == 0 &&
+               p.out && reinterpret_cast<uintptr_t>(p.out) % 16 == 0;
   if (maps.sends) maps.out = make_tensor_map(stream, p.out, p.rows, p.columns, 64);
   const int64_t items = tile_count(p, kRows, item_columns<Epilogue>(kColumns));
   stream.launch(sm90_gemm_kernel<kLayout, kColumns, Epilogue>,

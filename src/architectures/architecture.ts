@@ -67,7 +67,10 @@ export interface Classifier {
   pool?(x: Tensor, project: (x: Tensor, module: string) => Tensor): Tensor;
 }
 
-/** The tensors between layers, each [T, hidden]: one tensor x, or [delta, residual] with x = delta + residual, added inside the next norm. */
+/**
+ * The tensors between layers, each [T, hidden]: one tensor x, or [delta, residual] with x = delta + residual, added inside the
+ * next norm, whose backward then adds both gradients.
+ */
 export type Stream = readonly Tensor[];
 
 /** Input of an architecture's forward: the tokens, the weights of the role, and attention. */
@@ -86,6 +89,11 @@ export interface Forward {
   projection(module: string): Projection;
   /** x [T, in] → [T, out] through a linear module; `rows` are those of x where they are not the tokens. */
   project(x: Tensor, module: string, rows?: ProjectedRows): Tensor;
+  /**
+   * residual + `project`: one tensor, added in the same launch, where nothing is differentiable, else the two of them. A stream
+   * has the same number of tensors in every layer and after each run of it.
+   */
+  projectOnto(residual: Tensor, x: Tensor, module: string): Stream;
   /** Attention of one layer. The caller of the forward decides where keys and values of earlier tokens come from. */
   attend(q: Tensor, k: Tensor, v: Tensor, options: AttendOptions): Tensor;
 }

@@ -7,7 +7,7 @@
 import { z } from 'zod';
 import { embedding } from '../ops/embedding.js';
 import { linearQkv, linearSwiglu } from '../ops/gemm.js';
-import { addRmsNorm, rmsNorm } from '../ops/norm.js';
+import { addRmsNorm, type Norm, rmsNorm } from '../ops/norm.js';
 import type { Tensor } from '../runtime/tensor.js';
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
@@ -159,20 +159,20 @@ export const llama: Architecture<LlamaConfig> = {
   embed: ({ ids, dtype, weight }) => [embedding(ids, weight(`${EMBEDDING}.weight`), dtype)],
   layer,
   finish({ weight }, { rmsNormEps }, stream) {
-    return normed(stream, weight(`${FINAL_NORM}.weight`), rmsNormEps).y;
+    const { x, norm } = entering(stream, { weight: weight(`${FINAL_NORM}.weight`), eps: rmsNormEps });
+    return norm ? rmsNorm(x, norm.weight, norm.eps) : x;
   },
 };
 
-/** [x] or [delta, residual] → [delta, residual]: the residual stream is added inside the next norm. */
 function layer(forward: Forward, config: LlamaConfig, index: number, stream: Stream): Stream {
-  const { positions, weight, projection, project, constant } = forward;
+  const { positions, weight, projection, projectOnto, constant } = forward;
   const { headDim, rmsNormEps: eps } = config;
   const name = (module: string) => `model.layers.${index}.${module}`;
   const norm = (module: string) => weight(`${name(module)}.weight`);
 
-  const before = normed(stream, norm('input_layernorm'), eps);
+  const before = entering(stream, { weight: norm('input_layernorm'), eps });
   const own = (module: string) => projection(name(`self_attn.${module}`));
-  const [q, k, v] = linearQkv(before.y, own('q_proj'), own('k_proj'), own('v_proj'));
+  const [q, k, v] = linearQkv(before.x, own('q_proj'), own('k_proj'), own('v_proj'), before.norm);
   const mixed = forward.attend(q, k, v, {
     layer: index,
     headDim,
@@ -180,16 +180,20 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
     norms: config.qkNorm ? { q: norm('self_attn.q_norm'), k: norm('self_attn.k_norm'), eps } : undefined,
     window: config.slidingWindow[index],
   });
-  const attended = project(mixed, name('self_attn.o_proj'));
+  const attended = projectOnto(before.sum, mixed, name('self_attn.o_proj'));
 
-  const after = addRmsNorm(attended, before.sum, norm('post_attention_layernorm'), eps);
-  const activated = linearSwiglu(after.y, projection(name('mlp.gate_proj')), projection(name('mlp.up_proj')));
-  return [project(activated, name('mlp.down_proj')), after.sum];
+  const after = entering(attended, { weight: norm('post_attention_layernorm'), eps });
+  const [gate, up] = [projection(name('mlp.gate_proj')), projection(name('mlp.up_proj'))];
+  const activated = linearSwiglu(after.x, gate, up, after.norm);
+  return projectOnto(after.sum, activated, name('mlp.down_proj'));
 }
 
-function normed([delta, residual]: Stream, ...norm: [Parameters<typeof rmsNorm>[1], number]) {
+/** What follows a norm reads x: normed together with the addition, or still to be normed. */
+function entering([delta, residual]: Stream, norm: Norm) {
   const x = delta as Tensor;
-  return residual ? addRmsNorm(x, residual, ...norm) : { y: rmsNorm(x, ...norm), sum: x };
+  if (!residual) return { x, sum: x, norm };
+  const { y, sum } = addRmsNorm(x, residual, norm.weight, norm.eps);
+  return { x: y, sum, norm: undefined };
 }
 
 function modules(config: LlamaConfig): readonly ModuleSpec[] {

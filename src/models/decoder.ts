@@ -106,7 +106,7 @@ export class Decoder {
   /** As `forward`, with attention computed by the caller, such as over a cache of keys and values. Not differentiable. */
   forwardAttending(tokens: TokenBatch, role: Role | StackedRole, attend: Forward['attend']): Tensor {
     const { architecture, config, device } = this;
-    const forward = this.forwardOf(tokens, role, attend);
+    const forward = this.forwardOf(tokens, role, attend, !('stack' in role));
     return this.throughLayers(forward, (stream, layer) =>
       device.scope(() => architecture.layer(forward, config, layer, stream), `layer ${layer}`),
     );
@@ -134,7 +134,13 @@ export class Decoder {
     });
   }
 
-  private forwardOf(batch: TokenBatch, role: Role | StackedRole, attend: Forward['attend']): Forward {
+  /** `adds`: residuals are added where they arise, not in the norm that follows. */
+  private forwardOf(
+    batch: TokenBatch,
+    role: Role | StackedRole,
+    attend: Forward['attend'],
+    adds = false,
+  ): Forward {
     const { byName } = this.constantsFor(batch.longest);
     const projection = (module: string, rows: DropoutRows = batch) => this.projection(module, rows, role);
     return {
@@ -147,6 +153,10 @@ export class Decoder {
       project(x, module, rows) {
         const { weight, ...beside } = projection(module, rows);
         return linear(x, weight, beside);
+      },
+      projectOnto(residual, x, module) {
+        const { weight, ...beside } = projection(module);
+        return adds ? [linear(x, weight, beside, residual)] : [linear(x, weight, beside), residual];
       },
       attend,
     };

@@ -2,6 +2,7 @@ import type { Parameter } from '../autograd/parameters.js';
 import { openTape, type Tape } from '../autograd/tape.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import { recordSwiglu, swiglu } from './mlp.js';
+import { type Norm, rmsNorm } from './norm.js';
 
 /** A low-rank pair A [r, K], B [N, r] beside a frozen weight, as in LoRA (arXiv 2106.09685). */
 export interface LoraPair {
@@ -59,8 +60,12 @@ export interface Projection extends LinearOptions {
   readonly weight: Parameter;
 }
 
-/** y [T, N] = x [T, K] · Wᵀ + bias + scale · (drop(x) · Aᵀ) · Bᵀ, in one launch. Dtype of x. */
-export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}): Tensor {
+/**
+ * y [T, N] = x [T, K] · Wᵀ + bias + scale · (drop(x) · Aᵀ) · Bᵀ, in one launch. Dtype of x.
+ *
+ * @param residual is added to that, with the bits of an op of its own; not differentiable, and not beside a stack
+ */
+export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}, residual?: Tensor): Tensor {
   const { bias, lora, stack } = options;
   const projection = { weight, bias, lora, dropout: options.dropout };
   const mask = maskOf(projection);
@@ -78,6 +83,7 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
     adapter: stack?.adapter,
     ranks: stack?.pairs.ranks,
     scales: stack?.pairs.scales,
+    residual,
     scale: lora?.scale,
     dropout: mask?.rate,
     key0: mask?.key[0],
@@ -89,22 +95,25 @@ export function linear(x: Tensor, weight: Parameter, options: LinearOptions = {}
 }
 
 /**
- * `linear` of x with each of three projections, with its bits. One op, and on a GPU one product of few rows,
- * where no tape records it and nothing is dropped.
+ * `linear` of x, or of its RMSNorm, with each of three projections, with its bits. One op, and on a GPU one product of
+ * few rows, where no tape records it and nothing is dropped.
  */
-export function linearQkv(x: Tensor, q: Projection, k: Projection, v: Projection): [Tensor, Tensor, Tensor] {
-  const apart = (of: Projection) => maskOf(of) !== undefined || recordingTape(x, of) !== undefined;
+export function linearQkv(
+  x: Tensor,
+  q: Projection,
+  k: Projection,
+  v: Projection,
+  norm?: Norm,
+): [Tensor, Tensor, Tensor] {
+  const mask = maskOf(q) ?? maskOf(k) ?? maskOf(v);
+  const stack = q.stack ?? k.stack ?? v.stack;
+  if (norm && (openTape() || mask || stack)) return linearQkv(rmsNorm(x, norm.weight, norm.eps), q, k, v);
+  const apart = (of: Projection) => recordingTape(x, of) !== undefined;
   const pair = q.lora ?? k.lora ?? v.lora;
-  if (
-    apart(q) ||
-    apart(k) ||
-    apart(v) ||
-    (pair && (q.stack ?? k.stack ?? v.stack)) ||
-    !sameAdapter(q, k, v)
-  ) {
+  if (mask || apart(q) || apart(k) || apart(v) || (pair && stack) || !sameAdapter(q, k, v)) {
     return [linear(x, q.weight, q), linear(x, k.weight, k), linear(x, v.weight, v)];
   }
-  const adapter = (q.stack ?? k.stack ?? v.stack)?.adapter;
+  const adapter = stack?.adapter;
   const { ops } = x.device;
   const made = adapter
     ? ops.linear_qkv_stack({
@@ -146,20 +155,24 @@ export function linearQkv(x: Tensor, q: Projection, k: Projection, v: Projection
         q_scale: q.lora?.scale,
         k_scale: k.lora?.scale,
         v_scale: v.lora?.scale,
+        norm: norm?.weight.value,
+        eps: norm?.eps,
       });
   return [made.q, made.k, made.v];
 }
 
 /**
- * silu(gate) · up [T, N] of two linears of x, with the bits of `swiglu(linear(x, gate), linear(x, up))`: one op where
- * neither has a bias. gate and up are written to memory only where a tape is open.
+ * silu(gate) · up [T, N] of two linears of x, or of its RMSNorm, with the bits of `swiglu(linear(x, gate), linear(x, up))`:
+ * one op where neither has a bias. gate and up are written to memory only where a tape is open.
  */
-export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tensor {
+export function linearSwiglu(x: Tensor, gate: Projection, up: Projection, norm?: Norm): Tensor {
   const rates = new Set([gate, up].filter(({ lora }) => lora).map(({ dropout }) => dropout?.rate ?? 0));
   const stack = gate.stack ?? up.stack;
-  if (gate.bias || up.bias || rates.size > 1 || (stack && (gate.lora || up.lora))) {
-    return swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
+  const apart = gate.bias || up.bias || rates.size > 1 || (stack && (gate.lora || up.lora));
+  if (norm && (openTape() || apart || stack)) {
+    return linearSwiglu(rmsNorm(x, norm.weight, norm.eps), gate, up);
   }
+  if (apart) return swiglu(linear(x, gate.weight, gate), linear(x, up.weight, up));
   if (stack) return stackedSwiglu(x, gate, up, stack.adapter);
   const [gateTape, upTape] = [recordingTape(x, gate), recordingTape(x, up)];
   const recording = (gateTape ?? upTape) !== undefined;
@@ -182,6 +195,8 @@ export function linearSwiglu(x: Tensor, gate: Projection, up: Projection): Tenso
     gate_key1: gateMask?.key[1],
     up_key0: upMask?.key[0],
     up_key1: upMask?.key[1],
+    norm: norm?.weight.value,
+    eps: norm?.eps,
     gate: recording,
     up: recording,
     gate_u: gateTape !== undefined && loraTrains(gate),

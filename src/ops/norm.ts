@@ -26,6 +26,12 @@ export function rmsNorm(x: Tensor, weight: Parameter, eps: number): Tensor {
   return result;
 }
 
+/** An RMSNorm in front of something else that takes it up. */
+export interface Norm {
+  readonly weight: Parameter;
+  readonly eps: number;
+}
+
 /** RMSNorms of each head of queries and keys, weights [headDim]. */
 export interface HeadNorms {
   readonly q: Parameter;

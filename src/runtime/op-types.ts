@@ -17,8 +17,8 @@ export interface Ops {
 
   /**
    * linear(x:F[T,K], w:W[N,K], bias?:F[N], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T],
-   * positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G];
-   * scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
+   * positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G],
+   * residual?:=x[T,N]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
    */
   linear<U extends Wanted = undefined>(args: {
     x: Tensor;
@@ -33,6 +33,7 @@ export interface Ops {
     adapter?: Tensor | undefined;
     ranks?: Tensor | undefined;
     scales?: Tensor | undefined;
+    residual?: Tensor | undefined;
     scale?: number | undefined;
     dropout?: number | undefined;
     key0?: number | undefined;
@@ -46,8 +47,8 @@ export interface Ops {
 
   /**
    * linear_qkv(x:F[T,K], w_q:W[N,K], w_k:W[M,K], w_v:W[L,K], q_bias?:F[N], k_bias?:F[M], v_bias?:F[L],
-   * q_a?:f32[r,K], q_b?:f32[N,r], k_a?:f32[s,K], k_b?:f32[M,s], v_a?:f32[t,K], v_b?:f32[L,t]; q_scale:f=1,
-   * k_scale:f=1, v_scale:f=1) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]
+   * q_a?:f32[r,K], q_b?:f32[N,r], k_a?:f32[s,K], k_b?:f32[M,s], v_a?:f32[t,K], v_b?:f32[L,t], norm?:F[K];
+   * q_scale:f=1, k_scale:f=1, v_scale:f=1, eps:f=0) -> q:=x[T,N], k:=x[T,M], v:=x[T,L]
    */
   linear_qkv(args: {
     x: Tensor;
@@ -63,9 +64,11 @@ export interface Ops {
     k_b?: Tensor | undefined;
     v_a?: Tensor | undefined;
     v_b?: Tensor | undefined;
+    norm?: Tensor | undefined;
     q_scale?: number | undefined;
     k_scale?: number | undefined;
     v_scale?: number | undefined;
+    eps?: number | undefined;
     q?: Tensor | undefined;
     k?: Tensor | undefined;
     v?: Tensor | undefined;
@@ -105,9 +108,9 @@ export interface Ops {
 
   /**
    * linear_swiglu(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], gate_a?:f32[r,K], gate_b?:f32[N,r], up_a?:f32[s,K],
-   * up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T]; gate_scale:f=1, up_scale:f=1, dropout:f=0,
-   * gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0) -> y:=x[T,N], gate?:=x[T,N], up?:=x[T,N],
-   * gate_u?:f32[T,r], up_u?:f32[T,s]
+   * up_b?:f32[N,s], row_ids?:i32[T], positions?:i32[T], norm?:F[K]; gate_scale:f=1, up_scale:f=1,
+   * dropout:f=0, gate_key0:i=0, gate_key1:i=0, up_key0:i=0, up_key1:i=0, eps:f=0) -> y:=x[T,N],
+   * gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]
    */
   linear_swiglu<
     Gate extends Wanted = undefined,
@@ -124,6 +127,7 @@ export interface Ops {
     up_b?: Tensor | undefined;
     row_ids?: Tensor | undefined;
     positions?: Tensor | undefined;
+    norm?: Tensor | undefined;
     gate_scale?: number | undefined;
     up_scale?: number | undefined;
     dropout?: number | undefined;
@@ -131,6 +135,7 @@ export interface Ops {
     gate_key1?: number | undefined;
     up_key0?: number | undefined;
     up_key1?: number | undefined;
+    eps?: number | undefined;
     y?: Tensor | undefined;
     gate?: Gate;
     up?: Up;
