@@ -102,8 +102,8 @@ describe.each(isas)('norms and residuals of products on %s', (isa) => {
           });
           const together = device.ops.linear_swiglu({ x, ...beside, norm, eps: EPS });
           for (const output of ['y', 'gate', 'up'] as const)
-            expect(await together[output].readFloats(), `${output}, ${T} rows`).toEqual(
-              await apart[output].readFloats(),
+            expect(await together[output]?.readFloats(), `${output}, ${T} rows`).toEqual(
+              (await apart[output]?.readFloats()) ?? 'missing',
             );
         }
       },
