@@ -261,11 +261,12 @@ const char* const kSignatures[] = {
 }  // namespace
 
 const std::vector<Signature>& ops() {
-  static const std::vector<Signature> list = [] {
+  // Never freed: a process may exit while a queue's thread still runs its ops.
+  static const auto& list = *new std::vector<Signature>([] {
     std::vector<Signature> parsed;
     for (const char* text : kSignatures) parsed.push_back(parse_signature(text));
     return parsed;
-  }();
+  }());
   return list;
 }
 

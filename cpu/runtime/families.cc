@@ -5,7 +5,8 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 const KernelTable& kernels() {
-  static const KernelTable table = [] {
+  // Never freed: a process may exit while a queue's thread still runs its ops.
+  static const KernelTable& table = *new KernelTable([] {
     KernelTable t;
     register_pack_weight(t);
     register_linear(t);
@@ -38,7 +39,7 @@ const KernelTable& kernels() {
     register_memory(t);
     register_memory_rows(t);
     return t;
-  }();
+  }());
   return table;
 }
 

@@ -3,11 +3,14 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { FileError, systemReason } from './error.js';
 
 export const LOCK = '.lock';
 /** At the end of a name beside it, while a lock that was left is taken over. */
 const TAKING = '.taking';
+const TURN = 'another one, which is taking over a lock that was left';
+const TURN_MS = 500;
 
 /** The owner touches the lock at this interval; to other machines that is the only sign that it is alive. */
 const TOUCH_MS = 20_000;
@@ -20,7 +23,11 @@ export type Unlock = () => Promise<void>;
 
 /** Takes the lock and returns the function that gives it back. Throws FileError if another process holds it. */
 export async function lockDirectory(path: string): Promise<Unlock> {
-  const lock = await tryLock(path);
+  let lock = await tryLock(path);
+  if (typeof lock !== 'function' && lock.owner === TURN) {
+    await sleep(TURN_MS);
+    lock = await tryLock(path);
+  }
   if (typeof lock === 'function') return lock;
   throw new FileError(
     `${path} is in use by process ${lock.owner}; stop that one first, or delete ${join(path, LOCK)} if it is gone`,
@@ -64,8 +71,10 @@ async function otherOwner(lock: string): Promise<string | undefined> {
   // Of several that find a lock without an owner one may remove it, or a second would remove the new one.
   const turn = `${lock}${TAKING}`;
   if (!(await created(turn))) {
-    if (await isSilent(turn)) await rm(turn, { force: true });
-    return 'another one, which is taking over a lock that was left';
+    // Left by one that was killed in its turn. Whoever removes it waits before the next try, or a second that found it as
+    // it was would remove the new one.
+    if (await isGone(turn, await ownerOf(turn))) await rm(turn, { force: true });
+    return TURN;
   }
   try {
     if (await isGone(lock, await ownerOf(lock))) await rm(lock, { force: true });

@@ -1,7 +1,7 @@
 // The lock of a directory: one holder, however many want it, also where it was left by a process that is gone.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
@@ -32,6 +32,14 @@ describe('the lock of a directory', () => {
       await holders[0]?.();
       expect(existsSync(join(folder, LOCK))).toBe(false);
     }
+  });
+
+  test('is taken over where the one that took it over before was killed meanwhile', async () => {
+    await left(GONE);
+    await writeFile(join(folder, `${LOCK}.taking`), GONE);
+    const unlock = await lockDirectory(folder);
+    expect((await readdir(folder)).sort()).toEqual([LOCK]);
+    await unlock();
   });
 
   const compiled = new URL('../../dist/files/lock.js', import.meta.url);
