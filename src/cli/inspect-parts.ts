@@ -1,7 +1,7 @@
 // What `steptrain inspect` says of each kind of thing.
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { countParameters, readModelConfig } from '../architectures/table.js';
 import { loadProblems } from '../data/benchmarks/load.js';
 import { loadRecords } from '../data/load.js';
@@ -76,6 +76,10 @@ export async function adapter(path: string): Promise<Row[]> {
 export async function checkpoint(path: string): Promise<Row[]> {
   if (!existsSync(path)) throw new UsageError(`there is no ${path}`);
   const { step, bytes, damage } = await checkedCheckpoint(path);
+  if (step === undefined && !/^step-\d+$/.test(basename(resolve(path))))
+    throw new UsageError(
+      `${path} is no checkpoint: it has no readable checkpoint.json; expected a checkpoints/step-N of a run`,
+    );
   const whole: Row = ['files', damage === undefined ? `whole, ${formatBytes(bytes)}` : `damaged: ${damage}`];
   if (step === undefined || damage !== undefined) return [whole];
   const state = await readRunState(path);

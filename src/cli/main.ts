@@ -1,5 +1,7 @@
 #!/usr/bin/env node
-import { runCli } from './cli.js';
+import { quitWhenInterrupted } from './quit.js';
+
+quitWhenInterrupted();
 
 // `steptrain … | head` closes the pipe early; that is no failure.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -7,4 +9,6 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error;
 });
 
+// Only now, as loading the commands takes longer than a key is pressed.
+const { runCli } = await import('./cli.js');
 process.exitCode = await runCli(process.argv.slice(2));

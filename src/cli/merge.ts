@@ -52,7 +52,7 @@ async function merge({ base, adapter: given, out, dtype, check }: MergeArguments
   const { isAdapter, readAdapterConfig } = await import('../weights/adapter.js');
   const ofRun = join(given, 'adapter');
   const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
-  const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'merge');
+  const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
   const { baseModel } = readAdapterConfig(adapter);
   if (baseModel !== undefined && !isSameModel(baseModel, base, directory)) {

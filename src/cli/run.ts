@@ -113,7 +113,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
 /** 80GiB, 512MiB, 1.5TB. */
 function bytesOf(text: string): number {
   const [, number, unit, binary] = /^(\d+(?:\.\d+)?) ?([MGT])(i?)B?$/i.exec(text.trim()) ?? [];
-  if (number === undefined || unit === undefined)
+  if (number === undefined || unit === undefined || Number(number) === 0)
     throw new UsageError(`--plan-for expects an amount of memory such as 80GiB, found ${text}`);
   return Number(number) * (binary ? 1024 : 1000) ** ('MGT'.indexOf(unit.toUpperCase()) + 2);
 }
@@ -135,14 +135,14 @@ async function train(
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { listenForInterrupt } = await import('../run/interrupt.js');
-  const { formatEvalTable } = await import('../eval/report.js');
-  const { REPORT } = await import('../report/write.js');
   const shown = shownPath(run.path);
   console.error(`${options.resume ? 'Continuing' : 'Run directory:'} ${shown}`);
   const interruption = listenForInterrupt({
     print: (line) => console.error(`\n${line}`),
     hint: `To resume: ${resumeLine(shown)}`,
   });
+  const { formatEvalTable } = await import('../eval/report.js');
+  const { REPORT } = await import('../report/write.js');
   const { closing } = await import('../methods/run.js');
   const result = await closing(run, async () => {
     const runRecipe = await loadRecipe();

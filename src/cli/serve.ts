@@ -91,6 +91,7 @@ async function serveModel(args: ServeArguments): Promise<void> {
   const chosen = await openChosenModel(args);
   let scoring: RunScorers | undefined;
   try {
+    if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
     scoring = await runScorers(args.run, chosen);
     const { scorers } = scoring;
     const { model = 'embedded' } = args;
@@ -128,6 +129,14 @@ async function serveModel(args: ServeArguments): Promise<void> {
     chosen.model.dispose();
     chosen.device.dispose();
   }
+}
+
+/** The cache is made at the first request, which would then fail, and all that follow. */
+function checkMemory(gigabytes: number, total: number): void {
+  if (gigabytes * 1e9 > total)
+    throw new UsageError(
+      `--cache-gb expects less than the ${(total / 1e9).toFixed(1)} GB of the device, found ${gigabytes}`,
+    );
 }
 
 function loraOption(given: string): [name: string, directory: string] {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
+import { refuseRun } from '../run/directory.js';
 import { RunError } from '../run/error.js';
 import { openLogFile } from '../run/log-file.js';
 import type { JsonObject } from '../weights/json.js';
@@ -32,6 +33,7 @@ export async function openRowJournal(
   name: string,
   settings: JsonObject,
 ): Promise<RowJournal> {
+  refuseRun(directory);
   try {
     await mkdir(directory, { recursive: true });
   } catch (error) {

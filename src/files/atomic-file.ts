@@ -4,6 +4,7 @@ import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { syncDirectory } from './directory.js';
 import { FileError, systemReason } from './error.js';
+import { unfinished } from './unfinished.js';
 
 /** The names of temporary files, which stay behind where a process was killed. */
 export const TEMPORARY = /\.tmp-\d+-[0-9a-f]{12}$/;
@@ -12,7 +13,7 @@ export type FileChunks = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
 
 /**
  * Replaces `path` by the given bytes. On any failure (a full disk, an exception of `chunks`) the old file is unchanged and
- * no temporary file remains.
+ * no temporary file remains, nor where the process exits meanwhile.
  *
  * @throws FileError with the reason of a failed system call; whatever `chunks` throws
  */
@@ -25,8 +26,9 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
       throw new FileError(`cannot write ${path}: ${systemReason(error)}`, { cause: error });
     }
   };
-  const file = await attempt(() => fs.promises.open(temporary, 'wx'));
+  const whole = unfinished(temporary);
   try {
+    const file = await attempt(() => fs.promises.open(temporary, 'wx'));
     try {
       for await (const chunk of chunks) await attempt(() => writeFully(file, chunk));
       await attempt(() => file.sync());
@@ -37,6 +39,8 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
   } catch (error) {
     await fs.promises.rm(temporary, { force: true });
     throw error;
+  } finally {
+    whole();
   }
   await attempt(() => syncDirectory(dirname(path)));
 }

@@ -114,6 +114,12 @@ export async function openRunDirectory(path: string): Promise<RunDirectory> {
   return open(resolve(path), unlock, false);
 }
 
+/** @throws RunError where the directory is one of a run: results of a command would mix with its own */
+export function refuseRun(path: string): void {
+  if ([CONFIG, LOGS[0] as string].every((name) => existsSync(join(path, name))))
+    throw new RunError(`${path} is the directory of a run; choose another one for results`);
+}
+
 /** The text of the run's config.yaml. */
 export async function readRunConfig(path: string): Promise<string> {
   try {

@@ -1,5 +1,5 @@
 // The paths that a configuration names, found here or fetched from the hub.
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
@@ -75,15 +75,25 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
       (await found(['model', 'tokenizer'], model.tokenizer, cwd, locate, (id) =>
         resolveHubTokenizer(id, hub),
       ));
+    refuseFile(['model', 'tokenizer'], model.tokenizer, locate);
   }
   if (typeof model.base === 'string' && !isShipped(model.base)) {
     const tokenizer = model.tokenizer === 'base';
     model.base = await found(['model', 'base'], model.base, cwd, locate, (id) =>
       resolveHubModel(id, { ...hub, tokenizer, weights }),
     );
+    refuseFile(['model', 'base'], model.base, locate);
     model.base = modelOfRun(model.base, locate);
   }
   return model;
+}
+
+/** Models and tokenizers are directories. */
+function refuseFile(key: readonly string[], path: string, locate: Locate): void {
+  if (statSync(path, { throwIfNoEntry: false })?.isFile())
+    throw new ConfigError(
+      `${locate(key)}: ${path} is a file; name the directory of a ${key[1] === 'base' ? 'model' : 'tokenizer'}`,
+    );
 }
 
 /** Of a run that trained every weight, the folder of its model; any other path is as it was. */

@@ -14,6 +14,7 @@ import type { VerdictTemplate } from '../data/verdict.js';
 import { contentHash } from '../files/content-hash.js';
 import { DataError } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
+import { unfinished } from '../files/unfinished.js';
 import { tokenizerDirectory } from '../models/base.js';
 
 /** Entries that were not opened for this long are deleted. */
@@ -51,6 +52,7 @@ export async function cachedTokenStore(
     return known;
   }
   const place = await workingDirectory(folder);
+  const whole = unfinished(place.path);
   try {
     if (!(await write(place.path))) return undefined;
     // Open files stay readable after their folder is moved or deleted.
@@ -67,6 +69,7 @@ export async function cachedTokenStore(
     return made;
   } finally {
     await rm(place.path, { recursive: true, force: true });
+    whole();
   }
 }
 

@@ -230,7 +230,7 @@ export function formatMemoryPlan(plan: MemoryPlan, microBatchTokens: number, cac
   if (sampling) {
     const { pageBytes, least, rows: samples, forward } = sampling;
     const bytes = cacheBytes ?? least;
-    const what = `keys and values while sampling, ${bytes / pageBytes} of ${kibibytes(pageBytes)} for ${samples} samples`;
+    const what = `keys and values while sampling, ${bytes / pageBytes} of ${kibibytes(pageBytes)} for ${samples === 1 ? '1 sample' : `${samples} samples`}`;
     rows.push(['pages', bytes, `${what}; ${gibibytes(forward)} for a step; not beside activations`]);
   }
   rows.push(['peak', plannedPeak(plan, microBatchTokens, cacheBytes), '']);

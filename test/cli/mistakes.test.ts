@@ -13,6 +13,7 @@ beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'steptrain-mistakes-'));
   for (const name of ['empty', 'run/adapter']) mkdirSync(join(folder, name), { recursive: true });
   writeFileSync(join(folder, 'file'), '');
+  for (const name of ['config.yaml', 'metrics.jsonl']) writeFileSync(join(folder, 'run', name), '');
   writeFileSync(join(folder, 'none.jsonl'), '');
   writeFileSync(join(folder, 'rows.jsonl'), '{"prompt":"1+1","prediction":"2","answer":"2"}\n');
   writeFileSync(join(folder, 'solution.txt'), '1 + 1\n\n1+1=2\n');
@@ -24,6 +25,28 @@ describe('a mistake', () => {
     ['nonsense', 'there is no command nonsense; steptrain --help lists them'],
     ['serve --port 99999', '--port expects a whole number from 0 to 65535, found 99999'],
     ['serve --adapter-root HERE/gone', '--adapter-root expects a directory that exists, found HERE/gone'],
+    ['serve --cache-gb 1000000', /^--cache-gb expects less than the [\d.]+ GB of the device, found 1000000$/],
+    [
+      'run quickstart_sft --dry-run --plan-for 0GiB',
+      '--plan-for expects an amount of memory such as 80GiB, found 0GiB',
+    ],
+    [
+      'run quickstart_sft --dry-run --set model.base=HERE/file',
+      /^--set model.base=HERE\/file: HERE\/file is a file; name the directory of a model$/,
+    ],
+    [
+      'inspect checkpoint HERE/empty',
+      'HERE/empty is no checkpoint: it has no readable checkpoint.json; expected a checkpoints/step-N of a run',
+    ],
+    ['merge HERE/gone HERE/empty HERE/merged', /^base: there is no HERE\/gone/],
+    [
+      'label HERE/rows.jsonl --output HERE/run',
+      'HERE/run is the directory of a run; choose another one for results',
+    ],
+    [
+      'eval solve HERE/rows.jsonl --model embedded --output HERE/run',
+      'HERE/run is the directory of a run; choose another one for results',
+    ],
     ['ui HERE/file', 'folder expects a directory that exists, found HERE/file'],
     ['generate hello -n x', '-n expects a number, found x'],
     ['generate hello -n 0', '-n expects a whole number of at least 1, found 0'],

@@ -141,7 +141,11 @@ export function correctionTables({
     ...columns.map(({ own }) => shown(own && pick(own))),
   ];
   const solved = [
-    [`${greedy.problems} problems, %`, 'greedy', ...(sampled ? [`${sampled.n} samples`] : [])],
+    [
+      `${greedy.problems} problems, %`,
+      'greedy',
+      ...(sampled ? [sampled.n === 1 ? '1 sample' : `${sampled.n} samples`] : []),
+    ],
     [
       'pass@1',
       withInterval(greedy.metrics['pass@1']),

@@ -7,6 +7,7 @@ import { objectRows } from '../../data/rows.js';
 import { systemReason } from '../../files/error.js';
 import { readJson, writeJson } from '../../files/json-file.js';
 import { lockDirectory } from '../../files/lock.js';
+import { refuseRun } from '../../run/directory.js';
 import { RunError } from '../../run/error.js';
 import { openLogFile } from '../../run/log-file.js';
 import type { JsonObject } from '../../weights/json.js';
@@ -31,6 +32,7 @@ export interface Journal {
  *   process writes into it
  */
 export async function openJournal(directory: string, settings: JsonObject): Promise<Journal> {
+  refuseRun(directory);
   try {
     await mkdir(directory, { recursive: true });
   } catch (error) {

@@ -1,0 +1,13 @@
+// Ctrl-C and SIGTERM where no command listens: before it does, in one that keeps nothing, and a second time.
+import { INTERRUPTED } from '../run/interrupt.js';
+
+/** Where nobody else listens for the signal, it ends the process with a sentence and exit code 130. */
+export function quitWhenInterrupted(): void {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.on(signal, () => {
+      if (process.listenerCount(signal) > 1) return;
+      const by = signal === 'SIGTERM' ? ' by SIGTERM' : '';
+      console.error(`Stopped${by}; files that were not finished are removed.`);
+      process.exit(INTERRUPTED);
+    });
+}

@@ -1,0 +1,24 @@
+/** Files and directories that are being written: where the process ends before they are whole, they go with it. */
+import { rmSync } from 'node:fs';
+
+const paths = new Set<string>();
+
+/** Says that `path` is not whole yet; the returned function that it is, or that it is gone. */
+export function unfinished(path: string): () => void {
+  if (paths.size === 0) process.on('exit', remove);
+  paths.add(path);
+  return () => {
+    paths.delete(path);
+    if (paths.size === 0) process.off('exit', remove);
+  };
+}
+
+function remove(): void {
+  for (const path of paths) {
+    try {
+      rmSync(path, { recursive: true, force: true });
+    } catch {
+      // The process ends either way, and the name says that the file was never finished.
+    }
+  }
+}
