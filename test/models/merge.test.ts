@@ -188,7 +188,7 @@ describe('steptrain merge', () => {
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/adapter_config\.json: use_dora: expected false .*, found true$/);
     expect((await cli('merge', '/nowhere', adapter, output)).stderr).toMatch(
-      /^merge: there is no \/nowhere /,
+      /^base: there is no \/nowhere /,
     );
   });
 });
