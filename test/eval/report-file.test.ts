@@ -91,7 +91,12 @@ describe('eval.json', () => {
 
   it('is reported missing in one sentence if the run is not finished', async () => {
     const directory = join(path, '..');
-    await expect(readRunEvaluation(directory)).rejects.toThrow(/^cannot read .*eval\.json: no such file/);
+    await expect(readRunEvaluation(directory)).rejects.toThrow(
+      / holds no eval\.json; name the directory of a finished run/,
+    );
+    await expect(readRunEvaluation(join(directory, 'nothing'))).rejects.toThrow(
+      /^there is no .*nothing; name/,
+    );
     writeFileSync(join(directory, 'config.yaml'), 'method: sft');
     await expect(readRunEvaluation(directory)).rejects.toThrow(
       /holds no eval\.json: the run has not ended, or its method evaluates nothing of the kind; continue with: steptrain run --resume /,
