@@ -112,7 +112,7 @@ export {
   type NetworkReport,
   type OutcomeReport,
 } from './eval/report.js';
-export type { ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
+export type { KnownProcessBenchScore, ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
 export type { Aggregation } from './eval/solving/aggregation.js';
 export {
   compareSolving,

@@ -55,9 +55,14 @@ const thresholdSweep = z.strictObject({
 const processbench = z.strictObject({
   subsets: z.record(
     z.string(),
-    z.strictObject({ n: count, err_acc: fraction, cor_acc: fraction, f1: fraction }),
+    z.strictObject({
+      n: count,
+      err_acc: fraction.exactOptional(),
+      cor_acc: fraction.exactOptional(),
+      f1: fraction.exactOptional(),
+    }),
   ),
-  average_f1: fraction,
+  average_f1: fraction.exactOptional(),
 });
 
 const baselines = z

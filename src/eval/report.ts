@@ -7,7 +7,7 @@ import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import type { Difference } from './paired.js';
 import { percent } from './percent.js';
 import { readingOf } from './reading.js';
-import type { ProcessBenchReport } from './solutions.js';
+import { formatProcessBench, type ProcessBenchReport } from './solutions.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 import type { ThresholdSweep } from './thresholds.js';
 
@@ -267,12 +267,9 @@ function notes(report: EvalReport): string[] {
   }
   if (processbench) {
     const { subsets, average_f1 } = processbench;
-    for (const [name, { n, err_acc, cor_acc, f1 }] of Object.entries(subsets))
-      lines.push(
-        `ProcessBench F1, ${name}: ${percent(f1)} (${n} solutions; first wrong step found in ${percent(err_acc)}, none ` +
-          `seen in ${percent(cor_acc)} of the faultless)`,
-      );
-    if (Object.keys(subsets).length > 1)
+    for (const [name, score] of Object.entries(subsets))
+      lines.push(`ProcessBench F1, ${name}: ${formatProcessBench(score)}`);
+    if (average_f1 !== undefined && Object.keys(subsets).length > 1)
       lines.push(`ProcessBench F1, average over subsets: ${percent(average_f1)}`);
   }
   return [

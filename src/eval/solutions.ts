@@ -1,6 +1,7 @@
 // Metrics of whole solutions: pass@k over samples and the localisation of the first wrong step.
 import type { StepLabel } from '../records/record.js';
 import { harmonicMean, ratio } from './metrics.js';
+import { percent } from './percent.js';
 
 /**
  * Unbiased pass@k of one problem: 1 − C(n−c, k) / C(n, k), from `n` samples of which `c` are right (Chen et al. 2021,
@@ -64,10 +65,13 @@ export interface FirstErrorCase {
   readonly prediction: number | undefined;
 }
 
+/** Of `n` solutions; without faulty or without faultless ones only what is known. */
+export type KnownProcessBenchScore = Partial<ProcessBenchScore> & { readonly n: number };
+
 export interface ProcessBenchReport {
-  readonly subsets: Readonly<Record<string, ProcessBenchScore & { readonly n: number }>>;
-  /** Unweighted mean of the subsets' F1, as published results report it. */
-  readonly average_f1: number;
+  readonly subsets: Readonly<Record<string, KnownProcessBenchScore>>;
+  /** Unweighted mean of the subsets' F1, as published results report it; absent where none has one. */
+  readonly average_f1?: number;
 }
 
 /** Undefined without cases. */
@@ -75,17 +79,36 @@ export function processBenchReport(cases: readonly FirstErrorCase[]): ProcessBen
   if (cases.length === 0) return undefined;
   const names = [...new Set(cases.map(({ subset }) => subset))];
   const subsets = Object.fromEntries(
-    names.map((name) => {
-      const part = cases.filter(({ subset }) => subset === name);
-      const score = processBenchScore(
-        part.map(({ label }) => label),
-        part.map(({ prediction }) => prediction),
-      );
-      return [name, { n: part.length, ...score }];
-    }),
+    names.map((name) => [name, knownScore(cases.filter(({ subset }) => subset === name))]),
   );
-  const sum = Object.values(subsets).reduce((total, { f1 }) => total + f1, 0);
-  return { subsets, average_f1: sum / names.length };
+  const scores = Object.values(subsets).flatMap(({ f1 }) => f1 ?? []);
+  if (scores.length === 0) return { subsets };
+  return { subsets, average_f1: scores.reduce((total, f1) => total + f1, 0) / scores.length };
+}
+
+export function knownScore(cases: readonly Omit<FirstErrorCase, 'subset'>[]): KnownProcessBenchScore {
+  const { err_acc, cor_acc, f1 } = processBenchScore(
+    cases.map(({ label }) => label),
+    cases.map(({ prediction }) => prediction),
+  );
+  const faultless = cases.filter(({ label }) => label === -1).length;
+  const n = cases.length;
+  return {
+    n,
+    ...(faultless < n ? { err_acc } : {}),
+    ...(faultless > 0 ? { cor_acc } : {}),
+    ...(faultless > 0 && faultless < n ? { f1 } : {}),
+  };
+}
+
+/** `90.1 (2000 solutions; first wrong step found in 84.2, none seen in 96.9 of the faultless)`. */
+export function formatProcessBench({ n, err_acc, cor_acc, f1 }: KnownProcessBenchScore): string {
+  const shares = [
+    ...(err_acc === undefined ? [] : [`first wrong step found in ${percent(err_acc)}`]),
+    ...(cor_acc === undefined ? [] : [`none seen in ${percent(cor_acc)} of the faultless`]),
+  ];
+  const solutions = n === 1 ? '1 solution' : `${n} solutions`;
+  return `${f1 === undefined ? '–' : percent(f1)} (${solutions}; ${shares.join(', ')})`;
 }
 
 /**

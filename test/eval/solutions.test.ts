@@ -47,6 +47,14 @@ describe('the ProcessBench report', () => {
     });
   });
 
+  it('says of one kind of solutions only what they tell', () => {
+    const report = processBenchReport([
+      { subset: 'faulty', label: 1, prediction: 1 },
+      { subset: 'faultless', label: -1, prediction: 0 },
+    ]);
+    expect(report).toEqual({ subsets: { faulty: { n: 1, err_acc: 1 }, faultless: { n: 1, cor_acc: 0 } } });
+  });
+
   it('is absent without solutions', () => {
     expect(processBenchReport([])).toBeUndefined();
   });

@@ -6,8 +6,9 @@ import { percent } from '../percent.js';
 import {
   firstWrongLabel,
   firstWrongVerdict,
-  type ProcessBenchScore,
-  processBenchScore,
+  formatProcessBench,
+  type KnownProcessBenchScore,
+  knownScore,
 } from '../solutions.js';
 import type { Solution, StepJudge } from '../solving/judging.js';
 import { type MetricValue, metricValues } from '../solving/metrics.js';
@@ -34,7 +35,7 @@ export interface JudgeAgreement {
   /** Of the others: accuracy, balanced accuracy, macro F1, recall of right steps (`acc_pos`) and of wrong ones (`acc_neg`). */
   readonly metrics: Readonly<Record<AgreementMetric, MetricValue>>;
   /** The first wrong step of each solution whose labels tell it; absent where none does. */
-  readonly processbench?: ProcessBenchScore & { readonly n: number };
+  readonly processbench?: KnownProcessBenchScore;
   /** What the judge counted, such as requests, tokens and cost. */
   readonly cost?: Readonly<Record<string, number>>;
 }
@@ -101,13 +102,7 @@ export async function judgeAgreement(
     metrics: Object.fromEntries(METRICS.map((name) => [name, metric(name)])) as JudgeAgreement['metrics'],
     ...(cases.length > 0
       ? {
-          processbench: {
-            n: cases.length,
-            ...processBenchScore(
-              cases.map(({ label }) => label),
-              cases.map(({ prediction }) => prediction),
-            ),
-          },
+          processbench: knownScore(cases),
         }
       : {}),
     ...(cost ? { cost } : {}),
@@ -167,12 +162,7 @@ export function formatAgreement({
   const spent = Object.entries(cost ?? {}).map(([name, value]) => `${name} ${Number(value.toFixed(4))}`);
   return [
     table,
-    ...(processbench
-      ? [
-          `ProcessBench F1: ${percent(processbench.f1)} (${processbench.n} solutions; first wrong step found in ${percent(processbench.err_acc)}, none ` +
-            `in ${percent(processbench.cor_acc)})`,
-        ]
-      : []),
+    ...(processbench ? [`ProcessBench F1: ${formatProcessBench(processbench)}`] : []),
     `judge: ${judge}; steps that it gave no label are left out of all rows but the last`,
     ...(spent.length > 0 ? [spent.join(', ')] : []),
   ].join('\n');
