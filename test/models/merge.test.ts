@@ -187,8 +187,6 @@ describe('steptrain merge', () => {
     const { code, stdout, stderr } = await cli('merge', goldenDirectory('llama3'), adapter, output);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(/adapter_config\.json: use_dora: expected false .*, found true$/);
-    expect((await cli('merge', '/nowhere', adapter, output)).stderr).toMatch(
-      /^base: there is no \/nowhere /,
-    );
+    expect((await cli('merge', '/nowhere', adapter, output)).stderr).toMatch(/^base: there is no \/nowhere /);
   });
 });
