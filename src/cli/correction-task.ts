@@ -60,6 +60,10 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
     name: join(directory, 'config.yaml'),
   });
   const config = withNeutralScore(own, options.neutralScore, directory);
+  if (config.method === 'implicit_prm')
+    throw new RunError(
+      `${directory} is a run of method implicit_prm, which this command does not judge; steptrain score gives the scores of its steps`,
+    );
   if (!('prompt' in config))
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
   const groupBy = options.by !== undefined && options.data === undefined ? { group_by: options.by } : {};

@@ -5,6 +5,7 @@ import { prompt } from '../config/data.js';
 import { CARD } from '../models/card.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
+import type { ImplicitPrmRunConfig } from './offline/answers.js';
 import { NEUTRAL_SCORES, rewardPrompt } from './reward/config.js';
 import type { RunConfig } from './table.js';
 
@@ -30,12 +31,25 @@ const settings = z.discriminatedUnion('kind', [
   }),
   /** The reward network of `method: stepamc`. */
   z.strictObject({ kind: z.literal('reward_network'), ...common, pair_mode: z.enum(['label', 'step']) }),
+  /** `method: implicit_prm`: log-ratios to its reference. */
+  z.strictObject({
+    kind: z.literal('implicit_prm'),
+    /** Text around a problem. */
+    template: z.string(),
+    beta: z.number().positive(),
+    /** The base, absent where it had random weights; and the adapter on it that training began with. */
+    reference: z.strictObject({ model: z.string().exactOptional(), adapter: z.string().exactOptional() }),
+    max_length: common.max_length,
+    threshold: common.threshold,
+  }),
 ]);
 
 export type JudgeSettings = z.output<typeof settings>;
+export type ImplicitSettings = Extract<JudgeSettings, { readonly kind: 'implicit_prm' }>;
 
 /** Those of the run's model; undefined where it judges no steps. */
 export function judgeSettings(config: RunConfig): JudgeSettings | undefined {
+  if (config.method === 'implicit_prm') return implicitSettings(config);
   if (!('prompt' in config)) return undefined;
   const { threshold } = config.eval;
   const common = { prompt: config.prompt, max_length: config.data.max_length, threshold };
@@ -43,6 +57,22 @@ export function judgeSettings(config: RunConfig): JudgeSettings | undefined {
   const { type, head, input, neutral_score } = config.reward;
   const neutral = config.data.neutral === 'class' ? { neutral_score } : {};
   return { kind: 'reward_model', ...common, prompt: rewardPrompt(config), type, head, input, ...neutral };
+}
+
+/** A log-ratio of 0 is a probability of one half: the greedy threshold. */
+function implicitSettings({ model, data, question, implicit_prm }: ImplicitPrmRunConfig): ImplicitSettings {
+  const { base, adapter } = model;
+  return {
+    kind: 'implicit_prm',
+    template: question.template,
+    beta: implicit_prm.beta,
+    reference: {
+      ...(typeof base === 'string' ? { model: base } : {}),
+      ...(adapter === undefined ? {} : { adapter }),
+    },
+    max_length: data.max_length,
+    threshold: 'greedy',
+  };
 }
 
 /** Those of the reward network in `reward/`; undefined for a method without one. */

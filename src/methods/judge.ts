@@ -12,7 +12,10 @@ import type { Decoder } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
 import type { StepRecord } from '../records/record.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import type { LoadedReference } from '../train/offline/reference.js';
+import { openReference } from './implicit-reference.js';
 import { type JudgeSettings, parseJudgeSettings } from './judge-settings.js';
+import { implicitScorers, type ScoredModel } from './offline/implicit-scorer.js';
 import { rewardModelScorer } from './reward/scorer.js';
 import { rewardScorer } from './stepamc/reward/scorer.js';
 
@@ -86,8 +89,10 @@ export async function judgeSolutions(
       }),
     );
   }
-  const [scorer] = Object.values(scorersOf(settings, { decoder, adapter, tokenizer, maxLength }));
-  const scored = await scorer?.score(solutions, signal ? { signal } : {});
+  const scored = await withReference(model, settings, (reference) => {
+    const { reward } = scorersOf(settings, { decoder, adapter, reference, tokenizer, maxLength });
+    return reward?.score(solutions, signal ? { signal } : {});
+  });
   signal?.throwIfAborted();
   const least = threshold === 'greedy' ? 0.5 : threshold;
   return solutions.map(({ steps }, i) =>
@@ -134,32 +139,47 @@ export async function evaluate(
       'E_RANGE',
       `${files?.adapter ?? 'the model'} gives no probability of a step: evaluate needs one`,
     );
-  const { report } = await evaluateOn(
-    decoder,
-    { adapter },
-    {
-      judge: {
-        tokenizer,
-        prompt: settings.prompt,
-        maxLength,
-        threshold,
-        ...(settings.kind === 'reward_model'
-          ? {
-              scorer: () =>
-                scorersOf(settings, { decoder, adapter, tokenizer, maxLength }).reward as StepScorer,
-            }
-          : {}),
+  return withReference(model, settings, async (reference) => {
+    const scorer = () => {
+      const scorers = scorersOf(settings, { decoder, adapter, reference, tokenizer, maxLength });
+      return (scorers.probability ?? scorers.reward) as StepScorer;
+    };
+    const { report } = await evaluateOn(
+      decoder,
+      { adapter },
+      {
+        judge: {
+          tokenizer,
+          prompt: settings.kind === 'implicit_prm' ? {} : settings.prompt,
+          maxLength,
+          threshold,
+          ...(settings.kind === 'verdict' ? {} : { scorer }),
+        },
+        method: cardOf(model)?.method ?? 'model',
+        test: records,
+        validation,
+        positivePrior: undefined,
+        data,
+        invalidAsWrong,
       },
-      method: cardOf(model)?.method ?? 'model',
-      test: records,
-      validation,
-      positivePrior: undefined,
-      data,
-      invalidAsWrong,
-    },
-    { onProgress, signal: options.signal },
-  );
-  return report;
+      { onProgress, signal: options.signal },
+    );
+    return report;
+  });
+}
+
+/** With the reference of a model that has one, opened for as long as `work` takes. */
+async function withReference<T>(
+  model: Model,
+  settings: JudgeSettings,
+  work: (reference: LoadedReference | undefined) => T,
+): Promise<Awaited<T>> {
+  const reference = settings.kind === 'implicit_prm' ? await openReference(model, settings) : undefined;
+  try {
+    return await work(reference);
+  } finally {
+    reference?.dispose();
+  }
 }
 
 /** The scorers that settings describe, by name; the one that is meant where none is named first. */
@@ -169,18 +189,27 @@ export function scorersOf(
     decoder,
     adapter,
     tokenizer,
+    reference,
     maxLength = Math.min(settings.max_length, decoder.config.maxPositions),
     skipUnreadable = false,
   }: {
     readonly decoder: Decoder;
     readonly adapter: Adapter | undefined;
+    /** Of an implicit reward model. */
+    readonly reference?: ScoredModel | undefined;
     readonly tokenizer: Tokenizer;
     readonly maxLength?: number;
     readonly skipUnreadable?: boolean;
   },
 ): Readonly<Record<string, StepScorer>> {
-  const common = { tokenizer, prompt: settings.prompt, maxLength };
   const role = adapter ? { adapter } : {};
+  if (settings.kind === 'implicit_prm') {
+    if (!reference) throw new RangeError('an implicit reward model needs its reference');
+    const { template, beta } = settings;
+    const options = { tokenizer, template, beta, maxLength, skipUnreadable };
+    return implicitScorers({ decoder, role }, reference, options);
+  }
+  const common = { tokenizer, prompt: settings.prompt, maxLength };
   if (settings.kind === 'verdict')
     return { verdict: verdictScorer(decoder, { ...common, role, skipUnreadable }) };
   if (settings.kind === 'reward_network')
@@ -210,7 +239,13 @@ function settingsOf({ files }: Model, { prompt, threshold }: JudgeStepsOptions):
   const card = directory === undefined ? undefined : readCard(directory);
   if (card?.judge && directory !== undefined) {
     const settings = parseJudgeSettings(card.judge, directory);
-    return prompt ? { ...settings, prompt: { ...settings.prompt, ...definedOf(prompt) } } : settings;
+    if (!prompt) return settings;
+    if (settings.kind === 'implicit_prm')
+      throw new StepTrainError(
+        'E_RANGE',
+        `${directory} is an implicit reward model, which scores the steps of answers and is asked no verdict; give it no prompt`,
+      );
+    return { ...settings, prompt: { ...settings.prompt, ...definedOf(prompt) } };
   }
   if (prompt) {
     const base = {
@@ -235,10 +270,12 @@ function settingsOf({ files }: Model, { prompt, threshold }: JudgeStepsOptions):
   );
 }
 
-/** A Bradley–Terry network prefers "right" to "wrong" with the logistic of the difference. */
+/** A Bradley–Terry network prefers "right" to "wrong" with the logistic of the difference; of a log-ratio it is the logistic too. */
 function probabilityOf(score: number, settings: JudgeSettings): number | null {
-  if (settings.kind !== 'reward_network') return score;
-  return settings.pair_mode === 'label' ? 1 / (1 + Math.exp(-score)) : null;
+  if (settings.kind === 'verdict' || settings.kind === 'reward_model') return score;
+  return settings.kind === 'implicit_prm' || settings.pair_mode === 'label'
+    ? 1 / (1 + Math.exp(-score))
+    : null;
 }
 
 const word = (verdict: 0 | 1 | undefined) =>

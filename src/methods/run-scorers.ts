@@ -1,4 +1,4 @@
-// What of a run can score steps: its verdict model, and the reward network where it was kept.
+// What of a run can score steps: its verdict or reward model, and the reward network where it was kept.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadModel, type Model } from '../api/model.js';
@@ -11,6 +11,7 @@ import type { Device } from '../runtime/device.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
 import { parseRunConfig } from './config.js';
+import { openReference } from './implicit-reference.js';
 import { scorersOf } from './judge.js';
 import { judgeSettings, networkSettings } from './judge-settings.js';
 import type { NeutralScore } from './reward/config.js';
@@ -49,6 +50,13 @@ export async function runScorers(
   const settings = judgeSettings(config);
   if (!settings) return none;
   const { decoder, adapter } = model;
+  if (settings.kind === 'implicit_prm') {
+    const reference = await openReference(model, settings);
+    return {
+      scorers: scorersOf(settings, { decoder, adapter, reference, tokenizer, skipUnreadable }),
+      dispose: () => reference.dispose(),
+    };
+  }
   const scorers = scorersOf(settings, { decoder, adapter, tokenizer, skipUnreadable });
   const common = {
     ...(settings.threshold === 'greedy' ? {} : { threshold: settings.threshold }),

@@ -24,12 +24,16 @@ function sizeOf(directory: string): Omit<LoadedModel, 'role'> {
   const config = join(directory, 'config.yaml');
   if (!existsSync(config))
     return existsSync(join(directory, 'config.json')) ? held(directory, 'f32') : absent;
-  const { model } = parse(readFileSync(config, 'utf8')) as {
+  const { method, model } = parse(readFileSync(config, 'utf8')) as {
+    readonly method: unknown;
     readonly model: { readonly base: unknown; readonly dtype: 'f32' | 'bf16' };
   };
   try {
     const trained = trainedModel(directory, model.base);
-    return held(trained.model, model.dtype, trained.adapter);
+    const found = held(trained.model, model.dtype, trained.adapter);
+    // Under an adapter the reference of log-ratios is the same base; a model trained in full is held beside its own.
+    if (method !== 'implicit_prm' || trained.adapter !== undefined) return found;
+    return { what: `${found.what}, and as many of its reference`, bytes: 2 * found.bytes };
   } catch {
     return absent;
   }

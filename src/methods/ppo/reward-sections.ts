@@ -27,7 +27,7 @@ const model = {
   scorer: text()
     .optional()
     .describe(
-      'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, a joint model’s scorer of outcomes.',
+      'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, the scorer of outcomes of a joint or implicit model.',
     ),
   unread: z.number().default(0).describe('What a solution or step gets that the model cannot read.'),
 };
