@@ -4,12 +4,17 @@ import { scoreRows } from '../sequences/forward.js';
 import type { TrainingSequence } from '../sequences/sequence.js';
 import type { Trainee } from './trainee.js';
 
+/** What `answerAccuracy` measured; empty where there was nothing to measure it on. */
+export type AnswerAccuracy =
+  | { readonly token_accuracy: number; readonly validation_loss: number }
+  | Readonly<Record<string, never>>;
+
 /** Share of learned tokens that the model ranks first, and their mean loss in nats. */
 export async function answerAccuracy(
   { decoder, role }: Pick<Trainee, 'decoder' | 'role'>,
   sequences: Iterable<TrainingSequence>,
   microBatchTokens: number,
-): Promise<{ readonly token_accuracy: number; readonly validation_loss: number }> {
+): Promise<AnswerAccuracy> {
   let right = 0;
   let loss = 0;
   let count = 0;
@@ -26,5 +31,13 @@ export async function answerAccuracy(
     });
     count += tokens.length;
   }
-  return { token_accuracy: count > 0 ? right / count : 0, validation_loss: count > 0 ? loss / count : 0 };
+  return count > 0 ? { token_accuracy: right / count, validation_loss: loss / count } : {};
+}
+
+/** For the end of a run. `what`: what was held out; `tokens`: which of its tokens. */
+export function accuracySummary(what: string, tokens: string, measured: AnswerAccuracy): string {
+  if (measured.token_accuracy === undefined)
+    return `held-out ${what}: there are none in the validation part, so nothing was measured`;
+  const { token_accuracy: right, validation_loss: loss } = measured;
+  return `held-out ${what}: ${(100 * right).toFixed(2)} % of ${tokens} right, loss ${loss.toFixed(4)}`;
 }

@@ -10,7 +10,7 @@ import { segmentTokenizer, type TokenizedSequence } from '../../tokenizer/segmen
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { Method, OpenRun, RunData } from '../../train/method.js';
 import { supervisedStage } from '../../train/supervised.js';
-import { answerAccuracy } from '../../train/token-accuracy.js';
+import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import type { PretrainRunConfig } from './config.js';
 
@@ -83,9 +83,7 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
   async evaluate(open) {
     const metrics = await heldOutAccuracy(open);
-    const right = (100 * metrics.token_accuracy).toFixed(2);
-    const loss = metrics.validation_loss.toFixed(4);
-    return { metrics, summary: `held-out answers: ${right} % of tokens right, loss ${loss}` };
+    return { metrics, summary: accuracySummary('answers', 'tokens', metrics) };
   },
 };
 

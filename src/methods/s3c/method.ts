@@ -9,7 +9,7 @@ import {
 import type { Method } from '../../train/method.js';
 import type { TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
-import { answerAccuracy } from '../../train/token-accuracy.js';
+import { accuracySummary, answerAccuracy } from '../../train/token-accuracy.js';
 import { createTrainee, type Trainee } from '../../train/trainee.js';
 import type { S3cRunConfig } from './config.js';
 import { type S3cData, s3cData } from './data.js';
@@ -55,9 +55,7 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
     const metrics = await heldOut(open, samples);
     const report = await evaluateRun(open, samples, signal);
     if (signal.aborted) return undefined;
-    const right = (100 * metrics.token_accuracy).toFixed(2);
-    const loss = metrics.validation_loss.toFixed(4);
-    const tokens = `held-out solutions: ${right} % of learned tokens right, loss ${loss}`;
+    const tokens = accuracySummary('solutions', 'learned tokens', metrics);
     if (!report) return { metrics, summary: tokens };
     const { 'validation_pass@1': chosen } = report;
     return {

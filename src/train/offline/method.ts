@@ -105,7 +105,8 @@ export function offlineMethod<Config extends OfflineRunConfig>({
     async evaluate(open) {
       const metrics = await heldOutMetrics(await contextOf(open, 'test'));
       const shown = Object.entries(metrics).map(([name, value]) => `${name} ${value.toFixed(4)}`);
-      return { metrics, summary: `held-out ${kindOf(open.config).noun}: ${shown.join(', ')}` };
+      const none = 'there are none in the test part, so nothing was measured';
+      return { metrics, summary: `held-out ${kindOf(open.config).noun}: ${shown.join(', ') || none}` };
     },
   };
 }
