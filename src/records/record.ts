@@ -41,7 +41,8 @@ export interface StepRecord {
   readonly problem: string;
   /**
    * What stands before the solution, where the source says it word for word: a text that the solution continues with
-   * nothing between, or the turns of a chat. Absent: the method asks with its own words.
+   * nothing between, or the turns of a chat. Empty: nothing does, and the solution is a text from its first token on. Absent: the
+   * method asks with its own words.
    */
   readonly prompt?: string | readonly Message[];
   readonly gold_solution?: string;

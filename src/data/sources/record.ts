@@ -52,7 +52,7 @@ export const record: Source<object> = {
         ...(prompt === undefined
           ? {}
           : {
-              prompt: isText ? checkedText(prompt, "column 'prompt'") : messagesOf(prompt, "column 'prompt'"),
+              prompt: isText ? promptText(prompt) : messagesOf(prompt, "column 'prompt'"),
             }),
         ...(solution === undefined ? {} : { gold_solution: solution }),
         ...(answer === undefined ? {} : { gold_answer: answer }),
@@ -118,4 +118,9 @@ function knownKeys(row: Row, known: readonly string[], where: string): void {
       throw new BadRow('unknown_key', `${where} has the unknown key '${key}'; expected ${known.join(', ')}`);
     }
   }
+}
+
+/** Empty where the solution is a text of its own. */
+function promptText(prompt: string): string {
+  return prompt === '' ? prompt : checkedText(prompt, "column 'prompt'");
 }

@@ -8,14 +8,19 @@ import type { Source } from './source.js';
  * The data sets of TRL's trainers, as text or as messages: `prompt, completion, label` (unpaired preferences), `prompt, chosen,
  * rejected` or `chosen, rejected` that begin with the same prompt (preferences), `prompt, completion` and `messages`, which
  * LLaMA-Factory's example of KTO gives a `label`. A text stays as it is, without a template around it. An answer is one step; `stepwise` reads step labels.
+ * A row of `text` has no prompt: all of it is the answer.
  */
 export const trl: Source<object> = {
   name: 'trl',
-  columns: 'prompt, completion[, label]; [prompt,] chosen, rejected; messages[, label]',
+  columns: 'prompt, completion[, label]; [prompt,] chosen, rejected; messages[, label]; text alone',
   matches: (row) =>
     isTurns(row.messages) ||
     ('prompt' in row && 'completion' in row) ||
-    (isAnswer(row.chosen) && isAnswer(row.rejected) && !('instruction' in row) && !('conversations' in row)),
+    (isAnswer(row.chosen) &&
+      isAnswer(row.rejected) &&
+      !('instruction' in row) &&
+      !('conversations' in row)) ||
+    (typeof row.text === 'string' && !ASKING.some((column) => column in row)),
   convert(row) {
     if ('chosen' in row) return [preference(row)];
     if ('messages' in row) {
@@ -24,11 +29,16 @@ export const trl: Source<object> = {
       const label = typeof row.label === 'boolean' ? 'label' : 'kto_tag';
       return [withOutcome(answered(turns), row, label)];
     }
+    if ('text' in row && !('prompt' in row) && !('completion' in row))
+      return [answered({ prompt: '', reply: checkedText(row.text, "column 'text'") })];
     const prompt = promptOf(row.prompt);
     const record = answered({ prompt, reply: replyOf(row.completion, "column 'completion'") });
     return [withOutcome(record, row, 'label')];
   },
 };
+
+/** Columns of layouts whose rows may hold a `text` beside what it was put together from, as Alpaca's do. */
+const ASKING = ['instruction', 'conversations', 'problem', 'question', 'prompt', 'completion', 'input'];
 
 /** With what the column says of the answer, if the row has it. */
 export function withOutcome(record: StepRecord, row: Row, column: string): StepRecord {
@@ -47,7 +57,7 @@ export function answered({
   readonly prompt: string | readonly Message[];
   readonly reply: string;
 }): StepRecord {
-  return { problem: questionOf(prompt), prompt, steps: [wholeStep(reply)] };
+  return { problem: questionOf(prompt) || reply, prompt, steps: [wholeStep(reply)] };
 }
 
 export function wholeStep(text: string): Step {

@@ -84,10 +84,11 @@ export const allAnswers: ItemKind = {
   noun: 'answers',
   expected: 'expected rows with answers',
   items: (records, tokens) =>
-    records.map((record) => ({
-      ...promptOf(record, tokens),
-      answers: [tokens.answer(record, record.steps, { label: record.outcome ?? null })],
-    })),
+    records.flatMap((record) => {
+      const answer = tokens.answer(record, record.steps, { label: record.outcome ?? null });
+      // A text of one token that nothing comes before.
+      return answer.ids.length > answer.from ? [{ ...promptOf(record, tokens), answers: [answer] }] : [];
+    }),
 };
 
 /** A right and a wrong step after the same right beginning of a solution: the steps alone are learned, and nothing ends them. */

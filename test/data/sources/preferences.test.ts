@@ -57,7 +57,20 @@ describe('TRL', () => {
     expect(await read({ messages: [USER, REPLY('4')] })).toEqual({ ...asked, steps: whole('4') });
   });
 
+  it('a text alone has no prompt, unless it was put together from other columns', async () => {
+    const text = '### Question: 2+2\n### Answer: 4\n';
+    expect(await read({ text })).toEqual({ problem: text, prompt: '', steps: whole(text) });
+    expect(await read({ text, instruction: 'Add 2+2', input: '', output: '4' })).toMatchObject({
+      problem: 'Add 2+2',
+      steps: whole('4'),
+    });
+    expect(await read({ text, prompt: 'a', completion: 'b' })).toMatchObject({ prompt: 'a' });
+    const record = { problem: text, prompt: '', steps: whole(text) };
+    expect(await read(record)).toEqual(record);
+  });
+
   it.each([
+    [{ text: ' \n' }, /column 'text' is empty/],
     [
       { prompt: 'a', completion: 'b', label: 'yes' },
       /column 'label' is the text "yes"; expected true, false/,
