@@ -156,6 +156,11 @@ test('steptrain score writes them, and what they come to as probabilities', asyn
   expect((await scored('--scorer', 'reward')).scores).toEqual(await scoredBy('run', 'reward'));
 });
 
+test('eval correction names the command that reads them', async () => {
+  const { code, stderr } = await cli('eval', 'correction', at('run'));
+  expect([code, stderr]).toEqual([1, expect.stringMatching(/method implicit_prm.*steptrain score gives/)]);
+});
+
 test('judgeSteps gives log-ratio and probability, evaluate counts them, eval solve ranks samples by them', async () => {
   const model = await loadModel(device, at('run'));
   const judged = await judgeSteps(model, PROBLEM, STEPS);
