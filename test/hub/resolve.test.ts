@@ -9,7 +9,7 @@ import { configuredRecords } from '../../src/run/parts.js';
 import { resolveInputs } from '../../src/run/paths.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { openSafetensors } from '../../src/weights/safetensors.js';
-import { capture } from '../cli/run-cli.js';
+import { capture, cli } from '../cli/run-cli.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { startHub, type TestHub, type TestRepository } from './test-hub.js';
 
@@ -200,4 +200,15 @@ it('steptrain run trains a model of the hub on data of the hub', async () => {
   await hub.close();
   vi.stubEnv('HF_HUB_OFFLINE', '1');
   expect((await run()).stdout).toBe(stdout);
+});
+
+it('steptrain merge takes its base from the hub', async () => {
+  const adapter = fileURLToPath(new URL('../golden/qwen2/adapter', import.meta.url));
+  const output = join(folder, 'merged');
+  const { code, stdout } = await cli('merge', 'golden/qwen2', adapter, output);
+  expect(stdout).toMatch(/adapted weights merged/);
+  expect(code).toBe(0);
+  expect(filesOf(output)).toEqual(
+    expect.arrayContaining(['config.json', 'model.safetensors', 'tokenizer.json']),
+  );
 });
