@@ -37,7 +37,8 @@ export async function writeFileAtomically(path: string, chunks: FileChunks): Pro
     }
     await attempt(() => fs.promises.rename(temporary, path));
   } catch (error) {
-    await fs.promises.rm(temporary, { force: true });
+    // Where it cannot be removed, as below a path that is no directory, the first error says why.
+    await fs.promises.rm(temporary, { force: true }).catch(() => undefined);
     throw error;
   } finally {
     whole();
