@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { readModelConfig } from '../architectures/table.js';
 import type { Locate } from '../config/issues.js';
 import type { DataConfig, PromptConfig } from '../config/schema.js';
+import { limited, solutionRank } from '../data/limit.js';
 import { type LoadReport, loadRecords } from '../data/load.js';
 import { type HeldOutNeutral, heldOutRecords } from '../data/neutral.js';
 import { problemKey, problemOverlap, stepKey } from '../data/overlap.js';
 import type { SourceName } from '../data/sources/source.js';
-import { sampleRanks, smallestRanks } from '../data/split.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
@@ -283,14 +283,11 @@ interface Chosen {
   readonly notes: readonly string[];
 }
 
-/** All records, or `limit` of them drawn by `seed`: the first rows of a file are seldom a fair sample of it. */
+/** All records of a file, or `limit` of them drawn by `seed`. */
 function chosen(records: readonly StepRecord[], limit: number | 'all', seed: number): Chosen {
   if (limit === 'all' || records.length <= limit) return { records, described: {}, notes: [] };
-  const ranks = records.map(
-    ({ problem, steps }) => sampleRanks(seed, problem, steps.map(textOf)).at(-1) ?? 0,
-  );
   return {
-    records: smallestRanks(ranks, limit).map((i) => records[i] as StepRecord),
+    records: limited(records, limit, { source: 'file', seed }, solutionRank),
     described: { solutions_in_file: records.length, sample_seed: seed },
     notes: [`${limit} of ${records.length} solutions were judged, drawn by data.seed ${seed}`],
   };
@@ -303,7 +300,5 @@ function chosenOfRun(
   { data, eval: { max_samples: limit } }: Pick<RunConfig, 'data' | 'eval'>,
 ): Chosen {
   if (asked !== undefined) return chosen(records, asked, data.seed);
-  return { records: limit === 'all' ? records : records.slice(0, limit), described: {}, notes: [] };
+  return { records: limited(records, limit, data, solutionRank), described: {}, notes: [] };
 }
-
-const textOf = ({ text }: StepRecord['steps'][number]) => text;

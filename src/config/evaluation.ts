@@ -5,7 +5,7 @@ import { count, countOrAll, section } from './fields.js';
 
 export const maxSamples = countOrAll()
   .default('all')
-  .describe('Max held-out solutions to evaluate on; fewer is faster and noisier.');
+  .describe('Max held-out solutions to evaluate on, drawn by `data.seed`; fewer is faster and noisier.');
 
 /** Of held-out steps. */
 const neutral = z
@@ -53,7 +53,7 @@ export const solvingEvaluation = section({
   max_samples: countOrAll()
     .default('all')
     .describe(
-      'Max held-out problems to solve, of the validation and of the test part; fewer is faster and noisier.',
+      'Max held-out problems to solve, of the validation and of the test part, drawn by `data.seed`; fewer is faster and noisier.',
     ),
   n: count()
     .default(1)

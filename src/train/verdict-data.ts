@@ -3,6 +3,7 @@ import type { DataConfig, ModelConfig, PromptConfig, VerdictEvaluationConfig } f
 import { chooseToTrain } from '../data/balance.js';
 import { type Dataset, dataset } from '../data/dataset.js';
 import type { LabelRules, LeftOut } from '../data/label-rules.js';
+import { limited, solutionRank } from '../data/limit.js';
 import { heldOutSolutions } from '../data/neutral.js';
 import type { SeenSteps } from '../data/overlap.js';
 import type { Part } from '../data/split.js';
@@ -213,7 +214,7 @@ function chooseSolutions(
   const heldOut = (part: 'validation' | 'test') => {
     const asTrained = parts[part].map((index) => ({ index, labels: store.labels(index) }));
     const counted = heldOutSolutions(asTrained, neutral, ({ index }) => store.record(index));
-    return max_samples === 'all' ? counted : counted.slice(0, max_samples);
+    return limited(counted, max_samples, data, ({ index }, seed) => solutionRank(store.record(index), seed));
   };
   const ranksOf = (i: number, seed = data.seed) => recordRanks(store.record(parts.train[i] as number), seed);
   const balanced = chooseToTrain(

@@ -1,6 +1,6 @@
 // `method: reward` as a user starts it: the same bits after kills, and whole on the real PRM800K with random models of the architectures
 // that its recipes name.
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -82,6 +82,61 @@ describe.skipIf(!compiled)('method: reward (needs dist/: npm run build)', () => 
       // Most wrong solutions of PRM800K end at their error: they have no outcome, and none is made up.
       expect(report.data.left_out.unfinished).toBeGreaterThan(100);
       expect(report.baselines.length.n).toBe(report.metrics.n);
+    },
+    240_000,
+  );
+
+  const [gsm8k, math] = [sharedPath('data/gsm8k/train.jsonl.gz'), sharedPath('data/math/train.jsonl.gz')];
+  const files = prm800k && gsm8k && math ? { prm800k, gsm8k, math } : undefined;
+  test.skipIf(!files)(
+    `opt-1.3b_reinforce_prm800k runs whole on GSM8K and MATH, with random models of its architectures${files ? '' : ' (skipped: ../shared/data is absent)'}`,
+    async () => {
+      const { prm800k, gsm8k, math } = files as NonNullable<typeof files>;
+      const set = (keys: Readonly<Record<string, unknown>>) =>
+        Object.entries(keys).flatMap(([key, value]) => ['--set', `${key}=${value}`]);
+      const random = (shape: string) => `{base: {init: {${shape}}}, tokenizer: bytes, dtype: f32}`;
+      const run = async (name: string, recipe: string, keys: Readonly<Record<string, unknown>>) => {
+        const path = join(folder, name);
+        const common = { 'run.device': 'cpu', 'run.threads': 1 };
+        const ended = await steptrain(['run', recipe, '--output', path, ...set({ ...common, ...keys })]);
+        expect(ended.code, ended.err).toBe(0);
+        return path;
+      };
+      const judge = await run('judge', 'deberta-v3-large_prm_prm800k', {
+        model: random(SHAPES['deberta-v2']),
+        lora: 'none',
+        'data.train': prm800k,
+        'data.max_samples': 30,
+        'reward.max_steps': 3,
+        'eval.max_samples': 20,
+      });
+      // A policy needs weights; one step of training leaves them as good as random.
+      const base = await run('base', 'pretrain_word_problems', {
+        model: random(SHAPES.opt),
+        'data.word_problems.samples': 100,
+        'pretrain.max_steps': 1,
+      });
+      const problems = join(folder, 'problems');
+      await mkdir(problems);
+      await copyFile(gsm8k, join(problems, 'gsm8k.jsonl.gz'));
+      await copyFile(math, join(problems, 'math.jsonl.gz'));
+      const policy = await run('policy', 'opt-1.3b_reinforce_prm800k', {
+        model: `{base: ${join(base, 'model')}, tokenizer: base, dtype: f32}`,
+        'data.train': problems,
+        'data.on_bad_row': 'skip',
+        'rollout.max_new_tokens': 24,
+        'reward.steps.model': judge,
+        'ppo.rollout_batch': 4,
+        'ppo.max_iterations': 2,
+        'ppo.critic_warmup': 2,
+        'ppo.eval_steps': 8,
+        'eval.max_samples': 10,
+      });
+      const steps = (await metrics(policy)).filter(({ phase }) => phase === 'ppo');
+      expect(steps.filter((line) => 'reward_steps' in line)).not.toHaveLength(0);
+      // What is held out is drawn from both files.
+      const { metrics: solved } = JSON.parse(await readFile(join(policy, 'eval.json'), 'utf8'));
+      expect(solved).toMatchObject({ 'gsm8k.truncated': 1, 'math.truncated': 1 });
     },
     240_000,
   );

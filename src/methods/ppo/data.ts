@@ -1,4 +1,5 @@
 /** The problems of a run with their prompts. */
+import { limited, problemRank } from '../../data/limit.js';
 import { problemKey } from '../../data/overlap.js';
 import { PARTS, type Part } from '../../data/split.js';
 import { summarizeTrainingData } from '../../data/summary.js';
@@ -27,8 +28,7 @@ export async function problemData(
 ): Promise<ProblemData> {
   const { parts: all, reports, unanswered } = await configuredProblems(data);
   if (unanswered > 0) console.error(`${unanswered} rows have no answer and are left out`);
-  const { max_samples: limit } = evaluation;
-  const held = (part: readonly RunProblem[]) => (limit === 'all' ? part : part.slice(0, limit));
+  const held = (part: readonly RunProblem[]) => limited(part, evaluation.max_samples, data, problemRank);
   const problems = { train: all.train, validation: held(all.validation), test: held(all.test) };
   let stop: readonly string[] = [];
   const parts = {} as Record<Part, ProblemPart>;

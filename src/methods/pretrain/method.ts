@@ -1,5 +1,6 @@
 /** Language modelling of step-by-step solutions: how the embedded arithmetic base is made. */
 import { type Dataset, dataset } from '../../data/dataset.js';
+import { limited, solutionRank } from '../../data/limit.js';
 import { problemKey } from '../../data/overlap.js';
 import { solutionSegments } from '../../data/solution.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
@@ -26,10 +27,9 @@ export const pretrain: Method<PretrainRunConfig, PretrainData, Trainee> = {
     const { parts, reports } = await configuredRecords(config.data);
     const sequencesOf = (records: readonly StepRecord[]) =>
       pretrainSequences(records, tokenizer, learnedParts(config), config.data.max_length);
-    const { max_samples: limit } = config.eval;
     return {
       train: sequencesOf(parts.train),
-      validation: sequencesOf(limit === 'all' ? parts.validation : parts.validation.slice(0, limit)),
+      validation: sequencesOf(limited(parts.validation, config.eval.max_samples, config.data, solutionRank)),
       summary: summarizeTrainingData({
         train: parts.train.map(summarized),
         validation: parts.validation.map(summarized),

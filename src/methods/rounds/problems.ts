@@ -1,4 +1,5 @@
 /** The problems that a run samples solutions of, and asks when it evaluates. */
+import { limited, problemRank } from '../../data/limit.js';
 import type { LoadReport } from '../../data/load.js';
 import { problemKey } from '../../data/overlap.js';
 import { PARTS, type Part } from '../../data/split.js';
@@ -27,7 +28,7 @@ export async function askedProblems(config: RoundsConfig, tokenizer: Tokenizer):
   const ofParts = <T>(make: (part: Part) => T) =>
     Object.fromEntries(PARTS.map((part) => [part, make(part)])) as Record<Part, T>;
   const problems = ofParts((part) =>
-    part === 'train' || limit === 'all' ? parts[part] : parts[part].slice(0, limit),
+    part === 'train' ? parts[part] : limited(parts[part], limit, data, problemRank),
   );
   const prompts = ofParts((part) =>
     solutionPrompts(problems[part], {

@@ -1,9 +1,10 @@
 /** The data of a run: samples that the data has, or right solutions of which the run makes them. */
 import type { SourceSolution } from '../../corrections/solution.js';
 import { sourceSolutions } from '../../corrections/source.js';
+import { limited, solutionRank } from '../../data/limit.js';
 import type { LoadReport } from '../../data/load.js';
 import { problemKey } from '../../data/overlap.js';
-import { PARTS, type Part, sampleRanks, smallestRanks } from '../../data/split.js';
+import { PARTS, type Part, smallestRanks } from '../../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
 import { dividedRecords, nothingToTrainOn } from '../../run/parts.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -57,17 +58,17 @@ async function readSolutions(config: S3cRunConfig, signal: AbortSignal): Promise
   const count = (reason: string) => leftOut.set(reason, (leftOut.get(reason) ?? 0) + 1);
   for await (const { part, solution } of sourceSolutions(data, split, count, reports)) {
     if (signal.aborted) return undefined;
-    const isEnough = part !== 'train' && solutions[part].length >= limitOf(config.eval.max_samples);
-    if (!isEnough) solutions[part].push(solution);
+    solutions[part].push(solution);
   }
   for (const [reason, n] of leftOut)
     console.error(`${n} solutions are left out: ${reason.replace('_', ' ')}`);
-  const ranks = solutions.train.map(
-    ({ problem, steps }) => sampleRanks(data.seed, problem, steps).at(-1) ?? 0,
-  );
-  solutions.train = smallestRanks(ranks, limitOf(data.max_samples)).map(
-    (i) => solutions.train[i] as SourceSolution,
-  );
+  const rankOf = (solution: SourceSolution) => solutionRank(asRecord(solution), data.seed);
+  if (data.max_samples !== 'all')
+    solutions.train = smallestRanks(solutions.train.map(rankOf), data.max_samples).map(
+      (i) => solutions.train[i] as SourceSolution,
+    );
+  for (const part of ['validation', 'test'] as const)
+    solutions[part] = [...limited(solutions[part], config.eval.max_samples, data, rankOf)];
   if (solutions.train.length === 0) throw nothingToTrainOn(data);
   const summary = new SummaryBuilder();
   for (const part of PARTS) for (const solution of solutions[part]) summary.add(part, asRecord(solution));
@@ -76,10 +77,6 @@ async function readSolutions(config: S3cRunConfig, signal: AbortSignal): Promise
 
 function asRecord({ problem, steps }: SourceSolution) {
   return { problem, steps: steps.map((text) => ({ text })) };
-}
-
-function limitOf(limit: number | 'all'): number {
-  return limit === 'all' ? Number.POSITIVE_INFINITY : limit;
 }
 
 /** Statistics of the parts. Steps have no verdicts here, so none is counted as right or wrong. */

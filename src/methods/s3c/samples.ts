@@ -1,9 +1,9 @@
 /** Samples of a run as tokens: which are trained on, which are held out. */
 import { correctionVariant, hasCorrection, isTrained } from '../../data/corrections/variants.js';
-import type { Dataset } from '../../data/dataset.js';
+import { type Dataset, indices } from '../../data/dataset.js';
+import { limited, solutionRank } from '../../data/limit.js';
 import { type Part, smallestRanks } from '../../data/split.js';
 import type { StepRecord } from '../../records/record.js';
-import { recordRanks } from '../../run/parts.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
@@ -26,6 +26,7 @@ export class SampleCollector {
   private readonly corrected: number[] = [];
   private readonly clean: number[] = [];
   private readonly ranks: number[] = [];
+  private readonly validationRanks: number[] = [];
   private readonly tokenize: ReturnType<typeof correctionTokenizer>;
   private readonly varied: ReturnType<typeof correctionVariant>;
   private tooLong = 0;
@@ -41,8 +42,7 @@ export class SampleCollector {
 
   /** The number of its tokens, or undefined where it is too long and left out. */
   add(part: Part, record: StepRecord): number | undefined {
-    const { data, eval: evaluation } = this.config;
-    const limit = evaluation.max_samples === 'all' ? Number.POSITIVE_INFINITY : evaluation.max_samples;
+    const { data } = this.config;
     const changed = part === 'train' ? this.varied(record) : record;
     const sequence = this.tokenize(changed);
     if (sequence.ids.length > data.max_length) {
@@ -52,11 +52,12 @@ export class SampleCollector {
     if (part === 'train') {
       if (!isTrained(this.config.s3c.variant, record)) return undefined;
       (hasCorrection(record) ? this.corrected : this.clean).push(this.train.length);
-      if (data.max_samples !== 'all') this.ranks.push(recordRanks(changed, data.seed).at(-1) ?? 0);
+      if (data.max_samples !== 'all') this.ranks.push(solutionRank(changed, data.seed));
       this.train.add(sequence);
     } else if (part === 'validation') {
-      if (this.validation.length < limit) this.validation.add(sequence);
-    } else if (hasCorrection(record) && this.test.length < limit) this.test.push(record);
+      this.validationRanks.push(solutionRank(record, data.seed));
+      this.validation.add(sequence);
+    } else if (hasCorrection(record)) this.test.push(record);
     return sequence.ids.length;
   }
 
@@ -66,10 +67,14 @@ export class SampleCollector {
       console.error(
         `${tooLong} solutions are longer than data.max_length ${this.config.data.max_length} and are left out`,
       );
+    const { data, eval: evaluation } = this.config;
+    const rankOf = (index: number) => this.validationRanks[index] as number;
     return {
       train: this.train.dataset(this.chosen()),
-      validation: this.validation.dataset(),
-      test: this.test,
+      validation: this.validation.dataset(
+        limited(indices(this.validation), evaluation.max_samples, data, rankOf),
+      ),
+      test: limited(this.test, evaluation.max_samples, data, solutionRank),
     };
   }
 

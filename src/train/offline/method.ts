@@ -1,8 +1,9 @@
 /** A method that trains on answers that are there already: only its objective and its kind of data are its own. */
 import type { AnswerBatchConfig, FrameConfig, LoraConfig } from '../../config/schema.js';
 import { type Dataset, indices, subset } from '../../data/dataset.js';
+import { limited } from '../../data/limit.js';
 import { objectRows } from '../../data/rows.js';
-import { PARTS, type Part } from '../../data/split.js';
+import { PARTS, type Part, sampleRanks } from '../../data/split.js';
 import type { Method, OpenRun } from '../method.js';
 import type { MakingStage } from '../stage.js';
 import { createTrainee, type Trainee } from '../trainee.js';
@@ -114,9 +115,15 @@ export function offlineMethod<Config extends OfflineRunConfig>({
 const artefactOf = (part: Part) => `reference-${part}`;
 
 function itemsOf({ config, data }: OfflineRun<OfflineRunConfig>, part: Part): Dataset<OfflineItem> {
-  const { max_samples: limit } = config.eval;
   const items = data.items[part];
-  return part === 'train' || limit === 'all' ? items : subset(items, indices(items).slice(0, limit));
+  if (part === 'train') return items;
+  const rankOf = (index: number, seed: number) => itemRank(items.get(index), seed);
+  return subset(items, limited(indices(items), config.eval.max_samples, config.data, rankOf));
+}
+
+function itemRank({ prompt, answers }: OfflineItem, seed: number): number {
+  const texts = answers.map(({ ids }) => ids.join());
+  return sampleRanks(seed, prompt.join(), texts).at(-1) as number;
 }
 
 function planOf(

@@ -2,6 +2,7 @@
 import { basename } from 'node:path';
 import type { DataConfig } from '../../config/schema.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
+import { limited, problemRank } from '../../data/limit.js';
 import type { LoadReport } from '../../data/load.js';
 import { wordProblemRecords } from '../../data/problems/records.js';
 import { PARTS, type Part } from '../../data/split.js';
@@ -64,7 +65,7 @@ export async function configuredProblems(data: DataConfig): Promise<ConfiguredPr
   // One file is no group.
   if (data.source !== 'word_problems' && groups.size < 2)
     for (const part of PARTS) parts[part] = parts[part].map(({ group: _, ...problem }) => problem);
-  if (data.max_samples !== 'all') parts.train = parts.train.slice(0, data.max_samples);
+  parts.train = [...limited(parts.train, data.max_samples, data, problemRank)];
   if (parts.train.length === 0)
     throw new DataError(
       'file',

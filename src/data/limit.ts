@@ -1,0 +1,40 @@
+/** At most so many items of a part, as `data.max_samples` and `eval.max_samples` ask. */
+import { isGenerated } from './generated.js';
+import { sampleRanks, smallestRanks } from './split.js';
+
+export interface LimitOptions {
+  /** `data.source`: generated items come in random order, so the first ones are a draw already. */
+  readonly source: string;
+  /** `data.seed`. The first rows of files are seldom a fair sample of them: of several, they are those of the first one. */
+  readonly seed: number;
+}
+
+/**
+ * @param rankOf a rank of an item in [0, 1) that depends on its text and the seed alone
+ * @returns the items with the smallest ranks, in their own order
+ */
+export function limited<T>(
+  items: readonly T[],
+  limit: number | 'all',
+  { source, seed }: LimitOptions,
+  rankOf: (item: T, seed: number) => number,
+): readonly T[] {
+  if (limit === 'all' || items.length <= limit) return items;
+  if (isGenerated(source)) return items.slice(0, limit);
+  const ranks = items.map((item) => rankOf(item, seed));
+  return smallestRanks(ranks, limit).map((i) => items[i] as T);
+}
+
+/** The rank of a problem that is to be solved. */
+export function problemRank({ problem }: { readonly problem: string }, seed: number): number {
+  return sampleRanks(seed, problem, ['']).at(0) as number;
+}
+
+/** The rank of a whole solution. */
+export function solutionRank(
+  { problem, steps }: { readonly problem: string; readonly steps: readonly { readonly text: string }[] },
+  seed: number,
+): number {
+  const texts = steps.map(({ text }) => text);
+  return sampleRanks(seed, problem, texts).at(-1) ?? 0;
+}
