@@ -1,6 +1,7 @@
 // Locks a run directory for one thread of one process.
+import { randomBytes } from 'node:crypto';
 import { readFileSync, readlinkSync } from 'node:fs';
-import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,6 +16,9 @@ const TURN_MS = 500;
 /** The owner touches the lock at this interval; to other machines that is the only sign that it is alive. */
 const TOUCH_MS = 20_000;
 const SILENT_MS = 6 * TOUCH_MS;
+
+/** What `link` says where the file system has no hard links. */
+const NO_LINKS = new Set<string | undefined>(['EPERM', 'EOPNOTSUPP', 'ENOTSUP', 'ENOSYS']);
 
 /** Locks that this thread holds or is taking; another thread of the process has its own set. */
 const held = new Set<string>();
@@ -88,13 +92,35 @@ async function otherOwner(lock: string): Promise<string | undefined> {
 /** Its process may have made the file and not yet written its name. */
 const named = ({ pid, host }: Owner) => (host === undefined ? 'another one' : `${pid} on ${host}`);
 
-/** False where there is such a file already. */
+/**
+ * False where there is such a file already. It appears with its owner's name in it: a process that is killed between the
+ * creation and the writing would leave a lock that is nobody's.
+ */
 async function created(file: string): Promise<boolean> {
+  const thread = thisThread();
+  const start = startOf(process.pid, thread);
+  const known = start === undefined ? [] : [start, thread];
+  const owner = `${[process.pid, hostname(), ...known].join(' ')}\n`;
+  const named = `${file}.tmp-${process.pid}-${randomBytes(6).toString('hex')}`;
   try {
-    const thread = thisThread();
-    const start = startOf(process.pid, thread);
-    const known = start === undefined ? [] : [start, thread];
-    await writeFile(file, `${[process.pid, hostname(), ...known].join(' ')}\n`, { flag: 'wx' });
+    await writeFile(named, owner, { flag: 'wx' });
+    await link(named, file);
+    return true;
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException;
+    // The holder of a lock removes what is left of others.
+    if (code === 'EEXIST' || (code === 'ENOENT' && syscall === 'link')) return false;
+    if (NO_LINKS.has(code)) return createdInPlace(file, owner);
+    throw error;
+  } finally {
+    await rm(named, { force: true }).catch(() => {});
+  }
+}
+
+/** The same on a file system without hard links. */
+async function createdInPlace(file: string, owner: string): Promise<boolean> {
+  try {
+    await writeFile(file, owner, { flag: 'wx' });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;

@@ -151,7 +151,8 @@ async function claim(path: string): Promise<Unlock | undefined> {
   const lock = await tryLock(path);
   if (typeof lock !== 'function') return undefined;
   if (await isUnbegun(path)) {
-    for (const name of await readdir(path)) if (UNFINISHED.test(name)) await rm(join(path, name));
+    for (const name of await readdir(path))
+      if (TEMPORARY.test(name)) await rm(join(path, name), { force: true });
     return lock;
   }
   await lock(); // another process filled it in the meantime

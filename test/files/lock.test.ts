@@ -1,7 +1,8 @@
 // The lock of a directory: one holder, however many want it, also where it was left by a process that is gone.
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import fs, { existsSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises';
+import { syncBuiltinESMExports } from 'node:module';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
@@ -15,6 +16,22 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const left = (content: string) => writeFile(join(folder, LOCK), content);
+/** Reads a file until its input ends, and says how often it held something and how often nothing. */
+const READER = `
+  import { readFileSync } from 'node:fs';
+  let [whole, empty, over] = [0, 0, false];
+  process.stdin.on('end', () => { over = true; }).resume();
+  process.stdout.write('ready');
+  while (!over) {
+    for (let i = 0; i < 1000; i++) {
+      try {
+        if (readFileSync(process.argv[1], 'utf8') === '') empty++;
+        else whole++;
+      } catch {}
+    }
+    await new Promise(setImmediate);
+  }
+  process.stdout.write(\` \${whole} whole, \${empty} empty\`);`;
 /** No process has so large an id. */
 const GONE = `4999999 ${hostname()}\n`;
 const unlocks = (locks: readonly (Unlock | object)[]) =>
@@ -40,6 +57,42 @@ describe('the lock of a directory', () => {
     const unlock = await lockDirectory(folder);
     expect((await readdir(folder)).sort()).toEqual([LOCK]);
     await unlock();
+  });
+
+  test('is never there without the name of its owner', async () => {
+    // A process reads beside this one: what it sees is what a kill at that moment would leave.
+    const reader = spawn(process.execPath, ['--input-type=module', '-e', READER, join(folder, LOCK)], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    let said = '';
+    reader.stdout.on('data', (chunk) => {
+      said += chunk;
+    });
+    await expect.poll(() => said, { timeout: 30_000 }).toBe('ready');
+    for (let round = 0; round < 3_000; round++) await (await lockDirectory(folder))();
+    await new Promise((ended) => reader.once('close', ended).stdin.end());
+    const [, whole, empty] = /(\d+) whole, (\d+) empty/.exec(said) ?? [];
+    expect(Number(whole)).toBeGreaterThan(100);
+    expect(Number(empty)).toBe(0);
+    expect(await readdir(folder)).toEqual([]);
+  }, 60_000);
+
+  test('is taken where a file system has no hard links', async () => {
+    const { link } = fs.promises;
+    for (const code of ['EPERM', 'ENOSYS']) {
+      fs.promises.link = () => Promise.reject(Object.assign(new Error(code), { code, syscall: 'link' }));
+      syncBuiltinESMExports();
+      try {
+        const unlock = await lockDirectory(folder);
+        expect(await readdir(folder)).toEqual([LOCK]);
+        expect(await tryLock(folder)).toMatchObject({ owner: expect.stringContaining(hostname()) });
+        await unlock();
+        expect(await readdir(folder)).toEqual([]);
+      } finally {
+        fs.promises.link = link;
+        syncBuiltinESMExports();
+      }
+    }
   });
 
   const compiled = new URL('../../dist/files/lock.js', import.meta.url);

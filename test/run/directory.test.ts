@@ -55,7 +55,7 @@ describe('a new run directory', () => {
   it('is taken over from a run that was killed before it had written config.yaml, but not while that one lives', async () => {
     const path = join(folder, 'runs/a');
     const first = await create('refuse');
-    writeFileSync(join(path, 'config.yaml.tmp-1-ab'), 'half of it');
+    writeFileSync(join(path, 'config.yaml.tmp-1-0123456789ab'), 'half of it');
     await expect(create('refuse')).rejects.toThrow(/already holds files/);
     await first.close();
     writeFileSync(join(path, '.lock'), `${GONE} ${hostname()}`);
