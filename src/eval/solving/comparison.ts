@@ -13,6 +13,7 @@ import { type Difference, twoSided } from '../paired.js';
 import { formatSigned } from '../percent.js';
 import { boxedTable, plainTable, wrapped } from '../table.js';
 import type { SolvedProblem } from './dump.js';
+import { type EqualTokenVotes, equalTokenVotes } from './equal-tokens.js';
 import { contributions, defaultKs, metricOf } from './metrics.js';
 import { formatMetric, metricTitle } from './report.js';
 import { ballots, votedRight } from './votes.js';
@@ -29,6 +30,8 @@ export interface SolvingComparison {
   readonly bootstrap: BootstrapOptions;
   /** By metric, of those that both have; the bootstrap is paired: both get the same resampled problems. */
   readonly metrics: Readonly<Record<string, SolvingDifference>>;
+  /** By metric `maj_equal@k`, where there are samples enough: how many votes of A and of B have the same number of tokens. */
+  readonly equal_tokens: Readonly<Record<string, EqualTokenVotes>>;
   /** By problems: solved is one whose most frequent answer is right more likely than not. */
   readonly mcnemar: McNemar;
 }
@@ -48,7 +51,9 @@ export function compareSolving(
   const samplesOf = (problems: readonly SolvedProblem[]) => problems.map(({ samples }) => samples);
   const n = { a: a[0]?.samples.length ?? 0, b: b[0]?.samples.length ?? 0 };
   const ks = defaultKs(Math.min(n.a, n.b));
-  const [ofA, ofB] = [contributions(samplesOf(a), { ks }), contributions(samplesOf(b), { ks })];
+  const equal = equalTokenVotes(samplesOf(a), samplesOf(b));
+  const ofA = new Map([...contributions(samplesOf(a), { ks }), ...equal.a]);
+  const ofB = new Map([...contributions(samplesOf(b), { ks }), ...equal.b]);
   const names = [...ofA.keys()].filter((name) => ofB.has(name));
   const value = (of: typeof ofA, name: string, weights?: Uint32Array) =>
     metricOf(of.get(name) as NonNullable<ReturnType<typeof of.get>>, weights);
@@ -74,6 +79,7 @@ export function compareSolving(
     n,
     bootstrap,
     metrics: Object.fromEntries(differences),
+    equal_tokens: Object.fromEntries(equal.votes),
     mcnemar: mcnemar(
       solvedA.filter((is, i) => is && !solvedB[i]).length,
       solvedA.filter((is, i) => !is && solvedB[i]).length,
@@ -101,7 +107,14 @@ function refuseOtherProblems(a: readonly SolvedProblem[], b: readonly SolvedProb
 
 /** A table of the differences, in points for shares, and the test on problems below it. */
 export function formatSolvingComparison(
-  { problems, n, metrics, bootstrap, mcnemar: { only_a, only_b, exact_p, mid_p } }: SolvingComparison,
+  {
+    problems,
+    n,
+    metrics,
+    equal_tokens: equal,
+    bootstrap,
+    mcnemar: { only_a, only_b, exact_p, mid_p },
+  }: SolvingComparison,
   { boxed }: { readonly boxed: boolean },
 ): string {
   const signed = (name: string, value: number) => formatSigned(value, (size) => formatMetric(name, size));
@@ -122,9 +135,23 @@ export function formatSolvingComparison(
       `intervals and p: ${bootstrap.resamples} paired bootstrap samples of ${problems} problems (seed ${bootstrap.seed}); ` +
         `samples of each problem: ${n.a} in A, ${n.b} in B`,
     ),
+    ...equalTokensLines(equal),
     wrapped(
       `McNemar on problems: ${only_a} solved only in A, ${only_b} only in B, exact p ${formatProbability(exact_p)}, mid-p ` +
         formatProbability(mid_p),
     ),
   ].join('\n');
+}
+
+function equalTokensLines(equal: SolvingComparison['equal_tokens']): string[] {
+  const votes = Object.values(equal);
+  if (votes.length === 0) return [];
+  const list = (which: keyof EqualTokenVotes, digits: number) =>
+    votes.map((of) => of[which].toFixed(digits)).join(', ');
+  return [
+    wrapped(
+      `maj_equal@k: votes of as many tokens on average, ${list('a', 0)} of A and ${list('b', 1)} of B; between two whole numbers ` +
+        'of votes the mean of both, weighted',
+    ),
+  ];
 }

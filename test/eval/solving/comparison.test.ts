@@ -48,6 +48,27 @@ describe('comparison', () => {
     expect(comparison).toMatchObject({ n: { a: 3, b: 5 }, mcnemar: { only_a: 0, only_b: 1 } });
   });
 
+  it('of samples of other lengths compares votes for as many tokens', () => {
+    const long = (problems: SolvedProblem[]) =>
+      problems.map((problem) => ({
+        ...problem,
+        samples: problem.samples.map((sample) => ({ ...sample, tokens: 5 })),
+      }));
+    const a = solved('1189', '1111');
+    const b = long(solved('11189', '88881'));
+    const comparison = compareSolving(a, b);
+    // 4 votes of 4 tokens pay for 3.2 votes of 5.
+    expect(comparison.equal_tokens).toEqual({ 'maj_equal@4': { a: 4, b: expect.closeTo(3.2, 12) } });
+    // Of 11189 seven triples elect 1 for certain and three, which are 189, by a third; all quadruples do. Of 88881 none does.
+    const expected = (0.8 * 0.8 + 0.2 * 1 + 0) / 2;
+    expect(comparison.metrics['maj_equal@4']).toMatchObject({ a: 1, b: expect.closeTo(expected, 12) });
+    expect(formatSolvingComparison(comparison, { boxed: false })).toContain(
+      'votes of as many tokens on average, 4 of A and 3.2 of B',
+    );
+    // The other way about, five votes of five tokens would need more samples than the other has.
+    expect(Object.keys(compareSolving(b, a).equal_tokens)).toEqual([]);
+  });
+
   it('refuses other problems', () => {
     expect(() => compareSolving(solved('1'), solved('1', '1'))).toThrow(
       'the first has 1 problems and the second 2; only evaluations of the same problems can be compared',
