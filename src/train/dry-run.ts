@@ -1,6 +1,5 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
-import type { ModelConfig } from '../architectures/config.js';
-import { newModelConfig, readModelConfig } from '../architectures/table.js';
+import { readModelConfig } from '../architectures/table.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { PARTS } from '../data/split.js';
 import { DataError } from '../files/data-error.js';
@@ -22,6 +21,7 @@ import {
   USABLE,
 } from './memory-plan.js';
 import type { Method } from './method.js';
+import { checkLength, modelShape } from './model-shape.js';
 import type { PlannedSampling } from './sampling-plan.js';
 
 export interface DryRunOptions {
@@ -47,7 +47,9 @@ export async function describeRun<Config extends FrameConfig>(
   try {
     const { name, memoryFree } = device.info();
     const sampled = await plannedSampling(method, config);
-    const plan = memoryPlan(config, method.memory(config), await modelShape(config), sampled.plan);
+    const shape = await modelShape(config);
+    checkLength(config, shape);
+    const plan = memoryPlan(config, method.memory(config), shape, sampled.plan);
     const available = planFor === undefined ? availableMemory(plan, device) : USABLE * planFor;
     const free = ((planFor ?? memoryFree) / 2 ** 30).toFixed(1);
     lines.push(
@@ -116,11 +118,6 @@ async function plannedSampling<Config extends FrameConfig>(
     if (error instanceof DataError && error.kind === 'tokenizer') return { unknown: error.message };
     throw error;
   }
-}
-
-async function modelShape({ model }: FrameConfig): Promise<ModelConfig> {
-  if (typeof model.base === 'string') return readModelConfig(baseDirectory(model.base));
-  return newModelConfig(model.base.init, await configuredTokenizer(model));
 }
 
 function countSteps(records: readonly StepRecord[]): string {

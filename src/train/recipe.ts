@@ -12,6 +12,7 @@ import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
+import { checkLength, modelShape } from './model-shape.js';
 import { reportData } from './notes.js';
 import type { RunResult } from './result.js';
 import { SharedStages } from './shared-stages.js';
@@ -53,6 +54,7 @@ async function runOn<Config extends FrameConfig>(
   const begun = resume ? await continuation(run) : undefined;
   const batching = begun?.batching ?? {};
   const tokenizer = await configuredTokenizer(config.model);
+  checkLength(config, await modelShape(config));
   let data: RunData | undefined;
   let roles: RunRoles | undefined;
   try {

@@ -57,7 +57,7 @@ test('solution_sft', async () => {
     {
       method: 'solution_sft',
       lora: { r: 2 },
-      data: { train: file, split: [1000, 1, 1] },
+      data: { train: file, split: [1000, 1, 1], max_length: 512 },
       solution_sft: { max_steps: 1 },
     },
     'sft',
