@@ -47,7 +47,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .option('dry-run', {
         type: 'boolean',
         describe:
-          'Check the recipe; print the complete configuration, the data counts and the memory plan, then stop',
+          'Check the recipe; print the complete configuration, the data counts, the memory plan, the steps of each stage and the least time, then stop',
       })
       .option('plan-for', {
         type: 'string',

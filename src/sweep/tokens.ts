@@ -3,6 +3,7 @@ import { loadRunConfig } from '../methods/config.js';
 import { methodOf } from '../methods/table.js';
 import { resolveInputs } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
+import { trainedTokens as plannedTokens } from '../train/planned-work.js';
 import type { Cell } from './cells.js';
 import type { SweepFolder } from './folder.js';
 import { readResults } from './values.js';
@@ -26,24 +27,6 @@ export async function estimatedTokens(folder: SweepFolder, cell: Cell): Promise<
   const tokenizer = await configuredTokenizer(config.model);
   const data = await method.data(config, tokenizer, new AbortController().signal);
   if (data === undefined) return undefined;
-  const tokens = data.summary.parts.train.lengths?.tokens;
   data.close();
-  if (tokens === undefined) return undefined;
-  const passes = Object.values(row.sections(config) as Readonly<Record<string, Section>>);
-  return passes.reduce((sum, section) => sum + tokensOf(section, tokens), 0);
-}
-
-/** Keys that sections of training share. */
-interface Section {
-  readonly num_train_epochs?: number;
-  readonly max_steps?: number;
-  readonly tokens_per_step?: number;
-}
-
-function tokensOf(
-  { num_train_epochs: epochs = 0, max_steps = 0, tokens_per_step = 0 }: Section,
-  data: number,
-): number {
-  const all = epochs * data;
-  return max_steps > 0 && tokens_per_step > 0 ? Math.min(all, max_steps * tokens_per_step) : all;
+  return plannedTokens(row.sections(config), data);
 }

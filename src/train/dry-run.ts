@@ -20,9 +20,13 @@ import {
   settleCache,
   USABLE,
 } from './memory-plan.js';
-import type { Method } from './method.js';
+import type { Method, RunData } from './method.js';
 import { checkLength, modelShape } from './model-shape.js';
+import { formatPlannedWork, type PlannedRun, plannedWork, productRate } from './planned-work.js';
 import type { PlannedSampling } from './sampling-plan.js';
+
+/** Training solutions that are tokenised to count steps: of so many it takes minutes. */
+const MOST_COUNTED = 100_000;
 
 export interface DryRunOptions {
   /** Check that the base has all its weights; false where they are on the hub, and not downloaded for this. Default: only in a plan for this machine. */
@@ -31,9 +35,9 @@ export interface DryRunOptions {
   readonly planFor?: number | undefined;
 }
 
-/** Data counts and memory by role, as lines; throws the errors that the run itself would throw. */
+/** Data counts, memory by role, steps and time, as lines; throws the errors that the run itself would throw. */
 export async function describeRun<Config extends FrameConfig>(
-  method: Pick<Method<Config>, 'memory' | 'sampling' | 'preview'> & Pick<MethodSchema<Config>, 'sections'>,
+  method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   config: Config,
   { planFor, weights = planFor === undefined }: DryRunOptions = {},
 ): Promise<string[]> {
@@ -80,6 +84,19 @@ export async function describeRun<Config extends FrameConfig>(
       lines.push(
         `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
       );
+    if (parts.train.length > MOST_COUNTED)
+      lines.push(
+        `steps: not counted of more than ${MOST_COUNTED} solutions; the run tells them once it has tokenised them`,
+      );
+    else
+      lines.push(
+        ...(await workLines(method, config, {
+          shape,
+          device,
+          microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
+          timed: planFor === undefined,
+        })),
+      );
     return lines;
   } finally {
     device.dispose();
@@ -103,6 +120,34 @@ async function refuseUnusable<Config extends FrameConfig>(
   } catch (error) {
     // A plan for a server is printed also where the tokenizer is not.
     if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
+  }
+}
+
+/** Steps and, of a run on this machine, time. Reads and tokenises the data. */
+async function workLines<Config extends FrameConfig>(
+  method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
+  config: Config,
+  {
+    timed,
+    ...planned
+  }: Pick<PlannedRun<Config>, 'shape' | 'device' | 'microBatchTokens'> & { readonly timed: boolean },
+): Promise<string[]> {
+  let data: RunData | undefined;
+  try {
+    const tokenizer = await configuredTokenizer(config.model);
+    console.error('reading and tokenising the data, to count steps');
+    data = await method.data(config, tokenizer, new AbortController().signal);
+    if (data === undefined) return [];
+    const work = plannedWork({ method, config, tokenizer, data, ...planned });
+    const rate = timed ? await productRate(planned.device, config.model.dtype) : undefined;
+    const lora = 'lora' in config && config.lora !== 'none';
+    return formatPlannedWork(work, { lora, shape: planned.shape, ...(rate === undefined ? {} : { rate }) });
+  } catch (error) {
+    if (error instanceof DataError && error.kind === 'tokenizer')
+      return [`steps are not known: ${error.message}`];
+    throw error;
+  } finally {
+    data?.close();
   }
 }
 

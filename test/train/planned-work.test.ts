@@ -1,0 +1,73 @@
+// The steps that a dry run tells are those that the run then takes, for every method.
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { completeRunConfig } from '../../src/methods/config.js';
+import { train } from '../../src/methods/run.js';
+import { methodOf } from '../../src/methods/table.js';
+import { describeRun } from '../../src/train/dry-run.js';
+import type { StepEvent } from '../../src/train/step-event.js';
+
+/** What scripts/kills.mjs kills: a run of seconds for every method. */
+const script = new URL('../../scripts/small-runs.mjs', import.meta.url).href;
+const { SMALL_RUNS, writeSmallRuns } = (await import(script)) as {
+  SMALL_RUNS: Readonly<Record<string, object>>;
+  writeSmallRuns(folder: string): ReadonlyMap<string, string>;
+};
+
+let folder: string;
+let recipes: ReadonlyMap<string, string>;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-planned-'));
+  recipes = writeSmallRuns(join(folder, 'recipes'));
+  vi.stubEnv('STEPTRAIN_CACHE', join(folder, 'cache'));
+});
+afterAll(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const LATER = 'known once the stages before it have ended';
+
+async function described(input: object, planFor?: number): Promise<string[]> {
+  const config = completeRunConfig(input as never);
+  const row = methodOf(config);
+  return describeRun({ ...row, ...(await row.load()) }, config, planFor === undefined ? {} : { planFor });
+}
+
+/** By stage, the steps or that they are known later. */
+const stepsIn = (lines: readonly string[]) =>
+  new Map(
+    lines
+      .slice(lines.indexOf('steps:') + 1)
+      .filter((line) => line.startsWith('  '))
+      .map((line) => /^ {2}(\S+) +(.+)$/.exec(line)?.slice(1) as [string, string]),
+  );
+
+const recipe = (name: string) => JSON.parse(readFileSync(recipes.get(name) as string, 'utf8')) as object;
+
+test.each(Object.keys(SMALL_RUNS))(
+  '%s',
+  async (name) => {
+    const input = recipe(name);
+    const planned = stepsIn(await described(input));
+    const taken = new Map<string, number>();
+    const onStep = ({ stage, stageSteps }: StepEvent) => void taken.set(stage, stageSteps);
+    const { status } = await train(input as never, { output: join(folder, name), onStep });
+    expect(status).toBe('finished');
+    expect([...planned.keys()]).toEqual(expect.arrayContaining([...taken.keys()]));
+    const known = [...planned].filter(([, steps]) => steps !== LATER);
+    expect(known.length).toBeGreaterThan(0);
+    for (const [stage, steps] of known) expect([stage, taken.get(stage)]).toEqual([stage, Number(steps)]);
+  },
+  120_000,
+);
+
+test('time is told of runs on this machine alone, as a bound', async () => {
+  const lines = await described(recipe('sft'));
+  expect(lines.at(-2)).toMatch(/^trained tokens: about \d/);
+  expect(lines.at(-1)).toMatch(/^time: at least \d+s, .* at the \d+ GFLOP\/s measured just now/);
+  const elsewhere = await described(recipe('sft'), 2 ** 34);
+  expect(elsewhere.at(-1)).toMatch(/^trained tokens/);
+});
