@@ -116,6 +116,20 @@ export const SMALL_RUNS = {
       save_steps: 2,
     },
   },
+  prime: {
+    ...policy,
+    lora: { ...lora, lora_dropout: 0.05 },
+    reward: { rule: { weight: 1 }, implicit: { weight: 5, learning_rate } },
+    ppo: {
+      algorithm: 'prime',
+      learning_rate,
+      rollout_batch: 3,
+      max_iterations: 4,
+      num_mini_batches: 2,
+      kl_coef: 0,
+      save_steps: 3,
+    },
+  },
   step_kto: {
     method: 'step_kto',
     model: misread,

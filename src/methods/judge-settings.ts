@@ -5,7 +5,6 @@ import { prompt } from '../config/data.js';
 import { CARD } from '../models/card.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
-import type { ImplicitPrmRunConfig } from './offline/answers.js';
 import { NEUTRAL_SCORES, rewardPrompt } from './reward/config.js';
 import type { RunConfig } from './table.js';
 
@@ -49,7 +48,10 @@ export type ImplicitSettings = Extract<JudgeSettings, { readonly kind: 'implicit
 
 /** Those of the run's model; undefined where it judges no steps. */
 export function judgeSettings(config: RunConfig): JudgeSettings | undefined {
-  if (config.method === 'implicit_prm') return implicitSettings(config);
+  if (config.method === 'implicit_prm') {
+    const { model, data, question, implicit_prm } = config;
+    return implicitJudge({ model, data, template: question.template, beta: implicit_prm.beta });
+  }
   if (!('prompt' in config)) return undefined;
   const { threshold } = config.eval;
   const common = { prompt: config.prompt, max_length: config.data.max_length, threshold };
@@ -60,12 +62,15 @@ export function judgeSettings(config: RunConfig): JudgeSettings | undefined {
 }
 
 /** A log-ratio of 0 is a probability of one half: the greedy threshold. */
-function implicitSettings({ model, data, question, implicit_prm }: ImplicitPrmRunConfig): ImplicitSettings {
+function implicitJudge({
+  model,
+  data,
+  ...settings
+}: Pick<RunConfig, 'model' | 'data'> & Pick<ImplicitSettings, 'template' | 'beta'>): ImplicitSettings {
   const { base, adapter } = model;
   return {
     kind: 'implicit_prm',
-    template: question.template,
-    beta: implicit_prm.beta,
+    ...settings,
     reference: {
       ...(typeof base === 'string' ? { model: base } : {}),
       ...(adapter === undefined ? {} : { adapter }),
@@ -73,6 +78,13 @@ function implicitSettings({ model, data, question, implicit_prm }: ImplicitPrmRu
     max_length: data.max_length,
     threshold: 'greedy',
   };
+}
+
+/** Those of the implicit reward model in `implicit/` that a run of `method: ppo` trained beside its policy. */
+export function onlineImplicitSettings(config: RunConfig): JudgeSettings | undefined {
+  if (config.method !== 'ppo') return undefined;
+  const { model, data, rollout, reward } = config;
+  return implicitJudge({ model, data, template: rollout.template, beta: reward.implicit.beta });
 }
 
 /** Those of the reward network in `reward/`; undefined for a method without one. */

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { type ModelCard, writeCard } from '../models/card.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
-import { judgeSettings, networkSettings } from './judge-settings.js';
+import { judgeSettings, networkSettings, onlineImplicitSettings } from './judge-settings.js';
+import { IMPLICIT } from './ppo/settings.js';
 import type { RunConfig } from './table.js';
 
 /** Adds tokenizer and card to every adapter and model in the run directory. */
@@ -22,7 +23,12 @@ export async function completeSaved(
     const adapter = isAdapter(saved);
     if (!adapter && !existsSync(join(saved, 'config.json'))) continue;
     if (adapter) await tokenizer.save(saved);
-    const judge = name === 'reward' ? networkSettings(config) : judgeSettings(config);
+    const judge =
+      name === 'reward'
+        ? networkSettings(config)
+        : name === IMPLICIT
+          ? onlineImplicitSettings(config)
+          : judgeSettings(config);
     const card: ModelCard = {
       method: config.method,
       ...(adapter && typeof base === 'string' ? { base } : {}),

@@ -221,6 +221,32 @@ run: {device: cpu, threads: 1}
     expect(await metrics(broken)).toEqual(lines);
   }, 180_000);
 
+  test('trains an implicit reward model beside the policy, with the same bits after a stop', async () => {
+    const set = [
+      'reward.implicit.weight=5',
+      'reward.implicit.learning_rate=1e-3',
+      'ppo.algorithm=prime',
+      'ppo.kl_target=0',
+      'ppo.max_iterations=3',
+      'ppo.save_steps=2',
+    ].flatMap((each) => ['--set', each]);
+    expect((await steptrain(['run', recipe, '--dry-run', ...set])).out).toMatch(
+      / implicit .* parameters with gradients and AdamW moments/,
+    );
+    const whole = join(folder, 'prime');
+    const { code, err } = await steptrain(['run', recipe, '--output', whole, ...set]);
+    expect(code, err).toBe(0);
+    const broken = join(folder, 'prime-broken');
+    const stopped = await steptrain(['run', recipe, '--output', broken, ...set], (text) =>
+      /ppo step 1\//.test(text) ? 'SIGINT' : undefined,
+    );
+    expect(stopped.code).toBe(130);
+    expect((await steptrain(['run', '--resume', broken])).code).toBe(0);
+    expect(await metrics(broken)).toEqual(await metrics(whole));
+    for (const name of ['adapter', 'implicit'].map((each) => join(each, 'adapter_model.safetensors')))
+      expect(tensors(join(broken, name)), name).toEqual(tensors(join(whole, name)));
+  }, 180_000);
+
   test('refuses settings that contradict each other, in a sentence', async () => {
     for (const [setting, message] of [
       ['rollout.mix={level 1: 0}', /no group with a weight above 0/],

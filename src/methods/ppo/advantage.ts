@@ -11,6 +11,8 @@ export type AdvantageSettings = Pick<
   'algorithm' | 'gamma' | 'lam' | 'whiten_advantages' | 'group_baseline' | 'loss_type' | 'truncated'
 >;
 
+const WHITENED: ReadonlySet<AdvantageSettings['algorithm']> = new Set(['ppo', 'reinforce_pp', 'prime']);
+
 type Rewards = readonly (readonly AnswerReward[])[];
 
 /** Solutions that were cut off are not learned from where `truncated` is `mask`: their share is 0. */
@@ -22,7 +24,7 @@ export function solutionAdvantage(device: Device, settings: AdvantageSettings): 
       const mask = Float32Array.from(flat.flatMap((answer) => answer.tokens.map(() => shareOf(answer))));
       const { advantages, returns } = await raw(device, groups, rewards, settings);
       const { algorithm, whiten_advantages } = settings;
-      const whitens = whiten_advantages && (algorithm === 'ppo' || algorithm === 'reinforce_pp');
+      const whitens = whiten_advantages && WHITENED.has(algorithm);
       const final = whitens ? await whitened(device, advantages, mask) : advantages;
       return assemble(groups, rewards, { advantages: final, returns, shareOf });
     },
@@ -59,6 +61,17 @@ async function raw(
           const above = byToken.map((reward, t) => (t === last ? reward - (baseline[i] as number) : reward));
           return returnsToGo(above, settings.gamma);
         }),
+      );
+    }
+    case 'prime': {
+      const outcomes = await ofGroups(
+        device,
+        rewards.map((group) => group.map(withoutProcess)),
+        'leave_one_out',
+      );
+      const process = rewards.flatMap((group) => processAdvantages(group, settings.gamma));
+      return withoutReturns(
+        process.flatMap((byToken, i) => byToken.map((advantage) => advantage + (outcomes[i] as number))),
       );
     }
     default: {
@@ -135,5 +148,29 @@ function stepAdvantages(rewards: Rewards, meanOnly: boolean): number[] {
       });
       return returnsToGo(normalised, 1);
     });
+  });
+}
+
+function withoutProcess({ process, ...reward }: AnswerReward): AnswerReward {
+  return process
+    ? { ...reward, byToken: reward.byToken.map((all, t) => all - (process[t] as number)) }
+    : reward;
+}
+
+/**
+ * PRIME (arXiv 2502.01456, as our source has it): of each token's reward the mean over the other solutions of their mean reward of a
+ * token is subtracted; an advantage is what follows from its token on.
+ */
+function processAdvantages(group: readonly AnswerReward[], gamma: number): number[][] {
+  const means = group.map(
+    ({ process = [] }) => process.reduce((sum, reward) => sum + reward, 0) / process.length,
+  );
+  const all = means.reduce((sum, mean) => sum + mean, 0);
+  return group.map(({ process = [] }, i) => {
+    const baseline = (all - (means[i] as number)) / (group.length - 1);
+    return returnsToGo(
+      process.map((reward) => reward - baseline),
+      gamma,
+    );
   });
 }

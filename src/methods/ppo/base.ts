@@ -36,7 +36,8 @@ const CHUNK = 64;
 /** How many training problems `whiten: base` is taken from; 0 where no source asks for it. */
 export function baseProblems({ base_problems, ...reward }: RewardSection): number {
   const asks = Object.values(reward).some(
-    (source) => typeof source === 'object' && source.weight !== 0 && source.whiten === 'base',
+    (source) =>
+      typeof source === 'object' && 'whiten' in source && source.weight !== 0 && source.whiten === 'base',
   );
   return asks ? base_problems : 0;
 }

@@ -54,7 +54,7 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['ppo', 'critic'],
       'ppo.critic "model" begins with the base alone, and model.adapter names an adapter on it; use "adapter" or "trunk", or model.adapter_mode stack',
     );
-  const compares = ppo.algorithm === 'grpo' || ppo.algorithm === 'gspo' || ppo.algorithm === 'rloo';
+  const compares = ['grpo', 'gspo', 'rloo', 'prime'].includes(ppo.algorithm);
   const baseline = ppo.algorithm === 'reinforce_pp' && ppo.group_baseline;
   if ((compares || baseline) && rollout.num_generations < 2)
     add(
@@ -119,6 +119,16 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['reward', 'oracle', 'weight'],
       'reward.oracle judges generated problems alone: it needs data.source "word_problems"',
     );
+  if (reward.implicit.weight !== 0 && lora === 'none')
+    add(
+      ['reward', 'implicit', 'weight'],
+      'reward.implicit is an adapter beside the policy on one base, and lora is none; add lora, or train method "implicit_prm" first and name it as reward.steps.model',
+    );
+  if (ppo.algorithm === 'prime' && reward.implicit.weight === 0)
+    add(
+      ['ppo', 'algorithm'],
+      'ppo.algorithm "prime" compares the rewards of tokens that reward.implicit gives: set reward.implicit.weight above 0, or choose "rloo"',
+    );
   const sources = [
     reward.rule,
     reward.format,
@@ -127,6 +137,7 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
     reward.outcome,
     reward.oracle,
     reward.function,
+    reward.implicit,
   ];
   if (sources.every(({ weight }) => weight === 0))
     add(['reward'], 'reward has no source with a weight, so there is nothing to learn from');

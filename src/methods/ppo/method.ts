@@ -20,7 +20,7 @@ import { type ProblemData, problemData } from './data.js';
 import { plannedRewardModels } from './reward-memory.js';
 import { type OpenSource, rewardSources } from './reward-sources.js';
 import { createPpoRoles, type PpoRoles } from './roles.js';
-import { hasCritic } from './settings.js';
+import { hasCritic, IMPLICIT } from './settings.js';
 import { solutionStage } from './stage.js';
 
 export type PpoRun = OpenRun<PpoRunConfig, ProblemData, RewardedRoles>;
@@ -49,6 +49,7 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
       ...(critic && ppo.critic !== 'trunk'
         ? [{ role: 'critic', held: 'trained', head, whole: ppo.critic === 'model' } as const]
         : []),
+      ...(reward.implicit.weight === 0 ? [] : [{ role: IMPLICIT, held: 'trained' } as const]),
       ...plannedRewardModels(reward),
     ];
   },

@@ -68,6 +68,23 @@ export const reward = section({
     ...source(0),
     aggregation: z.enum(AGGREGATIONS).default('min').describe('As of `steps`.'),
   }).describe('The exact judge of steps of generated word problems: what a perfect reward model is worth.'),
+  implicit: section({
+    weight: z.number().default(0).describe('Weight of its rewards; 0 leaves it out.'),
+    beta: positiveNumber()
+      .default(0.05)
+      .describe('A token’s reward is beta · (log-prob − that of the model with which the run began).'),
+    learning_rate: positiveNumber()
+      .default(1e-5)
+      .describe('Constant rate of AdamW; the rest is as in `ppo`.'),
+    max_grad_norm: z
+      .number()
+      .min(0)
+      .default(10)
+      .describe('Gradients with a larger global norm are scaled down to it; 0 for no clipping.'),
+  }).describe(
+    'An implicit reward model that learns online (PRIME): an adapter that begins as the model itself, rewards every token, and learns ' +
+      'once from the outcomes of each rollout batch that it has rewarded.',
+  ),
   function: section({
     ...source(0),
     module: text()

@@ -11,14 +11,17 @@ import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { Metrics } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
+import type { ImplicitRewards } from './implicit.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
-import type { PpoSettings } from './settings.js';
+import { IMPLICIT, type PpoSettings } from './settings.js';
 
 export interface SolutionRewardOptions {
   /** When the first rollout batch is there; undefined if the signal stopped it. */
   readonly sources: (signal: AbortSignal) => Promise<readonly WeightedSource[] | undefined>;
   readonly problemOf: (item: number) => RunProblem;
   readonly tokenizer: Tokenizer;
+  /** Beside them, with rewards of tokens. */
+  readonly implicit?: ImplicitRewards | undefined;
   /** Of rewards that are shuffled. */
   readonly seed: number;
   readonly settings: Pick<RewardSection, 'placement' | 'bound' | 'bound_margin'> &
@@ -26,8 +29,16 @@ export interface SolutionRewardOptions {
 }
 
 export function solutionRewards(options: SolutionRewardOptions): RewardSource<SolutionGroup> {
-  const { problemOf, settings, seed } = options;
+  const { problemOf, settings, seed, implicit } = options;
   return {
+    ...(implicit
+      ? {
+          optimizers: implicit.optimizers,
+          learn: (batch) => implicit.learn(batch),
+          state: () => implicit.state(),
+          restore: (state: unknown) => implicit.restore(state),
+        }
+      : {}),
     async reward(groups, { iteration, signal }) {
       const sources = await options.sources(signal);
       if (!sources) return undefined;
@@ -36,10 +47,16 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
       );
       const bySteps = settings.placement === 'step';
       const mixed = await mixedRewards(sources, solutions, { bySteps, signal, iteration, seed });
-      if (!mixed) return undefined;
+      const byToken = await implicit?.byToken(groups, signal);
+      if (!mixed || (implicit && !byToken)) return undefined;
       let at = 0;
       const asGiven = groups.map(({ answers }) =>
-        answers.map((answer) => placed(answer, mixed[at++] as MixedReward, options)),
+        answers.map((answer) => {
+          const own = placed(answer, mixed[at] as MixedReward, options);
+          const process = byToken?.[at];
+          at++;
+          return withTokens(own, process);
+        }),
       );
       const lowest = asGiven
         .flat()
@@ -50,7 +67,8 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
           return answer.truncated ? ofCutOff(own, lowest, settings) : own;
         }),
       );
-      return { byGroup, metrics: termMetrics(mixed, groups, problemOf) };
+      const terms = asGiven.flat().map((own) => own.terms ?? {});
+      return { byGroup, metrics: termMetrics(terms, groups, problemOf) };
     },
   };
 }
@@ -87,9 +105,22 @@ function placed(
   };
 }
 
+/** The rewards of an implicit model are kept apart too, for the advantage that compares them so. */
+function withTokens(own: AnswerReward, process: readonly number[] | undefined): AnswerReward {
+  if (!process) return own;
+  const sum = process.reduce((all, reward) => all + reward, 0);
+  return {
+    ...own,
+    value: own.value + sum,
+    byToken: own.byToken.map((reward, t) => reward + (process[t] as number)),
+    process,
+    terms: { ...own.terms, [IMPLICIT]: sum },
+  };
+}
+
 /** The rewards of steps stay: the last token makes up for the difference, so that the whole is the lowest in every algorithm. */
 function ofCutOff(
-  { value, byToken, places, terms }: AnswerReward,
+  { value, byToken, places, terms, process }: AnswerReward,
   lowest: number,
   { truncated, missing_eos_penalty: penalty }: SolutionRewardOptions['settings'],
 ): AnswerReward {
@@ -99,6 +130,7 @@ function ofCutOff(
     value: whole,
     byToken: byToken.map((reward, t) => (t === last ? reward + (whole - value) : reward)),
     ...(terms ? { terms } : {}),
+    ...(process ? { process } : {}),
     ...(places ? { places: places.at(-1) === last ? places : [...places, last] } : {}),
   };
 }
@@ -108,18 +140,18 @@ function ofCutOff(
  * right solution more than a wrong one, which says what it is worth on what the policy writes by now. And how many were cut off.
  */
 function termMetrics(
-  mixed: readonly MixedReward[],
+  mixed: readonly NonNullable<AnswerReward['terms']>[],
   groups: readonly SolutionGroup[],
   problemOf: SolutionRewardOptions['problemOf'],
 ): Metrics {
-  const names = [...new Set(mixed.flatMap(({ terms }) => Object.keys(terms)))];
+  const names = [...new Set(mixed.flatMap((terms) => Object.keys(terms)))];
   const mean = (values: readonly number[]) =>
     values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
   const answers = groups.flatMap(({ item, answers: own }) => own.map((answer) => ({ ...answer, item })));
   const right = answers.map(({ item, text, truncated }) =>
     Number(grade(text, problemOf(item).answer, { ended: !truncated }).correct),
   );
-  const said = (name: string) => mixed.map(({ terms }) => terms[name] ?? 0);
+  const said = (name: string) => mixed.map((terms) => terms[name] ?? 0);
   const aucs = names.flatMap((name) => {
     const auc = rocAuc(said(name), right);
     return auc === undefined ? [] : [[`auc_${name}`, auc] as const];

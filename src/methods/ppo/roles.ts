@@ -2,7 +2,7 @@
 import type { ModelConfig } from '../../architectures/config.js';
 import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
-import { createAdapterOn, draw, loadAdapter } from '../../models/adapter.js';
+import { createAdapterOn, type DropoutSource, draw, loadAdapter } from '../../models/adapter.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import type { LinearHead } from '../../models/heads.js';
@@ -32,6 +32,15 @@ export interface Critic {
   readonly own?: PlacedRole & { readonly parameters: TrainableParameters };
 }
 
+/** The implicit reward model: an adapter of its own on the base of the policy. */
+export interface ImplicitRole extends PlacedRole {
+  readonly parameters: TrainableParameters;
+  /** The model that the run began with. */
+  readonly reference: PlacedRole;
+  /** Masks of a rollout batch. */
+  readonly dropout: (iteration: number) => DropoutSource;
+}
+
 export interface PpoRoles {
   readonly decoder: Decoder;
   readonly policy: Role;
@@ -41,6 +50,7 @@ export interface PpoRoles {
   /** Of the KL: the model that the run began with. */
   readonly reference: PlacedRole | undefined;
   readonly critic: Critic | undefined;
+  readonly implicit: ImplicitRole | undefined;
   readonly parameters: RoleParameters;
   readonly held: HeldMemory;
   /** Writes adapter/ or model/ and, with a critic, value_head.safetensors. */
@@ -54,10 +64,12 @@ export const VALUE_HEAD = 'value_head.';
 /** Random streams of the critic's first values. */
 const VALUE_STREAM = 0x7a1e;
 const CRITIC_SEED = 0xc417;
+/** Of the implicit reward model's first values. */
+const IMPLICIT_SEED = 0x1b7c;
 
 export async function createPpoRoles(
   device: Device,
-  { model, lora, ppo, run }: Pick<PpoRunConfig, 'model' | 'lora' | 'ppo' | 'run'>,
+  { model, lora, ppo, reward, run }: Pick<PpoRunConfig, 'model' | 'lora' | 'ppo' | 'reward' | 'run'>,
   tokenizer: Tokenizer,
 ): Promise<PpoRoles> {
   // config.ts refuses this.
@@ -106,6 +118,7 @@ export async function createPpoRoles(
     }
     const reference = await referenceOf();
     const critic = critics ? await criticOf() : undefined;
+    const implicit = reward.implicit.weight === 0 ? undefined : await implicitOf();
     return {
       decoder,
       policy,
@@ -113,20 +126,26 @@ export async function createPpoRoles(
       policyTrained: trunk ? policyParameters.part((name) => !name.startsWith(VALUE_HEAD)) : policyParameters,
       reference,
       critic,
+      implicit,
       held,
-      parameters: { policy: policyParameters, ...(critic?.own ? { critic: critic.own.parameters } : {}) },
+      parameters: {
+        policy: policyParameters,
+        ...(critic?.own ? { critic: critic.own.parameters } : {}),
+        ...(implicit ? { implicit: implicit.parameters } : {}),
+      },
       async save(fileOf) {
         if (policy.adapter) await policy.adapter.save(fileOf('adapter'));
         else await saveModel(decoder, tokenizer, fileOf('model'));
         if (critic) await saveHead(critic.own?.parameters ?? policyParameters, fileOf);
+        await implicit?.role.adapter?.save(fileOf('implicit'));
       },
       dispose() {
         for (const item of made.toReversed()) item.dispose();
       },
     };
 
-    async function referenceOf(): Promise<PlacedRole | undefined> {
-      if (ppo.reference === 'none') return undefined;
+    async function referenceOf(which = ppo.reference): Promise<PlacedRole | undefined> {
+      if (which === 'none') return undefined;
       if (start !== undefined) {
         const adapter = keep(loadAdapter(device, decoder.config, start));
         mark('reference');
@@ -136,6 +155,23 @@ export async function createPpoRoles(
       const frozen = keep(await loadDecoder(device, directory, { dtype: model.dtype }));
       mark('reference');
       return { decoder: frozen, role: {} };
+    }
+
+    async function implicitOf(): Promise<ImplicitRole> {
+      // config.ts refuses this.
+      if (lora === 'none') throw new RangeError('reward.implicit needs lora');
+      const seed = (run.seed ^ IMPLICIT_SEED) >>> 0;
+      const adapter = keep(
+        await createAdapterOn(decoder, loraConfig(lora, directory), { seed, start, heads: [] }),
+      );
+      mark('implicit');
+      return {
+        decoder,
+        role: { adapter },
+        parameters: adapter.trainable as TrainableParameters,
+        reference: reference ?? ((await referenceOf('base')) as PlacedRole),
+        dropout: (iteration) => ({ seed, step: iteration }),
+      };
     }
 
     async function criticOf(): Promise<Critic> {

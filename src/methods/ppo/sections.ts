@@ -4,7 +4,7 @@ import { count, countOrOff, patterned, positiveNumber, section, text } from '../
 import { sampling } from '../../config/sampling.js';
 import { updates } from '../../config/training.js';
 
-export const ALGORITHMS = ['ppo', 'grpo', 'rloo', 'reinforce_pp', 'gspo'] as const;
+export const ALGORITHMS = ['ppo', 'grpo', 'rloo', 'reinforce_pp', 'gspo', 'prime'] as const;
 export type Algorithm = (typeof ALGORITHMS)[number];
 
 const server = z
@@ -63,8 +63,8 @@ export const ppo = section({
     .default('ppo')
     .describe(
       'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `gspo` with one ratio per ' +
-        'solution), the other solutions of the group (`rloo`, one ratio per solution), or returns whitened over the batch ' +
-        '(`reinforce_pp`).',
+        'solution), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
+        '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
     ),
   num_train_epochs: positiveNumber().default(1).describe('Passes over the training problems.'),
   max_iterations: z

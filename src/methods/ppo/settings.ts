@@ -1,6 +1,9 @@
 /** The settings that `auto` stands for. */
 import type { PpoRunConfig, PpoSection } from './config.js';
 
+/** The implicit reward model in checkpoints, in metrics, and the name of its folder. */
+export const IMPLICIT = 'implicit';
+
 export interface PpoSettings
   extends Omit<
     PpoSection,

@@ -8,6 +8,7 @@ import type { SolutionPrompt, SolutionSampler } from '../../train/solutions/samp
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
 import { type BaseSolutions, standardised } from './base.js';
+import { ImplicitRewards } from './implicit.js';
 import type { PpoRun } from './method.js';
 import { SolutionObjective } from './objective.js';
 import { solutionRewards } from './rewards.js';
@@ -34,6 +35,7 @@ export function solutionStage(
   const sources = standardised(open, base);
   const microBatchTokens = open.microBatchTokens('ppo');
   const promptOf = (item: number) => prompts[item] as SolutionPrompt;
+  const problemOf = (item: number) => problems[item] as (typeof problems)[number];
   const common = { roles, settings, promptOf, temperature: rollout.temperature, microBatchTokens };
   return policyStage<SolutionGroup>({
     name: 'ppo',
@@ -46,8 +48,16 @@ export function solutionStage(
       rollouts: solutionRollouts({ ...common, sampler, scoredLater: scoresInUpdate(settings) }),
       rewards: solutionRewards({
         sources,
-        problemOf: (item) => problems[item] as (typeof problems)[number],
+        problemOf,
         tokenizer,
+        implicit:
+          roles.implicit &&
+          new ImplicitRewards({
+            role: roles.implicit,
+            reward: reward.implicit,
+            ...{ settings, promptOf, problemOf, microBatchTokens },
+            maxSkipped: run.max_skipped_steps,
+          }),
         seed: run.seed,
         settings: { ...reward, ...settings },
       }),

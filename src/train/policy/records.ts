@@ -36,6 +36,8 @@ export interface AnswerReward {
   readonly byToken: readonly number[];
   /** The tokens that carry the rewards of steps, ascending, where there are some. */
   readonly places?: readonly number[];
+  /** The part of each token in `byToken` that an implicit reward model gave, where there is one. */
+  readonly process?: readonly number[];
   /** What each source said, for logs. */
   readonly terms?: Readonly<Record<string, number>>;
 }

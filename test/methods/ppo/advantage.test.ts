@@ -57,6 +57,30 @@ const close = (found: readonly number[], expected: readonly number[]) => {
   });
 };
 
+describe('of an implicit reward model', () => {
+  it('compares outcomes and rewards of tokens apart, each with the other solutions', async () => {
+    const groups = [{ item: 0, answers: [answer(2), answer(3), answer(1)] }];
+    const rewards = [
+      { value: 1.3, byToken: [0.1, 1.2], process: [0.1, 0.2] },
+      { value: 0.6, byToken: [0.3, 0.1, 0.2], process: [0.3, 0.1, 0.2] },
+      { value: 0.6, byToken: [0.6], process: [-0.4] },
+    ];
+    // Outcomes 1, 0, 1 against the mean of the other two; mean rewards of a token 0.15, 0.2 and −0.4.
+    const found = await credit(groups, [rewards], { algorithm: 'prime' });
+    close(found[0]!.advantages, [0.5 + (0.3 - 2 * -0.1), 0.5 + (0.2 - -0.1)]);
+    const baseline = (0.15 - 0.4) / 2;
+    close(found[1]!.advantages, [
+      -1 + (0.6 - 3 * baseline),
+      -1 + (0.3 - 2 * baseline),
+      -1 + (0.2 - baseline),
+    ]);
+    close(found[2]!.advantages, [0.5 + (-0.4 - 0.175)]);
+    const whitened = await credit(groups, [rewards], { algorithm: 'prime', whiten_advantages: true });
+    const all = whitened.flatMap(({ advantages }) => advantages);
+    expect(all.reduce((sum, value) => sum + value, 0)).toBeCloseTo(0, 4);
+  });
+});
+
 describe('of a group', () => {
   const answers = group!.rewards!.map(() => answer(2));
   const groups = [{ item: 0, answers }];

@@ -1,0 +1,163 @@
+/**
+ * An implicit reward model that learns online (PRIME, arXiv 2502.01456): β·(log-prob − log-prob of the model that the run began
+ * with) rewards every token, and the outcomes of the solutions that it has rewarded teach it; nobody labels steps.
+ */
+import { grade } from '../../answers/grade.js';
+import { inMemory } from '../../data/dataset.js';
+import { StepTrainError } from '../../native/errors.js';
+import { groupBySize } from '../../sequences/batching.js';
+import { hiddenStates, logprobsAt } from '../../sequences/forward.js';
+import { AdamW, adamSettings } from '../../train/adamw.js';
+import { runBatch } from '../../train/offline/batch.js';
+import type { OfflineItem } from '../../train/offline/items.js';
+import { implicitPrm } from '../../train/offline/objectives/implicit-prm.js';
+import type { RolloutBatch } from '../../train/policy/records.js';
+import type { RunProblem } from '../../train/solutions/problems.js';
+import type { SolutionPrompt } from '../../train/solutions/sampler.js';
+import type { Metrics } from '../../train/stage.js';
+import { applyGradients } from '../../train/update.js';
+import type { RewardSection } from './config.js';
+import type { ImplicitRole, PlacedRole } from './roles.js';
+import type { SolutionAnswer, SolutionGroup } from './rollout.js';
+import { answeredPrompts } from './sequences.js';
+import { IMPLICIT, type PpoSettings } from './settings.js';
+
+export interface ImplicitRewardOptions {
+  readonly role: ImplicitRole;
+  readonly reward: RewardSection['implicit'];
+  readonly settings: Pick<
+    PpoSettings,
+    'adam_beta1' | 'adam_beta2' | 'adam_epsilon' | 'weight_decay' | 'branches'
+  >;
+  readonly promptOf: (item: number) => SolutionPrompt;
+  readonly problemOf: (item: number) => RunProblem;
+  readonly microBatchTokens: number;
+  /** Most steps in a row that may be skipped for a loss or gradient that is no number. */
+  readonly maxSkipped: number;
+}
+
+/** A solution with the log-probs of the reference, by token. */
+interface Scored {
+  readonly item: number;
+  readonly answer: SolutionAnswer;
+  readonly reference: readonly number[];
+}
+
+export class ImplicitRewards {
+  readonly optimizers: Readonly<Record<string, AdamW>>;
+  /** What was scored last. */
+  private scored: readonly Scored[] = [];
+  private skipped = 0;
+
+  constructor(private readonly options: ImplicitRewardOptions) {
+    const { role, reward, settings } = options;
+    const adam = adamSettings({ ...settings, max_grad_norm: reward.max_grad_norm });
+    this.optimizers = { [IMPLICIT]: new AdamW(role.parameters, adam) };
+  }
+
+  /** Rewards by solution of the groups, in order, and token; undefined if the signal stopped it. */
+  async byToken(groups: readonly SolutionGroup[], signal: AbortSignal): Promise<number[][] | undefined> {
+    const { role, reward } = this.options;
+    const own = await this.logprobs(groups, role, signal);
+    const reference = await this.logprobs(groups, role.reference, signal);
+    if (!own || !reference) return undefined;
+    const answers = groups.flatMap(({ item, answers }) => answers.map((answer) => ({ item, answer })));
+    this.scored = answers.map((each, i) => ({ ...each, reference: reference[i] as number[] }));
+    return own.map((logprobs, i) =>
+      logprobs.map((logprob, t) => reward.weight * reward.beta * (logprob - (reference[i]?.[t] as number))),
+    );
+  }
+
+  /** One step on the outcomes of what was scored last. */
+  async learn({ iteration }: RolloutBatch): Promise<{ readonly metrics: Metrics; readonly tokens: number }> {
+    const { role, reward, promptOf, problemOf, microBatchTokens, maxSkipped } = this.options;
+    if (this.scored.length === 0) return { metrics: {}, tokens: 0 };
+    const items = this.scored.map(({ item, answer: { tokens, text, truncated } }): OfflineItem => {
+      const { correct } = grade(text, problemOf(item).answer, { ended: !truncated });
+      const label = correct ? 1 : 0;
+      return {
+        problem: item,
+        prompt: promptOf(item).ids,
+        answers: [{ ids: tokens, from: 0, steps: [], label }],
+      };
+    });
+    const { decoder, parameters } = role;
+    const { metrics, tokens } = await runBatch(
+      {
+        decoder,
+        role: role.role,
+        objective: implicitPrm(reward),
+        plan: {
+          items: inMemory(items),
+          batches: [[...items.keys()]],
+          epochAt: () => iteration,
+          pairsOf: () => [],
+          pairsAt: () => items.length,
+          references: items.length,
+        },
+        references: this.scored.map(({ reference }) => [[reference.reduce((sum, value) => sum + value, 0)]]),
+        microBatchTokens,
+      },
+      0,
+      { parameters, dropout: role.dropout(iteration) },
+    );
+    const { loss, accuracy = 0 } = metrics;
+    const optimizer = this.optimizers[IMPLICIT] as AdamW;
+    const update = await applyGradients(optimizer, reward.learning_rate, { implicit_loss: loss });
+    if (update.nonFinite !== undefined) {
+      this.skipped++;
+      if (this.skipped < maxSkipped) return { metrics: { implicit_skipped: this.skipped }, tokens };
+      throw new StepTrainError(
+        'E_NONFINITE',
+        `${update.nonFinite} was not finite in ${maxSkipped} steps of the implicit reward model in a row; lower reward.implicit.learning_rate`,
+      );
+    }
+    this.skipped = 0;
+    return {
+      metrics: { implicit_loss: loss, implicit_accuracy: accuracy, implicit_grad_norm: update.gradNorm },
+      tokens,
+    };
+  }
+
+  state(): unknown {
+    return { skipped: this.skipped };
+  }
+
+  restore(state: unknown): void {
+    this.skipped = (state as { readonly skipped: number } | undefined)?.skipped ?? 0;
+  }
+
+  /** By solution and token, at temperature 1. */
+  private async logprobs(
+    groups: readonly SolutionGroup[],
+    { decoder, role }: PlacedRole,
+    signal: AbortSignal,
+  ): Promise<number[][] | undefined> {
+    const { promptOf, settings, microBatchTokens } = this.options;
+    const sequences = groups.flatMap(({ item, answers }) =>
+      answeredPrompts(
+        promptOf(item).ids,
+        item,
+        answers.map(({ tokens }) => tokens),
+        { budget: microBatchTokens, branches: settings.branches },
+      ),
+    );
+    const found: number[][] = [];
+    for (const part of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+      if (signal.aborted) return undefined;
+      const rows = part.map(({ solutions }) => solutions.flatMap((solution) => solution.rows));
+      const { logprobs } = decoder.device.scope(
+        () => ({ logprobs: logprobsAt(hiddenStates(decoder, role, part), rows).logprobs }),
+        IMPLICIT,
+      );
+      const values = await logprobs.readFloats();
+      logprobs.dispose();
+      let at = 0;
+      for (const { rows: own } of part.flatMap(({ solutions }) => solutions)) {
+        found.push(Array.from(values.subarray(at, at + own.length)));
+        at += own.length;
+      }
+    }
+    return found;
+  }
+}

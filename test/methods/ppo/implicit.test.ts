@@ -1,0 +1,151 @@
+// The implicit reward model of `method: ppo` that learns online, on the built-in word-problem model.
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { loadModel } from '../../../src/api/model.js';
+import { completeRunConfig } from '../../../src/methods/config.js';
+import { judgeSteps } from '../../../src/methods/judge.js';
+import { implicitScorers } from '../../../src/methods/offline/implicit-scorer.js';
+import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
+import { ImplicitRewards } from '../../../src/methods/ppo/implicit.js';
+import { createPpoRoles } from '../../../src/methods/ppo/roles.js';
+import type { SolutionGroup } from '../../../src/methods/ppo/rollout.js';
+import { settled } from '../../../src/methods/ppo/settings.js';
+import { train } from '../../../src/methods/run.js';
+import { configuredTokenizer } from '../../../src/run/tokenizer.js';
+import { answerTokenizer } from '../../../src/train/offline/tokens.js';
+import { openTest } from '../../ops/devices.js';
+
+const device = openTest();
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'steptrain-implicit-'));
+  vi.stubEnv('STEPTRAIN_CACHE', join(folder, 'cache'));
+});
+afterAll(() => {
+  device.dispose();
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const input = {
+  method: 'ppo',
+  model: { base: 'word-problems-misread', dtype: 'f32' },
+  lora: { r: 4, lora_alpha: 8, lora_dropout: 0 },
+  data: { source: 'word_problems', word_problems: { samples: 60, levels: [1] }, max_length: 256 },
+  rollout: { num_generations: 4, max_new_tokens: 40, template: '{problem}\n' },
+  reward: { rule: { weight: 1 }, implicit: { weight: 2, beta: 0.5, learning_rate: 1e-2 } },
+  ppo: { algorithm: 'prime', learning_rate: 1e-3, rollout_batch: 4, max_iterations: 3, kl_coef: 0 },
+  run: { device: 'cpu', threads: 1, logging_steps: 1 },
+  eval: { max_samples: 4 },
+};
+
+const PROBLEMS = [
+  { problem: 'Ann has 3 pears. Bob has 4 pears. How many pears do they have together?', answer: '7' },
+  { problem: 'Tom has 9 coins. Tom loses 5 coins. How many coins does Tom have now?', answer: '4' },
+];
+const TEXTS = [
+  ['together: 3 + 4 = 7', 'answer: 7'],
+  ['together: 3 + 4 = 8', 'answer: 8'],
+];
+
+describe('an implicit reward model that learns online', () => {
+  it('begins without a word, learns outcomes, and gives steps what the scorer of steps gives', async () => {
+    const config = completeRunConfig(input as never) as PpoRunConfig;
+    const tokenizer = await configuredTokenizer(config.model);
+    const roles = await createPpoRoles(device, config, tokenizer);
+    const template = config.rollout.template;
+    const tokens = answerTokenizer(tokenizer, template);
+    const groups: SolutionGroup[] = PROBLEMS.map((_, item) => ({
+      item,
+      answers: TEXTS.map((steps) => {
+        const { ids } = tokens.answer(
+          {},
+          steps.map((text) => ({ text, label: null, kind: 'normal' as const })),
+          { label: null },
+        );
+        const text = `${steps.join('\n')}\n`;
+        const none: number[] = [];
+        return {
+          tokens: ids,
+          text,
+          truncated: false,
+          oldLogprobs: none,
+          refLogprobs: none,
+          values: none,
+          samplerLogprobs: none,
+        };
+      }),
+    }));
+    const role = roles.implicit as NonNullable<typeof roles.implicit>;
+    const rewards = new ImplicitRewards({
+      role,
+      reward: config.reward.implicit,
+      settings: settled(config),
+      promptOf: (item) => ({ ids: tokens.prompt(PROBLEMS[item] as (typeof PROBLEMS)[number]) }) as never,
+      problemOf: (item) => PROBLEMS[item] as never,
+      microBatchTokens: 512,
+      maxSkipped: 3,
+    });
+    const { signal } = new AbortController();
+    const before = await rewards.byToken(groups, signal);
+    expect(before?.flat().every((reward) => Math.abs(reward) < 1e-4)).toBe(true);
+    const losses: number[] = [];
+    for (let iteration = 0; iteration < 8; iteration++) {
+      await rewards.byToken(groups, signal);
+      const { metrics } = await rewards.learn({ items: [0, 1], iteration, signal });
+      losses.push(metrics.implicit_loss as number);
+    }
+    // Of log-ratios 0; the first problem's first solution is right, the other three are wrong.
+    expect(losses[0]).toBeCloseTo(Math.LN2, 4);
+    expect(losses.at(-1)).toBeLessThan(0.6);
+
+    const after = (await rewards.byToken(groups, signal)) as number[][];
+    const { reward: scorer } = implicitScorers(role, role.reference, {
+      ...{ tokenizer, template, beta: config.reward.implicit.beta },
+      maxLength: 256,
+    });
+    const solutions = PROBLEMS.flatMap(({ problem }) => TEXTS.map((steps) => ({ problem, steps })));
+    const scored = (await scorer.score(solutions as never)) ?? [];
+    const sum = (values: readonly number[]) => values.reduce((all, value) => all + value, 0);
+    for (const [i, { scores }] of scored.entries())
+      expect(sum(after[i] as number[])).toBeCloseTo(2 * sum(scores as number[]), 3);
+    expect(new Set(after.map((values) => sum(values).toFixed(3))).size).toBe(4);
+    for (const optimizer of Object.values(rewards.optimizers)) optimizer.dispose();
+    roles.dispose();
+  });
+
+  it('is trained by a run beside the policy, logged, saved, and read again', async () => {
+    const output = join(folder, 'run');
+    expect((await train(input as never, { output })).status).toBe('finished');
+    const lines = readFileSync(join(output, 'metrics.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    const steps = lines.filter(({ implicit_loss: loss }) => loss !== undefined);
+    expect(steps.map(({ iteration }) => iteration)).toEqual([0, 1, 2]);
+    expect(steps[0].reward_implicit).toBeCloseTo(0, 4);
+    expect(steps[0].implicit_loss).toBeCloseTo(Math.LN2, 4);
+    expect(steps[2].reward_implicit).not.toBeCloseTo(0, 3);
+    const model = await loadModel(device, join(output, 'implicit'));
+    const { problem } = PROBLEMS[0] as (typeof PROBLEMS)[number];
+    const judged = await judgeSteps(model, problem, TEXTS[0] as string[]);
+    expect(judged.map(({ probability }) => probability)).toEqual([
+      expect.closeTo(0.5, 0),
+      expect.closeTo(0.5, 0),
+    ]);
+    expect(judged.every(({ probability }) => probability !== 0.5)).toBe(true);
+    model.dispose();
+  });
+
+  it('is refused where it has no place', () => {
+    const refused = (changes: object) => () => completeRunConfig({ ...input, ...changes } as never);
+    expect(refused({ lora: 'none' })).toThrow(
+      'reward.implicit is an adapter beside the policy on one base, and lora is none',
+    );
+    expect(refused({ reward: { rule: { weight: 1 } } })).toThrow(
+      'ppo.algorithm "prime" compares the rewards of tokens',
+    );
+  });
+});
