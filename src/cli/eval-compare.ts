@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
@@ -35,10 +35,27 @@ export const compareCommand: CommandModule<unknown, CompareArguments> = {
       throw new UsageError(
         `${solved[0] ? a : b} holds solved problems and ${solved[0] ? b : a} does not; compare two evaluations of one kind`,
       );
+    const kept = [a, b].find((path, i) => !solved[i] && hasSolved(path));
+    if (kept !== undefined)
+      throw new UsageError(
+        `${kept} solved problems and kept no ${PROBLEMS} of them; solve the same problems by both runs with: steptrain eval solve FILE --run ${kept} --output DIR, then compare the two DIRs`,
+      );
     const [comparison, table] = solved[0] ? await ofProblems(a, b) : await ofSteps(a, b);
     console.log(json ? JSON.stringify(comparison, null, 2) : table({ boxed: process.stdout.isTTY === true }));
   },
 };
+
+/** Whether a run says in its eval.json that it was measured by problems, not by judged steps. */
+function hasSolved(path: string): boolean {
+  const file = join(path, 'eval.json');
+  try {
+    return (
+      (JSON.parse(readFileSync(file, 'utf8')) as { readonly unit?: unknown } | null)?.unit === 'problems'
+    );
+  } catch {
+    return false; // not there or damaged: what reads it next says so
+  }
+}
 
 type Compared = readonly [comparison: object, table: (options: { readonly boxed: boolean }) => string];
 

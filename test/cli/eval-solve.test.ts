@@ -117,6 +117,12 @@ describe('steptrain eval solve', () => {
     expect((await cli('eval', 'compare', a, folder)).stderr).toBe(
       `${a} holds solved problems and ${folder} does not; compare two evaluations of one kind`,
     );
+    const run = join(folder, 'by-problems');
+    mkdirSync(run);
+    writeFileSync(join(run, 'eval.json'), '{"unit": "problems"}');
+    expect((await cli('eval', 'compare', run, run)).stderr).toMatch(
+      /by-problems solved problems and kept no problems\.jsonl of them; solve the same problems by both runs with: steptrain eval solve FILE/,
+    );
     expect((await cli('eval', 'compare', a, join(folder, 'nowhere'))).stderr).toBe(
       `there is no ${join(folder, 'nowhere')}`,
     );
