@@ -19,7 +19,7 @@ import { applyGradients } from '../../train/update.js';
 import type { RewardSection } from './config.js';
 import type { ImplicitRole, PlacedRole } from './roles.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
-import { answeredPrompts } from './sequences.js';
+import { answeredPrompts, inParts } from './sequences.js';
 import { IMPLICIT, type PpoSettings } from './settings.js';
 
 export interface ImplicitRewardOptions {
@@ -45,8 +45,8 @@ interface Scored {
 
 export class ImplicitRewards {
   readonly optimizers: Readonly<Record<string, AdamW>>;
-  /** What was scored last. */
-  private scored: readonly Scored[] = [];
+  /** What was scored last, by problem. */
+  private scored: readonly (readonly Scored[])[] = [];
   private skipped = 0;
 
   constructor(private readonly options: ImplicitRewardOptions) {
@@ -61,8 +61,12 @@ export class ImplicitRewards {
     const own = await this.logprobs(groups, role, signal);
     const reference = await this.logprobs(groups, role.reference, signal);
     if (!own || !reference) return undefined;
-    const answers = groups.flatMap(({ item, answers }) => answers.map((answer) => ({ item, answer })));
-    this.scored = answers.map((each, i) => ({ ...each, reference: reference[i] as number[] }));
+    let at = 0;
+    this.scored = groups
+      .map(({ item, answers }) =>
+        answers.map((answer) => ({ item, answer, reference: reference[at++] as number[] })),
+      )
+      .filter(({ length }) => length > 0);
     return own.map((logprobs, i) =>
       logprobs.map((logprob, t) => reward.weight * reward.beta * (logprob - (reference[i]?.[t] as number))),
     );
@@ -70,16 +74,25 @@ export class ImplicitRewards {
 
   /** One step on the outcomes of what was scored last. */
   async learn({ iteration }: RolloutBatch): Promise<{ readonly metrics: Metrics; readonly tokens: number }> {
-    const { role, reward, promptOf, problemOf, microBatchTokens, maxSkipped } = this.options;
+    const { role, reward, settings, promptOf, problemOf, microBatchTokens, maxSkipped } = this.options;
     if (this.scored.length === 0) return { metrics: {}, tokens: 0 };
-    const items = this.scored.map(({ item, answer: { tokens, text, truncated } }): OfflineItem => {
-      const { correct } = grade(text, problemOf(item).answer, { ended: !truncated });
-      const label = correct ? 1 : 0;
-      return {
-        problem: item,
-        prompt: promptOf(item).ids,
-        answers: [{ ids: tokens, from: 0, steps: [], label }],
-      };
+    // The solutions of a problem branch off its prompt, as where they are scored.
+    const options = { budget: microBatchTokens, branches: settings.branches };
+    const parts = this.scored.flatMap((solutions) =>
+      inParts(
+        promptOf((solutions[0] as Scored).item).ids.length,
+        solutions,
+        ({ answer }) => answer.tokens.length,
+        options,
+      ),
+    );
+    const items = parts.map((part): OfflineItem => {
+      const { item } = part[0] as Scored;
+      const answers = part.map(({ answer: { tokens, text, truncated } }) => {
+        const { correct } = grade(text, problemOf(item).answer, { ended: !truncated });
+        return { ids: tokens, from: 0, steps: [], label: correct ? (1 as const) : (0 as const) };
+      });
+      return { problem: item, prompt: promptOf(item).ids, answers };
     });
     const { decoder, parameters } = role;
     const { metrics, tokens } = await runBatch(
@@ -95,7 +108,9 @@ export class ImplicitRewards {
           pairsAt: () => items.length,
           references: items.length,
         },
-        references: this.scored.map(({ reference }) => [[reference.reduce((sum, value) => sum + value, 0)]]),
+        references: parts.map((part) =>
+          part.map(({ reference }) => [reference.reduce((sum, value) => sum + value, 0)]),
+        ),
         microBatchTokens,
       },
       0,

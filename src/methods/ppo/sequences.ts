@@ -24,19 +24,31 @@ export function answeredPrompts(
   solutions: readonly (readonly number[])[],
   { budget, branches }: AnsweredPromptOptions,
 ): AnsweredPrompt[] {
-  const parts: (readonly number[])[][] = [];
-  let size = 0;
-  for (const tokens of solutions) {
-    if (parts.length === 0 || !branches || size + tokens.length > budget) {
-      parts.push([]);
-      size = prompt.length;
-    }
-    parts.at(-1)?.push(tokens);
-    size += tokens.length;
-  }
+  const parts = inParts(prompt.length, solutions, (tokens) => tokens.length, { budget, branches });
   return parts.map((answers) => {
     // Whole: the state after the last token has a value too.
     const sequence = branchedSequence(prompt, [{ at: prompt.length, answers }], [], { whole: true });
     return { ...sequence, rowId, solutions: sequence.answers[0] as readonly BranchedAnswer[] };
   });
+}
+
+/** The solutions of a prompt, in order, in as few parts as the budget allows, or one by one. */
+export function inParts<T>(
+  prompt: number,
+  solutions: readonly T[],
+  lengthOf: (solution: T) => number,
+  { budget, branches }: AnsweredPromptOptions,
+): T[][] {
+  const parts: T[][] = [];
+  let size = 0;
+  for (const solution of solutions) {
+    const length = lengthOf(solution);
+    if (parts.length === 0 || !branches || size + length > budget) {
+      parts.push([]);
+      size = prompt;
+    }
+    parts.at(-1)?.push(solution);
+    size += length;
+  }
+  return parts;
 }

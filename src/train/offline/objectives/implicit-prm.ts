@@ -16,13 +16,16 @@ export function implicitPrm({ beta }: ImplicitPrmSettings): OfflineObjective {
   return {
     needsReference: true,
     needsMismatched: false,
-    begin: (batch) => ({
-      terms: (scored) =>
-        ([1, 0] as const).flatMap((label) => {
-          const own = scored.answers.filter(({ tokens }) => labelOf(tokens) === label);
-          return own.length > 0 ? [term(scored, own, { label, beta, count: batch.length })] : [];
-        }),
-    }),
+    begin(batch) {
+      const count = batch.reduce((sum, { answers }) => sum + answers.length, 0);
+      return {
+        terms: (scored) =>
+          ([1, 0] as const).flatMap((label) => {
+            const own = scored.answers.filter(({ tokens }) => labelOf(tokens) === label);
+            return own.length > 0 ? [term(scored, own, { label, beta, count })] : [];
+          }),
+      };
+    },
   };
 }
 
