@@ -45,7 +45,10 @@ export function plannedWork<Config extends FrameConfig>({
   };
   const stages = method.stages(open);
   return {
-    stages: stages.map(({ name, ...stage }) => ('steps' in stage ? { name, steps: stage.steps } : { name })),
+    stages: stages.map((stage) => {
+      const steps = 'steps' in stage ? stage.steps : stage.expectedSteps?.();
+      return { name: stage.name, ...(steps === undefined ? {} : { steps }) };
+    }),
     tokens: trainedTokens(method.sections(config), data) ?? batchedTokens(stages),
   };
 }

@@ -102,6 +102,8 @@ export type Stage = TrainingStage | MakingStage;
  */
 export interface LaterStage {
   readonly name: string;
+  /** Its steps, where the data alone tell them. */
+  expectedSteps?(): number;
   prepare(signal: AbortSignal): Promise<Stage>;
 }
 

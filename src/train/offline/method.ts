@@ -84,6 +84,7 @@ export function offlineMethod<Config extends OfflineRunConfig>({
         ...made.map(references),
         {
           name,
+          expectedSteps: () => planOf(open, 'train', { settings, objective }).batches.length,
           async prepare() {
             const context = await contextOf(open, 'train');
             const held = await contextOf(open, 'validation');

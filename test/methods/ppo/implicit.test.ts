@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadModel } from '../../../src/api/model.js';
+import { inMemory } from '../../../src/data/dataset.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { judgeSteps } from '../../../src/methods/judge.js';
 import { implicitScorers } from '../../../src/methods/offline/implicit-scorer.js';
@@ -14,7 +15,14 @@ import type { SolutionGroup } from '../../../src/methods/ppo/rollout.js';
 import { settled } from '../../../src/methods/ppo/settings.js';
 import { train } from '../../../src/methods/run.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
+import { AdamW, adamSettings } from '../../../src/train/adamw.js';
+import { runBatch } from '../../../src/train/offline/batch.js';
+import { offlineSequence } from '../../../src/train/offline/items.js';
+import { implicitPrm } from '../../../src/train/offline/objectives/implicit-prm.js';
+import { heldOutPlan } from '../../../src/train/offline/plan.js';
+import { readSums } from '../../../src/train/offline/scores.js';
 import { answerTokenizer } from '../../../src/train/offline/tokens.js';
+import { applyGradients } from '../../../src/train/update.js';
 import { openTest } from '../../ops/devices.js';
 
 const device = openTest();
@@ -50,44 +58,49 @@ const TEXTS = [
   ['together: 3 + 4 = 8', 'answer: 8'],
 ];
 
+async function opened() {
+  const config = completeRunConfig(input as never) as PpoRunConfig;
+  const tokenizer = await configuredTokenizer(config.model);
+  const roles = await createPpoRoles(device, config, tokenizer);
+  const template = config.rollout.template;
+  const tokens = answerTokenizer(tokenizer, template);
+  const groups: SolutionGroup[] = PROBLEMS.map((_, item) => ({
+    item,
+    answers: TEXTS.map((steps) => {
+      const { ids } = tokens.answer(
+        {},
+        steps.map((text) => ({ text, label: null, kind: 'normal' as const })),
+        { label: null },
+      );
+      const text = `${steps.join('\n')}\n`;
+      const none: number[] = [];
+      return {
+        tokens: ids,
+        text,
+        truncated: false,
+        oldLogprobs: none,
+        refLogprobs: none,
+        values: none,
+        samplerLogprobs: none,
+      };
+    }),
+  }));
+  const role = roles.implicit as NonNullable<typeof roles.implicit>;
+  const rewards = new ImplicitRewards({
+    role,
+    reward: config.reward.implicit,
+    settings: settled(config),
+    promptOf: (item) => ({ ids: tokens.prompt(PROBLEMS[item] as (typeof PROBLEMS)[number]) }) as never,
+    problemOf: (item) => PROBLEMS[item] as never,
+    microBatchTokens: 512,
+    maxSkipped: 3,
+  });
+  return { config, tokenizer, template, tokens, roles, role, groups, rewards };
+}
+
 describe('an implicit reward model that learns online', () => {
   it('begins without a word, learns outcomes, and gives steps what the scorer of steps gives', async () => {
-    const config = completeRunConfig(input as never) as PpoRunConfig;
-    const tokenizer = await configuredTokenizer(config.model);
-    const roles = await createPpoRoles(device, config, tokenizer);
-    const template = config.rollout.template;
-    const tokens = answerTokenizer(tokenizer, template);
-    const groups: SolutionGroup[] = PROBLEMS.map((_, item) => ({
-      item,
-      answers: TEXTS.map((steps) => {
-        const { ids } = tokens.answer(
-          {},
-          steps.map((text) => ({ text, label: null, kind: 'normal' as const })),
-          { label: null },
-        );
-        const text = `${steps.join('\n')}\n`;
-        const none: number[] = [];
-        return {
-          tokens: ids,
-          text,
-          truncated: false,
-          oldLogprobs: none,
-          refLogprobs: none,
-          values: none,
-          samplerLogprobs: none,
-        };
-      }),
-    }));
-    const role = roles.implicit as NonNullable<typeof roles.implicit>;
-    const rewards = new ImplicitRewards({
-      role,
-      reward: config.reward.implicit,
-      settings: settled(config),
-      promptOf: (item) => ({ ids: tokens.prompt(PROBLEMS[item] as (typeof PROBLEMS)[number]) }) as never,
-      problemOf: (item) => PROBLEMS[item] as never,
-      microBatchTokens: 512,
-      maxSkipped: 3,
-    });
+    const { config, tokenizer, template, roles, role, groups, rewards } = await opened();
     const { signal } = new AbortController();
     const before = await rewards.byToken(groups, signal);
     expect(before?.flat().every((reward) => Math.abs(reward) < 1e-4)).toBe(true);
@@ -114,6 +127,56 @@ describe('an implicit reward model that learns online', () => {
     expect(new Set(after.map((values) => sum(values).toFixed(3))).size).toBe(4);
     for (const optimizer of Object.values(rewards.optimizers)) optimizer.dispose();
     roles.dispose();
+  });
+
+  it('takes the steps of the offline objective on the same answers', async () => {
+    const online = await opened();
+    const offline = await opened();
+    const { role } = offline;
+    const items = online.groups.flatMap(({ item, answers }) =>
+      answers.map(({ tokens }, i) => ({
+        problem: item,
+        prompt: online.tokens.prompt(PROBLEMS[item] as (typeof PROBLEMS)[number]),
+        answers: [
+          { ids: tokens, from: 0, steps: [], label: item === 0 && i === 0 ? (1 as const) : (0 as const) },
+        ],
+      })),
+    );
+    const objective = implicitPrm(online.config.reward.implicit);
+    const plan = heldOutPlan(inMemory(items), { pairs: false, maxLength: 256 });
+    const { signal } = new AbortController();
+    const optimizer = new AdamW(
+      role.parameters,
+      adamSettings({
+        ...settled(offline.config),
+        max_grad_norm: offline.config.reward.implicit.max_grad_norm,
+      }),
+    );
+    const { reference } = role;
+    const sums = await readSums(reference.decoder, reference.role, items.map(offlineSequence));
+    const references = sums.map((each) => [each]);
+    for (let iteration = 0; iteration < 3; iteration++) {
+      await online.rewards.byToken(online.groups, signal);
+      const { metrics } = await online.rewards.learn({ items: [0, 1], iteration, signal });
+      const { metrics: expected } = await runBatch(
+        { decoder: role.decoder, role: role.role, objective, plan, references, microBatchTokens: 512 },
+        0,
+        { parameters: role.parameters, dropout: role.dropout(iteration) },
+      );
+      const { gradNorm } = (await applyGradients(optimizer, 1e-2, expected)) as { gradNorm: number };
+      expect(gradNorm).toBeGreaterThan(0);
+      expect(metrics.implicit_loss).toBeCloseTo(expected.loss, 5);
+      // At log-ratios of 0 rounding decides on which side of one half they are.
+      if (iteration > 0) expect(metrics.implicit_accuracy).toBeCloseTo(expected.accuracy as number, 5);
+      expect((metrics.implicit_grad_norm as number) / gradNorm).toBeCloseTo(1, 3);
+    }
+    for (const each of [
+      optimizer,
+      ...Object.values(online.rewards.optimizers),
+      ...Object.values(offline.rewards.optimizers),
+    ])
+      each.dispose();
+    for (const { roles } of [online, offline]) roles.dispose();
   });
 
   it('is trained by a run beside the policy, logged, saved, and read again', async () => {
