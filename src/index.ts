@@ -122,6 +122,7 @@ export {
 } from './eval/solving/comparison.js';
 export type { CorrectionReport, OutputMetrics, PrefixMetrics } from './eval/solving/corrections.js';
 export { readSolvedProblems, type SolvedProblem } from './eval/solving/dump.js';
+export type { EqualTokenVotes } from './eval/solving/equal-tokens.js';
 export {
   evaluateSolving,
   type SolvingOptions,
