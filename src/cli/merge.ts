@@ -1,7 +1,8 @@
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { FloatDtype } from '../weights/dtype.js';
+import { UsageError } from './error.js';
 
 interface MergeArguments {
   readonly base: string;
@@ -9,6 +10,7 @@ interface MergeArguments {
   readonly out: string;
   readonly dtype: 'f32' | 'bf16' | 'f16' | undefined;
   readonly check: boolean;
+  readonly 'other-base': boolean;
 }
 
 /** Number of tokens for the comparison. */
@@ -39,27 +41,43 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
         default: true,
         describe: 'Compare the logits of the merged model with those of the adapter',
       })
+      .option('other-base', {
+        type: 'boolean',
+        default: false,
+        describe: 'Merge into a base that the adapter was not trained on',
+      })
       .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server') as never,
   handler: merge,
 };
 
-async function merge({ base, adapter: given, out, dtype, check }: MergeArguments): Promise<void> {
+async function merge({
+  base,
+  adapter: given,
+  out,
+  dtype,
+  check,
+  'other-base': otherBase,
+}: MergeArguments): Promise<void> {
   const { mergeAdapter } = await import('../models/merge.js');
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
   const { baseDirectory } = await import('../models/base.js');
+  const { trainedOn } = await import('../models/trained-on.js');
   const { resolveModel } = await import('../run/paths.js');
-  const { isAdapter, readAdapterConfig } = await import('../weights/adapter.js');
+  const { isAdapter } = await import('../weights/adapter.js');
   const ofRun = join(given, 'adapter');
   const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
-  const { baseModel } = readAdapterConfig(adapter);
-  if (baseModel !== undefined && !isSameModel(baseModel, base, directory)) {
-    console.error(
-      `warning: ${adapter} was trained on ${baseModel}, and ${base} has another name; if it is another model, the merged one is useless`,
+  const { named, same } = await trainedOn(adapter, base, directory);
+  if (same === 'no' && !otherBase)
+    throw new UsageError(
+      `${adapter} was trained on ${named}, and ${base} is another model; name that one, or merge all the same with --other-base`,
     );
-  }
+  if (same === 'unknown' && !otherBase)
+    console.error(
+      `warning: ${adapter} was trained on ${named}, which is not here, and ${base} has another name; if it is another model, the merged one is useless`,
+    );
   const device = openDevice('cpu');
   try {
     const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
@@ -79,12 +97,6 @@ async function merge({ base, adapter: given, out, dtype, check }: MergeArguments
   } finally {
     device.dispose();
   }
-}
-
-/** Whether the name in adapter_config.json can mean this base: directories are moved, hub ids are downloaded. */
-function isSameModel(named: string, given: string, directory: string): boolean {
-  const last = (path: string) => basename(path.replace(/@[^/]*$/, ''));
-  return [given, directory].some((path) => path === named || last(path) === last(named));
 }
 
 /** The same ids on every call. */

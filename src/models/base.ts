@@ -37,7 +37,8 @@ export function tokenizerDirectory(name: string): string {
   return shippedDirectory(name) ?? name;
 }
 
-function shippedDirectory(name: string): string | undefined {
+/** Where a model of the package lies, or would; undefined for any other name. */
+export function shippedDirectory(name: string): string | undefined {
   const shipped = isShipped(name) ? SHIPPED[name] : undefined;
   return shipped && fileURLToPath(new URL(`../../assets/${shipped.folder}`, import.meta.url));
 }

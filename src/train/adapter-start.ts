@@ -1,19 +1,13 @@
 /** Whether a run can begin with the adapter that `model.adapter` names: told from headers, before anything is made. */
-import { existsSync, realpathSync } from 'node:fs';
-import { readdir, stat } from 'node:fs/promises';
-import { join, sep } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { modelModules, readModelConfig } from '../architectures/table.js';
 import { adapterSection, adapterUse, isEnding } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
 import type { FrameConfig, LoraConfig } from '../config/schema.js';
-import { contentHash } from '../files/content-hash.js';
-import { parseHubId } from '../hub/hub-id.js';
 import { openAdapterOf } from '../models/adapter.js';
-import { baseDirectory, isShipped } from '../models/base.js';
-import { readCard } from '../models/card.js';
+import { baseDirectory } from '../models/base.js';
 import { readMergedAdapter } from '../models/merged-adapter.js';
-import { readAdapterConfig } from '../weights/adapter.js';
+import { trainedOn } from '../models/trained-on.js';
 import { WeightsError } from '../weights/error.js';
 import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
 import { loraConfig } from './lora-config.js';
@@ -86,37 +80,9 @@ function refuse(key: string, adapter: string, expected: string, found: string): 
 
 /** The base by what the adapter says of it, as far as that can be told from here; shapes tell the rest. */
 async function checkBase(adapter: string, base: string, directory: string): Promise<void> {
-  const named = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
-  if (named === undefined || named === base || (await isSameModel(named, directory))) return;
+  const { named, same } = await trainedOn(adapter, base, directory);
+  if (same !== 'no') return;
   throw new ConfigError(
     `model.adapter ${adapter} was trained on ${named}, and model.base is ${base}, another model; set model.base to ${named}`,
-  );
-}
-
-async function isSameModel(named: string, directory: string): Promise<boolean> {
-  const other = isShipped(named) ? baseDirectory(named) : named;
-  if (existsSync(join(other, 'config.json')))
-    return realpathSync(other) === realpathSync(directory) || (await hasSameFiles(other, directory));
-  // Two names of the hub can be compared; a folder that is elsewhere, or was, cannot.
-  const cached = directory.split(sep).find((part) => part.startsWith('models--'));
-  const id = parseHubId(named);
-  return cached === undefined || id === undefined || cached === `models--${id.repo.replace('/', '--')}`;
-}
-
-/** A copy of a model elsewhere is the same model. Sizes are compared first, since weights take long to read. */
-async function hasSameFiles(one: string, other: string): Promise<boolean> {
-  const [names, others] = await Promise.all([one, other].map(filesOf));
-  if (!isDeepStrictEqual(names, others)) return false;
-  for (const [name] of names as [string, number][])
-    if ((await contentHash(join(one, name))) !== (await contentHash(join(other, name)))) return false;
-  return true;
-}
-
-async function filesOf(directory: string): Promise<[string, number][]> {
-  const names = (await readdir(directory)).filter((name) => /^config\.json$|\.safetensors$/.test(name));
-  return Promise.all(
-    names
-      .sort()
-      .map(async (name): Promise<[string, number]> => [name, (await stat(join(directory, name))).size]),
   );
 }

@@ -129,6 +129,16 @@ describe.skipIf(!compiled)('method: ppo (needs dist/: npm run build)', () => {
       expect(reward).toBeCloseTo(terms.rule + (terms.format - mean) / deviation, 5);
   }, 120_000);
 
+  test('refuses a warm-up of the critic that leaves the policy no step', async () => {
+    const run = join(folder, 'warm');
+    const { code, err } = await steptrain([
+      ...['run', recipe, '--output', run],
+      ...['--set', 'ppo.critic_warmup=12', '--dry-run'],
+    ]);
+    expect(code).toBe(1);
+    expect(err).toMatch(/ppo\.critic_warmup 12: .* the run has 12, .* set it lower/);
+  }, 120_000);
+
   test('leaves out the rest of a rollout batch once the policy is too far', async () => {
     const run = join(folder, 'stopped');
     const set = ['ppo.kl_stop=1e-9', 'ppo.critic_warmup=0', 'ppo.max_iterations=1'].flatMap((each) => [

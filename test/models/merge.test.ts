@@ -1,5 +1,5 @@
 // Merged weights against PEFT's merge_and_unload, and merged models against the base under its adapter.
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
@@ -176,9 +176,30 @@ describe('steptrain merge', () => {
     const output = join(temporaryDirectory(), 'merged');
     const { code, stderr } = await cli('merge', goldenDirectory('llama3'), named, output);
     expect(code).toBe(0);
-    expect(stderr).toMatch(/^warning: .* was trained on models\/other, and .*llama3 has another name/);
+    expect(stderr).toMatch(
+      /^warning: .* was trained on models\/other, which is not here, and .*llama3 has another name/,
+    );
     const own = changedAdapter('llama3', { base_model_name_or_path: 'elsewhere/llama3@main' });
     expect((await cli('merge', goldenDirectory('llama3'), own, `${output}-2`)).stderr).toBe('');
+  });
+
+  test('refuses the adapter of another model of the same shape, which is here', async () => {
+    const other = join(temporaryDirectory(), 'llama3');
+    cpSync(goldenDirectory('llama3'), other, { recursive: true });
+    const named = changedAdapter('llama3', { base_model_name_or_path: other });
+    const output = join(temporaryDirectory(), 'merged');
+    const merge = (...more: string[]) => cli('merge', goldenDirectory('llama3'), named, output, ...more);
+    // A copy is the same model.
+    expect(await merge()).toMatchObject({ code: 0, stderr: '' });
+    rmSync(output, { recursive: true });
+    const weights = join(other, 'model.safetensors');
+    const bytes = readFileSync(weights);
+    bytes.writeUInt8((bytes.at(-1) ?? 0) ^ 1, bytes.length - 1);
+    writeFileSync(weights, bytes);
+    const { code, stderr } = await merge();
+    expect([code, existsSync(output)]).toEqual([1, false]);
+    expect(stderr).toMatch(/was trained on .*, and .* is another model; .* --other-base$/);
+    expect(await merge('--other-base')).toMatchObject({ code: 0, stderr: '' });
   });
 
   test('refuses an unsupported adapter in one sentence', async () => {

@@ -141,8 +141,8 @@ function stepAdvantages(rewards: Rewards, meanOnly: boolean): number[] {
     const deviation = all.length > 1 ? Math.sqrt(squares / (all.length - 1)) : 0;
     const scale = meanOnly ? 1 : 1 / (deviation + EPSILON);
     return group.flatMap(({ byToken, places = [byToken.length - 1] }, i) => {
-      // On other tokens there is the KL penalty, where it is in the reward.
-      const normalised = byToken.map((reward) => reward * scale);
+      // Other tokens have no reward: the configuration refuses a KL penalty and implicit rewards there.
+      const normalised = byToken.map(() => 0);
       places.forEach((t, k) => {
         normalised[t] = ((placed[i]?.[k] as number) - mean) * scale;
       });

@@ -129,6 +129,19 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['ppo', 'algorithm'],
       'ppo.algorithm "prime" compares the rewards of tokens that reward.implicit gives: set reward.implicit.weight above 0, or choose "rloo"',
     );
+  if (ppo.algorithm === 'grpo' && reward.placement === 'step') {
+    // Rewards of steps are compared with each other; others between them would be scaled with them, and compared with nothing.
+    if (ppo.kl_in === 'reward' && ppo.kl_coef > 0)
+      add(
+        ['ppo', 'kl_in'],
+        'ppo.kl_in "reward" puts the penalty between the rewards of steps that ppo.algorithm "grpo" compares; use "loss", or ppo.algorithm "reinforce_pp"',
+      );
+    if (reward.implicit.weight !== 0)
+      add(
+        ['reward', 'placement'],
+        'reward.placement "step" with ppo.algorithm "grpo" compares rewards of steps, and reward.implicit gives rewards of tokens; use ppo.algorithm "prime"',
+      );
+  }
   const sources = [
     reward.rule,
     reward.format,

@@ -25,7 +25,7 @@ export interface SolutionRewardOptions {
   /** Of rewards that are shuffled. */
   readonly seed: number;
   readonly settings: Pick<RewardSection, 'placement' | 'bound' | 'bound_margin'> &
-    Pick<PpoSettings, 'truncated' | 'missing_eos_penalty'>;
+    Pick<PpoSettings, 'algorithm' | 'truncated' | 'missing_eos_penalty'>;
 }
 
 export function solutionRewards(options: SolutionRewardOptions): RewardSource<SolutionGroup> {
@@ -60,7 +60,7 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
       );
       const lowest = asGiven
         .flat()
-        .reduce((least, { value }) => Math.min(least, value), Number.POSITIVE_INFINITY);
+        .reduce((least, own) => Math.min(least, comparedWhole(own, settings)), Number.POSITIVE_INFINITY);
       const byGroup = groups.map(({ answers }, g) =>
         answers.map((answer, a) => {
           const own = (asGiven[g] as AnswerReward[])[a] as AnswerReward;
@@ -98,7 +98,7 @@ function placed(
     for (const [h, reward] of bounded.entries()) place(ends[h] ?? last, reward);
   }
   return {
-    value: byToken.reduce((sum, reward) => sum + reward, 0),
+    value: sum(byToken),
     byToken,
     terms: mixed.terms,
     ...(mixed.steps ? { places: [...places].sort((a, b) => a - b) } : {}),
@@ -108,27 +108,41 @@ function placed(
 /** The rewards of an implicit model are kept apart too, for the advantage that compares them so. */
 function withTokens(own: AnswerReward, process: readonly number[] | undefined): AnswerReward {
   if (!process) return own;
-  const sum = process.reduce((all, reward) => all + reward, 0);
+  const all = sum(process);
   return {
     ...own,
-    value: own.value + sum,
+    value: own.value + all,
     byToken: own.byToken.map((reward, t) => reward + (process[t] as number)),
     process,
-    terms: { ...own.terms, [IMPLICIT]: sum },
+    terms: { ...own.terms, [IMPLICIT]: all },
   };
+}
+
+/** What is compared of a solution that was cut off; `prime` compares the rewards of tokens by themselves. */
+function comparedWhole(
+  { value, process }: AnswerReward,
+  { algorithm }: Pick<PpoSettings, 'algorithm'>,
+): number {
+  return algorithm === 'prime' ? value - sum(process ?? []) : value;
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((all, value) => all + value, 0);
 }
 
 /** The rewards of steps stay: the last token makes up for the difference, so that the whole is the lowest in every algorithm. */
 function ofCutOff(
-  { value, byToken, places, terms, process }: AnswerReward,
+  own: AnswerReward,
   lowest: number,
-  { truncated, missing_eos_penalty: penalty }: SolutionRewardOptions['settings'],
+  settings: SolutionRewardOptions['settings'],
 ): AnswerReward {
-  const whole = (truncated === 'lowest' ? lowest : value) - penalty;
+  const { value, byToken, places, terms, process } = own;
+  const { truncated, missing_eos_penalty: penalty } = settings;
+  const less = penalty + (truncated === 'lowest' ? comparedWhole(own, settings) - lowest : 0);
   const last = byToken.length - 1;
   return {
-    value: whole,
-    byToken: byToken.map((reward, t) => (t === last ? reward + (whole - value) : reward)),
+    value: value - less,
+    byToken: byToken.map((reward, t) => (t === last ? reward - less : reward)),
     ...(terms ? { terms } : {}),
     ...(process ? { process } : {}),
     ...(places ? { places: places.at(-1) === last ? places : [...places, last] } : {}),
@@ -145,8 +159,7 @@ function termMetrics(
   problemOf: SolutionRewardOptions['problemOf'],
 ): Metrics {
   const names = [...new Set(mixed.flatMap((terms) => Object.keys(terms)))];
-  const mean = (values: readonly number[]) =>
-    values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length;
+  const mean = (values: readonly number[]) => (values.length === 0 ? 0 : sum(values) / values.length);
   const answers = groups.flatMap(({ item, answers: own }) => own.map((answer) => ({ ...answer, item })));
   const right = answers.map(({ item, text, truncated }) =>
     Number(grade(text, problemOf(item).answer, { ended: !truncated }).correct),

@@ -1,5 +1,6 @@
 /** The policy stage on solutions: the problems of each rollout batch, and the plug-ins of the loop. */
 
+import { ConfigError } from '../../config/error.js';
 import type { BatchSchedule } from '../../sequences/batching.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { policyStage } from '../../train/policy/stage.js';
@@ -37,7 +38,7 @@ export function solutionStage(
   const promptOf = (item: number) => prompts[item] as SolutionPrompt;
   const problemOf = (item: number) => problems[item] as (typeof problems)[number];
   const common = { roles, settings, promptOf, temperature: rollout.temperature, microBatchTokens };
-  return policyStage<SolutionGroup>({
+  const stage = policyStage<SolutionGroup>({
     name: 'ppo',
     settings,
     iterations: iterationsOf(open),
@@ -73,6 +74,12 @@ export function solutionStage(
       for (const sample of solutionSamples(groups, problems, iteration)) open.run.samples.append(sample);
     },
   });
+  if (roles.critic && stage.steps <= settings.critic_warmup)
+    throw new ConfigError(
+      `ppo.critic_warmup ${settings.critic_warmup}: the critic learns alone for so many optimizer steps, and the run has ${stage.steps}, ` +
+        'so that the policy would never learn; set it lower (0 switches it off), or ppo.max_iterations higher',
+    );
+  return stage;
 }
 
 function iterationsOf({ config: { ppo, rollout, run }, data }: PpoRun): BatchSchedule {

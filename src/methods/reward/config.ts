@@ -125,6 +125,11 @@ function conflicts({ reward: { type, head, solutions, soft_labels }, data }: Rew
       ['data', 'split_unit'],
       'is sample, which tears solutions apart, and outcomes are of whole ones; set it to problem',
     );
+  if (soft_labels && data.label_noise > 0)
+    add(
+      ['data', 'label_noise'],
+      'data.label_noise flips labels, and reward.soft_labels learns the scores in their place; set one of them to its default',
+    );
   if (data.neutral !== 'class') return found;
   if (type !== 'prm' || head !== 'classes')
     add(

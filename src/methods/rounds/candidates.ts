@@ -58,14 +58,17 @@ export interface SelectionOptions {
   readonly drop_unanimous: boolean;
 }
 
-export interface Selection {
-  readonly kept: readonly Candidate[];
+export interface Selection<C extends Candidate = Candidate> {
+  readonly kept: readonly C[];
   /** Left out, by reason. */
   readonly left: Readonly<Record<'cut_off' | 'empty' | 'duplicate' | 'unbalanced' | 'unanimous', number>>;
 }
 
 /** The candidates of one problem that are learned from. One that was cut off says nothing about its end and is left out. */
-export function selectCandidates(candidates: readonly Candidate[], options: SelectionOptions): Selection {
+export function selectCandidates<C extends Candidate>(
+  candidates: readonly C[],
+  options: SelectionOptions,
+): Selection<C> {
   const left = { cut_off: 0, empty: 0, duplicate: 0, unbalanced: 0, unanimous: 0 };
   const seen = new Set<string>();
   let kept = candidates.filter(({ text, finish_reason }) => {

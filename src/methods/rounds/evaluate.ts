@@ -11,7 +11,7 @@ import { stepContributions, sumsOf } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompts } from '../../train/solutions/prompts.js';
-import type { SolutionSampler } from '../../train/solutions/sampler.js';
+import type { SampledSolution, SolutionSampler } from '../../train/solutions/sampler.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
 import { isRight } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';
@@ -37,22 +37,21 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
   return chunkedStage({
     name,
     settings,
-    items: prompts.flatMap((prompt) => prompt ?? []),
+    items: problems.map((problem, id) => ({ problem, id, prompt: prompts[id] })),
     async step(chunk, _, signal) {
+      const asked = chunk.flatMap(({ prompt }) => prompt ?? []);
       // All models are asked with the same random numbers.
-      const first = await greedy.sample(chunk, { iteration: 0, n: 1, signal });
-      const others = samples > 0 ? await sampler.sample(chunk, { iteration: 0, n: samples, signal }) : [];
+      const first = await greedy.sample(asked, { iteration: 0, n: 1, signal });
+      const others = samples > 0 ? await sampler.sample(asked, { iteration: 0, n: samples, signal }) : [];
       if (!first || !others) return undefined;
-      const drawn = chunk.flatMap(({ id: problem }, i) =>
-        [...(first[i] ?? []), ...(others[i] ?? [])].map(({ text, tokens, finishReason }, sample) => {
-          const row = { problem, sample, text, tokens: tokens.length, finish_reason: finishReason };
-          return {
-            ...row,
-            answer: finishReason === 'stop' ? (extractAnswer(text)?.answer ?? null) : null,
-            right: isRight(problems[problem] as RunProblem, row),
-          };
-        }),
-      );
+      let next = 0;
+      const drawn = chunk.flatMap(({ problem, id, prompt }) => {
+        const at = prompt ? next++ : undefined;
+        const own = at === undefined ? [] : [...(first[at] ?? []), ...(others[at] ?? [])];
+        return Array.from({ length: 1 + samples }, (_, sample) =>
+          gradedRow(problem, id, sample, own[sample]),
+        );
+      });
       const solutions = drawn.map((sample) => ({
         ...sample,
         of: problems[sample.problem] as RunProblem,
@@ -75,6 +74,27 @@ export function evaluateStage(options: EvaluateStageOptions): MakingStage {
     },
     dispose: () => judge?.dispose(),
   });
+}
+
+/** @param solution absent for a problem that leaves no room for one, which counts as wrong */
+function gradedRow(
+  of: RunProblem,
+  problem: number,
+  sample: number,
+  solution: SampledSolution | undefined,
+): EvaluatedRow {
+  const place = { problem, sample };
+  if (!solution)
+    return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
+  const { text, tokens, finishReason } = solution;
+  return {
+    ...place,
+    text,
+    tokens: tokens.length,
+    finish_reason: finishReason,
+    answer: finishReason === 'stop' ? (extractAnswer(text)?.answer ?? null) : null,
+    right: isRight(of, { text, finish_reason: finishReason }),
+  };
 }
 
 /**

@@ -44,9 +44,12 @@ export function labelStage(options: LabelStageOptions): MakingStage {
     settings,
     items: [...byProblem.values()],
     async step(chunk, index, signal) {
-      const selected = chunk.map((candidates) => selectCandidates(candidates, selection));
-      const kept = selected.flatMap(({ kept }) => kept);
-      const solutions = kept.map((candidate) => ({
+      const clean = outcome === 'clean';
+      const selected = chunk.map((candidates) =>
+        selectCandidates(candidates, clean ? { ...selection, ...ALL } : selection),
+      );
+      const asked = selected.flatMap(({ kept }) => kept);
+      const solutions = asked.map((candidate) => ({
         ...candidate,
         of: problems[candidate.problem] as RunProblem,
         steps: stepsOf(candidate.text),
@@ -55,15 +58,26 @@ export function labelStage(options: LabelStageOptions): MakingStage {
         (await judge?.judge(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
       if (signal.aborted) return undefined;
       const labels = flipped(judged, flip, index);
-      const rows = kept.map((candidate, i) => {
+      const labelled = asked.map((candidate, i) => {
         const own = labels[i] ?? [];
-        const right = candidate.right && (outcome === 'answer' || !own.includes(0));
-        const problem = problems[candidate.problem] as RunProblem;
-        return labelledRecord(problem, { ...candidate, right }, own, source);
+        return { ...candidate, right: candidate.right && !(clean && own.includes(0)), labels: own };
       });
+      // Where labels of steps say what is right, a problem's right and wrong candidates are known only now.
+      const chosen = clean
+        ? selected.map(({ kept: [first] }) =>
+            selectCandidates(
+              labelled.filter(({ problem }) => problem === first?.problem),
+              { ...selection, dedupe: false },
+            ),
+          )
+        : [];
+      const kept = clean ? chosen.flatMap(({ kept }) => kept) : labelled;
+      const rows = kept.map((candidate) =>
+        labelledRecord(problems[candidate.problem] as RunProblem, candidate, candidate.labels, source),
+      );
       const steps = rows.flatMap((row) => row.steps);
       const share = (count: number, of: number) => (of === 0 ? 0 : count / of);
-      const left = sums(selected.map((each) => each.left));
+      const left = sums([...selected, ...chosen].map((each) => each.left));
       const metrics = {
         records: rows.length,
         right_answers: share(rows.filter(({ outcome }) => outcome === 1).length, rows.length),
@@ -82,13 +96,16 @@ export function labelStage(options: LabelStageOptions): MakingStage {
       return {
         metrics,
         shown: { records, right_answers, right_steps },
-        tokens: kept.reduce((sum, { tokens }) => sum + tokens, 0),
+        tokens: asked.reduce((sum, { tokens }) => sum + tokens, 0),
         rows: rows.map((row) => ({ ...row })),
       };
     },
     dispose: () => judge?.dispose(),
   });
 }
+
+/** Selection that reads no labels. */
+const ALL = { balance_per_problem: false, drop_unanimous: false };
 
 /** Domain of the random stream of labels that are turned round. */
 const FLIPS = 0x666c6970;

@@ -64,13 +64,12 @@ export async function passAt1(
   open: AskingRun,
   { settings, signal }: { readonly settings: SaveSettings; readonly signal: AbortSignal },
 ): Promise<Record<string, number> | undefined> {
-  const { prompts } = open.data.asked.prompts.validation;
-  const asked = prompts.flatMap((prompt) => prompt ?? []);
-  if (asked.length === 0) return {};
+  const { validation: problems } = open.data.asked.problems;
+  if (problems.length === 0) return {};
   const stage = evaluateStage({
     name: 'validation',
-    problems: open.data.asked.problems.validation,
-    prompts,
+    problems,
+    prompts: open.data.asked.prompts.validation.prompts,
     greedy: samplerOf(open, 'greedy'),
     sampler: samplerOf(open),
     samples: 0,
@@ -82,9 +81,9 @@ export async function passAt1(
   for (let step = 0; step < stage.steps; step++) {
     const outcome = await opened.step(step, signal);
     if (!outcome) return undefined;
-    right += outcome.metrics.right ?? 0;
+    right += outcome.rows.filter((row) => row.right).length;
   }
-  return { pass_at_1: right / asked.length };
+  return { pass_at_1: right / problems.length };
 }
 
 /** eval.json, and by it the table, of M0 … MN. */

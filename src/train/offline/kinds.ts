@@ -70,14 +70,20 @@ export function readLabels(
 /** Right answers alone: what rejection sampling keeps. An answer that nobody judged counts as right. */
 export const rightAnswers: ItemKind = {
   noun: 'right answers',
-  expected: 'expected rows with an answer that is not labelled wrong',
+  expected: 'expected rows with an answer that is not labelled wrong, in itself or in a step',
   items: (records, tokens) =>
     records.flatMap((record) =>
-      record.outcome === 0
-        ? []
-        : [{ ...promptOf(record, tokens), answers: [tokens.answer(record, record.steps, { label: 1 })] }],
+      isRightAnswer(record)
+        ? [{ ...promptOf(record, tokens), answers: [tokens.answer(record, record.steps, { label: 1 })] }]
+        : [],
     ),
 };
+
+/** Another version of a step (`context_steps`) is no whole answer. */
+function isRightAnswer({ outcome, steps, context_steps = 0 }: StepRecord): boolean {
+  if (outcome !== undefined) return outcome === 1;
+  return context_steps === 0 && steps.every(({ label }) => label !== 0);
+}
 
 /** Every answer, whatever its label. */
 export const allAnswers: ItemKind = {

@@ -124,18 +124,6 @@ describe('of a group', () => {
     close(found[0]!.advantages, [right + wrong, wrong, wrong]);
     close(found[1]!.advantages, [right, right]);
   });
-
-  it('with rewards of steps keeps the KL penalty of the tokens between them', async () => {
-    const penalised = (places: number[]) => [
-      { value: 0, byToken: [-0.5, 1, 0], places },
-      { value: 0, byToken: [0, -1, 0], places },
-    ];
-    const groups = [{ item: 0, answers: [answer(3), answer(3)] }];
-    const found = await credit(groups, [penalised([1])], { algorithm: 'grpo' });
-    const deviation = Math.SQRT2 + 1e-4;
-    close(found[0]!.advantages, [0.5 / deviation, 1 / deviation, 0]);
-    close(found[1]!.advantages, [-1 / deviation, -1 / deviation, 0]);
-  });
 });
 
 describe('from a critic', () => {

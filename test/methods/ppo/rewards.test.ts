@@ -55,13 +55,16 @@ async function rewarded(
   answers: SolutionAnswer[],
   sources: WeightedSource[],
   settings: Partial<SolutionRewardOptions['settings']> = {},
+  implicit?: SolutionRewardOptions['implicit'],
 ): Promise<AnswerReward[]> {
   const given = await solutionRewards({
     sources: async () => sources,
     problemOf: () => ({ problem: '', answer: '' }),
     tokenizer,
     seed: 1,
+    implicit,
     settings: {
+      algorithm: 'ppo',
       placement: 'step',
       bound: 'none',
       bound_margin: 0.5,
@@ -104,6 +107,24 @@ describe('a solution that was cut off', () => {
     },
   );
 
+  it('is no worse than the lowest outcome where prime compares the rewards of tokens by themselves', async () => {
+    const long = [answer('a\na'), answer('b\na'), answer('b\na\na\na\na\na', { truncated: true })];
+    const implicit = { byToken: async () => long.map(({ tokens }) => tokens.map(() => 0.5)) } as never;
+    const credited = async (truncated: 'lowest' | 'keep') => {
+      const settings = { algorithm: 'prime', placement: 'last', truncated } as const;
+      const rewards = await rewarded(long, [rule], settings, implicit);
+      const advantage = solutionAdvantage(device, {
+        ...{ gamma: 1, lam: 1, whiten_advantages: false, group_baseline: false, loss_type: 'dapo' },
+        ...settings,
+      });
+      const groups = await advantage.credit([{ item: 0, answers: long }], [rewards]);
+      return groups.flatMap((group) => group.answers.map(({ advantages }) => [...advantages]));
+    };
+    // Both wrong ones have the lowest outcome already, and equal rewards of tokens leave nothing to compare.
+    expect(await credited('lowest')).toEqual(await credited('keep'));
+    expect((await credited('lowest')).map(([first]) => first)).toEqual([1, -0.5, -0.5]);
+  });
+
   it('has no reward of its end where it goes on from the value there', async () => {
     const cut = answer('a\nb', { truncated: true });
     const [whole] = await rewarded([cut], [rule], { placement: 'last', truncated: 'bootstrap' });
@@ -143,6 +164,7 @@ it('the metrics say how many answers are right and how well each source tells th
     tokenizer,
     seed: 1,
     settings: {
+      algorithm: 'ppo',
       placement: 'last',
       bound: 'none',
       bound_margin: 0.5,

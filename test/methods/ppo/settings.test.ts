@@ -53,6 +53,19 @@ it('scores up to the first wrong step are put together, not given to steps', () 
   );
 });
 
+it('refuses rewards of tokens between the rewards of steps that grpo compares', () => {
+  const grpo = (ppo: object, reward: object = {}) =>
+    configOf({
+      lora: { r: 4 },
+      ppo: { algorithm: 'grpo', ...ppo },
+      reward: { placement: 'step', steps: { weight: 1, model: 'runs/prm' }, ...reward },
+    });
+  expect(settled(grpo({})).kl_in).toBe('loss');
+  expect(() => grpo({ kl_in: 'reward' })).toThrow(/ppo\.kl_in "reward" puts the penalty between/);
+  expect(grpo({ kl_in: 'reward', kl_coef: 0 }).ppo.kl_in).toBe('reward');
+  expect(() => grpo({}, { implicit: { weight: 1 } })).toThrow(/reward\.placement "step"/);
+});
+
 it('paths of rewards become absolute, other texts stay', () => {
   const reward = { function: { module: 'a/b.mjs' }, steps: {} };
   const keys = ['reward.function.module', 'reward.steps.model', 'none.at.all'];

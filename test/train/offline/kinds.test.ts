@@ -87,6 +87,15 @@ it('right and wrong answers to one problem become pairs in turn, others wait', (
   expect(rightAnswers.items(records, tokens)).toHaveLength(3);
 });
 
+it('an answer whose outcome nobody gave is no right one with a wrong step, nor is another version of a step', () => {
+  const { outcome: _, ...judged } = record('a', [1, 0], 0);
+  const { outcome: __, ...unjudged } = record('b', [1, null], 1);
+  const alternative = { ...unjudged, context_steps: 1 };
+  expect(rightAnswers.items([judged, unjudged, alternative], tokens)).toHaveLength(1);
+  // A right answer stays one, whatever its steps.
+  expect(rightAnswers.items([record('c', [0, 1], 1)], tokens)).toHaveLength(1);
+});
+
 it('a wrong step is no beginning of a pair', () => {
   expect(stepPairs.items([record('a', [0, 1], 0), record('a', [0, 0], 0)], tokens)).toEqual([]);
 });

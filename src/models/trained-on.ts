@@ -1,0 +1,63 @@
+/** Whether an adapter was trained on a base, as far as that can be told from the files that are here. */
+import { existsSync, realpathSync } from 'node:fs';
+import { readdir, stat } from 'node:fs/promises';
+import { basename, join, sep } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { contentHash } from '../files/content-hash.js';
+import { parseHubId } from '../hub/hub-id.js';
+import { readAdapterConfig } from '../weights/adapter.js';
+import { shippedDirectory } from './base.js';
+import { readCard } from './card.js';
+
+export interface TrainedOn {
+  /** What the adapter says of its base: a directory, a hub id or a name of the package. */
+  readonly named: string | undefined;
+  /** `unknown` where the named model is not here and has another name. */
+  readonly same: 'yes' | 'no' | 'unknown';
+}
+
+/**
+ * Compares what an adapter says of its base with the base in `directory`: by content where the named model is here, by id where
+ * both are of the hub. Reads all weights if the two lie in different directories.
+ */
+export async function trainedOn(adapter: string, base: string, directory: string): Promise<TrainedOn> {
+  const named = readCard(adapter)?.base ?? readAdapterConfig(adapter).baseModel;
+  return {
+    named,
+    same: named === undefined || named === base ? 'yes' : await compare(named, base, directory),
+  };
+}
+
+async function compare(named: string, base: string, directory: string): Promise<TrainedOn['same']> {
+  const other = shippedDirectory(named) ?? named;
+  if (existsSync(join(other, 'config.json'))) {
+    const same = realpathSync(other) === realpathSync(directory) || (await hasSameFiles(other, directory));
+    return same ? 'yes' : 'no';
+  }
+  const cached = directory.split(sep).find((part) => part.startsWith('models--'));
+  const id = parseHubId(named);
+  if (cached !== undefined && id !== undefined)
+    return cached === `models--${id.repo.replace('/', '--')}` ? 'yes' : 'no';
+  // Directories are moved, and hub ids downloaded to a directory of their name.
+  return [base, directory].some((path) => lastName(path) === lastName(named)) ? 'yes' : 'unknown';
+}
+
+const lastName = (path: string) => basename(path.replace(/@[^/]*$/, ''));
+
+/** A copy of a model elsewhere is the same model. Sizes are compared first, since weights take long to read. */
+async function hasSameFiles(one: string, other: string): Promise<boolean> {
+  const [names, others] = await Promise.all([one, other].map(filesOf));
+  if (!isDeepStrictEqual(names, others)) return false;
+  for (const [name] of names as [string, number][])
+    if ((await contentHash(join(one, name))) !== (await contentHash(join(other, name)))) return false;
+  return true;
+}
+
+async function filesOf(directory: string): Promise<[string, number][]> {
+  const names = (await readdir(directory)).filter((name) => /^config\.json$|\.safetensors$/.test(name));
+  return Promise.all(
+    names
+      .sort()
+      .map(async (name): Promise<[string, number]> => [name, (await stat(join(directory, name))).size]),
+  );
+}
