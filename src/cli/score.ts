@@ -74,7 +74,7 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
 };
 
 async function score(args: ScoreArguments): Promise<void> {
-  const { AGGREGATIONS } = await import('../eval/solving/aggregation.js');
+  const { AGGREGATIONS, isOfProbabilities } = await import('../eval/solving/aggregation.js');
   const aggregations = (
     args.aggregate === 'all' ? [...AGGREGATIONS] : args.aggregate.split(',')
   ) as Aggregation[];
@@ -103,6 +103,11 @@ async function score(args: ScoreArguments): Promise<void> {
           ? `${args.run} is a run whose model judges no steps`
           : `${args.run} has no scorer ${args.scorer}; --scorer may be ${names.join(' or ')}`,
       );
+    const products = scorer.scale === 'reward' ? aggregations.filter(isOfProbabilities) : [];
+    if (products.length > 0 && args.aggregate !== 'all')
+      throw new UsageError(
+        `${args.run} scores steps without bounds, and --aggregate ${products[0]} multiplies probabilities; leave it out`,
+      );
     const journal =
       args.output === undefined
         ? undefined
@@ -115,7 +120,11 @@ async function score(args: ScoreArguments): Promise<void> {
           skip: journal?.rows ?? 0,
         }),
         scorer,
-        { aggregations, untilWrong: args['until-wrong'], signal: interruption.signal },
+        {
+          aggregations: aggregations.filter((how) => !products.includes(how)),
+          untilWrong: args['until-wrong'],
+          signal: interruption.signal,
+        },
       );
       let done = journal?.rows ?? 0;
       let bad = 0;

@@ -1,8 +1,10 @@
 // Reward models and judges of `steptrain eval solve`: a run, a model, a file of scores, or the oracle of generated problems.
+import { type Aggregation, isOfProbabilities } from '../eval/solving/aggregation.js';
 import type { SolutionScorer, StepJudge } from '../eval/solving/judging.js';
 import { oracleJudge, oracleScorer } from '../eval/solving/oracle.js';
 import { scoreFile } from '../eval/solving/score-file.js';
 import { stepScores } from '../eval/solving/step-scores.js';
+import type { StepScorer } from '../eval/step-scorer.js';
 import { isRun, openRewardModel } from '../methods/reward-models.js';
 import { openRunScorers, type RunScorers } from '../methods/run-scorers.js';
 import type { Device } from '../runtime/device.js';
@@ -17,6 +19,7 @@ export interface JudgeArguments {
   readonly 'reward-oracle'?: boolean;
   readonly 'judge-run'?: string;
   readonly 'judge-oracle'?: boolean;
+  readonly aggregate: Aggregation;
 }
 
 export interface SolvingJudges {
@@ -57,7 +60,11 @@ async function openJudge(args: JudgeArguments, ofScorers: OfScorers): Promise<St
   if (args['judge-oracle']) return oracleJudge;
   const run = args['judge-run'];
   if (run === undefined) return undefined;
-  const { scorers, threshold } = await ofScorers(run);
+  const { scorers, threshold, outcomesAlone } = await ofScorers(run);
+  if (outcomesAlone)
+    throw new UsageError(
+      `${run} holds a reward model of outcomes, which judges no steps; name one of reward.type prm or joint`,
+    );
   return stepScores(named(scorers, undefined, run), {
     name: run,
     ...(threshold === undefined ? {} : { threshold }),
@@ -72,6 +79,7 @@ async function openScorer(
     'reward-oracle': oracle,
     'reward-scorer': scorer,
     'reward-model': name,
+    aggregate,
     'reward-run': run = name !== undefined && isRun(name) ? name : undefined,
   }: JudgeArguments,
   { ofScorers, opened }: { readonly ofScorers: OfScorers; readonly opened: { dispose(): void }[] },
@@ -79,13 +87,23 @@ async function openScorer(
   if (oracle) return oracleScorer;
   if (scores !== undefined) return scoreFile(scores, column);
   if (run !== undefined)
-    return stepScores(named((await ofScorers(run)).scorers, scorer, run), {
+    return stepScores(multiplied(named((await ofScorers(run)).scorers, scorer, run), run, aggregate), {
       name: scorer === undefined ? run : `${run} (${scorer})`,
     });
   if (name === undefined) return undefined;
   const found = await openRewardModel(device, name);
   opened.push(found);
-  return found.outcomes ?? stepScores(named(found.scorers, scorer, name), { name });
+  return (
+    found.outcomes ?? stepScores(multiplied(named(found.scorers, scorer, name), name, aggregate), { name })
+  );
+}
+
+/** @throws UsageError for a product of scores that are no probabilities */
+function multiplied(scorer: StepScorer, run: string, how: Aggregation): StepScorer {
+  if (scorer.scale === 'probability' || !isOfProbabilities(how)) return scorer;
+  throw new UsageError(
+    `${run} scores steps without bounds, and --aggregate ${how} multiplies probabilities; use min, mean, last, max or soft_min`,
+  );
 }
 
 /** The scorer of that name, or the run's first. */

@@ -37,6 +37,13 @@ export const verdictEvaluation = section({
 export const rewardEvaluation = section({
   max_samples: maxSamples,
   neutral,
+  after_error: z
+    .enum(['as_trained', 'drop', 'keep'])
+    .default('as_trained')
+    .describe(
+      'Steps of validation and test after the first wrong one: treated as `reward.after_error` treats them in training, not counted, or ' +
+        'counted as the data labels them. Runs which differ in `reward.after_error` are judged on the same steps with `drop` or `keep`.',
+    ),
   threshold: z
     .number()
     .gt(0)

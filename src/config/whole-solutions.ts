@@ -2,7 +2,8 @@
 import type { Conflict, DataConfig } from './schema.js';
 
 /** What takes the steps of a solution apart: one would be learned in part, or in training and test alike. */
-export function wholeSolutions(method: string, { split_unit, max_steps }: DataConfig): Conflict[] {
+export function wholeSolutions(method: string, data: DataConfig): Conflict[] {
+  const { split_unit, max_steps, balance } = data;
   const found: Conflict[] = [];
   if (split_unit === 'sample')
     found.push({
@@ -14,5 +15,20 @@ export function wholeSolutions(method: string, { split_unit, max_steps }: DataCo
       path: ['data', 'max_steps'],
       message: `data.max_steps ${max_steps} cuts solutions for a judge, and method ${method} learns whole ones, which would seem to end there; remove it`,
     });
-  return found;
+  if (balance !== 'none')
+    found.push({
+      path: ['data', 'balance'],
+      message: `data.balance ${JSON.stringify(balance)} balances verdicts, and method ${method} has none; remove it`,
+    });
+  return [...found, ...unchangedLabels(`method ${method}`, data)];
+}
+
+/** Labels of steps alone are withheld or flipped. */
+export function unchangedLabels(what: string, { labelled, label_noise: noise }: DataConfig): Conflict[] {
+  const message = (key: string) =>
+    `data.${key} is for methods that learn verdicts on steps, and ${what} learns whole solutions; remove it`;
+  return [
+    ...(labelled === 'all' ? [] : [{ path: ['data', 'labelled'], message: message('labelled') }]),
+    ...(noise === 0 ? [] : [{ path: ['data', 'label_noise'], message: message('label_noise') }]),
+  ];
 }

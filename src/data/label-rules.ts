@@ -3,6 +3,7 @@ import { extractAnswer } from '../answers/extract.js';
 import { grade } from '../answers/grade.js';
 import { DataError } from '../files/data-error.js';
 import type { Step, StepLabel, StepRecord } from '../records/record.js';
+import type { Part } from './split.js';
 
 export interface LabelRules {
   /**
@@ -10,6 +11,8 @@ export interface LabelRules {
    * trained with `drop` never read a step after an error.
    */
   readonly after_error: 'drop' | 'negative' | 'keep';
+  /** The same of validation and test. */
+  readonly held_out_after_error: 'drop' | 'negative' | 'keep';
   /** Where the label of a whole solution comes from; `none`: it has none. */
   readonly outcome: 'none' | 'final_answer' | 'all_steps_positive';
   /** `finished` leaves out solutions that state no answer, and those without an outcome. */
@@ -21,11 +24,11 @@ export interface LabelRules {
 /** Why a solution is left out. */
 export type LeftOut = 'unfinished' | 'no_gold_answer' | 'no_labelled_step';
 
-/** The record under the rules, with `outcome` where they ask for one; or the reason why it is left out. */
-export function relabelled(record: StepRecord, rules: LabelRules): StepRecord | LeftOut {
+/** The record of a part under the rules, with `outcome` where they ask for one; or the reason why it is left out. */
+export function relabelled(record: StepRecord, part: Part, rules: LabelRules): StepRecord | LeftOut {
   if (rules.soft) for (const step of record.steps) checkScore(step, record);
   const { outcome: stated, ...rest } = record;
-  const steps = afterError(record.steps, rules.after_error);
+  const steps = afterError(record, part === 'train' ? rules.after_error : rules.held_out_after_error);
   if (rules.solutions === 'all' && rules.outcome === 'none') return { ...rest, steps };
   if (!isFinished(record)) return rules.solutions === 'finished' ? 'unfinished' : { ...rest, steps };
   if (rules.outcome === 'none') return { ...record, steps };
@@ -57,7 +60,7 @@ function outcomeOf(record: StepRecord, source: 'final_answer' | 'all_steps_posit
   if (source === 'all_steps_positive') {
     const labels = record.steps.map(({ label }) => label).filter((label) => label !== null);
     if (labels.length === 0) return 'no_labelled_step';
-    return labels.includes(0) ? 0 : 1;
+    return labels.includes(0) || record.context_wrong ? 0 : 1;
   }
   if (record.outcome !== undefined) return record.outcome;
   if (record.gold_answer === undefined) return 'no_gold_answer';
@@ -69,8 +72,11 @@ export function outcomeOfAnswer(last: string, answer: string): 0 | 1 {
   return grade(answerUnderHeading(last) ?? last, answer).correct ? 1 : 0;
 }
 
-function afterError(steps: readonly Step[], rule: LabelRules['after_error']): readonly Step[] {
-  const first = steps.findIndex(({ label }) => label === 0);
+function afterError(
+  { steps, context_wrong, context_steps = 0 }: StepRecord,
+  rule: LabelRules['after_error'],
+): readonly Step[] {
+  const first = context_wrong ? context_steps - 1 : steps.findIndex(({ label }) => label === 0);
   if (rule === 'keep' || first < 0) return steps;
   const label: StepLabel = rule === 'negative' ? 0 : null;
   return steps.map((step, i) => {

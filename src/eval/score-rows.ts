@@ -1,7 +1,7 @@
 /** Step scores for a stream of solutions. */
 import type { Row } from '../data/columns.js';
 import { inBatches, type PlacedSolution } from './solution-stream.js';
-import { type Aggregation, aggregated, untilWrong } from './solving/aggregation.js';
+import { type Aggregation, aggregated, scoresRead, untilWrong } from './solving/aggregation.js';
 import type { StepScorer } from './step-scorer.js';
 
 export interface ScoreRowsOptions {
@@ -36,7 +36,7 @@ export async function* scoredRows(
         continue;
       }
       const own = (scores.next().value as (typeof found)[number]).scores;
-      const known = own.filter((score) => score !== null);
+      const known = scoresRead(own, scorer.scale);
       const counted = cut ? untilWrong(known) : known;
       yield {
         ...columns,

@@ -57,6 +57,8 @@ export interface StepRecord {
    * are null and not reported as unlabelled. Absent means 0.
    */
   readonly context_steps?: number;
+  /** Whether one of those steps is wrong by the label that it has there. */
+  readonly context_wrong?: true;
   /** What metrics are broken down by: the value of the column that `data.group_by` names. */
   readonly group?: string;
   readonly provenance?: Provenance;

@@ -38,10 +38,13 @@ export function stepScoreReward(
         ...(bySteps ? { steps: [unread] } : {}),
       }));
       found.forEach(({ scores }, at) => {
-        const read = scores.filter((score) => score !== null);
+        // A step that the model could not read must not cost less than one that it found wrong.
+        const known = bySteps
+          ? scores.map((score) => score ?? unread)
+          : scores.filter((score) => score !== null);
         rewards[(readable[at] as { i: number }).i] = {
-          value: aggregated(cut ? untilWrong(read) : read, aggregation) ?? unread,
-          ...(bySteps ? { steps: scores.map((score) => score ?? unread) } : {}),
+          value: aggregated(cut ? untilWrong(known) : known, aggregation) ?? unread,
+          ...(bySteps ? { steps: known } : {}),
         };
       });
       return rewards;

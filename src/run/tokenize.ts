@@ -82,7 +82,7 @@ export async function tokenizeData(
   let solutions = 0;
   try {
     for await (const { part, record: read } of dividedRecords(data, reports)) {
-      const record = labels ? relabelled(read, labels) : read;
+      const record = labels ? relabelled(read, part, labels) : read;
       if (typeof record === 'string') {
         leftOut.set(record, (leftOut.get(record) ?? 0) + 1);
         continue;

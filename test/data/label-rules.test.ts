@@ -1,8 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import { isFinished, type LabelRules, relabelled } from '../../src/data/label-rules.js';
+import type { Part } from '../../src/data/split.js';
 import type { StepLabel, StepRecord } from '../../src/records/record.js';
 
-const RULES: LabelRules = { after_error: 'keep', outcome: 'none', solutions: 'all', soft: false };
+const RULES: LabelRules = {
+  after_error: 'keep',
+  held_out_after_error: 'keep',
+  outcome: 'none',
+  solutions: 'all',
+  soft: false,
+};
 const solution = (
   labels: readonly StepLabel[],
   more: Partial<StepRecord> & { readonly last?: string } = {},
@@ -18,7 +25,8 @@ const solution = (
     ...rest,
   };
 };
-const under = (record: StepRecord, rules: Partial<LabelRules>) => relabelled(record, { ...RULES, ...rules });
+const under = (record: StepRecord, rules: Partial<LabelRules>, part: Part = 'train') =>
+  relabelled(record, part, { ...RULES, ...rules });
 const labelsOf = (found: ReturnType<typeof relabelled>) =>
   typeof found === 'string' ? found : found.steps.map(({ label }) => label);
 
@@ -37,6 +45,20 @@ describe('steps after the first wrong one', () => {
     const marked = { ...solution([]), steps: [wrong!, { ...neutral!, neutral: true as const }] };
     const found = under(marked, { after_error: 'negative' }) as StepRecord;
     expect(found.steps[1]).toEqual({ ...neutral, label: 0 });
+  });
+
+  test('held-out steps have a rule of their own', () => {
+    const rules = { after_error: 'negative', held_out_after_error: 'drop' } as const;
+    expect(labelsOf(under(record, rules, 'test'))).toEqual([1, 0, null, null]);
+    expect(labelsOf(under(record, rules, 'validation'))).toEqual([1, 0, null, null]);
+  });
+
+  test('another version of a step comes after an error that its context has', () => {
+    const version = { ...solution([null, null, 1]), context_steps: 2, context_wrong: true as const };
+    expect(labelsOf(under(version, { after_error: 'drop' }))).toEqual([null, null, null]);
+    expect(labelsOf(under(version, { after_error: 'keep' }))).toEqual([null, null, 1]);
+    const outcome = { outcome: 'all_steps_positive', solutions: 'finished' } as const;
+    expect(under(version, outcome)).toMatchObject({ outcome: 0 });
   });
 
   test('a step without a label is no error', () => {

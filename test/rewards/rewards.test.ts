@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { AGGREGATIONS, aggregated } from '../../src/eval/solving/aggregation.js';
+import { AGGREGATIONS, aggregated, scoresRead } from '../../src/eval/solving/aggregation.js';
 import { functionReward, loadRewardFunction } from '../../src/rewards/function.js';
 import { mixedRewards, rewardMoments, type WeightedSource } from '../../src/rewards/mixture.js';
 import { boundedSteps, stepEnds } from '../../src/rewards/placement.js';
@@ -60,6 +60,14 @@ describe('scores of steps', () => {
     expect(AGGREGATIONS.every((how) => aggregated([], how) === null)).toBe(true);
   });
 
+  it('behind the last step that was read count as 0 where they are probabilities', () => {
+    expect(scoresRead([0.9, null, 0.8, null, null], 'probability')).toEqual([0.9, 0.8, 0, 0]);
+    expect(scoresRead([0.9, null, 0.8, null, null], 'reward')).toEqual([0.9, 0.8]);
+    expect(scoresRead([null, null], 'probability')).toEqual([]);
+    // A model of outcomes scores the last step alone.
+    expect(scoresRead([null, 0.7], 'probability')).toEqual([0.7]);
+  });
+
   it('become the reward of a solution and of its steps; what is not read gets its own', async () => {
     const scorer = {
       scale: 'probability',
@@ -72,7 +80,7 @@ describe('scores of steps', () => {
     const reward = stepScoreReward(scorer, { name: 'steps', aggregation: 'min', unread: -1 });
     const given = await reward.score([solution('0.5\n0.25\n?'), solution('', { steps: [] })]);
     expect(given).toEqual([
-      { value: 0.25, steps: [0.5, 0.25, -1] },
+      { value: -1, steps: [0.5, 0.25, -1] },
       { value: -1, steps: [-1] },
     ]);
     const outcome = stepScoreReward(scorer, { name: 'outcome', aggregation: 'last', bySteps: false });

@@ -81,6 +81,7 @@ export const prm800k: Source<Prm800kOptions> = {
         ...gold,
         steps: [...context, alternative.step],
         context_steps: context.length,
+        ...(alternative.prefix.some(({ label }) => label === 0) ? { context_wrong: true } : {}),
       });
     }
     if (records.length === 0) log.skipRow('no_steps');

@@ -22,6 +22,7 @@ const RECORD_KEYS = [
   'outcome',
   'rejected',
   'context_steps',
+  'context_wrong',
   'group',
   'provenance',
 ];
@@ -60,6 +61,7 @@ export const record: Source<object> = {
         ...(outcome === null ? {} : { outcome }),
         ...(row.rejected === undefined ? {} : { rejected: stepsOf(row, 'rejected') }),
         ...(contextSteps === 0 ? {} : { context_steps: contextSteps }),
+        ...(labelValue(row.context_wrong, "column 'context_wrong'") === 1 ? { context_wrong: true } : {}),
         ...(group === undefined ? {} : { group }),
       },
     ];

@@ -26,7 +26,7 @@ export const trl: Source<object> = {
     if ('messages' in row) {
       const turns = splitReply(messagesOf(row.messages, "column 'messages'"), "column 'messages'");
       // Conversations may have other labels, such as a subject.
-      const label = typeof row.label === 'boolean' ? 'label' : 'kto_tag';
+      const label = isMark(row.label) ? 'label' : 'kto_tag';
       return [withOutcome(answered(turns), row, label)];
     }
     if ('text' in row && !('prompt' in row) && !('completion' in row))
@@ -36,6 +36,11 @@ export const trl: Source<object> = {
     return [withOutcome(record, row, 'label')];
   },
 };
+
+/** True or false, also as a number or as text of a CSV file. */
+function isMark(value: unknown): boolean {
+  return /^(true|false|0|1)$/i.test(`${value}`.trim());
+}
 
 /** Columns of layouts whose rows may hold a `text` beside what it was put together from, as Alpaca's do. */
 const ASKING = ['instruction', 'conversations', 'problem', 'question', 'prompt', 'completion', 'input'];

@@ -12,6 +12,25 @@ export const AGGREGATIONS: readonly Aggregation[] = [
 ];
 export type Aggregation = 'min' | 'product' | 'mean' | 'last' | 'max' | 'geometric_mean' | 'soft_min';
 
+/** Whether it multiplies scores, so that they must be probabilities. */
+export function isOfProbabilities(how: Aggregation): boolean {
+  return how === 'product' || how === 'geometric_mean';
+}
+
+/**
+ * The scores that are put together: of probabilities, those of steps behind the last one that was read count as 0, since an
+ * error there must not cost less than one that was seen. Empty where nothing was read.
+ */
+export function scoresRead(
+  scores: readonly (number | null)[],
+  scale: 'probability' | 'reward',
+): readonly number[] {
+  const last = scores.findLastIndex((score) => score !== null);
+  const read = scores.slice(0, last + 1).filter((score) => score !== null);
+  if (scale === 'reward' || last < 0) return read;
+  return [...read, ...scores.slice(last + 1).map(() => 0)];
+}
+
 /** How sharp `soft_min` is: −log Σ exp(−b·p) / b. */
 const SHARPNESS = 10;
 

@@ -1,5 +1,6 @@
 // Scorers of steps, such as verdict models and reward networks, as reward models and judges of samples.
 import type { StepScorer } from '../step-scorer.js';
+import { scoresRead } from './aggregation.js';
 import type { Solution, SolutionScorer, StepJudge } from './judging.js';
 
 export interface StepScoreOptions {
@@ -9,7 +10,7 @@ export interface StepScoreOptions {
   readonly threshold?: number;
 }
 
-/** Each step's score, and by it the step's verdict. A step that the scorer cannot read has neither. */
+/** Each step's score (`scoresRead`), and by it the step's verdict, which a step that the scorer cannot read does not have. */
 export function stepScores(
   scorer: StepScorer,
   { name, threshold = scorer.scale === 'probability' ? 0.5 : 0 }: StepScoreOptions,
@@ -24,7 +25,7 @@ export function stepScores(
     name,
     async score(solutions, signal) {
       const scores = await scored(solutions, signal);
-      return scores.map((of) => of.flatMap((score) => (score === null ? [] : [score])));
+      return scores.map((of) => scoresRead(of, scorer.scale));
     },
     async judge(solutions, signal) {
       const scores = await scored(solutions, signal);

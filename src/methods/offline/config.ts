@@ -55,17 +55,7 @@ export function offlineSchema<Config extends OfflineFrame & { readonly method: s
     conflicts(config) {
       const { method, data } = config;
       const { settings } = sectionOf(config);
-      const found = [
-        ...wholeSolutions(method, data),
-        ...conflicts(config),
-        ...roundConflicts(config, settings),
-      ];
-      if (data.balance !== 'none')
-        found.push({
-          path: ['data', 'balance'],
-          message: `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method ${method} has none; remove it`,
-        });
-      return found;
+      return [...wholeSolutions(method, data), ...conflicts(config), ...roundConflicts(config, settings)];
     },
   };
 }

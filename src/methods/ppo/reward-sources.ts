@@ -1,4 +1,5 @@
 /** The sources of rewards that have a weight, opened. */
+import { isOfProbabilities } from '../../eval/solving/aggregation.js';
 import type { StepScorer } from '../../eval/step-scorer.js';
 import { functionReward, loadRewardFunction } from '../../rewards/function.js';
 import type { WeightedSource } from '../../rewards/mixture.js';
@@ -64,7 +65,17 @@ export async function rewardSources({
     length: async () => lengthReward(reward.length),
     steps: async () => {
       const { aggregation, unread, until_wrong: untilWrong } = reward.steps;
-      const scorer = scorerOf(await modelOf('PRM', reward.steps), reward.steps);
+      const found = await modelOf('PRM', reward.steps);
+      if (found.outcomesAlone)
+        throw new RunError(
+          `${reward.steps.model} scores whole solutions, no steps; name it as reward.outcome.model`,
+        );
+      const scorer = scorerOf(found, reward.steps);
+      if (scorer.scale !== 'probability' && isOfProbabilities(aggregation))
+        throw new RunError(
+          `${reward.steps.model} scores steps without bounds, and reward.steps.aggregation ${aggregation} multiplies probabilities: ` +
+            'of two bad steps it would make a good solution; use min, mean, last, max or soft_min',
+        );
       if (untilWrong && scorer.scale !== 'probability')
         throw new RunError(
           `${reward.steps.model} scores steps without bounds, so none is below one half; set reward.steps.until_wrong to false`,

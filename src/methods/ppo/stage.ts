@@ -15,7 +15,7 @@ import { SolutionObjective } from './objective.js';
 import { solutionRewards } from './rewards.js';
 import { type SolutionGroup, solutionRollouts } from './rollout.js';
 import { solutionMetrics, solutionSamples } from './samples.js';
-import { scoresInUpdate, settingWarnings, settled } from './settings.js';
+import { hasCritic, scoresInUpdate, settingWarnings, settled } from './settings.js';
 
 export interface SolutionStageOptions {
   readonly sampler: SolutionSampler;
@@ -74,7 +74,7 @@ export function solutionStage(
       for (const sample of solutionSamples(groups, problems, iteration)) open.run.samples.append(sample);
     },
   });
-  if (roles.critic && stage.steps <= settings.critic_warmup)
+  if (hasCritic(config.ppo) && stage.steps <= settings.critic_warmup)
     throw new ConfigError(
       `ppo.critic_warmup ${settings.critic_warmup}: the critic learns alone for so many optimizer steps, and the run has ${stage.steps}, ` +
         'so that the policy would never learn; set it lower (0 switches it off), or ppo.max_iterations higher',

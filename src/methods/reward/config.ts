@@ -7,6 +7,7 @@ import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
+import { unchangedLabels } from '../../config/whole-solutions.js';
 
 /** What the class of neutral steps counts as in a score. */
 export const NEUTRAL_SCORES = ['positive', 'negative', 'drop'] as const;
@@ -125,6 +126,14 @@ function conflicts({ reward: { type, head, solutions, soft_labels }, data }: Rew
       ['data', 'split_unit'],
       'is sample, which tears solutions apart, and outcomes are of whole ones; set it to problem',
     );
+  if (type !== 'prm') {
+    found.push(...unchangedLabels(`reward.type ${type}`, data));
+    if (data.balance !== 'none')
+      add(
+        ['data', 'balance'],
+        `data.balance ${data.balance} balances steps, and reward.type ${type} learns outcomes of whole solutions, which it would lose; use reward.class_weight balanced`,
+      );
+  }
   if (soft_labels && data.label_noise > 0)
     add(
       ['data', 'label_noise'],

@@ -13,10 +13,14 @@ export interface RewardData extends VerdictData {
   readonly items: Readonly<Record<Part, Dataset<RewardItem>>>;
 }
 
-export function labelRules({ reward }: Pick<RewardRunConfig, 'reward'>): LabelRules {
+export function labelRules({
+  reward,
+  eval: { after_error: heldOut },
+}: Pick<RewardRunConfig, 'reward' | 'eval'>): LabelRules {
   const { type, solutions, after_error, orm_label, soft_labels } = reward;
   return {
     after_error,
+    held_out_after_error: heldOut === 'as_trained' ? after_error : heldOut,
     outcome: type === 'prm' ? 'none' : orm_label,
     solutions: solutions === 'auto' ? (type === 'prm' ? 'all' : 'finished') : solutions,
     soft: soft_labels,

@@ -29,7 +29,7 @@ const WITHOUT_ROUNDS: Readonly<Record<string, string>> = {
 };
 
 export function roundConflicts(
-  { method, judge, eval: evaluation, data, model }: RoundsConfig,
+  { method, judge, sampling, eval: evaluation, data, model }: RoundsConfig,
   { iterations }: RoundSettings,
 ): Conflict[] {
   const found: Conflict[] = [];
@@ -56,7 +56,26 @@ export function roundConflicts(
   }
   if (judging && evaluation.judge === 'run' && evaluation.judge_run === undefined)
     add(['eval', 'judge_run'], 'eval.judge "run" needs eval.judge_run, the directory of that run');
-  if (iterations === 0) return found;
+  if (judge.outcome === 'clean' && judge.kind === 'none')
+    add(
+      ['judge', 'outcome'],
+      'judge.outcome "clean" asks for labels of steps, and judge.kind "none" gives none',
+    );
+  if (iterations === 0) {
+    const idle = [
+      ['judge', 'outcome', judge.outcome !== 'answer'],
+      ['judge', 'flip', judge.flip > 0],
+      ['sampling', 'balance_per_problem', sampling.balance_per_problem],
+      ['sampling', 'drop_unanimous', sampling.drop_unanimous],
+    ] as const;
+    for (const [section, key, isSet] of idle)
+      if (isSet)
+        add(
+          [section, key],
+          `${section}.${key} is about candidates of a round, and ${method}.iterations is 0; remove it, or set iterations`,
+        );
+    return found;
+  }
   if ((judge.kind === 'run' || judge.kind === 'file') && judge.path === undefined)
     add(['judge', 'path'], `judge.kind "${judge.kind}" needs judge.path`);
   if (judge.kind === 'run' && evaluation.judge === 'run' && isSameRun(judge.path, evaluation.judge_run)) {

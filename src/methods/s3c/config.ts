@@ -124,7 +124,7 @@ export function correctionReading({
 export const s3cConfig: MethodSchema<S3cRunConfig> = {
   schema,
   sections: ({ s3c }) => ({ s3c }),
-  conflicts({ model, data, format, corrections }) {
+  conflicts({ model, data, format, corrections, s3c }) {
     const conflicts = wholeSolutions('s3c', data);
     if (corrections !== 'none' && typeof model.base !== 'string')
       conflicts.push({
@@ -138,11 +138,18 @@ export const s3cConfig: MethodSchema<S3cRunConfig> = {
         message:
           'corrections needs solutions that end with an answer, and data.source "arithmetic" has none; use "word_problems"',
       });
-    if (data.balance !== 'none')
-      conflicts.push({
-        path: ['data', 'balance'],
-        message: `data.balance ${JSON.stringify(data.balance)} balances verdicts, and method s3c has none; remove it`,
-      });
+    if (corrections !== 'none' && corrections.shape === 'post_hoc') {
+      // Its samples correct a solution that is part of the problem, so that no step of them is a wrong one.
+      for (const [key, usual] of [
+        ['variant', 'step'],
+        ['clean_ratio', 'as_is'],
+      ] as const)
+        if (s3c[key] !== usual)
+          conflicts.push({
+            path: ['s3c', key],
+            message: `s3c.${key} tells samples by the wrong step in them, and corrections.shape "post_hoc" has none; set it to ${usual}`,
+          });
+    }
     try {
       correctionWriter(format);
     } catch (error) {

@@ -24,7 +24,7 @@ export async function evaluateRun(
   const { format, eval: settings, run } = config;
   const limit = settings.max_samples === 'all' ? Number.POSITIVE_INFINITY : settings.max_samples;
   const made = 'solutions' in data.given ? data.given.solutions : undefined;
-  const problems = made ? made.test.map(asProblem) : problemsOf(test);
+  const problems = made ? eachOnce(made.test.map(asProblem)) : problemsOf(test);
   if (problems.length === 0) return undefined;
   const { decoder, role } = roles;
   const eosTokenIds = endOfSolution(decoder, tokenizer);
@@ -35,7 +35,7 @@ export async function evaluateRun(
       tokenizer,
       {
         problems: problems.slice(0, limit),
-        validation: (made?.validation ?? []).map(asProblem).slice(0, limit),
+        validation: eachOnce((made?.validation ?? []).map(asProblem)).slice(0, limit),
         steps: test.flatMap((record) => heldOutStep(record) ?? []).slice(0, limit),
       },
       {
@@ -68,12 +68,15 @@ function asProblem({
   return { problem, answer, ...(word ? { generated: word } : {}) };
 }
 
-/** Each problem once. */
 function problemsOf(records: readonly StepRecord[]): Problem[] {
-  const found = new Map<string, Problem>();
-  for (const { problem, gold_answer: answer } of records)
-    if (answer !== undefined) found.set(normalizeProblem(problem), { problem, answer });
-  return [...found.values()];
+  return eachOnce(
+    records.flatMap(({ problem, gold_answer: answer }) => (answer === undefined ? [] : { problem, answer })),
+  );
+}
+
+/** Data may have several solutions of a problem, which is asked once. */
+export function eachOnce(problems: readonly Problem[]): Problem[] {
+  return [...new Map(problems.map((each) => [normalizeProblem(each.problem), each])).values()];
 }
 
 /** Held-out wrong steps for an evaluation of `run`: those of a file, else those that the run made of its test part. */

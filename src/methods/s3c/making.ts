@@ -65,8 +65,11 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
         async step(index, signal) {
           const { part, solutions: chunk } = chunks[index] as Chunk;
           const before = tools.sampler.tokens;
-          const made = await samplesOf(chunk, tools, tally, signal);
+          // A chunk that is stopped half-way is made, and counted, again.
+          const counted = new Tally(tally.state);
+          const made = await samplesOf(chunk, tools, counted, signal);
           if (!made) return undefined;
+          tally = counted;
           const drawn = tools.sampler.tokens - before;
           tokens += drawn;
           if (index === chunks.length - 1)

@@ -52,7 +52,7 @@ export class SampleCollector {
     if (part === 'train') {
       if (!isTrained(this.config.s3c.variant, record)) return undefined;
       (hasCorrection(record) ? this.corrected : this.clean).push(this.train.length);
-      if (data.max_samples !== 'all') this.ranks.push(solutionRank(changed, data.seed));
+      if (data.max_samples !== 'all') this.ranks.push(solutionRank(record, data.seed));
       this.train.add(sequence);
     } else if (part === 'validation') {
       this.validationRanks.push(solutionRank(record, data.seed));

@@ -34,6 +34,7 @@ export async function offlineData(
   const tokens = answerTokenizer(tokenizer, question.template);
   const items = {} as Record<Part, Dataset<OfflineItem>>;
   for (const part of PARTS) {
+    reportUnused(part, parts[part], kind);
     const made = itemsOf(kind, parts[part], tokens);
     const fitting = made.filter((item) => fits(item, data.max_length));
     const left = made.length - fitting.length;
@@ -59,6 +60,16 @@ export async function offlineData(
     reports,
     close() {},
   };
+}
+
+function reportUnused(part: Part, records: readonly StepRecord[], kind: ItemKind): void {
+  const counts = new Map<string, number>();
+  for (const record of records) {
+    const reason = kind.unused?.(record);
+    if (reason !== undefined) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  }
+  for (const [reason, count] of counts)
+    console.error(`${part}: ${count} of ${records.length} rows ${reason} are left out`);
 }
 
 function fits({ prompt, answers }: OfflineItem, maxLength: number): boolean {

@@ -10,6 +10,8 @@ export interface ItemKind {
   /** What data must have. */
   readonly expected: string;
   items(records: readonly StepRecord[], tokens: AnswerTokenizer): OfflineItem[];
+  /** Why nothing is learned from a record, whatever others there are; undefined where something may be. */
+  unused?(record: StepRecord): string | undefined;
 }
 
 export function itemsOf(
@@ -52,6 +54,8 @@ function singleAnswers(read: (steps: readonly Step[]) => readonly Step[]): ItemK
         });
         return [of(steps, label), ...(rejected ? [of(rejected, 0)] : [])];
       }),
+    unused: ({ outcome, rejected }) =>
+      outcome === undefined && !rejected ? 'without a label of the answer' : undefined,
   };
 }
 
@@ -77,6 +81,7 @@ export const rightAnswers: ItemKind = {
         ? [{ ...promptOf(record, tokens), answers: [tokens.answer(record, record.steps, { label: 1 })] }]
         : [],
     ),
+  unused: (record) => (isRightAnswer(record) ? undefined : 'not right as a whole'),
 };
 
 /** Another version of a step (`context_steps`) is no whole answer. */
@@ -107,6 +112,7 @@ export const stepPairs: ItemKind = {
     const waiting = new Map<string, { readonly record: StepRecord; readonly at: number }[]>();
     for (const record of records) {
       // What follows a wrong step goes on from a wrong beginning.
+      if (record.context_wrong) continue;
       const wrong = record.steps.findIndex(({ label }) => label === 0);
       const judged = wrong < 0 ? record.steps : record.steps.slice(0, wrong + 1);
       for (const [at, step] of judged.entries()) {
@@ -115,9 +121,10 @@ export const stepPairs: ItemKind = {
         const start = JSON.stringify([record.prompt ?? normalizeProblem(record.problem), ...before]);
         const others = waiting.get(start) ?? [];
         waiting.set(start, others);
-        const match = others.findIndex(
-          (other) => other.record.steps[other.at]?.label === 1 - (step.label as number),
-        );
+        const match = others.findIndex((other) => {
+          const { label, text } = other.record.steps[other.at] as Step;
+          return label === 1 - (step.label as number) && text !== step.text;
+        });
         if (match < 0) {
           others.push({ record, at });
           continue;
@@ -147,25 +154,36 @@ export const answerPairs: ItemKind = {
       });
     for (const record of records) {
       if (record.rejected) {
-        pair(record, record.rejected);
+        if (!isSameText(record.steps, record.rejected)) pair(record, record.rejected);
         continue;
       }
       if (record.outcome === undefined) continue;
       const key = JSON.stringify(record.prompt ?? normalizeProblem(record.problem));
       const waiting = open.get(key) ?? { right: [], wrong: [] };
       open.set(key, waiting);
-      waiting[record.outcome === 1 ? 'right' : 'wrong'].push(record);
-      const [good] = waiting.right;
-      const [poor] = waiting.wrong;
-      if (good && poor) {
-        waiting.right.shift();
-        waiting.wrong.shift();
-        pair(good, poor.steps);
+      const [own, others] =
+        record.outcome === 1 ? [waiting.right, waiting.wrong] : [waiting.wrong, waiting.right];
+      // The same text judged right and wrong is no pair.
+      const match = others.findIndex(({ steps }) => !isSameText(steps, record.steps));
+      if (match < 0) {
+        own.push(record);
+        continue;
       }
+      const [other] = others.splice(match, 1) as [StepRecord];
+      const [good, poor] = record.outcome === 1 ? [record, other] : [other, record];
+      pair(good, poor.steps);
     }
     return pairs;
   },
+  unused({ outcome, steps, rejected }) {
+    if (rejected) return isSameText(steps, rejected) ? 'whose chosen answer is the rejected one' : undefined;
+    return outcome === undefined ? 'without a label of the answer' : undefined;
+  },
 };
+
+function isSameText(one: readonly Step[], other: readonly Step[]): boolean {
+  return one.length === other.length && one.every(({ text }, i) => text === other[i]?.text);
+}
 
 function promptOf(record: StepRecord, tokens: AnswerTokenizer): Pick<OfflineItem, 'problem' | 'prompt'> {
   return { problem: problemKey(record.problem).hash, prompt: tokens.prompt(record) };

@@ -74,7 +74,8 @@ export class KlControl {
     const used = this.current;
     if (target > 0) {
       const error = Math.max(-LARGEST_ERROR, Math.min(LARGEST_ERROR, kl / target - 1));
-      this.current *= Math.max(0, 1 + (error * answers.length) / horizon);
+      // A batch larger than the horizon neither switches the penalty off for good nor lets it explode.
+      this.current *= Math.min(2, Math.max(0.5, 1 + (error * answers.length) / horizon));
     }
     return { kl_answer: kl, ...(target > 0 ? { kl_coef: used } : {}) };
   }

@@ -155,6 +155,8 @@ describe('LLaMA-Factory', () => {
     const messages = [USER, REPLY('4')];
     expect(await read({ messages, [column]: true })).toEqual({ ...expected, outcome: 1 });
     expect(await read({ messages, [column]: false })).toEqual({ ...expected, outcome: 0 });
+    expect(await read({ messages, [column]: 0 })).toEqual({ ...expected, outcome: 0 });
+    expect(await read({ messages, [column]: 'True' })).toEqual({ ...expected, outcome: 1 });
   });
 
   it('messages may have a label that is no judgement; a kto_tag that is none is refused', async () => {

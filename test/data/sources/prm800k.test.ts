@@ -103,6 +103,12 @@ describe.skipIf(main === undefined || raw === undefined)('PRM800K (needs the sha
     expect(trajectory?.steps.map((step) => step.label)).toEqual([1, null, 1, 1, 1, 1]);
     expect(trajectory?.steps[1]?.text).toBe('We have $3p+e=1.24$ and $5p+e=1.82$.');
     expect(alternatives.map((record) => record.context_steps)).toEqual([1, 1, 1, 1, 1, 5, 5, 5, 5]);
+    // A neutral step that counts as wrong makes the context of what comes after it wrong.
+    const negative = await load(raw ?? '', { neutral: 'negative' });
+    const wrong = negative.records.filter(({ context_wrong }) => context_wrong);
+    expect(records.some(({ context_wrong }) => context_wrong)).toBe(false);
+    expect(wrong.length).toBeGreaterThan(0);
+    expect(wrong.every(({ context_steps = 0 }) => context_steps > 0)).toBe(true);
   });
 
   it('does the same for every row, including screening and given-up ones on request', async () => {

@@ -87,9 +87,11 @@ describe('a model that judges steps', () => {
     );
     const scores = await judge.score(solutions);
     expect(scores.map(({ length }) => length)).toEqual([2, 0, 1, expect.any(Number)]);
-    // Of the long one only the steps within 64 tokens are judged.
-    expect(scores[3]?.length).toBeGreaterThan(1);
-    expect(scores[3]?.length).toBeLessThan(21);
+    // Of the long one only the steps within 64 tokens are judged; the others count as wrong.
+    const judged = scores[3]?.filter((score) => score > 0).length;
+    expect(judged).toBeGreaterThan(1);
+    expect(judged).toBeLessThan(21);
+    expect(scores[3]?.slice(judged)).toEqual(Array(21 - (judged as number)).fill(0));
     expect(scores[0]?.[0]).toBe(scores[2]?.[0]);
     const verdicts = await judge.judge(solutions);
     expect(verdicts.map(({ length }) => length)).toEqual([2, 0, 1, 21]);

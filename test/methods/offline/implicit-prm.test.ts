@@ -211,8 +211,8 @@ test('steps are rewarded by them: a dry run counts the model, and two steps are 
     run: { device: 'cpu', threads: 1, logging_steps: 1 },
   };
   writeFileSync(at('ppo.yaml'), JSON.stringify(config));
-  const { code, stdout } = await cli('run', at('ppo.yaml'), '--dry-run');
-  expect(code).toBe(0);
+  const { code, stdout, stderr } = await cli('run', at('ppo.yaml'), '--dry-run');
+  expect(code, stderr).toBe(0);
   expect(stdout).toMatch(/PRM .*and an adapter/);
   expect((await train(config as never, { output: at('ppo') })).status).toBe('finished');
   const steps = readFileSync(at('ppo/metrics.jsonl'), 'utf8')

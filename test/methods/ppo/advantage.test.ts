@@ -199,6 +199,10 @@ describe('the KL penalty', () => {
     const near = { item: 0, answers: [answer(1), answer(1)] };
     control.observe([near]);
     expect(control.inReward).toBeCloseTo(0.102 * (1 - (0.2 * 2) / 10), 8);
+    const many = { item: 0, answers: Array.from({ length: 1000 }, () => answer(1)) };
+    const before = control.inReward;
+    control.observe([many]);
+    expect(control.inReward).toBe(before / 2);
     const other = new KlControl(settings);
     other.restore(JSON.parse(JSON.stringify(control.state())));
     expect([other.inReward, other.inLoss]).toEqual([control.inReward, 0]);

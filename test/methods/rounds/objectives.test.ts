@@ -58,6 +58,10 @@ describe('rounds of another objective', () => {
         expect(grad_norm).toBeGreaterThan(0);
       }
       expect(Object.keys(report.models)).toEqual(['M0', 'M1']);
+      // What chose the parameters is the share that the report counts again.
+      const chosen = log.flatMap(({ pass_at_1 }) => (pass_at_1 === undefined ? [] : [pass_at_1]));
+      expect(chosen.length).toBeGreaterThan(0);
+      expect(Math.max(...chosen)).toBe(report.metrics_validation['pass@1']);
       expect(samples).toHaveLength(48);
       // Rejection sampling and the odds ratio ask no reference.
       const references = log.some(({ phase }) => phase === 'reference-1');
@@ -76,6 +80,23 @@ describe('rounds of another objective', () => {
       /method solution_sft has no rounds: it learns every answer, its own mistakes among them; method rft/,
     );
     expect(() => completeRunConfig(tiny('implicit_prm'))).toThrow(/it trains a reward model/);
+  });
+
+  it('refuses what it would leave unread', () => {
+    const once = (more: object) => tiny('rft', { section: { iterations: 0 }, ...more });
+    expect(() => completeRunConfig(once({ judge: { flip: 0.1 } }))).toThrow(
+      /judge\.flip is about candidates of a round, and rft\.iterations is 0/,
+    );
+    expect(() => completeRunConfig(tiny('rft', { judge: { outcome: 'clean', kind: 'none' } }))).toThrow(
+      /judge\.outcome "clean" asks for labels of steps/,
+    );
+    for (const data of [{ labelled: 3 }, { label_noise: 0.2 }, { balance: 'upsample' }]) {
+      const config = {
+        ...(once({}) as object),
+        data: { source: 'word_problems', ...data },
+      } as RunConfigInput;
+      expect(() => completeRunConfig(config)).toThrow(/data\.(labelled|label_noise|balance) .*method rft/);
+    }
   });
 });
 

@@ -96,6 +96,23 @@ it('an answer whose outcome nobody gave is no right one with a wrong step, nor i
   expect(rightAnswers.items([record('c', [0, 1], 1)], tokens)).toHaveLength(1);
 });
 
+it('the same text judged right and wrong is no pair, and what nothing is learned from has a reason', () => {
+  const same = record('a', [1], 1);
+  const twin = { ...record('a', [0], 0), steps: same.steps.map((step) => ({ ...step, label: 0 as const })) };
+  const other = record('a', [0], 0);
+  const pairs = answerPairs.items([same, twin, other], tokens);
+  expect(pairs.map(learned)).toEqual([['s0\n', 's0x\n']]);
+  expect(stepPairs.items([same, twin, other], tokens).map(learned)).toEqual([['s0\n', 's0x\n']]);
+  const { outcome: _, ...unjudged } = same;
+  expect(answerPairs.unused?.({ ...same, rejected: same.steps })).toMatch(
+    /chosen answer is the rejected one/,
+  );
+  expect(answerPairs.items([{ ...same, rejected: same.steps }], tokens)).toEqual([]);
+  expect(answerPairs.unused?.(unjudged)).toMatch(/without a label/);
+  expect(labelledAnswers.unused?.(unjudged)).toMatch(/without a label/);
+  expect(labelledAnswers.unused?.(same)).toBeUndefined();
+});
+
 it('a wrong step is no beginning of a pair', () => {
   expect(stepPairs.items([record('a', [0, 1], 0), record('a', [0, 0], 0)], tokens)).toEqual([]);
 });
