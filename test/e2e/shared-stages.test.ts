@@ -137,7 +137,12 @@ describe.skipIf(!compiled)('stages that runs share (needs dist/: npm run build)'
     expect(start?.accuracy).toBe(validation.filter(({ right }) => right).length / validation.length);
     expect(start?.accuracy).toBeGreaterThan(0);
     // A critic has parameters of its own, and rewards of the base need more of its solutions.
-    expect(await run('ppo-critic', ['ppo.algorithm=ppo'])).toBeUndefined();
+    expect(await run('ppo-critic', ['ppo.algorithm=ppo', 'ppo.critic_warmup=0'])).toBeUndefined();
+    const adapted = ['lora.r=4', 'ppo.learning_rate=1.0e-3'];
+    await run('ppo-lora', adapted);
+    expect(await run('ppo-lora-again', adapted)).toBe('base');
+    const implicit = ['reward.implicit.weight=1', 'ppo.algorithm=prime'];
+    expect(await run('ppo-prime', [...adapted, ...implicit])).toBeUndefined();
     expect(await run('ppo-whitened', ['reward.rule.whiten=base', 'reward.base_problems=3'])).toBeUndefined();
   }, 240_000);
 });

@@ -92,7 +92,12 @@ export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
     {
       stage: BASE,
       unread: ['ppo', 'reward'],
-      decided: { critic: hasCritic(ppo) && ppo.critic, problems: baseProblems(reward) },
+      // What the checkpoint holds depends on them.
+      decided: {
+        critic: hasCritic(ppo) && ppo.critic,
+        implicit: reward.implicit.weight !== 0,
+        problems: baseProblems(reward),
+      },
     },
   ],
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
