@@ -84,7 +84,7 @@ export const ppo = section({
       'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1) or from the sampler. ' +
         'Their difference is logged either way.',
     ),
-  gamma: z.number().min(0).max(1).default(1).describe('Discount per token, of `ppo` and `reinforce_pp`.'),
+  gamma: z.number().min(0).max(1).default(1).describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
   lam: z.number().min(0).max(1).default(1).describe('λ of generalised advantage estimation, of `ppo`.'),
   cliprange: auto(z.number().gt(0).lt(1)).describe(
     'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4.',
@@ -107,7 +107,7 @@ export const ppo = section({
     .boolean()
     .default(true)
     .describe(
-      'Normalise the advantages of a rollout batch to mean 0 and standard deviation 1, of `ppo` and `reinforce_pp`.',
+      'Normalise the advantages of a rollout batch to mean 0 and standard deviation 1, of `ppo`, `reinforce_pp` and `prime`.',
     ),
   entropy_coef: z.number().min(0).default(0).describe('Weight of the entropy bonus.'),
   reference: z
