@@ -62,7 +62,7 @@ async function merge({
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
   const { baseDirectory } = await import('../models/base.js');
-  const { trainedOn } = await import('../models/trained-on.js');
+  const { trainedOn } = await import('../train/trained-on.js');
   const { resolveModel } = await import('../run/paths.js');
   const { isAdapter } = await import('../weights/adapter.js');
   const ofRun = join(given, 'adapter');

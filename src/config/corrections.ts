@@ -1,6 +1,6 @@
 // Config section `corrections`: how samples with self-corrections are made of right solutions.
 import { z } from 'zod';
-import { count, countOrAll, positiveNumber, section, text } from './fields.js';
+import { count, countOrAll, samplingTemperature, section, text } from './fields.js';
 
 const topP = () =>
   z
@@ -12,7 +12,7 @@ const topP = () =>
 
 const sample = section({
   n: count().max(16).default(4).describe('Candidates for a wrong step at each position.'),
-  temperature: positiveNumber()
+  temperature: samplingTemperature()
     .default(1.2)
     .describe('High: more of the candidates are wrong, and in more ways.'),
   top_p: topP(),
@@ -23,7 +23,7 @@ const validate = section({
   k: count()
     .default(8)
     .describe('Continuations of each candidate: it is wrong if none of them reaches the answer.'),
-  temperature: positiveNumber().default(0.7).describe('Of the continuations.'),
+  temperature: samplingTemperature().default(0.7).describe('Of the continuations.'),
   top_p: topP(),
   max_new_tokens: count().default(512).describe('Max tokens of a continuation.'),
   require_true_step_pass: z

@@ -199,7 +199,7 @@ export const data = section({
     .max(0.5)
     .default(0)
     .describe(
-      'Share of the training labels that are flipped, by `data.seed`; validation and test stay exact.',
+      'Share of the training labels of steps that are flipped, by `data.seed`; validation and test stay exact.',
     ),
   balance: z
     .enum(BALANCES)

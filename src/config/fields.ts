@@ -1,6 +1,7 @@
 // The types of config values. `expects` in a field's metadata replaces the wording that error messages would otherwise
 // derive from the type.
 import { z } from 'zod';
+import { LEAST_TEMPERATURE } from '../generate/options.js';
 
 /** A section; if all its keys have defaults, it may be missing or empty. */
 export function section<Shape extends z.ZodRawShape>(shape: Shape) {
@@ -14,6 +15,9 @@ export const count = () => z.int().min(1);
 
 /** A whole number; 0 switches the feature off. */
 export const countOrOff = () => z.int().min(0);
+
+/** The temperature of drawing, as `generate` takes it; 0 would be the most likely token. */
+export const samplingTemperature = () => z.number().min(LEAST_TEMPERATURE).max(1e6);
 
 export const positiveNumber = () => z.number().positive();
 

@@ -1,6 +1,6 @@
 // The config keys of methods that sample whole solutions.
 import { z } from 'zod';
-import { count, countOrOff, positiveNumber, text } from './fields.js';
+import { count, countOrOff, samplingTemperature, text } from './fields.js';
 
 interface SamplingDefaults {
   readonly num_generations: number;
@@ -15,7 +15,7 @@ export function sampling({ num_generations, temperature = 1, top_p = 1 }: Sampli
     max_new_tokens: count()
       .default(256)
       .describe('Max tokens of a solution; what is cut off there counts as truncated.'),
-    temperature: positiveNumber()
+    temperature: samplingTemperature()
       .default(temperature)
       .describe('Temperature of sampling and of the log-probs that are compared.'),
     top_p: z

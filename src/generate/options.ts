@@ -11,7 +11,7 @@ export interface SamplingOptions {
   readonly maxNewTokens?: number;
   /** Min tokens before an end-of-text token, a token of `stop` or a stop text may end the sample. Default 0. */
   readonly minTokens?: number;
-  /** Temperature of the softmax; 0 takes the most likely token. Default 1. */
+  /** Temperature of the softmax, at least 0.01; 0 takes the most likely token. Default 1. */
   readonly temperature?: number;
   /** Draws from this many of the most likely tokens; 0: from all. Default 0. */
   readonly topK?: number;
@@ -21,7 +21,7 @@ export interface SamplingOptions {
   readonly minP?: number;
   /** Added to the logits of tokens, by id; −Infinity bans one. */
   readonly logitBias?: Readonly<Record<number, number>>;
-  /** The answers, in tokens, of which each sample is one. */
+  /** The answers, in tokens, of which each sample is one; none is longer than `maxNewTokens`. */
   readonly choices?: readonly (readonly number[])[];
   /** false: any token may be drawn, and a sample that has become none of the `choices` ends there. Default true. */
   readonly choicesOnly?: boolean;
@@ -70,6 +70,13 @@ export interface SamplingSettings {
 /** Samples of one prompt; each takes kilobytes before its first token. */
 const MAX_SAMPLES = 65_536;
 
+/** Below it logits divided by the temperature leave f32 no digits for their log-probabilities. */
+export const LEAST_TEMPERATURE = 0.01;
+const MOST_TEMPERATURE = 1e6;
+
+/** The smallest that 32 bits hold with all their digits. */
+const LEAST_TOP_P = 2 ** -126;
+
 interface Limits {
   readonly vocabSize: number;
   readonly eosTokenIds: readonly number[];
@@ -94,8 +101,9 @@ export function samplingSettings(
     return fail(option, `token ids from 0 to ${vocabSize - 1}`, id);
   };
   const biases = Object.entries(logitBias).map(([id, bias]) => {
-    if (Number.isNaN(Number(bias)) || bias === Number.POSITIVE_INFINITY)
-      fail(`logitBias of token ${id}`, 'a number or −Infinity', bias);
+    // What the kernels read is in 32 bits.
+    if (!(Math.fround(bias) < Number.POSITIVE_INFINITY))
+      fail(`logitBias of token ${id}`, 'a number below 3.4e38 or −Infinity', bias);
     return [token('logitBias', Number(id)), bias] as const;
   });
   for (const choice of choices ?? []) for (const id of choice) token('choices', id);
@@ -112,9 +120,9 @@ export function samplingSettings(
     n: whole('n', options.n ?? 1, 1, MAX_SAMPLES),
     maxNewTokens,
     minTokens: whole('minTokens', options.minTokens ?? 0, 0, maxNewTokens),
-    temperature: within('temperature', options.temperature ?? 1, 0, Number.MAX_VALUE),
+    temperature: within('temperature', options.temperature ?? 1, 0, MOST_TEMPERATURE),
     topK: whole('topK', options.topK ?? 0, 0),
-    topP: within('topP', options.topP ?? 1, 0, 1),
+    topP: within('topP', options.topP ?? 1, LEAST_TOP_P, 1),
     minP: within('minP', options.minP ?? 0, 0, 1),
     logitBias: biases,
     choices: choices && choiceTrie(choices),
@@ -130,8 +138,39 @@ export function samplingSettings(
     ),
     tokenizer,
   };
-  if (settings.topP === 0) fail('topP', 'a number above 0', 0);
+  if (settings.temperature > 0 && settings.temperature < LEAST_TEMPERATURE)
+    fail(
+      'temperature',
+      `0, which takes the most likely token, or at least ${LEAST_TEMPERATURE}`,
+      settings.temperature,
+    );
+  if (choices && settings.choicesOnly) checkChoices(choices, settings);
   return settings;
+}
+
+/** Every answer can be drawn to its end. */
+function checkChoices(
+  choices: readonly (readonly number[])[],
+  { maxNewTokens, minTokens, stopTokens, logitBias }: SamplingSettings,
+): void {
+  const banned = new Set(logitBias.filter(([, bias]) => bias === Number.NEGATIVE_INFINITY).map(([id]) => id));
+  for (const [i, choice] of choices.entries()) {
+    const last = choice.length - 1;
+    const stop = choice.findIndex((id) => stopTokens.has(id));
+    if (choice.length > maxNewTokens)
+      fail(
+        'choices',
+        `answers of at most maxNewTokens ${maxNewTokens}`,
+        `${choice.length} tokens in answer ${i}`,
+      );
+    if (stop >= 0 && stop < last)
+      fail('choices', 'tokens that end a text at the end of an answer alone', `one inside answer ${i}`);
+    if (stop === last && minTokens > last)
+      fail('minTokens', `at most ${last}, before the end of answer ${i} of choices`, minTokens);
+    const token = choice.find((id) => banned.has(id));
+    if (token !== undefined)
+      fail('choices', 'tokens that logitBias does not ban; leave the answer out', `${token} in answer ${i}`);
+  }
 }
 
 function whole(option: string, value: unknown, min: number, max = Number.MAX_SAFE_INTEGER): number {

@@ -38,6 +38,8 @@ export interface RemoteSourceOptions {
   /** Seconds before the second try (default 0.5), twice as long before each further one, at most `maxBackoffSeconds` (default 30). */
   readonly backoffSeconds?: number;
   readonly maxBackoffSeconds?: number;
+  /** Seconds in which answers of a busy server that say when to come back are not counted as tries. Default 1800. */
+  readonly busySeconds?: number;
 }
 
 /**
@@ -60,12 +62,13 @@ class RemoteSource implements SampleSource {
   private readonly adapters: RemoteSourceOptions['adapters'];
   /** Of this source's adapters, so that those of another run are never taken for them. */
   private readonly prefix = `steptrain-${randomBytes(6).toString('hex')}`;
+  private longest: Promise<number | undefined> | undefined;
   private published: { readonly name: string; readonly directory: string } | undefined;
 
   constructor(options: RemoteSourceOptions) {
     const { url, server, model = '', keyEnv = 'STEPTRAIN_API_KEY', adapters } = options;
     const { concurrency = 64, connectSeconds = 10, idleSeconds = 300, attempts = 8 } = options;
-    const { backoffSeconds = 0.5, maxBackoffSeconds = 30 } = options;
+    const { backoffSeconds = 0.5, maxBackoffSeconds = 30, busySeconds = 1800 } = options;
     const base = URL.canParse(url) ? new URL(url) : undefined;
     if (!base || !/^https?:$/.test(base.protocol))
       refuse('url', 'an address such as http://127.0.0.1:8000', url);
@@ -78,6 +81,7 @@ class RemoteSource implements SampleSource {
       idleSeconds,
       backoffSeconds,
       maxBackoffSeconds,
+      busySeconds,
     }))
       if (!(value > 0 && value < 2 ** 31 / 1000)) refuse(name, 'seconds above 0', value);
     const agentOptions = { keepAlive: true, maxSockets: concurrency };
@@ -89,7 +93,12 @@ class RemoteSource implements SampleSource {
       connectMs: connectSeconds * 1000,
       idleMs: idleSeconds * 1000,
     };
-    this.retry = { attempts, backoffMs: backoffSeconds * 1000, maxBackoffMs: maxBackoffSeconds * 1000 };
+    this.retry = {
+      attempts,
+      backoffMs: backoffSeconds * 1000,
+      maxBackoffMs: maxBackoffSeconds * 1000,
+      patienceMs: busySeconds * 1000,
+    };
     this.concurrency = concurrency;
     this.base = model;
     this.adapters = adapters;
@@ -99,11 +108,16 @@ class RemoteSource implements SampleSource {
     prompts: readonly (readonly number[])[],
     options: SourceOptions,
   ): Promise<readonly (readonly SourceSample[])[] | undefined> {
-    const { n = 1, promptIds, signal } = options;
+    const { n = 1, promptIds, signal, maxNewTokens = 256 } = options;
     const model = this.published?.name ?? this.base;
+    this.longest ??= this.readLongest();
+    const longest = (await this.longest) ?? Number.POSITIVE_INFINITY;
     const samples = prompts.map(() => new Array<SourceSample>(n));
     const requests = prompts.flatMap((prompt, index) => {
-      const each = { model, prompt, index, promptId: promptIds?.[index] ?? index, options };
+      // As in process: a sample ends where the model does.
+      const room = Math.min(maxNewTokens, Math.max(1, longest - prompt.length));
+      const own = { ...options, maxNewTokens: room };
+      const each = { model, prompt, index, promptId: promptIds?.[index] ?? index, options: own };
       return this.protocol.many
         ? [{ ...each, sample: 0, n }]
         : Array.from({ length: n }, (_, sample) => ({ ...each, sample, n: 1 }));
@@ -201,6 +215,20 @@ class RemoteSource implements SampleSource {
       if (!(error instanceof StatusError && [400, 404].includes(error.status))) throw error;
     });
     await rm(directory, { recursive: true, force: true });
+  }
+
+  /** Positions of the server's model, where it says so. */
+  private async readLongest(): Promise<number | undefined> {
+    try {
+      const models: unknown = JSON.parse(await this.read('/v1/models', undefined));
+      const all: readonly unknown[] = isObject(models) && Array.isArray(models.data) ? models.data : [];
+      const own = all.find((model) => isObject(model) && model.id === this.base) ?? all[0];
+      const length = isObject(own) ? own.max_model_len : undefined;
+      return typeof length === 'number' && length > 0 ? length : undefined;
+    } catch {
+      // A server that lists no models may sample all the same; if it cannot, its next answer says why.
+      return undefined;
+    }
   }
 
   private async lists(name: string): Promise<boolean> {

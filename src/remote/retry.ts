@@ -8,6 +8,8 @@ export interface RetryOptions {
   /** Milliseconds before the second try; twice as long before each further one. */
   readonly backoffMs: number;
   readonly maxBackoffMs: number;
+  /** Milliseconds in which tries do not count that a busy server answered with the time to come back. Default 0. */
+  readonly patienceMs?: number;
 }
 
 /**
@@ -16,21 +18,25 @@ export interface RetryOptions {
  */
 export async function retrying<T>(
   what: string,
-  { attempts, backoffMs, maxBackoffMs }: RetryOptions,
+  { attempts, backoffMs, maxBackoffMs, patienceMs = 0 }: RetryOptions,
   signal: AbortSignal,
   run: (attempt: number) => Promise<T>,
 ): Promise<T> {
+  const began = performance.now();
+  let failed = 0;
   for (let attempt = 1; ; attempt++) {
     try {
       return await run(attempt);
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof PassingFailure)) throw error;
-      if (attempt >= attempts)
-        throw new RemoteError(`${what} failed ${attempts} times; the last time: ${error.message}`, {
+      const isBusy = error.retryAfter > 0 && performance.now() - began < patienceMs;
+      if (!isBusy && ++failed >= attempts)
+        throw new RemoteError(`${what} failed ${failed} times; the last time: ${error.message}`, {
           cause: error,
         });
-      const backoff = Math.min(maxBackoffMs, backoffMs * 2 ** (attempt - 1)) * (0.5 + Math.random() / 2);
+      const backoff =
+        Math.min(maxBackoffMs, backoffMs * 2 ** Math.max(0, failed - 1)) * (0.5 + Math.random() / 2);
       await pause(Math.max(backoff, Math.min(error.retryAfter, maxBackoffMs)), undefined, { signal });
     }
   }

@@ -5,7 +5,7 @@ import type { Generation } from '../generate/generation.js';
 import type { FinishReason } from '../generate/sample-row.js';
 import type { Engine } from './engine.js';
 import { RequestError } from './errors.js';
-import { EventStream } from './event-stream.js';
+import { EventStream, endWithin } from './event-stream.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { ScoredToken } from './token-logprobs.js';
 
@@ -127,8 +127,10 @@ async function whole(
   const completion = maxTokens === 0 ? 0 : tokensOf(drawn.map(({ tokens }) => tokens));
   response.setHeader('content-type', 'application/json; charset=utf-8');
   if (signal.aborted) response.setHeader('connection', 'close');
-  response.end(
+  endWithin(
+    response,
     JSON.stringify({ ...head, object: shape.object, choices, usage: usage(tokensOf(prompts), completion) }),
+    engine.limits.stallSeconds,
   );
 }
 

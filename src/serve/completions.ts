@@ -54,7 +54,13 @@ function shapeOf(
     return {
       index: part.index,
       text: opens ? echoed(part.prompt) + part.text : part.text,
-      logprobs: logprobs === undefined ? null : textLogprobs(scored, write, logprobs, part.offset),
+      logprobs:
+        logprobs === undefined
+          ? null
+          : textLogprobs(scored, write, {
+              ...{ tokenizer, count: logprobs, offset: part.offset },
+              prompt: opens ? ids.length : 0,
+            }),
       finish_reason: part.finishReason,
       stop_reason: part.stopReason,
       ...(tokenIds ? { token_ids: part.tokens.map(({ token }) => token) } : {}),

@@ -1,6 +1,19 @@
 /** Server-sent events. A client that reads slowly delays only its own stream, up to a time limit. */
 import type { ServerResponse } from 'node:http';
 
+/** Ends a whole response; closes the connection of a client that does not read it within the time limit. */
+export function endWithin(response: ServerResponse, text: string, stallSeconds: number): void {
+  let last = response.socket?.bytesWritten ?? 0;
+  const timer = setInterval(() => {
+    const written = response.socket?.bytesWritten ?? last;
+    // What the system took since then the client reads, or will.
+    if (written === last) response.destroy();
+    last = written;
+  }, stallSeconds * 1000);
+  response.on('finish', () => clearInterval(timer)).on('close', () => clearInterval(timer));
+  response.end(text);
+}
+
 export class EventStream {
   constructor(
     private readonly response: ServerResponse,

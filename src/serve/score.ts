@@ -5,6 +5,7 @@ import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
 import type { Engine } from './engine.js';
 import { RequestError } from './errors.js';
+import { endWithin } from './event-stream.js';
 import { isText, RequestFields } from './request-fields.js';
 
 const MAX_STEPS = 1024;
@@ -37,7 +38,8 @@ export async function score(
   if (scored === undefined) throw new RequestError(503, 'the server is going down', { closes: true });
   const tokens = scored.reduce((sum, each) => sum + each.tokens, 0);
   response.setHeader('content-type', 'application/json; charset=utf-8');
-  response.end(
+  endWithin(
+    response,
     JSON.stringify({
       object: 'list',
       model: name,
@@ -45,6 +47,7 @@ export async function score(
       data: scored.map(({ scores }, index) => ({ index, object: 'score', scores })),
       usage: { prompt_tokens: tokens, completion_tokens: 0, total_tokens: tokens },
     }),
+    engine.limits.stallSeconds,
   );
 }
 

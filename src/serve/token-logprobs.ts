@@ -32,26 +32,39 @@ export interface TextLogprobs {
  *
  * @param count alternatives that were asked for
  * @param offset characters before the first token
+ * @param prompt number of tokens that are of the prompt, whose special tokens stand in the text
  */
 export function textLogprobs(
   scored: readonly ScoredToken[],
   write: Written,
-  count: number,
-  offset: number,
+  {
+    tokenizer,
+    count,
+    offset,
+    prompt,
+  }: {
+    readonly tokenizer: Pick<Tokenizer, 'tokenBytes' | 'isSpecial'>;
+    readonly count: number;
+    readonly offset: number;
+    readonly prompt: number;
+  },
 ): TextLogprobs {
-  const tokens = scored.map(({ token }) => write(token));
   let end = offset;
+  // A character of several tokens is there with the last of them.
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   return {
-    tokens,
+    tokens: scored.map(({ token }) => write(token)),
     token_logprobs: scored.map(({ logprob }) => (logprob === undefined ? null : finite(logprob))),
     top_logprobs: scored.map(({ token, logprob, alternatives }) => {
       if (count === 0 || logprob === undefined || alternatives === undefined) return null;
       const entries = [...alternatives, { token, logprob }];
       return Object.fromEntries(entries.map((each) => [write(each.token), finite(each.logprob)]));
     }),
-    text_offset: tokens.map((text) => {
-      end += text.length;
-      return end - text.length;
+    text_offset: scored.map(({ token }, i) => {
+      const start = end;
+      if (i < prompt || !tokenizer.isSpecial(token))
+        end += decoder.decode(tokenizer.tokenBytes(token), { stream: true }).length;
+      return start;
     }),
   };
 }

@@ -84,7 +84,12 @@ export const ppo = section({
       'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1) or from the sampler. ' +
         'Their difference is logged either way.',
     ),
-  gamma: z.number().min(0).max(1).default(1).describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
+  gamma: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(1)
+    .describe('Discount per token, of `ppo`, `reinforce_pp` and `prime`.'),
   lam: z.number().min(0).max(1).default(1).describe('λ of generalised advantage estimation, of `ppo`.'),
   cliprange: auto(z.number().gt(0).lt(1)).describe(
     'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4.',

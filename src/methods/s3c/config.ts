@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { corrections } from '../../config/corrections.js';
 import { data } from '../../config/data.js';
 import { maxSamples } from '../../config/evaluation.js';
-import { count, countOrOff, positiveNumber, section, text } from '../../config/fields.js';
+import { count, countOrOff, samplingTemperature, section, text } from '../../config/fields.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { MethodSchema } from '../../config/schema.js';
@@ -94,7 +94,7 @@ const evaluation = section({
   num_samples: countOrOff()
     .default(0)
     .describe('Samples of each held-out problem for votes, beside the greedy solution; 0 for none.'),
-  temperature: positiveNumber().default(0.7).describe('Of these samples.'),
+  temperature: samplingTemperature().default(0.7).describe('Of these samples.'),
   max_new_tokens: count().default(512).describe('Max tokens of a solution.'),
 }).describe('Evaluation on held-out problems, and on held-out wrong and right steps.');
 

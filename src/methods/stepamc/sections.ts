@@ -1,6 +1,6 @@
 // Config sections of StepAMC: the reward network, the policy, its constraint, ablations and baselines.
 import { z } from 'zod';
-import { count, fraction, positiveNumber, section } from '../../config/fields.js';
+import { count, fraction, positiveNumber, samplingTemperature, section } from '../../config/fields.js';
 import { optimization, updates } from '../../config/training.js';
 
 const headRate = () =>
@@ -85,7 +85,7 @@ export const ppo = section({
       '`sample` samples one verdict per step from the policy; `enumerate` scores both words and takes the expectation, ' +
         'which has no sampling noise.',
     ),
-  temperature: positiveNumber()
+  temperature: samplingTemperature()
     .default(1)
     .describe('Temperature of sampling and of the log-probs that are compared.'),
   old_logprobs: z

@@ -5,9 +5,9 @@ import { basename, join, sep } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { contentHash } from '../files/content-hash.js';
 import { parseHubId } from '../hub/hub-id.js';
+import { shippedDirectory } from '../models/base.js';
+import { readCard } from '../models/card.js';
 import { readAdapterConfig } from '../weights/adapter.js';
-import { shippedDirectory } from './base.js';
-import { readCard } from './card.js';
 
 export interface TrainedOn {
   /** What the adapter says of its base: a directory, a hub id or a name of the package. */
