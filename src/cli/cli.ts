@@ -21,7 +21,7 @@ import { scoreCommand } from './score.js';
 import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
-import { noNumber, usageSentence } from './usage.js';
+import { type CommandGroup, noNumber, usageSentence } from './usage.js';
 import { packageVersion } from './version.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
@@ -86,7 +86,7 @@ export function commandLine(
     .fail((message, error) => {
       // yargs raises its own errors as YError; everything else comes from a command.
       if (error && error.name !== 'YError') throw error;
-      throw new UsageError(usageSentence(message || error.message, args, optionsOf(line)));
+      throw new UsageError(usageSentence(message || error.message, args, optionsOf(line), groupOf(line)));
     });
 }
 
@@ -94,4 +94,17 @@ export function commandLine(
 function optionsOf(parser: unknown): readonly string[] {
   const { key = {} } = (parser as { getOptions?(): { key?: object } }).getOptions?.() ?? {};
   return Object.keys(key).filter((name) => name.length > 1);
+}
+
+/** The command that was reached, if it is one of commands; yargs tells it, its types do not. */
+function groupOf(parser: unknown): CommandGroup | undefined {
+  const inner = (parser as { getInternalMethods?(): YargsInside }).getInternalMethods?.();
+  const words = inner?.getContext().commands ?? [];
+  const commands = inner?.getCommandInstance().getCommands() ?? [];
+  return words.length > 0 && commands.length > 0 ? { words, commands } : undefined;
+}
+
+interface YargsInside {
+  getContext(): { readonly commands: readonly string[] };
+  getCommandInstance(): { getCommands(): readonly string[] };
 }

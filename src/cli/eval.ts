@@ -8,6 +8,9 @@ import { judgeEvaluationCommand } from './eval-judge.js';
 import { printEvaluation, printSolving } from './eval-output.js';
 import { s3cEvaluationCommand } from './eval-s3c.js';
 import { solveCommand } from './eval-solve.js';
+import { noSuchCommand } from './usage.js';
+
+const COMMANDS = ['show', 'correction', 'solve', 's3c', 'judge', 'compare'];
 
 interface ShowArguments {
   readonly run?: string;
@@ -34,7 +37,10 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
       .example('$0 eval runs/quickstart', 'the same') as never,
   handler: async ({ run, ...options }) => {
     if (run === undefined)
-      throw new UsageError('name a run directory, or one of show, correction, solve and compare');
+      throw new UsageError('name a run directory, or one of show, correction, solve, s3c, judge and compare');
+    // A word that is no path was meant for a command.
+    if (/^[a-z0-9-]+$/.test(run) && !existsSync(run))
+      throw new UsageError(noSuchCommand(run, { words: ['eval'], commands: COMMANDS }));
     const { REPORT } = await import('../eval/solving/report-file.js');
     if (existsSync(join(run, REPORT))) return printSolving(run, options.json);
     const { readSolvedReport, formatSolvedReport } = await import('../eval/solving/run-report.js');

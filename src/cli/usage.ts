@@ -3,9 +3,28 @@ import { statSync } from 'node:fs';
 import { nearestName } from '../config/nearest.js';
 import { UsageError } from './error.js';
 
-/** @param known names of options of the command, without dashes */
-export function usageSentence(message: string, args: readonly string[], known: readonly string[]): string {
+/** A command such as `inspect` whose next word names what it does. */
+export interface CommandGroup {
+  /** The words that name it. */
+  readonly words: readonly string[];
+  readonly commands: readonly string[];
+}
+
+/**
+ * @param known names of options of the command, without dashes
+ * @param group the command that was reached, where others follow it
+ */
+export function usageSentence(
+  message: string,
+  args: readonly string[],
+  known: readonly string[],
+  group?: CommandGroup,
+): string {
   const text = message.replaceAll(/\s+/g, ' ').trim();
+  if (group && /^(Did you mean|Unknown argument)/.test(text)) {
+    const word = wordAfter(group.words, args);
+    if (word !== undefined) return noSuchCommand(word, group);
+  }
   if (text.startsWith('Did you mean')) {
     const command = args.find((arg) => !arg.startsWith('-')) ?? '';
     return `there is no command ${command}; d${text.slice(1)}`;
@@ -39,6 +58,20 @@ export function usageSentence(message: string, args: readonly string[], known: r
   const implied = /^(?:Missing dependent arguments|Implications failed): (\S+) -> (\S+)$/.exec(text);
   if (implied) return `--${implied[1]} needs --${implied[2]}`;
   return text;
+}
+
+/** The first word after those of the group. */
+function wordAfter(words: readonly string[], args: readonly string[]): string | undefined {
+  const typed = args.filter((arg) => !arg.startsWith('-'));
+  return words.every((word, i) => typed[i] === word) ? typed[words.length] : undefined;
+}
+
+export function noSuchCommand(word: string, { words, commands }: CommandGroup): string {
+  const nearest = nearestName(word, commands);
+  const known = commands.length === 1 ? `known is ${commands[0]}` : `known are ${joined(commands, 'and')}`;
+  const hint =
+    nearest === undefined || commands.length === 1 ? known : `did you mean ${nearest}? K${known.slice(1)}`;
+  return `${words.join(' ')} has no command ${word}; ${hint}`;
 }
 
 function unknownSentence(

@@ -49,7 +49,7 @@ export function parseRecipe(content: string, name: string): RecipeSource {
   const root = document.contents;
   if (root !== null && !isMap(root)) {
     throw new ConfigError(
-      `${at(root.range?.[0] ?? 0)}: a recipe is a list of sections such as "sft:", found other content`,
+      `${at(root.range?.[0] ?? 0)}: a recipe is a mapping of sections such as "sft:", found ${isSeq(root) ? 'a list' : 'a single value'}`,
     );
   }
   let value: unknown;

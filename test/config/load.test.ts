@@ -298,7 +298,8 @@ describe('text that is not a recipe', () => {
     ['methd: sft', 'r.yaml:1:1: unknown key "methd"; did you mean "method"?'],
     ['method: stf', `r.yaml:1:9: expected ${METHODS} as method, found the text "stf"; did you mean "sft"?`],
     ['method:', `r.yaml:1:8: expected ${METHODS} as method, found nothing`],
-    ['- a', 'r.yaml:1:1: a recipe is a list of sections such as "sft:", found other content'],
+    ['- a', 'r.yaml:1:1: a recipe is a mapping of sections such as "sft:", found a list'],
+    ['hello', 'r.yaml:1:1: a recipe is a mapping of sections such as "sft:", found a single value'],
     ['method: sft\nmethod: sft', 'r.yaml:2:1: the key "method" stands here a second time'],
     ['method: sft\nsft:\n\ta: 1', 'r.yaml:3:1: this is not valid YAML: Tabs are not allowed as indentation'],
     [
