@@ -6,11 +6,14 @@ interface ChatArguments extends ModelArguments, SamplingArguments {
   readonly system?: string;
 }
 
+/** The model of the package that was made for conversations. */
+const USUAL = 'word-problems';
+
 export const chatCommand: CommandModule<unknown, ChatArguments> = {
   command: 'chat',
   describe: 'Talk with a model',
   builder: (argv) =>
-    samplingOptions(modelOptions(argv as never))
+    samplingOptions(modelOptions(argv as never, USUAL))
       .option('system', {
         type: 'string',
         requiresArg: true,
@@ -30,7 +33,8 @@ export const chatCommand: CommandModule<unknown, ChatArguments> = {
     const { createInterface } = await import('node:readline');
     const { openChosenModel } = await import('./chosen-model.js');
     const { chat } = await import('./chat-loop.js');
-    const chosen = await openChosenModel(args);
+    const named = [args.model, args.run, args.adapter].some((given) => given !== undefined);
+    const chosen = await openChosenModel(named ? args : { ...args, model: USUAL });
     const interactive = process.stdin.isTTY === true && process.stdout.isTTY === true;
     const input = createInterface({
       input: process.stdin,

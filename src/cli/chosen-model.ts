@@ -5,13 +5,17 @@ import { loadModel, type Model } from '../api/model.js';
 import { ofRun, type RunModel } from '../methods/run-model.js';
 import { baseDirectory } from '../models/base.js';
 import { modelFiles } from '../models/saved.js';
+import { refuseClassifier } from '../models/writes-text.js';
 import { resolveModel } from '../run/paths.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { isAdapter, noAdapter } from '../weights/adapter.js';
 import { chosenDevice } from './device.js';
+import { UsageError } from './error.js';
 import type { ModelArguments } from './model-options.js';
+import { checkOwnBase } from './other-base.js';
 
 export interface ChosenModel {
   readonly device: Device;
@@ -43,17 +47,34 @@ export async function openChosenModel(args: ModelArguments): Promise<ChosenModel
 }
 
 /** An adapter or a run, named as the model, brings its base along. */
-async function named({ model, adapter, tokenizer = 'base' }: ModelArguments): Promise<RunModel> {
+async function named({
+  model,
+  adapter: given,
+  tokenizer = 'base',
+  'other-base': otherBase = false,
+}: ModelArguments): Promise<RunModel> {
+  const adapter = given === undefined ? undefined : namedAdapter(given);
   const files = modelFiles(model ?? adapter ?? 'embedded');
   const found = await resolveModel(
     { base: files.model, tokenizer },
     ([, key]) => `--${key !== 'base' ? String(key) : model === undefined ? 'adapter' : 'model'}`,
   );
   const onTop = model === undefined ? files.adapter : (adapter ?? files.adapter);
+  const directory = baseDirectory(found.base);
+  if (onTop !== undefined) refuseClassifier(onTop);
+  if (model !== undefined && adapter !== undefined && !otherBase)
+    await checkOwnBase({ adapter, base: model, directory }, 'use it');
   const carries = tokenizer === 'base' && onTop !== undefined && existsSync(join(onTop, 'tokenizer.json'));
   return {
-    directory: baseDirectory(found.base),
+    directory,
     adapter: onTop,
     tokenizer: carries ? await loadTokenizer(onTop) : await configuredTokenizer(found),
   };
+}
+
+/** Of a run its adapter. */
+function namedAdapter(path: string): string {
+  for (const found of [path, join(path, 'adapter')]) if (isAdapter(found)) return found;
+  const from = existsSync(path) ? '' : ` (looked for from ${process.cwd()})`;
+  throw new UsageError(`--adapter: ${noAdapter(path)}${from}`);
 }

@@ -17,8 +17,10 @@ export interface GivenPrompt {
 
 const ROWS = /\.(jsonl|json|csv|parquet)(\.gz)?$/;
 
-/** Texts of the command line, unchanged. */
+/** Texts of the command line, unchanged. @throws UsageError for an empty one, as of a variable that is not set */
 export function promptsOf(texts: readonly string[]): GivenPrompt[] {
+  const empty = texts.indexOf('');
+  if (empty >= 0) throw new UsageError(`prompt ${empty + 1} is empty; expected a text to go on from`);
   return texts.map((prompt, i) => ({ prompt, where: `prompt ${i + 1}`, row: { prompt } }));
 }
 
@@ -51,6 +53,7 @@ export async function promptsFrom(
 /** Without the line break that editors and `echo` put at the end. */
 function wholeText(content: string, where: string): GivenPrompt {
   const prompt = content.replace(/\r?\n$/, '');
+  if (prompt === '') throw new UsageError(`${where} is empty; expected a text to go on from`);
   return { prompt, where, row: { prompt } };
 }
 

@@ -108,7 +108,7 @@ async function generate(args: GenerateArguments): Promise<void> {
     let ended = 0;
     for await (const { token, text, finishReason } of generation) {
       if (token !== undefined) tokens++;
-      if (finishReason) ended++;
+      if (finishReason && finishReason !== 'abort') ended++;
       if (streams) process.stdout.write(text ?? '');
       const seconds = (performance.now() - began) / 1000;
       progress?.update(ended, { 'tokens/s': seconds > 0 ? tokens / seconds : 0 });
@@ -119,10 +119,12 @@ async function generate(args: GenerateArguments): Promise<void> {
     generator.dispose();
     if (streams) process.stdout.write('\n');
     else await write(args, given, samples);
-    if (interruption.signal.aborted)
+    if (interruption.signal.aborted) {
+      const total = prompts.length * args.n;
       throw new Interrupted(
-        'Stopped; what was written so far is kept, with finish_reason abort where a sample was under way.',
+        `Stopped when ${ended} of ${total} samples were finished; those under way have the finish_reason abort, those not begun are left out.`,
       );
+    }
   } finally {
     model.dispose();
     device.dispose();
@@ -174,7 +176,10 @@ async function write(
   samples: readonly (readonly Sample[])[],
 ): Promise<void> {
   const rows = given.flatMap(({ row }, prompt) =>
-    (samples[prompt] as readonly Sample[]).map((sample, i) => ({ prompt, sample: i, row, of: sample })),
+    (samples[prompt] as readonly Sample[])
+      .map((sample, i) => ({ prompt, sample: i, row, of: sample }))
+      // Of an interrupted command: what was never begun is no sample.
+      .filter(({ of }) => of.finishReason !== 'abort' || of.tokens.length > 0),
   );
   if (output === undefined && !json) {
     for (const { prompt, sample, of } of rows) {

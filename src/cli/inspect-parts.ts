@@ -25,6 +25,9 @@ import { UsageError } from './error.js';
 
 type Row = readonly [name: string, value: string];
 
+/** What the row `files` of a damaged checkpoint begins with. */
+export const DAMAGED = 'damaged: ';
+
 const count = (value: number) => value.toLocaleString('en');
 
 export async function model(path: string): Promise<Row[]> {
@@ -80,7 +83,7 @@ export async function checkpoint(path: string): Promise<Row[]> {
     throw new UsageError(
       `${path} is no checkpoint: it has no readable checkpoint.json; expected a checkpoints/step-N of a run`,
     );
-  const whole: Row = ['files', damage === undefined ? `whole, ${formatBytes(bytes)}` : `damaged: ${damage}`];
+  const whole: Row = ['files', damage === undefined ? `whole, ${formatBytes(bytes)}` : `${DAMAGED}${damage}`];
   if (step === undefined || damage !== undefined) return [whole];
   const state = await readRunState(path);
   const stage = state.stages[state.stage];
@@ -131,14 +134,31 @@ export async function run(path: string): Promise<Row[]> {
       'progress',
       ended
         ? `finished after step ${count(Number(last?.step))}`
-        : last
-          ? `step ${count(Number(last.step))}, in ${last.phase}`
-          : 'nothing was logged yet',
+        : await progress(
+            last,
+            steps.length === 0 ? undefined : join(path, 'checkpoints', `step-${steps.at(-1)}`),
+          ),
     ],
     ['checkpoints', steps.length === 0 ? 'none' : `steps ${steps.join(', ')}`],
     ['results', results.length === 0 ? 'none yet' : results.join(', ')],
     ...(ended ? [] : [['resume', `steptrain run --resume ${path}`] as const]),
   ];
+}
+
+/** Of a run that has not ended: by its newest checkpoint, or by the log, which has only some of the steps but may be further. */
+async function progress(
+  last: Readonly<Record<string, unknown>> | undefined,
+  newest: string | undefined,
+): Promise<string> {
+  const state = newest === undefined ? undefined : await readRunState(newest).catch(() => undefined);
+  const logged = Number(last?.step ?? -1);
+  if (state && state.step >= logged) {
+    const stage = state.stages[state.stage];
+    const all = `${count(state.step)} of all stages`;
+    if (stage === undefined) return `step ${all}, which are done`;
+    return `step ${count(state.stage_step)} in ${stage}${state.stages.length > 1 ? `, ${all}` : ''}`;
+  }
+  return last ? `step ${count(logged)}, in ${last.phase}` : 'nothing was logged yet';
 }
 
 /** Of solutions with labels on their steps, or of problems with answers. */

@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { UsageError } from './error.js';
 
 interface InspectArguments {
   readonly path: string;
@@ -37,9 +38,12 @@ const commandOf = (kind: Kind): CommandModule<unknown, InspectArguments> => {
         .example(`$0 inspect ${kind} ${example}`, says) as never,
     handler: async ({ path }) => {
       const describe = await import('./inspect-parts.js');
-      const rows = await describe[kind](path);
+      const rows: (readonly [string, string])[] = await describe[kind](path);
       const width = Math.max(...rows.map(([name]) => name.length)) + 2;
       for (const [name, value] of rows) console.log(`${name.padEnd(width)}${value}`);
+      // What is damaged is told like everything else; scripts read the exit code.
+      if (kind === 'checkpoint' && rows.some(([, value]) => value.startsWith(describe.DAMAGED)))
+        throw new UsageError(`${path} is damaged; another checkpoint of the run may be whole`);
     },
   };
 };

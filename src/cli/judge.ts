@@ -3,11 +3,13 @@ import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { StepJudgement } from '../methods/judge.js';
 import { Interrupted, UsageError } from './error.js';
+import { checkOwnBase } from './other-base.js';
 
 interface JudgeArguments {
   readonly model: string;
   readonly problem: string;
   readonly base?: string;
+  readonly 'other-base': boolean;
   readonly threshold?: string;
   readonly json: boolean;
   readonly device: string;
@@ -33,6 +35,11 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
           'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps; - is standard input',
       })
       .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
+      .option('other-base', {
+        type: 'boolean',
+        default: false,
+        describe: 'Also if the adapter was not trained on --base',
+      })
       .option('threshold', {
         ...text,
         describe: 'greedy, or the least probability of a right step [default: as the run has it]',
@@ -53,13 +60,14 @@ async function judge(args: JudgeArguments): Promise<void> {
   const threshold = thresholdOf(args.threshold);
   const { problem, steps } = await readSolution(args.problem);
   await checkJudge(args.model);
+  const adapter = adapterOf(args.model);
   const base = args.base === undefined ? undefined : await baseOf(args.base);
+  if (args.base !== undefined && base !== undefined && !args['other-base'])
+    await checkOwnBase({ adapter, base: args.base, directory: base }, 'judge');
   const device = openDevice(await chosenDevice(args.device));
   const interruption = untilInterrupted();
   try {
-    const model = base
-      ? await loadModel(device, base, { adapter: adapterOf(args.model) })
-      : await loadModel(device, args.model);
+    const model = base ? await loadModel(device, base, { adapter }) : await loadModel(device, args.model);
     try {
       const { signal } = interruption;
       const judged = await judgeSteps(model, problem, steps, { threshold, signal });
@@ -84,7 +92,12 @@ async function checkJudge(name: string): Promise<void> {
   if (!existsSync(name)) throw new UsageError(`there is no ${name}; ${expected}`);
   const isModel = isFile(name, 'config.json') || isFile(name, 'adapter_config.json');
   if (isModel || adapterOf(name) !== name) return;
-  if (modelFiles(name).model === name) throw new UsageError(`${name} holds no model; ${expected}`);
+  if (modelFiles(name).model !== name) return;
+  if (isFile(name, 'config.yaml')) {
+    const { trainedModel } = await import('../run/trained-model.js');
+    trainedModel(name, undefined);
+  }
+  throw new UsageError(`${name} holds no model; ${expected}`);
 }
 
 /** Of a run its adapter. */
@@ -105,8 +118,9 @@ function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
 
 async function baseOf(name: string): Promise<string> {
   const { resolveModel } = await import('../run/paths.js');
+  const { baseDirectory } = await import('../models/base.js');
   const { base } = await resolveModel({ base: name, tokenizer: 'base' }, () => '--base');
-  return base;
+  return baseDirectory(base);
 }
 
 async function readSolution(

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { FloatDtype } from '../weights/dtype.js';
-import { UsageError } from './error.js';
+import { checkOwnBase } from './other-base.js';
 
 interface MergeArguments {
   readonly base: string;
@@ -62,22 +62,13 @@ async function merge({
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');
   const { baseDirectory } = await import('../models/base.js');
-  const { trainedOn } = await import('../train/trained-on.js');
   const { resolveModel } = await import('../run/paths.js');
   const { isAdapter } = await import('../weights/adapter.js');
   const ofRun = join(given, 'adapter');
   const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
-  const { named, same } = await trainedOn(adapter, base, directory);
-  if (same === 'no' && !otherBase)
-    throw new UsageError(
-      `${adapter} was trained on ${named}, and ${base} is another model; name that one, or merge all the same with --other-base`,
-    );
-  if (same === 'unknown' && !otherBase)
-    console.error(
-      `warning: ${adapter} was trained on ${named}, which is not here, and ${base} has another name; if it is another model, the merged one is useless`,
-    );
+  if (!otherBase) await checkOwnBase({ adapter, base, directory }, 'merge');
   const device = openDevice('cpu');
   try {
     const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;

@@ -7,6 +7,7 @@ export interface ModelArguments {
   readonly model?: string;
   readonly run?: string;
   readonly adapter?: string;
+  readonly 'other-base'?: boolean;
   readonly tokenizer?: string;
   readonly dtype?: 'f32' | 'bf16';
   readonly device: string;
@@ -25,14 +26,14 @@ export interface SamplingArguments {
 const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
-export function modelOptions(argv: Argv): Argv {
+/** @param usual the model where none is named */
+export function modelOptions(argv: Argv, usual = 'embedded'): Argv {
   const group = 'Model:';
   return argv
     .option('model', {
       ...text,
       group,
-      describe:
-        'Model directory, hub id, or one of the package: embedded, word-problems, word-problems-misread [default: embedded]',
+      describe: `Model directory, hub id, or one of the package: embedded, word-problems, word-problems-misread [default: ${usual}]`,
     })
     .option('run', {
       ...text,
@@ -41,6 +42,12 @@ export function modelOptions(argv: Argv): Argv {
       describe: 'The model that the run in this directory trained',
     })
     .option('adapter', { ...text, group, describe: 'PEFT adapter directory' })
+    .option('other-base', {
+      type: 'boolean',
+      group,
+      implies: ['model', 'adapter'],
+      describe: 'Put the adapter on a model that it was not trained on',
+    })
     .option('tokenizer', { ...text, group, describe: 'bytes, a directory or a hub id [default: the model]' })
     .option('dtype', {
       ...text,

@@ -1,4 +1,5 @@
 // Ctrl-C and SIGTERM where no command listens: before it does, in one that keeps nothing, and a second time.
+import { isWriting } from '../files/unfinished.js';
 import { INTERRUPTED } from '../run/interrupt.js';
 
 /** Where nobody else listens for the signal, it ends the process with a sentence and exit code 130. */
@@ -7,7 +8,7 @@ export function quitWhenInterrupted(): void {
     process.on(signal, () => {
       if (process.listenerCount(signal) > 1) return;
       const by = signal === 'SIGTERM' ? ' by SIGTERM' : '';
-      console.error(`Stopped${by}; files that were not finished are removed.`);
+      console.error(`Stopped${by}${isWriting() ? '; files that were not finished are removed' : ''}.`);
       process.exit(INTERRUPTED);
     });
 }

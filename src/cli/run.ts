@@ -3,6 +3,7 @@ import type { CommandModule } from 'yargs';
 import type { RunConfig } from '../methods/table.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
+import type { StepEvent } from '../train/step-event.js';
 import { Interrupted, UsageError } from './error.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
@@ -18,6 +19,7 @@ interface StartOptions {
   readonly resume: boolean;
   /** Folder of stages that runs have in common. */
   readonly shareStages: string | undefined;
+  readonly onStep?: (event: StepEvent) => void;
 }
 
 interface RunArguments extends RecipeArguments {
@@ -144,12 +146,18 @@ async function train(
   const { formatEvalTable } = await import('../eval/report.js');
   const { REPORT } = await import('../report/write.js');
   const { closing } = await import('../methods/run.js');
+  const { DamagedRunError } = await import('../run/error.js');
+  let last: StepEvent | undefined;
   const result = await closing(run, async () => {
     const runRecipe = await loadRecipe();
-    return runRecipe(config, run, interruption.signal, options);
+    const onStep = (event: StepEvent) => {
+      last = event;
+    };
+    return runRecipe(config, run, interruption.signal, { ...options, onStep });
   })
     .catch((error) => {
-      if (existsSync(run.path)) console.error(`To resume: ${resumeLine(shown)}`);
+      const resumes = existsSync(run.path) && !(error instanceof DamagedRunError);
+      if (resumes) console.error(`To resume: ${resumeLine(shown)}`);
       throw error;
     })
     .finally(() => interruption.dispose());
@@ -162,15 +170,20 @@ async function train(
   }
   if (result.outOfTime) {
     console.error(
-      `Stopped after step ${result.step}, as run.max_minutes says; what was trained is saved. To resume: ${resumeLine(shown)}`,
+      `Stopped after ${reached(result.step, last)}, as run.max_minutes says; what was trained is saved. To resume: ${resumeLine(shown)}`,
     );
     return;
   }
   if (result.status === 'interrupted') {
-    throw new Interrupted(`Stopped after step ${result.step}. To resume: ${resumeLine(shown)}`);
+    throw new Interrupted(`Stopped after ${reached(result.step, last)}. To resume: ${resumeLine(shown)}`);
   }
   console.error(`Done after ${result.step} steps; everything is in ${shown}`);
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
+}
+
+/** As the progress line counts: by the stage. Before the first step of a session only the run's own count is known. */
+function reached(step: number, last: StepEvent | undefined): string {
+  return last?.step === step ? `${last.stage} step ${last.stageStep}/${last.stageSteps}` : `step ${step}`;
 }
 
 function resumeLine(path: string): string {

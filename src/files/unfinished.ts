@@ -13,6 +13,11 @@ export function unfinished(path: string): () => void {
   };
 }
 
+/** Whether anything is being written now. */
+export function isWriting(): boolean {
+  return paths.size > 0;
+}
+
 function remove(): void {
   for (const path of paths) {
     try {

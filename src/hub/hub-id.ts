@@ -12,7 +12,7 @@ const NAME = '[A-Za-z0-9_](?:[\\w.-]{0,94}[A-Za-z0-9_])?';
 const HUB_ID = new RegExp(`^(${NAME})/(${NAME})(?:@([\\w./-]+))?(?::([^:]+))?$`);
 
 /** First parts of the hub's own URLs and of common paths, which are no owner names on the hub. */
-const NO_OWNER = /^(models|datasets|spaces|api)$/i;
+const NO_OWNER = /^(models|datasets|spaces|api|tokenizers)$/i;
 
 /** A path with such an ending is a missing file, not a repository. */
 const FILE_NAME = /\.(jsonl?|ndjson|gz|parquet|csv|tsv|txt|zip|ya?ml|safetensors|bin|git)$/i;

@@ -11,6 +11,10 @@ const SHIPPED: Readonly<Record<string, { readonly folder: string; readonly recip
   'word-problems-misread': { folder: 'word-problems-misread', recipe: 'pretrain_word_problems_misread' },
 };
 
+export function shippedNames(): string[] {
+  return Object.keys(SHIPPED);
+}
+
 /** Whether the name is that of a model of the package, not a path or a hub id. */
 export function isShipped(base: string): boolean {
   return Object.hasOwn(SHIPPED, base);

@@ -1,8 +1,9 @@
 /** Merging: an adapter written into the weights of its base, for programs that do not load adapters. */
 import { existsSync } from 'node:fs';
-import { copyFile } from 'node:fs/promises';
+import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { modelConfigJson, modelModules, modelWeights, readModelConfig } from '../architectures/table.js';
+import { unfinished } from '../files/unfinished.js';
 import { headLogits } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import { type AdapterReader, openAdapter, readAdapterHead } from '../weights/adapter.js';
@@ -95,13 +96,16 @@ export async function mergeAdapter(
           return fromF32(pair ? await merged(device, stored, pair, reader) : stored, dtype);
         },
       }));
-      await writeCheckpoint(output, sources, {
-        config: modelConfigJson(target),
-        ...(maxShardBytes === undefined ? {} : { maxShardBytes }),
+      await wholeOrNone(output, async () => {
+        await writeCheckpoint(output, sources, {
+          config: modelConfigJson(target),
+          ...(maxShardBytes === undefined ? {} : { maxShardBytes }),
+        });
+        const carries = existsSync(join(adapter, 'tokenizer.json'));
+        await copyFiles(TOKENIZER_FILES, carries ? adapter : base, output);
+        await copyFiles(['generation_config.json'], base, output);
+        await copyFiles([CARD], adapter, output);
       });
-      await copyFiles(TOKENIZER_FILES, existsSync(join(adapter, 'tokenizer.json')) ? adapter : base, output);
-      await copyFiles(['generation_config.json'], base, output);
-      await copyFiles([CARD], adapter, output);
       const difference = check && (await compare(device, { base, adapter, output }, check, signal));
       return {
         dtype,
@@ -115,6 +119,20 @@ export async function mergeAdapter(
     }
   } finally {
     weights.close();
+  }
+}
+
+/** A directory that was not there before goes again if `write` fails, or if the process ends meanwhile. */
+async function wholeOrNone(directory: string, write: () => Promise<void>): Promise<void> {
+  if (existsSync(directory)) return write();
+  const whole = unfinished(directory);
+  try {
+    await write();
+  } catch (error) {
+    await rm(directory, { recursive: true, force: true }).catch(() => {});
+    throw error;
+  } finally {
+    whole();
   }
 }
 

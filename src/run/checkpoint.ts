@@ -7,7 +7,7 @@ import { contentHash } from '../files/content-hash.js';
 import { replaceDirectory, syncDirectory } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
-import { RunError } from './error.js';
+import { DamagedRunError, RunError } from './error.js';
 
 /** The file of a checkpoint that says which others belong to it. */
 export const MARKER = 'checkpoint.json';
@@ -89,7 +89,7 @@ export async function findCheckpoint(root: string): Promise<FoundCheckpoint | un
   }
   if (damaged.length === 0) return undefined;
   const list = damaged.map(({ step, reason }) => `step ${step} (${reason})`).join(', ');
-  throw new RunError(
+  throw new DamagedRunError(
     `${root}: every checkpoint is damaged: ${list}; restore one from a copy, or start a new run`,
   );
 }

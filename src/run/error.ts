@@ -7,3 +7,6 @@ export class RunError extends StepTrainError {
     super('E_RUN', message, options);
   }
 }
+
+/** No checkpoint of the run is whole: trying again to resume it would fail in the same way. */
+export class DamagedRunError extends RunError {}

@@ -4,6 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
 import type { Locate } from '../config/issues.js';
+import { nearestName } from '../config/nearest.js';
 import type { FrameConfig } from '../config/schema.js';
 import type { Part } from '../data/split.js';
 import { type TrainingFile, trainingFiles } from '../data/training-files.js';
@@ -11,7 +12,7 @@ import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
 import type { SnapshotOptions } from '../hub/snapshot.js';
-import { isShipped } from '../models/base.js';
+import { isShipped, shippedNames } from '../models/base.js';
 
 export interface PathOptions extends SnapshotOptions {
   readonly cwd?: string;
@@ -99,7 +100,15 @@ function refuseFile(key: readonly string[], path: string, locate: Locate): void 
 /** Of a run that trained every weight, the folder of its model; any other path is as it was. */
 function modelOfRun(base: string, locate: Locate): string {
   const holds = (name: string) => existsSync(join(base, name));
-  if (holds('config.json') || !holds('config.yaml')) return base;
+  if (holds('config.json')) return base;
+  if (holds('adapter_config.json'))
+    throw new ConfigError(
+      `${locate(['model', 'base'])}: ${base} is an adapter, not a model; name the model that it was trained on`,
+    );
+  if (!holds('config.yaml'))
+    throw new ConfigError(
+      `${locate(['model', 'base'])}: ${base} is no model: it has no config.json; name a model directory, a hub id or one of ${shippedNames().join(', ')}`,
+    );
   if (holds('model/config.json')) return join(base, 'model');
   throw new ConfigError(
     `${locate(['model', 'base'])}: ${base} is a run with ${holds('adapter') ? 'an adapter, not a whole model' : 'no model yet'}; ` +
@@ -134,7 +143,7 @@ async function found(
   const ofRecipe = place.includes(':') || place.startsWith('--set ');
   const here = `${ofRecipe ? `${key.join('.')} leads nowhere: ` : ''}there is no ${path} (looked for from ${cwd})`;
   const id = parseHubId(path);
-  if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}`);
+  if (id === undefined) throw new ConfigError(`${locate(key)}: ${here}${hint(key, path)}`);
   // Never send a misspelt path to the hub: only what is clearly a hub id.
   const owner = id.repo.split('/', 1)[0] as string;
   if (path === id.repo && existsSync(resolve(cwd, owner))) {
@@ -148,6 +157,15 @@ async function found(
     if (error.kind === 'refused') throw error;
     throw new HubError(error.kind, `${key.join('.')} ${path}: ${error.message}`, { cause: error });
   });
+}
+
+/** What to name instead: a model of the package with nearly that name, or what holds a tokenizer. */
+function hint([section, name]: readonly (string | number)[], path: string): string {
+  if (section !== 'model') return '';
+  const nearest = nearestName(path, shippedNames());
+  if (nearest !== undefined) return `; did you mean ${nearest}?`;
+  if (name === 'base') return `; the models of the package are ${shippedNames().join(', ')}`;
+  return '; name a directory with tokenizer.json, or the hub id of a model that has it, such as Qwen/Qwen2.5-0.5B';
 }
 
 /** The absolute path if it exists; for a pattern, if its folder exists. */

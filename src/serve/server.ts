@@ -4,6 +4,7 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { listenReason } from '../files/listen-reason.js';
 import type { GeneratorOptions } from '../generate/generator.js';
 import { StepTrainError } from '../native/errors.js';
 import { checkAccess, isLoopback } from './access.js';
@@ -86,14 +87,6 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
   }
 }
 
-function refusal(error: NodeJS.ErrnoException): string {
-  if (error.code === 'EADDRINUSE')
-    return 'another program has this port; name another one, or 0 for any that is free';
-  if (error.code === 'EACCES') return 'ports below 1024 need privileges; name another one';
-  if (error.code === 'EADDRNOTAVAIL' || error.code === 'ENOTFOUND') return 'this machine has no such address';
-  return error.message;
-}
-
 class HttpServer {
   private readonly server: Server;
   private readonly active = new Set<Promise<void>>();
@@ -122,7 +115,9 @@ class HttpServer {
   async listen(host: string, port: number): Promise<string> {
     await new Promise<void>((resolve, reject) => {
       this.server.once('error', (error) =>
-        reject(new StepTrainError('E_RANGE', `serve: cannot listen on ${host}:${port}: ${refusal(error)}`)),
+        reject(
+          new StepTrainError('E_RANGE', `serve: cannot listen on ${host}:${port}: ${listenReason(error)}`),
+        ),
       );
       this.server.listen(port, host, resolve);
     });

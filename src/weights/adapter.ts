@@ -3,6 +3,7 @@ import fs, { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
+import { refuseOtherModel } from './adapter-misfit.js';
 import { matchWeights } from './checkpoint.js';
 import { writeJson } from './checkpoint-writer.js';
 import type { FloatDtype } from './dtype.js';
@@ -44,9 +45,24 @@ export function isAdapter(directory: string): boolean {
   return existsSync(join(directory, CONFIG_FILE));
 }
 
+/** @throws WeightsError where the directory holds no adapter, or a damaged one */
 export function readAdapterConfig(directory: string): LoraConfig {
   const path = join(directory, CONFIG_FILE);
+  if (!isAdapter(directory)) throw new WeightsError(noAdapter(directory));
   return parseAdapterConfig(readJsonObject(path), path);
+}
+
+/** Why a directory is no adapter, as a sentence. */
+export function noAdapter(directory: string): string {
+  if (!existsSync(directory)) return `there is no ${directory}`;
+  if (!existsSync(join(directory, 'config.yaml')))
+    return `${directory} is no adapter: it has no ${CONFIG_FILE}`;
+  const own = join(directory, 'adapter');
+  if (isAdapter(own)) return `${directory} is a run; name its adapter, ${own}`;
+  return (
+    `${directory} is a run without an adapter: it trained every weight, or its training has not ended; ` +
+    `continue with: steptrain run --resume ${directory}`
+  );
 }
 
 /**
@@ -61,6 +77,7 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   const plan = loraPlan(config, modules, { where: join(directory, CONFIG_FILE), strictTargets: false });
   const file = openWeights(directory);
   try {
+    refuseOtherModel({ directory, config, tensors: file.tensors, modules });
     matchWeights({ directory, tensors: file.tensors, readChunks: () => [] }, adapterTensors(plan));
   } catch (error) {
     file.close();

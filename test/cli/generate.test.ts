@@ -11,6 +11,7 @@ import { openDevice } from '../../src/runtime/device.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { chatModel, END_OF_TURN } from '../generate/chat-model.js';
+import { changedAdapter } from '../models/changed-model.js';
 import { goldenDirectory } from '../models/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './run-cli.js';
@@ -118,6 +119,7 @@ describe('steptrain generate', () => {
 
   it.each<[string, readonly string[], string]>([
     ['no prompt', [], 'name a prompt, or a file of them with --file FILE (- is standard input)'],
+    ['an empty prompt', ['a', ''], 'prompt 2 is empty; expected a text to go on from'],
     ['prompts and a file', ['a', '--file', 'b.jsonl'], 'name prompts or --file FILE, not both'],
     [
       'a run and a model',
@@ -155,11 +157,79 @@ describe('steptrain generate', () => {
       'prompt 1: the tokenizer has no chat template; add chat_template.jinja to the model directory or use a plain prompt template',
     ],
     ['a file that is not there', ['--file', 'nope.txt'], 'cannot read nope.txt: no such file or directory'],
+    [
+      'a misspelt model',
+      ['a', '--model', 'word-problem'],
+      `--model: there is no word-problem (looked for from ${process.cwd()}); did you mean word-problems?`,
+    ],
+    [
+      'a directory that is no model',
+      ['a', '--model', 'src'],
+      '/src is no model: it has no config.json; name',
+    ],
+    [
+      'a directory that is no adapter',
+      ['a', '--adapter', 'src'],
+      '--adapter: src is no adapter: it has no adapter_config.json',
+    ],
+    [
+      'another base without an adapter',
+      ['a', '--model', 'embedded', '--other-base'],
+      '--other-base needs --adapter',
+    ],
     ['a run without a model', ['a', '--run', 'nope'], 'nope'],
   ])('refuses %s', async (_, args, sentence) => {
     const { code, stdout, stderr } = await generate(...args);
     expect(stderr.replaceAll(/\s+/g, ' ')).toContain(sentence);
     expect([code > 0, stdout]).toEqual([true, '']);
+  });
+
+  it('keeps what is finished when it is interrupted, and counts that alone', async () => {
+    const path = file('in.jsonl', ...Array.from({ length: 3000 }, (_, i) => ({ prompt: `${i}+1=` })));
+    const output = join(folder, 'stopped.jsonl');
+    const stop = setInterval(() => process.listenerCount('SIGINT') > 0 && process.emit('SIGINT'), 300);
+    const { code, stderr } = await generate('--file', path, '--output', output, '--max-rows', '8');
+    clearInterval(stop);
+    expect(code).toBe(130);
+    const [, finished] = /Stopped when (\d+) of 3000 samples were finished; /.exec(stderr) ?? [];
+    const rows = rowsOf(readFileSync(output, 'utf8'));
+    expect(rows.filter(({ finish_reason }) => finish_reason !== 'abort')).toHaveLength(Number(finished));
+    expect(rows.length).toBeLessThan(3000);
+    expect(rows.filter(({ tokens }) => tokens.length === 0)).toEqual([]);
+  });
+
+  it('refuses an adapter that writes no text', async () => {
+    const adapter = join(goldenDirectory('heads'), 'sequence-adapter');
+    const args = ['--model', goldenDirectory('llama3'), '--tokenizer', 'bytes', '--adapter', adapter, 'a'];
+    expect(await generate(...args)).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: `${adapter} is a classifier such as a reward network (task_type SEQ_CLS): it scores text and writes none; name an adapter of a language model`,
+    });
+  });
+
+  it('refuses an adapter of another model, and warns where that cannot be told', async () => {
+    const own = goldenDirectory('llama3');
+    const other = join(folder, 'other');
+    cpSync(own, other, { recursive: true });
+    const weights = join(other, 'model.safetensors');
+    const bytes = readFileSync(weights);
+    bytes.writeUInt8((bytes.at(-1) ?? 0) ^ 1, bytes.length - 1);
+    writeFileSync(weights, bytes);
+    const adapter = changedAdapter('llama3', { base_model_name_or_path: other });
+    const args = ['--tokenizer', 'bytes', '--adapter', adapter, 'a', ...few];
+    const refused = await generate('--model', own, ...args);
+    expect(refused).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: `${adapter} was trained on ${other}, and ${own} is another model; name that one, or use it all the same with --other-base`,
+    });
+    expect((await generate('--model', own, '--other-base', ...args)).code).toBe(0);
+    expect((await generate('--model', other, ...args)).code).toBe(0);
+    const unknown = changedAdapter('llama3', { base_model_name_or_path: 'models/unknown' });
+    const warned = await generate('--model', own, '--tokenizer', 'bytes', '--adapter', unknown, 'a', ...few);
+    expect(warned.code).toBe(0);
+    expect(warned.stderr).toMatch(/^warning: .* was trained on models\/unknown, which is not here/);
   });
 
   it('refuses a row without the column and names its line', async () => {
@@ -189,6 +259,15 @@ describe('prompts', () => {
     expect(await promptsFrom(file('a.txt', '{"not": rows}\n'), 'prompt', stdin(''))).toMatchObject([
       { prompt: '{"not": rows}' },
     ]);
+  });
+
+  it('from an empty file are refused', async () => {
+    await expect(promptsFrom(file('a.txt', '\n'), 'prompt', stdin(''))).rejects.toThrow(
+      'a.txt is empty; expected a text to go on from',
+    );
+    await expect(promptsFrom('-', 'prompt', stdin(''))).rejects.toThrow(
+      'standard input is empty; expected a text to go on from',
+    );
   });
 
   it('from an empty table are refused', async () => {
@@ -267,7 +346,7 @@ describe('steptrain chat', () => {
   });
 
   it('refuses a model without a chat template', async () => {
-    const { code, stderr } = await cli('chat', '--device', 'cpu');
+    const { code, stderr } = await cli('chat', '--device', 'cpu', '--model', 'embedded');
     expect(code).toBe(1);
     expect(stderr).toBe(
       "the model's tokenizer has no chat template, so it was not made for conversations; use steptrain generate, or add chat_template.jinja to the model directory",

@@ -1,5 +1,5 @@
 // The commands that tell: recipes, config, inspect.
-import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -106,8 +106,12 @@ describe('inspect', () => {
     expect(found.get('step')).toBe('2 of all stages');
     expect(found.get('files')).toMatch(/^whole, /);
     truncateSync(at('run/checkpoints/step-2/state.json'), 5);
-    const damaged = rows((await cli('inspect', 'checkpoint', at('run/checkpoints/step-2'))).stdout);
-    expect(damaged.get('files')).toMatch(/^damaged: state\.json has 5 bytes/);
+    const damaged = await cli('inspect', 'checkpoint', at('run/checkpoints/step-2'));
+    expect(rows(damaged.stdout).get('files')).toMatch(/^damaged: state\.json has 5 bytes/);
+    expect([damaged.code, damaged.stderr]).toEqual([
+      1,
+      `${at('run/checkpoints/step-2')} is damaged; another checkpoint of the run may be whole`,
+    ]);
   });
 
   test('run', async () => {
@@ -115,6 +119,17 @@ describe('inspect', () => {
     expect(found.get('method')).toBe('sft, LoRA of rank 2 of embedded');
     expect(found.get('progress')).toBe('finished after step 2');
     expect(found.get('results')).toContain('adapter');
+  });
+
+  test('run that was stopped, by its checkpoint: the log has only some of the steps', async () => {
+    const stopped = at('stopped');
+    cpSync(at('run'), stopped, { recursive: true });
+    rmSync(join(stopped, 'checkpoints/step-2'), { recursive: true });
+    writeFileSync(join(stopped, 'metrics.jsonl'), '{"step":0,"phase":"sft"}\n');
+    const found = rows((await cli('inspect', 'run', stopped)).stdout);
+    expect(found.get('progress')).toBe('step 1 in sft');
+    writeFileSync(join(stopped, 'metrics.jsonl'), '{"step":2,"phase":"sft"}\n');
+    expect(rows((await cli('inspect', 'run', stopped)).stdout).get('progress')).toBe('step 2, in sft');
   });
 
   test('data, with the first bad row', async () => {

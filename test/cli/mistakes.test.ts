@@ -11,7 +11,7 @@ const here = (text: string) => text.replaceAll('HERE/', `${folder}/`);
 
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'steptrain-mistakes-'));
-  for (const name of ['empty', 'run/adapter']) mkdirSync(join(folder, name), { recursive: true });
+  for (const name of ['empty', 'run']) mkdirSync(join(folder, name), { recursive: true });
   writeFileSync(join(folder, 'file'), '');
   for (const name of ['config.yaml', 'metrics.jsonl']) writeFileSync(join(folder, 'run', name), '');
   writeFileSync(join(folder, 'none.jsonl'), '');
@@ -71,6 +71,15 @@ describe('a mistake', () => {
       'HERE/empty holds no model; expected a run directory, or its adapter/, model/ or reward/',
     ],
     [
+      'judge HERE/run HERE/solution.txt',
+      'HERE/run holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume HERE/run',
+    ],
+    [
+      'merge embedded HERE/run HERE/merged',
+      'HERE/run is a run without an adapter: it trained every weight, or its training has not ended; continue with: steptrain run --resume HERE/run',
+    ],
+    ['merge embedded HERE/empty HERE/merged', 'HERE/empty is no adapter: it has no adapter_config.json'],
+    [
       'judge word-problems HERE/solution.txt',
       'word-problems was not trained to judge steps; expected a run directory, or its adapter/, model/ or reward/',
     ],
@@ -93,6 +102,7 @@ describe('a mistake', () => {
 
 it('merge and judge --base take a run for its adapter', async () => {
   // The adapter is damaged, which both say of the one inside the run.
+  mkdirSync(join(folder, 'run/adapter'));
   writeFileSync(join(folder, 'run/adapter/adapter_config.json'), '{');
   for (const line of [
     'merge embedded HERE/run HERE/merged',

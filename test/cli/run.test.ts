@@ -1,10 +1,11 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Interrupted } from '../../src/cli/error.js';
 import { type RunRecipe, resumeRun, startRun } from '../../src/cli/run.js';
 import { baselineMetrics, confusionMetrics } from '../../src/eval/metrics.js';
 import { parseRunConfig } from '../../src/methods/config.js';
+import { DamagedRunError, RunError } from '../../src/run/error.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { capture, cli } from './run-cli.js';
 
@@ -43,7 +44,7 @@ describe('a run', () => {
     const written = parseRunConfig(readFileSync(join(path, 'config.yaml'), 'utf8'), {
       name: 'config.yaml',
     }).config;
-    expect(seen).toEqual([written, path, false, { resume: false }]);
+    expect(seen).toEqual([written, path, false, { resume: false, onStep: expect.any(Function) }]);
     expect(written.run.output_dir).toBe(path);
     expect(JSON.parse(readFileSync(join(path, 'eval.json'), 'utf8'))).toEqual(evaluation);
     expect(stdout).toMatch(/^100 steps, % +sft/);
@@ -78,6 +79,33 @@ describe('a run', () => {
     expect(existsSync(join(path, '.lock'))).toBe(false);
   });
 
+  it('says of an interrupted one where it stopped, as its progress line counts', async () => {
+    const interrupted = start(async (_config, _run, _signal, { onStep }) => {
+      const event = { kind: 'step', stage: 'frn', stageStep: 140, stageSteps: 147, step: 891 } as const;
+      onStep?.({ ...event, tokens: 0, metrics: {} });
+      return { status: 'interrupted', step: 891 };
+    });
+    await expect(interrupted).rejects.toThrow(/^Stopped after frn step 140\/147\. To resume: /);
+  });
+
+  it('does not advise to try again what no checkpoint allows', async () => {
+    const failing = (error: Error) =>
+      capture(async () => {
+        const recipe: RunRecipe = async (_config, run) => {
+          run.metrics.append({ step: 1 });
+          throw error;
+        };
+        const set = [`run.output_dir=${join(folder, 'run')}`];
+        await startRun({ set }, async () => recipe).catch(() => {});
+        return 1;
+      });
+    expect((await failing(new RunError('disk'))).stderr).toContain('To resume: ');
+    rmSync(join(folder, 'run'), { recursive: true });
+    expect((await failing(new DamagedRunError('every checkpoint is damaged'))).stderr).not.toContain(
+      'To resume: ',
+    );
+  });
+
   it('unlocks its directory when it fails', async () => {
     await expect(start(() => Promise.reject(new Error('out of memory')))).rejects.toThrow('out of memory');
     expect(existsSync(join(folder, 'run/.lock'))).toBe(false);
@@ -107,7 +135,7 @@ describe('a resumed run', () => {
     });
     await resume(async (config, run, _signal, options) => {
       expect(config).toEqual(first);
-      expect(options).toEqual({ resume: true });
+      expect(options).toMatchObject({ resume: true });
       expect(run.metrics.length).toBeGreaterThan(0);
       return { status: 'finished', step: 2, evaluation };
     });

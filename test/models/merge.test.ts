@@ -129,8 +129,23 @@ describe('refuses', () => {
   test('an adapter of another model, and writes nothing', async () => {
     const output = join(temporaryDirectory(), 'merged');
     await expect(mergeAdapter(device, goldenDirectory('llama3'), adapterOf('qwen3'), output)).rejects.toThrow(
-      /expected shape|the weights do not fit/,
+      / is an adapter of another model /,
     );
+    expect(existsSync(output)).toBe(false);
+  });
+
+  test('to leave half a model behind', async () => {
+    const output = join(temporaryDirectory(), 'merged');
+    let calls = 0;
+    const signal = {
+      throwIfAborted() {
+        // The first weights are written by then.
+        if (++calls > 3) throw new Error('aborted');
+      },
+    } as AbortSignal;
+    await expect(
+      mergeAdapter(device, goldenDirectory('llama3'), adapterOf('llama3'), output, { signal }),
+    ).rejects.toThrow('aborted');
     expect(existsSync(output)).toBe(false);
   });
 

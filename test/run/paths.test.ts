@@ -18,6 +18,7 @@ describe('the paths of a configuration', () => {
   it('become absolute', async () => {
     writeFileSync(join(folder, 'a.jsonl'), '');
     mkdirSync(join(folder, 'base'));
+    writeFileSync(join(folder, 'base/config.json'), '{}');
     const { data, model, run } = await resolveInputs(config('a.jsonl', { base: 'base' }), () => 'r', {
       cwd: folder,
     });
@@ -68,6 +69,29 @@ describe('the paths of a configuration', () => {
     );
     await expect(base('begun')).rejects.toThrow(
       `${folder}/begun is a run with no model yet; let it end first`,
+    );
+  });
+
+  it('are refused where they are no model', async () => {
+    writeFileSync(join(folder, 'a.jsonl'), '');
+    for (const name of ['empty', 'adapter']) mkdirSync(join(folder, name));
+    writeFileSync(join(folder, 'adapter/adapter_config.json'), '{}');
+    const resolved = (model: Record<string, unknown>) =>
+      resolveInputs(config('a.jsonl', model), () => 'r.yaml:3', { cwd: folder });
+    const base = (name: string) => resolved({ base: name });
+    await expect(base('empty')).rejects.toThrow(
+      `r.yaml:3: ${folder}/empty is no model: it has no config.json; name a model directory, a hub id or one of embedded, word-problems, word-problems-misread`,
+    );
+    await expect(base('adapter')).rejects.toThrow(
+      `r.yaml:3: ${folder}/adapter is an adapter, not a model; name the model that it was trained on`,
+    );
+    await expect(base('word-problem')).rejects.toThrow(
+      `there is no word-problem (looked for from ${folder}); did you mean word-problems?`,
+    );
+    // It was never meant for the hub.
+    const init = { hidden_size: 8, intermediate_size: 8, num_hidden_layers: 1, num_attention_heads: 1 };
+    await expect(resolved({ base: { init }, tokenizer: 'tokenizers/qwen2_5' })).rejects.toThrow(
+      `there is no tokenizers/qwen2_5 (looked for from ${folder}); name a directory with tokenizer.json, or the hub id of a model that has it`,
     );
   });
 

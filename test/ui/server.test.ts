@@ -203,3 +203,10 @@ it('an empty folder has a page too', async () => {
   expect(text).toContain('There is no run below');
   await other.close();
 });
+
+it('a port that is taken is told in a sentence', async () => {
+  const port = Number(new URL(ui.url).port);
+  await expect(startUi({ root: folder, port, program: [], interval: 50 })).rejects.toThrow(
+    `ui: cannot listen on 127.0.0.1:${port}: another program has this port; name another one, or 0 for any that is free`,
+  );
+});

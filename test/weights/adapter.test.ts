@@ -1,4 +1,4 @@
-import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { ModelConfig } from '../../src/architectures/config.js';
@@ -107,13 +107,34 @@ describe('openAdapter', () => {
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(
       /v_proj\.lora_A\.weight': expected shape \[8,64\], found \[4,64\]/,
     );
-    expect(() => openAdapter(goldenPath('qwen3/adapter'), modulesOf('llama3'))).toThrow(/expected shape/);
+    expect(() => openAdapter(goldenPath('qwen3/adapter'), modulesOf('llama3'))).toThrow(
+      /^.*qwen3\/adapter is an adapter of another model \(it was trained on qwen3\): its model\.layers\.0\.self_attn\.k_proj has 64 outputs, and that of this one 32$/,
+    );
+  });
+
+  it('says of an adapter of a deeper model how many layers it changes', () => {
+    const shallow = modulesOf('llama3').filter(({ name }) => !name.includes('.layers.1.'));
+    expect(() => openAdapter(goldenPath('llama3/adapter'), shallow)).toThrow(
+      /llama3\/adapter is an adapter of another model .*: it changes layer 2, and this one has 1$/,
+    );
+  });
+
+  it('says of a run where its adapter is, or that there is none yet', () => {
+    const run = temporaryDirectory();
+    writeFileSync(join(run, 'config.yaml'), '');
+    expect(() => openAdapter(run, modulesOf('llama3'))).toThrow(
+      `${run} is a run without an adapter: it trained every weight, or its training has not ended; continue with: steptrain run --resume ${run}`,
+    );
+    cpSync(goldenPath('llama3/adapter'), join(run, 'adapter'), { recursive: true });
+    expect(() => openAdapter(run, modulesOf('llama3'))).toThrow(
+      `${run} is a run; name its adapter, ${join(run, 'adapter')}`,
+    );
   });
 
   it('names missing files', () => {
     const directory = temporaryDirectory();
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(
-      /cannot read .*adapter_config\.json: no such file/,
+      `${directory} is no adapter: it has no adapter_config.json`,
     );
     copyFileSync(goldenPath('llama3/adapter/adapter_config.json'), join(directory, 'adapter_config.json'));
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(
