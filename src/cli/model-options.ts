@@ -45,8 +45,7 @@ export function modelOptions(argv: Argv, usual = 'embedded'): Argv {
     .option('other-base', {
       type: 'boolean',
       group,
-      implies: ['model', 'adapter'],
-      describe: 'Put the adapter on a model that it was not trained on',
+      describe: 'Use an adapter on a model that it was not trained on',
     })
     .option('tokenizer', { ...text, group, describe: 'bytes, a directory or a hub id [default: the model]' })
     .option('dtype', {

@@ -8,6 +8,7 @@ import { RequestError } from './errors.js';
 import { EventStream, endWithin } from './event-stream.js';
 import type { GenerationRequest } from './generation-request.js';
 import type { ScoredToken } from './token-logprobs.js';
+import { TokenTimes } from './token-times.js';
 
 /** The data of one choice of a response, whole or in parts. */
 export interface AnswerPart {
@@ -97,8 +98,14 @@ async function whole(
   generation: Generation,
   { request, prompts, maxTokens, shape }: Job,
   head: Head,
-  { response, signal }: Exchange,
+  { response, signal, arrived }: Exchange,
 ): Promise<void> {
+  const times = new TokenTimes(engine.metrics, arrived);
+  for await (const { prompt, sample, token, finishReason } of generation)
+    times.note(prompt * request.n + sample, {
+      isToken: token !== undefined,
+      isLast: finishReason !== undefined,
+    });
   const samples = await generation.samples;
   const drawn = samples.flat();
   engine.metrics.generatedTokens += tokensOf(drawn.map(({ tokens }) => tokens));
@@ -144,10 +151,8 @@ async function stream(
   const { metrics, limits } = engine;
   const events = new EventStream(response, limits.stallSeconds);
   const chunkHead = { ...head, object: shape.chunkObject };
-  const written = new Map<
-    number,
-    { characters: number; pending: ScoredToken[]; first: number; tokens: number }
-  >();
+  const times = new TokenTimes(metrics, arrived);
+  const written = new Map<number, { characters: number; pending: ScoredToken[] }>();
   let completion = 0;
   try {
     for await (const {
@@ -160,20 +165,16 @@ async function stream(
       ...end
     } of generation) {
       const index = prompt * request.n + sample;
-      const now = performance.now();
       const earlier = written.get(index);
-      const state = earlier ?? { characters: 0, pending: [], first: now, tokens: 0 };
+      const state = earlier ?? { characters: 0, pending: [] };
       written.set(index, state);
-      if (!earlier) metrics.firstTokenSeconds.observe((now - arrived) / 1000);
       if (token !== undefined) {
         metrics.generatedTokens++;
         completion++;
-        state.tokens++;
         state.pending.push({ token, logprob, alternatives });
       }
       const { finishReason = null, stop } = end;
-      if (finishReason !== null && state.tokens > 1)
-        metrics.tokenSeconds.observe((now - state.first) / 1000 / (state.tokens - 1));
+      times.note(index, { isToken: token !== undefined, isLast: finishReason !== null });
       if (finishReason === 'error') throw notANumber();
       // Text that may become a stop text is held back together with its tokens.
       if (earlier && text === '' && finishReason === null && topLogprobs === 0 && !request.tokenIds) continue;

@@ -1,4 +1,5 @@
 /** A request to /v1/chat/completions: messages, which the model's chat template turns into a prompt. */
+import { nearestName } from '../config/nearest.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
 import { type GenerationRequest, generationRequest, MAX_ALTERNATIVES } from './generation-request.js';
 import type { ServeLimits } from './limits.js';
@@ -13,6 +14,8 @@ export interface ChatRequest extends GenerationRequest {
   /** Log-probabilities of each token with this many alternatives; undefined: none. */
   readonly logprobs: number | undefined;
 }
+
+const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'];
 
 const MAX_MESSAGES = 4096;
 
@@ -52,7 +55,7 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
 }
 
 function chatMessage(fields: RequestFields): ChatMessage {
-  const role = fields.requiredText('role');
+  const role = roleOf(fields);
   const name = fields.text('name');
   const content = messageText(fields);
   fields.neutral('refusal');
@@ -60,6 +63,20 @@ function chatMessage(fields: RequestFields): ChatMessage {
   fields.neutral('tool_calls');
   fields.end();
   return { role, content, ...(name === undefined ? {} : { name }) };
+}
+
+/** Templates may know further roles; one that is nearly a usual one is misspelt. */
+function roleOf(fields: RequestFields): string {
+  const role = fields.requiredText('role');
+  // The longest misspelling of a role is short; comparing takes time in proportion.
+  const isKnown = ROLES.includes(role) || role.length > 20;
+  const nearest = isKnown ? undefined : nearestName(role, ROLES);
+  if (nearest === undefined) return role;
+  return fields.fail(
+    'role',
+    `${ROLES.join(', ')} or another role of the template`,
+    `${JSON.stringify(role)}; did you mean ${nearest}?`,
+  );
 }
 
 /** Texts, whole or in parts. */

@@ -44,7 +44,7 @@ export class ServerMetrics {
   );
   readonly firstTokenSeconds = new Histogram(
     'steptrain_first_token_seconds',
-    'From the arrival of a generation request to its first token.',
+    'From the arrival of a generation request to the first token of each of its samples, streamed or not.',
   );
   readonly tokenSeconds = new Histogram(
     'steptrain_token_seconds',

@@ -6,6 +6,7 @@ import { reasonOf } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
 import type { Generator } from '../generate/generator.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
+import { refuseClassifier } from '../models/writes-text.js';
 import { RequestError } from './errors.js';
 
 /** An adapter for as long as a request uses it. */
@@ -96,6 +97,7 @@ export class ServedModels {
     const { decoder } = this.model;
     let adapter: Adapter;
     try {
+      refuseClassifier(directory);
       adapter = loadAdapter(decoder.device, decoder.config, directory);
     } catch (error) {
       throw new RequestError(400, `lora_path: ${reasonOf(error)}`, { param: 'lora_path' });
@@ -174,7 +176,8 @@ function insideOf(root: string, path: string): string {
   try {
     real = realpathSync(named);
   } catch (error) {
-    return refuse(400, systemReason(error));
+    const reason = systemReason(error);
+    return refuse(400, `${path}, counted from the server's --adapter-root: ${reason}`);
   }
   return within(real, realpathSync(root)) ?? refuse(403, outside);
 }

@@ -185,6 +185,13 @@ const cases: readonly Case[] = [
     /^messages\[0\]\.role: expected a text, found nothing$/,
   ],
   [
+    'a misspelt role',
+    H,
+    { messages: [{ role: 'assistent', content: 'a' }] },
+    400,
+    /^messages\[0\]\.role: expected system, developer, user, assistant, tool or another role of the template, found "assistent"; did you mean assistant\?$/,
+  ],
+  [
     'a message of numbers',
     H,
     { messages: [{ role: 'user', content: 5 }] },

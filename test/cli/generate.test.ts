@@ -172,11 +172,6 @@ describe('steptrain generate', () => {
       ['a', '--adapter', 'src'],
       '--adapter: src is no adapter: it has no adapter_config.json',
     ],
-    [
-      'another base without an adapter',
-      ['a', '--model', 'embedded', '--other-base'],
-      '--other-base needs --adapter',
-    ],
     ['a run without a model', ['a', '--run', 'nope'], 'nope'],
   ])('refuses %s', async (_, args, sentence) => {
     const { code, stdout, stderr } = await generate(...args);

@@ -1,8 +1,12 @@
 // steptrain serve: what it refuses, and its life from the first line to SIGTERM.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { resolve } from 'node:path';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
 import { expect, it } from 'vitest';
+import { changedAdapter } from '../models/changed-model.js';
+import { goldenDirectory } from '../models/golden.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './run-cli.js';
 
 it.each([
@@ -27,6 +31,20 @@ it('refuses other machines without a key', async () => {
   expect([code, stderr]).toEqual([
     1,
     '--host 0.0.0.0 can be reached from other machines: set NO_SUCH_KEY to a key that clients must send, or listen on 127.0.0.1',
+  ]);
+});
+
+it('refuses an adapter of another model under another name', async () => {
+  const own = goldenDirectory('llama3');
+  const other = join(temporaryDirectory(), 'other');
+  cpSync(own, other, { recursive: true });
+  writeFileSync(join(other, 'config.json'), `${readFileSync(join(own, 'config.json'), 'utf8')} `);
+  const adapter = changedAdapter('llama3', { base_model_name_or_path: other });
+  const args = ['--device', 'cpu', '--port', '0', '--model', own, '--tokenizer', 'bytes'];
+  const { code, stderr } = await cli('serve', ...args, '--lora', `judge=${adapter}`);
+  expect([code, stderr]).toEqual([
+    1,
+    `${adapter} was trained on ${other}, and ${own} is another model; name that one, or use it all the same with --other-base`,
   ]);
 });
 

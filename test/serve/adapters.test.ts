@@ -102,6 +102,14 @@ describe('adapters', () => {
     expect(given(await ask(server, 'pet'))).toEqual(await expected(server, adapter));
   });
 
+  it('write text: a reward network is refused', async () => {
+    const server = await testServer({ adapterRoot: goldenDirectory('heads') });
+    expect((await load(server, 'judge', 'sequence-adapter')).json.error.message).toMatch(
+      /^lora_path: .*sequence-adapter is a classifier such as a reward network \(task_type SEQ_CLS\): it scores text and writes none/,
+    );
+    expect((await ask(server, 'judge')).status).toBe(404);
+  });
+
   it('come from inside their folder alone', async () => {
     const root = temporaryDirectory();
     const outside = temporaryDirectory();
@@ -115,8 +123,10 @@ describe('adapters', () => {
     expect(await says(`${root}-other/adapter`)).toBe(inside);
     expect(await says('link')).toBe(inside);
     expect(await says('/etc/passwd')).toBe(inside);
-    expect(await says('nothing')).toBe('lora_path: no such file or directory');
-    expect(await says('.')).toMatch(/^lora_path: .*adapter_config\.json/);
+    expect(await says('nothing')).toBe(
+      "lora_path: nothing, counted from the server's --adapter-root: no such file or directory",
+    );
+    expect(await says('.')).toMatch(/^lora_path: .* is no adapter: it has no adapter_config\.json$/);
     expect((await load(server, '../x', 'link')).json.error.message).toBe(inside);
     cpSync(adapter, join(root, 'own'), { recursive: true });
     expect((await load(server, '../x', 'own')).json.error.message).toMatch(

@@ -248,6 +248,18 @@ describe('a client that disconnects', () => {
   });
 });
 
+it('counts the times of tokens, streamed or not', async () => {
+  const server = await testServer();
+  for (const stream of [false, true]) {
+    const asked = { prompt: 'one', n: 2, max_tokens: 4, seed: 1, ignore_eos: true, stream };
+    await post(`${server.url}/v1/completions`, asked);
+    const counted = await Promise.all(
+      ['first_token', 'token'].map((name) => metric(server.url, `steptrain_${name}_seconds_count`)),
+    );
+    expect(counted).toEqual(stream ? [4, 4] : [2, 2]);
+  }
+});
+
 it('lists its models', async () => {
   const server = await testServer();
   const { data } = await client(server).models.list();
