@@ -15,6 +15,10 @@ interface JudgeArguments {
   readonly device: string;
 }
 
+/** What – stands for in the table. */
+const NO_VERDICT =
+  '– is no verdict: the model would write neither of its words there, or the step was not judged, as it is longer than the model reads or judged at the end alone';
+
 const text = { type: 'string', requiresArg: true } as const;
 
 export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
@@ -72,6 +76,7 @@ async function judge(args: JudgeArguments): Promise<void> {
       const { signal } = interruption;
       const judged = await judgeSteps(model, problem, steps, { threshold, signal });
       console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
+      if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
     } finally {
       model.dispose();
     }

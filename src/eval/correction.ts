@@ -1,10 +1,11 @@
 // `steptrain eval correction`: how well a model tells right steps of held-out solutions from wrong ones.
+
 import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { inMemory } from '../data/dataset.js';
 import type { SeenSteps } from '../data/overlap.js';
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
+import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { writeJson } from '../files/json-file.js';
 import { loadAdapter } from '../models/adapter.js';
@@ -144,7 +145,7 @@ export async function makeOutputDirectory(directory: string): Promise<void> {
   if (taken !== undefined)
     throw new RunError(`${directory} already holds ${taken}; choose another directory for --output`);
   try {
-    await mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
   } catch (error) {
     throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
   }

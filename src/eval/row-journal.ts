@@ -1,7 +1,9 @@
 /** Results of rows in a directory of their own, a line for each, so that making them can be stopped at any point and go on. */
+
 import { existsSync } from 'node:fs';
-import { mkdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
@@ -35,7 +37,7 @@ export async function openRowJournal(
 ): Promise<RowJournal> {
   refuseRun(directory);
   try {
-    await mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
   } catch (error) {
     throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
   }

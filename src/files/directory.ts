@@ -1,4 +1,6 @@
-import { open, rename, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
 
 /**
  * Moves the directory `from` to `to`, in place of what is there. rename() cannot replace a directory that has files, so
@@ -21,6 +23,23 @@ export async function replaceDirectory(from: string, to: string): Promise<void> 
     throw error;
   }
   if (old) await rm(aside, { recursive: true, force: true });
+}
+
+/**
+ * Makes a directory and those above it, as `mkdir` with `recursive`, which in Node 20 never returns where a folder exists in which
+ * none can be made, such as /proc.
+ */
+export async function makeDirectories(path: string): Promise<void> {
+  const wanted = resolve(path);
+  try {
+    await mkdir(wanted);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' && (await stat(wanted)).isDirectory()) return;
+    if (code !== 'ENOENT' || existsSync(dirname(wanted))) throw error;
+    await makeDirectories(dirname(wanted));
+    await makeDirectories(wanted);
+  }
 }
 
 /** Makes new and renamed entries of `path` durable. */

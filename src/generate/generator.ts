@@ -223,6 +223,11 @@ export class Generator {
     const settings = samplingSettings(options, config, prompts.length);
     const { adapter } = options.role ?? {};
     decoder.head({ adapter });
+    if (adapter?.head)
+      throw new StepTrainError(
+        'E_RANGE',
+        'generate: the adapter is a classifier such as a reward network: it scores text and writes none',
+      );
     const key = roleKey(decoder, { adapter });
     const lists = prompts.map((ids) => Array.from(ids));
     const rows = lists.map((ids, index) => {

@@ -1,8 +1,10 @@
 // The directory of a run: config.yaml, metrics.jsonl, samples.jsonl, artefacts/, checkpoints/, and the results.
+
 import { existsSync, mkdirSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, rmdir, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { TEMPORARY, writeFileAtomically } from '../files/atomic-file.js';
+import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { LOCK, lockDirectory, tryLock, type Unlock } from '../files/lock.js';
@@ -82,7 +84,7 @@ export interface CreateOptions {
 export async function createRunDirectory(path: string, { onExisting }: CreateOptions): Promise<RunDirectory> {
   const wanted = resolve(path);
   try {
-    await mkdir(dirname(wanted), { recursive: true });
+    await makeDirectories(dirname(wanted));
     for (let number = 1; ; number++) {
       const candidate = number === 1 ? wanted : `${wanted}-${number}`;
       const created = await make(candidate);

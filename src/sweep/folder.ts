@@ -1,7 +1,9 @@
 // The folder of a sweep: which of its runs have ended, which go on, and whether they are still what the file says.
+
 import { existsSync } from 'node:fs';
-import { mkdir, readdir } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { dirname, join, resolve, sep } from 'node:path';
+import { makeDirectories } from '../files/directory.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { loadRunConfig } from '../methods/config.js';
 import { RunError } from '../run/error.js';
@@ -58,7 +60,7 @@ export class SweepFolder {
   }
 
   create(): Promise<unknown> {
-    return mkdir(this.path, { recursive: true });
+    return makeDirectories(this.path);
   }
 
   directory({ id }: Cell): string {

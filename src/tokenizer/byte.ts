@@ -1,7 +1,7 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError } from '../files/data-error.js';
+import { makeDirectories } from '../files/directory.js';
 import { ChatRenderer } from './chat-template.js';
 import { byteCharacters, utf8 } from './token-bytes.js';
 import type { DecodeOptions, EncodeOptions, Tokenizer } from './tokenizer.js';
@@ -95,7 +95,7 @@ class ByteTokenizer implements Tokenizer {
   }
 
   async save(directory: string): Promise<void> {
-    await mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
     const [bos, eos, pad] = SPECIAL_TEXTS;
     const config = {
       bos_token: bos,

@@ -1,6 +1,8 @@
 /** PEFT adapter directories: `adapter_config.json` and `adapter_model.safetensors`. */
-import fs, { existsSync } from 'node:fs';
+
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { adapterConfigJson, type LoraConfig, parseAdapterConfig } from './adapter-config.js';
 import { refuseOtherModel } from './adapter-misfit.js';
@@ -148,7 +150,7 @@ export async function writeAdapter(
   dtype: FloatDtype = 'F32',
 ): Promise<void> {
   try {
-    await fs.promises.mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
   } catch (error) {
     throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });
   }

@@ -1,7 +1,9 @@
 /** Writes a Hugging Face model directory: shards of bounded size, their index, `config.json`. */
+
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { writeFileAtomically } from '../files/atomic-file.js';
+import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { INDEX_FILE, SINGLE_FILE } from './checkpoint.js';
 import { bytesPerElement, type FloatDtype, tensorBytes } from './dtype.js';
@@ -81,7 +83,7 @@ function onlyDtype(directory: string, weights: readonly WeightSource[]): FloatDt
 async function makeDirectory(directory: string): Promise<void> {
   let files: string[];
   try {
-    await fs.promises.mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
     files = await fs.promises.readdir(directory);
   } catch (error) {
     throw new WeightsError(`cannot write ${directory}: ${systemReason(error)}`, { cause: error });

@@ -1,4 +1,5 @@
 // Rows of several adapters in one forward: each has the bits that it has when its adapter runs alone.
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
 import { Generator } from '../../src/generate/generator.js';
@@ -118,4 +119,14 @@ describe.each([
     expect(device.stats().liveBytes).toBe(liveBytes);
     generator.dispose();
   });
+});
+
+it('refuses an adapter that ends in a classifier', async () => {
+  const model = await loadModel(device, goldenDirectory('llama3'), {
+    adapter: join(goldenDirectory('heads'), 'sequence-adapter'),
+  });
+  await expect(model.generate([[1, 2, 3]])).rejects.toThrow(
+    'generate: the adapter is a classifier such as a reward network: it scores text and writes none',
+  );
+  model.dispose();
 });

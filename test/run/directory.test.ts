@@ -69,6 +69,11 @@ describe('a new run directory', () => {
     writeFileSync(join(folder, 'file'), '');
     const inFile = createRunDirectory(join(folder, 'file/run'), { onExisting: 'number' });
     await expect(inFile).rejects.toThrow(/^cannot make the run directory .*file\/run: /);
+    // Node 20's own recursive mkdir never returns here.
+    if (existsSync('/proc/self'))
+      await expect(createRunDirectory('/proc/none/run', { onExisting: 'refuse' })).rejects.toThrow(
+        'cannot make the run directory /proc/none/run: no such file or directory',
+      );
   });
 });
 

@@ -1,9 +1,10 @@
 // The samples of an evaluation as they come, in a directory of their own, so that it can be stopped at any point and go on.
+
 import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { objectRows } from '../../data/rows.js';
+import { makeDirectories } from '../../files/directory.js';
 import { systemReason } from '../../files/error.js';
 import { readJson, writeJson } from '../../files/json-file.js';
 import { lockDirectory } from '../../files/lock.js';
@@ -34,7 +35,7 @@ export interface Journal {
 export async function openJournal(directory: string, settings: JsonObject): Promise<Journal> {
   refuseRun(directory);
   try {
-    await mkdir(directory, { recursive: true });
+    await makeDirectories(directory);
   } catch (error) {
     throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
   }
