@@ -1,6 +1,7 @@
 /**
  * Samples after prompts, token by token, then how likely the model finds what it wrote.
  *
+ *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/generate.js DIRECTORY "5 17 3" "8 1"     (token ids of each prompt)
  */
 import { loadModel, openDevice } from 'steptrain';

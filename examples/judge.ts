@@ -1,6 +1,7 @@
 /**
  * Trains a small verdict model, judges a solution step by step, and evaluates the model on labelled solutions.
  *
+ *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/judge.js DIRECTORY     (a new directory for the run)
  */
 import {

@@ -1,6 +1,7 @@
 /**
  * Log-probability of each token of each sequence under a model.
  *
+ *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/score.js DIRECTORY "5 17 3" "8 1"     (token ids of each sequence)
  */
 import { loadModel, openDevice } from 'steptrain';

@@ -1,6 +1,7 @@
 /**
  * Asks a model for solutions through its chat template, and rewards them.
  *
+ *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/solve.js
  */
 import {

@@ -1,6 +1,7 @@
 /**
  * A custom training step: a tape around the forward, an objective, an optimizer.
  *
+ *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/training-step.js DIRECTORY     (a Hugging Face model directory)
  */
 import {

@@ -1,6 +1,7 @@
 /**
  * Scores sequences in worker threads, each with its own device.
  *
+ *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/worker.js DIRECTORY
  */
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';

@@ -158,6 +158,7 @@ async function train(
     .catch((error) => {
       const resumes = existsSync(run.path) && !(error instanceof DamagedRunError);
       if (resumes) console.error(`To resume: ${resumeLine(shown)}`);
+      if (!existsSync(run.path)) console.error(`${shown} is removed again, as nothing was trained yet`);
       throw error;
     })
     .finally(() => interruption.dispose());

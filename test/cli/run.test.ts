@@ -111,6 +111,17 @@ describe('a run', () => {
     expect(existsSync(join(folder, 'run/.lock'))).toBe(false);
   });
 
+  it('says that its directory is gone when it fails before anything is logged', async () => {
+    const { stderr } = await capture(async () => {
+      const set = [`run.output_dir=${join(folder, 'run')}`];
+      await startRun({ set }, async () => () => Promise.reject(new RunError('no base'))).catch(() => {});
+      return 1;
+    });
+    expect(stderr).toBe(
+      `Run directory: ${join(folder, 'run')}\n${join(folder, 'run')} is removed again, as nothing was trained yet`,
+    );
+  });
+
   it('does not start with an unusable recipe', async () => {
     const set = [`run.output_dir=${join(folder, 'run')}`, 'data.source=prm800k', 'data.train=nowhere.jsonl'];
     const begin = start(() => Promise.reject(new Error('begun')), { set });

@@ -1,6 +1,6 @@
 // The examples compile and do what their comments say.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +17,13 @@ function node(...args: readonly string[]) {
 beforeAll(() => {
   expect(node('scripts/build.mjs', '--no-addon', '--bench')).toMatchObject({ status: 0, stderr: '' });
 }, 180_000);
+
+test('each says how it is compiled', () => {
+  for (const name of readdirSync(join(root, 'examples')))
+    expect(readFileSync(join(root, 'examples', name), 'utf8')).toMatch(
+      /^ \* {3}node scripts\/build\.mjs --no-addon --bench .*\n \* {3}node build\/ts\/examples\/[\w-]+\.js/m,
+    );
+});
 
 test('training-step learns its tokens', () => {
   const { status, stdout, stderr } = node('build/ts/examples/training-step.js', goldenDirectory('qwen2'));
