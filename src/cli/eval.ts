@@ -35,12 +35,14 @@ const showCommand: CommandModule<unknown, ShowArguments> = {
       })
       .example('$0 eval show runs/quickstart', 'the table of that run beside its baselines')
       .example('$0 eval runs/quickstart', 'the same') as never,
-  handler: async ({ run, ...options }) => {
+  handler: async ({ run, _: words, ...options }) => {
     if (run === undefined)
       throw new UsageError('name a run directory, or one of show, correction, solve, s3c, judge and compare');
-    // A word that is no path was meant for a command.
-    if (/^[a-z0-9-]+$/.test(run) && !existsSync(run))
-      throw new UsageError(noSuchCommand(run, { words: ['eval'], commands: COMMANDS }));
+    // Without `show` it may have been meant for a command.
+    if (words[1] === undefined && /^[a-z0-9-]+$/.test(run) && !existsSync(run))
+      throw new UsageError(
+        `there is no directory ${run}, and ${noSuchCommand(run, { words: ['eval'], commands: COMMANDS })}`,
+      );
     const { REPORT } = await import('../eval/solving/report-file.js');
     if (existsSync(join(run, REPORT))) return printSolving(run, options.json);
     const { readSolvedReport, formatSolvedReport } = await import('../eval/solving/run-report.js');

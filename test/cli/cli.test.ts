@@ -82,7 +82,11 @@ describe('the command line', () => {
     [['hub', 'foo'], 'hub has no command foo; known is push'],
     [
       ['eval', 'slove'],
-      'eval has no command slove; did you mean solve? Known are show, correction, solve, s3c, judge and compare',
+      'there is no directory slove, and eval has no command slove; did you mean solve? Known are show, correction, solve, s3c, judge and compare',
+    ],
+    [
+      ['eval', 'show', 'gone'],
+      'there is no gone; name the directory of a finished run, or an --output of eval correction or solve',
     ],
     [['inspect', 'run', 'x', '--bogus'], 'there is no option --bogus'],
     [['run', '--bogus'], 'there is no option --bogus'],
