@@ -26,7 +26,10 @@ function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): 
   const { messages, templateVariables } = request;
   engine.checkLength(messages.map(({ content }) => content).join(''));
   if (!tokenizer.hasChatTemplate)
-    throw new RequestError(400, 'this model has no chat template; use /v1/completions');
+    throw new RequestError(
+      400,
+      'this model has no chat template; use /v1/completions, or serve a model that has one, such as word-problems',
+    );
   try {
     return chatTokens(tokenizer, messages, templateVariables).ids;
   } catch (error) {

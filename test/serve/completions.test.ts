@@ -3,6 +3,8 @@ import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import { promptTokens } from '../../src/generate/prompts.js';
 import type { Sample } from '../../src/generate/sample-row.js';
+import { serve } from '../../src/serve/server.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { metric, post, type TestServer, testServer, until } from './test-server.js';
 
 const client = ({ url }: TestServer) => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 });
@@ -246,6 +248,20 @@ describe('a client that disconnects', () => {
     expect(await metric(server.url, 'steptrain_cache_pages{state="used"}')).toBe(0);
     expect(server.errors).toEqual([]);
   });
+});
+
+it('says which model of the package is for conversations, where this one is not', async () => {
+  const { model } = await testServer();
+  const server = await serve(
+    { name: 'base', model, tokenizer: byteTokenizer() },
+    { port: 0, cacheBytes: 8_000_000 },
+  );
+  const { status, json } = await post(`${server.url}/v1/chat/completions`, { messages });
+  await server.close(0);
+  expect([status, json.error.message]).toEqual([
+    400,
+    'this model has no chat template; use /v1/completions, or serve a model that has one, such as word-problems',
+  ]);
 });
 
 it('counts the times of tokens, streamed or not', async () => {
