@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { className } from '../architectures/heads.js';
-import { endOfTextTokens } from '../generate/end-of-text.js';
 import {
   bytesToGenerate,
   type GenerateOptions,
@@ -121,7 +120,7 @@ export async function loadModel(
   const dtype = wanted ?? readCard(files.adapter ?? files.model)?.dtype ?? 'f32';
   const decoder = await loadDecoder(device, files.model, { dtype, signal });
   try {
-    const eosTokenIds = endOfTextTokens(files.model, decoder.config);
+    const { eosTokenIds } = decoder.config;
     const loaded =
       files.adapter === undefined ? undefined : loadAdapter(device, decoder.config, files.adapter);
     return new Model(decoder, loaded, eosTokenIds, files);

@@ -1,4 +1,5 @@
 /** The table of architectures. A new one is a file of this folder and a row here. */
+
 import { join } from 'node:path';
 import type { MatchOptions } from '../weights/checkpoint.js';
 import { show, WeightsError } from '../weights/error.js';
@@ -8,6 +9,7 @@ import { headWeight, type ModuleSpec, type WeightSpec } from '../weights/modules
 import type { Architecture, Classifier, InitConflict, NewModel } from './architecture.js';
 import type { ModelConfig } from './config.js';
 import { debertaV2 } from './deberta.js';
+import { endOfTextTokens } from './end-of-text.js';
 import { llama } from './llama.js';
 import { opt } from './opt.js';
 
@@ -39,7 +41,8 @@ export function classifierOf(config: Pick<ModelConfig, 'modelType'>): Classifier
  */
 export function readModelConfig(directory: string): ModelConfig {
   const path = join(directory, 'config.json');
-  return parseModelConfig(readJsonObject(path), path);
+  const config = parseModelConfig(readJsonObject(path), path);
+  return { ...config, eosTokenIds: endOfTextTokens(directory, config) };
 }
 
 /** @param where the file, for errors */

@@ -1,4 +1,5 @@
 /** A running request: its events as they come, or all samples at the end. */
+import { StepTrainError } from '../native/errors.js';
 import type { GeneratedToken, Sample, SampleRow } from './sample-row.js';
 import type { GenerationSnapshot, SavedOptions } from './snapshot.js';
 
@@ -51,6 +52,11 @@ export class RunningGeneration implements Generation {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<GeneratedToken> {
+    if (this.followed)
+      throw new StepTrainError(
+        'E_STATE',
+        'generate: one loop at a time takes the tokens of a request; await its samples in the others',
+      );
     this.followed = true;
     try {
       for (;;) {

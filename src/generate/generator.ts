@@ -348,14 +348,17 @@ export class Generator {
   }
 
   private endAborted(): void {
+    const ended = new Set<SampleRow>();
     for (const { generation, signal } of this.running) {
       if (!generation.isAborted && !signal?.aborted) continue;
       for (const row of generation.rows.flat()) {
         if (row.finishReason) continue;
         generation.publish(row.end('abort'));
-        this.remove(row);
+        ended.add(row);
+        this.owners.delete(row);
       }
     }
+    if (ended.size > 0) this.scheduler.removeAll(ended);
   }
 
   private remove(row: SampleRow): void {

@@ -122,7 +122,7 @@ export function samplingSettings(
     minTokens: whole('minTokens', options.minTokens ?? 0, 0, maxNewTokens),
     temperature: within('temperature', options.temperature ?? 1, 0, MOST_TEMPERATURE),
     topK: whole('topK', options.topK ?? 0, 0),
-    topP: within('topP', options.topP ?? 1, LEAST_TOP_P, 1),
+    topP: topPOf(options.topP ?? 1),
     minP: within('minP', options.minP ?? 0, 0, 1),
     logitBias: biases,
     choices: choices && choiceTrie(choices),
@@ -184,6 +184,11 @@ function within(option: string, value: unknown, min: number, max: number): numbe
   if (typeof value === 'number' && value >= min && value <= max) return value;
   const range = max === Number.MAX_VALUE ? `of at least ${min}` : `from ${min} to ${max}`;
   return fail(option, `a number ${range}`, value);
+}
+
+function topPOf(value: unknown): number {
+  if (typeof value === 'number' && value >= LEAST_TOP_P && value <= 1) return value;
+  return fail('topP', 'a number above 0, at most 1', value);
 }
 
 function fail(option: string, expected: string, found: unknown): never {

@@ -26,12 +26,15 @@ export function promptTokens(tokenizer: Tokenizer, prompt: Prompt): number[] {
  * A conversation up to the opening of the reply, and the text that the template made of it.
  *
  * @param variables further ones for the template, such as `enable_thinking`
+ * @param check is called with the text before it is tokenised, and may throw
  */
 export function chatTokens(
   tokenizer: Tokenizer,
   messages: readonly ChatMessage[],
   variables: Readonly<Record<string, unknown>> = {},
+  check: (text: string) => void = () => {},
 ): { readonly ids: number[]; readonly text: string } {
   const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, variables });
+  check(text);
   return { ids: tokenizer.encode(text, { addSpecialTokens: false }), text };
 }

@@ -206,8 +206,24 @@ export class Scheduler<R extends Row> {
   remove(row: R): void {
     const placed = this.placed.get(row);
     if (placed) this.vacate(placed);
-    else this.waiting = this.waiting.filter((other) => other !== row);
+    else this.leaveQueue(row);
     this.order.delete(row);
+  }
+
+  /** Ends many rows: a request may have tens of thousands that wait. */
+  removeAll(rows: ReadonlySet<R>): void {
+    this.waiting = this.waiting.filter((row) => !rows.has(row));
+    for (const row of rows) {
+      const placed = this.placed.get(row);
+      if (placed) this.vacate(placed);
+      this.order.delete(row);
+    }
+  }
+
+  private leaveQueue(row: R): void {
+    // The first one is the usual one.
+    if (this.waiting[0] === row) this.waiting.shift();
+    else this.waiting = this.waiting.filter((other) => other !== row);
   }
 
   /** Takes pages for the first `tokens` tokens. Returns the preempted rows, possibly including `placed`. */
@@ -275,7 +291,7 @@ export class Scheduler<R extends Row> {
         this.sources.push(source);
         placed.pages[full] = copy;
       }
-      this.waiting = this.waiting.filter((other) => other !== row);
+      this.leaveQueue(row);
       this.placed.set(row, placed);
       this.running.push(placed);
       this.running.sort((a, b) => this.arrivalOf(a.row) - this.arrivalOf(b.row));

@@ -16,7 +16,9 @@ export interface GenerationSnapshot {
   readonly samples: readonly (readonly SavedSample[])[];
 }
 
-export function savedOptions({ tokenizer: _, logitBias, ...data }: SamplingOptions): SavedOptions {
+export function savedOptions({ tokenizer: _, logitBias, ...given }: SamplingOptions): SavedOptions {
+  // The caller may change its lists while the request runs.
+  const data = structuredClone(given);
   if (!logitBias) return data;
   const biases = Object.entries(logitBias).map(([token, bias]) => [
     token,

@@ -10,22 +10,33 @@ export interface StopMatch {
   readonly end: number;
 }
 
+/** Beginnings of stop strings. */
+interface State {
+  /** Bytes of the beginning. */
+  readonly depth: number;
+  /** By byte the beginning that is one longer; empty at the end of a string that begins no other. */
+  readonly next: Map<number, State>;
+  /** The longest beginning that this one ends with; undefined of the empty one. */
+  shorter: State | undefined;
+  /** The longest string that this beginning ends with. */
+  ends: { readonly string: string; readonly length: number } | undefined;
+}
+
 /**
  * Finds the stop string that ends first, and the longest one if several end together; the division of the text into
- * pieces does not matter. One matcher per text.
+ * pieces does not matter, and a byte costs the same whatever the strings are (Aho and Corasick, 1975). One matcher per text.
  */
 export class StopMatcher {
-  private readonly strings: readonly { readonly string: string; readonly bytes: Uint8Array }[];
-  /** The last bytes of the text, as many as the longest string. */
-  private tail: number[] = [];
+  private readonly start: State;
+  private state: State;
   private length = 0;
   private match: StopMatch | undefined;
 
+  /** @param strings matchers of one list share what is made of it */
   constructor(strings: readonly string[]) {
-    this.strings = strings
-      .map((string) => ({ string, bytes: utf8(string) }))
-      .filter(({ bytes }) => bytes.length > 0)
-      .sort((a, b) => b.bytes.length - a.bytes.length);
+    this.start = automata.get(strings) ?? automaton(strings);
+    automata.set(strings, this.start);
+    this.state = this.start;
   }
 
   /**
@@ -34,16 +45,12 @@ export class StopMatcher {
    * @param counts false: a stop string that ends in these bytes counts as ordinary text
    */
   push(bytes: ArrayLike<number>, counts = true): StopMatch | undefined {
-    const longest = this.strings[0]?.bytes.length ?? 0;
     for (let i = 0; i < bytes.length && !this.match; i++) {
-      this.tail.push(bytes[i] as number);
-      if (this.tail.length > longest) this.tail.shift();
+      this.state = after(this.state, bytes[i] as number) ?? this.start;
       this.length++;
-      if (!counts) continue;
-      const found = this.strings.find((stop) => this.endsWith(stop.bytes, stop.bytes.length));
-      if (!found) continue;
-      const { string } = found;
-      this.match = { string, begin: this.length - found.bytes.length, end: this.length };
+      const { ends } = this.state;
+      if (counts && ends)
+        this.match = { string: ends.string, begin: this.length - ends.length, end: this.length };
     }
     return this.match;
   }
@@ -51,19 +58,45 @@ export class StopMatcher {
   /** How many of the last bytes may begin a stop string and so must be held back. */
   get pending(): number {
     if (this.match) return 0;
-    let longest = 0;
-    for (const { bytes } of this.strings) {
-      for (let length = Math.min(bytes.length - 1, this.tail.length); length > longest; length--)
-        if (this.endsWith(bytes, length)) longest = length;
-    }
-    return longest;
+    // A whole string that did not count may end with the beginning of another.
+    let state: State | undefined = this.state;
+    while (state && state.next.size === 0) state = state.shorter;
+    return state?.depth ?? 0;
   }
+}
 
-  /** Whether the text ends with the first `length` bytes. */
-  private endsWith(bytes: Uint8Array, length: number): boolean {
-    if (length > this.tail.length) return false;
-    const begin = this.tail.length - length;
-    for (let i = length - 1; i >= 0; i--) if (this.tail[begin + i] !== bytes[i]) return false;
-    return true;
+const automata = new WeakMap<readonly string[], State>();
+
+/** The longest beginning that the text ends with, one byte later; undefined: not even that byte begins a string. */
+function after(state: State, byte: number): State | undefined {
+  for (let from: State | undefined = state; from; from = from.shorter) {
+    const next = from.next.get(byte);
+    if (next) return next;
   }
+  return undefined;
+}
+
+function automaton(strings: readonly string[]): State {
+  const start: State = { depth: 0, next: new Map(), shorter: undefined, ends: undefined };
+  const all = [start];
+  for (const string of strings) {
+    let state = start;
+    for (const byte of utf8(string)) {
+      let next = state.next.get(byte);
+      if (!next) {
+        next = { depth: state.depth + 1, next: new Map(), shorter: start, ends: undefined };
+        state.next.set(byte, next);
+        all.push(next);
+      }
+      state = next;
+    }
+    if (state !== start) state.ends = { string, length: state.depth };
+  }
+  // Shorter beginnings first: what a longer one needs of them is known then.
+  for (const state of all.sort((a, b) => a.depth - b.depth)) {
+    for (const [byte, next] of state.next)
+      next.shorter = (state.shorter && after(state.shorter, byte)) ?? start;
+    state.ends ??= state.shorter?.ends;
+  }
+  return start;
 }

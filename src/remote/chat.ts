@@ -136,7 +136,9 @@ function replyOf(text: string): ChatReply {
   }
   const choices = isObject(answer) ? answer.choices : undefined;
   const message = Array.isArray(choices) && isObject(choices[0]) ? choices[0].message : undefined;
-  const content = isObject(message) ? message.content : undefined;
+  // A refusal, or a reply that was cut off while it reasoned, has none: that is a reply which says nothing.
+  const content =
+    isObject(message) && message.content === null ? '' : isObject(message) ? message.content : undefined;
   if (typeof content !== 'string')
     throw new RemoteError('the server answers without choices[0].message.content; is it a chat endpoint?');
   const usage = isObject(answer) && isObject(answer.usage) ? answer.usage : {};

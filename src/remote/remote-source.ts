@@ -109,7 +109,8 @@ class RemoteSource implements SampleSource {
     options: SourceOptions,
   ): Promise<readonly (readonly SourceSample[])[] | undefined> {
     const { n = 1, promptIds, signal, maxNewTokens = 256 } = options;
-    const model = this.published?.name ?? this.base;
+    // The base is a model of the server, but no adapter, which is all that SGLang is asked for by name.
+    const model = this.published?.name ?? (this.protocol === SGLANG ? '' : this.base);
     this.longest ??= this.readLongest();
     const longest = (await this.longest) ?? Number.POSITIVE_INFINITY;
     const samples = prompts.map(() => new Array<SourceSample>(n));
@@ -152,13 +153,16 @@ class RemoteSource implements SampleSource {
       throw new RemoteError(
         'the source has no adapters.directory, in which the server finds what is published',
       );
-    const name = `${prefix}-${iteration}`;
+    const own = `${prefix}-${iteration}`;
+    const [was, times = '0'] = earlier?.name.split('.') ?? [];
+    // Its files are never written over while the server reads them.
+    const name = was === own ? `${own}.${Number(times) + 1}` : own;
     const directory = resolve(adapters.directory, name);
     await adapter.save(directory);
     const path = adapters.seenAs === undefined ? directory : posix.join(adapters.seenAs, name);
     await this.load(name, path);
     this.published = { name, directory };
-    if (earlier && earlier.name !== name) await this.withdraw(earlier);
+    if (earlier) await this.withdraw(earlier);
   }
 
   async close(): Promise<void> {
@@ -220,7 +224,8 @@ class RemoteSource implements SampleSource {
   /** Positions of the server's model, where it says so. */
   private async readLongest(): Promise<number | undefined> {
     try {
-      const models: unknown = JSON.parse(await this.read('/v1/models', undefined));
+      const limit = AbortSignal.timeout(this.endpoint.connectMs);
+      const models: unknown = JSON.parse(await this.read('/v1/models', undefined, limit));
       const all: readonly unknown[] = isObject(models) && Array.isArray(models.data) ? models.data : [];
       const own = all.find((model) => isObject(model) && model.id === this.base) ?? all[0];
       const length = isObject(own) ? own.max_model_len : undefined;
@@ -242,8 +247,12 @@ class RemoteSource implements SampleSource {
     if (/"success":\s*false/.test(text)) throw new RemoteError(`the server did not: ${text.slice(0, 300)}`);
   }
 
-  private async read(path: string, body: object | undefined): Promise<string> {
-    const { chunks } = await send(this.endpoint, path, body, new AbortController().signal);
+  private async read(
+    path: string,
+    body: object | undefined,
+    signal = new AbortController().signal,
+  ): Promise<string> {
+    const { chunks } = await send(this.endpoint, path, body, signal);
     const parts: Buffer[] = [];
     for await (const chunk of chunks) parts.push(chunk);
     return Buffer.concat(parts).toString();

@@ -43,6 +43,8 @@ export interface Job {
   readonly prompts: readonly (readonly number[])[];
   /** 0: only the results for the prompt. */
   readonly maxTokens: number | undefined;
+  /** Where the request does not say how many. Absent: as many as there is room for. */
+  readonly usualTokens?: number;
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;
   readonly shape: AnswerShape;
@@ -65,6 +67,7 @@ export async function answer(engine: Engine, job: Job, exchange: Exchange): Prom
       prompts,
       n: request.n,
       maxTokens: maxTokens === 0 ? 1 : maxTokens,
+      usualTokens: job.usualTokens,
       sampling: request.sampling,
       topLogprobs,
       promptLogprobs,
@@ -134,7 +137,7 @@ async function whole(
   const completion = maxTokens === 0 ? 0 : tokensOf(drawn.map(({ tokens }) => tokens));
   response.setHeader('content-type', 'application/json; charset=utf-8');
   if (signal.aborted) response.setHeader('connection', 'close');
-  endWithin(
+  await endWithin(
     response,
     JSON.stringify({ ...head, object: shape.object, choices, usage: usage(tokensOf(prompts), completion) }),
     engine.limits.stallSeconds,

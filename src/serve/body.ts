@@ -39,7 +39,8 @@ async function readBytes(request: IncomingMessage, maxBytes: number): Promise<Bu
   const chunks: Buffer[] = [];
   let bytes = 0;
   try {
-    for await (const chunk of request as AsyncIterable<Buffer>) {
+    // The request must outlive the refusal that answers it.
+    for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
       bytes += chunk.length;
       if (bytes > maxBytes) tooLong();
       chunks.push(chunk);

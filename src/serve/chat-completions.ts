@@ -31,7 +31,7 @@ function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): 
       'this model has no chat template; use /v1/completions, or serve a model that has one, such as word-problems',
     );
   try {
-    return chatTokens(tokenizer, messages, templateVariables).ids;
+    return chatTokens(tokenizer, messages, templateVariables, (text) => engine.checkLength(text)).ids;
   } catch (error) {
     if (!(error instanceof StepTrainError)) throw error;
     throw new RequestError(400, `messages: ${error.message}`, { param: 'messages' });

@@ -6,7 +6,8 @@ import { isText, isWhole, type RequestFields } from './request-fields.js';
 export interface CompletionRequest extends GenerationRequest {
   readonly prompts: readonly (string | readonly number[])[];
   /** 0: no new token, only the results for the prompt. */
-  readonly maxTokens: number;
+  /** Undefined: as many as there is room for, up to `DEFAULT_TOKENS`. */
+  readonly maxTokens: number | undefined;
   /** Log-probabilities of each token with this many alternatives; undefined: none. */
   readonly logprobs: number | undefined;
   /** The text begins with the prompt. */
@@ -16,7 +17,7 @@ export interface CompletionRequest extends GenerationRequest {
 }
 
 /** Default of OpenAI and vLLM. */
-const DEFAULT_TOKENS = 16;
+export const DEFAULT_TOKENS = 16;
 
 export function completionRequest(
   fields: RequestFields,
@@ -29,7 +30,7 @@ export function completionRequest(
   const echo = fields.flag('echo') ?? false;
   const logprobs = fields.integer('logprobs', 0, MAX_ALTERNATIVES);
   const promptLogprobs = fields.integer('prompt_logprobs', 0, 0) !== undefined;
-  const maxTokens = fields.integer('max_tokens', 0) ?? DEFAULT_TOKENS;
+  const maxTokens = fields.integer('max_tokens', 0);
   if (maxTokens === 0 && !echo && !promptLogprobs)
     fields.fail('max_tokens', 'at least 1, or echo or prompt_logprobs beside 0');
   if (common.stream && (promptLogprobs || (echo && logprobs !== undefined)))

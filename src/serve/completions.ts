@@ -1,8 +1,9 @@
 /** /v1/completions */
 import { detokenize } from '../generate/detokenize.js';
 import { promptTokens } from '../generate/prompts.js';
+import { StepTrainError } from '../native/errors.js';
 import type { AnswerPart, AnswerShape, Job } from './answer.js';
-import { completionRequest } from './completion-request.js';
+import { completionRequest, DEFAULT_TOKENS } from './completion-request.js';
 import type { Engine } from './engine.js';
 import { RequestError } from './errors.js';
 import type { RequestFields } from './request-fields.js';
@@ -14,7 +15,12 @@ export function completionJob(engine: Engine, fields: RequestFields): Job {
   const prompts = request.prompts.map((prompt) => {
     if (typeof prompt !== 'string') return prompt;
     engine.checkLength(prompt);
-    return promptTokens(tokenizer, prompt);
+    try {
+      return promptTokens(tokenizer, prompt);
+    } catch (error) {
+      if (!(error instanceof StepTrainError)) throw error;
+      throw new RequestError(400, `prompt: ${error.message}`, { param: 'prompt' });
+    }
   });
   const { vocabSize } = engine.served.model.decoder.config;
   const unknown = prompts.flat().find((id) => id >= vocabSize);
@@ -26,6 +32,7 @@ export function completionJob(engine: Engine, fields: RequestFields): Job {
     request,
     prompts,
     maxTokens: request.maxTokens,
+    usualTokens: DEFAULT_TOKENS,
     topLogprobs: request.logprobs ?? 0,
     promptLogprobs: request.promptLogprobs || (request.echo && request.logprobs !== undefined),
     shape: shapeOf(engine, request, prompts),

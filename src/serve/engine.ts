@@ -29,6 +29,7 @@ export interface EngineRequest {
   readonly n: number;
   /** Undefined: the rest of the context. */
   readonly maxTokens: number | undefined;
+  readonly usualTokens?: number | undefined;
   readonly sampling: RequestedSampling;
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;
@@ -40,6 +41,9 @@ export interface EngineRequest {
 const CHARACTERS_PER_TOKEN = 32;
 
 /** Seconds after which a client may retry. */
+/** Alternatives of all tokens of a request, which are kept until it is answered; each takes hundreds of bytes. */
+const MAX_ALTERNATIVES = 1 << 20;
+
 const RETRY_SECONDS = 1;
 
 export class Engine {
@@ -85,7 +89,14 @@ export class Engine {
           retryAfter: RETRY_SECONDS,
         },
       );
-    const maxNewTokens = this.newTokens(prompts, request.maxTokens);
+    const maxNewTokens = this.newTokens(prompts, request);
+    const alternatives = prompts.length * n * maxNewTokens * topLogprobs;
+    if (alternatives > MAX_ALTERNATIVES)
+      throw new RequestError(
+        400,
+        `logprobs: ${topLogprobs} alternatives of up to ${prompts.length * n * maxNewTokens} tokens are more than ${MAX_ALTERNATIVES}; ask for fewer, or lower max_tokens or n`,
+        { param: 'logprobs' },
+      );
     try {
       return this.generator.generate(prompts, {
         ...sampling,
@@ -116,7 +127,10 @@ export class Engine {
   }
 
   /** Max new tokens of each sample. */
-  private newTokens(prompts: readonly (readonly number[])[], asked: number | undefined): number {
+  private newTokens(
+    prompts: readonly (readonly number[])[],
+    { maxTokens: asked, usualTokens = Number.POSITIVE_INFINITY }: EngineRequest,
+  ): number {
     const { maxPositions } = this.served.model.decoder.config;
     const longest = prompts.reduce((most, { length }) => Math.max(most, length), 0);
     const room = maxPositions - longest;
@@ -137,7 +151,7 @@ export class Engine {
         },
       );
     const fitting = this.generator.longestSample - longest;
-    return asked ?? Math.max(1, Math.min(fitting, this.limits.newTokens));
+    return asked ?? Math.max(1, Math.min(fitting, this.limits.newTokens, usualTokens));
   }
 
   /** Called when a generation fails as a whole, which means that the device has failed. */

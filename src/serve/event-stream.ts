@@ -1,19 +1,19 @@
-/** Server-sent events. A client that reads slowly delays only its own stream, up to a time limit. */
+/** Answers to clients that may read slowly: each delays only its own, up to a time limit. */
 import type { ServerResponse } from 'node:http';
 
-/** Ends a whole response; closes the connection of a client that does not read it within the time limit. */
-export function endWithin(response: ServerResponse, text: string, stallSeconds: number): void {
-  let last = response.socket?.bytesWritten ?? 0;
-  const timer = setInterval(() => {
-    const written = response.socket?.bytesWritten ?? last;
-    // What the system took since then the client reads, or will.
-    if (written === last) response.destroy();
-    last = written;
-  }, stallSeconds * 1000);
-  response.on('finish', () => clearInterval(timer)).on('close', () => clearInterval(timer));
-  response.end(text);
+/** Bytes that a client has to take within the time limit. */
+const PIECE = 1 << 16;
+
+/** Ends a whole answer; `close` instead of it for a client that does not read. */
+export async function endWithin(response: ServerResponse, text: string, stallSeconds: number): Promise<void> {
+  const bytes = Buffer.from(text);
+  response.setHeader('content-length', bytes.length);
+  for (let at = 0; at < bytes.length && !response.destroyed; at += PIECE)
+    await write(response, bytes.subarray(at, at + PIECE), stallSeconds);
+  if (!response.destroyed) response.end();
 }
 
+/** Server-sent events. */
 export class EventStream {
   constructor(
     private readonly response: ServerResponse,
@@ -38,18 +38,21 @@ export class EventStream {
     if (!this.response.destroyed) this.response.end();
   }
 
-  /** Waits while the client does not read; closes its connection after the time limit. */
-  private async write(text: string): Promise<void> {
-    const { response } = this;
-    if (response.destroyed || response.write(text)) return;
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        clearTimeout(timer);
-        response.off('drain', done).off('close', done);
-        resolve();
-      };
-      const timer = setTimeout(() => response.destroy(), this.stallSeconds * 1000);
-      response.on('drain', done).on('close', done);
-    });
+  private write(text: string): Promise<void> {
+    return write(this.response, text, this.stallSeconds);
   }
+}
+
+/** Waits while the client does not read; closes its connection after the time limit. */
+async function write(response: ServerResponse, data: string | Buffer, stallSeconds: number): Promise<void> {
+  if (response.destroyed || response.write(data)) return;
+  await new Promise<void>((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      response.off('drain', done).off('close', done);
+      resolve();
+    };
+    const timer = setTimeout(() => response.destroy(), stallSeconds * 1000);
+    response.on('drain', done).on('close', done);
+  });
 }

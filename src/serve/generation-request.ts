@@ -5,6 +5,9 @@ import { isText, isWhole, type RequestFields } from './request-fields.js';
 /** Texts and tokens that may end a sample. */
 const MAX_STOPS = 64;
 
+/** Tokens with a bias. */
+const MAX_BIASES = 1024;
+
 /** Max alternatives of a token. */
 export const MAX_ALTERNATIVES = 20;
 
@@ -93,6 +96,8 @@ function logitBias(fields: RequestFields): Readonly<Record<number, number>> | un
     ([id, bias]) => /^\d{1,9}$/.test(id) && typeof bias === 'number' && Math.abs(bias) <= 100,
   );
   if (!valid) fields.fail('logit_bias', 'numbers from -100 to 100 by token id');
+  // They are added at every token of every sample.
+  if ((entries?.length ?? 0) > MAX_BIASES) fields.fail('logit_bias', `at most ${MAX_BIASES} tokens`);
   return Object.fromEntries(entries ?? []);
 }
 

@@ -1,6 +1,7 @@
 /** /score: the steps of solutions by a verdict model, a reward network or whatever scores steps. */
 import type { IncomingMessage } from 'node:http';
 import type { StepSolution } from '../eval/step-scorer.js';
+import { DataError } from '../files/data-error.js';
 import type { Exchange } from './answer.js';
 import { readJson } from './body.js';
 import type { Engine } from './engine.js';
@@ -32,13 +33,17 @@ export async function score(
         code: 'model_not_found',
       },
     );
-  const scored = await engine.scoring.run(async () =>
-    signal.aborted ? undefined : scorer.score(solutions, { signal }),
-  );
+  const scored = await engine.scoring
+    .run(async () => (signal.aborted ? undefined : scorer.score(solutions, { signal })))
+    .catch((error: unknown) => {
+      // What is neither the request's fault nor that of a full queue is the device's.
+      if (!(error instanceof DataError) && !(error instanceof RequestError)) engine.fail(error);
+      throw error;
+    });
   if (scored === undefined) throw new RequestError(503, 'the server is going down', { closes: true });
   const tokens = scored.reduce((sum, each) => sum + each.tokens, 0);
   response.setHeader('content-type', 'application/json; charset=utf-8');
-  endWithin(
+  await endWithin(
     response,
     JSON.stringify({
       object: 'list',

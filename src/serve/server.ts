@@ -45,6 +45,9 @@ export interface RunningServer {
 
 const GRACE_SECONDS = 30;
 
+/** In which clients can read the end of what was aborted. */
+const LAST_WORDS_MS = 2000;
+
 /**
  * Starts a server. The model must outlive it.
  *
@@ -136,6 +139,8 @@ class HttpServer {
   private endAll(): void {
     this.ending = true;
     for (const signal of this.signals) signal.abort();
+    // Who does not read the end of an answer now is not waited for.
+    setTimeout(() => this.server.closeAllConnections(), LAST_WORDS_MS).unref();
   }
 
   private async shutDown(): Promise<void> {
@@ -202,7 +207,18 @@ class HttpServer {
     if (retryAfter !== undefined) response.setHeader('retry-after', retryAfter);
     // An unread body would be parsed as the next request.
     if (closes || !request.complete) response.setHeader('connection', 'close');
-    sendJson(response, refusal.body, refusal.status);
+    if (request.complete) return sendJson(response, refusal.body, refusal.status);
+    const body = Buffer.from(JSON.stringify(refusal.body));
+    response.writeHead(refusal.status, {
+      'content-type': 'application/json; charset=utf-8',
+      'content-length': body.length,
+    });
+    response.write(body);
+    // What is unread when a connection closes resets it, and the client may lose the answer.
+    request.resume();
+    const end = () => response.end();
+    request.once('end', end).once('close', end);
+    setTimeout(end, LAST_WORDS_MS).unref();
   }
 }
 

@@ -46,8 +46,8 @@ export class ChatRenderer {
     const render = () =>
       template.render({
         limited_range: range,
-        ...this.specialTokens,
         ...options.variables,
+        ...this.specialTokens,
         messages,
         tools: options.tools ?? null,
         documents: null,

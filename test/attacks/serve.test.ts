@@ -60,7 +60,7 @@ const cases: readonly Case[] = [
     400,
     /^temperature: expected a number/,
   ],
-  ['top_p = 0', C, { ...good, top_p: 0 }, 400, /^top_p: expected a number above 0, found 0$/],
+  ['top_p = 0', C, { ...good, top_p: 0 }, 400, /^top_p: expected a number above 0, at most 1, found 0$/],
   ['top_p above 1', C, { ...good, top_p: 2 }, 400, /^top_p: expected a number from 0 to 1, found 2$/],
   ['a text as stream', C, { ...good, stream: 'yes' }, 400, /^stream: expected true or false, found "yes"$/],
   ['an empty stop text', C, { ...good, stop: '' }, 400, /^stop: expected texts that are not empty/],
@@ -352,14 +352,17 @@ describe('a connection', () => {
     await stillAnswers(server);
   });
 
-  it('that does not read its stream is ended, and its samples with it', async () => {
+  it.each([
+    ['stream', true],
+    ['whole answer', false],
+  ])('that does not read its %s is ended, and its samples with it', async (_, stream) => {
     const server = await testServer({ limits: { stallSeconds: 0.1 } });
     const { hostname, port } = new URL(server.url);
     const body = JSON.stringify({
       prompt: 'a',
       max_tokens: 450,
       n: 64,
-      stream: true,
+      stream,
       ignore_eos: true,
       logprobs: 20,
     });

@@ -234,6 +234,39 @@ describe('events', () => {
     expect(sample.tokens.length).toBeLessThan(10);
     generator.dispose();
   });
+
+  it('are for one loop at a time', async () => {
+    const generator = new Generator(model.decoder);
+    const generation = generator.generate([PROMPT], { ...greedy, maxNewTokens: 4 });
+    const [first, second] = [generation, generation].map((each) => each[Symbol.asyncIterator]());
+    const tokens = first!.next();
+    await expect(second!.next()).rejects.toThrow(/one loop at a time/);
+    expect((await tokens).done).toBe(false);
+    generation.abort();
+    await generation.samples;
+    generator.dispose();
+  });
+});
+
+it('what a snapshot saves is what was asked, whatever becomes of the lists of the caller', async () => {
+  const generator = new Generator(model.decoder);
+  const stop = [300];
+  const generation = generator.generate([PROMPT], { ...greedy, stop, maxNewTokens: 3 });
+  stop[0] = 301;
+  expect(generation.snapshot().options.stop).toEqual([300]);
+  await generation.samples;
+  generator.dispose();
+});
+
+it('a request of thousands of samples ends at once when it is aborted', async () => {
+  const generator = new Generator(model.decoder, { maxRows: 4 });
+  const generation = generator.generate([PROMPT], { n: 20_000, maxNewTokens: 40 });
+  for await (const _ of generation) break;
+  const samples = (await generation.samples).flat();
+  expect(samples).toHaveLength(20_000);
+  expect(samples.every(({ finishReason }) => finishReason === 'abort')).toBe(true);
+  expect(generator.load).toMatchObject({ waiting: 0, running: 0, usedPages: 0 });
+  generator.dispose();
 });
 
 /** A byte tokenizer for a model with more tokens. */

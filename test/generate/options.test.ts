@@ -39,11 +39,18 @@ it.each<[SamplingOptions, string]>([
   [{ n: 0 }, 'n: expected a whole number from 1 to 65536, found 0'],
   [{ maxNewTokens: 1.5 }, 'maxNewTokens: expected a whole number of at least 1, found 1.5'],
   [{ minTokens: 9, maxNewTokens: 8 }, 'minTokens: expected a whole number from 0 to 8, found 9'],
-  [{ temperature: -1 }, 'temperature: expected a number of at least 0, found -1'],
-  [{ temperature: Number.NaN }, 'temperature: expected a number of at least 0, found NaN'],
+  [{ temperature: -1 }, 'temperature: expected a number from 0 to 1000000, found -1'],
+  [{ temperature: Number.NaN }, 'temperature: expected a number from 0 to 1000000, found NaN'],
+  [{ temperature: 1e39 }, 'temperature: expected a number from 0 to 1000000, found 1e+39'],
+  [
+    { temperature: 1e-6 },
+    'temperature: expected 0, which takes the most likely token, or at least 0.01, found 0.000001',
+  ],
   [{ topK: -1 }, 'topK: expected a whole number of at least 0, found -1'],
-  [{ topP: 0 }, 'topP: expected a number above 0, found 0'],
-  [{ topP: 1.1 }, 'topP: expected a number from 0 to 1, found 1.1'],
+  // 32 bits, in which the op reads it, have no such number.
+  [{ topP: 1e-50 }, 'topP: expected a number above 0, at most 1, found 1e-50'],
+  [{ topP: 0 }, 'topP: expected a number above 0, at most 1, found 0'],
+  [{ topP: 1.1 }, 'topP: expected a number above 0, at most 1, found 1.1'],
   [{ minP: 2 }, 'minP: expected a number from 0 to 1, found 2'],
   [{ topLogprobs: 321 }, 'topLogprobs: expected a whole number from 0 to 320, found 321'],
   [{ stop: 'end' as never }, 'stop: expected a list, found "end"'],
@@ -55,7 +62,7 @@ it.each<[SamplingOptions, string]>([
   [{ logitBias: { 400: 1 } }, 'logitBias: expected token ids from 0 to 319, found 400'],
   [
     { logitBias: { 4: Number.POSITIVE_INFINITY } },
-    'logitBias of token 4: expected a number or −Infinity, found Infinity',
+    'logitBias of token 4: expected a number below 3.4e38 or −Infinity, found Infinity',
   ],
   [{ promptIds: [1] }, 'promptIds: expected a number for each of the 2 prompts, found 1'],
   [{ choices: [] }, 'choices: expected at least one answer, found none'],
@@ -69,6 +76,19 @@ it.each<[SamplingOptions, string]>([
       ],
     },
     'choices: answer 1 is the beginning of answer 0; end both with a token',
+  ],
+  [
+    { choices: [[1, 2, 3]], maxNewTokens: 2 },
+    'choices: expected answers of at most maxNewTokens 2, found 3 tokens in answer 0',
+  ],
+  [{ choices: [[5, 1], [2]], stop: [5] }, 'choices: expected tokens that end a text at the end of an answer'],
+  [
+    { choices: [[1, 5]], stop: [5], minTokens: 2 },
+    'minTokens: expected at most 1, before the end of answer 0 of choices, found 2',
+  ],
+  [
+    { choices: [[1, 5]], logitBias: { 1: Number.NEGATIVE_INFINITY } },
+    'choices: expected tokens that logitBias does not ban; leave the answer out, found 1 in answer 0',
   ],
   [{ choices: [[-1]] }, 'choices: expected token ids from 0 to 319, found -1'],
 ])('refuses %j', (options, sentence) => {

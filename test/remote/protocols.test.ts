@@ -24,6 +24,8 @@ interface Asked {
 async function standIn(answer: (asked: Asked) => readonly (object | string)[]) {
   const asked: Asked[] = [];
   const server = createServer(async (request, response) => {
+    // It does not say how long its model reads.
+    if (request.method === 'GET') return void response.writeHead(404).end();
     let text = '';
     for await (const chunk of request) text += chunk;
     const one = { path: request.url as string, key: request.headers.authorization, body: JSON.parse(text) };

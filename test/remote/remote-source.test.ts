@@ -4,7 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { Generator } from '../../src/generate/generator.js';
 import { generatorSource, type SampleSource, type SourceOptions } from '../../src/generate/sample-source.js';
 import { createAdapter } from '../../src/models/adapter.js';
+import { PassingFailure } from '../../src/remote/errors.js';
 import { type RemoteSourceOptions, remoteSource } from '../../src/remote/remote-source.js';
+import { retrying } from '../../src/remote/retry.js';
 import { lora } from '../serve/lora.js';
 import { metric, type TestServer, testServer, until } from '../serve/test-server.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -93,7 +95,18 @@ describe('a server at fault', () => {
     await expect(source.sample(prompts, options)).rejects.toThrow(
       /^prompt 0 failed 3 times; the last time: 127\.0\.0\.1:\d+ answers 500: not now$/,
     );
-    expect(proxy.asked.length).toBe(3);
+    expect(proxy.asked.filter((path) => path !== '/v1/models')).toHaveLength(3);
+  });
+
+  it('is waited for while it is busy and says when to come back', async () => {
+    const busy = (times: number) => async (attempt: number) => {
+      if (attempt <= times) throw new PassingFailure('queue full', 1);
+      return attempt;
+    };
+    const { signal } = new AbortController();
+    const retry = { attempts: 2, backoffMs: 1, maxBackoffMs: 2 };
+    expect(await retrying('it', { ...retry, patienceMs: 60_000 }, signal, busy(9))).toBe(10);
+    await expect(retrying('it', retry, signal, busy(9))).rejects.toThrow(/^it failed 2 times/);
   });
 
   it('is not asked again for what no try changes', async () => {
@@ -102,7 +115,7 @@ describe('a server at fault', () => {
     await expect(
       remote(proxy.url, { model: 'other' }).sample([prompts[0] as number[]], options),
     ).rejects.toThrow(/answers 404: there is no model "other"; known are pupil$/);
-    expect(proxy.asked.length).toBe(1);
+    expect(proxy.asked.filter((path) => path !== '/v1/models')).toHaveLength(1);
     const changing = await faultyProxy(server.url, () => 'half a prompt');
     await expect(remote(changing.url).sample(prompts, options)).rejects.toThrow(
       /the server read 1 tokens of a prompt of 3/,

@@ -171,6 +171,32 @@ describe('the end of a server', () => {
     expect(server.errors).toEqual([]);
   });
 
+  it('does not wait for a client that does not read what it had asked for', async () => {
+    const server = await testServer();
+    const { hostname, port } = new URL(server.url);
+    const body = JSON.stringify({
+      prompt: 'a',
+      max_tokens: 450,
+      n: 64,
+      stream: true,
+      ignore_eos: true,
+      logprobs: 20,
+    });
+    const socket = connect(Number(port), hostname);
+    socket.on('error', () => {});
+    socket.pause();
+    const type = 'Content-Type: application/json';
+    socket.write(
+      `POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    );
+    await until(async () => (await metric(server.url, 'steptrain_generated_tokens_total')) > 2000);
+    const began = performance.now();
+    await server.close(0);
+    // Of a minute, which a reader has otherwise.
+    expect(performance.now() - began).toBeLessThan(20_000);
+    socket.destroy();
+  });
+
   it('comes with a failed device: every request hears of it, and whoever started the server', async () => {
     const server = await testServer();
     server.model.dispose();

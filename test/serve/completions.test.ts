@@ -144,6 +144,19 @@ describe('/v1/completions', () => {
     expect(json.usage).toEqual({ prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 });
   });
 
+  it('says where in the text a token begins, whatever is written for it', async () => {
+    const server = await testServer();
+    // The three bytes of a character.
+    const asked = { prompt: [0xe2, 0x82, 0xac, 65], max_tokens: 3, ignore_eos: true, echo: true, seed: 3 };
+    for (const more of [{}, { return_tokens_as_token_ids: true }]) {
+      const { json } = await post(`${server.url}/v1/completions`, { ...asked, ...more, logprobs: 0 });
+      const { text, logprobs } = json.choices[0]!;
+      const { text_offset: offsets } = logprobs as { text_offset: number[] };
+      expect(offsets.slice(0, 5)).toEqual([0, 0, 0, 1, 2]);
+      expect(Math.max(...offsets)).toBeLessThanOrEqual(text.length);
+    }
+  });
+
   it('draws the rollouts of a training process if the request numbers rounds and prompts', async () => {
     const server = await testServer();
     const { json } = await post(`${server.url}/v1/completions`, {

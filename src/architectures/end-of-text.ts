@@ -1,9 +1,9 @@
 /** The end-of-text tokens of a model. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { ModelConfig } from '../architectures/config.js';
 import { Fields } from '../weights/fields.js';
 import { readJsonObject } from '../weights/json.js';
+import type { ModelConfig } from './config.js';
 
 /**
  * Reads them from config.json and generation_config.json; chat models often have more of them in the latter.
