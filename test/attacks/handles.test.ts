@@ -78,7 +78,7 @@ describe('options of generate', () => {
     [
       'NaN as temperature',
       { temperature: Number.NaN },
-      /temperature: expected a number of at least 0, found NaN/,
+      /temperature: expected a number from 0 to 1000000, found NaN/,
     ],
     ['a billion samples', { n: 1e9 }, /n: expected a whole number from 1 to 65536, found 1000000000/],
     ['a share of nothing', { topP: 0 }, /topP: expected a number above 0/],

@@ -76,7 +76,7 @@ describe('resume refuses', () => {
     [
       'an option out of range',
       (snapshot) => ({ ...snapshot, options: { ...snapshot.options, temperature: -1 } }),
-      'generate: temperature: expected a number of at least 0, found -1',
+      'generate: temperature: expected a number from 0 to 1000000, found -1',
     ],
     [
       'a prompt that is none',
