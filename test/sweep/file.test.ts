@@ -49,7 +49,7 @@ describe('a sweep file', () => {
     ['recipe: quickstart', '', /arm SFT has no recipe/],
     ['{ grid: {', '{ set: { ppo.gamma: 1 }, grid: {', /both sets ppo\.gamma and tries values of it/],
     ['select: { on: metrics_validation.f1_macro, seeds: [9] }', '', /has a grid, and select is missing/],
-    [SWEEP, '- a', /list of sections/],
+    [SWEEP, '- a', /mapping of sections/],
   ])('%s → %s is refused', (from, to, message) => {
     expect(() => parseSweep(SWEEP.replace(from, to), 's.yaml')).toThrow(message);
   });
