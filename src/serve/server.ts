@@ -207,7 +207,10 @@ class HttpServer {
     if (retryAfter !== undefined) response.setHeader('retry-after', retryAfter);
     // An unread body would be parsed as the next request.
     if (closes || !request.complete) response.setHeader('connection', 'close');
-    if (request.complete) return sendJson(response, refusal.body, refusal.status);
+    if (request.complete) {
+      sendJson(response, refusal.body, refusal.status);
+      return;
+    }
     const body = Buffer.from(JSON.stringify(refusal.body));
     response.writeHead(refusal.status, {
       'content-type': 'application/json; charset=utf-8',
