@@ -18,13 +18,13 @@ import { correctionPrompt, promptLead } from './sequences.js';
 /** Undefined where the test part has no problem with an answer, or the signal stopped it. */
 export async function evaluateRun(
   { config, data, roles, tokenizer }: S3cRun,
-  { test }: CorrectionSamples,
+  { test, problems: ofRecords }: CorrectionSamples,
   signal: AbortSignal,
 ): Promise<CorrectionReport | undefined> {
   const { format, eval: settings, run } = config;
   const limit = settings.max_samples === 'all' ? Number.POSITIVE_INFINITY : settings.max_samples;
   const made = 'solutions' in data.given ? data.given.solutions : undefined;
-  const problems = made ? eachOnce(made.test.map(asProblem)) : problemsOf(test);
+  const problems = made ? eachOnce(made.test.map(asProblem)) : ofRecords.map(recordProblem);
   if (problems.length === 0) return undefined;
   const { decoder, role } = roles;
   const eosTokenIds = endOfSolution(decoder, tokenizer);
@@ -68,10 +68,8 @@ function asProblem({
   return { problem, answer, ...(word ? { generated: word } : {}) };
 }
 
-function problemsOf(records: readonly StepRecord[]): Problem[] {
-  return eachOnce(
-    records.flatMap(({ problem, gold_answer: answer }) => (answer === undefined ? [] : { problem, answer })),
-  );
+function recordProblem({ problem, gold_answer: answer = '' }: StepRecord): Problem {
+  return { problem, answer };
 }
 
 /** Data may have several solutions of a problem, which is asked once. */

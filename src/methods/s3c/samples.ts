@@ -3,7 +3,7 @@ import { correctionVariant, hasCorrection, isTrained } from '../../data/correcti
 import { type Dataset, indices } from '../../data/dataset.js';
 import { limited, solutionRank } from '../../data/limit.js';
 import { type Part, smallestRanks } from '../../data/split.js';
-import type { StepRecord } from '../../records/record.js';
+import { normalizeProblem, type StepRecord } from '../../records/record.js';
 import { epochOrder } from '../../sequences/batching.js';
 import { PackedSequences } from '../../sequences/packed.js';
 import type { TrainingSequence } from '../../sequences/sequence.js';
@@ -16,6 +16,8 @@ export interface CorrectionSamples {
   readonly validation: Dataset<TrainingSequence>;
   /** Of the test part, up to `eval.max_samples` with a correction. */
   readonly test: readonly StepRecord[];
+  /** A record of each problem of the test part that has an answer, with or without a correction, up to `eval.max_samples`. */
+  readonly problems: readonly StepRecord[];
 }
 
 /** Takes records one by one; keeps tokens of them, and the records of the test part. */
@@ -23,6 +25,7 @@ export class SampleCollector {
   private readonly train = new PackedSequences();
   private readonly validation = new PackedSequences();
   private readonly test: StepRecord[] = [];
+  private readonly problems = new Map<string, StepRecord>();
   private readonly corrected: number[] = [];
   private readonly clean: number[] = [];
   private readonly ranks: number[] = [];
@@ -57,7 +60,11 @@ export class SampleCollector {
     } else if (part === 'validation') {
       this.validationRanks.push(solutionRank(record, data.seed));
       this.validation.add(sequence);
-    } else if (hasCorrection(record)) this.test.push(record);
+    } else {
+      const key = normalizeProblem(record.problem);
+      if (record.gold_answer !== undefined && !this.problems.has(key)) this.problems.set(key, record);
+      if (hasCorrection(record)) this.test.push(record);
+    }
     return sequence.ids.length;
   }
 
@@ -75,6 +82,7 @@ export class SampleCollector {
         limited(indices(this.validation), evaluation.max_samples, data, rankOf),
       ),
       test: limited(this.test, evaluation.max_samples, data, solutionRank),
+      problems: limited([...this.problems.values()], evaluation.max_samples, data, solutionRank),
     };
   }
 

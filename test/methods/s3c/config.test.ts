@@ -1,7 +1,11 @@
 // What configurations are refused, and which problems an evaluation asks.
 import { expect, it } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
+import type { S3cRunConfig } from '../../../src/methods/s3c/config.js';
 import { eachOnce } from '../../../src/methods/s3c/evaluation.js';
+import { SampleCollector } from '../../../src/methods/s3c/samples.js';
+import type { Step, StepRecord } from '../../../src/records/record.js';
+import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 
 const config = (more: object) =>
   completeRunConfig({ method: 's3c', data: { source: 'word_problems' }, ...more } as never);
@@ -19,4 +23,19 @@ it('asks a problem once, however many solutions of it there are', () => {
     answer: '4',
   }));
   expect(eachOnce(problems)).toHaveLength(2);
+});
+
+it('asks the problems of the test part whose solutions have no correction, too', () => {
+  const collector = new SampleCollector(config({ corrections: 'none' }) as S3cRunConfig, byteTokenizer());
+  const step = (text: string, kind: Step['kind'] = 'normal'): Step => ({ text, label: null, kind });
+  const record = (problem: string, steps: Step[]): StepRecord => ({ problem, gold_answer: '4', steps });
+  const corrected = [step('2 + 2 = 5', 'wrong'), step('No.', 'reflection'), step('2 + 2 = 4', 'improvement')];
+  collector.add('test', record('What is 2 + 2?', corrected));
+  collector.add('test', record('What is 2 + 2?', [step('2 + 2 = 4')]));
+  collector.add('test', record('What is 3 + 1?', [step('3 + 1 = 4')]));
+  const { test, problems } = collector.finish();
+  expect([test.length, problems.map(({ problem }) => problem)]).toEqual([
+    1,
+    ['What is 2 + 2?', 'What is 3 + 1?'],
+  ]);
 });
