@@ -182,7 +182,7 @@ async function train(
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
 }
 
-/** As the progress line counts: by the stage. Before the first step of a session only the run's own count is known. */
+/** As the progress line counts: by the stage. Before the first step of a process only the run's own count is known. */
 function reached(step: number, last: StepEvent | undefined): string {
   return last?.step === step ? `${last.stage} step ${last.stageStep}/${last.stageSteps}` : `step ${step}`;
 }
