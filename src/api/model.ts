@@ -120,10 +120,9 @@ export async function loadModel(
   const dtype = wanted ?? readCard(files.adapter ?? files.model)?.dtype ?? 'f32';
   const decoder = await loadDecoder(device, files.model, { dtype, signal });
   try {
-    const { eosTokenIds } = decoder.config;
     const loaded =
       files.adapter === undefined ? undefined : loadAdapter(device, decoder.config, files.adapter);
-    return new Model(decoder, loaded, eosTokenIds, files);
+    return new Model(decoder, loaded, decoder.config.eosTokenIds, files);
   } catch (error) {
     decoder.dispose();
     throw error;

@@ -4,13 +4,13 @@
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { listenReason } from '../files/listen-reason.js';
 import type { GeneratorOptions } from '../generate/generator.js';
 import { StepTrainError } from '../native/errors.js';
 import { checkAccess, isLoopback } from './access.js';
 import { Engine, type Served } from './engine.js';
 import { RequestError } from './errors.js';
 import { DEFAULT_LIMITS, type ServeLimits } from './limits.js';
+import { listenReason } from './listen-reason.js';
 import { ROUTES, sendJson } from './routes.js';
 
 export interface ServeOptions extends GeneratorOptions {

@@ -1,9 +1,9 @@
 /** A server on this machine alone: pages of the runs in a folder, what is new in them as events, stop and resume of its own. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { listenReason } from '../files/listen-reason.js';
 import { StepTrainError } from '../native/errors.js';
 import { type PageOptions, page } from '../report/page.js';
+import { listenReason } from '../serve/listen-reason.js';
 import { refusal } from './access.js';
 import { Children } from './children.js';
 import { follow } from './follow.js';
