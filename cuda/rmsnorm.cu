@@ -16,6 +16,7 @@ template <typename T, typename W>
 __global__ void __launch_bounds__(kMaxThreads)
     rmsnorm_kernel(const T* x, const W* weight, const T* residual, T* y, T* sum, float* rstd, int size,
                    float eps, bool wide) {
+  take_turn();
   const int64_t row = int64_t{blockIdx.x} * size;
   const auto load = [&](int h, int count, float(&v)[kEight]) {
     load_sum(x + row + h, residual ? residual + row + h : nullptr, count, wide, v);
@@ -94,8 +95,8 @@ void launch_rmsnorm(Stream& stream, const std::array<TensorView, 6>& tensors, fl
     by_storage(weight.dtype, [&](auto w) {
       using T = decltype(t);
       using W = decltype(w);
-      stream.launch(rmsnorm_kernel<T, W>, x[0], threads_for(size), 0, x.as<T>(), weight.as<W>(),
-                    residual.as<T>(), y.as<T>(), sum.as<T>(), rstd.as<float>(), size, eps, wide);
+      stream.launch_early({}, rmsnorm_kernel<T, W>, x[0], threads_for(size), 0, x.as<T>(), weight.as<W>(),
+                          residual.as<T>(), y.as<T>(), sum.as<T>(), rstd.as<float>(), size, eps, wide);
     });
   });
 }

@@ -2,9 +2,10 @@
 // query are those up to its own, with a window only the last `window` of them. Pages are the key tiles of
 // attention, so a token has the same bits as in one forward of attention over its whole sequence. The number
 // of queries in its row, the other rows and the page numbers do not matter. Masked pages are not read, and
-// what lies past a row's length may be anything.
+// what lies past a row's length may be anything. attention_step first puts the new token of each row into the cache.
 #include "cpu/attention/few_rows.h"
 #include "cpu/attention/forward.h"
+#include "cpu/attention/new_tokens.h"
 #include "cpu/attention/page.h"
 #include "cpu/indices.h"
 #include "cpu/runtime/families.h"
@@ -18,29 +19,30 @@ long long wide(int64_t n) {
 
 /// Extents and settings of one call, checked. A sequence is a row of the op: its queries and its pages.
 struct PagedProblem {
+  const char* op;
   int64_t heads, kv_heads, group, size, sequences, max_pages, elements;
   const int32_t *offsets, *pages, *lengths;
   int64_t window;  // 0: none
   float scale;
 
-  PagedProblem(const TensorView& q, const TensorView& cache, const TensorView& query_offsets,
-               const TensorView& page_table, const TensorView& row_lengths, const Args& args)
-      : heads(q[1]),
-        kv_heads(page_heads("attention_paged", cache, q[2])),
+  PagedProblem(const char* name, const TensorView& q, const TensorView& cache, const int32_t* query_offsets,
+               const TensorView& page_table, const TensorView& row_lengths, int64_t visible, float factor)
+      : op(name),
+        heads(q[1]),
+        kv_heads(page_heads(name, cache, q[2])),
         group(heads / kv_heads),
         size(q[2]),
         sequences(row_lengths[0]),
         max_pages(page_table[1]),
         elements(cache[1]),
-        offsets(query_offsets.as<int32_t>()),
+        offsets(query_offsets),
         pages(page_table.as<int32_t>()),
         lengths(row_lengths.as<int32_t>()),
-        window(std::max<int64_t>(args.i(0), 0)),
-        scale(args.f(1)) {
+        window(std::max<int64_t>(visible, 0)),
+        scale(factor) {
     if (heads != kv_heads * group)
-      throw Error("E_SHAPE", format("attention_paged: %lld query heads cannot share %lld KV heads evenly",
-                                    wide(heads), wide(kv_heads)));
-    check_offsets("attention_paged", "query_offsets", query_offsets, q[0]);
+      throw Error("E_SHAPE", format("%s: %lld query heads cannot share %lld KV heads evenly", op, wide(heads),
+                                    wide(kv_heads)));
     check_lengths();
     for (int64_t s = 0; s < sequences; s++) check_pages(s, cache[0]);
   }
@@ -65,7 +67,7 @@ struct PagedProblem {
 
  private:
   void check_lengths() const {
-    const auto refuse = [](const std::string& what) { throw Error("E_RANGE", "attention_paged: " + what); };
+    const auto refuse = [&](const std::string& what) { throw Error("E_RANGE", op + (": " + what)); };
     for (int64_t s = 0; s < sequences; s++) {
       const int64_t longest = max_pages * kTile;
       if (lengths[s] < 0 || lengths[s] > longest)
@@ -80,7 +82,7 @@ struct PagedProblem {
     if (rows(s) == 0) return;
     for (int64_t tile = first_key(s) / kTile * kTile; tile < lengths[s]; tile += kTile) {
       if (page(s, tile) < 0 || page(s, tile) >= count)
-        throw Error("E_RANGE", format("attention_paged: pages[%lld, %lld] is %d, outside 0..%lld", wide(s),
+        throw Error("E_RANGE", format("%s: pages[%lld, %lld] is %d, outside 0..%lld", op, wide(s),
                                       wide(tile / kTile), page(s, tile), wide(count - 1)));
     }
   }
@@ -228,9 +230,8 @@ class Groups {
   int64_t count_ = 0;
 };
 
-void attention_paged(Stream& stream, const Args& args) {
-  const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
-  const PagedProblem problem(q, cache, query_offsets, pages, lengths, args);
+void attend(Stream& stream, const PagedProblem& problem, const TensorView& q, const TensorView& cache,
+            const TensorView& o) {
   const Schedule blocks(problem, stream.scratch, [&](int64_t s) { return problem.row_blocks(s); });
   const Groups groups(problem, stream.scratch);
   by_operand(q.dtype, [&](auto operand) {
@@ -257,10 +258,49 @@ void attention_paged(Stream& stream, const Args& args) {
   });
 }
 
+void attention_paged(Stream& stream, const Args& args) {
+  const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
+  check_offsets("attention_paged", "query_offsets", query_offsets, q[0]);
+  attend(stream,
+         PagedProblem("attention_paged", q, cache, query_offsets.as<int32_t>(), pages, lengths, args.i(0),
+                      args.f(1)),
+         q, cache, o);
+}
+
+/// [n] of i32 in workspace.
+TensorView integers(Stream& stream, int64_t n) {
+  return {stream.scratch.take<int32_t>(n), {n}, 1, DType::i32, false};
+}
+
+void attention_step(Stream& stream, const Args& args) {
+  const auto [q, k, v, cache, pages, lengths, cosines, sines, k_weight, q_weight, o] = args.tensors<11>();
+  const int64_t rows = q[0];
+  const TensorView slots = integers(stream, rows), positions = integers(stream, rows),
+                   offsets = integers(stream, rows + 1);
+  TensorView rotated = q;
+  rotated.data = stream.scratch.take<char>(q.bytes());
+  for (int64_t r = 0; r <= rows; r++) offsets.as<int32_t>()[r] = static_cast<int32_t>(r);
+  const PagedProblem problem("attention_step", q, cache, offsets.as<int32_t>(), pages, lengths, args.i(1),
+                             args.f(2));
+  for (int64_t r = 0; r < rows; r++) {
+    const int32_t length = lengths.as<int32_t>()[r];
+    if (length > cosines[0])
+      throw Error("E_RANGE", format("attention_step: lengths[%lld] is %d, outside 0..%lld", wide(r), length,
+                                    wide(cosines[0])));
+    positions.as<int32_t>()[r] = std::max(length - 1, 0);
+    slots.as<int32_t>()[r] =
+        length == 0 ? -1 : static_cast<int32_t>(problem.page(r, length - 1) * kTile + (length - 1) % kTile);
+  }
+  write_new("attention_step", stream,
+            {k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated}, args.f(0));
+  attend(stream, problem, rotated, cache, o);
+}
+
 }  // namespace
 
 void register_attention_paged(KernelTable& table) {
   table.set("attention_paged", attention_paged);
+  table.set("attention_step", attention_step);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

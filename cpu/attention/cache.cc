@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu/attention/new_tokens.h"
 #include "cpu/attention/page.h"
 #include "cpu/indices.h"
 #include "cpu/norm.h"
@@ -46,46 +47,13 @@ const T* normed(const T* head, const TensorView& weight, T* to, int64_t size, fl
 void cache_write(Stream& stream, const Args& args) {
   const auto [k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated] =
       args.tensors<11>();
-  const int64_t tokens = k[0], heads = k[1], size = k[2], half = size / 2, elements = cache[1];
-  const float eps = args.f(0);
-  if (const int64_t held = page_heads("cache_write", cache, size); held != heads)
-    throw Error("E_SHAPE", format("cache_write: k has %lld heads, the cache's pages hold %lld",
-                                  static_cast<long long>(heads), static_cast<long long>(held)));
   check_slots(slots, cache[0]);
   if (!cosines != !sines || !cosines != !positions)
     throw Error("E_SHAPE", "cache_write: cos, sin and positions come together");
-  if (cosines) check_tables("cache_write", size, cosines, positions);
   if (!q != !rotated || (q && !cosines) || (q_weight && !q))
     throw Error("E_SHAPE", "cache_write: q comes with cos, sin, positions and rotated, q_weight with q");
-  by_operand(k.dtype, [&](auto operand) {
-    using Operand = decltype(operand);
-    using T = typename Operand::Storage;
-    T* const changed = cosines || k_weight ? stream.scratch.take<T>(tokens * size) : nullptr;
-    stream.pool.run((tokens + kTokens - 1) / kTokens, [&](int64_t task) {
-      for (int64_t t = task * kTokens; t < std::min(tokens, (task + 1) * kTokens); t++) {
-        const auto turn = [&](const T* head, T* to) {
-          const int64_t angles = positions.as<int32_t>()[t] * half;
-          rotate_head(head, to, cosines.as<float>() + angles, sines.as<float>() + angles, half, 1.0f);
-        };
-        for (int64_t row = t * q[1] * size; q && row < (t + 1) * q[1] * size; row += size) {
-          T* const to = rotated.as<T>() + row;
-          turn(normed(q.as<T>() + row, q_weight, to, size, eps), to);
-        }
-        const int64_t slot = slots.as<int32_t>()[t];
-        if (slot < 0) continue;
-        T* const page = cache.as<T>() + slot / kTile * elements;
-        for (int64_t head = 0; head < heads; head++) {
-          const int64_t row = (t * heads + head) * size;
-          const T* key = normed(k.as<T>() + row, k_weight, changed + t * size, size, eps);
-          if (cosines) {
-            turn(key, changed + t * size);
-            key = changed + t * size;
-          }
-          write_head<Operand>(key, v.as<T>() + row, page + head * head_elements(size), slot % kTile, size);
-        }
-      }
-    });
-  });
+  write_new("cache_write", stream, {k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated},
+            args.f(0));
 }
 
 void advance(Stream& stream, const Args& args) {
@@ -126,6 +94,44 @@ void cache_copy(Stream& stream, const Args& args) {
 }
 
 }  // namespace
+
+void write_new(const char* op, Stream& stream, const NewTokens& tokens, float eps) {
+  const auto& [k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated] = tokens;
+  const int64_t count = k[0], heads = k[1], size = k[2], half = size / 2, elements = cache[1];
+  if (const int64_t held = page_heads(op, cache, size); held != heads)
+    throw Error("E_SHAPE", format("%s: k has %lld heads, the cache's pages hold %lld", op,
+                                  static_cast<long long>(heads), static_cast<long long>(held)));
+  if (cosines) check_tables(op, size, cosines, positions);
+  by_operand(k.dtype, [&](auto operand) {
+    using Operand = decltype(operand);
+    using T = typename Operand::Storage;
+    T* const changed = cosines || k_weight ? stream.scratch.take<T>(count * size) : nullptr;
+    stream.pool.run((count + kTokens - 1) / kTokens, [&](int64_t task) {
+      for (int64_t t = task * kTokens; t < std::min(count, (task + 1) * kTokens); t++) {
+        const auto turn = [&](const T* head, T* to) {
+          const int64_t angles = positions.as<int32_t>()[t] * half;
+          rotate_head(head, to, cosines.as<float>() + angles, sines.as<float>() + angles, half, 1.0f);
+        };
+        for (int64_t row = t * q[1] * size; q && row < (t + 1) * q[1] * size; row += size) {
+          T* const to = rotated.as<T>() + row;
+          turn(normed(q.as<T>() + row, q_weight, to, size, eps), to);
+        }
+        const int64_t slot = slots.as<int32_t>()[t];
+        if (slot < 0) continue;
+        T* const page = cache.as<T>() + slot / kTile * elements;
+        for (int64_t head = 0; head < heads; head++) {
+          const int64_t row = (t * heads + head) * size;
+          const T* key = normed(k.as<T>() + row, k_weight, changed + t * size, size, eps);
+          if (cosines) {
+            turn(key, changed + t * size);
+            key = changed + t * size;
+          }
+          write_head<Operand>(key, v.as<T>() + row, page + head * head_elements(size), slot % kTile, size);
+        }
+      }
+    });
+  });
+}
 
 void register_cache(KernelTable& table) {
   table.set("cache_write", cache_write);

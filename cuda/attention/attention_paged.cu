@@ -4,11 +4,15 @@
 // size, f32 arithmetic on either storage, on the ordinary cores. A block takes one query of one head and
 // walks over its pages. An online softmax runs over each split of kSplit keys, counted from key 0, and the results of the splits are
 // combined in order, so a token's bits depend on its own sequence alone. What lies past a row's length is
-// not read. One launch.
+// not read. One launch. attention_step puts the new token of each row into the cache first; with tensor cores in the same launch,
+// else by one of cache_write's.
 // With D = 128 a page of one KV head is 2·64·128 multiply-adds, 256 clocks of a multiprocessor of sm_80 with 64
 // lanes, beside 32 KiB in bf16, about 690 clocks at its share of the L2 cache's 5,120 bytes a clock: loads are
 // the bound. A block holds 1.75 KiB of shared memory; eight blocks run on a multiprocessor.
+#include <algorithm>
+
 #include "core/error.h"
+#include "cuda/attention/new_tokens.h"
 #include "cuda/attention/paged.cuh"
 #include "cuda/log2.h"
 #include "cuda/runtime/families.h"
@@ -31,7 +35,7 @@ __device__ inline Query find_query(const Paged& p, int64_t t, const FaultReporte
   int32_t low = 0, high = p.rows - 1;  // the first row that ends after t
   while (low < high) {
     const int32_t middle = (low + high) / 2;
-    if (p.offsets[middle + 1] > t) {
+    if (p.begin(middle + 1) > t) {
       high = middle;
     } else {
       low = middle + 1;
@@ -126,7 +130,7 @@ __global__ void __launch_bounds__(kThreads, 8)
     const int64_t page = p.pages[index];
     if (page < 0 || page >= p.pages_held) {
       if (threadIdx.x == 0)
-        report(faults, FaultKind::outside, kPages, query.row, page, p.pages_held, tile / kTile + 1);
+        report(faults, FaultKind::outside, p.pages_input, query.row, page, p.pages_held, tile / kTile + 1);
       return;
     }
     add_page(split, p, own, cache + page * p.elements + head / p.group * (2 * kPageTokens) * p.width,
@@ -141,44 +145,95 @@ __global__ void __launch_bounds__(kThreads, 8)
     to[d] = from_float<T>(whole.sums[d] * inverse);
 }
 
-void attention_paged(Stream& stream, const Args& args) {
-  const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
-  const int64_t heads = q[1], size = q[2], kv_heads = page_heads("attention_paged", cache, size);
+Paged problem_of(const char* op, const TensorView& q, const TensorView& cache, const TensorView& pages,
+                 const TensorView& lengths, int64_t window, float scale) {
+  const int64_t heads = q[1], size = q[2], kv_heads = page_heads(op, cache, size);
   if (heads % kv_heads != 0)
-    throw Error("E_SHAPE", format("attention_paged: %lld query heads cannot share %lld KV heads evenly",
+    throw Error("E_SHAPE", format("%s: %lld query heads cannot share %lld KV heads evenly", op,
                                   static_cast<long long>(heads), static_cast<long long>(kv_heads)));
-  const Paged problem{query_offsets.as<int32_t>(),
-                      pages.as<int32_t>(),
-                      lengths.as<int32_t>(),
-                      static_cast<int32_t>(lengths[0]),
-                      static_cast<int32_t>(pages[1]),
-                      static_cast<int32_t>(heads),
-                      static_cast<int32_t>(heads / kv_heads),
-                      static_cast<int32_t>(size),
-                      static_cast<int32_t>(page_width(size)),
-                      static_cast<int32_t>(args.i(0)),
-                      q[0],
-                      cache[0],
-                      cache[1],
-                      args.f(1) * kLog2e};
-  if (q.dtype == DType::bf16 && size <= 128 && problem.scale > 0 && all_wide({q, cache, o}, size))
-    return attention_paged_bf16(stream, problem, q.data, cache.data, o.data);
-  const int64_t shared = 3 * size * static_cast<int64_t>(sizeof(float));
+  return {nullptr,
+          pages.as<int32_t>(),
+          lengths.as<int32_t>(),
+          static_cast<int32_t>(lengths[0]),
+          static_cast<int32_t>(pages[1]),
+          static_cast<int32_t>(heads),
+          static_cast<int32_t>(heads / kv_heads),
+          static_cast<int32_t>(size),
+          static_cast<int32_t>(page_width(size)),
+          static_cast<int32_t>(window),
+          q[0],
+          cache[0],
+          cache[1],
+          pages[1] * kPageTokens,
+          scale * kLog2e,
+          0,
+          0};
+}
+
+/// Whether tensor cores take it.
+bool suits_tensor_cores(const Paged& p, const TensorView& q, std::initializer_list<TensorView> tensors) {
+  return q.dtype == DType::bf16 && p.size <= 128 && p.scale > 0 && p.heads / p.group <= kTickets &&
+         all_wide(tensors, p.size);
+}
+
+void launch_portable(Stream& stream, const char* op, const Paged& p, const TensorView& q, const TensorView& cache,
+                     const TensorView& o) {
+  const int64_t shared = 3 * p.size * static_cast<int64_t>(sizeof(float));
   if (shared > stream.hardware.shared_per_block - 1024)
-    throw Error("E_UNSUPPORTED",
-                format("attention_paged: heads of %lld elements do not fit into shared memory",
-                       static_cast<long long>(size)));
+    throw Error("E_UNSUPPORTED", format("%s: heads of %lld elements do not fit into shared memory", op,
+                                        static_cast<long long>(p.size)));
   by_storage(q.dtype, [&](auto t) {
     using T = decltype(t);
-    stream.launch(attention_paged_kernel<T>, q[0] * heads, kThreads, shared, q.as<T>(), cache.as<T>(),
-                  o.as<T>(), problem, stream.faults);
+    stream.launch(attention_paged_kernel<T>, q[0] * p.heads, kThreads, shared, q.as<T>(), cache.as<T>(),
+                  o.as<T>(), p, stream.faults);
   });
+}
+
+void attention_paged(Stream& stream, const Args& args) {
+  const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
+  Paged problem = problem_of("attention_paged", q, cache, pages, lengths, args.i(0), args.f(1));
+  problem.offsets = query_offsets.as<int32_t>();
+  problem.pages_input = 3, problem.lengths_input = 4;
+  if (suits_tensor_cores(problem, q, {q, cache, o}))
+    return attention_paged_bf16(stream, problem, q.data, cache.data, o.data);
+  launch_portable(stream, "attention_paged", problem, q, cache, o);
+}
+
+void attention_step(Stream& stream, const Args& args) {
+  const auto [q, k, v, cache, pages, lengths, cosines, sines, k_weight, q_weight, o] = args.tensors<11>();
+  Paged problem = problem_of("attention_step", q, cache, pages, lengths, args.i(1), args.f(2));
+  problem.pages_input = kStepPages, problem.lengths_input = kStepLengths;
+  const int64_t kv_heads = problem.heads / problem.group, size = problem.size;
+  if (k[1] != kv_heads)
+    throw Error("E_SHAPE", format("attention_step: k has %lld heads, the cache's pages hold %lld",
+                                  static_cast<long long>(k[1]), static_cast<long long>(kv_heads)));
+  if (size != 2 * cosines[1])
+    throw Error("E_SHAPE",
+                format("attention_step: head size %lld needs tables of width %lld with two halves, got %lld",
+                       static_cast<long long>(size), static_cast<long long>(size / 2),
+                       static_cast<long long>(cosines[1])));
+  problem.longest = std::min(problem.longest, cosines[0]);
+  if (suits_tensor_cores(problem, q, {q, k, v, cache, o})) {
+    const NewTokens tokens{{q.as<bf16>(), q_weight.data, q_weight.dtype, problem.heads},
+                           {k.as<bf16>(), k_weight.data, k_weight.dtype, kv_heads},
+                           v.as<bf16>(),
+                           {size, lanes_for(size), args.f(0), true},
+                           {cosines.as<const float>(), sines.as<const float>()}};
+    return attention_step_bf16(stream, problem, tokens, cache.data, o.data);
+  }
+  TensorView rotated = q;
+  rotated.data = stream.scratch.take<char>(q.bytes());
+  write_new({k, v, cache, cosines, sines, k_weight, q, q_weight, rotated},
+            {nullptr, nullptr, lengths.as<int32_t>(), pages.as<int32_t>(), problem.max_pages, problem.longest},
+            args.f(0), stream);
+  launch_portable(stream, "attention_step", problem, rotated, cache, o);
 }
 
 }  // namespace
 
 void register_attention_paged(KernelTable& table) {
   table.set("attention_paged", attention_paged);
+  table.set("attention_step", attention_step);
 }
 
 }  // namespace steptrain::cuda

@@ -2,6 +2,8 @@
 // it gets weights and rotated where it gets rope's tables, queries likewise; cache_copy copies whole pages in the order given. Both write in place. advance
 // turns what a step of decoding drew into the tokens of the next. One launch each.
 #include "core/error.h"
+#include "cuda/attention/new_tokens.h"
+#include "cuda/attention/new_heads.cuh"
 #include "cuda/attention/page.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/reduce.cuh"
@@ -14,84 +16,53 @@ constexpr int kSlots = 2, kPositions = 6;  // of cache_write's inputs
 constexpr int kFrom = 1, kTo = 2;
 constexpr int kLengths = 1, kRows = 2;  // of advance's
 
-/// rope's tables; without any, `positions` is null.
-struct Rotary {
-  const float *cosines, *sines;
-  const int32_t* positions;
-  int64_t limit;
-
-  /// Element d of a head rotated by the angles from `at` on, as rope has it. head(e) is the head's element e.
-  template <typename F>
-  __device__ float of(F head, int64_t half, int64_t at, int64_t d) const {
-    const int64_t e = d < half ? d : d - half;
-    const float a = head(e), b = head(e + half);
-    const float cosine = cosines[at + e], sine = sines[at + e];
-    return d < half ? fmaf(a, cosine, 0.0f - b * sine) : fmaf(b, cosine, a * sine);
-  }
-};
-
-/// Heads of tokens, with the weight of their norm, null without one.
-template <typename T>
-struct Heads {
-  const T* data;
-  const void* weight;
-  DType weight_dtype;
-  int64_t count;  // of a token
-
-  __device__ float weight_of(int64_t d) const {
-    return weight_dtype == DType::bf16 ? to_float(static_cast<const bf16*>(weight)[d])
-                                       : static_cast<const float*>(weight)[d];
-  }
-};
-
 template <typename T>
 struct Writing {
   Heads<T> q, k;
   const T* v;
   T *rotated, *cache;
-  const int32_t* slots;
-  int64_t tokens, size, width, pages;
-  float eps;
-  int lanes;  // of a head, a power of two within a warp
+  NewPlaces places;
+  int64_t tokens, width, pages;
+  HeadShape shape;
   Rotary rotary;
-  bool wide;
 };
 
-/// Neighbouring lanes take a head of a token, eight neighbouring elements each: of q first, then of k with v.
+/// The position of token t and its slot in the cache, -1 where it has none. False where they may not be used.
+__device__ inline bool find_place(const NewPlaces& places, int64_t t, int64_t pages, const FaultReporter& faults,
+                                  int64_t& position, int64_t& slot) {
+  if (!places.slots) {
+    const int64_t length = places.lengths[t];
+    position = length - 1, slot = -1;
+    if (!index_holds(faults, kStepLengths, t, length, places.longest + 1)) return false;
+    if (length == 0) return false;
+    const int64_t i = position / kPageTokens, page = places.pages[t * places.max_pages + i];
+    if (page < 0 || page >= pages) {
+      report(faults, FaultKind::outside, kStepPages, t, page, pages, i + 1);
+      return false;
+    }
+    slot = page * kPageTokens + position % kPageTokens;
+    return true;
+  }
+  position = 0, slot = places.slots[t];
+  if (!places.positions) return true;
+  position = places.positions[t];
+  return index_holds(faults, kPositions, t, position, places.longest);
+}
+
+/// Neighbouring lanes take a head of a token: of q first, then of k with v.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) cache_write_kernel(Writing<T> w, FaultReporter faults) {
-  const int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / w.lanes;
+  take_turn();
+  const int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / w.shape.lanes, size = w.shape.size;
   const int64_t all = w.q.count + w.k.count, t = task / all;
   const bool inside = t < w.tokens, is_key = task % all >= w.q.count;
   const Heads<T>& heads = is_key ? w.k : w.q;
-  const int64_t head = is_key ? task % all - w.q.count : task % all, row = (t * heads.count + head) * w.size;
-  const int64_t first = threadIdx.x % w.lanes * kEight, step = w.lanes * kEight;
-  float squares = 0;
-  for (int64_t d = first; inside && heads.weight && d < w.size; d += step) {
-    float x[kEight];
-    load8(heads.data + row + d, in_group(d, w.size), w.wide, x);
-#pragma unroll
-    for (int i = 0; i < kEight; i++) squares = fmaf(x[i], x[i], squares);
-  }
-  for (int distance = w.lanes / 2; distance > 0; distance /= 2)
-    squares += __shfl_xor_sync(0xffffffffu, squares, distance);
-  if (!inside) return;
-  const float scale = 1.0f / sqrtf(squares / static_cast<float>(w.size) + w.eps);
-  const auto element = [&](int64_t d) {
-    const float x = to_float(heads.data[row + d]);
-    return heads.weight ? stored<T>(x * scale * heads.weight_of(d)) : x;
-  };
-
-  const int64_t half = w.size / 2;
-  int64_t angles = 0;
-  if (w.rotary.positions) {
-    const int64_t position = w.rotary.positions[t];
-    if (!index_holds(faults, kPositions, t, position, w.rotary.limit)) return;
-    angles = position * half;
-  }
+  const int64_t head = is_key ? task % all - w.q.count : task % all, row = (t * heads.count + head) * size;
+  const float scale = head_scale(heads, w.shape, row, inside);
+  int64_t position, slot;
+  if (!inside || !find_place(w.places, t, w.pages, faults, position, slot)) return;
   T* to = w.rotated + row;
   if (is_key) {
-    const int64_t slot = w.slots[t];
     if (slot == -1) return;
     if (slot < 0 || slot >= w.pages * kPageTokens) {
       report(faults, FaultKind::slot, kSlots, t, slot, w.pages * kPageTokens);
@@ -99,16 +70,14 @@ __global__ void __launch_bounds__(kThreads) cache_write_kernel(Writing<T> w, Fau
     }
     to = w.cache + ((slot / kPageTokens * w.k.count + head) * 2 * kPageTokens + slot % kPageTokens) * w.width;
   }
-  for (int64_t d = first; d < w.size; d += step) {
-    const int count = in_group(d, w.size);
-    float x[kEight] = {};
-#pragma unroll
-    for (int i = 0; i < kEight; i++)
-      if (i < count) x[i] = w.rotary.positions ? w.rotary.of(element, half, angles, d + i) : element(d + i);
-    store8(to + d, count, w.wide, x);
+  for (int64_t d = threadIdx.x % w.shape.lanes * kEight; d < size; d += w.shape.lanes * kEight) {
+    const int count = in_group(d, size);
+    float x[kEight];
+    new_group(heads, w.shape, w.rotary, row, scale, position * (size / 2), d, x);
+    store8(to + d, count, w.shape.wide, x);
     if (!is_key) continue;
-    load8(w.v + row + d, count, w.wide, x);
-    store8(to + kPageTokens * w.width + d, count, w.wide, x);
+    load8(w.v + row + d, count, w.shape.wide, x);
+    store8(to + kPageTokens * w.width + d, count, w.shape.wide, x);
   }
 }
 
@@ -128,29 +97,8 @@ void cache_write(Stream& stream, const Args& args) {
                        static_cast<long long>(cosines[1])));
   if (!q != !rotated || (q && !cosines) || (q_weight && !q))
     throw Error("E_SHAPE", "cache_write: q comes with cos, sin, positions and rotated, q_weight with q");
-  int lanes = 1;
-  while (lanes < kWarp && lanes * kEight < size) lanes *= 2;
-  const int64_t query_heads = q ? q[1] : 0, tasks = k[0] * (query_heads + heads) * lanes;
-  by_storage(k.dtype, [&](auto t) {
-    using T = decltype(t);
-    const Writing<T> writing{
-        {q.as<T>(), q_weight.data, q_weight.dtype, query_heads},
-        {k.as<T>(), k_weight.data, k_weight.dtype, heads},
-        v.as<T>(),
-        rotated.as<T>(),
-        cache.as<T>(),
-        slots.as<int32_t>(),
-        k[0],
-        size,
-        page_width(size),
-        cache[0],
-        args.f(0),
-        lanes,
-        {cosines.as<const float>(), sines.as<const float>(), positions.as<const int32_t>(), cosines[0]},
-        all_wide({k, v, q, rotated, cache}, size)};
-    stream.launch(cache_write_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, writing,
-                  stream.faults);
-  });
+  write_new({k, v, cache, cosines, sines, k_weight, q, q_weight, rotated},
+            {slots.as<int32_t>(), positions.as<int32_t>(), nullptr, nullptr, 0, cosines[0]}, args.f(0), stream);
 }
 
 /// What advance reads and writes.
@@ -222,6 +170,29 @@ void cache_copy(Stream& stream, const Args& args) {
 }
 
 }  // namespace
+
+void write_new(const NewTensors& tensors, const NewPlaces& places, float eps, Stream& stream) {
+  const auto& [k, v, cache, cosines, sines, k_weight, q, q_weight, rotated] = tensors;
+  const int64_t heads = k[1], size = k[2], query_heads = q ? q[1] : 0;
+  const HeadShape shape{size, lanes_for(size), eps, all_wide({k, v, q, rotated, cache}, size)};
+  const int64_t tasks = k[0] * (query_heads + heads) * shape.lanes;
+  by_storage(k.dtype, [&](auto t) {
+    using T = decltype(t);
+    const Writing<T> writing{{q.as<T>(), q_weight.data, q_weight.dtype, query_heads},
+                             {k.as<T>(), k_weight.data, k_weight.dtype, heads},
+                             v.as<T>(),
+                             rotated.as<T>(),
+                             cache.as<T>(),
+                             places,
+                             k[0],
+                             page_width(size),
+                             cache[0],
+                             shape,
+                             {cosines.as<const float>(), sines.as<const float>()}};
+    stream.launch_early({}, cache_write_kernel<T>, (tasks + kThreads - 1) / kThreads, kThreads, 0, writing,
+                        stream.faults);
+  });
+}
 
 void register_cache(KernelTable& table) {
   table.set("cache_write", cache_write);

@@ -3,7 +3,8 @@
 // steps under way: no shared memory and no barrier until the slices are added. A warp keeps 4 KiB of W on
 // their way, 16 warps of a multiprocessor 64 KiB, where about 20 KiB hide the latency of an H100's memory.
 // The rows of x come from the L2 cache, half as many bytes as W for 8 tokens, or normed from shared memory
-// (cuda/gemm/few_rows_norm.cuh), while the first steps of W are on their way.
+// (cuda/gemm/few_rows_norm.cuh), while the first steps of W are on their way. Those are asked for before the kernel in
+// front has ended: nothing but W is read until then.
 #pragma once
 
 #include "cuda/gemm/few_rows_norm.cuh"
@@ -44,11 +45,13 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
       uint4 weights[kHalves][2], tokens[kGroups];
     } ahead[kAhead];
     const int steps = steps_of(p.depth), end = first_step(steps, slice + 1);
-    const auto read = [&](Step& into, int step) {
+    const auto read_weights = [&](Step& into, int step) {
 #pragma unroll
       for (int half = 0; half < kHalves; half++)
 #pragma unroll
         for (int i = 0; i < 2; i++) into.weights[half][i] = weights[half][i].read(step);
+    };
+    const auto read_tokens = [&](Step& into, int step) {
 #pragma unroll
       for (int group = 0; group < kGroups && !kNorms<Norm>; group++)
         into.tokens[group] = RowReader(p.a, group * kGroup + lane / 4, lane).read(step);
@@ -62,7 +65,11 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
     int step = first_step(steps, slice);
 #pragma unroll
     for (int i = 0; i < kAhead; i++)
-      if (step + i < end) read(ahead[i], step + i);
+      if (step + i < end) read_weights(ahead[i], step + i);
+    take_turn();
+#pragma unroll
+    for (int i = 0; i < kAhead; i++)
+      if (step + i < end) read_tokens(ahead[i], step + i);
     if constexpr (kNorms<Norm>) put_normed<kStreamThreads>(p.a, norm);
     float sums[kHalves][kGroups][4] = {};
     for (; step < end; step += kAhead) {
@@ -76,7 +83,9 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
           for (int half = 0; half < kHalves; half++)
             multiply_step(sums[half][group], ahead[i].weights[half][0], ahead[i].weights[half][1], token);
         }
-        if (step + i + kAhead < end) read(ahead[i], step + i + kAhead);
+        if (step + i + kAhead >= end) continue;
+        read_weights(ahead[i], step + i + kAhead);
+        read_tokens(ahead[i], step + i + kAhead);
       }
     }
 #pragma unroll
@@ -105,8 +114,18 @@ __global__ void __launch_bounds__(kStreamThreads, 2)
 template <int kGroups, typename Epilogue, typename Norm = NoNorm>
 void launch_stream(Stream& stream, const Product& p, const Epilogue& epilogue, const Norm& norm = {}) {
   const int64_t shared = kNorms<Norm> ? p.rows * norm_stride(p.depth) : 0;
-  stream.launch(few_rows_stream_kernel<kGroups, Epilogue, Norm>, column_tiles(p, epilogue, kStreamRows),
-                kStreamThreads, shared, p, epilogue, norm);
+  const auto weights_of = [](const Product& of) { return Span{of.b.data, of.b.rows * of.b.columns * 2}; };
+  const auto launch = [&](std::initializer_list<Span> weights) {
+    stream.launch_early(weights, few_rows_stream_kernel<kGroups, Epilogue, Norm>,
+                        column_tiles(p, epilogue, kStreamRows), kStreamThreads, shared, p, epilogue, norm);
+  };
+  if constexpr (kSeveral<Epilogue>) {
+    launch({weights_of(epilogue.of[0]), weights_of(epilogue.of[1]), weights_of(epilogue.of[2])});
+  } else if constexpr (kTwin<Epilogue>) {
+    launch({weights_of(p), weights_of(epilogue.twin)});
+  } else {
+    launch({weights_of(p)});
+  }
 }
 
 }  // namespace few

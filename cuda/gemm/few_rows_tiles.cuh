@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
   constexpr bool kHasTwin = kTwin<Epilogue>;
   constexpr int kColumns = Tile::kRows / (kHasTwin ? 2 : 1), kThreads = Tile::kThreads;
   constexpr int kSums = Tile::kDown * Tile::kGroups * 4;
+  take_turn();
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int tile_index = static_cast<int>(blockIdx.x) / parts, part = static_cast<int>(blockIdx.x) % parts;
   // Tiles of the same rows of W follow each other.
@@ -177,8 +178,8 @@ void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue) {
   while (parts < kSlices && tiles * parts < std::min(stream.hardware.multiprocessors, kTickets)) parts *= 2;
   float* const sums =
       parts > 1 ? stream.scratch.take<float>(tiles * kSlices * Tile::kRows * Tile::kTokens) : nullptr;
-  stream.launch(few_rows_tiles_kernel<Tile, Epilogue>, tiles * parts, Tile::kThreads, Tile::kShared, p,
-                epilogue, parts, sums, stream.ticket);
+  stream.launch_early({}, few_rows_tiles_kernel<Tile, Epilogue>, tiles * parts, Tile::kThreads, Tile::kShared, p,
+                      epilogue, parts, sums, stream.ticket);
 }
 
 }  // namespace few

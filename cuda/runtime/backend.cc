@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/ops.h"
@@ -102,6 +104,7 @@ struct Session {
   Scratch scratch{compute.stream};
   PreparedKernels prepared;
   Tickets tickets{compute.stream};
+  Predecessor predecessor;
 };
 
 class CudaBackend final : public Backend {
@@ -112,6 +115,8 @@ class CudaBackend final : public Backend {
     hardware_ = {attribute(cudaDevAttrMultiProcessorCount, index),
                  10 * major + attribute(cudaDevAttrComputeCapabilityMinor, index),
                  attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)};
+    const char* const early = std::getenv("STEPTRAIN_EARLY_START");
+    hardware_.early_start = !early || std::string_view(early) != "0";
     isa_ = "sm_" + std::to_string(hardware_.compute_capability);
     if (major < kOldestMajor)
       throw Error("E_UNSUPPORTED", "device '" + name_ + "' (" + model_ + ") is " + isa_ +
@@ -167,25 +172,30 @@ class CudaBackend final : public Backend {
     number_++;
     Stream stream{session_->compute.stream, session_->scratch, session_->prepared, hardware_,
                   session_->tickets.data};
+    stream.predecessor = &session_->predecessor;
     stream.faults = session_->faults.reporter(op, number_);
     {
       const TraceRange range(ops()[static_cast<size_t>(op)].name.c_str());
       kernels().at(op)(stream, args);
     }
     session_->scratch.reset();
+    session_->predecessor.follow(op, args, stream.launches > 0);
     ops_++;
     launches_ += stream.launches;
     scratch_peak_ = std::max<int64_t>(scratch_peak_, session_->scratch.peak());
   }
   void upload(const TensorView& target, const void* bytes) override {
     number_++;
+    session_->predecessor.is_kernel = false;
     session_->staging.upload(target.data, bytes, target.bytes());
   }
   void download(const TensorView& source, void* bytes, const Later& later) override {
     number_++;
+    session_->predecessor.is_kernel = false;
     session_->staging.download(bytes, source.data, source.bytes(), number_, later);
   }
   void signal(const Later& later) override {
+    session_->predecessor.is_kernel = false;
     session_->staging.download(nullptr, nullptr, 0, number_, later);
   }
   void replay(Graph& graph) override {
@@ -198,6 +208,7 @@ class CudaBackend final : public Backend {
     number_++;
     const TraceRange range("replay");
     const auto& compiled = *static_cast<const CompiledGraph*>(graph.compiled.get());
+    s.predecessor.is_kernel = false;
     check(cudaGraphLaunch(compiled.executable, s.compute.stream), "replaying a graph");
     ops_ += static_cast<int64_t>(graph.records.size());
     launches_ += compiled.launches;

@@ -62,10 +62,14 @@ std::shared_ptr<CompiledGraph> compile(const Graph& graph, const KernelTable& ta
                                        PreparedKernels& prepared, const Hardware& hardware, uint32_t* ticket,
                                        cudaStream_t stream) {
   const auto queue_all = [&](Stream& onto) {
+    Predecessor predecessor;
+    onto.predecessor = &predecessor;
     for (const Record& record : graph.records) {
+      const int64_t before = onto.launches;
       onto.faults = faults.reporter(record.op, record.number);
       table.at(record.op)(onto, record.args);
       onto.scratch.reset();
+      predecessor.follow(record.op, record.args, onto.launches > before);
     }
   };
   auto compiled = std::make_shared<CompiledGraph>();

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <unordered_map>
 #include <vector>
 
@@ -13,6 +14,16 @@
 #include "cuda/runtime/faults.h"
 
 namespace steptrain::cuda {
+
+/// Memory of the device.
+struct Span {
+  const void* data;
+  int64_t bytes;
+};
+inline bool overlap(const Span& a, const Span& b) {
+  const auto begin = [](const Span& of) { return static_cast<const char*>(of.data); };
+  return begin(a) < begin(b) + b.bytes && begin(b) < begin(a) + a.bytes;
+}
 
 /// Workspace of the running op in device memory: a bump allocator that is reset when the op's kernels are
 /// queued (those of the next op run after them) and keeps its memory. Grows and shrinks in stream order.
@@ -41,6 +52,8 @@ class Scratch {
   };
   Mark mark() const { return {block_, used_, held_}; }
   void rewind(const Mark& mark);
+  /// Whether any of it is the op's workspace.
+  bool holds(const Span& span) const;
   int64_t peak() const { return peak_; }
 
  private:
@@ -52,24 +65,39 @@ class Scratch {
   Kind kind_ = Kind::owning;
   cudaStream_t stream_ = nullptr;
   char* block_ = nullptr;
-  std::vector<char*> outgrown_;  // still in use by this op
+  std::vector<Span> outgrown_;  // still in use by this op
   int64_t block_bytes_ = 0;
   int64_t used_ = 0;
   int64_t held_ = 0;
   int64_t peak_ = 0;
 };
 
-/// Loaded kernels, with the most dynamic shared memory that each has been allowed.
-using PreparedKernels = std::unordered_map<const void*, int64_t>;
+struct Prepared {
+  int64_t shared;  // the most dynamic shared memory that it has been allowed
+  bool waits;      // compiled for sm_90 or newer, so that wait_for_predecessor() waits
+};
+/// Loaded kernels.
+using PreparedKernels = std::unordered_map<const void*, Prepared>;
 
 /// The properties of the GPU that launches depend on.
 struct Hardware {
   int multiprocessors = 1;
   int compute_capability = 80;   // 10 · major + minor
   int64_t shared_per_block = 0;  // bytes of dynamic shared memory that a block may ask for
+  bool early_start = true;       // STEPTRAIN_EARLY_START=0: kernels start in their turn
 };
 
-constexpr int kTickets = 512;
+constexpr int kTickets = 4096;
+
+/// What was queued last, which a kernel that starts early may meet.
+struct Predecessor {
+  bool is_kernel = false;
+  std::vector<Span> written;  // by its op
+
+  /// Called after each op. An op without a launch leaves the kernel before it in place.
+  void follow(int op, const Args& args, bool launched);
+  bool writes(const Span& span) const;
+};
 
 struct Stream {
   cudaStream_t stream;
@@ -80,6 +108,7 @@ struct Stream {
   uint32_t* ticket;
   /// A dry run: kernels are loaded and counted, not launched.
   bool measuring = false;
+  Predecessor* predecessor = nullptr;
   FaultReporter faults{};
   int64_t launches = 0;
 
@@ -87,16 +116,14 @@ struct Stream {
   /// blocks nothing is launched.
   template <typename... Params, typename... Given>
   void launch(void (*kernel)(Params...), int64_t blocks, int threads, int64_t shared, Given... given) {
-    if (blocks == 0) return;
-    prepare(reinterpret_cast<const void*>(kernel), blocks, shared);
-    launches++;
-    if (measuring) return;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(blocks));
-    config.blockDim = dim3(static_cast<unsigned>(threads));
-    config.dynamicSmemBytes = static_cast<size_t>(shared);
-    config.stream = stream;
-    check(cudaLaunchKernelEx(&config, kernel, given...), "launching a kernel");
+    launch(false, kernel, blocks, threads, shared, given...);
+  }
+  /// The same of a kernel that calls wait_for_predecessor (cuda/instructions.cuh) and may start before the one in front
+  /// of it has ended: programmatic dependent launch, on sm_90 and newer. `reads` is what it reads before it waits.
+  template <typename... Params, typename... Given>
+  void launch_early(std::initializer_list<Span> reads, void (*kernel)(Params...), int64_t blocks, int threads,
+                    int64_t shared, Given... given) {
+    launch(may_start_early(reads), kernel, blocks, threads, shared, given...);
   }
   /// Queues a copy within the device's memory; counts as a launch.
   void copy(void* to, const void* from, int64_t bytes);
@@ -104,7 +131,28 @@ struct Stream {
   void zero(void* data, int64_t bytes);
 
  private:
-  void prepare(const void* kernel, int64_t blocks, int64_t shared);
+  template <typename... Params, typename... Given>
+  void launch(bool early, void (*kernel)(Params...), int64_t blocks, int threads, int64_t shared,
+              Given... given) {
+    if (blocks == 0) return;
+    early = prepare(reinterpret_cast<const void*>(kernel), blocks, shared).waits && early;
+    launches++;
+    if (measuring) return;
+    cudaLaunchAttribute overlap{};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(blocks));
+    config.blockDim = dim3(static_cast<unsigned>(threads));
+    config.dynamicSmemBytes = static_cast<size_t>(shared);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = early ? 1 : 0;
+    check(cudaLaunchKernelEx(&config, kernel, given...), "launching a kernel");
+    if (predecessor) predecessor->is_kernel = true;
+  }
+  bool may_start_early(std::initializer_list<Span> reads) const;
+  const Prepared& prepare(const void* kernel, int64_t blocks, int64_t shared);
 };
 
 using Kernel = void (*)(Stream&, const Args&);

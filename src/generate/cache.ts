@@ -2,7 +2,7 @@
 import type { AttendOptions, KeyValues } from '../architectures/architecture.js';
 import { architectureOf } from '../architectures/table.js';
 import type { Decoder } from '../models/decoder.js';
-import { attentionPaged, cacheCopy, cacheWrite, pageElements, rotateWrite } from '../ops/cache.js';
+import { attentionPaged, attentionStep, cacheCopy, cacheWrite, pageElements, rotateWrite } from '../ops/cache.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** The places of the tokens of one forward in the cache, and their visible keys. R rows, T tokens, N pages of the longest row. */
@@ -15,6 +15,8 @@ export interface CachePlaces {
   readonly pages: Tensor;
   /** i32 [R]: tokens of each row up to its last one here. */
   readonly lengths: Tensor;
+  /** Whether each row has one token here, which is not in the cache yet: a step of decoding. */
+  readonly decodes: boolean;
 }
 
 /** The layers of a model, as the size of its cache depends on them. */
@@ -75,9 +77,11 @@ export class KeyValueCache {
     k: Tensor,
     v: Tensor,
     { layer, headDim, window, rotary, norms }: AttendOptions,
-    { slots, ...places }: CachePlaces,
+    { slots, decodes, ...places }: CachePlaces,
   ): Tensor {
     const cache = this.layers[layer] as Tensor;
+    if (rotary && decodes)
+      return attentionStep(q, k, v, cache, { ...places, headDim, window, rotary, norms });
     if (!rotary) cacheWrite(k, v, cache, { slots, headDim });
     const queries = rotary ? rotateWrite(q, k, v, cache, { slots, headDim, rotary, norms }) : q;
     return attentionPaged(queries, cache, { ...places, headDim, window });

@@ -160,7 +160,8 @@ export class CapturedSteps {
           pages,
           next_lengths: drawn.lengths,
         });
-        const batch = { ids, positions, slots, lengths: next_lengths, pages, queryOffsets, longest };
+        const places = { slots, lengths: next_lengths, pages, queryOffsets, decodes: true };
+        const batch = { ids, positions, longest, ...places };
         const as = stack ? { ...role, stack, adapterOf: inputs.adapterOf } : role;
         const hidden = decoder.forwardAttending(batch, as, (q, k, v, options) =>
           cache.attend(q, k, v, options, batch),

@@ -12,6 +12,13 @@ export interface DetokenizerOptions {
   readonly skipSpecialTokens?: boolean;
 }
 
+/** Bytes of a token. */
+interface Piece {
+  readonly bytes: readonly number[];
+  /** Whether a stop string that ends here counts. */
+  readonly stops: boolean;
+}
+
 /** The text of one sequence of tokens that follows another, its prompt. */
 export class Detokenizer {
   private readonly decoder = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -19,8 +26,8 @@ export class Detokenizer {
   private readonly skip: boolean;
   /** Bytes that were not handed to the decoder, because a stop string may begin there. */
   private held: number[] = [];
-  /** The number under way, in the order of the text; where the tokens have its last digit first. */
-  private digits: number[] = [];
+  /** The tokens of the number under way, in the order of the text; where the tokens have its last digit first. */
+  private digits: Piece[] = [];
   private decoded = 0;
   private ended = false;
   private stop: string | undefined;
@@ -47,24 +54,25 @@ export class Detokenizer {
     if (this.ended) return '';
     const bytes = this.skip && this.tokenizer.isSpecial(token) ? [] : [...this.tokenizer.tokenBytes(token)];
     if (this.tokenizer.reversesDigits && bytes.length > 0 && bytes.every(isDigit)) {
-      this.digits.unshift(...bytes);
+      this.digits.unshift({ bytes, stops });
       return '';
     }
-    return this.add([...this.digits.splice(0), ...bytes], stops);
+    return this.add([...this.digits.splice(0), { bytes, stops }]);
   }
 
   /** Ends the text and returns what was held back. */
   end(): string {
-    const last = this.ended ? '' : this.add(this.digits.splice(0), true);
+    const last = this.ended ? '' : this.add(this.digits.splice(0));
     const length = this.ended ? 0 : this.held.length;
     this.ended = true;
     return last + this.decode(length, false);
   }
 
-  private add(bytes: readonly number[], stops: boolean): string {
-    const match = this.matcher.push(bytes, stops);
-    this.held.push(...bytes);
-    if (match) {
+  private add(pieces: readonly Piece[]): string {
+    for (const { bytes, stops } of pieces) {
+      const match = this.matcher.push(bytes, stops);
+      this.held.push(...bytes);
+      if (!match) continue;
       this.ended = true;
       this.stop = match.string;
       return this.decode(match.begin - this.decoded, false);

@@ -60,6 +60,9 @@ export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer
 interface Running {
   readonly generation: RunningGeneration;
   readonly signal: AbortSignal | undefined;
+  /** Its adapter, and the weights at its start. */
+  readonly adapter: Adapter | undefined;
+  readonly key: RoleKey;
 }
 
 export const DEFAULT_ROWS = 64;
@@ -247,7 +250,7 @@ export class Generator {
       this.owners.set(row, generation);
       this.scheduler.add(row, row.longest - 1);
     }
-    this.running.add({ generation, signal: options.signal });
+    this.running.add({ generation, signal: options.signal, adapter, key });
     this.loop ??= this.run();
     return generation;
   }
@@ -283,6 +286,7 @@ export class Generator {
     try {
       for (;;) {
         this.endAborted();
+        this.failChanged();
         for (const running of this.running) {
           running.generation.settle();
           if (running.generation.isDone) this.running.delete(running);
@@ -357,6 +361,33 @@ export class Generator {
         ended.add(row);
         this.owners.delete(row);
       }
+    }
+    if (ended.size > 0) this.scheduler.removeAll(ended);
+  }
+
+  /** A sample has one set of weights: requests fail whose weights have changed under them. */
+  private failChanged(): void {
+    const keys = new Map<Adapter | undefined, RoleKey>();
+    const ended = new Set<SampleRow>();
+    for (const running of this.running) {
+      const { generation, adapter, key } = running;
+      const now = keys.get(adapter) ?? roleKey(this.decoder, { adapter });
+      keys.set(adapter, now);
+      if (now === key) continue;
+      for (const row of generation.rows.flat()) {
+        if (row.finishReason) continue;
+        row.end('error');
+        ended.add(row);
+        this.owners.delete(row);
+      }
+      this.running.delete(running);
+      generation.fail(
+        new StepTrainError(
+          'E_STATE',
+          'generate: the weights changed while samples were under way; await the samples, or abort them, before an ' +
+            'optimizer step',
+        ),
+      );
     }
     if (ended.size > 0) this.scheduler.removeAll(ended);
   }

@@ -36,6 +36,7 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
   const topK = Int32Array.from(rows, ({ settings }) => topKOf(settings));
   const [topP, minP] = [floats((settings) => settings.topP), floats((settings) => settings.minP)];
   const biases = rows.map(biasesOf);
+  const biased = biases.some(({ tokens }) => tokens.length > 0);
   const allowed = rows.map(({ choice }) => (choice ? [...choice.next.keys()] : []));
   return {
     keys: Int32Array.from(rows.flatMap(({ key: [low, high], position }) => [low, high, position, 0])),
@@ -43,13 +44,7 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
     topK: topK.some((k) => k > 0) ? topK : undefined,
     topP: topP.some((p) => p < 1) ? topP : undefined,
     minP: minP.some((p) => p > 0) ? minP : undefined,
-    bias: biases.some((list) => list.length > 0)
-      ? {
-          offsets: offsetsOf(biases),
-          tokens: Int32Array.from(biases.flatMap((list) => list.map(([token]) => token))),
-          values: Float32Array.from(biases.flatMap((list) => list.map(([, bias]) => bias))),
-        }
-      : undefined,
+    bias: biased ? joined(biases) : undefined,
     allowed: allowed.some((list) => list.length > 0)
       ? { offsets: offsetsOf(allowed), tokens: Int32Array.from(allowed.flat()) }
       : undefined,
@@ -60,17 +55,45 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
 export const topKOf = ({ topK }: SamplingSettings): number => Math.min(topK, 2 ** 31 - 1);
 
 /** Whether tokens are pushed or ruled out beside its filters. */
-export const isBiased = (row: SampledRow): boolean => row.choice !== undefined || biasesOf(row).length > 0;
+export const isBiased = (row: SampledRow): boolean => row.choice !== undefined || biasesOf(row).tokens.length > 0;
 
-/** By token once, as the op adds every entry. */
-function biasesOf({ settings, drawn }: SampledRow): readonly (readonly [number, number])[] {
-  const { logitBias, stopTokens, minTokens } = settings;
-  if (drawn >= minTokens || stopTokens.size === 0) return logitBias;
-  const given = logitBias.filter(([token]) => !stopTokens.has(token));
-  return [...given, ...Array.from(stopTokens, (token) => [token, Number.NEGATIVE_INFINITY] as const)];
+/** What is added to the logits of tokens, each token once. */
+interface Biases {
+  readonly tokens: Int32Array;
+  readonly values: Float32Array;
 }
 
-function offsetsOf(lists: readonly (readonly unknown[])[]): Int32Array<ArrayBuffer> {
+/** Of a request: while its end is ruled out, and from then on. */
+const known = new WeakMap<SamplingSettings, { readonly early: Biases; readonly late: Biases }>();
+
+function biasesOf({ settings, drawn }: SampledRow): Biases {
+  const made = known.get(settings) ?? allBiases(settings);
+  known.set(settings, made);
+  return drawn < settings.minTokens ? made.early : made.late;
+}
+
+function allBiases({ logitBias, stopTokens }: SamplingSettings) {
+  const of = (list: readonly (readonly [number, number])[]) => ({
+    tokens: Int32Array.from(list, ([token]) => token),
+    values: Float32Array.from(list, ([, bias]) => bias),
+  });
+  const given = logitBias.filter(([token]) => !stopTokens.has(token));
+  const ruledOut = Array.from(stopTokens, (token) => [token, Number.NEGATIVE_INFINITY] as const);
+  return { early: of([...given, ...ruledOut]), late: of(logitBias) };
+}
+
+/** The lists of all rows, one after the other. */
+function joined(rows: readonly Biases[]) {
+  const offsets = offsetsOf(rows.map(({ tokens }) => tokens));
+  const [tokens, values] = [new Int32Array(offsets.at(-1) as number), new Float32Array(offsets.at(-1) as number)];
+  rows.forEach((row, r) => {
+    tokens.set(row.tokens, offsets[r]);
+    values.set(row.values, offsets[r]);
+  });
+  return { offsets, tokens, values };
+}
+
+function offsetsOf(lists: readonly { readonly length: number }[]): Int32Array<ArrayBuffer> {
   let end = 0;
   return Int32Array.from([0, ...lists.map(({ length }) => (end += length))]);
 }

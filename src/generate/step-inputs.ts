@@ -47,6 +47,7 @@ export function stepInputs({ device }: Decoder, slices: readonly Slice<Row>[]): 
   }
   return {
     longest: longestOf(slices),
+    decodes: slices.every(({ from, to, cached }) => to - from === 1 && cached <= from),
     ids: device.tensor(Int32Array.from(ids)),
     positions: device.tensor(Int32Array.from(positions)),
     slots: device.tensor(Int32Array.from(slots)),
@@ -67,6 +68,7 @@ export function followingInputs(
   const pages = pageTable(device, slices);
   return {
     longest: longestOf(slices),
+    decodes: true,
     pages,
     queryOffsets: device.tensor(Int32Array.from({ length: slices.length + 1 }, (_, r) => r)),
     ...advance({ tokens, lengths, rows: device.tensor(from), pages }),

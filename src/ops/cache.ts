@@ -70,6 +70,42 @@ export function rotateWrite(
   return (rotated as Tensor).reshape(q.shape);
 }
 
+export interface AttentionStepOptions
+  extends Pick<PagedAttentionOptions, 'headDim' | 'pages' | 'lengths' | 'window' | 'scale'> {
+  readonly rotary: Rotary;
+  readonly norms?: HeadNorms | undefined;
+}
+
+/**
+ * `rotateWrite` and `attentionPaged` in one op, with their bits, for a step of decoding: row r has the one query q[r], at key lengths[r] − 1, whose
+ * position is the same number (rotary.positions is not read) and whose key and value [R, Hk·D] go to its place in pages[r]. A row of length 0 writes
+ * nothing and gives 0.
+ */
+export function attentionStep(
+  q: Tensor,
+  k: Tensor,
+  v: Tensor,
+  cache: Tensor,
+  { headDim, pages, lengths, window, scale = headDim ** -0.5, rotary, norms }: AttentionStepOptions,
+): Tensor {
+  const { o } = q.device.ops.attention_step({
+    q: heads(q, headDim),
+    k: heads(k, headDim),
+    v: heads(v, headDim),
+    cache,
+    pages,
+    lengths,
+    cos: rotary.cos,
+    sin: rotary.sin,
+    k_weight: norms?.k.value,
+    q_weight: norms?.q.value,
+    eps: norms?.eps,
+    window,
+    scale,
+  });
+  return o.reshape(q.shape);
+}
+
 /** Copies whole pages of `cache`, page from[c] to page to[c] (i32 [C]), in order. */
 export function cacheCopy(cache: Tensor, from: Tensor, to: Tensor): void {
   cache.device.ops.cache_copy({ cache, from, to });

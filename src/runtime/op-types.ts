@@ -338,6 +338,27 @@ export interface Ops {
     o?: Tensor | undefined;
   }): { o: Tensor };
 
+  /**
+   * attention_step(q:F[R,Hq,D], k:=q[R,Hk,D], v:=q[R,Hk,D], &cache:=q[P,E], pages:i32[R,N], lengths:i32[R],
+   * cos:f32[M,h], sin:f32[M,h], k_weight?:F[D], q_weight?:F[D]; eps:f=0, window:i=0, scale:f) -> o:=q[R,Hq,D]
+   */
+  attention_step(args: {
+    q: Tensor;
+    k: Tensor;
+    v: Tensor;
+    cache: Tensor;
+    pages: Tensor;
+    lengths: Tensor;
+    cos: Tensor;
+    sin: Tensor;
+    k_weight?: Tensor | undefined;
+    q_weight?: Tensor | undefined;
+    eps?: number | undefined;
+    window?: number | undefined;
+    scale: number;
+    o?: Tensor | undefined;
+  }): { o: Tensor };
+
   /** rmsnorm(x:F[T,H], weight:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H], rstd:f32[T] */
   rmsnorm<Sum extends Wanted = undefined>(args: {
     x: Tensor;

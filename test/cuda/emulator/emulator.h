@@ -7,6 +7,9 @@
 //   streams   queue their work and run it at a wait, which reveals arguments that were freed too early.
 //   memory    is filled with NaN when it is allocated and freed, and as dynamic shared memory.
 //   copies    of cp.async happen at the wait for them.
+//   early     A kernel that may start before the one in front of it has ended does so: the first of its blocks that runs goes
+//             as far as its waits for that one, which reveals what it reads too early. Every thread must wait. Before, a
+//             block may use dynamic shared memory, not static.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +53,8 @@ extern Index threadIdx, blockIdx, blockDim, gridDim;
 namespace emulator {
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+/// griddepcontrol.wait.
+void wait_for_predecessor();
 
 /// Index of the running block.
 void* dynamic_shared();

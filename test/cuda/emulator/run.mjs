@@ -15,7 +15,7 @@ const PORTABLE = [
   'test/models/deberta.test.ts',
 ];
 const HOPPER = [
-  ...['capture', 'gemm', 'attention', 'head', 'quickstart'].map((name) => `test/cuda/${name}`),
+  ...['capture', 'early', 'launches', 'gemm', 'attention', 'head', 'quickstart'].map((name) => `test/cuda/${name}`),
   ...['gemm', 'attention', 'head'].map((name) => `test/ops/${name}`),
   'test/models/golden.test.ts',
 ];

@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <thread>
@@ -13,10 +14,15 @@
 
 #include "cuda.h"
 #include "emulator.h"
+#include "launch.h"
 
 namespace emulator {
 
-using Work = std::function<void()>;
+/// A kernel, or what else a stream runs.
+struct Work {
+  std::function<void()> run;
+  std::shared_ptr<Launch> launch;
+};
 
 struct Event {
   bool pending = false;
@@ -30,8 +36,6 @@ struct Stream {
   std::deque<Work> queued;
   Graph* capture = nullptr;
 };
-
-void run_kernel(const cudaLaunchConfig_t& config, const std::function<void()>& kernel);
 
 namespace {
 
@@ -83,15 +87,19 @@ bool stay_busy() {
   return busy;
 }
 
-/// Called where a GPU might make the host wait:
-/// appends a line to the file that STEPTRAIN_EMULATED_TRACE names.
-void holds_up(const char* call) {
-  const char* path = std::getenv("STEPTRAIN_EMULATED_TRACE");
+/// Appends a line to the file that the variable names.
+void note(const char* variable, const char* line) {
+  const char* path = std::getenv(variable);
   if (!path || !*path) return;
   if (std::FILE* file = std::fopen(path, "a")) {
-    std::fprintf(file, "%s\n", call);
+    std::fprintf(file, "%s\n", line);
     std::fclose(file);
   }
+}
+
+/// Called where a GPU might make the host wait.
+void holds_up(const char* call) {
+  note("STEPTRAIN_EMULATED_TRACE", call);
 }
 
 /// Whether a call that waits for the whole device must fail: the device is a handle that encompasses every
@@ -110,17 +118,30 @@ void refuse_foreign(const Stream* stream, const char* call) {
   std::abort();
 }
 
-void drain(Stream* stream) {
-  while (!stream->queued.empty()) {
-    const Work work = std::move(stream->queued.front());
-    stream->queued.pop_front();
-    work();
+void run_next(Stream* stream) {
+  const Work work = std::move(stream->queued.front());
+  stream->queued.pop_front();
+  if (!work.launch) return work.run();
+  if (!stream->queued.empty()) {
+    const auto& next = stream->queued.front().launch;
+    if (next && next->early) {
+      note("STEPTRAIN_EMULATED_EARLY", "started early");
+      start_kernel(*next);
+    }
   }
+  run_kernel(*work.launch);
+}
+void drain(Stream* stream) {
+  while (!stream->queued.empty()) run_next(stream);
 }
 void drain_all() {
   for (Stream* stream : streams) drain(stream);
 }
 
+void push(Stream* stream, Work work);
+void push(Stream* stream, std::function<void()> run) {
+  push(stream, Work{std::move(run), nullptr});
+}
 void push(Stream* stream, Work work) {
   if (stream->capture) {
     stream->capture->work.push_back(std::move(work));
@@ -156,7 +177,9 @@ void free_now(void* data) {
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
   const std::lock_guard guard(lock);
   refuse_foreign(config.stream, "a launch");
-  push(config.stream, [config, kernel = std::move(kernel)] { run_kernel(config, kernel); });
+  // The attribute's memory is the caller's.
+  const bool early = config.numAttrs == 1 && config.attrs->val.programmaticStreamSerializationAllowed != 0;
+  push(config.stream, Work{nullptr, std::make_shared<Launch>(Launch{config, std::move(kernel), early, nullptr})});
   return cudaSuccess;
 }
 
@@ -343,11 +366,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (capturing) return fail(cudaErrorStreamCaptureUnsupported);
   if (busy) drain_all();
   for (Stream* stream : streams) {
-    while (event->pending && !stream->queued.empty()) {
-      const Work work = std::move(stream->queued.front());
-      stream->queued.pop_front();
-      work();
-    }
+    while (event->pending && !stream->queued.empty()) run_next(stream);
   }
   return cudaSuccess;
 }
@@ -390,6 +409,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   const std::lock_guard guard(lock);
   holds_up("cudaFuncGetAttributes");  // loads the kernel, for which the driver may wait for the context
   attributes->sharedSizeBytes = 0;
+  attributes->ptxVersion = emulates_hopper() ? 90 : 80;
   return capture_forbids_device_wide() ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "emulator.h"
+#include "launch.h"
 
 Index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -60,7 +61,7 @@ struct Store {
 };
 
 struct Fiber {
-  enum class State { ready, at_barrier, in_warp, done };
+  enum class State { ready, at_barrier, in_warp, early, done };
   void* stack_pointer = nullptr;
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   State state = State::done;
@@ -73,6 +74,7 @@ struct Fiber {
   std::vector<Store> stores;
   std::deque<std::vector<Store>> store_groups;
   bool unfenced = false;  // has written to shared memory without a proxy fence
+  bool waited = false;    // for the kernel before
 };
 
 /// An mbarrier.
@@ -91,16 +93,28 @@ struct NamedBarrier {
   int arrived = 0, rounds = 0;
 };
 
-std::map<void*, Phases> barriers;
-std::array<NamedBarrier, 16> named_barriers;
-std::deque<Fiber> fibers;
-std::vector<Warp> warps;
-void* scheduler = nullptr;  // its stack pointer
-const std::function<void()>* body;
+}  // namespace
+
+struct Block {
+  std::map<void*, Phases> barriers;
+  std::array<NamedBarrier, 16> named_barriers;
+  std::deque<Fiber> fibers;
+  std::vector<Warp> warps;
+  const Launch* launch = nullptr;
+  unsigned index = 0, threads = 0;
+  bool early = false;        // the kernel before it still runs
+  std::vector<char> shared;  // while that one runs
+};
+
+namespace {
+
+std::shared_ptr<Block> block;               // the running one
+std::vector<std::shared_ptr<Block>> spare;  // their stacks are used again
+void* scheduler = nullptr;                  // its stack pointer
 alignas(1024) char shared[kSharedBytes];
 
 Fiber& running() {
-  return fibers[threadIdx.x];
+  return block->fibers[threadIdx.x];
 }
 
 void yield(Fiber::State state) {
@@ -112,7 +126,8 @@ void yield(Fiber::State state) {
 }
 
 void fiber_main() {
-  (*body)();
+  block->launch->kernel();
+  if (block->launch->early && !running().waited) forbid("a thread that ends without a wait for the kernel before it");
   if (!running().stores.empty() || !running().store_groups.empty())
     forbid("a thread that ends before its stores have read shared memory");
   running().state = Fiber::State::done;
@@ -120,7 +135,7 @@ void fiber_main() {
 }
 
 void resume(unsigned index) {
-  Fiber& fiber = fibers[index];
+  Fiber& fiber = block->fibers[index];
   fiber.state = Fiber::State::ready;
   threadIdx.x = index;
   emulator_switch(&scheduler, fiber.stack_pointer);
@@ -128,6 +143,7 @@ void resume(unsigned index) {
 
 /// Releases the warps whose lanes have all reached the same operation.
 bool release_warps(unsigned threads) {
+  auto& fibers = block->fibers;
   bool any = false;
   for (unsigned first = 0; first < threads; first += kLanes) {
     bool all = true;
@@ -144,9 +160,10 @@ bool release_warps(unsigned threads) {
 }
 
 bool release_barrier(unsigned threads) {
+  auto& fibers = block->fibers;
   bool any = false;
   for (unsigned i = 0; i < threads; i++) {
-    if (fibers[i].state == Fiber::State::in_warp) return false;
+    if (fibers[i].state == Fiber::State::in_warp || fibers[i].state == Fiber::State::early) return false;
     any = any || fibers[i].state == Fiber::State::at_barrier;
   }
   for (unsigned i = 0; any && i < threads; i++) {
@@ -169,13 +186,47 @@ void begin(Fiber& fiber) {
   fiber.groups.clear();
   fiber.products.clear();
   fiber.product_groups.clear();
-  fiber.unfenced = false;
+  fiber.unfenced = fiber.waited = false;
 }
 
-void run_block(unsigned threads) {
-  barriers.clear();
-  named_barriers.fill({});
-  for (unsigned i = 0; i < threads; i++) begin(fibers[i]);
+/// Makes a block of a launch the running one.
+void enter(std::shared_ptr<Block> entered) {
+  block = std::move(entered);
+  blockIdx.x = block->index;
+  blockDim.x = block->threads;
+  gridDim.x = block->launch->config.gridDim.x;
+}
+
+std::shared_ptr<Block> new_block(const Launch& launch) {
+  const unsigned threads = launch.config.blockDim.x;
+  if (threads == 0 || threads > 1024 || threads % kLanes != 0)
+    forbid("a block that is not 1 to 32 whole warps");
+  if (launch.config.dynamicSmemBytes > kSharedBytes) forbid("more shared memory than a block may have");
+  std::shared_ptr<Block> made = std::make_shared<Block>();
+  if (!spare.empty()) {
+    made = std::move(spare.back());
+    spare.pop_back();
+  }
+  while (made->fibers.size() < threads) made->fibers.emplace_back();
+  made->warps.resize(threads / kLanes);
+  made->launch = &launch;
+  made->threads = threads;
+  return made;
+}
+
+/// Starts block `index`.
+void begin_block(unsigned index) {
+  block->index = blockIdx.x = index;
+  block->barriers.clear();
+  block->named_barriers.fill({});
+  for (unsigned i = 0; i < block->threads; i++) begin(block->fibers[i]);
+  std::memset(shared, 0xff, block->launch->config.dynamicSmemBytes);
+}
+
+/// Runs the block to its end, or to its waits for the kernel before.
+void run_block() {
+  const unsigned threads = block->threads;
+  auto& fibers = block->fibers;
   for (bool ascending = true;; ascending = !ascending) {
     bool ran = false;
     for (unsigned step = 0; step < threads; step++) {
@@ -187,7 +238,7 @@ void run_block(unsigned threads) {
     // Warps continue even while other threads poll an mbarrier.
     const bool released = release_warps(threads);
     if (ran || released || release_barrier(threads)) continue;
-    for (unsigned i = 0; i < threads; i++) {
+    for (unsigned i = 0; i < threads && !block->early; i++) {
       if (fibers[i].state != Fiber::State::done) forbid("threads that wait for others that never come");
     }
     return;
@@ -201,29 +252,49 @@ void forbid(const char* what) {
   std::abort();
 }
 
-/// Called with the emulator's lock held.
-void run_kernel(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
-  const unsigned threads = config.blockDim.x;
-  if (threads == 0 || threads > 1024 || threads % kLanes != 0)
-    forbid("a block that is not 1 to 32 whole warps");
-  if (config.dynamicSmemBytes > kSharedBytes) forbid("more shared memory than a block may have");
-  while (fibers.size() < threads) fibers.emplace_back();
-  warps.resize(threads / kLanes);
-  body = &kernel;
-  blockDim.x = threads;
-  gridDim.x = config.gridDim.x;
-  for (unsigned block = config.gridDim.x; block-- > 0;) {
-    blockIdx.x = block;
-    std::memset(shared, 0xff, config.dynamicSmemBytes);
-    run_block(threads);
+void start_kernel(Launch& launch) {
+  if (launch.config.gridDim.x == 0) return;
+  enter(launch.started = new_block(launch));
+  block->early = true;
+  begin_block(launch.config.gridDim.x - 1);
+  run_block();
+  block->shared.assign(shared, shared + launch.config.dynamicSmemBytes);
+}
+
+void run_kernel(Launch& launch) {
+  unsigned left = launch.config.gridDim.x;
+  if (left == 0) return;
+  if (launch.started) {
+    enter(std::exchange(launch.started, nullptr));
+    block->early = false;
+    std::memcpy(shared, block->shared.data(), block->shared.size());
+    for (unsigned i = 0; i < block->threads; i++) {
+      Fiber& fiber = block->fibers[i];
+      if (fiber.state == Fiber::State::early) fiber.state = Fiber::State::ready;
+    }
+    run_block();
+    left--;
+  } else {
+    enter(new_block(launch));
   }
+  while (left-- > 0) {
+    begin_block(left);
+    run_block();
+  }
+  spare.push_back(std::exchange(block, nullptr));
+}
+
+void wait_for_predecessor() {
+  Fiber& self = running();
+  self.waited = true;
+  if (block->early) yield(Fiber::State::early);
 }
 
 namespace {
 
 Phases& phases_of(void* barrier) {
-  const auto found = barriers.find(barrier);
-  if (found == barriers.end()) forbid("an mbarrier that was not initialised");
+  const auto found = block->barriers.find(barrier);
+  if (found == block->barriers.end()) forbid("an mbarrier that was not initialised");
   return found->second;
 }
 
@@ -236,7 +307,7 @@ void end_phase_if_complete(Phases& phases) {
 }  // namespace
 
 void mbarrier_init(void* barrier, uint32_t arrivals) {
-  barriers[barrier] = {arrivals, 0, 0, 0, {}};
+  block->barriers[barrier] = {arrivals, 0, 0, 0, {}};
 }
 
 void mbarrier_arrive(void* barrier, uint32_t expected_bytes) {
@@ -285,7 +356,7 @@ void wgmma_wait(int pending) {
 
 void start_store(const void* box, int64_t bytes, std::function<void(const char*)> store) {
   for (unsigned i = 0; i < blockDim.x; i++) {
-    if (fibers[i].unfenced && i / 128 == threadIdx.x / 128) forbid("a store of what no fence has made visible");
+    if (block->fibers[i].unfenced && i / 128 == threadIdx.x / 128) forbid("a store of what no fence has made visible");
   }
   const char* from = static_cast<const char*>(box);
   running().stores.push_back({from, std::vector<char>(from, from + bytes), std::move(store)});
@@ -329,14 +400,14 @@ void block_barrier() {
 }
 
 void named_barrier_arrive(int id, int threads) {
-  NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
+  NamedBarrier& barrier = block->named_barriers.at(static_cast<size_t>(id));
   if (++barrier.arrived < threads) return;
   barrier.arrived = 0;
   barrier.rounds++;
 }
 
 void warpgroup_barrier(int id, int threads) {
-  NamedBarrier& barrier = named_barriers.at(static_cast<size_t>(id));
+  NamedBarrier& barrier = block->named_barriers.at(static_cast<size_t>(id));
   const int round = barrier.rounds;
   named_barrier_arrive(id, threads);
   for (int polls = 0; barrier.rounds == round; polls++) {
@@ -348,7 +419,7 @@ void warpgroup_barrier(int id, int threads) {
 const Exchange& exchange(const char* what, const void* bytes, int size) {
   if (size > kMaxBytes) forbid("too large a value to exchange");
   Fiber& self = running();
-  Exchange& buffer = warps[threadIdx.x / kLanes].buffers[self.exchanges++ % 2];
+  Exchange& buffer = block->warps[threadIdx.x / kLanes].buffers[self.exchanges++ % 2];
   std::memcpy(buffer.bytes[threadIdx.x % kLanes], bytes, static_cast<size_t>(size));
   self.what = what;
   yield(Fiber::State::in_warp);
