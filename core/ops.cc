@@ -91,8 +91,8 @@ const char* const kSignatures[] = {
     "attention_paged(q:F[T,Hq,D], cache:=q[P,E], query_offsets:i32[R+1], pages:i32[R,N], lengths:i32[R];"
     " window:i=0, scale:f) -> o:=q[T,Hq,D]",
     // A step of decoding: row r has one query, at key lengths[r] - 1. cache_write with lengths[r] - 1 for its position
-    // and with the place of that key in pages[r] for its slot, then attention_paged, with the bits of both; a row of length 0
-    // writes nothing.
+    // and with the place of that key in pages[r] for its slot, then attention_paged, with the bits of both, where no row sees
+    // the new key of another; a row of length 0 writes nothing.
     "attention_step(q:F[R,Hq,D], k:=q[R,Hk,D], v:=q[R,Hk,D], &cache:=q[P,E], pages:i32[R,N], lengths:i32[R],"
     " cos:f32[M,h], sin:f32[M,h], k_weight?:F[D], q_weight?:F[D]; eps:f=0, window:i=0, scale:f) -> o:=q[R,Hq,D]",
 

@@ -9,13 +9,18 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-/// Checks that `positions` are in the tables, and that those are half as wide as a head of `size` elements.
-inline void check_tables(const char* op, int64_t size, const TensorView& cosines,
-                         const TensorView& positions) {
+/// Checks that rope's tables are half as wide as a head of `size` elements.
+inline void check_width(const char* op, int64_t size, const TensorView& cosines) {
   if (size != 2 * cosines[1])
     throw Error("E_SHAPE", format("%s: head size %lld needs tables of width %lld with two halves, got %lld",
                                   op, static_cast<long long>(size), static_cast<long long>(size / 2),
                                   static_cast<long long>(cosines[1])));
+}
+
+/// The same, and that `positions` are in the tables.
+inline void check_tables(const char* op, int64_t size, const TensorView& cosines,
+                         const TensorView& positions) {
+  check_width(op, size, cosines);
   const int32_t* position = positions.as<int32_t>();
   for (int64_t t = 0; t < positions[0]; t++) {
     if (position[t] < 0 || position[t] >= cosines[0])

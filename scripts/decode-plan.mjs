@@ -2,7 +2,7 @@
 //   node scripts/decode-plan.mjs
 // Nothing here was measured. Every number that a GPU could refute is in ASSUMED, with its name in the document.
 
-/** A1 … A6, A9 and A10 of the document. Seconds, bytes, bytes per second, multiply-adds per second. */
+/** A1 … A6 and A9 … A12 of the document. Seconds, bytes, bytes per second, multiply-adds per second. */
 const ASSUMED = {
   streamed: 0.9, // A1: share of the memory's bandwidth that a kernel reaches while it streams
   gap: 1.3e-6, // A2: from the end of a kernel to the first instruction of the next, in a replayed graph
@@ -13,6 +13,8 @@ const ASSUMED = {
   blockBandwidth: 64 * 1.755e9, // A5: what one multiprocessor draws from the L2 cache
   macs: 1024 * 1.755e9, // A6: multiply-adds a second of mma.sync on one multiprocessor
   norm: 0.5e-6, // A9: of a norm inside a product's launch, beside its bytes: barriers, and a row's squares
+  turn: 0.6e-6, // A12: a warp of attention waits for 32 keys
+  draw: 2e-6, // A11: what the last block of a row does with the masses of its tiles: sums, a tile, a token
   ticket: 0.8e-6, // A10: what the last block of a row adds: the ticket, and what the others left in the L2 cache
 };
 const H100 = { bandwidth: 3.35e12, multiprocessors: 132, l2: 5.5e12 };
@@ -69,7 +71,7 @@ function layer(model, rows) {
   const [q, kv] = [heads * size, kvHeads * size];
   const keys = (rows * CONTEXT * 2 * 2 * kv) / (H100.bandwidth * ASSUMED.streamed);
   // A warp reads 128 keys in four turns, of which each waits for memory once.
-  const attention = Math.max(keys, 4 * 0.6e-6);
+  const attention = Math.max(keys, 4 * ASSUMED.turn);
   const combine = CONTEXT > 512 ? ASSUMED.ticket : 0;
   const inside = normsInside(rows, hidden);
   // Every block reads all rows; the blocks of a multiprocessor share its way to the L2 cache.
@@ -84,7 +86,7 @@ function layer(model, rows) {
     product(rows, mlp, hidden, 2) + norm(mlp),
     product(rows, hidden, mlp),
   ];
-  // Norms, rotation and cache: rows of a few kilobytes, nothing but their launch, until there are many.
+  // Norms: rows of a few kilobytes, nothing but their launch, until there are many.
   const small = (elements) => (rows * elements * 2 * 3) / H100.l2;
   const norms = inside ? [] : [small(hidden), small(hidden)];
   return [
@@ -99,8 +101,10 @@ function step(name, rows, { overlaps, host = 0 }) {
   const own = layer(model, rows);
   const logits = 4 * rows * model.vocabulary;
   const head = product(rows, model.vocabulary, model.hidden) + logits / H100.bandwidth;
-  // Without filters: five passes of one block over its row of f32 logits.
-  const sampling = 5 * ceil(rows, H100.multiprocessors) * (logits / rows / ASSUMED.blockBandwidth);
+  // A block reads 8,192 f32 logits once (cuda/sampling.cu); blocks of a multiprocessor share its way to the L2 cache.
+  const turns = ceil(rows * ceil(model.vocabulary, 8192), H100.multiprocessors);
+  const sampling =
+    Math.max((turns * 4 * 8192) / ASSUMED.blockBandwidth, logits / H100.l2) + ASSUMED.ticket + ASSUMED.draw;
   const late = { early: false };
   const kernels = [
     kernel(0, late), // advance
@@ -109,7 +113,7 @@ function step(name, rows, { overlaps, host = 0 }) {
     kernel(0), // norm
     ...(host > 0 ? [kernel(0, late)] : []), // gathered rows
     kernel(head, { fetches: rows <= 16 }),
-    kernel(sampling, late),
+    kernel(sampling),
   ];
   const seconds = kernels.map(({ work, early, fetches }) => {
     const starts = overlaps && early;

@@ -8,6 +8,7 @@
 #include "cpu/attention/new_tokens.h"
 #include "cpu/attention/page.h"
 #include "cpu/indices.h"
+#include "cpu/rope.h"
 #include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
@@ -20,13 +21,14 @@ long long wide(int64_t n) {
 /// Extents and settings of one call, checked. A sequence is a row of the op: its queries and its pages.
 struct PagedProblem {
   const char* op;
-  int64_t heads, kv_heads, group, size, sequences, max_pages, elements;
+  int64_t heads, kv_heads, group, size, sequences, max_pages, longest, elements;
   const int32_t *offsets, *pages, *lengths;
   int64_t window;  // 0: none
   float scale;
 
   PagedProblem(const char* name, const TensorView& q, const TensorView& cache, const int32_t* query_offsets,
-               const TensorView& page_table, const TensorView& row_lengths, int64_t visible, float factor)
+               const TensorView& page_table, const TensorView& row_lengths, int64_t visible, float factor,
+               int64_t most = INT64_MAX)
       : op(name),
         heads(q[1]),
         kv_heads(page_heads(name, cache, q[2])),
@@ -34,6 +36,7 @@ struct PagedProblem {
         size(q[2]),
         sequences(row_lengths[0]),
         max_pages(page_table[1]),
+        longest(std::min(page_table[1] * kTile, most)),
         elements(cache[1]),
         offsets(query_offsets),
         pages(page_table.as<int32_t>()),
@@ -69,7 +72,6 @@ struct PagedProblem {
   void check_lengths() const {
     const auto refuse = [&](const std::string& what) { throw Error("E_RANGE", op + (": " + what)); };
     for (int64_t s = 0; s < sequences; s++) {
-      const int64_t longest = max_pages * kTile;
       if (lengths[s] < 0 || lengths[s] > longest)
         refuse(format("lengths[%lld] is %d, outside 0..%lld", wide(s), lengths[s], wide(longest)));
       if (lengths[s] > 0 && lengths[s] < queries(s))
@@ -281,12 +283,10 @@ void attention_step(Stream& stream, const Args& args) {
   rotated.data = stream.scratch.take<char>(q.bytes());
   for (int64_t r = 0; r <= rows; r++) offsets.as<int32_t>()[r] = static_cast<int32_t>(r);
   const PagedProblem problem("attention_step", q, cache, offsets.as<int32_t>(), pages, lengths, args.i(1),
-                             args.f(2));
+                             args.f(2), cosines[0]);
+  check_width("attention_step", q[2], cosines);
   for (int64_t r = 0; r < rows; r++) {
     const int32_t length = lengths.as<int32_t>()[r];
-    if (length > cosines[0])
-      throw Error("E_RANGE", format("attention_step: lengths[%lld] is %d, outside 0..%lld", wide(r), length,
-                                    wide(cosines[0])));
     positions.as<int32_t>()[r] = std::max(length - 1, 0);
     slots.as<int32_t>()[r] =
         length == 0 ? -1 : static_cast<int32_t>(problem.page(r, length - 1) * kTile + (length - 1) % kTile);

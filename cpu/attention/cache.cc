@@ -50,6 +50,7 @@ void cache_write(Stream& stream, const Args& args) {
   check_slots(slots, cache[0]);
   if (!cosines != !sines || !cosines != !positions)
     throw Error("E_SHAPE", "cache_write: cos, sin and positions come together");
+  if (cosines) check_tables("cache_write", k[2], cosines, positions);
   if (!q != !rotated || (q && !cosines) || (q_weight && !q))
     throw Error("E_SHAPE", "cache_write: q comes with cos, sin, positions and rotated, q_weight with q");
   write_new("cache_write", stream, {k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated},
@@ -101,7 +102,6 @@ void write_new(const char* op, Stream& stream, const NewTokens& tokens, float ep
   if (const int64_t held = page_heads(op, cache, size); held != heads)
     throw Error("E_SHAPE", format("%s: k has %lld heads, the cache's pages hold %lld", op,
                                   static_cast<long long>(heads), static_cast<long long>(held)));
-  if (cosines) check_tables(op, size, cosines, positions);
   by_operand(k.dtype, [&](auto operand) {
     using Operand = decltype(operand);
     using T = typename Operand::Storage;

@@ -11,7 +11,7 @@ struct NewTokens {
   TensorView k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated;
 };
 
-/// cache_write, whose slots are in the cache. `op` names the op in errors.
+/// cache_write, whose slots are in the cache and whose positions are in the tables. `op` names the op in errors.
 void write_new(const char* op, Stream& stream, const NewTokens& tokens, float eps);
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

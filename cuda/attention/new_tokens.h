@@ -9,8 +9,8 @@ namespace steptrain::cuda {
 /// Of attention_step's inputs.
 constexpr int kStepPages = 4, kStepLengths = 5;
 
-/// Where new tokens stand: slots, and positions where keys are rotated; or, in a step of decoding, lengths and pages, of which each
-/// token is the last. `longest`: positions that there are.
+/// Where new tokens stand: slots, and positions where keys are rotated; or, in a step of decoding, lengths and pages: the token of a
+/// row is its last. `longest`: positions that there are.
 struct NewPlaces {
   const int32_t *slots, *positions, *lengths, *pages;
   int32_t max_pages;

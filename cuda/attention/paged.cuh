@@ -57,7 +57,7 @@ struct NewTokens {
 
 /// On tensor cores: heads of up to 128 elements in whole 16 bytes. q, cache and o are bf16.
 void attention_paged_bf16(Stream& stream, const Paged& p, const void* q, void* cache, void* o);
-/// The same, after the new tokens' keys and values have gone into the cache.
+/// The same for a step of decoding, which also stores the new keys and values in the cache.
 void attention_step_bf16(Stream& stream, const Paged& p, const NewTokens& tokens, void* cache, void* o);
 
 }  // namespace steptrain::cuda

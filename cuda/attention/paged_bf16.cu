@@ -6,7 +6,7 @@
 // last. A row's bits depend on its own keys alone, whatever rows share its tile.
 // In a step of decoding (attention_step) blocks norm and rotate the queries themselves, and the warp whose run has
 // the new key computes it. It puts that key and its value into its own tiles, so that no block waits for what another
-// writes, and the block of the group's first heads into the cache too.
+// writes; the block of the group's first 16 heads also stores them in the cache.
 // Where a tile of 32 keys and values of 128 elements is 16 KiB, a block has 64 KiB under way, three blocks of
 // a multiprocessor of an H100 192 KiB. For 16 rows a key of 512 bytes with its value is 8,192 multiply-adds,
 // 8 clocks of tensor cores, while an H100's memory takes 27 clocks of a multiprocessor for it.
@@ -106,7 +106,7 @@ __device__ inline float2 merge(Part& all, const Part& part) {
 }
 constexpr Part kNoKeys{kMinimum, 0};
 
-/// What the blocks of one launch leave for the one that follows: [tile][KV head][split][row].
+/// What the blocks of a tile and KV head leave for the one of them that ends last: [tile][KV head][split][row].
 struct Splits {
   int64_t first;   // tile of the launch
   int32_t splits;  // of a row, at most

@@ -45,6 +45,14 @@ std::string version_text(int version) {
 /// with (CUDA Compatibility, Minor Version Compatibility).
 constexpr int kDriverNeeded = CUDART_VERSION >= 13000 ? 580 : 525;
 
+/// Graphs hold early starts since CUDA 12.3 (CUDA Programming Guide, Edge Data).
+bool captures_early_starts() {
+  constexpr int kSince = 12030;
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "asking what the driver is");
+  return driver >= kSince && CUDART_VERSION >= kSince;
+}
+
 /// "535.183.01", or "" where the kernel does not say.
 std::string driver_release() {
   std::string release;
@@ -116,7 +124,7 @@ class CudaBackend final : public Backend {
                  10 * major + attribute(cudaDevAttrComputeCapabilityMinor, index),
                  attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, index)};
     const char* const early = std::getenv("STEPTRAIN_EARLY_START");
-    hardware_.early_start = !early || std::string_view(early) != "0";
+    hardware_.early_start = (!early || std::string_view(early) != "0") && captures_early_starts();
     isa_ = "sm_" + std::to_string(hardware_.compute_capability);
     if (major < kOldestMajor)
       throw Error("E_UNSUPPORTED", "device '" + name_ + "' (" + model_ + ") is " + isa_ +

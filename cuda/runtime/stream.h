@@ -84,7 +84,7 @@ struct Hardware {
   int multiprocessors = 1;
   int compute_capability = 80;   // 10 · major + minor
   int64_t shared_per_block = 0;  // bytes of dynamic shared memory that a block may ask for
-  bool early_start = true;       // STEPTRAIN_EARLY_START=0: kernels start in their turn
+  bool early_start = true;       // false with STEPTRAIN_EARLY_START=0 and before CUDA 12.3
 };
 
 constexpr int kTickets = 4096;
@@ -119,7 +119,7 @@ struct Stream {
     launch(false, kernel, blocks, threads, shared, given...);
   }
   /// The same of a kernel that calls wait_for_predecessor (cuda/instructions.cuh) and may start before the one in front
-  /// of it has ended: programmatic dependent launch, on sm_90 and newer. `reads` is what it reads before it waits.
+  /// of it has ended: programmatic dependent launch, where it was compiled for sm_90 or newer. `reads` is what it reads before it waits.
   template <typename... Params, typename... Given>
   void launch_early(std::initializer_list<Span> reads, void (*kernel)(Params...), int64_t blocks, int threads,
                     int64_t shared, Given... given) {

@@ -2,7 +2,14 @@
 import type { AttendOptions, KeyValues } from '../architectures/architecture.js';
 import { architectureOf } from '../architectures/table.js';
 import type { Decoder } from '../models/decoder.js';
-import { attentionPaged, attentionStep, cacheCopy, cacheWrite, pageElements, rotateWrite } from '../ops/cache.js';
+import {
+  attentionPaged,
+  attentionStep,
+  cacheCopy,
+  cacheWrite,
+  pageElements,
+  rotateWrite,
+} from '../ops/cache.js';
 import type { Tensor } from '../runtime/tensor.js';
 
 /** The places of the tokens of one forward in the cache, and their visible keys. R rows, T tokens, N pages of the longest row. */

@@ -55,7 +55,8 @@ export function sampleInputs(rows: readonly SampledRow[]): SampleInputs {
 export const topKOf = ({ topK }: SamplingSettings): number => Math.min(topK, 2 ** 31 - 1);
 
 /** Whether tokens are pushed or ruled out beside its filters. */
-export const isBiased = (row: SampledRow): boolean => row.choice !== undefined || biasesOf(row).tokens.length > 0;
+export const isBiased = (row: SampledRow): boolean =>
+  row.choice !== undefined || biasesOf(row).tokens.length > 0;
 
 /** What is added to the logits of tokens, each token once. */
 interface Biases {
@@ -85,7 +86,10 @@ function allBiases({ logitBias, stopTokens }: SamplingSettings) {
 /** The lists of all rows, one after the other. */
 function joined(rows: readonly Biases[]) {
   const offsets = offsetsOf(rows.map(({ tokens }) => tokens));
-  const [tokens, values] = [new Int32Array(offsets.at(-1) as number), new Float32Array(offsets.at(-1) as number)];
+  const [tokens, values] = [
+    new Int32Array(offsets.at(-1) as number),
+    new Float32Array(offsets.at(-1) as number),
+  ];
   rows.forEach((row, r) => {
     tokens.set(row.tokens, offsets[r]);
     values.set(row.values, offsets[r]);

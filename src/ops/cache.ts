@@ -78,7 +78,7 @@ export interface AttentionStepOptions
 
 /**
  * `rotateWrite` and `attentionPaged` in one op, with their bits, for a step of decoding: row r has the one query q[r], at key lengths[r] − 1, whose
- * position is the same number (rotary.positions is not read) and whose key and value [R, Hk·D] go to its place in pages[r]. A row of length 0 writes
+ * position is the same number (rotary.positions is not read) and whose key and value [R, Hk·D] go to its place in pages[r], which no other row sees. A row of length 0 writes
  * nothing and gives 0.
  */
 export function attentionStep(

@@ -52,6 +52,28 @@ describe.each([
   const together = async (generator: Generator, all: readonly (Adapter | undefined)[]) =>
     Promise.all(all.map((adapter) => generator.generate(PROMPTS, { ...OPTIONS, role: { adapter } }).samples));
 
+  it('a request fails whose adapter changes under it, and no other', async () => {
+    const [first, second] = adapters as [Adapter, Adapter];
+    const before = await first.trainable!.values.readFloats();
+    const expected = await alone(second);
+    const generator = new Generator(model.decoder, { maxTokens: 90 });
+    const changed = generator.generate(PROMPTS, { ...OPTIONS, role: { adapter: first } });
+    const kept = generator.generate(PROMPTS, { ...OPTIONS, role: { adapter: second } });
+    const seen: number[] = [];
+    await expect(
+      (async () => {
+        for await (const { token } of changed) {
+          seen.push(token as number);
+          if (seen.length === 6) changeAdapter(first, 9);
+        }
+      })(),
+    ).rejects.toThrow('generate: the weights changed while samples were under way');
+    expect(seen.length).toBeLessThan(PROMPTS.length * OPTIONS.n * OPTIONS.maxNewTokens);
+    expect(await kept.samples).toEqual(expected);
+    changeAdapter(first, 1, before);
+    generator.dispose();
+  });
+
   it('together they give what each gives alone', async () => {
     const all = [undefined, ...adapters];
     const expected = [];

@@ -85,6 +85,33 @@ describe('Detokenizer', () => {
   });
 });
 
+describe('tokens that have the last digit of a number first', () => {
+  const tokenizer = {
+    reversesDigits: true,
+    tokenBytes: (token: number) => bytes.tokenBytes(token),
+    isSpecial: (token: number) => bytes.isSpecial(token),
+  };
+  const run = (text: string, stop: string, from: number) => {
+    const detokenizer = new Detokenizer(tokenizer, { stop: [stop] });
+    const shown = bytes.encode(text).map((token, i) => detokenizer.push(token, i >= from));
+    return { text: shown.join('') + detokenizer.end(), stop: detokenizer.stoppedBy };
+  };
+
+  it('give the number as it is read, once it is whole', () => {
+    expect(run('=321+', '!', 0)).toEqual({ text: '=123+', stop: undefined });
+    expect(run('=321', '!', 0)).toEqual({ text: '=123', stop: undefined });
+  });
+
+  it('stop within a number only at tokens that may stop', () => {
+    // The text is 123: its "1" comes with token 3, its "2" with token 2.
+    expect(run('=321+', '1', 0)).toEqual({ text: '=', stop: '1' });
+    expect(run('=321+', '1', 4)).toEqual({ text: '=123+', stop: undefined });
+    expect(run('=321+', '12', 2)).toEqual({ text: '=', stop: '12' });
+    expect(run('=321', '3', 2)).toEqual({ text: '=123', stop: undefined });
+    expect(run('=321', '3', 1)).toEqual({ text: '=12', stop: '3' });
+  });
+});
+
 describe.each(['prepend', 'metaspace'])('tokens of a %s tokenizer', (name) => {
   it('keep the space that a text loses at its beginning', async () => {
     const tokenizer = await loadTokenizer(

@@ -44,11 +44,7 @@ describe.each(isas)('attention_step on %s', (isa) => {
   /** What a step needs, on pages of which the last one of each row is not full; what was not written is NaN. */
   function prepared(on: Device, { dtype, heads, kvHeads, headDim, normed }: Shape, lengths = LENGTHS) {
     const of = (rows: number, count: number, seed: number) =>
-      on.tensor(
-        stored(random(rows * count * headDim, seed), dtype),
-        [rows, count * headDim],
-        dtype,
-      );
+      on.tensor(stored(random(rows * count * headDim, seed), dtype), [rows, count * headDim], dtype);
     const counts = lengths.map((length) => Math.ceil(length / PAGE_TOKENS));
     const held = counts.reduce((a, b) => a + b, 0);
     let free = held;
@@ -66,7 +62,8 @@ describe.each(isas)('attention_step on %s', (isa) => {
     });
     const width = Math.max(...counts);
     const pages = tables.flatMap((own) => Array.from({ length: width }, (_, i) => own[i] ?? -1));
-    const table = (seed: number) => on.tensor(random((POSITIONS * headDim) / 2, seed), [POSITIONS, headDim / 2]);
+    const table = (seed: number) =>
+      on.tensor(random((POSITIONS * headDim) / 2, seed), [POSITIONS, headDim / 2]);
     const weight = (seed: number) => ({ value: on.tensor(random(headDim, seed), [headDim]) }) as Parameter;
     const R = lengths.length;
     return {
@@ -133,6 +130,7 @@ describe.each(isas)('attention_step on %s', (isa) => {
     ['attention_step: lengths[0] is 129, outside 0..128', { lengths: [129] }],
     ['attention_step: lengths[0] is -1, outside 0..128', { lengths: [-1] }],
     ['attention_step: lengths[0] is 70, outside 0..69', { positions: 69 }],
+    ['attention_step: lengths[0] is 129, outside 0..69', { positions: 69, lengths: [129], pages: [0, 9] }],
     ['attention_step: pages[0, 1] is 4, outside 0..3', { pages: [0, 4] }],
     ['attention_step: pages[0, 1] is -1, outside 0..3', { pages: [0, -1] }],
     ['attention_step: pages[0, 0] is 9, outside 0..3', { pages: [9, 1] }],
@@ -158,7 +156,11 @@ describe.each(isas)('attention_step on %s', (isa) => {
       [{ kvHeads: 1 }, "attention_step: k has 1 heads, the cache's pages hold 2"],
       [{ heads: 3 }, 'attention_step: 3 query heads cannot share 2 KV heads evenly'],
     ] as const) {
-      const { half = 4, kvHeads = 2, heads = 4 } = change as { half?: number; kvHeads?: number; heads?: number };
+      const {
+        half = 4,
+        kvHeads = 2,
+        heads = 4,
+      } = change as { half?: number; kvHeads?: number; heads?: number };
       const other = openTest(isa);
       const table = other.zeros([9, half]);
       attentionStep(

@@ -9,7 +9,7 @@
 //   copies    of cp.async happen at the wait for them.
 //   early     A kernel that may start before the one in front of it has ended does so: the first of its blocks that runs goes
 //             as far as its waits for that one, which reveals what it reads too early. Every thread must wait. Before, a
-//             block may use dynamic shared memory, not static.
+//             block may use dynamic shared memory, not static. Later blocks start in their turn.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +55,8 @@ namespace emulator {
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
 /// griddepcontrol.wait.
 void wait_for_predecessor();
+/// griddepcontrol.launch_dependents; forbidden before the wait, as more than two kernels might then be under way.
+void let_successor_start();
 
 /// Index of the running block.
 void* dynamic_shared();
@@ -151,6 +153,16 @@ inline bool __all_sync(unsigned, bool holds) {
     if (!emulator::lane_value<bool>(all, lane)) return false;
   }
   return true;
+}
+inline uint32_t __ballot_sync(unsigned, bool holds) {
+  const auto& all = emulator::exchange("ballot", &holds, sizeof holds);
+  uint32_t bits = 0;
+  for (int lane = 0; lane < emulator::kLanes; lane++)
+    bits |= static_cast<uint32_t>(emulator::lane_value<bool>(all, lane)) << lane;
+  return bits;
+}
+inline int __popc(uint32_t bits) {
+  return __builtin_popcount(bits);
 }
 inline int atomicCAS(int* at, int expected, int value) {
   const int old = *at;

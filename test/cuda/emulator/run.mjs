@@ -15,7 +15,9 @@ const PORTABLE = [
   'test/models/deberta.test.ts',
 ];
 const HOPPER = [
-  ...['capture', 'early', 'launches', 'gemm', 'attention', 'head', 'quickstart'].map((name) => `test/cuda/${name}`),
+  ...['capture', 'early', 'launches', 'gemm', 'attention', 'head', 'quickstart'].map(
+    (name) => `test/cuda/${name}`,
+  ),
   ...['gemm', 'attention', 'head'].map((name) => `test/ops/${name}`),
   'test/models/golden.test.ts',
 ];

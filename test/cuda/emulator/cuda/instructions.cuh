@@ -27,9 +27,12 @@ inline char* dynamic_shared() {
 inline void wait_for_predecessor() {
   emulator::wait_for_predecessor();
 }
-inline void let_successor_start() {}
+inline void let_successor_start() {
+  emulator::let_successor_start();
+}
 inline void take_turn() {
   wait_for_predecessor();
+  let_successor_start();
 }
 
 inline float exp2_approximate(float x) {
