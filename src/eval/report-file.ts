@@ -72,6 +72,7 @@ const baselines = z
 const network = z.strictObject({
   metrics,
   pair_accuracy: fraction,
+  threshold: z.number().exactOptional(),
   calibration: calibration.exactOptional(),
 });
 

@@ -62,7 +62,9 @@ export interface NetworkReport {
   readonly metrics: VerdictMetrics;
   /** Share of the pairs, as in its training, whose right side has the higher score. */
   readonly pair_accuracy: number;
-  /** Of σ(score of "right" − score of "wrong") as the probability of "right"; absent without steps. */
+  /** The score from which a step is right, chosen on validation steps, of a network that scores steps (`frn.pair_mode: step`). */
+  readonly threshold?: number;
+  /** Of σ(score of "right" − score of "wrong") as the probability of "right"; absent without steps, and with a threshold. */
   readonly calibration?: Calibration;
 }
 
@@ -249,6 +251,7 @@ function notes(report: EvalReport): string[] {
     lines.push(
       `reward network (frn) as a judge: F1 macro ${percent(test.metrics.f1_macro)} (validation ` +
         `${percent(validation.metrics.f1_macro)}), pairs in the right order ${percent(test.pair_accuracy)}` +
+        `${test.threshold === undefined ? '' : `, steps right from a score of ${test.threshold.toPrecision(3)} on, chosen on validation`}` +
         `${test.calibration ? `, expected calibration error ${percent(test.calibration.ece)}` : ''}`,
     );
   }

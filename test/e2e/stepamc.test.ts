@@ -388,6 +388,12 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
       ({ phase, ratio_mean }) => phase === 'ppo' && ratio_mean !== undefined,
     );
     expect(first).toMatchObject({ ratio_mean: 1, ratio_max: 1 });
+    // The zero of scores of steps is arbitrary, so they are read by a threshold and are no probabilities.
+    const { reward_network } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
+    for (const part of ['validation', 'test']) {
+      expect(reward_network[part].threshold).toBe(reward_network.validation.threshold);
+      expect(reward_network[part]).not.toHaveProperty('calibration');
+    }
     const memory = JSON.parse(await readFile(join(run, 'memory.json'), 'utf8'));
     expect(memory.planned_cache_bytes).toBeGreaterThan(0);
     expect(memory.planned_peak_bytes).toBeGreaterThan(memory.planned_cache_bytes);

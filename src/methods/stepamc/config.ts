@@ -69,6 +69,15 @@ export function hasNetwork({
   return baseline === 'none' && !ablation.no_frn;
 }
 
+/** How scores are centred, `auto` resolved. */
+export function centering({
+  center,
+  pair_mode,
+}: Pick<FrnConfig, 'center' | 'pair_mode'>): Exclude<FrnConfig['center'], 'auto'> {
+  if (center !== 'auto') return center;
+  return pair_mode === 'label' ? 'pair_mean' : 'running';
+}
+
 /** Whether training steps without a label are of use. */
 export function usesUnlabelled({ baseline, ppo }: Pick<StepAmcRunConfig, 'baseline' | 'ppo'>): boolean {
   return baseline === 'pseudo_labels' || ppo.steps !== 'labelled';
@@ -83,7 +92,7 @@ export function comparesWithContinued({
 }
 
 function conflicts(config: StepAmcRunConfig): Conflict[] {
-  const { model, constraint, baseline, ablation, ppo, prompt } = config;
+  const { model, constraint, baseline, ablation, frn, ppo, prompt, pseudo_labels } = config;
   const found: Conflict[] = [];
   if (typeof model.base !== 'string') {
     found.push({
@@ -111,6 +120,22 @@ function conflicts(config: StepAmcRunConfig): Conflict[] {
       path: ['ppo', 'rollout'],
       message:
         'ppo.rollout "enumerate" scores the two words alone; with prompt.response_format "rationale_then_verdict" use "sample"',
+    });
+  }
+  if (frn.pair_mode === 'step' && frn.center === 'pair_mean') {
+    found.push({
+      path: ['frn', 'center'],
+      message:
+        'frn.center "pair_mean" needs a score of each verdict, and frn.pair_mode "step" gives a step one score, whose zero is ' +
+        'arbitrary; use "running"',
+    });
+  }
+  if (frn.pair_mode === 'step' && baseline === 'pseudo_labels' && pseudo_labels.by !== 'sft') {
+    found.push({
+      path: ['pseudo_labels', 'by'],
+      message:
+        `pseudo_labels.by "${pseudo_labels.by}" needs the probability that a step is right, and a network of frn.pair_mode ` +
+        '"step" only tells which step is better; use frn.pair_mode "label", or pseudo_labels.by "sft"',
     });
   }
   if (ablation.no_frn && ppo.steps !== 'labelled') {

@@ -96,7 +96,7 @@ export const stepAmc: Method<StepAmcRunConfig, VerdictData, StepAmcRoles> = {
 async function judgedNetwork(open: StepAmcRun, signal: AbortSignal) {
   if (!hasNetwork(open.config)) return undefined;
   const validation = await judgeByNetwork(open, 'validation', signal);
-  const test = validation && (await judgeByNetwork(open, 'test', signal));
+  const test = validation && (await judgeByNetwork(open, 'test', signal, validation.scale));
   return test && { validation, test };
 }
 

@@ -72,7 +72,7 @@ export function scpoStage(
             iterations: iterations.batches.length,
             maxSkipped: config.run.max_skipped_steps,
           })
-        : labelRewards({ ...ppo, center: frn.center }),
+        : labelRewards(ppo),
       advantage: verdictAdvantage(roles.decoder.device, ppo),
       objective: new ScpoObjective({
         roles,

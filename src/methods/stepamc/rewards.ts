@@ -8,22 +8,30 @@ import type { RewardSource, RolloutBatch } from '../../train/policy/records.js';
 import { learningRateAt } from '../../train/schedule.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
-import type { FrnConfig, PpoConfig } from './config.js';
+import { centering, type FrnConfig, type PpoConfig } from './config.js';
 import type { RewardUnit } from './reward/pairs.js';
-import { type RewardSequence, scoreVerdicts, type VerdictScores } from './reward/score.js';
+import { type PairMode, type RewardSequence, scoreVerdicts, type VerdictScores } from './reward/score.js';
 import { comparePairs, rewardOptimizer } from './reward/stage.js';
 import type { StepAmcRoles } from './roles.js';
 import type { Question } from './rollout.js';
 
-/** Mean and standard deviation of all scores so far, for `center: running` (Welford's recurrence). */
+/**
+ * Mean and standard deviation of all scores so far, for `center: running` (Welford's recurrence): of both verdicts or, with
+ * `pair_mode: step`, of the steps.
+ */
 export interface RunningScores {
   readonly count: number;
   readonly mean: number;
   readonly squares: number;
 }
 
-export type RewardSettings = Pick<PpoConfig, 'reward_clip' | 'invalid_reward' | 'wrong_reward'> &
-  Pick<FrnConfig, 'center'>;
+export type RewardSettings = Pick<PpoConfig, 'reward_clip' | 'invalid_reward' | 'wrong_reward'> & Centering;
+
+/** How the scores of the network become rewards. */
+interface Centering {
+  readonly mode: PairMode;
+  readonly center: ReturnType<typeof centering>;
+}
 
 /**
  * The reward of a verdict, from the network's scores of both (or, without a network, from the label), centred and
@@ -38,17 +46,32 @@ export function verdictReward(
   settings: RewardSettings,
   running: RunningScores,
 ): number {
-  const { reward_clip: clip, center } = settings;
+  const { reward_clip: clip } = settings;
   if (verdict === undefined) return settings.invalid_reward;
   if (!scores) return verdict === label ? 1 : settings.wrong_reward;
-  const score = verdict === 1 ? scores.positive : scores.negative;
-  const centred =
-    center === 'pair_mean'
-      ? score - (scores.positive + scores.negative) / 2
-      : center === 'running'
-        ? (score - running.mean) / deviation(running)
-        : score;
+  const centred = centredScore(verdict, scores, settings, running);
   return clip > 0 ? Math.max(-clip, Math.min(clip, centred)) : centred;
+}
+
+function centredScore(
+  verdict: 1 | 0,
+  scores: VerdictScores,
+  { mode, center }: Centering,
+  running: RunningScores,
+): number {
+  const score = verdict === 1 ? scores.positive : scores.negative;
+  switch (center) {
+    case 'none':
+      return score;
+    case 'pair_mean':
+      return score - (scores.positive + scores.negative) / 2;
+    case 'running': {
+      if (mode === 'label') return (score - running.mean) / deviation(running);
+      // A step has one score, and is right in so far as that is above those of the others.
+      const right = (scores.positive - running.mean) / deviation(running);
+      return verdict === 1 ? right : -right;
+    }
+  }
 }
 
 function deviation({ count, squares }: RunningScores): number {
@@ -72,7 +95,8 @@ export function placeReward(value: number, length: number, place: PpoConfig['rew
 }
 
 /** Rewards from the labels themselves (`ablation.no_frn`). */
-export function labelRewards(settings: PpoConfig & Pick<FrnConfig, 'center'>): RewardSource<Question> {
+export function labelRewards(ppo: PpoConfig): RewardSource<Question> {
+  const settings = { ...ppo, mode: 'label', center: 'none' } as const;
   return {
     async reward(questions) {
       return { byGroup: placed(questions, () => undefined, settings, NO_SCORES), metrics: {} };
@@ -110,10 +134,11 @@ export class NetworkRewards implements RewardSource<Question> {
 
   async reward(questions: readonly Question[], { items, signal }: RolloutBatch) {
     const { roles, ppo, frn, sequences, microBatchTokens } = this.options;
+    const mode = frn.pair_mode;
     const found = await scoreVerdicts(
       roles,
       items.map((item) => sequences[item] as RewardSequence),
-      { mode: frn.pair_mode, microBatchTokens, signal },
+      { mode, microBatchTokens, signal },
     );
     if (!found) return undefined;
     const byItem = new Map(items.map((item, i) => [item, found[i] as VerdictScores[]]));
@@ -121,11 +146,13 @@ export class NetworkRewards implements RewardSource<Question> {
     const scores = questions.flatMap((question) => scoresOf(question) ?? []);
     this.running = withScores(
       this.running,
-      scores.flatMap(({ positive, negative }) => [positive, negative]),
+      scores.flatMap(({ positive, negative }) => (mode === 'step' ? [positive] : [positive, negative])),
     );
+    const center = centering(frn);
+    const zero = mode === 'step' && center === 'running' ? this.running.mean : 0;
     return {
-      byGroup: placed(questions, scoresOf, { ...ppo, center: frn.center }, this.running),
-      metrics: networkMetrics(questions, scoresOf),
+      byGroup: placed(questions, scoresOf, { ...ppo, mode, center }, this.running),
+      metrics: networkMetrics(questions, scoresOf, zero),
     };
   }
 
@@ -184,15 +211,20 @@ function placed(
   );
 }
 
-/** How well the network separates right from wrong verdicts. */
+/**
+ * How well the network separates right from wrong verdicts.
+ *
+ * @param zero the score from which a step is right, with `pair_mode: step`
+ */
 function networkMetrics(
   questions: readonly Question[],
   scoresOf: (question: Question) => VerdictScores | undefined,
+  zero: number,
 ): Metrics {
   const margins = questions.flatMap((question) => {
     const scores = scoresOf(question);
     return scores && question.label !== null
-      ? [(question.label === 1 ? 1 : -1) * (scores.positive - scores.negative)]
+      ? [(question.label === 1 ? 1 : -1) * (scores.positive - scores.negative - 2 * zero)]
       : [];
   });
   if (margins.length === 0) return {};

@@ -45,11 +45,12 @@ export const frn = section({
         'it; its tokens count in the budget of the baselines.',
     ),
   center: z
-    .enum(['pair_mean', 'running', 'none'])
-    .default('pair_mean')
+    .enum(['auto', 'pair_mean', 'running', 'none'])
+    .default('auto')
     .describe(
-      'How a score becomes a reward: minus the mean of both verdicts’ scores, normalised by running mean and standard ' +
-        'deviation, or unchanged. A pairwise loss leaves the offset of each step undetermined.',
+      'How a score becomes a reward: minus the mean of both verdicts’ scores (`pair_mean`), normalised by running mean and ' +
+        'standard deviation (`running`), or unchanged. A pairwise loss leaves the zero of the scores undetermined. `auto` is ' +
+        '`pair_mean` for `pair_mode: label`, and `running` for `step`, where a step has one score and no mean of two.',
     ),
 }).describe('The fine-grained reward network: an adapter and a scalar head on the same base.');
 

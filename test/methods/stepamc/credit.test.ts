@@ -25,7 +25,13 @@ const { ppo } = JSON.parse(readFileSync(new URL('../../golden/vectors.json', imp
   };
 };
 
-const REWARD: RewardSettings = { center: 'pair_mean', reward_clip: 10, invalid_reward: -1, wrong_reward: 0 };
+const REWARD: RewardSettings = {
+  mode: 'label',
+  center: 'pair_mean',
+  reward_clip: 10,
+  invalid_reward: -1,
+  wrong_reward: 0,
+};
 const NONE: RunningScores = { count: 0, mean: 0, squares: 0 };
 const CREDIT: CreditSettings = {
   gamma: 1,
@@ -64,6 +70,28 @@ describe('the reward of a verdict', () => {
     expect(running.mean).toBe(2.5);
     const reward = verdictReward(1, 1, scores, { ...REWARD, center: 'running' }, running);
     expect(reward).toBeCloseTo(0.5 / Math.sqrt(5 / 3), 12);
+  });
+  test('of a network that scores steps is right above the mean of all steps so far, wherever its zero is', () => {
+    const settings = { ...REWARD, mode: 'step', center: 'running' } as const;
+    const rewards = (zero: number) => {
+      const running = withScores(
+        NONE,
+        [3, 5].map((score) => score + zero),
+      );
+      return [3, 5].map((score) => {
+        const scores = { positive: score + zero, negative: -(score + zero) };
+        return ([1, 0] as const).map((verdict) => verdictReward(verdict, 1, scores, settings, running));
+      });
+    };
+    const unit = 1 / Math.SQRT2;
+    for (const zero of [0, -4, 100]) {
+      const [wrong, right] = rewards(zero);
+      for (const [found, expected] of [
+        [wrong, [-unit, unit]],
+        [right, [unit, -unit]],
+      ] as const)
+        found?.forEach((reward, i) => void expect(reward).toBeCloseTo(expected[i] as number, 10));
+    }
   });
   test('is clipped; is invalid_reward for neither word; follows the label without a network', () => {
     expect(verdictReward(1, 1, { positive: 90, negative: 0 }, REWARD, NONE)).toBe(10);

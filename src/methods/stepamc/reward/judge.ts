@@ -1,26 +1,38 @@
-/** The reward network as a judge: the verdict that it scores higher, on held-out steps. */
+/**
+ * The reward network as a judge of held-out steps: by the verdict that it scores higher or, with `pair_mode: step`, by a
+ * threshold on the score of the step, which is chosen on validation steps because the zero of such scores is arbitrary.
+ */
 import { indices } from '../../../data/dataset.js';
 import { calibration } from '../../../eval/calibration.js';
 import { verdictMetrics } from '../../../eval/evaluate.js';
 import { ratio } from '../../../eval/metrics.js';
 import type { NetworkReport } from '../../../eval/report.js';
+import { bestThreshold } from '../../../eval/thresholds.js';
 import type { JudgedVerdict } from '../../../eval/verdicts.js';
 import type { HeldOut } from '../../../train/evaluation.js';
+import { mean } from '../../../train/policy/metrics.js';
 import type { StepAmcRun } from '../method.js';
 import { rewardData } from './data.js';
-import { scoreVerdicts } from './score.js';
+import { scoreVerdicts, type VerdictScores } from './score.js';
 import { comparePairs } from './stage.js';
 
 export interface JudgedByNetwork {
   readonly judged: readonly JudgedVerdict[];
   readonly report: NetworkReport;
+  /** By which the steps were judged, with `pair_mode: step`. */
+  readonly scale?: StepScale | undefined;
 }
 
-/** Judges a held-out part by the network's present parameters; undefined if the signal stopped it. */
+/**
+ * Judges a held-out part by the network's present parameters; undefined if the signal stopped it.
+ *
+ * @param scale with `pair_mode: step`, that of the validation part; absent: chosen on the part itself
+ */
 export async function judgeByNetwork(
   open: StepAmcRun,
   part: HeldOut,
   signal: AbortSignal,
+  scale?: StepScale,
 ): Promise<JudgedByNetwork | undefined> {
   const { config, data, roles } = open;
   const microBatchTokens = open.microBatchTokens('frn');
@@ -28,10 +40,20 @@ export async function judgeByNetwork(
   const mode = config.frn.pair_mode;
   const scores = await scoreVerdicts(roles, network.sequences, { mode, microBatchTokens, signal });
   if (!scores) return undefined;
-  const judged = indices(data.sequences[part]).flatMap((solution) =>
-    data.sequences[part].get(solution).verdicts.flatMap(({ step, label }, place): JudgedVerdict[] => {
+  const scored = indices(data.sequences[part]).flatMap((solution) =>
+    data.sequences[part].get(solution).verdicts.flatMap(({ step, label }, place) => {
       const found = scores[solution]?.[place];
-      return label === null || !found ? [] : [{ solution, step, label, ...verdictOf(found) }];
+      return label === null || !found ? [] : [{ solution, step, label, found }];
+    }),
+  );
+  const chosen =
+    mode === 'step'
+      ? (scale ?? stepScale(scored.map(({ label, found }) => ({ label, score: found.positive }))))
+      : undefined;
+  const judged = scored.map(
+    ({ solution, step, label, found }): JudgedVerdict => ({
+      ...{ solution, step, label },
+      ...verdictOf(chosen ? (found.positive - chosen.threshold) / chosen.deviation : leadOf(found)),
     }),
   );
   const pairs = network.all.reduce((sum, unit) => sum + unit.pairs.length, 0);
@@ -43,23 +65,53 @@ export async function judgeByNetwork(
       ? ratio(judged.filter(inOrder).length, judged.length)
       : (await comparePairs(roles, network.all, { settings: config.frn, microBatchTokens })).metrics
           .pair_accuracy;
-  const calibrated = calibration(judged);
+  const calibrated = chosen ? undefined : calibration(judged);
   return {
     judged,
     report: {
       metrics: verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong }),
       pair_accuracy: pairAccuracy,
+      ...(chosen ? { threshold: chosen.threshold } : {}),
       ...(calibrated ? { calibration: calibrated } : {}),
     },
+    scale: chosen,
   };
 }
 
+/** From which score on a step is right, and how far scores spread. */
+export interface StepScale {
+  readonly threshold: number;
+  readonly deviation: number;
+}
+
+/** The threshold with the best macro F1 on these steps. */
+export function stepScale(
+  steps: readonly { readonly label: 1 | 0; readonly score: number }[],
+): StepScale {
+  if (steps.length === 0) return { threshold: 0, deviation: 1 };
+  const center = mean(steps.map(({ score }) => score));
+  const deviation = Math.sqrt(mean(steps.map(({ score }) => (score - center) ** 2))) || 1;
+  // Thresholds are chosen among probabilities; in units of the deviation no score is rounded to 0 or 1.
+  const probabilities = steps.map(({ label, score }) => ({
+    label,
+    probability: logistic((score - center) / deviation),
+  }));
+  const { threshold } = bestThreshold(probabilities, 'f1_macro');
+  return { threshold: center + deviation * Math.log(threshold / (1 - threshold)), deviation };
+}
+
 /** The pairwise loss makes σ of the difference the probability that "right" is the right verdict. */
-function verdictOf({ positive, negative }: { readonly positive: number; readonly negative: number }) {
-  const lead = positive - negative;
+function leadOf({ positive, negative }: VerdictScores): number {
+  return positive - negative;
+}
+
+const logistic = (x: number) => 1 / (1 + Math.exp(-x));
+
+/** In `step` mode the probability is none, and orders the steps alone. */
+function verdictOf(lead: number) {
   return {
     verdict: lead > 0 ? 1 : 0,
-    probability: 1 / (1 + Math.exp(-lead)),
+    probability: logistic(lead),
     logPositive: -Math.log1p(Math.exp(-lead)),
     logNegative: -Math.log1p(Math.exp(lead)),
   } as const;

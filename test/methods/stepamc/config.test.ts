@@ -1,0 +1,30 @@
+// What configurations of StepAMC are refused.
+import { describe, expect, test } from 'vitest';
+import { completeRunConfig } from '../../../src/methods/config.js';
+import { centering, type StepAmcRunConfig } from '../../../src/methods/stepamc/config.js';
+
+const config = ({ data = {}, ...more }: { readonly data?: object }) =>
+  completeRunConfig({
+    method: 'stepamc',
+    data: { source: 'arithmetic', ...data },
+    ...more,
+  } as never) as StepAmcRunConfig;
+
+describe('scores of steps instead of verdicts', () => {
+  const frn = { pair_mode: 'step' };
+  test('are centred by the running mean, and not by the mean of two verdicts', () => {
+    expect(centering(config({}).frn)).toBe('pair_mean');
+    expect(centering(config({ frn }).frn)).toBe('running');
+    expect(centering(config({ frn: { ...frn, center: 'none' } }).frn)).toBe('none');
+    expect(() => config({ frn: { ...frn, center: 'pair_mean' } })).toThrow(
+      /frn\.center "pair_mean" needs a score of each verdict/,
+    );
+  });
+  test('label nothing', () => {
+    for (const by of ['frn', 'both'])
+      expect(() => config({ frn, baseline: 'pseudo_labels', pseudo_labels: { by } })).toThrow(
+        /pseudo_labels\.by "\w+" needs the probability that a step is right/,
+      );
+    config({ frn, baseline: 'pseudo_labels', pseudo_labels: { by: 'sft' } });
+  });
+});
