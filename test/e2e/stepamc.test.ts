@@ -258,6 +258,15 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     }
   });
 
+  test('beside a policy without a network, continued SFT has the tokens of the policy alone', async () => {
+    const lines = await metrics(join(folder, 'ablation.no_frn-true'));
+    const after = (phase: string) =>
+      lines.filter((line) => line.phase === phase && line.tokens !== undefined).at(-1)?.tokens as number;
+    const beside = after('sft_continued') - after('sft');
+    const policy = after('ppo') - after('sft_continued');
+    expect(Math.abs(beside - policy)).toBeLessThan(1792 + 64);
+  });
+
   test('unlabelled steps are judged for the rewards of the network, and the constraint leaves them out', async () => {
     const run = join(folder, 'unlabelled');
     const more = set({ 'data.labelled': 60, 'data.label_noise': 0.1, 'ppo.steps': 'unlabelled' });

@@ -134,8 +134,12 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
   const sft = supervisedStage({ ...warmUp, name: 'sft', seed });
   if (config.baseline === 'sft') return [sft];
   const rewards = rewardData(open, 'train');
-  // What trains instead of reward network and policy, or to be compared with them, gets their budget of tokens.
-  const budget = () => policyTokens(open) + networkTokens(open, rewards) + jointTokens(open, rewards);
+  // What trains instead of reward network and policy, or to be compared with them, gets their budget of tokens. Beside a
+  // policy without a network there is no network to match.
+  const hasBudgetOfNetwork = config.baseline !== 'none' || hasNetwork(config);
+  const budget = () =>
+    policyTokens(open) +
+    (hasBudgetOfNetwork ? networkTokens(open, rewards) + jointTokens(open, rewards) : 0);
   const continued = () =>
     continuedStage(
       supervisedStage({

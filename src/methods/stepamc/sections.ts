@@ -232,6 +232,6 @@ export const compareWith = z
   .max(1)
   .default([])
   .describe(
-    'What to train besides, from the same warm-up and for the same tokens as reward network and policy, to be judged on ' +
-      'the same steps: `[sft_continued]`. It ends up in the table and in eval.json, not in adapter/. Nothing is trained besides with a baseline.',
+    'What to train besides, from the same warm-up and for the same tokens as policy and, if there is one, reward network, to be ' +
+      'judged on the same steps: `[sft_continued]`. It ends up in the table and in eval.json, not in adapter/. Nothing is trained besides with a baseline.',
   );
