@@ -288,7 +288,11 @@ function summarizedSolution(
   maxLength: number,
 ): SummarizedSolution {
   const ends = store.stepEnds(index);
-  const verdict = tailIds.length + Math.max(template.positiveIds.length, template.negativeIds.length);
+  // The room that `placeVerdicts` asks for.
+  const verdict =
+    tailIds.length +
+    template.rationaleTokens +
+    Math.max(template.positiveIds.length, template.negativeIds.length);
   const isCut = (label: StepLabel, step: number) => label !== null && (ends[step] ?? 0) + verdict > maxLength;
   return {
     key: store.key(index),

@@ -119,6 +119,28 @@ describe('the data of verdict training', () => {
     }
   });
 
+  it('counts the steps that do not fit because of the reason before the word', async () => {
+    const sections = {
+      data: {
+        source: 'word_problems',
+        word_problems: { samples: 60, levels: [1], error_rate: 0.4 },
+        max_length: 60,
+      },
+      model: { base: 'word-problems', tokenizer: 'base' },
+      prompt: { pos_word: '1', neg_word: '0', response_format: 'rationale_then_verdict', rationale_tokens: 24 },
+    };
+    const config = configOf(sections);
+    const { parts } = await configuredRecords(config.data);
+    const data = await dataOf(sections);
+    for (const part of PARTS) {
+      const placed = [...data.sequences[part]].reduce((sum, { verdicts }) => sum + verdicts.length, 0);
+      const labelled = parts[part].flatMap(({ steps }) => steps.filter(({ label }) => label !== null)).length;
+      expect(data.summary.parts[part].lengths?.stepsCut).toBe(labelled - placed);
+      expect(placed).toBeLessThan(labelled);
+    }
+    data.close();
+  });
+
   it('can limit the held-out parts', async () => {
     const data = await dataOf({ data: arithmetic, eval: { max_samples: 5 } });
     expect([data.sequences.validation.length, data.records.test.length]).toEqual([5, 5]);
