@@ -115,6 +115,14 @@ function conflicts(config: StepAmcRunConfig): Conflict[] {
         'baseline "dpo" compares the two words alone; with prompt.response_format "rationale_then_verdict" use another',
     });
   }
+  if (prompt.response_format === 'rationale_then_verdict' && baseline === 'pseudo_labels') {
+    found.push({
+      path: ['baseline'],
+      message:
+        'baseline "pseudo_labels" gives steps a label and no reason, and with prompt.response_format ' +
+        '"rationale_then_verdict" nothing is learned from a label without a reason; use another, or response_format "verdict"',
+    });
+  }
   if (prompt.response_format === 'rationale_then_verdict' && ppo.rollout === 'enumerate') {
     found.push({
       path: ['ppo', 'rollout'],

@@ -28,3 +28,15 @@ describe('scores of steps instead of verdicts', () => {
     config({ frn, baseline: 'pseudo_labels', pseudo_labels: { by: 'sft' } });
   });
 });
+
+describe('verdicts after reasons', () => {
+  const prompt = { response_format: 'rationale_then_verdict' };
+  test.each([
+    [{ baseline: 'dpo' }, /baseline "dpo" compares the two words alone/],
+    [{ baseline: 'pseudo_labels' }, /baseline "pseudo_labels" gives steps a label and no reason/],
+    [{ ppo: { rollout: 'enumerate' } }, /ppo\.rollout "enumerate" scores the two words alone/],
+  ])('refuse %j', (more, message) => {
+    expect(() => config({ prompt, ...more })).toThrow(message);
+    config(more);
+  });
+});
