@@ -125,11 +125,7 @@ function fromStore(
   const chosen = chooseSolutions(config, store);
   if (chosen.train.length === 0) throw nothingToTrainOn(config.data);
   const labels = countLabels(chosen.train);
-  const weigh =
-    config.sft.class_weight === 'balanced'
-      ? (label: 1 | 0) => labels.n / (2 * (label === 1 ? labels.positive : labels.negative))
-      : () => 1;
-  const smoothing = config.sft.label_smoothing ?? 0;
+  const learned = learnedVerdicts(config.sft, labels);
   const maxLength = config.data.max_length;
   const training = new Set(chosen.train);
   const solutionOf = (solution: ChosenSolution) => {
@@ -172,7 +168,7 @@ function fromStore(
   );
   return {
     sequences: datasets((solution, i) =>
-      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, { weigh, smoothing })),
+      recent.get(solution, () => verdictSequence(solutionOf(solution), tokenizer, i, learned)),
     ),
     records: datasets((solution) => {
       const { problem, steps, outcome, group } = store.record(solution.index);
@@ -192,6 +188,16 @@ function fromStore(
     ...notes,
     close: () => store.close(),
   };
+}
+
+/** How verdicts are learned: weighed by class, and smoothed. `labels` counts all that are learned together. */
+export function learnedVerdicts(
+  { class_weight, label_smoothing: smoothing = 0 }: VerdictDataConfig['sft'],
+  { n, positive, negative }: LabelCounts,
+) {
+  const weigh =
+    class_weight === 'balanced' ? (label: 1 | 0) => n / (2 * (label === 1 ? positive : negative)) : () => 1;
+  return { weigh, smoothing };
 }
 
 function leftOutWarning(leftOut: VerdictData['leftOut']): string[] {

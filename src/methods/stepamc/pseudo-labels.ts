@@ -11,6 +11,7 @@ import { groupBySize } from '../../sequences/batching.js';
 import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.js';
 import type { MakingStage, TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
+import { type LabelCounts, learnedVerdicts } from '../../train/verdict-data.js';
 import type { StepAmcRun } from './method.js';
 import { rewardSequence, scoreVerdicts } from './reward/score.js';
 
@@ -92,30 +93,48 @@ export function pseudoLabelStage(
 ): TrainingStage {
   const { config, data, roles, run } = open;
   const made = readLog(run.artefact(ARTEFACT).path) as unknown as readonly PseudoLabel[];
-  const byItem = new Map<number, PseudoLabel[]>();
-  for (const row of made) byItem.set(row.item, [...(byItem.get(row.item) ?? []), row]);
-  const train = data.sequences.train;
   const stage = supervisedStage({
     ...options,
     name: 'pseudo_labels',
     decoder: roles.decoder,
     role: roles.policy,
     parameters: roles.policyParameters,
-    sequences: dataset(train.length, (item) => {
-      const sequence = train.get(item);
-      const known = byItem.get(item);
-      if (!known) return sequence;
-      return relabelled(
-        sequence,
-        (label, place) => label ?? known.find((row) => row.place === place)?.label ?? null,
-        data.tokenizer,
-      );
-    }),
+    sequences: pseudoLabelled(data.sequences.train, made, { ...data, sft: config.sft }),
     optimization: config.pseudo_labels,
     microBatchTokens: open.microBatchTokens('pseudo_labels'),
     best: 'f1_macro',
   });
   return { ...stage, open: () => ({ ...stage.open(), begin: () => roles.keepReference() }) };
+}
+
+/** The sequences with labels and pseudo-labels, which are learned alike and counted together. */
+export function pseudoLabelled(
+  train: Dataset<VerdictSequence>,
+  made: readonly PseudoLabel[],
+  { labels, tokenizer, sft }: PseudoLabelled,
+): Dataset<VerdictSequence> {
+  const byItem = new Map<number, PseudoLabel[]>();
+  for (const row of made) byItem.set(row.item, [...(byItem.get(row.item) ?? []), row]);
+  const positive = labels.positive + made.filter(({ label }) => label === 1).length;
+  const n = labels.n + made.length;
+  const learned = learnedVerdicts(sft, { n, positive, negative: n - positive });
+  return dataset(train.length, (item) => {
+    const known = byItem.get(item) ?? [];
+    // Sequences without pseudo-labels too: the classes may weigh otherwise than in the warm-up.
+    return relabelled(
+      train.get(item),
+      (label, place) => label ?? known.find((row) => row.place === place)?.label ?? null,
+      tokenizer,
+      learned,
+    );
+  });
+}
+
+interface PseudoLabelled {
+  /** Counts of the real labels. */
+  readonly labels: LabelCounts;
+  readonly tokenizer: Parameters<typeof verdictSequence>[1];
+  readonly sft: Parameters<typeof learnedVerdicts>[0];
 }
 
 function unlabelledItems(train: Dataset<VerdictSequence>): number[] {
@@ -158,15 +177,16 @@ function byNetwork({ config, data, roles, ...open }: StepAmcRun): Judge {
   };
 }
 
-/** The sequence with other labels. */
+/** The sequence with other labels, learned as `verdictSequence` has it. */
 function relabelled(
   { solution, rowId }: VerdictSequence,
   labelOf: (label: StepLabel, place: number) => StepLabel,
-  tokenizer: StepAmcRun['data']['tokenizer'],
+  tokenizer: PseudoLabelled['tokenizer'],
+  learned?: Parameters<typeof verdictSequence>[3],
 ): VerdictSequence {
   const verdicts = solution.verdicts.map((verdict, place) => ({
     ...verdict,
     label: labelOf(verdict.label, place),
   }));
-  return verdictSequence({ ...solution, verdicts }, tokenizer, rowId);
+  return verdictSequence({ ...solution, verdicts }, tokenizer, rowId, learned);
 }
