@@ -92,7 +92,7 @@ export function comparesWithContinued({
 }
 
 function conflicts(config: StepAmcRunConfig): Conflict[] {
-  const { model, constraint, baseline, ablation, frn, ppo, prompt, pseudo_labels } = config;
+  const { model, data, constraint, baseline, ablation, frn, ppo, prompt, pseudo_labels } = config;
   const found: Conflict[] = [];
   if (typeof model.base !== 'string') {
     found.push({
@@ -151,6 +151,28 @@ function conflicts(config: StepAmcRunConfig): Conflict[] {
       path: ['ppo', 'steps'],
       message: `ppo.steps "${ppo.steps}" needs rewards for steps without a label, and ablation.no_frn takes rewards from the labels`,
     });
+  }
+  if (usesUnlabelled(config)) {
+    const [user, instead] =
+      baseline === 'pseudo_labels'
+        ? ['baseline "pseudo_labels" labels', 'another baseline']
+        : [`ppo.steps "${ppo.steps}" judges`, 'ppo.steps "labelled"'];
+    if (data.split_unit === 'sample') {
+      found.push({
+        path: ['data', 'split_unit'],
+        message:
+          `${user} steps without a label, and with data.split_unit "sample" those are steps of the validation and test parts too; ` +
+          `use split_unit "problem" or ${instead}`,
+      });
+    }
+    if (data.balance !== 'none') {
+      found.push({
+        path: ['data', 'balance'],
+        message:
+          `${user} steps without a label, and those are also the ones whose label data.balance "${data.balance}" took away; ` +
+          `use balance "none" (sft.class_weight weighs the classes) or ${instead}`,
+      });
+    }
   }
   if (baseline !== 'none' && (ablation.no_frn || ablation.no_scpn)) {
     found.push({

@@ -40,3 +40,22 @@ describe('verdicts after reasons', () => {
     config(more);
   });
 });
+
+describe('steps without a label', () => {
+  test.each([{ baseline: 'pseudo_labels' }, { ppo: { steps: 'all' } }, { ppo: { steps: 'unlabelled' } }])(
+    'of %j are those that have none: not those of other parts, nor those that balance took one from',
+    (more) => {
+      config(more);
+      expect(() => config({ ...more, data: { split_unit: 'sample' } })).toThrow(
+        /steps without a label, and with data\.split_unit "sample" those are steps of the validation and test parts/,
+      );
+      for (const balance of ['downsample', 'upsample'])
+        expect(() => config({ ...more, data: { balance } })).toThrow(
+          /those are also the ones whose label data\.balance "\w+" took away/,
+        );
+    },
+  );
+  test('of no use are no obstacle', () => {
+    config({ data: { split_unit: 'sample', balance: 'upsample' } });
+  });
+});
