@@ -5,6 +5,9 @@ import { parseRunConfig } from '../../src/methods/config.js';
 const folder = new URL('../../recipes/', import.meta.url);
 const recipes = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
 const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
+/** What the user gives. */
+const dataOf = (name: string) =>
+  /^ {2}source: (arithmetic|word_problems)$/m.test(read(name)) ? [] : ['data.train=file.jsonl'];
 
 it('the package ships recipes, including the default', () => {
   expect(recipes).toContain('quickstart.yaml');
@@ -13,11 +16,7 @@ it('the package ships recipes, including the default', () => {
 
 describe.each(recipes)('%s', (name) => {
   it('is a valid configuration once the user has given the data', () => {
-    const generated = /^ {2}source: (arithmetic|word_problems)$/m.test(read(name));
-    const { config } = parseRunConfig(read(name), {
-      name,
-      settings: generated ? [] : ['data.train=file.jsonl'],
-    });
+    const { config } = parseRunConfig(read(name), { name, settings: dataOf(name) });
     expect(config.run.output_dir).toBe(`runs/${name.replace('.yaml', '')}`);
   });
 
@@ -38,3 +37,19 @@ describe.each(recipes)('%s', (name) => {
     for (const line of lines) expect(line.length).toBeLessThanOrEqual(120);
   });
 });
+
+it.each(recipes.filter((name) => /^method: stepamc$/m.test(read(name))))(
+  '%s trains DPO in the batches of continued SFT, and selects among as many evaluations',
+  (name) => {
+    const { config } = parseRunConfig(read(name), { name, settings: dataOf(name) });
+    if (config.method !== 'stepamc') throw new Error('not StepAMC');
+    const { learning_rate, tokens_per_step, micro_batch_tokens, eval_steps, patience } = config.sft_continued;
+    expect(config.dpo).toMatchObject({
+      learning_rate,
+      tokens_per_step,
+      micro_batch_tokens,
+      eval_steps,
+      patience,
+    });
+  },
+);
