@@ -64,6 +64,18 @@ test.each(Object.keys(SMALL_RUNS))(
   120_000,
 );
 
+test.each([
+  { compare_with: ['sft_continued'] },
+  { baseline: 'sft_continued' },
+  { baseline: 'dpo' },
+  { baseline: 'pseudo_labels', data: { labelled: 40 } },
+])('StepAMC with %j takes the largest seed', async (more: { readonly data?: object }) => {
+  const { data, run, ...rest } = recipe('stepamc') as Record<'data' | 'run', object>;
+  const seed = 2 ** 32 - 1;
+  const lines = await described({ ...rest, ...more, data: { ...data, ...more.data }, run: { ...run, seed } });
+  expect(stepsIn(lines).size).toBeGreaterThan(1);
+});
+
 test('time is told of runs on this machine alone, as a bound', async () => {
   const lines = await described(recipe('sft'));
   expect(lines.at(-2)).toMatch(/^trained tokens: about \d/);

@@ -119,6 +119,7 @@ function otherJudges(
 function stages(open: StepAmcRun): readonly StageEntry[] {
   const { config, data, roles } = open;
   const { seed } = config.run;
+  const continuedSeed = (seed ^ CONTINUED_SEED) >>> 0;
   const { decoder, policy, policyParameters } = roles;
   const validate = (stop: AbortSignal) => validationMetrics(evaluationOf(open), policy, stop);
   const warmUp = {
@@ -147,7 +148,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
         optimization: config.sft_continued,
         microBatchTokens: open.microBatchTokens('sft_continued'),
         name: 'sft_continued',
-        seed: seed ^ CONTINUED_SEED,
+        seed: continuedSeed,
         tokens: budget(),
       }),
       roles,
@@ -163,7 +164,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
           settings: config.dpo,
           sequences: data.sequences.train,
           microBatchTokens: open.microBatchTokens('dpo'),
-          seed: seed ^ CONTINUED_SEED,
+          seed: continuedSeed,
           tokens: budget(),
           validate,
         }),
@@ -178,7 +179,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
         {
           name: 'pseudo_labels',
           prepare: async () =>
-            pseudoLabelStage(open, { tokens: tokens(), seed: seed ^ CONTINUED_SEED, validate }),
+            pseudoLabelStage(open, { tokens: tokens(), seed: continuedSeed, validate }),
         },
       ];
     }
