@@ -93,8 +93,8 @@ export const ppo = section({
     .enum(['rescore', 'sampler'])
     .default('rescore')
     .describe(
-      'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1) or from the sampler. ' +
-        'Their difference is logged either way.',
+      'Old log-probs of the ratio: from the training forward (the first ratio is exactly 1 for words of one token, on the ' +
+        'CPU) or from the sampler. Their difference is logged either way.',
     ),
   gamma: z.number().min(0).max(1).default(1).describe('Discount per token.'),
   lam: z.number().min(0).max(1).default(0.95).describe('λ of generalised advantage estimation.'),
