@@ -160,7 +160,7 @@ export const constraint = section({
     .default('rl')
     .describe(
       'What α weights, with 1 − α on the constraint: policy and value loss (`rl`), the policy loss alone ' +
-        '(`policy`), or neither (`constraint`).',
+        '(`policy`), or neither (`constraint`). Not read with `alpha.mode: uncertainty`, which weights the constraint alone.',
     ),
   alpha: section({
     mode: z
@@ -211,7 +211,9 @@ export const dpo = section({
   ...optimization({ ...LORA_RATES, learning_rate: 5e-6, num_train_epochs: 1, tokens_per_step: 8192 }),
   beta: positiveNumber().default(0.1).describe('Strength of the regularisation towards the reference.'),
   label_smoothing: fraction().default(0).describe('Share of labels assumed to be wrong.'),
-}).describe('With baseline: dpo, instead of the policy optimisation.');
+}).describe(
+  'With baseline: dpo, instead of the policy optimisation: for the tokens of reward network and policy, whatever num_train_epochs.',
+);
 
 export const ablation = section({
   no_scpn: z.boolean().default(false).describe('Plain PPO: the constraint is measured but not trained on.'),
