@@ -30,7 +30,8 @@ export const verdictEvaluation = section({
     .default('greedy')
     .describe(
       '`greedy` takes the most likely token of the whole vocabulary as the verdict; with a number the verdict is ' +
-        '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable.',
+        '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable, unless it ' +
+        'stands after a reason that did not end.',
     ),
 }).describe('Evaluation on held-out steps.');
 

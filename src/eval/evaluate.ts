@@ -77,13 +77,15 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     }),
   );
   const bootstrap = { ...BOOTSTRAP, ...options.bootstrap, invalidAsWrong };
+  const counted = <T extends ScoredStep>(all: readonly T[] = []) =>
+    invalidAsWrong ? all : all.filter(({ unreadable }) => !unreadable);
   const split = seenAndUnseen(judged, steps, options.seen);
   const optional = {
     ...unseenReport(split, { ...options, bootstrap, baselinesUnseen }),
     intervals: bootstrapIntervals(steps, bootstrap),
     differences: differencesTo(options, { judged, steps }, bootstrap),
     calibration: calibration(judged),
-    threshold_sweep: judged.length > 0 ? thresholdSweep(judged, validation) : undefined,
+    threshold_sweep: judged.length > 0 ? thresholdSweep(counted(judged), counted(validation)) : undefined,
     reward_network: options.rewardNetwork,
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,

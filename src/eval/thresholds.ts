@@ -6,6 +6,8 @@ import { type Confusion, type ConfusionMetrics, confusionMetrics } from './metri
 export interface ScoredStep {
   readonly label: 0 | 1;
   readonly probability: number;
+  /** Has no word at any threshold, as after a reason that did not end: wrong for its class at all of them. */
+  readonly unreadable?: true;
 }
 
 export interface ThresholdSweep {
@@ -54,8 +56,8 @@ export function thresholdSweep(
 /** The confusion of calling a step correct if its probability is at least `threshold`. */
 export function confusionAt(steps: Iterable<ScoredStep>, threshold: number): Confusion {
   let [tp, fn, fp, tn] = [0, 0, 0, 0];
-  for (const { label, probability } of steps) {
-    if (probability >= threshold) label === 1 ? tp++ : fp++;
+  for (const { label, probability, unreadable } of steps) {
+    if (unreadable ? label === 0 : probability >= threshold) label === 1 ? tp++ : fp++;
     else label === 1 ? fn++ : tn++;
   }
   return { tp, fn, fp, tn };
@@ -69,10 +71,10 @@ export function bestThreshold(
   steps: readonly ScoredStep[],
   aim: ThresholdAim,
 ): { readonly threshold: number; readonly value: number } {
-  const sorted = [...steps].sort((a, b) => a.probability - b.probability);
-  const positives = steps.filter(({ label }) => label === 1).length;
+  const sorted = steps.filter(({ unreadable }) => !unreadable);
+  sorted.sort((a, b) => a.probability - b.probability);
   // Every step at or above the threshold counts as correct; it rises from below the smallest probability.
-  const confusion = { tp: positives, fn: 0, fp: steps.length - positives, tn: 0 };
+  const confusion: { -readonly [Count in keyof Confusion]: number } = { ...confusionAt(steps, 0) };
   let best = { threshold: (sorted[0]?.probability ?? 1) / 2, value: confusionMetrics(confusion)[aim] };
   for (let i = 0; i < sorted.length; ) {
     const { probability } = sorted[i]!;

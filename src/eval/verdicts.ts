@@ -17,6 +17,8 @@ export interface JudgedVerdict extends JudgedStep {
   readonly logNegative: number;
   /** Probability of the positive word among the two. */
   readonly probability: number;
+  /** There is no word at any threshold, as after a reason that did not end. */
+  readonly unreadable?: true;
 }
 
 export interface JudgeOptions {

@@ -151,8 +151,10 @@ export async function judgeWrittenVerdicts(
       const probability = 1 / (1 + Math.exp(logNegative - logPositive));
       const word = reason === undefined ? undefined : wordOf(tokens.slice(reason), template);
       const byThreshold = threshold === 'greedy' ? word : probability >= threshold ? 1 : 0;
-      const verdict = reason === undefined ? undefined : byThreshold;
-      judged.push({ solution, step, label, verdict, logPositive, logNegative, probability });
+      judged.push({
+        ...{ solution, step, label, logPositive, logNegative, probability },
+        ...(reason === undefined ? { verdict: undefined, unreadable: true } : { verdict: byThreshold }),
+      });
     });
     onProgress?.(Math.min(first + SOLUTIONS_AT_ONCE, sequences.length));
   }

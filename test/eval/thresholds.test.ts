@@ -51,6 +51,25 @@ describe('the best threshold', () => {
   });
 });
 
+describe('a reason that did not end', () => {
+  // Written verdicts have a probability of ½ there.
+  const unreadable = ([1, 0] as const).map((label) => ({ label, probability: 0.5, unreadable: true }) as const);
+  const rows = [...steps([0.3, 0], [0.4, 1], [0.8, 1]), ...unreadable];
+
+  it('is wrong for its class at every threshold', () => {
+    for (const threshold of [0.1, 0.5, 0.9]) {
+      const { tp, fn, fp, tn } = confusionAt(unreadable, threshold);
+      expect([tp, fn, fp, tn]).toEqual([0, 1, 1, 0]);
+    }
+  });
+
+  it('does not move the threshold that is chosen', () => {
+    const { threshold, value } = bestThreshold(rows, 'f1_macro');
+    expect(threshold).toBeCloseTo(0.35, 12);
+    expect(value).toBe(confusionMetrics({ tp: 2, fn: 1, fp: 1, tn: 1 }).f1_macro);
+  });
+});
+
 describe('the sweep', () => {
   const test = steps([0.15, 0], [0.35, 1], [0.55, 0], [0.95, 1]);
 

@@ -134,7 +134,7 @@ test('a reason that does not end is unreadable', async () => {
     microBatchTokens: 512,
     tokenizer: short,
   });
-  expect(verdict).toMatchObject({ verdict: undefined, probability: 0.5 });
+  expect(verdict).toMatchObject({ verdict: undefined, probability: 0.5, unreadable: true });
 });
 
 test('a rollout writes reasons, and its answers tell where the word begins', async () => {
