@@ -1,5 +1,5 @@
 // Verdicts after a reason that the model writes, against the plain sequences behind them.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { inMemory } from '../../src/data/dataset.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { judgeVerdicts } from '../../src/eval/verdicts.js';
@@ -7,10 +7,15 @@ import { wordOf, writeVerdicts } from '../../src/eval/written-verdicts.js';
 import { createStepAmcRoles, type StepAmcRoles } from '../../src/methods/stepamc/roles.js';
 import { verdictRollouts } from '../../src/methods/stepamc/rollout.js';
 import type { StepRecord } from '../../src/records/record.js';
-import { scoreRows } from '../../src/sequences/forward.js';
+import { hiddenStates, scoreRows } from '../../src/sequences/forward.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { openTest } from '../ops/devices.js';
+
+vi.mock('../../src/sequences/forward.js', async (original) => {
+  const actual = await original<typeof import('../../src/sequences/forward.js')>();
+  return { ...actual, hiddenStates: vi.fn(actual.hiddenStates) };
+});
 
 const device = openTest();
 let roles: StepAmcRoles;
@@ -158,4 +163,25 @@ test('a rollout writes reasons, and its answers tell where the word begins', asy
       expect(logprob).toBeCloseTo(samplerLogprobs[t]!, 3);
     });
   }
+});
+
+test('a rollout scores no more tokens at once than a micro-batch has, its reasons included', async () => {
+  const sequence = verdictSequence(solution, tokenizer, 0);
+  // Two solutions with the words alone.
+  const microBatchTokens = 2 * sequence.ids.length;
+  vi.mocked(hiddenStates).mockClear();
+  await verdictRollouts({
+    roles,
+    sequences: inMemory([sequence, { ...sequence, rowId: 1 }]),
+    template: tokenizer.template,
+    tailIds: tokenizer.tailIds,
+    tokenizer: bytes,
+    settings: { rollout: 'sample', steps: 'labelled', temperature: 1, reference: 'base' },
+    microBatchTokens,
+    seed: 11,
+  }).rollOut({ items: [0, 1], iteration: 0, signal: new AbortController().signal });
+  const groups = vi.mocked(hiddenStates).mock.calls.map(([, , group]) => group.map(({ ids }) => ids.length));
+  expect(groups.length).toBeGreaterThan(0);
+  for (const lengths of groups)
+    expect(lengths.reduce((sum, length) => sum + length, 0)).toBeLessThanOrEqual(microBatchTokens);
 });

@@ -80,7 +80,9 @@ async function rollOut(options: RolloutOptions): Promise<Question[] | undefined>
   const inOnePass = samples && hasOneTokenWords(options.template);
   if (samples && !inOnePass && !(await writeAnswers(items.map(solutionOf), sampling))) return undefined;
   const questions: Question[] = [];
-  const size = (item: number) => solutionOf(item).sequence.ids.length;
+  // Written answers are known by now, and may be longer than what is learned from the data.
+  const size = (item: number) =>
+    inOnePass ? solutionOf(item).sequence.ids.length : asked(solutionOf(item), options).ids.length;
   for (const group of groupBySize(items, size, options.microBatchTokens)) {
     if (signal.aborted) return undefined;
     const drafted = group.map(solutionOf);
@@ -90,27 +92,31 @@ async function rollOut(options: RolloutOptions): Promise<Question[] | undefined>
   return questions;
 }
 
+/** The solution with the answers that its questions have. */
+function asked({ sequence, drafts }: DraftedSolution, { tailIds }: Pick<RolloutOptions, 'tailIds'>) {
+  return answeredSequence(
+    sequence,
+    drafts.map(({ place, answers }) => ({ place, answers: answers.map(({ tokens }) => tokens) })),
+    tailIds,
+  );
+}
+
 /** The finished answers with the old log-probs and values that training will use, and the reference's log-probs. */
 async function scored(
   group: readonly number[],
   solutions: readonly DraftedSolution[],
   drawing: HiddenStates | undefined,
-  { roles, template, tailIds, settings }: RolloutOptions,
+  options: RolloutOptions,
 ): Promise<Question[]> {
+  const { roles, template, settings } = options;
   const { decoder, policy, reference, base, valueHead } = roles;
   const { device } = decoder;
-  const asked = solutions.map(({ sequence, drafts }) =>
-    answeredSequence(
-      sequence,
-      drafts.map(({ place, answers }) => ({ place, answers: answers.map(({ tokens }) => tokens) })),
-      tailIds,
-    ),
-  );
-  const rows = asked.map(({ answers }) => answers.flatMap((list) => list.flatMap((answer) => answer.rows)));
+  const sequences = solutions.map((solution) => asked(solution, options));
+  const rows = sequences.map(({ answers }) => answers.flatMap((list) => list.flatMap((answer) => answer.rows)));
   if (rows.every((list) => list.length === 0)) return []; // nothing was sampled either
   const { temperature } = settings;
   const own = device.scope(() => {
-    const states = drawing ?? hiddenStates(decoder, policy, asked);
+    const states = drawing ?? hiddenStates(decoder, policy, sequences);
     const { logprobs } = logprobsAt(states, rows, { temperature });
     const values = scalarsAt(
       states,
@@ -122,7 +128,7 @@ async function scored(
   drawing?.hidden.dispose();
   const against = settings.reference === 'base' ? base : reference;
   const ref = device.scope(
-    () => logprobsAt(hiddenStates(decoder, against, asked), rows, { temperature }).logprobs,
+    () => logprobsAt(hiddenStates(decoder, against, sequences), rows, { temperature }).logprobs,
     'reference',
   );
   const [old, values, refs] = await Promise.all([
