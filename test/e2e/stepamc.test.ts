@@ -269,13 +269,23 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
 
   test('unlabelled steps are judged for the rewards of the network, and the constraint leaves them out', async () => {
     const run = join(folder, 'unlabelled');
-    const more = set({ 'data.labelled': 60, 'data.label_noise': 0.1, 'ppo.steps': 'unlabelled' });
+    const more = set({
+      'data.labelled': 60,
+      'data.label_noise': 0.1,
+      'ppo.steps': 'unlabelled',
+      'constraint.alpha.mode': 'learnable_clamped',
+    });
     const { code, err } = await steptrain(['run', 'stepamc_arithmetic', '--output', run, ...SMALL, ...more]);
     expect(code, err).toBe(0);
     const updates = (await metrics(run)).filter(({ phase, loss }) => phase === 'ppo' && loss !== undefined);
     expect(updates.length).toBeGreaterThan(0);
-    for (const { constraint_loss, rollout_verdicts, reward_std } of updates) {
+    for (const line of updates) {
+      const { constraint_loss, rollout_verdicts, reward_std, alpha } = line;
       expect(constraint_loss).toBe(0);
+      expect(alpha).toBe(0.5);
+      // Of no step is it known whether it was judged rightly.
+      for (const name of ['acc_pos', 'acc_neg', 'rollout_acc_pos', 'rollout_acc_neg'])
+        expect(line).not.toHaveProperty(name);
       expect(rollout_verdicts).toBeGreaterThan(32);
       expect(reward_std).toBeGreaterThan(0);
     }

@@ -2,7 +2,6 @@
 import { Tape } from '../../autograd/tape.js';
 import type { Dataset } from '../../data/dataset.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
-import { ratio } from '../../eval/metrics.js';
 import { type PpoStatistic, ppo } from '../../objectives/ppo.js';
 import { type Objective, readStatistics } from '../../objectives/statistics.js';
 import { type ConstraintStatistic, verdictConstraint } from '../../objectives/verdict-constraint.js';
@@ -14,6 +13,7 @@ import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logitsAt, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import type { AnswerRow, BranchedAnswer, VerdictSequence } from '../../sequences/sequence.js';
 import type { PolicyGradients, PolicyObjective } from '../../train/policy/records.js';
+import type { Metrics } from '../../train/stage.js';
 import { AlphaBalance, type LossWeights } from './alpha.js';
 import type { ConstraintConfig, PpoConfig } from './config.js';
 import { answeredSequence } from './questions.js';
@@ -70,7 +70,12 @@ export class ScpoObjective implements PolicyObjective<Question> {
     const { policy, value, constraint } = losses;
     return {
       loss: weights.policy * policy + weights.value * value + weights.constraint * constraint,
-      terms: { policy_loss: policy, value_loss: value, constraint_loss: constraint },
+      terms: {
+        policy_loss: policy,
+        value_loss: value,
+        // Without a label there is no constraint, which is not one of 0.
+        ...(normaliser.positives + normaliser.negatives > 0 ? { constraint_loss: constraint } : {}),
+      },
       metrics: {
         constraint_weight: weights.constraint,
         ...(constrained ? { alpha: this.alpha.value(step) } : {}),
@@ -84,7 +89,7 @@ export class ScpoObjective implements PolicyObjective<Question> {
   applied({ terms }: PolicyGradients): void {
     if (!this.options.constrained) return;
     const { policy_loss: policy, value_loss: value, constraint_loss: constraint } = terms as LossTerms;
-    this.alpha.learn({ policy, value, constraint });
+    if (constraint !== undefined) this.alpha.learn({ policy, value, constraint });
   }
 
   state(): unknown {
@@ -96,7 +101,7 @@ export class ScpoObjective implements PolicyObjective<Question> {
   }
 }
 
-type LossTerms = Readonly<Record<'policy_loss' | 'value_loss' | 'constraint_loss', number>>;
+type LossTerms = Readonly<Record<'policy_loss' | 'value_loss', number>> & { readonly constraint_loss?: number };
 
 interface AnsweredItem {
   readonly questions: readonly CreditedQuestion[];
@@ -298,11 +303,13 @@ async function readMetrics({ policy, constraint }: Objectives): Promise<MicroBat
 function summarize(parts: readonly MicroBatchMetrics[], settings: PpoConfig, weights: LossWeights) {
   const sum = (of: (part: MicroBatchMetrics) => number) => parts.reduce((total, part) => total + of(part), 0);
   const mean = (name: PpoStatistic) => sum((part) => part.ppo.weight * part.ppo[name]);
-  const byClass = (name: ConstraintStatistic, count: 'positives' | 'negatives') =>
-    ratio(
-      sum(({ constraint }) => (constraint ? constraint[count] * constraint[name] : 0)),
-      sum(({ constraint }) => constraint?.[count] ?? 0),
-    );
+  /** Absent, and not 0, where no step has the label. */
+  const byClass = (as: string, name: ConstraintStatistic, count: 'positives' | 'negatives'): Metrics => {
+    const labelled = sum(({ constraint }) => constraint?.[count] ?? 0);
+    if (labelled === 0) return {};
+    const total = sum(({ constraint }) => (constraint ? constraint[count] * constraint[name] : 0));
+    return { [as]: total / labelled };
+  };
   const value = settings.vf_coef * mean('value_loss');
   const policy = sum(({ policyLoss }) => policyLoss) - valueFactor(weights) * value;
   const constraint = sum(({ constraintLoss }) => constraintLoss);
@@ -312,10 +319,10 @@ function summarize(parts: readonly MicroBatchMetrics[], settings: PpoConfig, wei
       policy_loss: mean('policy_loss'),
       value_loss: mean('value_loss'),
       constraint_loss: constraint,
-      constraint_positive: byClass('positive_loss', 'positives'),
-      constraint_negative: byClass('negative_loss', 'negatives'),
-      acc_pos: byClass('acc_pos', 'positives'),
-      acc_neg: byClass('acc_neg', 'negatives'),
+      ...byClass('constraint_positive', 'positive_loss', 'positives'),
+      ...byClass('constraint_negative', 'negative_loss', 'negatives'),
+      ...byClass('acc_pos', 'acc_pos', 'positives'),
+      ...byClass('acc_neg', 'acc_neg', 'negatives'),
       ratio_mean: mean('ratio_mean'),
       ratio_max: Math.max(...parts.map((part) => part.ppo.ratio_max)),
       clip_fraction: mean('clip_fraction'),

@@ -8,16 +8,18 @@ import type { CreditedQuestion } from './rollout.js';
 export function answerMetrics(questions: readonly CreditedQuestion[]): Metrics {
   const answers = questions.flatMap(({ answers, label }) => answers.map((answer) => ({ ...answer, label })));
   if (answers.length === 0) return {};
-  const right = (label: 1 | 0) => {
+  // Absent, and not 0, where no step has the label.
+  const right = (name: string, label: 1 | 0): Metrics => {
     const own = answers.filter((answer) => answer.label === label);
+    if (own.length === 0) return {};
     const mass = own.reduce((sum, { share }) => sum + share, 0);
     const hits = own.reduce((sum, { share, verdict }) => sum + (verdict === label ? share : 0), 0);
-    return ratio(hits, mass);
+    return { [name]: ratio(hits, mass) };
   };
   return {
     rollout_verdicts: questions.length,
-    rollout_acc_pos: right(1),
-    rollout_acc_neg: right(0),
+    ...right('rollout_acc_pos', 1),
+    ...right('rollout_acc_neg', 0),
     rollout_invalid: ratio(answers.filter(({ verdict }) => verdict === undefined).length, answers.length),
   };
 }
