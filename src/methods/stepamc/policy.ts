@@ -2,6 +2,7 @@
 import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
+import { mean } from '../../train/policy/metrics.js';
 import { policyStage } from '../../train/policy/stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { verdictAdvantage } from './advantage.js';
@@ -122,9 +123,24 @@ export function jointTokens(open: StepAmcRun, network: RewardData): number {
   }, 0);
 }
 
-/** Tokens of all forward and backward passes of the policy: the budget of the baselines. */
-export function policyTokens(open: StepAmcRun): number {
-  const lengthOf = (item: number) => open.data.sequences.train.get(item).ids.length;
+/**
+ * Tokens of all forward and backward passes of the policy: the budget of the baselines. The reasons that it will write are
+ * taken to be as long as those of the data.
+ */
+export function policyTokens(open: Pick<StepAmcRun, 'config' | 'data'>): number {
+  const { train } = open.data.sequences;
+  const reasons = Array.from(train, ({ solution: { verdicts } }) =>
+    verdicts.flatMap(({ rationale }) => rationale?.length ?? []),
+  ).flat();
+  const usual = Math.round(mean(reasons));
+  const lengthOf = (item: number) => {
+    const { ids, solution } = train.get(item);
+    const { steps } = open.config.ppo;
+    const without = solution.verdicts.filter(
+      ({ label, rationale }) => rationale === undefined && isAsked(steps, label),
+    );
+    return ids.length + usual * without.length;
+  };
   const tokens = rolloutBatches(open)
     .batches.flat()
     .reduce((sum, item) => sum + lengthOf(item), 0);
@@ -132,7 +148,7 @@ export function policyTokens(open: StepAmcRun): number {
 }
 
 /** The solutions of each rollout batch. */
-function rolloutBatches({ config: { ppo, run }, data }: StepAmcRun): BatchSchedule {
+function rolloutBatches({ config: { ppo, run }, data }: Pick<StepAmcRun, 'config' | 'data'>): BatchSchedule {
   const sequences = data.sequences.train;
   const questions = Array.from(
     sequences,
