@@ -53,7 +53,9 @@ describe('the best threshold', () => {
 
 describe('a reason that did not end', () => {
   // Written verdicts have a probability of ½ there.
-  const unreadable = ([1, 0] as const).map((label) => ({ label, probability: 0.5, unreadable: true }) as const);
+  const unreadable = ([1, 0] as const).map(
+    (label) => ({ label, probability: 0.5, unreadable: true }) as const,
+  );
   const rows = [...steps([0.3, 0], [0.4, 1], [0.8, 1]), ...unreadable];
 
   it('is wrong for its class at every threshold', () => {

@@ -127,7 +127,12 @@ describe('the data of verdict training', () => {
         max_length: 60,
       },
       model: { base: 'word-problems', tokenizer: 'base' },
-      prompt: { pos_word: '1', neg_word: '0', response_format: 'rationale_then_verdict', rationale_tokens: 24 },
+      prompt: {
+        pos_word: '1',
+        neg_word: '0',
+        response_format: 'rationale_then_verdict',
+        rationale_tokens: 24,
+      },
     };
     const config = configOf(sections);
     const { parts } = await configuredRecords(config.data);

@@ -139,8 +139,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
   // policy without a network there is no network to match.
   const hasBudgetOfNetwork = config.baseline !== 'none' || hasNetwork(config);
   const budget = () =>
-    policyTokens(open) +
-    (hasBudgetOfNetwork ? networkTokens(open, rewards) + jointTokens(open, rewards) : 0);
+    policyTokens(open) + (hasBudgetOfNetwork ? networkTokens(open, rewards) + jointTokens(open, rewards) : 0);
   const continued = () =>
     continuedStage(
       supervisedStage({
@@ -178,8 +177,7 @@ function stages(open: StepAmcRun): readonly StageEntry[] {
         labellingStage(open),
         {
           name: 'pseudo_labels',
-          prepare: async () =>
-            pseudoLabelStage(open, { tokens: tokens(), seed: continuedSeed, validate }),
+          prepare: async () => pseudoLabelStage(open, { tokens: tokens(), seed: continuedSeed, validate }),
         },
       ];
     }

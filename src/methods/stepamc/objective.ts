@@ -101,7 +101,9 @@ export class ScpoObjective implements PolicyObjective<Question> {
   }
 }
 
-type LossTerms = Readonly<Record<'policy_loss' | 'value_loss', number>> & { readonly constraint_loss?: number };
+type LossTerms = Readonly<Record<'policy_loss' | 'value_loss', number>> & {
+  readonly constraint_loss?: number;
+};
 
 interface AnsweredItem {
   readonly questions: readonly CreditedQuestion[];

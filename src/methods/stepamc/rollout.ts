@@ -112,7 +112,9 @@ async function scored(
   const { decoder, policy, reference, base, valueHead } = roles;
   const { device } = decoder;
   const sequences = solutions.map((solution) => asked(solution, options));
-  const rows = sequences.map(({ answers }) => answers.flatMap((list) => list.flatMap((answer) => answer.rows)));
+  const rows = sequences.map(({ answers }) =>
+    answers.flatMap((list) => list.flatMap((answer) => answer.rows)),
+  );
   if (rows.every((list) => list.length === 0)) return []; // nothing was sampled either
   const { temperature } = settings;
   const own = device.scope(() => {

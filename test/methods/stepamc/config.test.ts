@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { centering, type StepAmcRunConfig } from '../../../src/methods/stepamc/config.js';
 
-const config = ({ data = {}, ...more }: { readonly data?: object }) =>
+const config = ({ data = {}, ...more }: { readonly data?: object; readonly [section: string]: unknown }) =>
   completeRunConfig({
     method: 'stepamc',
     data: { source: 'arithmetic', ...data },

@@ -40,5 +40,9 @@ test('pseudo-labels are weighed and smoothed as labels are, and counted with the
     weights(right),
     weights(right),
   ]);
-  expect(Array.from(found, ({ verdicts }) => verdicts.map(({ label }) => label))).toEqual([[1, 1, 0], [1], [1]]);
+  expect(Array.from(found, ({ verdicts }) => verdicts.map(({ label }) => label))).toEqual([
+    [1, 1, 0],
+    [1],
+    [1],
+  ]);
 });

@@ -85,9 +85,7 @@ export interface StepScale {
 }
 
 /** The threshold with the best macro F1 on these steps. */
-export function stepScale(
-  steps: readonly { readonly label: 1 | 0; readonly score: number }[],
-): StepScale {
+export function stepScale(steps: readonly { readonly label: 1 | 0; readonly score: number }[]): StepScale {
   if (steps.length === 0) return { threshold: 0, deviation: 1 };
   const center = mean(steps.map(({ score }) => score));
   const deviation = Math.sqrt(mean(steps.map(({ score }) => (score - center) ** 2))) || 1;
