@@ -124,10 +124,11 @@ describe('the data of verdict training', () => {
       data: {
         source: 'word_problems',
         word_problems: { samples: 60, levels: [1], error_rate: 0.4 },
-        max_length: 60,
+        max_length: 80,
       },
       model: { base: 'word-problems', tokenizer: 'base' },
       prompt: {
+        template: 'compact',
         pos_word: '1',
         neg_word: '0',
         response_format: 'rationale_then_verdict',
@@ -141,6 +142,7 @@ describe('the data of verdict training', () => {
       const placed = [...data.sequences[part]].reduce((sum, { verdicts }) => sum + verdicts.length, 0);
       const labelled = parts[part].flatMap(({ steps }) => steps.filter(({ label }) => label !== null)).length;
       expect(data.summary.parts[part].lengths?.stepsCut).toBe(labelled - placed);
+      expect(placed).toBeGreaterThan(0);
       expect(placed).toBeLessThan(labelled);
     }
     data.close();
