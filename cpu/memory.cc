@@ -154,7 +154,8 @@ Magnitudes magnitudes(const T* x, int64_t n) {
   const vf all_bad = (bad[0] + bad[1]) + (bad[2] + bad[3]);
   if (!(sum(all_bad) == 0.0f)) return count_bad(x, n);
   const Magnitudes rest = count_bad(x + whole, n - whole);
-  return {std::max(max(max(max(maximum[0], maximum[1]), max(maximum[2], maximum[3]))), rest.largest), rest.bad};
+  return {std::max(max(max(max(maximum[0], maximum[1]), max(maximum[2], maximum[3]))), rest.largest),
+          rest.bad};
 }
 
 void finite(Stream& stream, const Args& args) {

@@ -88,25 +88,25 @@ __device__ inline Warp warp_of(const SampleInputs& in, int64_t r, const FaultRep
 /// row's.
 struct Tile {
   float largest, model_largest;
-  int32_t first;       // token with the largest logit, the first among equals
-  int32_t candidates;  // in the tiles before
-  double mass;         // at the temperature
+  int32_t first;                     // token with the largest logit, the first among equals
+  int32_t candidates;                // in the tiles before
+  double mass;                       // at the temperature
   double model_mass, tempered_mass;  // of the model's logits, at temperature 1 and at the row's
-  bool broken;         // holds NaN or +infinity
+  bool broken;                       // holds NaN or +infinity
 };
 
 /// What a row's blocks share, in workspace.
 struct Workspace {
-  Tile* tiles;             // [rows][tiles]
-  float* adjusted;         // [rows][V]; null where no row has biases or allowed tokens
-  int32_t* tokens;         // [rows][kMaxCandidates, or V where that is less], in order of the vocabulary
-  double* masses;          // of them
+  Tile* tiles;      // [rows][tiles]
+  float* adjusted;  // [rows][V]; null where no row has biases or allowed tokens
+  int32_t* tokens;  // [rows][kMaxCandidates, or V where that is less], in order of the vocabulary
+  double* masses;   // of them
 };
 
 /// Row r's logits with its biases, -infinity where a token is not allowed, from token `begin` to `end`: `row` itself where
 /// it has neither, null where a list does not hold. All blocks of a row come to the same end.
-__device__ inline const float* adjusted(const SampleInputs& in, int64_t r, const float* row, float* out, int64_t begin,
-                                        int64_t end, const FaultReporter& faults) {
+__device__ inline const float* adjusted(const SampleInputs& in, int64_t r, const float* row, float* out,
+                                        int64_t begin, int64_t end, const FaultReporter& faults) {
   int64_t first_bias = 0, last_bias = 0, first_allowed = 0, last_allowed = 0;
   if (in.bias_offsets &&
       !range_holds(faults, kBiasOffsets, in.bias_offsets, r, in.rows, in.biases, first_bias, last_bias))
@@ -231,7 +231,8 @@ __device__ inline Tile read_tile(const float* row, const float* model_row, int64
 template <typename F>
 __device__ int64_t pick(int64_t n, double target, F weight, double& before) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t each = (n + kWarp - 1) / kWarp, begin = lane * each, end = begin + each < n ? begin + each : n;
+  const int64_t each = (n + kWarp - 1) / kWarp, begin = lane * each,
+                end = begin + each < n ? begin + each : n;
   double own = 0;
   for (int64_t i = begin; i < end; i++) own += weight(i);
   double until = own;
@@ -353,14 +354,16 @@ struct RowSampler {
   /// Makes the masses of tiles relative to the row's largest, and adds them up.
   __device__ void weigh() {
     total = sum_tiles([&](Tile& tile) {
-      return tile.mass *= tile.mass > 0 ? exp((static_cast<double>(tile.largest) - largest) / warp.temperature) : 0;
+      return tile.mass *=
+             tile.mass > 0 ? exp((static_cast<double>(tile.largest) - largest) / warp.temperature) : 0;
     });
   }
 
   /// The token at u of the distribution without filters; of all threads the first warp's have it.
   __device__ int64_t draw(double u) const {
     double before;
-    const int64_t t = pick(tile_count, u * total, [&](int64_t i) { return tiles[i].mass; }, before);
+    const int64_t t = pick(
+        tile_count, u * total, [&](int64_t i) { return tiles[i].mass; }, before);
     if (t < 0) return -1;
     const Tile& tile = tiles[t];
     const float inverse = 1 / static_cast<float>(warp.temperature);
@@ -375,7 +378,9 @@ struct RowSampler {
   }
 
   /// All tokens.
-  __device__ Candidates whole() const { return {row, nullptr, nullptr, vocabulary, largest, warp.temperature}; }
+  __device__ Candidates whole() const {
+    return {row, nullptr, nullptr, vocabulary, largest, warp.temperature};
+  }
 
   /// The tokens whose logit is `bound` or above; all where they are too many.
   __device__ Candidates gather(float bound) const {
@@ -516,16 +521,18 @@ __device__ double uniform_of(const int32_t* key) {
 }
 
 /// log p of `token` where Σ exp(logit·inverse) is `mass`, relative to `largest`.
-__device__ inline float logprob_of(const float* row, int64_t token, float largest, double temperature, double mass) {
+__device__ inline float logprob_of(const float* row, int64_t token, float largest, double temperature,
+                                   double mass) {
   return static_cast<float>((static_cast<double>(row[token]) - largest) / temperature - log(mass));
 }
 
-__global__ void __launch_bounds__(kWarp * kBlockWarps)
+__global__ void __launch_bounds__(kWarp* kBlockWarps)
     sample_kernel(const __grid_constant__ SampleInputs in, int64_t first_row, int parts, Workspace work,
                   SampleOutputs out, uint32_t* tickets, FaultReporter faults) {
   __shared__ int64_t drawn;
   take_turn();
-  const int64_t at = blockIdx.x / static_cast<unsigned>(parts), r = first_row + at, vocabulary = in.vocabulary;
+  const int64_t at = blockIdx.x / static_cast<unsigned>(parts), r = first_row + at,
+                vocabulary = in.vocabulary;
   const int64_t tile_count = (vocabulary + kTileTokens - 1) / kTileTokens;
   const int64_t first_tile = int64_t{blockIdx.x % static_cast<unsigned>(parts)} * kBlockTiles,
                 end_tile = first_tile + kBlockTiles < tile_count ? first_tile + kBlockTiles : tile_count;
@@ -534,8 +541,9 @@ __global__ void __launch_bounds__(kWarp * kBlockWarps)
   const Warp warp = warp_of(in, r, faults, holds);
   if (!holds) return;
   const int64_t end_token = end_tile * kTileTokens < vocabulary ? end_tile * kTileTokens : vocabulary;
-  const float* const row = adjusted(in, r, model_row, work.adjusted ? work.adjusted + at * vocabulary : nullptr,
-                                    first_tile * kTileTokens, end_token, faults);
+  const float* const row =
+      adjusted(in, r, model_row, work.adjusted ? work.adjusted + at * vocabulary : nullptr,
+               first_tile * kTileTokens, end_token, faults);
   if (!row) return;
   Tile* const tiles = work.tiles + at * tile_count;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -584,8 +592,7 @@ __global__ void __launch_bounds__(kWarp * kBlockWarps)
     });
     sampler.weigh();
     const double u = uniform_of(in.keys + 4 * r);
-    const bool filtered =
-        (warp.top_k > 0 && warp.top_k < vocabulary) || warp.top_p < 1 || warp.min_p > 0;
+    const bool filtered = (warp.top_k > 0 && warp.top_k < vocabulary) || warp.top_p < 1 || warp.min_p > 0;
     double kept = sampler.total;
     int64_t found = -1;
     if (filtered) {
@@ -598,9 +605,8 @@ __global__ void __launch_bounds__(kWarp * kBlockWarps)
     __syncthreads();
     token = drawn;
     tempered = logprob_of(model_row, token, model_largest, warp.temperature, tempered_mass);
-    sampling = !filtered && row == model_row
-                   ? tempered
-                   : logprob_of(row, token, largest, warp.temperature, kept);
+    sampling =
+        !filtered && row == model_row ? tempered : logprob_of(row, token, largest, warp.temperature, kept);
   }
   const double model_mass = sampler.sum_tiles([&](const Tile& tile) {
     return tile.model_mass > 0
@@ -644,8 +650,8 @@ void sample(Stream& stream, const Args& args) {
   const int64_t tiles = (vocabulary + kTileTokens - 1) / kTileTokens;
   const int threads = static_cast<int>(std::clamp<int64_t>(tiles, 1, kBlockWarps)) * kWarp;
   const int64_t candidates = std::min<int64_t>(vocabulary, kMaxCandidates);
-  const int64_t row_bytes = tiles * static_cast<int64_t>(sizeof(Tile)) + candidates * 12 +
-                            (bias || allowed ? vocabulary * 4 : 0);
+  const int64_t row_bytes =
+      tiles * static_cast<int64_t>(sizeof(Tile)) + candidates * 12 + (bias || allowed ? vocabulary * 4 : 0);
   const int64_t together =  // rows of a launch
       std::min<int64_t>({rows, kTickets, std::max<int64_t>(kMaxWorkspace / row_bytes, 1)});
   const Workspace work{stream.scratch.take<Tile>(together * tiles),

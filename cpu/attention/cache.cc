@@ -53,8 +53,8 @@ void cache_write(Stream& stream, const Args& args) {
   if (cosines) check_tables("cache_write", k[2], cosines, positions);
   if (!q != !rotated || (q && !cosines) || (q_weight && !q))
     throw Error("E_SHAPE", "cache_write: q comes with cos, sin, positions and rotated, q_weight with q");
-  write_new("cache_write", stream, {k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated},
-            args.f(0));
+  write_new("cache_write", stream,
+            {k, v, slots, cache, cosines, sines, positions, k_weight, q, q_weight, rotated}, args.f(0));
 }
 
 void advance(Stream& stream, const Args& args) {

@@ -176,8 +176,8 @@ bool suits_tensor_cores(const Paged& p, const TensorView& q, std::initializer_li
          all_wide(tensors, p.size);
 }
 
-void launch_portable(Stream& stream, const char* op, const Paged& p, const TensorView& q, const TensorView& cache,
-                     const TensorView& o) {
+void launch_portable(Stream& stream, const char* op, const Paged& p, const TensorView& q,
+                     const TensorView& cache, const TensorView& o) {
   const int64_t shared = 3 * p.size * static_cast<int64_t>(sizeof(float));
   if (shared > stream.hardware.shared_per_block - 1024)
     throw Error("E_UNSUPPORTED", format("%s: heads of %lld elements do not fit into shared memory", op,
@@ -223,9 +223,10 @@ void attention_step(Stream& stream, const Args& args) {
   }
   TensorView rotated = q;
   rotated.data = stream.scratch.take<char>(q.bytes());
-  write_new({k, v, cache, cosines, sines, k_weight, q, q_weight, rotated},
-            {nullptr, nullptr, lengths.as<int32_t>(), pages.as<int32_t>(), problem.max_pages, problem.longest},
-            args.f(0), stream);
+  write_new(
+      {k, v, cache, cosines, sines, k_weight, q, q_weight, rotated},
+      {nullptr, nullptr, lengths.as<int32_t>(), pages.as<int32_t>(), problem.max_pages, problem.longest},
+      args.f(0), stream);
   launch_portable(stream, "attention_step", problem, rotated, cache, o);
 }
 

@@ -2,8 +2,8 @@
 // it gets weights and rotated where it gets rope's tables, queries likewise; cache_copy copies whole pages in the order given. Both write in place. advance
 // turns what a step of decoding drew into the tokens of the next. One launch each.
 #include "core/error.h"
-#include "cuda/attention/new_tokens.h"
 #include "cuda/attention/new_heads.cuh"
+#include "cuda/attention/new_tokens.h"
 #include "cuda/attention/page.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/reduce.cuh"
@@ -28,8 +28,8 @@ struct Writing {
 };
 
 /// The position of token t and its slot in the cache, -1 where it has none. False where they may not be used.
-__device__ inline bool find_place(const NewPlaces& places, int64_t t, int64_t pages, const FaultReporter& faults,
-                                  int64_t& position, int64_t& slot) {
+__device__ inline bool find_place(const NewPlaces& places, int64_t t, int64_t pages,
+                                  const FaultReporter& faults, int64_t& position, int64_t& slot) {
   if (!places.slots) {
     const int64_t length = places.lengths[t];
     position = length - 1, slot = -1;
@@ -98,7 +98,8 @@ void cache_write(Stream& stream, const Args& args) {
   if (!q != !rotated || (q && !cosines) || (q_weight && !q))
     throw Error("E_SHAPE", "cache_write: q comes with cos, sin, positions and rotated, q_weight with q");
   write_new({k, v, cache, cosines, sines, k_weight, q, q_weight, rotated},
-            {slots.as<int32_t>(), positions.as<int32_t>(), nullptr, nullptr, 0, cosines[0]}, args.f(0), stream);
+            {slots.as<int32_t>(), positions.as<int32_t>(), nullptr, nullptr, 0, cosines[0]}, args.f(0),
+            stream);
 }
 
 /// What advance reads and writes.

@@ -77,8 +77,7 @@ __device__ void new_group(const Heads<T>& heads, const HeadShape& shape, const R
 #pragma unroll
   for (int i = 0; i < kEight; i++) {
     x[i] = 0;
-    if (i < count)
-      x[i] = rotary.cosines ? rotary.of(element, shape.size / 2, angles, d + i) : element(d + i);
+    if (i < count) x[i] = rotary.cosines ? rotary.of(element, shape.size / 2, angles, d + i) : element(d + i);
   }
 }
 

@@ -16,7 +16,7 @@ struct Paged {
   const int32_t *offsets, *pages, *lengths;  // offsets: null where each row has one query
   int32_t rows, max_pages, heads, group, size, width, window;
   int64_t tokens, pages_held, elements, longest;
-  float scale;                      // log2 units
+  float scale;                     // log2 units
   int pages_input, lengths_input;  // places among the op's inputs
 
   /// The first query of row r.
@@ -44,7 +44,8 @@ __device__ inline bool row_holds(const Paged& p, int64_t r, const FaultReporter&
 __device__ inline void check_rows(const Paged& p, const FaultReporter& faults) {
   int64_t begin, end;
   for (int64_t r = threadIdx.x; r < p.rows; r += blockDim.x) row_holds(p, r, faults, begin, end);
-  if (p.rows == 0 && p.offsets && threadIdx.x == 0) no_range_holds(faults, kQueryOffsets, p.offsets, p.tokens);
+  if (p.rows == 0 && p.offsets && threadIdx.x == 0)
+    no_range_holds(faults, kQueryOffsets, p.offsets, p.tokens);
 }
 
 /// The new token of each row, which a step of decoding brings along: q, k and v as projections give them.

@@ -156,7 +156,8 @@ template <typename Queries, int kSize>
 __device__ void put_new_queries(char* to, const Paged& p, const NewTokens& tokens, const PagedTile& tile,
                                 int32_t kv_head) {
   const HeadShape& shape = tokens.shape;
-  const int place = static_cast<int>(threadIdx.x) / shape.lanes, lane = static_cast<int>(threadIdx.x) % shape.lanes;
+  const int place = static_cast<int>(threadIdx.x) / shape.lanes,
+            lane = static_cast<int>(threadIdx.x) % shape.lanes;
   const int64_t angles = int64_t{tile.length - 1} * (shape.size / 2);
   for (int first = 0; first < kRows; first += kThreads / shape.lanes) {
     const int row = first + place;
@@ -194,7 +195,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kSize>)
   using Keys = HeadTile<kKeys, kSize>;
   __shared__ Part runs[kWarps][kRows];
   __shared__ PagedTile kept;  // for the end: registers are scarce
-  __shared__ uint4 new_key[kSize / kEight], new_value[kSize / kEight];  // of the warp whose run has them; each lane its own
+  __shared__ uint4 new_key[kSize / kEight],
+      new_value[kSize / kEight];  // of the warp whose run has them; each lane its own
   take_turn();
   if (blockIdx.x == 0 && splits.first == 0) check_rows(p, faults);
   if (p.rows == 0) return;
@@ -226,7 +228,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kSize>)
       const int64_t page = p.pages[int64_t{tile.row} * p.max_pages + key / kPageTokens];
       const bool holds = page >= 0 && page < p.pages_held;
       if (!holds && lane == 0)
-        report(faults, FaultKind::outside, p.pages_input, tile.row, page, p.pages_held, key / kPageTokens + 1);
+        report(faults, FaultKind::outside, p.pages_input, tile.row, page, p.pages_held,
+               key / kPageTokens + 1);
       const bf16* const from = cache + (holds ? page * p.elements : 0) +
                                (int64_t{kv_head} * 2 * kPageTokens + key % kPageTokens + further) * p.width;
 #pragma unroll
@@ -354,12 +357,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kSize>)
       if (d == 0) splits.parts[at] = merged;
     }
   }
-  if (ran.first < ran.last && last_block(tickets + here.pair, static_cast<uint32_t>(ran.last - ran.first + 1)))
+  if (ran.first < ran.last &&
+      last_block(tickets + here.pair, static_cast<uint32_t>(ran.last - ran.first + 1)))
     combine<kSize>(o, p, splits, kept, here.place, here.kv_head);
 }
 
 template <bool kNew>
-void launch_paged(Stream& stream, const Paged& p, const void* q, const NewTokens& tokens, void* cache, void* o) {
+void launch_paged(Stream& stream, const Paged& p, const void* q, const NewTokens& tokens, void* cache,
+                  void* o) {
   const int64_t kv_heads = p.heads / p.group, tiles = p.tokens * p.group / kRows + p.rows;
   const int64_t splits = std::max<int64_t>(1, (p.max_pages * kPageTokens + kSplit - 1) / kSplit);
   by_head_size(p.size, [&](auto padded) {
@@ -378,8 +383,8 @@ void launch_paged(Stream& stream, const Paged& p, const void* q, const NewTokens
       const int64_t count = std::max<int64_t>(std::min(group_size, tiles - first), 1);
       const Splits kept{first, static_cast<int32_t>(splits), parts, sums};
       stream.launch_early({}, paged_bf16_kernel<kSize, kNew>, count * kv_heads * splits, kThreads, kShared,
-                          static_cast<const bf16*>(q), static_cast<bf16*>(cache), static_cast<bf16*>(o), p, kept,
-                          tokens, stream.ticket, stream.faults);
+                          static_cast<const bf16*>(q), static_cast<bf16*>(cache), static_cast<bf16*>(o), p,
+                          kept, tokens, stream.ticket, stream.faults);
     }
   });
 }

@@ -178,8 +178,8 @@ void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue) {
   while (parts < kSlices && tiles * parts < std::min(stream.hardware.multiprocessors, kTickets)) parts *= 2;
   float* const sums =
       parts > 1 ? stream.scratch.take<float>(tiles * kSlices * Tile::kRows * Tile::kTokens) : nullptr;
-  stream.launch_early({}, few_rows_tiles_kernel<Tile, Epilogue>, tiles * parts, Tile::kThreads, Tile::kShared, p,
-                      epilogue, parts, sums, stream.ticket);
+  stream.launch_early({}, few_rows_tiles_kernel<Tile, Epilogue>, tiles * parts, Tile::kThreads, Tile::kShared,
+                      p, epilogue, parts, sums, stream.ticket);
 }
 
 }  // namespace few

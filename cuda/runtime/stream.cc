@@ -82,7 +82,8 @@ void Predecessor::follow(int op, const Args& args, bool launched) {
   const size_t inputs = signature.inputs.size();
   for (size_t i = 0; i < inputs + signature.outputs.size(); i++) {
     const TensorView& tensor = args.tensor[i];
-    if (tensor && (i >= inputs || signature.inputs[i].inout)) written.push_back({tensor.data, tensor.bytes()});
+    if (tensor && (i >= inputs || signature.inputs[i].inout))
+      written.push_back({tensor.data, tensor.bytes()});
   }
 }
 
