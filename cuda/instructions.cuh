@@ -25,22 +25,13 @@ __device__ inline char* dynamic_shared() {
 }
 
 /// Of a kernel that Stream::launch_early starts: waits until the kernels before it have ended and what they wrote is
-/// visible. Every thread calls it before it touches memory that others write, and before it ends.
-__device__ inline void wait_for_predecessor() {
+/// visible, then lets the kernel after this one start once every block has come here, so that no more than two kernels are under
+/// way. Every thread calls it before it touches memory that others write, and before it ends.
+__device__ inline void take_turn() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-/// Lets the kernel after this one start once every block has come here. Called after the wait, so that no more than two
-/// kernels are under way.
-__device__ inline void let_successor_start() {
-#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-__device__ inline void take_turn() {
-  wait_for_predecessor();
-  let_successor_start();
 }
 
 /// 2^x to about 2 ulp; 0 where it is below the normal numbers.

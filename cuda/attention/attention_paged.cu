@@ -193,7 +193,7 @@ void attention_paged(Stream& stream, const Args& args) {
   const auto [q, cache, query_offsets, pages, lengths, o] = args.tensors<6>();
   Paged problem = problem_of("attention_paged", q, cache, pages, lengths, args.i(0), args.f(1));
   problem.offsets = query_offsets.as<int32_t>();
-  problem.pages_input = 3, problem.lengths_input = 4;
+  problem.pages_input = kPages, problem.lengths_input = kLengths;
   if (suits_tensor_cores(problem, q, {q, cache, o}))
     return attention_paged_bf16(stream, problem, q.data, cache.data, o.data);
   launch_portable(stream, "attention_paged", problem, q, cache, o);

@@ -9,7 +9,7 @@
 namespace steptrain::cuda {
 
 constexpr int32_t kSplit = 512;
-constexpr int kQueryOffsets = 2;  // of attention_paged's inputs
+constexpr int kQueryOffsets = 2, kPages = 3, kLengths = 4;  // of attention_paged's inputs
 
 /// Extents and settings of one call.
 struct Paged {

@@ -74,7 +74,7 @@ class Scratch {
 
 struct Prepared {
   int64_t shared;  // the most dynamic shared memory that it has been allowed
-  bool waits;      // compiled for sm_90 or newer, so that wait_for_predecessor() waits
+  bool waits;      // compiled for sm_90 or newer, so that take_turn() waits
 };
 /// Loaded kernels.
 using PreparedKernels = std::unordered_map<const void*, Prepared>;
@@ -118,7 +118,7 @@ struct Stream {
   void launch(void (*kernel)(Params...), int64_t blocks, int threads, int64_t shared, Given... given) {
     launch(false, kernel, blocks, threads, shared, given...);
   }
-  /// The same of a kernel that calls wait_for_predecessor (cuda/instructions.cuh) and may start before the one in front
+  /// The same of a kernel that calls take_turn (cuda/instructions.cuh) and may start before the one in front
   /// of it has ended: programmatic dependent launch, where it was compiled for sm_90 or newer. `reads` is what it reads before it waits.
   template <typename... Params, typename... Given>
   void launch_early(std::initializer_list<Span> reads, void (*kernel)(Params...), int64_t blocks, int threads,

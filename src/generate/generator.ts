@@ -355,14 +355,12 @@ export class Generator {
     const ended = new Set<SampleRow>();
     for (const { generation, signal } of this.running) {
       if (!generation.isAborted && !signal?.aborted) continue;
-      for (const row of generation.rows.flat()) {
-        if (row.finishReason) continue;
+      for (const row of this.unfinished(generation)) {
         generation.publish(row.end('abort'));
         ended.add(row);
-        this.owners.delete(row);
       }
     }
-    if (ended.size > 0) this.scheduler.removeAll(ended);
+    this.removeAll(ended);
   }
 
   /** A sample has one set of weights: requests fail whose weights have changed under them. */
@@ -374,11 +372,9 @@ export class Generator {
       const now = keys.get(adapter) ?? roleKey(this.decoder, { adapter });
       keys.set(adapter, now);
       if (now === key) continue;
-      for (const row of generation.rows.flat()) {
-        if (row.finishReason) continue;
+      for (const row of this.unfinished(generation)) {
         row.end('error');
         ended.add(row);
-        this.owners.delete(row);
       }
       this.running.delete(running);
       generation.fail(
@@ -389,7 +385,17 @@ export class Generator {
         ),
       );
     }
-    if (ended.size > 0) this.scheduler.removeAll(ended);
+    this.removeAll(ended);
+  }
+
+  private unfinished({ rows }: RunningGeneration): readonly SampleRow[] {
+    return rows.flat().filter(({ finishReason }) => finishReason === undefined);
+  }
+
+  private removeAll(rows: ReadonlySet<SampleRow>): void {
+    if (rows.size === 0) return;
+    this.scheduler.removeAll(rows);
+    for (const row of rows) this.owners.delete(row);
   }
 
   private remove(row: SampleRow): void {

@@ -55,8 +55,6 @@ namespace emulator {
 cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
 /// griddepcontrol.wait.
 void wait_for_predecessor();
-/// griddepcontrol.launch_dependents; forbidden before the wait, as more than two kernels might then be under way.
-void let_successor_start();
 
 /// Index of the running block.
 void* dynamic_shared();

@@ -284,10 +284,6 @@ void run_kernel(Launch& launch) {
   spare.push_back(std::exchange(block, nullptr));
 }
 
-void let_successor_start() {
-  if (!running().waited) forbid("a successor may start before this kernel has waited");
-}
-
 void wait_for_predecessor() {
   Fiber& self = running();
   self.waited = true;

@@ -24,15 +24,8 @@ inline char* dynamic_shared() {
   return static_cast<char*>(emulator::dynamic_shared());
 }
 
-inline void wait_for_predecessor() {
-  emulator::wait_for_predecessor();
-}
-inline void let_successor_start() {
-  emulator::let_successor_start();
-}
 inline void take_turn() {
-  wait_for_predecessor();
-  let_successor_start();
+  emulator::wait_for_predecessor();
 }
 
 inline float exp2_approximate(float x) {
