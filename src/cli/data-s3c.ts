@@ -30,7 +30,7 @@ export async function makeCorrections(
   const { data, format, corrections: settings, model: named, run } = config;
   if (settings === 'none')
     throw new UsageError(
-      'the recipe has no section corrections, which says how samples are made; see docs/s3c.md',
+      'the recipe has no section corrections, which says how samples are made; see docs/methods/s3c.md',
     );
   if (typeof named.base !== 'string' && !settings.server)
     throw new UsageError('model.base starts from random weights, which make no steps; name a trained base');

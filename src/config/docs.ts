@@ -1,4 +1,4 @@
-// Generates docs/configuration.md from the schema.
+// Generates docs/reference/configuration.md from the schema.
 import { CHANGEABLE } from './changeable.js';
 import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
 import type { MethodSchemas } from './schema.js';

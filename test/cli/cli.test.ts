@@ -53,7 +53,7 @@ describe('the command line', () => {
   });
 
   it('has its reference in docs', async () => {
-    const page = readFileSync('docs/commands.md', 'utf8');
+    const page = readFileSync('docs/reference/commands.md', 'utf8');
     expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(await commandReference());
   });
 
