@@ -34,7 +34,10 @@ export function configurationPage(table: MethodSchemas): string {
       else sections.set(sections.has(key) ? `${key} (${method})` : key, { node, methods: [method] });
     }
   }
-  const parts = [INTRODUCTION, `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.\n`];
+  const parts = [
+    INTRODUCTION,
+    `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.${aliases(table)}\n`,
+  ];
   for (const [title, { node, methods }] of sections) {
     if (title.startsWith('method')) continue;
     const readBy =
@@ -43,6 +46,18 @@ export function configurationPage(table: MethodSchemas): string {
     parts.push(`## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${keyTable(node)}\n`);
   }
   return parts.join('\n');
+}
+
+/** Other names of methods, in a sentence each. */
+function aliases(table: MethodSchemas): string {
+  return Object.entries(table)
+    .flatMap(([method, { algorithms }]) => {
+      const names = algorithms?.names.filter((name) => name !== method) ?? [];
+      if (!algorithms || names.length === 0) return [];
+      const key = algorithms.key.join('.');
+      return ` ${names.map(code).join(', ')} mean ${code(method)} with \`${key}\` of that name.`;
+    })
+    .join('');
 }
 
 function keyTable(section: Outline): string {

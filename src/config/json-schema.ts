@@ -1,5 +1,6 @@
 // The JSON Schema of recipes, for editors.
 import { z } from 'zod';
+import { methodNames } from './method-names.js';
 import type { MethodSchemas } from './schema.js';
 
 type Json = Record<string, unknown>;
@@ -25,7 +26,7 @@ export function recipeSchema(methods: MethodSchemas): Json {
       key === 'method' ? true : shared(key, schema),
     ]);
     return {
-      if: { properties: { method: { const: method } } },
+      if: { properties: { method: { enum: [...new Set([method, ...(row.algorithms?.names ?? [])])] } } },
       // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
       then: { properties: Object.fromEntries(own), additionalProperties: false },
     };
@@ -35,7 +36,7 @@ export function recipeSchema(methods: MethodSchemas): Json {
     title: 'A recipe of steptrain',
     type: 'object',
     required: ['method'],
-    properties: { method: { enum: Object.keys(methods), description: 'The training method.' } },
+    properties: { method: { enum: methodNames(methods), description: 'The training method.' } },
     allOf: variants,
     $defs: Object.fromEntries([...sections.values()].map(({ name, schema }) => [name, schema])),
   };

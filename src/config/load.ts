@@ -6,6 +6,7 @@ import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
+import { methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
@@ -41,7 +42,7 @@ export function configReader<Config extends FrameConfig>(
 ): ConfigReader<Config> {
   const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [] }) => {
     const source = parseRecipe(content, name);
-    const overrides = settings.map(parseOverride);
+    const overrides = spellOutOverrides(methods, settings.map(parseOverride));
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? source.locate(path, options);
     return { config: complete(methods, source.value, overrides, locate), locate };
@@ -74,7 +75,8 @@ function complete<Config extends FrameConfig>(
   overrides: readonly Override[],
   locate: Locate,
 ): Config {
-  const name = chooseMethod(Object.keys(methods), value, overrides, locate);
+  spellOutMethod(methods, value, locate);
+  const name = chooseMethod(methods, value, overrides, locate);
   const method = methods[name] as MethodSchema<Config>;
   const outline = methodOutline(method);
   const written = value.method;
@@ -101,18 +103,32 @@ function complete<Config extends FrameConfig>(
   return config;
 }
 
+/** Names of other programs, with the method that does the same here; none of them is near to its own. */
+const MEANT: Readonly<Record<string, string>> = {
+  prm: 'reward',
+  orm: 'reward',
+  reward_model: 'reward',
+  dapo: 'grpo',
+  dr_grpo: 'grpo',
+  reinforce: 'reinforce_pp',
+  pretraining: 'pretrain',
+  expert_iteration: 'rft',
+};
+
 function chooseMethod(
-  names: readonly string[],
+  methods: MethodSchemas,
   value: Record<string, unknown>,
   overrides: readonly Override[],
   locate: Locate,
 ): string {
-  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method')?.text.trim();
-  const method = typed?.replace(/^(["'])(.*)\1$/, '$2') ?? value.method;
-  if (typeof method === 'string' && names.includes(method)) return method;
+  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method');
+  const method = typed ? methodTyped(typed) : value.method;
+  if (typeof method === 'string' && Object.hasOwn(methods, method)) return method;
+  const names = methodNames(methods);
   const expected = `expected ${names.join(' or ')}`;
   if (method !== undefined) {
-    const nearest = typeof method === 'string' ? nearestName(method, names) : undefined;
+    const nearest =
+      typeof method === 'string' ? (MEANT[method.toLowerCase()] ?? nearestName(method, names)) : undefined;
     const hint = nearest === undefined ? '' : `; did you mean "${nearest}"?`;
     throw new ConfigError(
       `${locate(['method'])}: ${expected} as method, found ${describeValue(method)}${hint}`,
