@@ -19,6 +19,7 @@ import { pairedDifferences } from './paired.js';
 import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
 import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
+import { metricsByError } from './step-errors.js';
 import { type ScoredStep, thresholdSweep } from './thresholds.js';
 import type { JudgedVerdict } from './verdicts.js';
 
@@ -90,6 +91,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,
     processbench: processBenchReport(firstErrorCases(judged, records)),
+    errors: metricsByError(judged, records, options.seen),
     groups: metricsByGroup(judged, records, (part) => verdictMetrics(part, { invalidAsWrong })),
   };
   const warnings = [
