@@ -12,6 +12,11 @@ value is read as YAML, and text is taken as typed. A key that does not exist is 
 nearest key. Every key below may be left out unless it is called required. The run directory gets \`config.yaml\`, the
 merged configuration with every key, which is a recipe again.
 
+\`extends: base.yaml\` puts a recipe on top of another one: a file beside it, or a recipe of the package by its name, such as
+\`extends: quickstart\`. Sections are merged key by key; any other value, lists too, takes the place of the one below. \`method\` may
+differ: sections that only the method below reads are left out. \`steptrain recipes cat NAME --full\` prints the merged whole, and
+\`config.yaml\` of a run is merged.
+
 Relative paths start at the directory in which the command runs.
 
 ## Resuming
