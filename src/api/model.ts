@@ -73,6 +73,8 @@ const GENERATE_OPTIONS: Record<keyof ModelGenerateOptions, true> = {
   promptLogprobs: true,
   seed: true,
   iteration: true,
+  skip: true,
+  onSample: true,
   promptIds: true,
   tokenizer: true,
   role: true,

@@ -157,9 +157,14 @@ async function train(
     };
     return runRecipe(config, run, interruption.signal, { ...options, onStep });
   })
-    .catch((error) => {
+    .catch(async (error) => {
       const resumes = existsSync(run.path) && !(error instanceof DamagedRunError);
-      if (resumes) console.error(`To resume: ${resumeLine(shown)}`);
+      if (resumes)
+        console.error(
+          (await run.findCheckpoint().catch(() => undefined))
+            ? `To resume: ${resumeLine(shown)}`
+            : `There is no checkpoint yet; to begin the run again: ${resumeLine(shown)}`,
+        );
       if (!existsSync(run.path)) console.error(`${shown} is removed again, as nothing was trained yet`);
       throw error;
     })
