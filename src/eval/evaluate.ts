@@ -44,6 +44,8 @@ export interface EvaluationOptions {
   readonly others?: Readonly<Record<string, readonly JudgedVerdict[]>>;
   /** Which judged steps stand word for word in the training data; absent if that is not known. */
   readonly seen?: SeenSteps | undefined;
+  /** Whether training weighed both classes alike. */
+  readonly balanced?: boolean | undefined;
   /** Value losses of the run, in order. */
   readonly valueLosses?: readonly number[] | undefined;
   /** The reward network of the run, judged as a judge. */
@@ -97,7 +99,15 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
   const warnings = [
     ...(options.warnings ?? []),
     ...(judged.length > 0
-      ? failureSigns({ metrics, sft: baselines.sft, frn: baselines.frn, valueLosses: options.valueLosses })
+      ? failureSigns({
+          metrics,
+          aucInterval: optional.intervals?.metrics.auc,
+          unit: options.unit,
+          balanced: options.balanced,
+          sft: baselines.sft,
+          frn: baselines.frn,
+          valueLosses: options.valueLosses,
+        })
       : ['no step was judged']),
     ...seenWarning(split, judged.length),
   ];

@@ -6,7 +6,7 @@ import { type GroupMetrics, groupRows } from './groups.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import type { Difference } from './paired.js';
 import { percent } from './percent.js';
-import { readingOf } from './reading.js';
+import { readingOf, standingReading } from './reading.js';
 import { formatProcessBench, type ProcessBenchReport } from './solutions.js';
 import { errorRows, type StepErrorMetrics } from './step-errors.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
@@ -281,6 +281,10 @@ function notes(report: EvalReport): string[] {
 }
 
 /** What the table says; it comes first. */
-function readings({ method, metrics, metrics_unseen, differences }: EvalReport): string[] {
-  return differences ? readingOf(method, metrics_unseen ?? metrics, differences) : [];
+function readings(report: EvalReport): string[] {
+  const { method, metrics, metrics_unseen, differences } = report;
+  return [
+    ...(differences ? readingOf(method, metrics_unseen ?? metrics, differences) : []),
+    ...standingReading(report),
+  ];
 }

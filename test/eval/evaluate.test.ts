@@ -211,9 +211,11 @@ describe('the evaluation of judged verdicts', () => {
     const lost = judge(records, () => 0.9);
     expect(evaluateVerdicts(lost, { ...options, warnings: ['first'] }).warnings).toEqual([
       'first',
-      expect.stringContaining('Acc_pos 100.0 and Acc_neg 0.0'),
+      expect.stringContaining('it answers "right" to every step; AUC 50.0 (50.0 to 50.0) is chance'),
     ]);
     expect(report).not.toHaveProperty('warnings');
+    const lines = formatEvalTable(evaluateVerdicts(lost, options), { boxed: false }).replaceAll('\n', ' ');
+    expect(lines).toContain('Reading: stepamc on the 10 steps: it answers "right" to every step; AUC 50.0');
   });
 
   it('tells the steps that stand in the training data from the others', () => {
