@@ -322,7 +322,8 @@ export class Generator {
       this.ahead = next && this.queue(next, step);
       for (const { rows, result } of step) {
         const { drawn, scores } = await result;
-        for (const { row, first, logprobs } of scores) row.acceptScores(first, logprobs);
+        for (const { row, first, logprobs, likeliest } of scores)
+          row.acceptScores(first, logprobs, likeliest);
         rows.forEach((row, i) => {
           // A row may have ended since: by the token before, or aborted.
           if (row.finishReason) return;
