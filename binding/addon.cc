@@ -66,6 +66,11 @@ Napi::Value isas(const Napi::CallbackInfo& info) {
   return strings(info.Env(), steptrain::cpu::available_isas());
 }
 
+/// unbuiltIsas() -> those of this processor that this build leaves out, best first
+Napi::Value unbuilt_isas(const Napi::CallbackInfo& info) {
+  return strings(info.Env(), steptrain::cpu::unbuilt_isas());
+}
+
 /// cudaDevices() -> names, or undefined where the addon was built without CUDA
 Napi::Value cuda_devices(const Napi::CallbackInfo& info) {
 #if defined(STEPTRAIN_CUDA)
@@ -99,6 +104,7 @@ Napi::Object load(Napi::Env env, Napi::Object exports) {
   exports.Set("Device", device);
   exports.Set("signatures", Napi::Function::New<signatures>(env));
   exports.Set("isas", Napi::Function::New<isas>(env));
+  exports.Set("unbuiltIsas", Napi::Function::New<unbuilt_isas>(env));
   exports.Set("cudaDevices", Napi::Function::New<cuda_devices>(env));
   exports.Set("cudaObstacle", Napi::Function::New<cuda_obstacle>(env));
   exports.Set("initialize", Napi::Function::New<initialize>(env));

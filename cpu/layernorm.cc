@@ -54,7 +54,7 @@ void layernorm(Stream& stream, const Args& args) {
 
 void layernorm_backward(Stream& stream, const Args& args) {
   const auto [dy, sum, weight, mean, rstd, dsum, dweight, dbias, dx] = args.tensors<9>();
-  const int64_t rows = dy[0], size = dy[1], chunks = (rows + kChunk - 1) / kChunk;
+  const int64_t rows = dy[0], size = dy[1], chunks = (rows + kNormChunk - 1) / kNormChunk;
   float* const weights = dweight ? stream.scratch.take<float>(chunks * size) : nullptr;
   float* const biases = dbias ? stream.scratch.take<float>(chunks * size) : nullptr;
   by_storage(dy.dtype, [&](auto tag) {
@@ -88,7 +88,8 @@ void layernorm_backward(Stream& stream, const Args& args) {
           float* db = biases ? biases + chunk * size : nullptr;
           if (dw) std::fill(dw, dw + size, 0.0f);
           if (db) std::fill(db, db + size, 0.0f);
-          for (int64_t t = chunk * kChunk; t < std::min(rows, (chunk + 1) * kChunk); t++) row(t, dw, db);
+          for (int64_t t = chunk * kNormChunk; t < std::min(rows, (chunk + 1) * kNormChunk); t++)
+            row(t, dw, db);
         }
         if (!weights && !biases) return;
         worker.barrier();

@@ -1,5 +1,5 @@
 // What the norms share: loads, stores and sums over a row, the residual add in front, and the order in which
-// weight gradients are summed: within chunks of kChunk rows, then over the chunks in index order, whatever
+// weight gradients are summed: within chunks of kNormChunk rows, then over the chunks in index order, whatever
 // the thread count.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
-constexpr int64_t kNormRows = 8;   // rows per task of a forward
-constexpr int64_t kChunk = 64;     // rows whose dweight is one partial sum
-constexpr int64_t kColumns = 512;  // columns per task that adds the partial sums
-constexpr int kSums = 4;           // independent vector sums per row, added in index order
+constexpr int64_t kNormRows = 8;    // rows per task of a forward
+constexpr int64_t kNormChunk = 64;  // rows whose dweight is one partial sum
+constexpr int64_t kColumns = 512;   // columns per task that adds the partial sums
+constexpr int kSums = 4;            // independent vector sums per row, added in index order
 
 /// body(h, n) over vectors of [0, size): n is kLanes but for the last.
 template <typename F>

@@ -16,7 +16,7 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-constexpr int64_t kChunk = 32768;
+constexpr int64_t kUpdateChunk = 32768;
 
 struct Update {
   float* params;
@@ -103,12 +103,13 @@ void adamw(Stream& stream, const Args& args) {
                  args.f(3),
                  static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, static_cast<double>(step))))};
   const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
-  const int64_t chunks = (total + kChunk - 1) / kChunk;
+  const int64_t chunks = (total + kUpdateChunk - 1) / kUpdateChunk;
   double* squares = stream.scratch.take<double>(chunks);
 
   stream.pool.region([&](Worker& worker) {
     for (int64_t c; (c = worker.next(0)) < chunks;)
-      squares[c] = sum_of_squares(u.grads + c * kChunk, std::min(kChunk, total - c * kChunk));
+      squares[c] =
+          sum_of_squares(u.grads + c * kUpdateChunk, std::min(kUpdateChunk, total - c * kUpdateChunk));
     worker.barrier();
 
     // Every thread adds the few partial sums itself, which saves a second barrier.
@@ -126,8 +127,8 @@ void adamw(Stream& stream, const Args& args) {
 
     const float factor = static_cast<float>(grad_scale * clip);
     for (int64_t c; (c = worker.next(1)) < chunks;) {
-      int64_t begin = c * kChunk;
-      const int64_t chunk_end = std::min(total, begin + kChunk);
+      int64_t begin = c * kUpdateChunk;
+      const int64_t chunk_end = std::min(total, begin + kUpdateChunk);
       int64_t s = std::upper_bound(starts, starts + segments + 1, begin) - starts - 1;
       for (; begin < chunk_end; s++) {
         const int64_t end = std::min(chunk_end, starts[s + 1]);

@@ -32,7 +32,7 @@ void rmsnorm(Stream& stream, const Args& args) {
 
 void rmsnorm_backward(Stream& stream, const Args& args) {
   const auto [dy, sum, weight, rstd, dsum, dweight, dx] = args.tensors<7>();
-  const int64_t rows = dy[0], size = dy[1], chunks = (rows + kChunk - 1) / kChunk;
+  const int64_t rows = dy[0], size = dy[1], chunks = (rows + kNormChunk - 1) / kNormChunk;
   float* const partial = dweight ? stream.scratch.take<float>(chunks * size) : nullptr;
   by_storage(dy.dtype, [&](auto tag) {
     using T = decltype(tag);
@@ -59,7 +59,7 @@ void rmsnorm_backward(Stream& stream, const Args& args) {
         for (int64_t chunk; (chunk = worker.next()) < chunks;) {
           float* dw = partial ? partial + chunk * size : nullptr;
           if (dw) std::fill(dw, dw + size, 0.0f);
-          for (int64_t t = chunk * kChunk; t < std::min(rows, (chunk + 1) * kChunk); t++) row(t, dw);
+          for (int64_t t = chunk * kNormChunk; t < std::min(rows, (chunk + 1) * kNormChunk); t++) row(t, dw);
         }
         if (!partial) return;
         worker.barrier();

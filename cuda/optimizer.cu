@@ -20,8 +20,8 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int64_t kGrain = int64_t{kThreads} * kEight;  // parameters of a block at a time
+constexpr int kUpdateThreads = 256;
+constexpr int64_t kGrain = int64_t{kUpdateThreads} * kEight;  // parameters of a block at a time
 constexpr int64_t kMaxPartials = 1024;
 constexpr int kBlocksPerProcessor = 4;
 constexpr int kSizes = 4;  // of the op's inputs: `sizes`
@@ -45,7 +45,7 @@ struct Update {
 
 /// The last block adds up the sizes of the segments;
 /// every other block adds the squares of its groups of eight.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kUpdateThreads)
     prepare_kernel(const float* grads, int64_t total, double* partials, const int32_t* sizes,
                    int32_t segments, int64_t* starts, int32_t* valid, FaultReporter faults, bool wide) {
   if (blockIdx.x + 1 < gridDim.x) {
@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(kThreads)
   *valid = holds;
 }
 
-__global__ void __launch_bounds__(kThreads) update_kernel(Update u) {
+__global__ void __launch_bounds__(kUpdateThreads) update_kernel(Update u) {
   double sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < u.partial_count; i += kThreads) sum += u.partials[i];
+  for (int i = static_cast<int>(threadIdx.x); i < u.partial_count; i += kUpdateThreads) sum += u.partials[i];
   sum = block_sum(sum);
   const double norm = fabs(u.grad_scale) * sqrt(sum);
   const bool finite = isfinite(norm);
@@ -161,7 +161,7 @@ void adamw(Stream& stream, const Args& args) {
   int32_t* valid = stream.scratch.take<int32_t>(1);
   const bool wide = all_wide({params, grads, exp_avg, exp_avg_sq});
 
-  stream.launch(prepare_kernel, partial_count + 1, kThreads, 0, grads.as<float>(), total, partials,
+  stream.launch(prepare_kernel, partial_count + 1, kUpdateThreads, 0, grads.as<float>(), total, partials,
                 sizes.as<int32_t>(), segments, starts, valid, stream.faults, wide);
   const Update u{
       params.as<float>(),
@@ -191,7 +191,7 @@ void adamw(Stream& stream, const Args& args) {
   };
   stream.launch(update_kernel,
                 std::min<int64_t>(grains, int64_t{kBlocksPerProcessor} * stream.hardware.multiprocessors),
-                kThreads, 0, u);
+                kUpdateThreads, 0, u);
 }
 
 }  // namespace

@@ -7,9 +7,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const { status } = spawnSync(process.execPath, [join(root, 'scripts/build.mjs'), '--no-typescript'], {
-  stdio: 'inherit',
-});
-if (status !== 0) process.exit(status ?? 1);
+if (!process.env.STEPTRAIN_AS_BUILT) {
+  const args = [join(root, 'scripts/build.mjs'), '--no-typescript', '--all'];
+  const { status } = spawnSync(process.execPath, args, { stdio: 'inherit' });
+  if (status !== 0) process.exit(status ?? 1);
+}
 mkdirSync('build/Release', { recursive: true });
 copyFileSync(join(root, 'build/Release/steptrain.node'), 'build/Release/steptrain.node');

@@ -39,7 +39,7 @@ const onPath = (command) =>
     .find((path) => existsSync(path));
 
 // ---- pack -----------------------------------------------------------------------------------------------------------
-run(process.execPath, ['scripts/build.mjs'], { cwd: root });
+run(process.execPath, ['scripts/build.mjs', '--all'], { cwd: root });
 run(process.execPath, ['scripts/prebuild.mjs'], { cwd: root });
 // The scripts of npm pack have just been run.
 const packed = run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], {

@@ -1,5 +1,6 @@
 // Makes prebuilds/linux-x64/steptrain.node, which the package carries, and checks what it asks of a system.
-//   node scripts/prebuild.mjs                 compile what changed, then prebuildify
+//   node scripts/prebuild.mjs                 compile for every machine, then prebuildify
+//   node scripts/prebuild.mjs --as-built      prebuildify what was compiled for this one
 //   node scripts/prebuild.mjs --check FILE    only check that file
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -38,7 +39,7 @@ function check(path) {
   process.exit(1);
 }
 
-function prebuild() {
+function prebuild(asBuilt) {
   const staging = join(root, 'build/prebuild');
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging, { recursive: true });
@@ -47,6 +48,7 @@ function prebuild() {
   args.push('--target', process.versions.node, '--node-gyp', join(root, 'scripts/node-gyp-shim.mjs'));
   const { status } = spawnSync(process.execPath, [require.resolve('prebuildify/bin.js'), ...args], {
     stdio: ['ignore', 2, 2],
+    env: { ...process.env, ...(asBuilt ? { STEPTRAIN_AS_BUILT: '1' } : {}) },
   });
   if (status !== 0) process.exit(1);
   const made = join(root, `prebuilds/${process.platform}-${process.arch}/steptrain.node`);
@@ -56,4 +58,4 @@ function prebuild() {
 
 const [option, file] = process.argv.slice(2);
 if (option === '--check') check(file);
-else prebuild();
+else prebuild(option === '--as-built');

@@ -1,21 +1,27 @@
-// What npm runs in a clone (`npm ci`), before it packs, and where the package is a git dependency of another one; never in a
-// package that was installed from a tarball or the registry.
+// What npm runs in a clone (`npm ci`, and the first `npx steptrain` from a folder), before it packs, and where the package is a git dependency of
+// another one; never in a package that was installed from a tarball or the registry.
 //
-// In a clone and before packing a build that fails is an error. In a git dependency it would fail the whole installation, with its
-// reason hidden by npm: there the addon is compiled where that is possible, else later by `steptrain build`, as the loader says.
+// In a clone and before packing a build that fails is an error. npx builds the TypeScript alone: while this runs it keeps every
+// other npx waiting. In a git dependency a failure would fail the whole installation, with its reason hidden by npm: there the addon
+// is compiled where that is possible, else later by `steptrain build`, as the loader says.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const run = (...args) => spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' }).status ?? 1;
 
 /** npm installs what a git dependency needs with the first, in a clone of its own; then it packs that, with the second. */
 const isGitDependency =
   process.env._PACOTE_NO_PREPARE_ !== undefined ||
-  (process.env.npm_package_resolved !== undefined && !['pack', 'publish'].includes(process.env.npm_command));
+  (process.env.npm_package_resolved !== undefined &&
+    !['pack', 'publish', 'exec'].includes(process.env.npm_command));
+const isNpx = process.env.npm_command === 'exec' && !isGitDependency;
+// Of these two npm shows nothing.
+const env = { ...process.env, ...(isGitDependency || isNpx ? { STEPTRAIN_SCREEN: 'terminal' } : {}) };
+const run = (...args) => spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env }).status ?? 1;
 
+if (isNpx) process.exit(run('scripts/build.mjs', '--look'));
 if (!isGitDependency) process.exit(run('scripts/build.mjs'));
 const status = run('scripts/build.mjs', '--no-addon');
 if (status !== 0) process.exit(status);
@@ -24,4 +30,4 @@ if (
   run('scripts/build.mjs', '--no-typescript') === 0 &&
   existsSync(join(root, 'build/Release/steptrain.node'))
 )
-  run('scripts/prebuild.mjs');
+  run('scripts/prebuild.mjs', '--as-built');

@@ -14,10 +14,6 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-long long wide(int64_t n) {
-  return n;
-}
-
 /// Extents and settings of one call, checked. A sequence is a row of the op: its queries and its pages.
 struct PagedProblem {
   const char* op;

@@ -6,12 +6,8 @@
 
 #include "cpu/attention/gather.h"
 #include "cpu/attention/problem.h"
-#include "cpu/runtime/families.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
-
-void register_disentangled_attention(KernelTable& table);
-void register_disentangled_attention_backward(KernelTable& table);
 
 constexpr int64_t kWindow = kRows + kTile;  // distances of a tile, and one place that is not used
 

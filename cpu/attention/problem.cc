@@ -9,9 +9,6 @@ namespace {
 [[noreturn]] void refuse(const char* op, const char* code, const std::string& what) {
   throw Error(code, std::string(op) + ": " + what);
 }
-long long wide(int64_t n) {
-  return n;
-}
 
 }  // namespace
 

@@ -20,6 +20,11 @@ constexpr int64_t kTile = 64;      // keys per tile
 constexpr int64_t kRows = 64;      // query rows per block
 constexpr float kMasked = -1e30f;  // a score (log2 units) that weighs exactly 0
 
+/// For %lld of format().
+constexpr long long wide(int64_t n) {
+  return n;
+}
+
 constexpr int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }

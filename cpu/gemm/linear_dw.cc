@@ -9,7 +9,7 @@
 namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
-constexpr int64_t kChunk = 1024;  // tokens; a panel of x, at most 128 KiB, stays in the L2 cache
+constexpr int64_t kTokens = 1024;  // a panel of x, at most 128 KiB, stays in the L2 cache
 
 /// Adds the column sums of dy's rows to db.
 template <typename T>
@@ -25,7 +25,7 @@ template <typename T, typename X>
 void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const TensorView& dw,
               const TensorView& db) {
   const int64_t tokens = x[0], outputs = dy[1], features = x[1];
-  const int64_t stride = row_stride<T>(std::min(tokens, kChunk)), panel_size = panel_stride<T>(kChunk);
+  const int64_t stride = row_stride<T>(std::min(tokens, kTokens)), panel_size = panel_stride<T>(kTokens);
   T* const left = dw ? stream.scratch.take<T>(panels(outputs) * kPanel * stride) : nullptr;
   T* const buffers = stream.scratch.take<T>(stream.pool.threads() * panel_size);
   const Grid<T> grid(outputs, dw ? panels(features) : 0, tokens, stream.pool.threads(), true);
@@ -34,8 +34,8 @@ void gradient(Stream& stream, const TensorView& x, const TensorView& dy, const T
   stream.pool.region([&](Worker& worker) {
     T* const panel = buffers + worker.index * panel_size;
     int64_t cut = worker.next(0), task = worker.next(1);
-    for (int64_t chunk = 0; chunk * kChunk < tokens; chunk++) {
-      const int64_t first = chunk * kChunk, count = std::min(kChunk, tokens - first);
+    for (int64_t chunk = 0; chunk * kTokens < tokens; chunk++) {
+      const int64_t first = chunk * kTokens, count = std::min(kTokens, tokens - first);
       for (; cut < (chunk + 1) * cuts; cut = worker.next(0)) {
         const int64_t n = (cut - chunk * cuts) * kPanel, columns = std::min(kPanel, outputs - n);
         const T* from = dy.as<const T>() + first * outputs + n;

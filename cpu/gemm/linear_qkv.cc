@@ -15,7 +15,7 @@ void check_pair(const char* side, const TensorView& a, const TensorView& b) {
 }
 
 template <typename T>
-void with_pairs(Stream& stream, const Args& args) {
+void qkv_of_pairs(Stream& stream, const Args& args) {
   const auto [rows, w_q, w_k, w_v, q_bias, k_bias, v_bias, q_a, q_b, k_a, k_b, v_a, v_b, norm, q, k, v] =
       args.tensors<17>();
   const TensorView none;
@@ -31,7 +31,7 @@ void with_pairs(Stream& stream, const Args& args) {
 }
 
 template <typename T>
-void with_stacks(Stream& stream, const Args& args) {
+void qkv_of_stacks(Stream& stream, const Args& args) {
   const auto [x, w_q, w_k, w_v, adapter, q_bias, k_bias, v_bias, q_a, q_b, q_ranks, q_scales, k_a, k_b,
               k_ranks, k_scales, v_a, v_b, v_ranks, v_scales, q, k, v] = args.tensors<23>();
   const TensorView none;
@@ -54,11 +54,12 @@ void with_stacks(Stream& stream, const Args& args) {
 }
 
 void linear_qkv(Stream& stream, const Args& args) {
-  args.tensor[0].dtype == DType::bf16 ? with_pairs<bf16>(stream, args) : with_pairs<float>(stream, args);
+  args.tensor[0].dtype == DType::bf16 ? qkv_of_pairs<bf16>(stream, args) : qkv_of_pairs<float>(stream, args);
 }
 
 void linear_qkv_stack(Stream& stream, const Args& args) {
-  args.tensor[0].dtype == DType::bf16 ? with_stacks<bf16>(stream, args) : with_stacks<float>(stream, args);
+  args.tensor[0].dtype == DType::bf16 ? qkv_of_stacks<bf16>(stream, args)
+                                      : qkv_of_stacks<float>(stream, args);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 template <typename T>
-void with_pairs(Stream& stream, const Args& args) {
+void swiglu_of_pairs(Stream& stream, const Args& args) {
   const auto [rows, w_gate, w_up, gate_a, gate_b, up_a, up_b, row_ids, positions, norm, y, gate, up, gate_u,
               up_u] = args.tensors<15>();
   const int64_t tokens = rows[0];
@@ -25,7 +25,8 @@ void with_pairs(Stream& stream, const Args& args) {
 }
 
 void linear_swiglu(Stream& stream, const Args& args) {
-  args.tensor[0].dtype == DType::bf16 ? with_pairs<bf16>(stream, args) : with_pairs<float>(stream, args);
+  args.tensor[0].dtype == DType::bf16 ? swiglu_of_pairs<bf16>(stream, args)
+                                      : swiglu_of_pairs<float>(stream, args);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace steptrain::cpu::STEPTRAIN_ISA {
 namespace {
 
 template <typename T>
-void with_stacks(Stream& stream, const Args& args) {
+void swiglu_of_stacks(Stream& stream, const Args& args) {
   const auto [x, w_gate, w_up, adapter, gate_a, gate_b, gate_ranks, gate_scales, up_a, up_b, up_ranks,
               up_scales, y] = args.tensors<13>();
   const Stack gate_stack{gate_a ? adapter : TensorView{}, gate_ranks, gate_scales};
@@ -23,7 +23,8 @@ void with_stacks(Stream& stream, const Args& args) {
 }
 
 void linear_swiglu_stack(Stream& stream, const Args& args) {
-  args.tensor[0].dtype == DType::bf16 ? with_stacks<bf16>(stream, args) : with_stacks<float>(stream, args);
+  args.tensor[0].dtype == DType::bf16 ? swiglu_of_stacks<bf16>(stream, args)
+                                      : swiglu_of_stacks<float>(stream, args);
 }
 
 }  // namespace

@@ -27,15 +27,15 @@ Dropout dropout_of(const char* op, int64_t tokens, const TensorView& lora_a, con
 
 namespace {
 
-constexpr int64_t kChunk = 512;  // tokens; a panel, at most 64 KiB, and as many dropout factors stay in L2
+constexpr int64_t kPairTokens = 512;  // a panel, at most 64 KiB, and as many dropout factors stay in L2
 
 /// One panel of a gradient: c[rank, kPanel] = left[rank, tokens]·panel. `fill` packs the panel, a chunk of
 /// tokens at a time.
 template <typename T, typename Fill>
 void reduce(const T* left, int64_t stride, int64_t rank, int64_t tokens, T* panel, float* c,
             const Fill& fill) {
-  for (int64_t first = 0; first < tokens; first += kChunk) {
-    const int64_t count = std::min(kChunk, tokens - first);
+  for (int64_t first = 0; first < tokens; first += kPairTokens) {
+    const int64_t count = std::min(kPairTokens, tokens - first);
     fill(first, count);
     each_tile<T>(0, rank, [&](int64_t i, int height) {
       gemm_tile<T>(height, left + i * stride + first, stride, panel, count, c + i * kTileStride, first > 0);
@@ -53,24 +53,24 @@ void gradients(Stream& stream, const Args& args) {
   const int64_t threads = stream.pool.threads();
   T* const ut = stream.scratch.take<T>(rank * stride);
   T* const vt = stream.scratch.take<T>(rank * stride);
-  T* const panels_ = stream.scratch.take<T>(threads * panel_stride<T>(kChunk));
+  T* const panels_ = stream.scratch.take<T>(threads * panel_stride<T>(kPairTokens));
   float* const sums = stream.scratch.take<float>(threads * rank * kTileStride);
-  float* const factors_ = dropout ? stream.scratch.take<float>(threads * kChunk * kPanel) : nullptr;
-  const int64_t chunks = (tokens + kChunk - 1) / kChunk, of_x = panels(x[1]), of_dy = panels(dy[1]);
+  float* const factors_ = dropout ? stream.scratch.take<float>(threads * kPairTokens * kPanel) : nullptr;
+  const int64_t chunks = (tokens + kPairTokens - 1) / kPairTokens, of_x = panels(x[1]), of_dy = panels(dy[1]);
 
   stream.pool.region([&](Worker& worker) {
     for (int64_t task; (task = worker.next(0)) < 2 * chunks;) {
-      const int64_t first = task / 2 * kChunk, count = std::min(kChunk, tokens - first);
+      const int64_t first = task / 2 * kPairTokens, count = std::min(kPairTokens, tokens - first);
       const float* from = (task % 2 ? v : u).template as<const float>() + first * rank;
       transpose_rows<T>(from, rank, count, rank, (task % 2 ? vt : ut) + first, stride);
     }
     worker.barrier();
-    T* const panel = panels_ + worker.index * panel_stride<T>(kChunk);
+    T* const panel = panels_ + worker.index * panel_stride<T>(kPairTokens);
     float* const c = sums + worker.index * rank * kTileStride;
     for (int64_t task; tokens > 0 && (task = worker.next(1)) < of_x + of_dy;) {
       if (task < of_x) {
         const int64_t k = task * kPanel, columns = std::min(kPanel, x[1] - k);
-        float* factors = dropout ? factors_ + worker.index * kChunk * kPanel : nullptr;
+        float* factors = dropout ? factors_ + worker.index * kPairTokens * kPanel : nullptr;
         reduce(vt, stride, rank, tokens, panel, c, [&](int64_t first, int64_t count) {
           const X* from = x.template as<const X>() + first * x[1] + k;
           if (!dropout) return pack_columns<T>(from, x[1], columns, count, panel);

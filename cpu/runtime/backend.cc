@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -20,23 +21,14 @@
 #undef STEPTRAIN_ISA
 #include "core/ops.h"
 
+// STEPTRAIN_ISAS: the sets of this build, as F(avx2) F(portable).
 namespace steptrain::cpu {
-#if defined(__x86_64__)
-namespace avx2 {
-const KernelTable& kernels();
-}
-#if defined(STEPTRAIN_AVX512)
-namespace avx512 {
-const KernelTable& kernels();
-}
-namespace avx512bf16 {
-const KernelTable& kernels();
-}
-namespace amx {
-const KernelTable& kernels();
-}
-#endif
-#endif
+#define F(isa)                  \
+  namespace isa {               \
+  const KernelTable& kernels(); \
+  }
+STEPTRAIN_ISAS
+#undef F
 
 KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
 
@@ -67,9 +59,9 @@ void Scratch::reset() {
   used_ = held_ = 0;
 }
 
-#if defined(STEPTRAIN_AVX512)
 namespace {
 
+#if defined(__x86_64__)
 /// Whether the processor has AMX for bf16 and Linux (5.16 or newer) lets this process have tile registers.
 bool amx_usable() {
   constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
@@ -79,40 +71,47 @@ bool amx_usable() {
   if ((edx & (kBf16 | kTile)) != (kBf16 | kTile)) return false;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-
-}  // namespace
 #endif
 
-std::vector<std::string> available_isas() {
+/// Sets that this processor runs, whether built or not, best first.
+std::vector<std::string> processor_isas() {
   std::vector<std::string> isas;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-#if defined(STEPTRAIN_AVX512)
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
   if (bf16 && amx_usable()) isas.emplace_back("amx");
   if (bf16) isas.emplace_back("avx512bf16");
   if (avx512) isas.emplace_back("avx512");
-#endif
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) isas.emplace_back("avx2");
 #endif
   isas.emplace_back("portable");
   return isas;
 }
 
-namespace {
+using Table = const KernelTable& (*)();
 
-const KernelTable& table_of(const std::string& isa) {
-#if defined(__x86_64__)
-#if defined(STEPTRAIN_AVX512)
-  if (isa == "amx") return amx::kernels();
-  if (isa == "avx512bf16") return avx512bf16::kernels();
-  if (isa == "avx512") return avx512::kernels();
-#endif
-  if (isa == "avx2") return avx2::kernels();
-#endif
-  return portable::kernels();
+/// Null where this build has no such set.
+Table table_of(const std::string& isa) {
+#define F(name) \
+  if (isa == #name) return name::kernels;
+  STEPTRAIN_ISAS
+#undef F
+  return nullptr;
+}
+
+std::vector<std::string> isas_where(bool built) {
+  std::vector<std::string> isas;
+  for (auto& isa : processor_isas())
+    if ((table_of(isa) != nullptr) == built) isas.push_back(std::move(isa));
+  return isas;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string list;
+  for (const auto& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
 }
 
 std::string processor() {
@@ -129,7 +128,7 @@ constexpr size_t kHugePage = size_t{2} << 20;
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int threads, const std::string& isa)
-      : table_(table_of(isa)), isa_(isa), threads_(threads), processor_(processor()) {}
+      : table_(table_of(isa)()), isa_(isa), threads_(threads), processor_(processor()) {}
 
   BackendInfo info() const override {
     const int64_t page = sysconf(_SC_PAGESIZE);
@@ -189,18 +188,24 @@ int usable_cores() {
 
 }  // namespace
 
+std::vector<std::string> available_isas() {
+  return isas_where(true);
+}
+
+std::vector<std::string> unbuilt_isas() {
+  return isas_where(false);
+}
+
 std::unique_ptr<Backend> make_backend(int threads, const std::string& isa) {
-  const auto isas = available_isas();
-  std::string chosen = isa.empty() ? isas.front() : isa;
-  bool known = false;
-  std::string list;
-  for (const auto& name : isas) {
-    known = known || name == chosen;
-    list += (list.empty() ? "" : ", ") + name;
-  }
-  if (!known)
+  const auto offered = available_isas(), unbuilt = unbuilt_isas();
+  const std::string chosen = isa.empty() ? offered.front() : isa;
+  const auto among = [&](const auto& isas) {
+    return std::find(isas.begin(), isas.end(), chosen) != isas.end();
+  };
+  if (!among(offered))
     throw Error("E_UNSUPPORTED",
-                "STEPTRAIN_ISA is '" + chosen + "', but this processor and build offer " + list);
+                "STEPTRAIN_ISA is '" + chosen + "', but this processor and build offer " + listed(offered) +
+                    (among(unbuilt) ? "; every set is compiled by: npx steptrain build --all" : ""));
   return std::make_unique<CpuBackend>(threads > 0 ? threads : usable_cores(), chosen);
 }
 

@@ -1,13 +1,34 @@
 #include "cpu/runtime/families.h"
 
-#include "cpu/attention/disentangled.h"
+#if defined(STEPTRAIN_BASE)
+namespace steptrain::cpu::STEPTRAIN_BASE {
+const KernelTable& kernels();
+}
+#endif
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
 const KernelTable& kernels() {
   // Never freed: a process may exit while a queue's thread still runs its ops.
   static const KernelTable& table = *new KernelTable([] {
+#if defined(STEPTRAIN_BASE)
+    KernelTable t = cpu::STEPTRAIN_BASE::kernels();
+#else
     KernelTable t;
+    register_rmsnorm(t);
+    register_layernorm(t);
+    register_rope(t);
+    register_mlp(t);
+    register_embedding(t);
+    register_advantage(t);
+    register_objective(t);
+    register_objective_policy(t);
+    register_objective_preference(t);
+    register_optimizer(t);
+    register_sampling(t);
+    register_memory(t);
+    register_memory_rows(t);
+#endif
     register_pack_weight(t);
     register_linear(t);
     register_linear_qkv(t);
@@ -22,22 +43,9 @@ const KernelTable& kernels() {
     register_disentangled_attention(t);
     register_disentangled_attention_backward(t);
     register_cache(t);
-    register_rmsnorm(t);
-    register_layernorm(t);
-    register_rope(t);
-    register_mlp(t);
-    register_embedding(t);
     register_head_logprobs(t);
     register_head_logprobs_backward(t);
     register_head_select(t);
-    register_advantage(t);
-    register_objective(t);
-    register_objective_policy(t);
-    register_objective_preference(t);
-    register_optimizer(t);
-    register_sampling(t);
-    register_memory(t);
-    register_memory_rows(t);
     return t;
   }());
   return table;

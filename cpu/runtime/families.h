@@ -1,5 +1,6 @@
 // Every file of kernels registers its ops here, once per instruction set: it is compiled for each of them,
-// with STEPTRAIN_ISA as the name of the namespace.
+// with STEPTRAIN_ISA as the name of the namespace. A set whose instructions only products profit from has files of its own
+// in gemm/, attention/ and head/; everything else it takes from the set that STEPTRAIN_BASE names.
 #pragma once
 
 #include <string>
@@ -38,6 +39,8 @@ void register_lora_grads(KernelTable& table);
 void register_attention(KernelTable& table);
 void register_attention_backward(KernelTable& table);
 void register_attention_paged(KernelTable& table);
+void register_disentangled_attention(KernelTable& table);
+void register_disentangled_attention_backward(KernelTable& table);
 void register_cache(KernelTable& table);
 void register_rmsnorm(KernelTable& table);
 void register_layernorm(KernelTable& table);

@@ -18,7 +18,7 @@ for path in "$@"; do
 done
 cd "$(dirname "$0")/../.."
 
-node scripts/build.mjs --bench
+node scripts/build.mjs --all --bench
 node -e 'process.exit(require("./build/Release/steptrain.node").cudaDevices() === undefined ? 1 : 0)' || {
   echo "gpu-check: build/Release/steptrain.node was built without CUDA: put nvcc on PATH and build again" >&2
   exit 1

@@ -4,8 +4,10 @@ import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
 
 interface BuildArguments {
-  readonly cuda: boolean;
+  readonly all: boolean;
+  readonly cuda: boolean | undefined;
   readonly force: boolean;
+  readonly verbose: boolean;
 }
 
 export const buildCommand: CommandModule<unknown, BuildArguments> = {
@@ -13,17 +15,26 @@ export const buildCommand: CommandModule<unknown, BuildArguments> = {
   describe: 'Compile the native addon on this machine, instead of the prebuilt one',
   builder: (argv) =>
     argv
-      .option('cuda', { type: 'boolean', default: true, describe: 'With CUDA kernels, if nvcc is found' })
+      .option('all', {
+        type: 'boolean',
+        default: false,
+        describe: 'For every machine: all instruction sets, and CUDA if nvcc is found',
+      })
+      .option('cuda', {
+        type: 'boolean',
+        describe: 'With CUDA kernels. Default: where there are a GPU and nvcc, for that GPU',
+      })
       .option('force', { type: 'boolean', default: false, describe: 'Also if nothing has changed' })
+      .option('verbose', { type: 'boolean', default: false, describe: 'Show what the compilers say' })
       .example('$0 build', 'where the prebuilt addon does not load, or for the CUDA toolkit of this machine')
-      .example('$0 build --no-cuda', 'for the CPU alone') as never,
-  handler: async ({ cuda, force }) => {
+      .example('$0 build --no-cuda', 'for the CPU alone')
+      .example('$0 build --all', 'to be used on other machines too') as never,
+  handler: async ({ all, cuda, force, verbose }) => {
     const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url));
-    console.error('compiling takes minutes; what the compiler says follows');
-    const args = [script, '--no-typescript', '--verbose', ...(force ? ['--force'] : [])];
-    const child = spawn(process.execPath, args, {
+    const flags = Object.entries({ all, force, verbose }).flatMap(([name, on]) => (on ? [`--${name}`] : []));
+    const child = spawn(process.execPath, [script, '--no-typescript', ...flags], {
       stdio: 'inherit',
-      env: { ...process.env, ...(cuda ? {} : { STEPTRAIN_CUDA: '0' }) },
+      env: { ...process.env, ...(cuda === undefined ? {} : { STEPTRAIN_CUDA: cuda ? '1' : '0' }) },
     });
     const code = await new Promise((done, reject) => child.on('close', done).on('error', reject));
     if (code !== 0) throw new UsageError('the addon was not compiled; the lines above say why');

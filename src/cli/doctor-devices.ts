@@ -22,8 +22,18 @@ export function addonRows(): Row[] {
       'cpu',
       `${isa} kernels (available: ${native.isas().join(', ')}), ${threads} thread${threads === 1 ? '' : 's'}`,
     ],
+    ...unbuiltRows(native.isas(), native.unbuiltIsas()),
     ...gpuRows(native.cudaDevices(), native.cudaObstacle()),
   ];
+}
+
+/** Best first. */
+const ISAS = ['amx', 'avx512bf16', 'avx512', 'avx2', 'portable'];
+
+/** Where the addon was compiled for another processor: what would be faster on this one. */
+export function unbuiltRows([built = '']: readonly string[], [unbuilt = '']: readonly string[]): Row[] {
+  if (unbuilt === '' || ISAS.indexOf(unbuilt) > ISAS.indexOf(built)) return [];
+  return [['', `${unbuilt} kernels would be faster, but are not in this build: npx steptrain build`]];
 }
 
 export function gpuRows(devices: readonly string[] | undefined, obstacle: string | undefined): Row[] {

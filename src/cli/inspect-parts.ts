@@ -10,7 +10,6 @@ import { DataError } from '../files/data-error.js';
 import { parseRunConfig } from '../methods/config.js';
 import { baseDirectory } from '../models/base.js';
 import { type ModelCard, readCard } from '../models/card.js';
-import { openDecoderWeights } from '../models/load.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
 import { readRunConfig } from '../run/directory.js';
 import { readLog } from '../run/log-file.js';
@@ -20,6 +19,7 @@ import { loadTokenizer } from '../tokenizer/load.js';
 import { readRunState } from '../train/checkpoint.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
+import { openCheckpoint } from '../weights/checkpoint.js';
 import { openSafetensors, type TensorEntry } from '../weights/safetensors.js';
 import { UsageError } from './error.js';
 
@@ -34,8 +34,7 @@ export async function model(path: string): Promise<Row[]> {
   const { base } = await resolveModel({ base: path, tokenizer: 'base' }, () => 'inspect model');
   const directory = baseDirectory(base);
   const config = readModelConfig(directory);
-  // Weights that do not fit the configuration are refused, as by everything that loads them.
-  const weights = openDecoderWeights(directory, config);
+  const weights = openCheckpoint(directory);
   weights.close();
   return [
     ['directory', resolve(directory)],

@@ -16,7 +16,7 @@ import { type SamplingOptions, samplingSettings } from './options.js';
 import { PagePool } from './pages.js';
 import type { RoleKey } from './prefixes.js';
 import { roleKey, sameRole } from './roles.js';
-import { type Sample, SampledPrompt, SampleRow } from './sample-row.js';
+import { SampledPrompt, SampleRow } from './sample-row.js';
 import { pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
 import {
   checkSnapshot,
@@ -40,10 +40,6 @@ export interface GenerateOptions extends SamplingOptions {
   readonly role?: Pick<Role, 'adapter'>;
   /** Ends all samples with their tokens so far. */
   readonly signal?: AbortSignal;
-  /** Samples that the caller has already, by the number of their prompt and their own: they are not drawn, and end as `abort`. */
-  readonly skip?: (prompt: number, sample: number) => boolean;
-  /** Called with each sample that has come to its own end. */
-  readonly onSample?: (prompt: number, sample: number, ended: Sample) => void;
 }
 
 /** How busy a generator is. */
@@ -58,7 +54,7 @@ export interface GeneratorLoad {
 }
 
 /** The options that a snapshot does not contain. */
-export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer' | 'skip' | 'onSample'>;
+export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer'>;
 
 /** A request that has not ended. */
 interface Running {
@@ -159,7 +155,7 @@ export class Generator {
    * @throws StepTrainError for a prompt that the model cannot read, an option out of range, a sample that does not fit
    */
   generate(prompts: readonly ArrayLike<number>[], options: GenerateOptions = {}): Generation {
-    const { role: _, signal: _signal, skip: _skip, onSample: _onSample, ...sampling } = options;
+    const { role: _, signal: _signal, ...sampling } = options;
     return this.start(prompts, options, savedOptions(sampling));
   }
 
@@ -243,13 +239,12 @@ export class Generator {
         const row = new SampleRow(key, { adapter }, settings, config.maxPositions, prompt, sample);
         const earlier = samples?.[index]?.[sample];
         if (earlier) row.restore(earlier);
-        if (options.skip?.(index, sample)) row.end('abort');
         return row;
       });
     });
     for (const [row] of rows) if (row) this.checkFits(row, lists[row.promptIndex]?.length as number);
     this.forgetOlder(key);
-    const generation = new RunningGeneration(rows, lists, saved, options.onSample);
+    const generation = new RunningGeneration(rows, lists, saved);
     for (const row of rows.flat()) {
       if (row.finishReason) continue;
       this.owners.set(row, generation);
@@ -322,16 +317,12 @@ export class Generator {
       this.ahead = next && this.queue(next, step);
       for (const { rows, result } of step) {
         const { drawn, scores } = await result;
-        for (const { row, first, logprobs, likeliest } of scores)
-          row.acceptScores(first, logprobs, likeliest);
+        for (const { row, first, logprobs } of scores) row.acceptScores(first, logprobs);
         rows.forEach((row, i) => {
           // A row may have ended since: by the token before, or aborted.
           if (row.finishReason) return;
-          const owner = this.owners.get(row);
-          owner?.publish(row.accept(drawn[i] as (typeof drawn)[number]));
-          if (!row.finishReason) return;
-          owner?.ended(row);
-          this.remove(row);
+          this.owners.get(row)?.publish(row.accept(drawn[i] as (typeof drawn)[number]));
+          if (row.finishReason) this.remove(row);
         });
       }
     } finally {

@@ -87,7 +87,10 @@ export interface NativeAddon {
   ) => NativeDevice;
   readonly commandLength: number;
   signatures(): OpSignature[];
+  /** Instruction sets of this processor and build, best first. */
   isas(): string[];
+  /** Those of this processor that this build leaves out. */
+  unbuiltIsas(): string[];
   cudaDevices(): string[] | undefined;
   /** Why `cudaDevices()` lists none; empty where it does, undefined where the addon was built without CUDA. */
   cudaObstacle(): string | undefined;

@@ -5,7 +5,6 @@ import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
 import { checkAddedTokens } from './checks.js';
-import { respectSingleWords } from './single-words.js';
 import { type Timed, withinTime } from './time-limit.js';
 import { spellingOf, utf8 } from './token-bytes.js';
 import type {
@@ -118,10 +117,6 @@ export class HuggingFaceTokenizer implements Tokenizer {
     return this.chat.render(messages, options);
   }
 
-  templateReads(name: string): boolean {
-    return this.chat.reads(name);
-  }
-
   async save(directory: string): Promise<void> {
     for (const [name, content] of this.files.contents) {
       const path = join(directory, name);
@@ -203,12 +198,10 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   // Only the keys that transformers also takes from the configuration; tokenizer.json determines the rest.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
-    const library = new LibraryTokenizer(withUnicodeWhiteSpace(json), {
+    return new LibraryTokenizer(withUnicodeWhiteSpace(json), {
       eos_token: eos,
       additional_special_tokens: additional,
     });
-    respectSingleWords(library);
-    return library;
   } catch (error) {
     throw new DataError(
       'tokenizer',

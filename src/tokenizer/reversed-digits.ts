@@ -19,7 +19,6 @@ export function reversedDigits(tokenizer: Tokenizer): Tokenizer {
     tokenBytes: (id) => tokenizer.tokenBytes(id),
     isSpecial: (id) => tokenizer.isSpecial(id),
     applyChatTemplate: (messages, options) => tokenizer.applyChatTemplate(messages, options),
-    templateReads: (name) => tokenizer.templateReads?.(name) ?? false,
     save: (directory) => tokenizer.save(directory),
   };
 }

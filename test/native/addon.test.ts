@@ -4,7 +4,16 @@ import { addon, COMMAND } from '../../src/native/addon.js';
 test('the typed mirror names exactly what the addon exports', () => {
   const native = addon();
   expect(Object.keys(native).sort()).toEqual(
-    ['Device', 'commandLength', 'cudaDevices', 'cudaObstacle', 'initialize', 'isas', 'signatures'].sort(),
+    [
+      'Device',
+      'commandLength',
+      'cudaDevices',
+      'cudaObstacle',
+      'initialize',
+      'isas',
+      'signatures',
+      'unbuiltIsas',
+    ].sort(),
   );
   const methods = Object.getOwnPropertyNames(native.Device.prototype).filter(
     (name) => name !== 'constructor',

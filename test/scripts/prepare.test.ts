@@ -18,7 +18,10 @@ beforeAll(() => {
     join(root, 'scripts/build.mjs'),
     `${log} appendFileSync('log', 'build ' + args + '\\n'); process.exit(args === '--no-addon' || process.env.CAN_COMPILE ? 0 : 1);`,
   );
-  writeFileSync(join(root, 'scripts/prebuild.mjs'), `${log} appendFileSync('log', 'prebuild\\n');`);
+  writeFileSync(
+    join(root, 'scripts/prebuild.mjs'),
+    `${log} appendFileSync('log', 'prebuild ' + args + '\\n');`,
+  );
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
@@ -52,6 +55,11 @@ it.each([
   expect(prepare({ ...env, CAN_COMPILE: '1' })).toEqual({ status: 0, log: ['build'] });
 });
 
+it('for npx: compiles no addon, since every other npx waits meanwhile', () => {
+  for (const env of [{ npm_command: 'exec' }, { npm_command: 'exec', npm_package_resolved: '/here' }])
+    expect(prepare({ ...env, CAN_COMPILE: '1' })).toEqual({ status: 0, log: ['build --look'] });
+});
+
 it.each(GIT)('in a git dependency, %o: fails nothing without a compiler', (env) => {
   expect(prepare(env)).toEqual({ status: 0, log: ['build --no-addon', 'build --no-typescript'] });
 });
@@ -59,6 +67,6 @@ it.each(GIT)('in a git dependency, %o: fails nothing without a compiler', (env) 
 it.each(GIT)('in a git dependency, %o: with one, the addon is where the package carries it', (env) => {
   expect(prepare({ ...env, CAN_COMPILE: '1' })).toEqual({
     status: 0,
-    log: ['build --no-addon', 'build --no-typescript', 'prebuild'],
+    log: ['build --no-addon', 'build --no-typescript', 'prebuild --as-built'],
   });
 });

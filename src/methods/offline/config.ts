@@ -51,7 +51,7 @@ export function offlineSchema<Config extends OfflineFrame & { readonly method: s
       const { name, settings } = sectionOf(config);
       return { [name]: settings };
     },
-    paths: ['judge.path', 'judge.cache', 'eval.judge_run', 'eval.judge_file', 'eval.llm.cache'],
+    paths: ['judge.path', 'judge.cache', 'eval.judge_run'],
     conflicts(config) {
       const { method, data } = config;
       const { settings } = sectionOf(config);

@@ -122,8 +122,6 @@ function round(
         seed: config.run.seed,
       }),
       settings,
-      n: sampling.num_generations,
-      draws: run.draws,
     }),
     {
       name: names.labels,

@@ -136,9 +136,7 @@ export const ppo = section({
   invalid_reward: z
     .number()
     .default(-1)
-    .describe(
-      'Reward of an answer that is neither word, on the scale of the final rewards; it gets what the worse word would get where that is less.',
-    ),
+    .describe('Reward of an answer that is neither word, on the scale of the final rewards.'),
   wrong_reward: z
     .number()
     .max(1)

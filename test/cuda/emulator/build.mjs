@@ -110,14 +110,13 @@ await Promise.all(
   }),
 );
 
-const built = join(root, 'build/CMakeFiles');
-if (!existsSync(built))
+const link = join(root, 'build/CMakeFiles/steptrain.dir/link.txt');
+if (!existsSync(link))
   throw new Error('run "npm run build" first: the objects of core/ and cpu/ are taken from it');
-// Objects of deleted sources may still be there.
-const sourceOf = (object) => join(root, object.replace(/.*\.dir\//, '').replace(/\.o$/, ''));
-const rest = listed('build/CMakeFiles', ['.o']).filter(
-  (file) => /\/(core|cpu)\//.test(file) && existsSync(sourceOf(file)),
-);
+const rest = readFileSync(link, 'utf8')
+  .split(/\s+/)
+  .filter((word) => word.endsWith('.o') && !/cuda_kernels|\/binding[./]/.test(word))
+  .map((object) => join(root, 'build', object));
 const addon = join(output, 'build/Release/steptrain.node');
 await run('g++', [
   '-shared',

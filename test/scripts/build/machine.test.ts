@@ -1,0 +1,84 @@
+// For which instruction sets and GPUs the addon is compiled.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+
+const { addonPlan, gpuArchitectures, machineIsas } = await import(
+  new URL('../../../scripts/build/machine.mjs', import.meta.url).href
+);
+
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+const AVX512 = ['avx2', 'fma', 'avx512f', 'avx512bw', 'avx512vl', 'avx512dq'];
+
+it.each([
+  ['no vectors', [], ['portable']],
+  ['AVX2', ['avx2', 'fma'], ['portable', 'avx2']],
+  ['AVX2 without FMA', ['avx2'], ['portable']],
+  ['half of AVX-512', ['avx2', 'fma', 'avx512f'], ['portable', 'avx2']],
+  ['AVX-512', AVX512, ['portable', 'avx512']],
+  ['AVX-512-BF16', [...AVX512, 'avx512_bf16'], ['portable', 'avx512', 'avx512bf16']],
+  ['AMX', [...AVX512, 'avx512_bf16', 'amx_bf16', 'amx_tile'], ['portable', 'avx512', 'avx512bf16', 'amx']],
+])('a processor with %s', (_, flags, expected) => {
+  expect(machineIsas(new Set(flags))).toEqual(expected);
+});
+
+describe('CUDA', () => {
+  const plan = (env: object, { nvcc = true, gpus = [] as string[], all = false } = {}) =>
+    addonPlan(all, { env, nvcc: () => (nvcc ? '/cuda/bin/nvcc' : undefined), gpus: () => gpus });
+  const compiled = (architectures: string) => ({ nvcc: '/cuda/bin/nvcc', architectures });
+
+  it('is compiled for the GPU that is there', () => {
+    expect(plan({}, { gpus: ['89'] }).cuda).toEqual(compiled('89'));
+    expect(plan({}, { gpus: ['80', '90a'] }).cuda).toEqual(compiled('80;90a'));
+    expect(plan({ STEPTRAIN_CUDA: '0' }, { gpus: ['89'] }).cuda).toBeUndefined();
+  });
+
+  it('is left out, with the reason, where there is no GPU', () => {
+    expect(plan({})).toMatchObject({ why: 'no GPU found; STEPTRAIN_CUDA=1 adds CUDA' });
+    expect(plan({}).cuda).toBeUndefined();
+    expect(plan({}, { nvcc: false }).why).toBeUndefined();
+    expect(plan({}, { nvcc: false, gpus: ['80'] }).why).toBe('a GPU, but no nvcc');
+  });
+
+  it('is compiled without one where that is asked for', () => {
+    expect(plan({ STEPTRAIN_CUDA: '1' }).cuda).toEqual(compiled('80;90a'));
+    expect(plan({ STEPTRAIN_CUDA_ARCHS: '90a' }).cuda).toEqual(compiled('90a'));
+    expect(() => plan({ STEPTRAIN_CUDA: '1' }, { nvcc: false })).toThrow('there is no nvcc on the PATH');
+  });
+
+  it('is for every machine with --all, as far as there is nvcc', () => {
+    expect(plan({}, { all: true, gpus: ['89'] }).cuda).toEqual(compiled('80;90a'));
+    expect(plan({}, { all: true, nvcc: false }).cuda).toBeUndefined();
+    if (process.arch === 'x64')
+      expect(plan({}, { all: true }).isas).toEqual(['portable', 'avx2', 'avx512', 'avx512bf16', 'amx']);
+  });
+});
+
+describe('the GPUs of nvidia-smi', () => {
+  let folder: string;
+  const path = process.env.PATH;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'steptrain-smi-'));
+    process.env.PATH = folder;
+  });
+  afterEach(() => {
+    process.env.PATH = path;
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const nvidiaSmi = (script: string) => {
+    writeFileSync(join(folder, 'nvidia-smi'), `#!/bin/sh\n${script}\n`);
+    chmodSync(join(folder, 'nvidia-smi'), 0o755);
+  };
+
+  it('are named as nvcc does, each once, without those that are too old', () => {
+    expect(gpuArchitectures()).toEqual([]);
+    nvidiaSmi('printf "9.0\\n9.0\\n8.9\\n7.5\\n12.0\\n"');
+    expect(gpuArchitectures()).toEqual(['90a', '89', '120']);
+  });
+
+  it('are none where it fails, as it does without a driver', () => {
+    nvidiaSmi('echo "couldn\'t communicate with the NVIDIA driver"; exit 9');
+    expect(gpuArchitectures()).toEqual([]);
+  });
+});
