@@ -7,6 +7,7 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     // Tests leave the user's cache alone.
     env: { STEPTRAIN_CACHE: join(tmpdir(), 'steptrain-test-cache') },
+    globalSetup: 'test/global-setup.ts',
     pool: 'forks',
     testTimeout: 60_000,
     hookTimeout: 60_000,

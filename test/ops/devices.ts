@@ -4,12 +4,6 @@ import { Tensor } from '../../src/runtime/tensor.js';
 
 const GPU = 'cuda:0';
 
-const unbuilt = addon().unbuiltIsas();
-if (unbuilt.length > 0)
-  console.warn(
-    `skipped: kernels of ${unbuilt.join(' and ')} are not in this build: node scripts/build.mjs --all`,
-  );
-
 /**
  * Devices of the op tests: the instruction sets that this machine has and the build holds, or the one that STEPTRAIN_ISA
  * forces, and cuda:0 if there is a GPU.
