@@ -1,10 +1,10 @@
-// Writes what the built package says of itself: docs/configuration.md, docs/commands.md and recipes/recipe.schema.json.
+// Writes what the built package says of itself: docs/reference/configuration.md, docs/reference/commands.md and recipes/recipe.schema.json.
 // node scripts/config-docs.mjs
 import { writeFileSync } from 'node:fs';
 import { commandReference } from '../dist/cli/reference.js';
 import { configurationPage, recipeSchema } from '../dist/methods/config.js';
 
 const write = (path, text) => writeFileSync(new URL(`../${path}`, import.meta.url), text);
-write('docs/configuration.md', configurationPage());
-write('docs/commands.md', await commandReference());
+write('docs/reference/configuration.md', configurationPage());
+write('docs/reference/commands.md', await commandReference());
 write('recipes/recipe.schema.json', `${JSON.stringify(recipeSchema(), null, 1)}\n`);

@@ -1,17 +1,20 @@
-// From a tree to an exact value: a quotient of two polynomials. Whole powers, roots of numbers, i, percent, degrees and
-// units are computed; other functions become atoms.
+// From a tree to an exact value: a quotient of two polynomials. Whole powers, roots of numbers, i, percent, degrees, units and
+// determinants are computed; other functions become atoms.
 
 import type { StepBudget } from './budget.js';
 import { type Atom, type Polynomial, Polynomials, type Ratio, type Term } from './polynomial.js';
 import { rootOfWhole } from './radical.js';
 import * as rational from './rational.js';
 import { NotExact, type Rational } from './rational.js';
+import { isZeroAtSamples } from './sampling.js';
 import type { Node } from './syntax.js';
 import { unitOf } from './units.js';
 
 /** A power of a sum is multiplied out up to this many terms. */
 const MAX_TERMS = 1500;
 const MAX_FACTORIAL = 500;
+/** Rows of a determinant that is expanded. */
+const MAX_ROWS = 6;
 
 export class Algebra {
   readonly polynomials: Polynomials;
@@ -31,23 +34,26 @@ export class Algebra {
       case 'symbol':
         return this.symbol(node.name);
       case 'sum':
-        return node.terms.map((term) => this.value(term)).reduce((a, b) => this.add(a, b));
+        return node.terms.map((term) => this.finite(term)).reduce((a, b) => this.add(a, b));
       case 'product':
-        return node.factors.map((factor) => this.value(factor)).reduce((a, b) => this.multiply(a, b));
+        return node.factors.map((factor) => this.finite(factor)).reduce((a, b) => this.multiply(a, b));
       case 'negative':
         return this.negative(this.value(node.of));
       case 'inverse':
-        return this.inverse(this.value(node.of));
+        return this.inverse(this.finite(node.of));
       case 'power':
-        return this.power(this.value(node.base), this.value(node.exponent));
+        return this.power(this.finite(node.base), this.finite(node.exponent));
       case 'root':
-        return this.root(this.value(node.of), node.index);
+        return this.root(this.finite(node.of), node.index);
       case 'call':
         return this.call(node.name, node.args);
       case 'unit':
         return this.unit(node.words);
       case 'based':
         return this.free(`digits ${node.digits.replace(/^0+(?=.)/, '')} base ${node.base}`);
+      case 'matrix':
+        if (node.bars) return this.determinant(node.rows);
+        throw new NotExact('a matrix is no number');
       default:
         throw new NotExact(`a ${node.kind} is no number`);
     }
@@ -96,11 +102,26 @@ export class Algebra {
     };
   }
 
+  /** The value of a part of an expression. Nothing is computed with infinity: ∞ - ∞ and 0·∞ are no numbers. */
+  private finite(node: Node): Ratio {
+    const inner = node.kind === 'negative' ? node.of : node;
+    if (inner.kind === 'symbol' && inner.name === '\\infty') throw new NotExact('infinity is no number');
+    return this.value(node);
+  }
+
   private inverse({ over, under }: Ratio): Ratio {
     const [term] = over.values();
-    if (term === undefined) throw new NotExact('division by zero');
+    if (term === undefined || this.isHiddenZero(over)) throw new NotExact('division by zero');
     if (over.size > 1) return { over: under, under: over };
     return this.whole(this.polynomials.multiply(under, this.polynomials.termPower(term, -1)));
+  }
+
+  /** Whether functions make a zero that no exact form shows, as in 1/\sin 0. */
+  private isHiddenZero(over: Polynomial): boolean {
+    const hasFunction = [...over.values()].some(({ powers }) =>
+      powers.some(([id]) => this.polynomials.atom(id).kind === 'function'),
+    );
+    return hasFunction && isZeroAtSamples(this, this.whole(over));
   }
 
   private power(base: Ratio, exponent: Ratio): Ratio {
@@ -172,9 +193,14 @@ export class Algebra {
   }
 
   private call(name: string, nodes: readonly Node[]): Ratio {
-    const args = nodes.map((node) => this.value(node));
+    const [inside] = nodes;
+    // Bars around a matrix and `\det` before it mean its determinant.
+    if (inside?.kind === 'matrix' && (name === 'abs' || name === 'det')) return this.determinant(inside.rows);
+    const args = nodes.map((node) => this.finite(node));
     const [first] = args;
     if (first === undefined) return this.functionOf(name, []);
+    const isZero = first.over.size === 0;
+    if (isZero && LOGARITHMS.has(name)) throw new NotExact('a logarithm of zero');
     const one = this.constant(rational.ONE);
     const over = (a: Ratio, b: Ratio) => this.multiply(a, this.inverse(b));
     const f = (inner: string) => this.functionOf(inner, [first]);
@@ -211,12 +237,35 @@ export class Algebra {
       return this.constant(rational.whole(name === 'ceil' && rest > 0n ? floor + 1n : floor));
     }
     const n = rational.wholeNumber(first);
+    if (name === '!' && n !== undefined && n < 0) throw new NotExact('a factorial below zero');
     if (n === undefined || n < 0 || n > MAX_FACTORIAL) return undefined;
     this.budget.spend(n);
     if (name === '!') return this.constant(rational.whole(product(1, n)));
     const k = second === undefined ? undefined : rational.wholeNumber(second);
     if (name !== 'binom' || k === undefined || k < 0) return undefined;
     return this.constant(rational.whole(k > n ? 0n : product(n - k + 1, n) / product(1, k)));
+  }
+
+  /** By the entries of the first row and the determinants without their columns. */
+  private determinant(rows: readonly (readonly Node[])[]): Ratio {
+    if (rows.length > MAX_ROWS || rows.length === 0 || rows.some((row) => row.length !== rows.length))
+      throw new NotExact('no determinant of a few rows');
+    const values = rows.map((row) => row.map((entry) => this.finite(entry)));
+    const minor = (row: number, columns: readonly number[]): Ratio => {
+      const entries = values[row] ?? [];
+      return columns
+        .map((column, i) => {
+          const others = columns.filter((other) => other !== column);
+          const product =
+            others.length === 0 ? entries[column]! : this.multiply(entries[column]!, minor(row + 1, others));
+          return i % 2 === 0 ? product : this.negative(product);
+        })
+        .reduce((a, b) => this.add(a, b));
+    };
+    return minor(
+      0,
+      values.map((_, i) => i),
+    );
   }
 
   private unit(words: string): Ratio {
@@ -248,6 +297,8 @@ export class Algebra {
     return { over, under: this.polynomials.one };
   }
 }
+
+const LOGARITHMS = new Set(['ln', 'log', 'lg']);
 
 /** Exactly the polynomial 1. */
 function isOne(polynomial: Polynomial): boolean {

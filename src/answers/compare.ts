@@ -87,11 +87,19 @@ function sameRelation(a: Node, b: Node, options: CompareOptions): Same {
   }
   // A value and a value with its name, or with names of its own.
   const [pair, value] = left === undefined ? [right, a] : [left, b];
-  if (pair === undefined) return undefined;
+  if (pair === undefined) return sameSides(a, b, options);
   const hasNames = value.kind === 'list' && value.items.some((item) => item.kind === 'relation');
   if (!hasNames) return same(pair.value, value, options);
   const records = sameRecords([a.kind === 'relation' ? a : b], value.items, options);
   return records === 'differ' ? undefined : records;
+}
+
+/** An equation without a name, and a value that every side of it has: `5 + 3 = 8` is 8. */
+function sameSides(a: Node, b: Node, options: CompareOptions): Same {
+  const [relation, value] = a.kind === 'relation' ? [a, b] : [b, a];
+  if (relation.kind !== 'relation' || relation.operators.some((operator) => operator !== '='))
+    return undefined;
+  return weakest(relation.sides.map((side) => () => same(side, value, options)));
 }
 
 /** Two equations or inequalities whose sides have the same difference, up to a factor. */

@@ -61,13 +61,19 @@ export function ln(a: Complex): Complex {
   return { re: Math.log(size(a)), im: a.im === 0 && a.re >= 0 ? 0 : Math.atan2(a.im, a.re) };
 }
 
+/** Zero for a sine or cosine that differs from it by no more than the angle is rounded: cos(π/2) in doubles is 6e-17. */
+function atZero(value: number, angle: number): number {
+  const turn = Math.abs(angle);
+  return turn > 1 && Math.abs(value) < 2 * Number.EPSILON * turn ? 0 : value;
+}
+
 function sin(a: Complex): Complex {
-  if (a.im === 0) return real(Math.sin(a.re));
+  if (a.im === 0) return real(atZero(Math.sin(a.re), a.re));
   return { re: Math.sin(a.re) * Math.cosh(a.im), im: Math.cos(a.re) * Math.sinh(a.im) };
 }
 
 function cos(a: Complex): Complex {
-  if (a.im === 0) return real(Math.cos(a.re));
+  if (a.im === 0) return real(atZero(Math.cos(a.re), a.re));
   return { re: Math.cos(a.re) * Math.cosh(a.im), im: -Math.sin(a.re) * Math.sinh(a.im) };
 }
 

@@ -72,12 +72,14 @@ interface Settings {
 function compared(a: string, b: string, { digits, units, budget }: Settings): Equality {
   const algebra = new Algebra(budget);
   const options = { algebra, digits };
-  const [left, right] = [a, b].map((text) => parseAnswer(text, budget, { thousands: true })) as [Node, Node];
+  const read = (thousands: boolean) =>
+    [a, b].map((text) => parseAnswer(text, budget, { thousands })) as [Node, Node];
+  const [left, right] = read(true);
   const method = same(left, right, options);
   if (method !== undefined) return { equal: true, method };
   // `100,200` may be a list if the other answer is one.
   if (left.kind === 'list' || right.kind === 'list') {
-    const [one, two] = [a, b].map((text) => parseAnswer(text, budget, { thousands: false })) as [Node, Node];
+    const [one, two] = read(false);
     const asLists = one.kind === 'list' && two.kind === 'list' ? same(one, two, options) : undefined;
     if (asLists !== undefined) return { equal: true, method: asLists };
   }

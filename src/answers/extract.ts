@@ -1,6 +1,7 @@
 // The final answer of a worked solution.
 import { type Found, lastBoxed } from './boxed.js';
 import { choiceOf } from './choice.js';
+import { withoutDerivation } from './derivation.js';
 import { formulas } from './formulas.js';
 import { normalise, plainForm } from './normalise.js';
 
@@ -39,7 +40,8 @@ export function extractAnswer(
   // A final answer that is announced after a box takes precedence over it.
   if (boxed !== undefined && !(phrase?.isFinal && phrase.at > boxed.at)) return found(boxed.text, 'boxed');
   const marker = spoken.lastIndexOf('####');
-  if (marker >= 0) return found(sentence(spoken.slice(marker).replace(/^#+/, '')), 'marker');
+  if (marker >= 0)
+    return found(withoutDerivation(sentence(spoken.slice(marker).replace(/^#+/, ''))), 'marker');
   if (phrase !== undefined) {
     const said = answerIn(phrase.text, expect);
     if (said !== undefined) return found(said.answer, 'phrase');
@@ -64,7 +66,7 @@ function withoutThinking(text: string): string {
 }
 
 const PHRASE =
-  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|would\s+be\b|must\s+be\b)\s*\*{0,2}|^[ \t]*A:\s|^\**answer\**\s(?=\S)/gim;
+  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|would\s+be\b|must\s+be\b)\s*\*{0,2}|^[ \t]*A:\s|^\**answer\**\s(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\s?[:：]?/gim;
 const FILLER =
   /^(?:\s|[:*]|(?:is|the|final|answer|option|choice|indeed|simply|just|approximately|about|then|thus|=)\b|=)+/i;
 
@@ -76,13 +78,12 @@ interface Phrase extends Found {
 
 /** The sentence behind the last announcement of an answer that is not empty. */
 function lastPhrase(text: string): Phrase | undefined {
-  let last: Phrase | undefined;
-  for (const match of text.matchAll(PHRASE)) {
+  for (const match of [...text.matchAll(PHRASE)].reverse()) {
     const end = match.index + match[0].length;
     const said = sentence(text.slice(end, end + MAX_SENTENCE).replace(FILLER, ''));
-    if (said !== '') last = { at: match.index, text: said, isFinal: /final/i.test(match[0]) };
+    if (said !== '') return { at: match.index, text: said, isFinal: /final|最/i.test(match[0]) };
   }
-  return last;
+  return undefined;
 }
 
 /** The text up to the end of the sentence or line. Full stops in numbers and formulas do not end it. */
@@ -102,7 +103,11 @@ function sentence(rest: string): string {
     else if (character === '{') depth++;
     else if (character === '}') depth--;
     else if (character === '\n' && text.slice(0, at).trim() !== '' && depth <= 0 && dollars % 2 === 0) break;
-    else if (/[.!?]/.test(character) && /^(?:\s|$|\*|<)/.test(text.slice(at + 1, at + 2)) && depth <= 0) {
+    else if (
+      (/[。！？]/.test(character) ||
+        (/[.!?]/.test(character) && /^(?:\s|$|\*|<)/.test(text.slice(at + 1, at + 2)))) &&
+      depth <= 0
+    ) {
       // A dollar sign without a partner is money.
       const isMoney = dollars % 2 === 1 && /^\s*\$\s?[\d,.]+[^$]*$/.test(text.slice(0, at));
       if ((dollars % 2 === 0 || isMoney) && !(character === '!' && text[at + 1] === undefined)) break;
@@ -116,7 +121,8 @@ function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: st
   const choice = /^\**\(?([A-J])\)?\**(?:[.):,]|\s|$)/.exec(said);
   if (choice !== null && (expect === 'choice' || choiceOf(plainForm(normalise(said))) !== undefined))
     return { answer: expect === 'choice' ? choice[1]! : said };
-  if (isBare(said)) return { answer: said };
+  const plain = withoutDerivation(said);
+  if (isBare(plain)) return { answer: plain };
   return lastValue(said) ?? (said.split(/\s+/).length <= 4 ? { answer: said } : undefined);
 }
 
@@ -148,7 +154,7 @@ interface Value {
 }
 
 const NUMBER =
-  /(?<![\w.\\^_{])[-−]?\s?(?:\\?[$€£])?\s?(?:\d+\s\d+\/\d+|(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?(?:\s?\/\s?\d+)?)(?:\s?(?:\\?%|percent\b|pct\b))?/g;
+  /(?<![\w.\\^_{])[-−]?\s?(?:\\?[$€£])?\s?(?:\d+\s\d+\/\d+|(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|[1-9]\d{0,2}(?: \d{3}){1,6}(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?(?:\s?\/\s?\d+)?)(?:\s?(?:\\?%|percent\b|pct\b|(?:thousand|million|billion|trillion)\b))?/g;
 
 /** The last formula, or the last number outside formulas, whichever comes later. */
 function lastValue(text: string): Value | undefined {

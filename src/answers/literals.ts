@@ -9,15 +9,38 @@ export abstract class NumberReader extends Cursor {
 
   protected number(text: string): Node {
     const isDecimal = text.includes('.');
-    if (isDecimal && this.next.text.startsWith('\\overline{')) {
-      const period = /^\\overline\{(\d+)\}$/.exec(this.next.text)?.[1];
-      if (period === undefined) throw new Unreadable('what repeats is not digits');
-      this.at++;
-      return this.repeating(text, period);
+    if (isDecimal && /^\\(?:overline|bar|dot)\{/.test(this.next.text))
+      return this.repeating(text, this.period());
+    if (text.endsWith('.') && this.next.text === '(' && !this.next.spaced) {
+      const [, digits, close] = this.tokens.slice(this.at, this.at + 3);
+      if (digits?.kind !== 'number' || !/^\d+$/.test(digits.text) || close?.text !== ')')
+        throw new Unreadable('what repeats is not digits');
+      this.at += 3;
+      return this.repeating(text, digits.text);
     }
+    if (text === '.') throw new Unreadable('a full stop without digits');
     if (this.take('_')) return { kind: 'based', digits: text, base: this.rawGroup() };
     const value: NumberNode = { kind: 'number', value: parseDecimal(text, this.budget), text };
     return isDecimal ? value : (this.mixed(value) ?? value);
+  }
+
+  /** The digits of `\overline{36}`, of `\dot{3}`, or from one dotted digit to the next: `\dot{1}4285\dot{7}`. */
+  private period(): string {
+    const marked = () => /^\\(overline|bar|dot)\{(\d+)\}$/.exec(this.next.text);
+    const first = marked();
+    if (first === null) throw new Unreadable('what repeats is not digits');
+    this.at++;
+    let digits = first[2]!;
+    if (first[1] !== 'dot') return digits;
+    const [middle, last] = [this.tokens[this.at], this.tokens[this.at + 1]];
+    if (middle?.kind === 'number' && /^\d+$/.test(middle.text) && last?.text.startsWith('\\dot{')) {
+      digits += middle.text;
+      this.at++;
+    }
+    const end = marked();
+    if (end === null || end[1] !== 'dot') return digits;
+    this.at++;
+    return digits + end[2]!;
   }
 
   /** 0.1\overline{6} = 0.1 + 6/90. */

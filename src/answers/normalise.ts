@@ -28,21 +28,21 @@ export function normalise(answer: string): string {
   for (const character of answer) text += UNICODE.get(character) ?? narrow(character);
   text = singleBackslashes(text);
   text = withoutDelimiters(text);
-  return text
-    .replace(/,\s?\\!\s?(?=\d{3})/g, '')
-    .replace(/(\d)(?:\{,\}|\\,)(?=\d{3})/g, '$1')
+  return withoutDecoration(text)
+    .replace(/(?<=\d)\s?(?:\\!\s?)+,\s?(?=\d{3})|,\s?(?:\\!\s?)+(?=\d{3})/g, '')
+    .replace(/(?<=\d)(?:\\(?:text|mbox|mathrm|mathord)\s?)?(?:\{,\}|\\,)(?=\d{3})/g, '')
     .replace(/\\\\|\\[!,;:> ]|~/g, (match) => (match === '\\\\' ? match : ' '))
     .replace(/\^\s?\{?\s?(?:\\circ|\\degree)\s?\}?/g, '\\degree ')
     .replace(/\^\s?(?:\{\s?\\prime\s?\}|\\prime)/g, "'")
     .replace(/\b([ap])\.\s?m\b\.?/g, '$1m')
     .replace(/\s+/g, ' ')
-    .replace(/^[\s*]+/, '')
+    .replace(/^[\s*`]+/, '')
     .replace(/(\d)\s?(?:\.{2,}|…)\s?$/, '$1\\dots')
     .replace(TRAILING, '');
 }
 
 /** Anchored at single characters, so that a long run of spaces inside costs nothing. */
-const TRAILING = /(?<![\s.,;:*\\])[\s.,;:*\\]+$/;
+const TRAILING = /(?<![\s.,;:*`\\])[\s.,;:*`\\]+$/;
 
 /** `\\frac` is `\frac` where the text was escaped twice; in a matrix `\\` ends a row. */
 function singleBackslashes(text: string): string {
@@ -64,6 +64,17 @@ function withoutDelimiters(text: string): string {
   );
 }
 
+const COLOUR =
+  /\\(?:text|cell)?color\s?(?:\[\w+\]\s?)?\{[^{}]*\}|\\f?colorbox\s?(?:\{[\w!]*\}\s?){1,2}(?=\{)/g;
+/** Words that lead to the answer, in an answer. */
+const LEAD =
+  /^[\s*]*(?:\\(?:text|textbf|textit|textrm|mbox|mathrm)\s?\{[^{}]{0,80}\b(?:is|are|equals|answer)\s?:?\s?\}|(?:the\s)?(?:final\s|correct\s)?answer\s?(?:is\b|:)|(?:最终|最後)?答案(?:是|为|為)?\s?:?)\s?:?(?=.*\S)/i;
+
+/** Without colours and words before the answer. */
+function withoutDecoration(text: string): string {
+  return text.replace(COLOUR, ' ').replace(LEAD, '');
+}
+
 /** Full-width forms of ASCII as ASCII. */
 function narrow(character: string): string {
   const code = character.charCodeAt(0);
@@ -71,7 +82,8 @@ function narrow(character: string): string {
 }
 
 const SMALL_WORDS = new Set(['the', 'a', 'an']);
-const SHOUTED = new Set(['YES', 'NO', 'TRUE', 'FALSE', 'EVEN', 'ODD', 'NONE']);
+/** Words that are no names, and no products of letters, whatever their case. */
+const CASELESS = new Set('YES NO TRUE FALSE EVEN ODD NONE'.split(' '));
 
 /**
  * A form for comparing answers as text. Two answers with the same form are the same whatever they mean: space goes only where
@@ -95,10 +107,13 @@ export function plainForm(normalised: string): string {
 
 /** Words without articles; the capital of a name or of a sentence's first word does not count. */
 export function wordsForm(words: string): string {
-  const kept = words
-    .trim()
-    .split(/\s+/)
-    .map((word) => (/^\p{Lu}\p{Ll}{2,}$/u.test(word) || SHOUTED.has(word) ? word.toLowerCase() : word));
+  const all = words.trim().split(/\s+/);
+  // Two letters may be a product, except in a sentence.
+  const isSentence = all.every((word) => word.length > 1) && all.some((word) => word.length > 3);
+  const capital = isSentence ? /^\p{Lu}\p{Ll}+$/u : /^\p{Lu}\p{Ll}{2,}$/u;
+  const kept = all.map((word) =>
+    capital.test(word) || CASELESS.has(word.toUpperCase()) ? word.toLowerCase() : word,
+  );
   const plain = kept.length > 1 ? kept.filter((word) => !SMALL_WORDS.has(word)) : kept;
   return plain.join(' ');
 }

@@ -20,7 +20,7 @@ export const TYPE_COMMANDS = new Set(
 /** Type that tells one symbol from another: **i** is not i. */
 export const SYMBOL_TYPE = new Set(
   (
-    'mathbf boldsymbol bm mathbb mathcal mathfrak mathscr overline vec hat bar tilde widehat widetilde dot ddot ' +
+    'mathbf boldsymbol bm pmb mathbb mathcal mathfrak mathscr overline vec hat bar tilde widehat widetilde dot ddot ' +
     'overrightarrow overleftrightarrow overset underset overbrace underbrace'
   ).split(' '),
 );
@@ -28,7 +28,7 @@ export const SYMBOL_TYPE = new Set(
 /** Other spellings of one command. */
 export const ALIASES: ReadonlyMap<string, string> = new Map([
   ...pairs('frac', 'dfrac tfrac cfrac nicefrac sfrac'),
-  ...pairs('binom', 'dbinom tbinom choose'),
+  ...pairs('binom', 'dbinom tbinom'),
   ...pairs('cdot', 'times ast bullet'),
   ...pairs('/', 'div'),
   ...pairs('le', 'leq leqslant leqq'),
@@ -133,6 +133,8 @@ export const UNICODE: ReadonlyMap<string, string> = new Map([
   ['ℝ', '\\mathbb{R}'],
   ['∠', '\\angle '],
   ['△', '\\triangle '],
+  ['。', '. '],
+  ['、', ', '],
   ['½', '\\frac{1}{2}'],
   ['⅓', '\\frac{1}{3}'],
   ['⅔', '\\frac{2}{3}'],

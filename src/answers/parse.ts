@@ -27,11 +27,13 @@ class Parser extends NumberReader {
   /** Number of open bars; if any, `|` closes one. */
   private bars = 0;
 
-  /** Statements between `,`, `;`, `and` and `or`. */
+  /** Statements between `,`, `;`, `and` and `or`; `a \over b` and `n \choose k`, which take in all of their group. */
   list(): Node {
     return this.nested(() => {
       const { items, alternatives } = this.items();
-      return items.length === 1 ? items[0]! : { kind: 'list', items, alternatives };
+      const node: Node = items.length === 1 ? items[0]! : { kind: 'list', items, alternatives };
+      if (this.take('\\over')) return quotient(node, this.list());
+      return this.take('\\choose') ? { kind: 'call', name: 'binom', args: [node, this.list()] } : node;
     });
   }
 
@@ -150,7 +152,9 @@ class Parser extends NumberReader {
     const name = `\\${text}`;
     return !(
       RELATIONS.has(name) ||
-      ['and', 'or', '}', '\\', 'cdot', 'cup', 'setminus', 'pm', 'mp', 'end'].includes(text) ||
+      ['and', 'or', '}', '\\', 'cdot', 'cup', 'setminus', 'pm', 'mp', 'end', 'over', 'choose'].includes(
+        text,
+      ) ||
       ['rangle', 'rfloor', 'rceil', 'mid', 'dots'].includes(text)
     );
   }
@@ -219,7 +223,8 @@ class Parser extends NumberReader {
   private command(name: string): Node {
     if (name === 'frac') return quotient(this.argument(), this.argument());
     if (name === 'sqrt') return this.root();
-    if (name === 'binom') return { kind: 'call', name, args: [this.argument(), this.argument()] };
+    if (name === 'binom' || name === 'choose')
+      return { kind: 'call', name: 'binom', args: [this.argument(), this.argument()] };
     if (name === 'boxed' || name === 'fbox') return this.argument();
     if (name === '{') return this.set();
     if (name === 'emptyset') return { kind: 'group', open: '{', close: '}', items: [] };

@@ -95,9 +95,15 @@ export function parseDecimal(text: string, budget: StepBudget): Rational {
   return scale >= 0 ? whole(value * unit) : fraction(value, unit, budget);
 }
 
+/** Up to a few bits above. */
 export function bitLength(value: bigint): number {
   const size = value < 0n ? -value : value;
-  return size < SMALL ? 64 : 4 * size.toString(16).length;
+  return size < SMALL ? 1 + Math.ceil(Math.log2(Number(size) + 1)) : 4 * size.toString(16).length;
+}
+
+/** Machine words of a number. */
+function words(value: bigint): number {
+  return Math.ceil(bitLength(value) / 64);
 }
 
 function isUnit(value: bigint): boolean {
@@ -106,7 +112,7 @@ function isUnit(value: bigint): boolean {
 
 /** By Euclid's algorithm, never negative. */
 export function greatestCommonDivisor(a: bigint, b: bigint, budget: StepBudget): bigint {
-  budget.spend((bitLength(a) >> 6) * (bitLength(b) >> 6));
+  budget.spend(words(a) * words(b));
   let [x, y] = [a < 0n ? -a : a, b < 0n ? -b : b];
   while (y !== 0n) [x, y] = [y, x % y];
   return x;

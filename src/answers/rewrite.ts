@@ -1,7 +1,7 @@
 // Changes to a tree: one sign chosen for every ±, and units left out.
 
 import type { Node } from './syntax.js';
-import { isNumberWord, isPercent } from './units.js';
+import { isPercent, numberWords } from './units.js';
 
 /** Whether an expression has a ± in it, outside brackets of lists and matrices. */
 export function containsPlusMinus(node: Node): boolean {
@@ -40,17 +40,17 @@ export function withoutUnits(node: Node): Stripped | undefined {
   let found = false;
   let percent = false;
   const strip = (part: Node): Node => {
-    if (part.kind === 'call' || (part.kind === 'unit' && isNumberWord(part.words))) return part;
+    if (part.kind === 'call') return part;
     if (part.kind !== 'unit') return mapped(part, strip);
+    const { value, alone } = numberWords(part.words);
+    if (alone) return part;
     found = true;
     percent ||= isPercent(part.words);
-    return ONE;
+    return { kind: 'number', value: { over: BigInt(value), under: 1n }, text: '' };
   };
   const stripped = strip(node);
   return found ? { node: stripped, percent } : undefined;
 }
-
-const ONE: Node = { kind: 'number', value: { over: 1n, under: 1n }, text: '' };
 
 /** The node with `change` applied to every part. */
 function mapped(node: Node, change: (part: Node) => Node): Node {

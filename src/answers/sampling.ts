@@ -58,9 +58,10 @@ class Sample {
     let scale = 0;
     for (const { coefficient, powers } of polynomial.values()) {
       this.algebra.budget.spend(1 + powers.length);
-      let term = real(toNumber(coefficient));
-      for (const [atom, exponent] of powers)
-        term = complex.multiply(term, complex.power(this.atom(atom), real(exponent)));
+      // No coefficient is zero: one that is so in doubles is lost.
+      const factor = toNumber(coefficient);
+      let term = Math.abs(factor) < SMALLEST ? NOT_DEFINED : real(factor);
+      for (const [atom, exponent] of powers) term = product(term, raised(this.atom(atom), real(exponent)));
       value = complex.add(value, term);
       scale = Math.max(scale, complex.size(term));
     }
@@ -84,7 +85,7 @@ class Sample {
     const compute = FUNCTION_VALUES.get(name);
     const [first, second] = args.map((arg) => this.value(arg));
     if (first !== undefined && second === undefined && compute !== undefined) return compute(first);
-    if (first !== undefined && second !== undefined && name === 'power') return complex.power(first, second);
+    if (first !== undefined && second !== undefined && name === 'power') return raised(first, second);
     if (first !== undefined && name.startsWith('root ')) return complex.root(first, Number(name.slice(5)));
     // An unknown function is a separate variable for every argument.
     return name === '!' ? NOT_DEFINED : this.free(key);
@@ -101,6 +102,22 @@ class Sample {
       this.index >= SAMPLES / 2 && !key.startsWith('unit ') && hash(`${key} ${this.index}`) % 3 > 0;
     return real(isNegative ? -size : size);
   }
+}
+
+/** Below this a double has lost digits, or is 0 for a number that is not. */
+const SMALLEST = 1e-290;
+
+/** a · b, not defined where the doubles end before the product does. */
+function product(a: Complex, b: Complex): Complex {
+  const value = complex.multiply(a, b);
+  const isLost = complex.size(value) < SMALLEST && complex.size(a) > 0 && complex.size(b) > 0;
+  return isLost ? NOT_DEFINED : value;
+}
+
+/** base ^ exponent, likewise. */
+function raised(base: Complex, exponent: Complex): Complex {
+  const value = complex.power(base, exponent);
+  return complex.size(value) < SMALLEST && complex.size(base) > 0 ? NOT_DEFINED : value;
 }
 
 /** FNV-1a of 32 bits. */

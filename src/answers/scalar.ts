@@ -102,23 +102,49 @@ function cleared(algebra: Algebra, polynomial: Polynomial): Polynomial {
   return algebra.polynomials.multiply(polynomial, factor);
 }
 
+/** Digits that every f64 keeps; a decimal of as many is what a program printed. */
+const F64_DIGITS = 15;
+/** A computed f64 may end this much beside the nearest one: 0.1 + 0.2 is printed as 0.30000000000000004. */
+const F64_ERROR = 2 * Number.EPSILON;
+/** A number of at most so many digits is not itself a printed f64. */
+const SHORT = 12;
+
 function isRoundingOf(algebra: Algebra, a: Node, exact: Ratio, b: Node, digits: number): boolean {
-  const decimal = decimalText(a);
-  if (decimal === undefined || decimalText(b) !== undefined || b.kind === 'number') return false;
-  const places = decimal.length - decimal.indexOf('.') - 1;
-  if (decimal.replace('.', '').replace(/^0+/, '').length < digits || places > 15) return false;
+  const decimal = decimalOf(a);
+  if (decimal === undefined || decimal.significant < digits) return false;
+  const { significant, places } = decimal;
   const [value, written] = [realValue(algebra, exact), ratioOf(algebra, a)];
   const rational = written === undefined ? undefined : algebra.rational(written);
   if (value === undefined || rational === undefined) return false;
   const shown = toNumber(rational);
-  if (shown < 0 !== value < 0) return false;
+  const other = writtenDigits(b);
+  if (significant >= F64_DIGITS && (other === undefined || other <= SHORT)) {
+    if (Math.abs(shown - value) <= F64_ERROR * Math.abs(value)) return true;
+  }
+  if (other !== undefined || significant > F64_DIGITS || shown < 0 !== value < 0) return false;
   const unit = 10 ** -places;
   const beyond = (Math.abs(value) - Math.abs(shown)) / unit;
   return beyond > -0.5 && beyond < 1;
 }
 
-/** The digits of a number with a decimal point, such as `0.3333`. */
-function decimalText(node: Node): string | undefined {
-  if (node.kind === 'negative') return decimalText(node.of);
-  return node.kind === 'number' && /^\d*\.\d+$/.test(node.text) ? node.text : undefined;
+/** Significant digits and decimal places of a number with a decimal point, such as `0.3333` and `3.5e-05`. */
+function decimalOf(node: Node): { readonly significant: number; readonly places: number } | undefined {
+  if (node.kind === 'negative') return decimalOf(node.of);
+  const parts = node.kind === 'number' ? /^(\d*)\.(\d+)(?:[eE]([+-]?\d+))?$/.exec(node.text) : null;
+  if (parts === null) return undefined;
+  const [, whole = '', decimals = '', exponent = '0'] = parts;
+  return {
+    significant: (whole + decimals).replace(/^0+/, '').length,
+    places: decimals.length - Number(exponent),
+  };
+}
+
+/** The digits of a number that is written as one; undefined for anything that is computed. */
+function writtenDigits(node: Node): number | undefined {
+  if (node.kind === 'negative') return writtenDigits(node.of);
+  if (node.kind !== 'number' || (node.text === '' && node.value.under !== 1n)) return undefined;
+  return node.text
+    .replace(/[eE].*$/, '')
+    .replace(/\D/g, '')
+    .replace(/^0+/, '').length;
 }

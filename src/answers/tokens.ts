@@ -14,17 +14,24 @@ export interface Token {
 }
 
 export interface TokenOptions {
-  /** Read `1,234` outside brackets as one number; else as a list of two. */
+  /**
+   * Read `1,234` as one number, outside brackets and in those whose items are set apart by `, ` as in `\{1,000, 2,000\}`; else as a
+   * list of two.
+   */
   readonly thousands: boolean;
 }
 
-const NUMBER = /\d+(?:\.\d*)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+/y;
+const NUMBER =
+  /\d+(?:\.\d*)?(?:[eE][+-]?\d{1,6}(?![\d.]))?|\.\d+|\.(?=\s?\\(?:overline|bar|dot)(?![a-zA-Z]))/y;
 const THOUSANDS = /[1-9]\d{0,2}(?:,\d{3})+(?!\d|,\d)(?:\.\d+)?/y;
+/** `1 000 000`; the fraction of a mixed number is none of its groups. */
+const SPACED_THOUSANDS = /[1-9]\d{0,2}(?: \d{3}){1,6}(?![\d/]|\s[\d/]|,\d)(?:\.\d+)?/y;
 const DECIMAL_COMMA = /(?:\d{4,}|0(?=,\d{3})),\d+(?![\d,.])/y;
 const LETTERS = /[A-Za-z]+/y;
 const OTHER_LETTERS = /[\p{L}\p{M}]+/uy;
 const COMMAND = /\\(?:[A-Za-z]+|[\s\S])/y;
 const MARK = /<=|>=|!=|==|=<|=>|\*\*|[\s\S]/y;
+const BOLD = new Set(['mathbf', 'boldsymbol', 'bm', 'pmb']);
 const MAX_WORD = 40;
 const ORDINAL = new Set(['st', 'nd', 'rd', 'th']);
 
@@ -32,7 +39,9 @@ const ORDINAL = new Set(['st', 'nd', 'rd', 'th']);
 export function tokenise(source: string, budget: StepBudget, { thousands }: TokenOptions): Token[] {
   const tokens: Token[] = [];
   let at = 0;
-  let depth = 0;
+  /** Of every open bracket, whether commas in it may be those of thousands. */
+  const open: boolean[] = [];
+  const spacedAt = spacedBrackets(source, budget);
   let spaced = false;
   const push = (kind: TokenKind, text: string) => {
     tokens.push({ kind, text, spaced });
@@ -51,10 +60,15 @@ export function tokenise(source: string, budget: StepBudget, { thousands }: Toke
       continue;
     }
     if (/[\d.]/.test(character)) {
-      const grouped = thousands && depth === 0 ? (match(THOUSANDS) ?? match(DECIMAL_COMMA)) : undefined;
-      const text = grouped ?? match(NUMBER);
-      if (text !== undefined) {
-        at += text.length;
+      const isOutside = open.length === 0;
+      const hasCommas = thousands && (open.at(-1) ?? true);
+      const grouped = hasCommas
+        ? (match(THOUSANDS) ?? (isOutside ? match(DECIMAL_COMMA) : undefined))
+        : undefined;
+      const written = grouped ?? match(SPACED_THOUSANDS) ?? match(NUMBER);
+      if (written !== undefined) {
+        at += written.length;
+        const text = written.replaceAll(' ', '');
         const isDecimalComma = grouped !== undefined && !/^\d{1,3}(?:,\d{3})+(?:\.|$)/.test(grouped);
         push(
           'number',
@@ -81,7 +95,8 @@ export function tokenise(source: string, budget: StepBudget, { thousands }: Toke
       at += command.length;
       const name = command.slice(1);
       if (TYPE_COMMANDS.has(name) || SYMBOL_TYPE.has(name)) {
-        const group = braced(source, at, budget);
+        const group =
+          braced(source, at, budget) ?? (SYMBOL_TYPE.has(name) ? nextCharacter(source, at) : undefined);
         if (group !== undefined && pushTyped(name, group.text, push)) at = group.end;
       } else if (LAYOUT.has(name)) {
         spaced = true;
@@ -92,8 +107,8 @@ export function tokenise(source: string, budget: StepBudget, { thousands }: Toke
         at -= rest.length;
         spaced = true;
       } else {
-        if (name === '{') depth++;
-        else if (name === '}') depth--;
+        if (name === '{') open.push(spacedAt.has(at - 1));
+        else if (name === '}') open.pop();
         const known = ALIASES.get(name) ?? name;
         push(known !== name && !/^[a-z{}]/.test(known) ? 'mark' : 'command', known);
       }
@@ -101,11 +116,26 @@ export function tokenise(source: string, budget: StepBudget, { thousands }: Toke
     }
     const mark = match(MARK)!;
     at += mark.length;
-    if (mark === '(' || mark === '[') depth++;
-    else if (mark === ')' || mark === ']') depth--;
+    if (mark === '(' || mark === '[') open.push(spacedAt.has(at - 1));
+    else if (mark === ')' || mark === ']') open.pop();
     push(mark !== '%' && isUnitSign(mark) ? 'command' : 'mark', mark);
   }
   return tokens;
+}
+
+/** The places of brackets with `, ` or `;` between their own items. */
+function spacedBrackets(source: string, budget: StepBudget): ReadonlySet<number> {
+  budget.spend(source.length >> 2);
+  const found = new Set<number>();
+  const open: number[] = [];
+  for (let at = 0; at < source.length; at++) {
+    const character = source[at]!;
+    if ('([{'.includes(character)) open.push(at);
+    else if (')]}'.includes(character)) open.pop();
+    else if (open.length > 0 && (character === ';' || (character === ',' && source[at + 1] === ' ')))
+      found.add(open.at(-1)!);
+  }
+  return found;
 }
 
 /** Letters without a backslash: a product of symbols, a function, a unit, or words. */
@@ -143,6 +173,9 @@ function isWord(letters: string): boolean {
 function pushTyped(name: string, group: string, push: (kind: TokenKind, text: string) => void): boolean {
   const text = group.trim();
   if (SYMBOL_TYPE.has(name)) {
+    // Bold type tells letters apart, **i** from i; around numbers it is decoration.
+    if (BOLD.has(name) && /\d|\\(?:pi|infty)(?![a-z])/.test(text.replace(/_(?:\w|\{\w*\})/g, '')))
+      return false;
     push('symbol', `\\${name}{${text.replace(/\s/g, '')}}`);
     return true;
   }
@@ -158,12 +191,19 @@ function pushTyped(name: string, group: string, push: (kind: TokenKind, text: st
   return true;
 }
 
+/** The one letter or digit that a command takes where no brace follows. */
+function nextCharacter(source: string, start: number): Group | undefined {
+  const at = source[start] === ' ' ? start + 1 : start;
+  return /[A-Za-z\d]/.test(source[at] ?? '') ? { text: source[at]!, end: at + 1 } : undefined;
+}
+
+interface Group {
+  readonly text: string;
+  readonly end: number;
+}
+
 /** The balanced group that begins at `start`, without its braces. */
-function braced(
-  source: string,
-  start: number,
-  budget: StepBudget,
-): { readonly text: string; readonly end: number } | undefined {
+function braced(source: string, start: number, budget: StepBudget): Group | undefined {
   let open = start;
   while (source[open] === ' ') open++;
   if (source[open] !== '{') return undefined;

@@ -19,6 +19,15 @@ function define(names: string, base: string, over: number, under = 1, power = 1)
   for (const name of names.split(' ')) DEFINITIONS.set(name, [base, over, under, power]);
 }
 
+const NUMBER_WORDS = new Map([
+  ['dozen', 12],
+  ['hundred', 100],
+  ['thousand', 1e3],
+  ['million', 1e6],
+  ['billion', 1e9],
+  ['trillion', 1e12],
+]);
+
 define('m meter meters metre metres', 'm', 1);
 define('km kilometer kilometers kilometre kilometres', 'm', 1000);
 define('cm centimeter centimeters centimetre centimetres', 'm', 1, 100);
@@ -47,7 +56,7 @@ define('euro euros eur', 'euro', 1);
 define('percent pct percentage', '', 1, 100);
 define('degree degrees deg', '', 1, 180);
 define('radian radians rad', '', 1);
-define('dozen', '', 12);
+for (const [name, value] of NUMBER_WORDS) define(`${name} ${name}s`, '', value);
 const SIGNS: ReadonlyMap<string, string> = new Map([
   ['$', 'dollar'],
   ['%', 'percent'],
@@ -121,9 +130,20 @@ export function isPercent(words: string): boolean {
   return name === 'percent' || name === 'pct' || name === 'percentage' || name === '%';
 }
 
-/** A dozen eggs is twelve eggs: the word is part of the number, not a unit that may be left out. */
-export function isNumberWord(words: string): boolean {
-  return /\bdozen\b/i.test(words);
+/**
+ * A dozen eggs is twelve eggs, and a million is a number: such words are part of the number, not a unit that may be left out. Their
+ * product, and whether other words stand beside them.
+ */
+export function numberWords(words: string): { readonly value: number; readonly alone: boolean } {
+  const parts = words
+    .toLowerCase()
+    .split(/[^\p{L}]+/u)
+    .filter((part) => part !== '');
+  const values = parts.map((part) => NUMBER_WORDS.get(part) ?? NUMBER_WORDS.get(part.replace(/s$/, '')));
+  return {
+    value: values.reduce<number>((product, value) => product * (value ?? 1), 1),
+    alone: parts.length > 0 && values.every((value) => value !== undefined),
+  };
 }
 
 function singular(noun: string): string {

@@ -275,7 +275,7 @@ function requireV3(fields: Fields, hiddenSize: number): void {
   for (const key of ['embedding_size', 'pooler_hidden_size']) {
     if ((fields.integer(key) ?? hiddenSize) !== hiddenSize) fields.fail(key, `hidden_size (${hiddenSize})`);
   }
-  // Dropout of hidden states, attention and head acts in training alone, where it is not applied (docs/models.md).
+  // Dropout of hidden states, attention and head acts in training alone, where it is not applied (docs/reference/models.md).
   for (const key of ['hidden_dropout_prob', 'attention_probs_dropout_prob', 'pooler_dropout', 'cls_dropout'])
     fields.number(key);
   fields.boolean('legacy');

@@ -23,7 +23,7 @@ import {
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModule } from './heads.js';
-import { parseRope, type RopeConfig, ropeJson, ropeTable } from './rope.js';
+import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
 export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral';
 
@@ -244,13 +244,15 @@ function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
   if (modelType === 'qwen2' && fields.boolean('attention_bias') === false) {
     fields.fail('attention_bias', 'nothing (qwen2 always has biases on q, k and v)');
   }
+  const rope = parseRope(fields, heads.headDim, common.maxPositions);
   const config: LlamaConfig = {
     ...common,
+    maxPositions: scaledPositions(rope, common.maxPositions),
     modelType,
     intermediateSize: fields.requiredInteger('intermediate_size'),
     ...heads,
     rmsNormEps: fields.number('rms_norm_eps', 0) ?? 1e-6,
-    rope: parseRope(fields, heads.headDim, common.maxPositions),
+    rope,
     qkvBias: modelType === 'qwen2' || bias,
     outputBias: bias,
     mlpBias: modelType === 'llama' && fields.boolean('mlp_bias') === true,

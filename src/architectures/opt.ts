@@ -204,7 +204,7 @@ function parse(fields: Fields): OptConfig {
   if (!Object.hasOwn(ACTIVATIONS, activation)) {
     fields.fail('activation_function', "'relu' or 'gelu'; other activations are not supported");
   }
-  // Dropout of hidden states acts in training alone, where it is not applied (docs/models.md).
+  // Dropout of hidden states acts in training alone, where it is not applied (docs/reference/models.md).
   fields.number('dropout');
   const config: OptConfig = {
     ...common,

@@ -185,6 +185,22 @@ export function parseRope(config: Fields, headDim: number, maxPositions: number)
   return rope;
 }
 
+/**
+ * Tokens that a model with this scaling reads. Where `max_position_embeddings` is left at the length before scaling, as Qwen2.5's
+ * instructions write it, the length is multiplied by the factor, as vLLM does: of `linear` that of the file, of `yarn` the original
+ * one. Llama 3's files have the scaled length already, and `dynamic` is refused beyond the file's.
+ */
+export function scaledPositions({ scaling }: RopeConfig, maxPositions: number): number {
+  switch (scaling.type) {
+    case 'linear':
+      return Math.max(maxPositions, Math.floor(maxPositions * scaling.factor));
+    case 'yarn':
+      return Math.max(maxPositions, Math.floor(scaling.originalMaxPositions * scaling.factor));
+    default:
+      return maxPositions;
+  }
+}
+
 /** The settings in the spelling of `rope_parameters`. */
 export function ropeJson({ theta, scaling }: RopeConfig): JsonObject {
   const base = { rope_type: scaling.type, rope_theta: theta };

@@ -68,7 +68,6 @@ export function commandLine(
     .example('$0 recipes ls', 'what else there is to train')
     .demandCommand(1, 'name a command; steptrain --help lists them')
     .strict()
-    .recommendCommands()
     .check((argv) => {
       const sentence = noNumber(argv, args);
       if (sentence !== undefined) throw new UsageError(sentence);
@@ -86,7 +85,8 @@ export function commandLine(
     .fail((message, error) => {
       // yargs raises its own errors as YError; everything else comes from a command.
       if (error && error.name !== 'YError') throw error;
-      throw new UsageError(usageSentence(message || error.message, args, optionsOf(line), groupOf(line)));
+      const known = { options: optionsOf(line), commands: commandsOf(line) };
+      throw new UsageError(usageSentence(message || error.message, args, known, groupOf(line)));
     });
 }
 
@@ -94,6 +94,12 @@ export function commandLine(
 function optionsOf(parser: unknown): readonly string[] {
   const { key = {} } = (parser as { getOptions?(): { key?: object } }).getOptions?.() ?? {};
   return Object.keys(key).filter((name) => name.length > 1);
+}
+
+/** The commands of steptrain itself, or of the command that was reached. */
+function commandsOf(parser: unknown): readonly string[] {
+  const inner = (parser as { getInternalMethods?(): YargsInside }).getInternalMethods?.();
+  return inner?.getCommandInstance().getCommands() ?? [];
 }
 
 /** The command that was reached, if it is one of commands; yargs tells it, its types do not. */

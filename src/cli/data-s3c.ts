@@ -1,4 +1,5 @@
 // `steptrain data s3c`: samples with self-corrections from right solutions and the model whose errors they correct.
+import { join } from 'node:path';
 import { loadModel, type Model } from '../api/model.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
 import { openSampleFile, SAMPLES, type SampleFile } from '../corrections/file.js';
@@ -12,6 +13,7 @@ import type { Part } from '../data/split.js';
 import type { S3cRunConfig } from '../methods/s3c/config.js';
 import { correctionPrompt, promptLead } from '../methods/s3c/sequences.js';
 import { baseDirectory } from '../models/base.js';
+import { openDraws } from '../run/draws.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { createProgress } from '../terminal/progress.js';
@@ -30,7 +32,7 @@ export async function makeCorrections(
   const { data, format, corrections: settings, model: named, run } = config;
   if (settings === 'none')
     throw new UsageError(
-      'the recipe has no section corrections, which says how samples are made; see docs/s3c.md',
+      'the recipe has no section corrections, which says how samples are made; see docs/methods/s3c.md',
     );
   if (typeof named.base !== 'string' && !settings.server)
     throw new UsageError('model.base starts from random weights, which make no steps; name a trained base');
@@ -42,6 +44,7 @@ export async function makeCorrections(
   const prompt = correctionPrompt(tokenizer, format);
   const interruption = untilInterrupted();
   const file = await openSampleFile(directory, settingsOf(config, part));
+  const draws = openDraws(join(directory, 'draws.jsonl'));
   const opened: { device?: Device; model?: Model } = {};
   try {
     if (!settings.server) {
@@ -62,6 +65,7 @@ export async function makeCorrections(
       seed: run.seed,
       maxLength: data.max_length,
       isGenerated: data.source === 'word_problems',
+      draws,
       ...(decoder ? { decoder, eosTokenIds: endOfSolution(decoder, tokenizer) } : {}),
     });
     const solutions = chosenSolutions(config, settings, part);
@@ -70,15 +74,19 @@ export async function makeCorrections(
       start: file.solutions,
       unit: 'solution',
     });
+    tools.sampler.report = (part) => progress.part(part);
     try {
       const whole = await makeIntoFile(solutions(file), file, tools, {
         signal: interruption.signal,
-        onProgress: (done) => progress.update(done, { samples: file.tally.get('samples') }),
+        onProgress(done) {
+          draws.clear();
+          progress.update(done, { samples: file.tally.get('samples') });
+        },
       });
       progress.finish();
       if (!whole)
         throw new Interrupted(
-          `Stopped after ${file.solutions} solutions; their samples are in ${directory}, and the same command again goes on there.`,
+          `Stopped after ${file.solutions} solutions; their samples are in ${directory}, and the same command again goes on there, with the ${draws.size} samples of the chunk under way.`,
         );
     } finally {
       progress.finish();
@@ -89,6 +97,7 @@ export async function makeCorrections(
     return [...reportLines(file), `wrote ${directory}/${SAMPLES}`];
   } finally {
     interruption.dispose();
+    draws.close();
     await file.close();
     opened.model?.dispose();
     opened.device?.dispose();

@@ -68,6 +68,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         describe: 'Layout of these files [default: auto]',
       })
       .option('max-samples', {
+        alias: 'max-problems',
         ...text,
         describe: 'all, or how many solutions to judge, drawn by data.seed [default: all of --data]',
       })

@@ -54,7 +54,11 @@ export const judgeEvaluationCommand: CommandModule<unknown, JudgeEvaluationArgum
         default: 'auto',
         describe: 'Layout of the rows; auto goes by their columns',
       })
-      .option('max-samples', { ...number, describe: 'Most solutions, from the first' })
+      .option('max-samples', {
+        ...number,
+        alias: 'max-problems',
+        describe: 'Most solutions, from the first',
+      })
       .option('temperature', { ...number, default: 0, describe: 'Of the judge' })
       .option('max-tokens', { ...number, default: 1024, describe: 'Most tokens of a judgement' })
       .option('retries', {

@@ -45,7 +45,11 @@ export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
       })
       .option('temperature', { ...number, default: 0.7, describe: 'Of these samples' })
       .option('seed', { ...number, default: 0, describe: 'The same seed gives the same samples' })
-      .option('max-problems', { ...number, describe: 'So many problems, from the first' })
+      .option('max-problems', {
+        ...number,
+        alias: 'max-samples',
+        describe: 'Most problems, from the first',
+      })
       .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
       .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time' })
       .option('scope', {

@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import type { SamplingOptions } from '../generate/options.js';
 import type { Sample } from '../generate/sample-row.js';
 import { Interrupted, UsageError } from './error.js';
 import type { GivenPrompt } from './generate-prompts.js';
@@ -9,7 +10,7 @@ import {
   type SamplingArguments,
   samplingOptions,
 } from './model-options.js';
-import { checkFolder, dashed } from './usage.js';
+import { dashed } from './usage.js';
 
 interface GenerateArguments extends ModelArguments, SamplingArguments {
   readonly prompts?: readonly string[];
@@ -58,7 +59,11 @@ export const generateCommand: CommandModule<unknown, GenerateArguments> = {
         default: 64,
         describe: 'Most samples at a time',
       })
-      .option('output', { type: 'string', requiresArg: true, describe: 'New .jsonl file for the samples' })
+      .option('output', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'New .jsonl file for the samples; a stopped command goes on where it was',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'Print the samples as JSON lines' })
       .example(
         '$0 generate --model word-problems "Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?"',
@@ -81,7 +86,8 @@ async function generate(args: GenerateArguments): Promise<void> {
   }
   if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
   const sampling = chosenSampling(args);
-  await checkOutput(args.output);
+  const { checkOutput, openOutput } = await import('./generate-output.js');
+  checkOutput(args.output);
   const given = await givenPrompts(args);
   const { openChosenModel } = await import('./chosen-model.js');
   const { bytesToGenerate, Generator } = await import('../generate/generator.js');
@@ -93,19 +99,32 @@ async function generate(args: GenerateArguments): Promise<void> {
     const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
     const limits = { maxRows: args['max-rows'] };
     const cacheBytes = bytesToGenerate(model.decoder, prompts, { ...options, ...limits });
+    const output =
+      args.output === undefined
+        ? undefined
+        : openOutput(args.output, await settingsOf(args, options, prompts));
     const generator = new Generator(model.decoder, { ...limits, cacheBytes });
     const interruption = untilInterrupted();
-    const role = { adapter: model.adapter };
-    const generation = generator.generate(prompts, { ...options, role, signal: interruption.signal });
-    const streams =
-      prompts.length * args.n === 1 &&
-      !args.json &&
-      args.output === undefined &&
-      process.stdout.isTTY === true;
-    const progress = streams ? undefined : createProgress({ total: prompts.length * args.n, unit: 'sample' });
+    const generation = generator.generate(prompts, {
+      ...options,
+      role: { adapter: model.adapter },
+      signal: interruption.signal,
+      ...(output
+        ? {
+            skip: output.has,
+            onSample: (prompt: number, sample: number, ended: Sample) =>
+              output.keep(prompt, sample, { ...given[prompt]?.row, ...sampleColumns(sample, ended) }),
+          }
+        : {}),
+    });
+    const total = prompts.length * args.n;
+    const kept = output?.size ?? 0;
+    if (kept > 0) console.error(`${kept} of ${total} samples are there already`);
+    const streams = total === 1 && !args.json && !output && process.stdout.isTTY === true;
+    const progress = streams ? undefined : createProgress({ total, start: kept, unit: 'sample' });
     const began = performance.now();
     let tokens = 0;
-    let ended = 0;
+    let ended = kept;
     for await (const { token, text, finishReason } of generation) {
       if (token !== undefined) tokens++;
       if (finishReason && finishReason !== 'abort') ended++;
@@ -117,30 +136,40 @@ async function generate(args: GenerateArguments): Promise<void> {
     interruption.dispose();
     const samples = await generation.samples;
     generator.dispose();
-    if (streams) process.stdout.write('\n');
-    else await write(args, given, samples);
-    if (interruption.signal.aborted) {
-      const total = prompts.length * args.n;
-      throw new Interrupted(
-        `Stopped when ${ended} of ${total} samples were finished; those under way have the finish_reason abort, those not begun are left out.`,
-      );
+    const stopped = interruption.signal.aborted
+      ? `Stopped when ${ended} of ${total} samples were finished; `
+      : undefined;
+    if (output) {
+      if (stopped === undefined) await output.finish(prompts.length, args.n);
+      output.close();
+      if (stopped !== undefined)
+        throw new Interrupted(
+          `${stopped}they are in ${args.output}.part, and the same command again goes on.`,
+        );
+      console.error(`${total} samples are in ${args.output}`);
+      return;
     }
+    if (streams) process.stdout.write('\n');
+    else print(args, given, samples);
+    if (stopped !== undefined)
+      throw new Interrupted(
+        `${stopped}those under way have the finish_reason abort, those not begun are left out; with --output FILE the same command again goes on.`,
+      );
   } finally {
     model.dispose();
     device.dispose();
   }
 }
 
-async function checkOutput(output: string | undefined): Promise<void> {
-  if (output === undefined) return;
-  const { existsSync } = await import('node:fs');
-  if (!output.endsWith('.jsonl'))
-    throw new UsageError(`--output expects a file name that ends in .jsonl, found ${output}`);
-  if (existsSync(output))
-    throw new UsageError(`${output} is there already; choose another file for --output`);
-  // Before anything is sampled that could not be written.
-  const { dirname } = await import('node:path');
-  checkFolder('the folder of --output', dirname(output));
+/** All that the samples depend on. */
+async function settingsOf(
+  args: GenerateArguments,
+  { tokenizer: _, ...sampling }: SamplingOptions,
+  prompts: readonly (readonly number[])[],
+): Promise<Readonly<Record<string, unknown>>> {
+  const { drawKey } = await import('../run/draws.js');
+  const { model, run, adapter, tokenizer, dtype } = args;
+  return { model, run, adapter, tokenizer, dtype, ...sampling, prompts: drawKey(prompts) };
 }
 
 async function givenPrompts({ prompts = [], file, column }: GenerateArguments): Promise<GivenPrompt[]> {
@@ -170,35 +199,25 @@ async function tokensOf(
   });
 }
 
-async function write(
-  { output, json, n }: GenerateArguments,
+function print(
+  { json, n }: GenerateArguments,
   given: readonly GivenPrompt[],
   samples: readonly (readonly Sample[])[],
-): Promise<void> {
+): void {
   const rows = given.flatMap(({ row }, prompt) =>
     (samples[prompt] as readonly Sample[])
       .map((sample, i) => ({ prompt, sample: i, row, of: sample }))
       // Of an interrupted command: what was never begun is no sample.
       .filter(({ of }) => of.finishReason !== 'abort' || of.tokens.length > 0),
   );
-  if (output === undefined && !json) {
-    for (const { prompt, sample, of } of rows) {
-      if (rows.length > 1) console.log(`--- prompt ${prompt + 1}${n > 1 ? `, sample ${sample + 1}` : ''}`);
-      console.log(of.text ?? '');
+  for (const { prompt, sample, row, of } of rows) {
+    if (json) {
+      console.log(JSON.stringify({ ...row, ...sampleColumns(sample, of) }));
+      continue;
     }
-    return;
+    if (rows.length > 1) console.log(`--- prompt ${prompt + 1}${n > 1 ? `, sample ${sample + 1}` : ''}`);
+    console.log(of.text ?? '');
   }
-  const lines = rows.map(({ row, sample, of }) => JSON.stringify({ ...row, ...sampleColumns(sample, of) }));
-  if (output === undefined) {
-    for (const line of lines) console.log(line);
-    return;
-  }
-  const { writeFileAtomically } = await import('../files/atomic-file.js');
-  await writeFileAtomically(
-    output,
-    lines.map((line) => Buffer.from(`${line}\n`)),
-  );
-  console.error(`${lines.length} samples are in ${output}`);
 }
 
 function sampleColumns(sample: number, { text, tokens, logprobs, finishReason }: Sample) {

@@ -10,6 +10,7 @@ import { DataError } from '../files/data-error.js';
 import { parseRunConfig } from '../methods/config.js';
 import { baseDirectory } from '../models/base.js';
 import { type ModelCard, readCard } from '../models/card.js';
+import { openDecoderWeights } from '../models/load.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
 import { readRunConfig } from '../run/directory.js';
 import { readLog } from '../run/log-file.js';
@@ -19,7 +20,6 @@ import { loadTokenizer } from '../tokenizer/load.js';
 import { readRunState } from '../train/checkpoint.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
-import { openCheckpoint } from '../weights/checkpoint.js';
 import { openSafetensors, type TensorEntry } from '../weights/safetensors.js';
 import { UsageError } from './error.js';
 
@@ -34,7 +34,8 @@ export async function model(path: string): Promise<Row[]> {
   const { base } = await resolveModel({ base: path, tokenizer: 'base' }, () => 'inspect model');
   const directory = baseDirectory(base);
   const config = readModelConfig(directory);
-  const weights = openCheckpoint(directory);
+  // Weights that do not fit the configuration are refused, as by everything that loads them.
+  const weights = openDecoderWeights(directory, config);
   weights.close();
   return [
     ['directory', resolve(directory)],

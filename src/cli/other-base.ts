@@ -16,14 +16,9 @@ export interface NamedAdapter {
  * @throws UsageError for an adapter of another base
  */
 export async function checkOwnBase({ adapter, base, directory }: NamedAdapter, use: string): Promise<void> {
-  const { trainedOn } = await import('../train/trained-on.js');
-  const { named, same } = await trainedOn(adapter, base, directory);
-  if (same === 'no')
-    throw new UsageError(
-      `${adapter} was trained on ${named}, and ${base} is another model; name that one, or ${use} all the same with --other-base`,
-    );
-  if (same === 'unknown')
-    console.error(
-      `warning: ${adapter} was trained on ${named}, which is not here, and ${base} has another name; if it is another model, the result is useless`,
-    );
+  const { foreignBase } = await import('../train/trained-on.js');
+  const { refusal, warning } = await foreignBase(adapter, base, directory);
+  if (refusal !== undefined)
+    throw new UsageError(`${refusal}; name that one, or ${use} all the same with --other-base`);
+  if (warning !== undefined) console.error(`warning: ${warning}`);
 }

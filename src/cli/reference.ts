@@ -1,4 +1,4 @@
-// docs/commands.md: every command with its help.
+// docs/reference/commands.md: every command with its help.
 import { commandLine } from './cli.js';
 
 const INTRODUCTION = `# Commands

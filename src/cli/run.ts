@@ -32,6 +32,7 @@ interface RunArguments extends RecipeArguments {
 
 export const runCommand: CommandModule<unknown, RunArguments> = {
   command: 'run [recipe]',
+  aliases: ['train'],
   describe: 'Train as a recipe says, evaluate, and print the table',
   builder: (argv) =>
     recipeOptions(argv)
@@ -67,6 +68,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       })
       .example('$0 run', 'train the built-in example (generated data, no download)')
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
+      .example('$0 train my.yaml', 'the same command by another name')
       .example('$0 run my.yaml --dry-run --plan-for 80GiB', 'would it fit on another machine?')
       .example('$0 run --resume runs/my', 'resume a stopped run')
       .example('$0 run --resume runs/my --set run.max_minutes=60', 'resume it for another hour') as never,
@@ -155,9 +157,14 @@ async function train(
     };
     return runRecipe(config, run, interruption.signal, { ...options, onStep });
   })
-    .catch((error) => {
+    .catch(async (error) => {
       const resumes = existsSync(run.path) && !(error instanceof DamagedRunError);
-      if (resumes) console.error(`To resume: ${resumeLine(shown)}`);
+      if (resumes)
+        console.error(
+          (await run.findCheckpoint().catch(() => undefined))
+            ? `To resume: ${resumeLine(shown)}`
+            : `There is no checkpoint yet; to begin the run again: ${resumeLine(shown)}`,
+        );
       if (!existsSync(run.path)) console.error(`${shown} is removed again, as nothing was trained yet`);
       throw error;
     })

@@ -4,7 +4,6 @@ import type { CommandModule } from 'yargs';
 import type { RunScorers } from '../methods/run-scorers.js';
 import { UsageError } from './error.js';
 import { type ModelArguments, modelOptions } from './model-options.js';
-import { checkOwnBase } from './other-base.js';
 import { checkFolder, checkPort } from './usage.js';
 
 interface ServeArguments extends ModelArguments {
@@ -84,20 +83,14 @@ async function serveModel(args: ServeArguments): Promise<void> {
   const { openChosenModel } = await import('./chosen-model.js');
   const { runScorers } = await import('../methods/run-scorers.js');
   const { serve } = await import('../serve/server.js');
-  const { isAdapter } = await import('../weights/adapter.js');
   const { isLoopback } = await import('../serve/access.js');
   if (!isLoopback(args.host) && !process.env[args['key-env']])
     throw new UsageError(
       `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
     );
   const chosen = await openChosenModel(args);
-  const directory = chosen.model.files?.model;
   let scoring: RunScorers | undefined;
   try {
-    if (directory !== undefined && args['other-base'] !== true)
-      for (const adapter of Object.values(adapters))
-        if (isAdapter(adapter))
-          await checkOwnBase({ adapter, base: args.model ?? directory, directory }, 'use it');
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
     scoring = await runScorers(args.run, chosen);
     const { scorers } = scoring;
@@ -111,12 +104,14 @@ async function serveModel(args: ServeArguments): Promise<void> {
         key: process.env[args['key-env']],
         adapters,
         adapterRoot: args['adapter-root'],
+        otherBase: args['other-base'] === true,
         maxRows: args['max-rows'],
         ...(gigabytes === undefined ? {} : { cacheBytes: Math.floor(gigabytes * 1e9) }),
         limits: {
           queue: args['max-queue'],
           ...(args['max-new-tokens'] === undefined ? {} : { newTokens: args['max-new-tokens'] }),
         },
+        onWarning: (warning) => console.error(`warning: ${warning}`),
         onError: (error) => console.error(error instanceof Error ? (error.stack ?? error.message) : error),
       },
     );

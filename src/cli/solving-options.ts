@@ -79,7 +79,7 @@ export function solvingOptions(argv: Argv): Argv {
       describe: 'Column of the problems, for files of your own',
     })
     .option('answer', { ...text, implies: 'problem', describe: 'Column of their answers' })
-    .option('max-problems', { ...number, describe: 'Most problems, from the first' })
+    .option('max-problems', { ...number, alias: 'max-samples', describe: 'Most problems, from the first' })
     .option('n', { ...number, default: 1, describe: 'Samples of each problem' })
     .option('k', {
       ...text,

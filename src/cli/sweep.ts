@@ -21,7 +21,7 @@ export const sweepCommand: CommandModule<unknown, SweepArguments> = {
       .positional('file', {
         type: 'string',
         demandOption: true,
-        describe: 'The sweep file, YAML (docs/sweeps.md)',
+        describe: 'The sweep file, YAML (docs/how-to/sweeps.md)',
       })
       .option('jobs', { type: 'number', default: 1, requiresArg: true, describe: 'Runs at the same time' })
       .option('max-minutes', {

@@ -10,30 +10,55 @@ export interface CommandGroup {
   readonly commands: readonly string[];
 }
 
-/**
- * @param known names of options of the command, without dashes
- * @param group the command that was reached, where others follow it
- */
+/** What there is at the place of a mistake. */
+interface Known {
+  /** Names of options of the command, without dashes. */
+  readonly options: readonly string[];
+  /** Commands that could stand here. */
+  readonly commands: readonly string[];
+}
+
+/** Commands of other programs, and what does the same here; none of them is near to its own. */
+const MEANT: Readonly<Record<string, string>> = {
+  finetune: 'run',
+  fit: 'run',
+  resume: 'run --resume',
+  evaluate: 'eval',
+  test: 'eval',
+  predict: 'generate',
+  infer: 'generate',
+  sample: 'generate',
+  verify: 'judge',
+  reward: 'score',
+  annotate: 'label',
+  dashboard: 'ui',
+  info: 'doctor',
+  env: 'doctor',
+  push: 'hub push',
+  list: 'recipes ls',
+  ls: 'recipes ls',
+};
+
+/** @param group the command that was reached, where others follow it */
 export function usageSentence(
   message: string,
   args: readonly string[],
-  known: readonly string[],
+  known: Known,
   group?: CommandGroup,
 ): string {
   const text = message.replaceAll(/\s+/g, ' ').trim();
-  if (group && /^(Did you mean|Unknown argument)/.test(text)) {
+  if (group && text.startsWith('Unknown argument')) {
     const word = wordAfter(group.words, args);
     if (word !== undefined) return noSuchCommand(word, group);
   }
-  if (text.startsWith('Did you mean')) {
-    const command = args.find((arg) => !arg.startsWith('-')) ?? '';
-    return `there is no command ${command}; d${text.slice(1)}`;
-  }
-  const unknown = /^Unknown arguments?: (.*)$/.exec(text)?.[1];
+  const unknown = /^Unknown (?:arguments?|commands?): (.*)$/.exec(text)?.[1];
+  const command = args.find((arg) => !arg.startsWith('-'));
   // Of a command that does not exist yargs says the same as of an argument too many.
-  if (unknown !== undefined && unknown === args.find((arg) => !arg.startsWith('-')))
-    return `there is no command ${unknown}; steptrain --help lists them`;
-  if (unknown !== undefined) return unknownSentence(unknown.split(', '), args, known);
+  if (unknown !== undefined && command !== undefined && unknown.split(', ').includes(command)) {
+    const meant = MEANT[command.toLowerCase()] ?? nearestName(command, known.commands);
+    return `there is no command ${command}; ${meant === undefined ? '' : `did you mean ${meant}? `}steptrain --help lists them`;
+  }
+  if (unknown !== undefined) return unknownSentence(unknown.split(', '), args, known.options);
   const choice = /^Invalid values: Argument: (\S+), Given: (.*?), Choices: (.*)$/.exec(text);
   if (choice) {
     const [, name = '', given = '', choices = ''] = choice;

@@ -4,7 +4,7 @@ import { BALANCES } from '../data/balance.js';
 import { GENERATED } from '../data/generated.js';
 import { TEMPLATE_CHOICES } from '../data/problems/choices.js';
 import { LEVELS } from '../data/problems/levels.js';
-import { MISTAKES } from '../data/problems/solution.js';
+import { MISTAKES, USUAL_MISTAKES } from '../data/problems/solution.js';
 import { SOURCE_NAMES } from '../data/sources/source.js';
 import { count, countOrAll, section, seed, text } from './fields.js';
 
@@ -59,16 +59,23 @@ const wordProblems = section({
   mistakes: z
     .array(z.enum(MISTAKES))
     .min(1)
-    .default([...MISTAKES])
+    .default([...USUAL_MISTAKES])
     .meta({ expects: `a list of ${MISTAKES.join(', ')}` })
     .describe(
-      'How: a wrong result (`slip`), another operation, another number (`copied`), a step left out (`dropped`).',
+      'How: a wrong result (`slip`), another operation, another number (`copied`), a step left out (`dropped`), a result with its ' +
+        'digits `swapped`, the name of another `quantity`, an `answer` that does not follow from the lines before it.',
     ),
   misread_rate: rate(
     'Probability that a step is misread where the wording may mislead (two thirds of the wordings): a misconception.',
   ),
+  unnamed_rate: rate(
+    'Probability that the lines of a solution do not say what they compute: `12 + 7 = 19` or `12+7=19` in place of `Tom: 12 + 7 = 19`.',
+  ),
   drill_rate: rate(
     'Share of drills, computations under names without a story, among the training samples of the first half; for `method: pretrain` alone.',
+  ),
+  correction_rate: rate(
+    'Probability that a line of a right training solution comes wrong first, with a line `no` after it; what is wrong is read and not learned; for `method: pretrain` alone.',
   ),
 }).describe(
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',

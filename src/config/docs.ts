@@ -1,4 +1,4 @@
-// Generates docs/configuration.md from the schema.
+// Generates docs/reference/configuration.md from the schema.
 import { CHANGEABLE } from './changeable.js';
 import { expectation, methodOutline, type Outline, sectionOf } from './outline.js';
 import type { MethodSchemas } from './schema.js';
@@ -11,6 +11,11 @@ A recipe is a YAML file of sections. \`steptrain run recipe.yaml --set section.k
 value is read as YAML, and text is taken as typed. A key that does not exist is an error that names its place and the
 nearest key. Every key below may be left out unless it is called required. The run directory gets \`config.yaml\`, the
 merged configuration with every key, which is a recipe again.
+
+\`extends: base.yaml\` puts a recipe on top of another one: a file beside it, or a recipe of the package by its name, such as
+\`extends: quickstart\`. Sections are merged key by key; any other value, lists too, takes the place of the one below. \`method\` may
+differ: sections that only the method below reads are left out. \`steptrain recipes cat NAME --full\` prints the merged whole, and
+\`config.yaml\` of a run is merged.
 
 Relative paths start at the directory in which the command runs.
 
@@ -34,7 +39,10 @@ export function configurationPage(table: MethodSchemas): string {
       else sections.set(sections.has(key) ? `${key} (${method})` : key, { node, methods: [method] });
     }
   }
-  const parts = [INTRODUCTION, `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.\n`];
+  const parts = [
+    INTRODUCTION,
+    `## method\n\nRequired: ${methodNames.map(code).join(' or ')}.${aliases(table)}\n`,
+  ];
   for (const [title, { node, methods }] of sections) {
     if (title.startsWith('method')) continue;
     const readBy =
@@ -43,6 +51,18 @@ export function configurationPage(table: MethodSchemas): string {
     parts.push(`## ${title}\n\n${node.description ?? ''}${readBy}${whole}\n\n${keyTable(node)}\n`);
   }
   return parts.join('\n');
+}
+
+/** Other names of methods, in a sentence each. */
+function aliases(table: MethodSchemas): string {
+  return Object.entries(table)
+    .flatMap(([method, { algorithms }]) => {
+      const names = algorithms?.names.filter((name) => name !== method) ?? [];
+      if (!algorithms || names.length === 0) return [];
+      const key = algorithms.key.join('.');
+      return ` ${names.map(code).join(', ')} mean ${code(method)} with \`${key}\` of that name.`;
+    })
+    .join('');
 }
 
 function keyTable(section: Outline): string {

@@ -1,5 +1,6 @@
 // The JSON Schema of recipes, for editors.
 import { z } from 'zod';
+import { methodNames } from './method-names.js';
 import type { MethodSchemas } from './schema.js';
 
 type Json = Record<string, unknown>;
@@ -25,17 +26,27 @@ export function recipeSchema(methods: MethodSchemas): Json {
       key === 'method' ? true : shared(key, schema),
     ]);
     return {
-      if: { properties: { method: { const: method } } },
+      if: {
+        required: ['method'],
+        properties: { method: { enum: [...new Set([method, ...(row.algorithms?.names ?? [])])] } },
+      },
       // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
-      then: { properties: Object.fromEntries(own), additionalProperties: false },
+      then: { properties: { extends: true, ...Object.fromEntries(own) }, additionalProperties: false },
     };
   });
   return {
     $schema: 'http://json-schema.org/draft-07/schema#',
     title: 'A recipe of steptrain',
     type: 'object',
-    required: ['method'],
-    properties: { method: { enum: Object.keys(methods), description: 'The training method.' } },
+    anyOf: [{ required: ['method'] }, { required: ['extends'] }],
+    properties: {
+      extends: {
+        type: 'string',
+        description:
+          'A recipe under this one: a file beside it, or the name of a recipe of the package. Sections are merged key by key; any other value here takes the place of its value.',
+      },
+      method: { enum: methodNames(methods), description: 'The training method.' },
+    },
     allOf: variants,
     $defs: Object.fromEntries([...sections.values()].map(({ name, schema }) => [name, schema])),
   };

@@ -5,15 +5,14 @@ import { systemReason } from '../files/error.js';
 import { fillLora } from './adapter.js';
 import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
+import { type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
+import { methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
-import { parseRecipe } from './source.js';
-
-/** Max bytes of a recipe; anything near this size is not a recipe. */
-const MAX_RECIPE_BYTES = 1 << 20;
+import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe } from './source.js';
 
 const SHOWN_PROBLEMS = 10;
 
@@ -40,11 +39,11 @@ export function configReader<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
 ): ConfigReader<Config> {
   const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [] }) => {
-    const source = parseRecipe(content, name);
-    const overrides = settings.map(parseOverride);
+    const recipe = withBases(parseRecipe(content, name), (value, at) => spellOutMethod(methods, value, at));
+    const overrides = spellOutOverrides(methods, settings.map(parseOverride));
     const locate: Locate = (path, options) =>
-      overridden(overrides, path)?.origin ?? source.locate(path, options);
-    return { config: complete(methods, source.value, overrides, locate), locate };
+      overridden(overrides, path)?.origin ?? recipe.locate(path, options);
+    return { config: complete(methods, recipe, overrides, locate), locate };
   };
   return {
     parse,
@@ -53,7 +52,10 @@ export function configReader<Config extends FrameConfig>(
       if (!isSection(value)) {
         throw new ConfigError(`a configuration is an object with sections, found ${describeValue(value)}`);
       }
-      return complete(methods, copied(value), [], () => 'config');
+      const own = copied(value);
+      const locate = () => 'config';
+      spellOutMethod(methods, own, locate);
+      return complete(methods, { value: own, own: new Set(Object.keys(own)) }, [], locate);
     },
   };
 }
@@ -70,11 +72,11 @@ function copied(value: Record<string, unknown>): Record<string, unknown> {
 
 function complete<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
-  value: Record<string, unknown>,
+  { value, own }: Pick<LayeredRecipe, 'value' | 'own'>,
   overrides: readonly Override[],
   locate: Locate,
 ): Config {
-  const name = chooseMethod(Object.keys(methods), value, overrides, locate);
+  const name = chooseMethod(methods, value, overrides, locate);
   const method = methods[name] as MethodSchema<Config>;
   const outline = methodOutline(method);
   const written = value.method;
@@ -85,10 +87,12 @@ function complete<Config extends FrameConfig>(
   fillEmptySections(value, outline);
 
   const misplaced = takeSectionsOfOtherMethods(methods, value, name);
-  const sentences = changed ? [] : misplaced.map((key) => belongsElsewhere(methods, key, name, locate));
+  // A recipe may extend one of another method, whose sections are then left out.
+  const wrongHere = changed ? [] : misplaced.filter((key) => own.has(key));
+  const sentences = wrongHere.map((key) => belongsElsewhere(methods, key, name, locate));
   if (changed && misplaced.length > 0) {
-    const own = misplaced.map((key) => `"${key}"`).join(', ');
-    sayOnce(`method ${written} of the recipe is ${name} by --set: its ${own} is left out`);
+    const sections = misplaced.map((key) => `"${key}"`).join(', ');
+    sayOnce(`method ${written} of the recipe is ${name} by --set: its ${sections} is left out`);
   }
   const parsed = method.schema.safeParse(value);
   const wrong = parsed.success ? [] : describeIssues(parsed.error.issues, { outline, value, locate });
@@ -101,18 +105,32 @@ function complete<Config extends FrameConfig>(
   return config;
 }
 
+/** Names of other programs, with the method that does the same here; none of them is near to its own. */
+const MEANT: Readonly<Record<string, string>> = {
+  prm: 'reward',
+  orm: 'reward',
+  reward_model: 'reward',
+  dapo: 'grpo',
+  dr_grpo: 'grpo',
+  reinforce: 'reinforce_pp',
+  pretraining: 'pretrain',
+  expert_iteration: 'rft',
+};
+
 function chooseMethod(
-  names: readonly string[],
+  methods: MethodSchemas,
   value: Record<string, unknown>,
   overrides: readonly Override[],
   locate: Locate,
 ): string {
-  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method')?.text.trim();
-  const method = typed?.replace(/^(["'])(.*)\1$/, '$2') ?? value.method;
-  if (typeof method === 'string' && names.includes(method)) return method;
+  const typed = overrides.findLast(({ path }) => path.length === 1 && path[0] === 'method');
+  const method = typed ? methodTyped(typed) : value.method;
+  if (typeof method === 'string' && Object.hasOwn(methods, method)) return method;
+  const names = methodNames(methods);
   const expected = `expected ${names.join(' or ')}`;
   if (method !== undefined) {
-    const nearest = typeof method === 'string' ? nearestName(method, names) : undefined;
+    const nearest =
+      typeof method === 'string' ? (MEANT[method.toLowerCase()] ?? nearestName(method, names)) : undefined;
     const hint = nearest === undefined ? '' : `; did you mean "${nearest}"?`;
     throw new ConfigError(
       `${locate(['method'])}: ${expected} as method, found ${describeValue(method)}${hint}`,
@@ -201,9 +219,5 @@ async function readRecipe(file: string): Promise<string> {
   if (size > MAX_RECIPE_BYTES) {
     throw new ConfigError(`${file}: a recipe is a short YAML file, this one is larger than 1 MiB`);
   }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, size));
-  } catch {
-    throw new ConfigError(`${file}: a recipe is YAML in UTF-8, this file is not UTF-8 text`);
-  }
+  return decodeRecipe(bytes.subarray(0, size), file);
 }

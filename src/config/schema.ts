@@ -51,6 +51,8 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig> {
   sections(config: Config): Readonly<Record<string, BatchSection>>;
   /** Dotted keys of the method's own sections that name files; they are made absolute, so that a run can be resumed elsewhere. */
   readonly paths?: readonly string[];
+  /** Names of `method:` that mean this one with that value of a key: section and name of the key. */
+  readonly algorithms?: { readonly key: readonly [string, string]; readonly names: readonly string[] };
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): readonly Conflict[];
 }

@@ -2,6 +2,18 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit } from 'yaml';
 import { ConfigError } from './error.js';
 
+/** Max bytes of a recipe; anything near this size is not a recipe. */
+export const MAX_RECIPE_BYTES = 1 << 20;
+
+/** The text of a recipe. @throws ConfigError where it is none */
+export function decodeRecipe(bytes: Uint8Array, file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new ConfigError(`${file}: a recipe is YAML in UTF-8, this file is not UTF-8 text`);
+  }
+}
+
 /** No section has nearly as many. */
 const MAX_KEYS = 1000;
 

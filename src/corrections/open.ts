@@ -6,6 +6,7 @@ import { Generator } from '../generate/generator.js';
 import { generatorSource, type SampleSource } from '../generate/sample-source.js';
 import type { Decoder } from '../models/decoder.js';
 import { remoteSource } from '../remote/remote-source.js';
+import type { Draws } from '../run/draws.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { MakingTools } from './make.js';
 import { remoteTeacher } from './remote-teacher.js';
@@ -25,17 +26,27 @@ export interface OpenToolsOptions {
   readonly decoder?: Decoder;
   readonly eosTokenIds?: readonly number[];
   readonly cacheBytes?: number | undefined;
+  /** Keeps what was drawn of a chunk that was stopped. */
+  readonly draws?: Draws;
 }
 
 export type OpenTools = MakingTools & { close(): Promise<void> };
 
 /** @throws DataError where the settings lack what they need */
 export function openTools(options: OpenToolsOptions): OpenTools {
-  const { settings, tokenizer, prompt, separator, seed, maxLength } = options;
+  const { settings, tokenizer, prompt, separator, seed, maxLength, draws } = options;
   const closing: (() => Promise<void> | void)[] = [];
   const teacher = chosenTeacher(options, closing);
   const source = chosenSource(options, closing);
-  const sampler = new StepSampler({ source, tokenizer, prompt, separator, seed, maxLength });
+  const sampler = new StepSampler({
+    source,
+    tokenizer,
+    prompt,
+    separator,
+    seed,
+    maxLength,
+    ...(draws ? { draws } : {}),
+  });
   return {
     sampler,
     teacher,

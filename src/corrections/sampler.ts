@@ -1,5 +1,7 @@
 /** Steps and continuations as texts, drawn from the model whose errors are to be corrected. */
-import type { SampleSource } from '../generate/sample-source.js';
+import type { SampleSource, SourceSample } from '../generate/sample-source.js';
+import { type Draws, drawKey } from '../run/draws.js';
+import type { ProgressPart } from '../terminal/progress.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 
 export interface DrawSettings {
@@ -25,6 +27,8 @@ export interface StepSamplerOptions {
   readonly seed: number;
   /** A prefix of so many tokens leaves no room to go on. */
   readonly maxLength: number;
+  /** Keeps what was drawn of a step that was stopped. */
+  readonly draws?: Draws;
 }
 
 /** What followed a prefix. */
@@ -38,6 +42,13 @@ export interface Continuation {
 /** Rounds of one run, which share a seed and not its random numbers. */
 export type DrawRound = 'step' | 'wrong' | 'right' | 'tree';
 const ROUNDS: readonly DrawRound[] = ['step', 'wrong', 'right', 'tree'];
+/** What is counted while they are drawn. */
+const UNITS: Readonly<Record<DrawRound, string>> = {
+  step: 'candidates: sample',
+  wrong: 'continuations of candidates: sample',
+  right: 'continuations of right steps: sample',
+  tree: 'tree: sample',
+};
 
 /** Tokens before a sample that its text is decoded with: some tokenizers change the beginning of a text. */
 const CONTEXT = 4;
@@ -45,6 +56,8 @@ const CONTEXT = 4;
 export class StepSampler {
   /** Tokens drawn so far. */
   tokens = 0;
+  /** Hears how far a round is. */
+  report: ((part: ProgressPart) => void) | undefined;
 
   constructor(private readonly options: StepSamplerOptions) {}
 
@@ -99,13 +112,24 @@ export class StepSampler {
     round: DrawRound,
     signal: AbortSignal | undefined,
   ): Promise<readonly (readonly Continuation[])[] | undefined> {
-    const { source, tokenizer, seed, maxLength } = this.options;
+    const { source, seed, maxLength, draws } = this.options;
     const all = prefixes.map((prefix) => ({ prefix, ids: this.ids(prefix) }));
     // A prefix that leaves no room has no continuation.
     const fitting = all.filter(({ ids }) => ids.length < maxLength);
     if (fitting.length === 0) return prefixes.map(() => []);
+    const lists = fitting.map(({ prefix, ids }) => {
+      const settings = drawKey([round, prefix.id, ids, temperature, topP, most, stop]);
+      const keyOf = (sample: number) => `${settings}/${sample}`;
+      const continuations = Array.from({ length: n }, (_, sample) => draws?.get(keyOf(sample)));
+      return { ids, keyOf, continuations: continuations as (Continuation | undefined)[] };
+    });
+    const ended = lists.flatMap(({ continuations }) => continuations.filter((each) => each !== undefined));
+    let done = ended.length;
+    let tokens = 0;
+    const tell = () => this.report?.({ unit: UNITS[round], done, total: n * lists.length, tokens });
+    tell();
     const samples = await source.sample(
-      fitting.map(({ ids }) => ids),
+      lists.map(({ ids }) => ids),
       {
         n,
         temperature,
@@ -116,27 +140,50 @@ export class StepSampler {
         iteration: ROUNDS.indexOf(round),
         promptIds: fitting.map(({ prefix }) => prefix.id),
         ...(signal ? { signal } : {}),
+        skip: (prompt, sample) => lists[prompt]?.continuations[sample] !== undefined,
+        onSample: (prompt, sample, drawn) => {
+          const { ids, keyOf, continuations } = lists[prompt] as (typeof lists)[number];
+          const continuation = this.continuationOf(ids, drawn, stop);
+          continuations[sample] = continuation;
+          draws?.keep(keyOf(sample), continuation);
+          done++;
+          tokens += continuation.tokens;
+          tell();
+        },
       },
     );
     if (samples === undefined) return undefined;
     const texts = new Map(
       fitting.map(({ prefix, ids }, i) => {
-        const context = ids.slice(-CONTEXT);
-        const before = tokenizer.decode(context, { skipSpecialTokens: true });
-        const drawn = (samples[i] ?? []).map(({ tokens, finishReason }): Continuation => {
-          this.tokens += tokens.length;
-          const whole = tokenizer.decode([...context, ...tokens], { skipSpecialTokens: true });
-          const text = whole.slice(before.length);
-          const cut = stop.map((each) => text.indexOf(each)).find((at) => at >= 0);
-          return {
-            text: cut === undefined ? text : text.slice(0, cut),
-            ended: finishReason === 'stop',
-            tokens: tokens.length,
-          };
+        const drawn = Array.from({ length: n }, (_, sample) => {
+          const continuation =
+            lists[i]?.continuations[sample] ??
+            this.continuationOf(ids, samples[i]?.[sample] as SourceSample, stop);
+          this.tokens += continuation.tokens;
+          return continuation;
         });
         return [prefix, drawn] as const;
       }),
     );
     return prefixes.map((prefix) => texts.get(prefix) ?? []);
+  }
+
+  /** The text that was drawn after `ids`, up to a stop text. */
+  private continuationOf(
+    ids: readonly number[],
+    { tokens, finishReason }: Pick<SourceSample, 'tokens' | 'finishReason'>,
+    stop: readonly string[],
+  ): Continuation {
+    const { tokenizer } = this.options;
+    const context = ids.slice(-CONTEXT);
+    const before = tokenizer.decode(context, { skipSpecialTokens: true });
+    const whole = tokenizer.decode([...context, ...tokens], { skipSpecialTokens: true });
+    const text = whole.slice(before.length);
+    const cut = stop.map((each) => text.indexOf(each)).find((at) => at >= 0);
+    return {
+      text: cut === undefined ? text : text.slice(0, cut),
+      ended: finishReason === 'stop',
+      tokens: tokens.length,
+    };
   }
 }

@@ -45,11 +45,20 @@ export function objectColumn(row: Row, key: string, where = `column '${key}'`): 
   throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected an object`);
 }
 
-/** Text that is not blank and has no half of a surrogate pair, which UTF-8 cannot hold. */
+/** Characters of the longest text: about 32 for each token of the longest models. To tokenise more takes gigabytes. */
+const LONGEST_TEXT = 1 << 22;
+
+/** Text that is not blank, that some model could read, and that has no half of a surrogate pair, which UTF-8 cannot hold. */
 export function checkedText(value: unknown, where: string): string {
   if (typeof value !== 'string') {
     throw new BadRow('wrong_type', `${where} holds ${describeValue(value)}; expected text`);
   }
+  if (value.length > LONGEST_TEXT)
+    throw new BadRow(
+      'long_text',
+      `${where} has ${value.length.toLocaleString('en')} characters, more than any model reads; expected at most ` +
+        LONGEST_TEXT.toLocaleString('en'),
+    );
   if (value.trim() === '') throw new BadRow('empty_text', `${where} is empty; expected text`);
   if (/\p{Surrogate}/u.test(value)) {
     throw new BadRow(

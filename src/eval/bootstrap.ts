@@ -3,6 +3,7 @@
 import { PhiloxStream } from '../random/philox.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion, type JudgedStep } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
+import { wilsonInterval } from './wilson.js';
 
 export interface BootstrapOptions {
   readonly seed: number;
@@ -31,7 +32,7 @@ export interface Intervals extends BootstrapOptions {
 /** Domain of the random stream that draws problems. */
 const DRAW = 0x626f6f74;
 
-/** Percentile intervals of every metric. Undefined with fewer than two problems. */
+/** An interval of every metric, see `shareInterval`. Undefined with fewer than two problems. */
 export function bootstrapIntervals(
   steps: readonly ProblemStep[],
   { invalidAsWrong, ...bootstrap }: BootstrapOptions & { readonly invalidAsWrong: boolean },
@@ -48,7 +49,7 @@ export function bootstrapIntervals(
   }
   const metrics = Object.fromEntries(
     Object.entries(values).flatMap(([metric, of]) =>
-      of.length === 0 ? [] : [[metric, percentileInterval(of)]],
+      of.length === 0 ? [] : [[metric, shareInterval(of, sample.problems)]],
     ),
   );
   return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, metrics };
@@ -66,6 +67,13 @@ export function* resampledProblems(
     for (let i = 0; i < problems; i++) weights[stream.below(problems)]!++;
     yield weights;
   }
+}
+
+/** The interval of a share by its resamples: their percentiles or, where all are 0 or all are 1, Wilson's for so many problems. */
+export function shareInterval(values: readonly number[], problems: number): [number, number] {
+  const [first] = values;
+  const isConstant = (first === 0 || first === 1) && values.every((value) => value === first);
+  return isConstant ? wilsonInterval(first, problems) : percentileInterval(values);
 }
 
 /** The central interval of `values` that covers CONFIDENCE of them; ends are interpolated linearly, as in numpy. */

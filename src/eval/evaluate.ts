@@ -19,6 +19,7 @@ import { pairedDifferences } from './paired.js';
 import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
 import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
+import { metricsByError } from './step-errors.js';
 import { type ScoredStep, thresholdSweep } from './thresholds.js';
 import type { JudgedVerdict } from './verdicts.js';
 
@@ -43,6 +44,8 @@ export interface EvaluationOptions {
   readonly others?: Readonly<Record<string, readonly JudgedVerdict[]>>;
   /** Which judged steps stand word for word in the training data; absent if that is not known. */
   readonly seen?: SeenSteps | undefined;
+  /** Whether training weighed both classes alike. */
+  readonly balanced?: boolean | undefined;
   /** Value losses of the run, in order. */
   readonly valueLosses?: readonly number[] | undefined;
   /** The reward network of the run, judged as a judge. */
@@ -90,12 +93,21 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,
     processbench: processBenchReport(firstErrorCases(judged, records)),
+    errors: metricsByError(judged, records, options.seen),
     groups: metricsByGroup(judged, records, (part) => verdictMetrics(part, { invalidAsWrong })),
   };
   const warnings = [
     ...(options.warnings ?? []),
     ...(judged.length > 0
-      ? failureSigns({ metrics, sft: baselines.sft, frn: baselines.frn, valueLosses: options.valueLosses })
+      ? failureSigns({
+          metrics,
+          aucInterval: optional.intervals?.metrics.auc,
+          unit: options.unit,
+          balanced: options.balanced,
+          sft: baselines.sft,
+          frn: baselines.frn,
+          valueLosses: options.valueLosses,
+        })
       : ['no step was judged']),
     ...seenWarning(split, judged.length),
   ];

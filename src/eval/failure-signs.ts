@@ -1,10 +1,17 @@
 // Detects the three signs of a failed run that our source on StepAMC (arXiv 2503.18432) names, and a fourth: a reward
 // network that judges worse than the policy it is to teach.
-import type { ConfusionMetrics } from './metrics.js';
+import type { ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
+import { type Standing, standingOf } from './standing.js';
 
 export interface FailureEvidence {
-  readonly metrics: Pick<ConfusionMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro'>;
+  readonly metrics: Pick<VerdictMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro' | 'auc'>;
+  /** Of the AUC. */
+  readonly aucInterval?: readonly [number, number] | undefined;
+  /** What is judged; default steps. */
+  readonly unit?: 'steps' | 'solutions' | undefined;
+  /** Whether training weighs both classes alike already. */
+  readonly balanced?: boolean | undefined;
   /** The supervised model that the run started from, on the same steps. */
   readonly sft?: Pick<ConfusionMetrics, 'f1_macro'> | undefined;
   /** The reward network as a judge of the same steps. */
@@ -23,14 +30,19 @@ const VALUE_LOSS_GROWTH = 2;
 const MIN_LOSSES = 10;
 
 /** One sentence for each sign found in the evidence. */
-export function failureSigns({ metrics, sft, frn, valueLosses = [] }: FailureEvidence): string[] {
+export function failureSigns(evidence: FailureEvidence): string[] {
+  const { metrics, aucInterval, sft, frn, valueLosses = [] } = evidence;
   const signs: string[] = [];
   const { acc_pos, acc_neg, f1_macro } = metrics;
-  if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
+  const standing = standingOf(metrics, aucInterval, evidence.unit);
+  if (standing.only || (standing.auc && standing.auc !== 'above')) {
+    signs.push(`${standing.sentence}: ${advice(standing)}`);
+  } else if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {
     const leaning = acc_pos > acc_neg ? 'correct' : 'wrong';
+    const balance = evidence.balanced ? '' : 'balance the classes, ';
     signs.push(
       `Acc_pos ${percent(acc_pos)} and Acc_neg ${percent(acc_neg)} are more than ${percent(CLASS_GAP, 0)} points apart: the ` +
-        `verdicts lean to "${leaning}"; balance the classes, strengthen the constraint or move the threshold`,
+        `verdicts lean to "${leaning}"; ${balance}strengthen the constraint or move the threshold`,
     );
   }
   if (sft && f1_macro < sft.f1_macro) {
@@ -54,6 +66,18 @@ export function failureSigns({ metrics, sft, frn, valueLosses = [] }: FailureEvi
     }
   }
   return signs;
+}
+
+/** Where the probabilities tell nothing apart, neither a threshold nor a balance mends the verdicts. */
+function advice({ auc }: Standing): string {
+  switch (auc) {
+    case 'above':
+      return 'its probabilities tell right from wrong, so move the threshold (eval.threshold)';
+    case 'below':
+      return 'are the verdict words or the labels swapped?';
+    default:
+      return 'it hardly tells right from wrong; take a stronger base, more labelled data or a longer training';
+  }
 }
 
 /** The sign of a reward network that judges worse than the supervised model it is to teach. */

@@ -1,7 +1,8 @@
 // What a table of judges says, in sentences made from its numbers.
 import type { VerdictMetrics } from './metrics.js';
 import { formatSigned, percent } from './percent.js';
-import type { Differences } from './report.js';
+import type { Differences, EvalReport } from './report.js';
+import { standingOf } from './standing.js';
 
 /** As they are called in prose. */
 const NAMES: Readonly<Record<string, string>> = {
@@ -41,6 +42,23 @@ export function readingOf(
     `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} has F1 macro ${percent(metrics.f1_macro)}: ` +
       `${parts.join('; ')}. In brackets the difference and its 95 % interval, paired over problems; one seed says nothing of others.`,
   ];
+}
+
+/** What the verdicts are worth beside chance, where that is little. */
+export function standingReading({
+  method,
+  unit = 'steps',
+  ...report
+}: Pick<
+  EvalReport,
+  'method' | 'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen'
+>): string[] {
+  const unseen = (report.metrics_unseen?.n ?? 0) < report.metrics.n ? report.metrics_unseen : undefined;
+  const intervals = unseen ? report.intervals_unseen : report.intervals;
+  const metrics = unseen ?? report.metrics;
+  const { auc, only, sentence } = standingOf(metrics, intervals?.metrics.auc, unit);
+  if (auc === undefined || (auc === 'above' && !only)) return [];
+  return [`Reading: ${method} on the ${metrics.n} ${unseen ? 'unseen ' : ''}${unit}: ${sentence}.`];
 }
 
 function joined(items: readonly string[]): string {

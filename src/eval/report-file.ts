@@ -106,6 +106,16 @@ const reportSchema = z.strictObject({
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),
   processbench: processbench.exactOptional(),
+  errors: z
+    .record(
+      z.string(),
+      z.strictObject({
+        n: count,
+        told: fraction,
+        unseen: z.strictObject({ n: count, told: fraction }).exactOptional(),
+      }),
+    )
+    .exactOptional(),
   groups: z.record(z.string(), metrics.extend({ positives: count })).exactOptional(),
   warnings: z.array(z.string()).exactOptional(),
 } satisfies Record<keyof EvalReport, z.ZodType>);

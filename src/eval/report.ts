@@ -6,8 +6,9 @@ import { type GroupMetrics, groupRows } from './groups.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import type { Difference } from './paired.js';
 import { percent } from './percent.js';
-import { readingOf } from './reading.js';
+import { readingOf, standingReading } from './reading.js';
 import { formatProcessBench, type ProcessBenchReport } from './solutions.js';
+import { errorRows, type StepErrorMetrics } from './step-errors.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
 import type { ThresholdSweep } from './thresholds.js';
 
@@ -46,6 +47,8 @@ export interface EvalReport {
   readonly processbench?: ProcessBenchReport;
   /** The metrics of each value of `data.group_by`. */
   readonly groups?: Readonly<Record<string, GroupMetrics>>;
+  /** What is told of the right steps, and of each kind of wrong ones; absent where the data do not say the kinds. */
+  readonly errors?: Readonly<Record<string, StepErrorMetrics>>;
   /** Sentences about suspicious findings. */
   readonly warnings?: readonly string[];
 }
@@ -135,10 +138,11 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
       .split('\n')
       .every((line) => line.length <= WIDTH);
   const kept = trivial.findLastIndex((_, i) => fits([...own, ...trivial.slice(0, i + 1)]));
-  const byGroup = groupRows(report);
+  const breakdowns = [errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
   return [
+    ...readings(report).map(wrapped),
     draw([...own, ...trivial.slice(0, kept + 1)]),
-    ...(byGroup.length > 0 ? [boxed ? boxedTable(byGroup) : plainTable(byGroup)] : []),
+    ...breakdowns.map((rows) => (boxed ? boxedTable(rows) : plainTable(rows))),
     ...notes(report).map(wrapped),
   ].join('\n');
 }
@@ -151,7 +155,7 @@ export function evalTable(report: EvalReport): {
 } {
   const { own, trivial } = tableColumns(report);
   const rows = report.metrics.n === 0 ? [] : tableRows(report, [...own, ...trivial]);
-  return { rows, notes: notes(report) };
+  return { rows, notes: [...readings(report), ...notes(report)] };
 }
 
 function tableRows(
@@ -226,8 +230,6 @@ function needsOtherClass(metric: MetricKey, { n, accuracy }: ConfusionMetrics): 
 function notes(report: EvalReport): string[] {
   const {
     metrics,
-    metrics_unseen,
-    differences,
     intervals,
     calibration,
     reward_network,
@@ -275,9 +277,14 @@ function notes(report: EvalReport): string[] {
     if (average_f1 !== undefined && Object.keys(subsets).length > 1)
       lines.push(`ProcessBench F1, average over subsets: ${percent(average_f1)}`);
   }
+  return [...lines, ...warnings.map((sentence) => `Warning: ${sentence}`)];
+}
+
+/** What the table says; it comes first. */
+function readings(report: EvalReport): string[] {
+  const { method, metrics, metrics_unseen, differences } = report;
   return [
-    ...lines,
-    ...warnings.map((sentence) => `Warning: ${sentence}`),
-    ...(differences ? readingOf(report.method, metrics_unseen ?? metrics, differences) : []),
+    ...(differences ? readingOf(method, metrics_unseen ?? metrics, differences) : []),
+    ...standingReading(report),
   ];
 }

@@ -4,7 +4,7 @@
  */
 import type { AdapterStack } from '../models/adapter-stack.js';
 import type { Decoder, Role } from '../models/decoder.js';
-import { headLogits, headLogprobs } from '../ops/head.js';
+import { headLogits } from '../ops/head.js';
 import { gatherRows } from '../ops/memory.js';
 import { type SampledTokens, sample } from '../ops/sampling.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -12,6 +12,7 @@ import type { KeyValueCache } from './cache.js';
 import { type Drawn, drawnOf } from './drawn.js';
 import { type SampledRow, sampleInputs } from './sampling.js';
 import type { Row, Slice } from './scheduler.js';
+import { queueScores, readScores, type Scores } from './scores.js';
 import { type DrawingStep, followingInputs, stepInputs } from './step-inputs.js';
 
 /** A row, as input of a step. */
@@ -20,8 +21,9 @@ export interface DecodedRow extends Row {
   readonly as: Pick<Role, 'adapter'>;
   /** How its token at `position` is drawn, the next one or, before that is known, the one after it. */
   sampledAt(position: number): SampledRow;
-  /** The number of first tokens whose log-probabilities are requested. */
+  /** The number of first tokens whose log-probabilities are requested, and of alternatives to each. */
   readonly scored: number;
+  readonly scoredAlternatives: number;
 }
 
 export interface DecodedModel {
@@ -36,8 +38,7 @@ export interface DecodedModel {
 export interface Decoded<R extends DecodedRow> {
   /** The next token of each slice that reaches the end of its row, in order. */
   readonly drawn: readonly Drawn[];
-  /** Log-probabilities of given tokens: tokens[first], tokens[first + 1], … under the model. */
-  readonly scores: readonly { readonly row: R; readonly first: number; readonly logprobs: Float32Array }[];
+  readonly scores: readonly Scores<R>[];
 }
 
 /** A step that is queued, until `dispose`. */
@@ -71,13 +72,19 @@ export function decode<R extends DecodedRow>(
     );
     return {
       lengths: batch.lengths,
-      scored: score(decoder, role, hidden, slices),
+      scored: queueScores(decoder, role, hidden, slices),
       drawn: rows.length > 0 ? draw(decoder, role, hidden, lastRows(slices), rows) : undefined,
     };
   }, 'generate');
   const { drawn, scored, lengths } = outputs;
-  const tensors = [lengths, scored?.logprobs, drawn?.logits, ...Object.values(drawn?.tokens ?? {})];
-  const result = Promise.all([readDrawn(drawn, rows), readScores(scored)]);
+  const tensors = [
+    lengths,
+    scored?.logprobs,
+    scored?.hidden,
+    drawn?.logits,
+    ...Object.values(drawn?.tokens ?? {}),
+  ];
+  const result = Promise.all([readDrawn(drawn, rows), readScores(decoder, role, scored)]);
   return {
     rows: ends.map(({ row }) => row),
     result: result.then(([drawn, scores]) => ({ drawn, scores })),
@@ -123,38 +130,6 @@ function lastRows(slices: readonly Slice<Row>[]): Int32Array<ArrayBuffer> {
   return Int32Array.from(last);
 }
 
-interface Scored<R extends DecodedRow> {
-  readonly logprobs: Tensor;
-  readonly slices: readonly { row: R; first: number; begin: number; end: number }[];
-}
-
-/** The requested log-probabilities of tokens that follow tokens of the slices. */
-function score<R extends DecodedRow>(
-  decoder: Decoder,
-  role: Role,
-  hidden: Tensor,
-  slices: readonly Slice<R>[],
-): Scored<R> | undefined {
-  const rows: number[] = [];
-  const targets: number[] = [];
-  const scored: { row: R; first: number; begin: number; end: number }[] = [];
-  let offset = 0;
-  for (const { row, from, to } of slices) {
-    const begin = rows.length;
-    for (let at = from; at < Math.min(to, row.scored - 1); at++) {
-      rows.push(offset + at - from);
-      targets.push(row.tokens[at + 1] as number);
-    }
-    if (rows.length > begin) scored.push({ row, first: from + 1, begin, end: rows.length });
-    offset += to - from;
-  }
-  if (rows.length === 0) return undefined;
-  const { device } = decoder;
-  const chosen = gatherRows(hidden, device.tensor(Int32Array.from(rows)));
-  const { logprobs } = headLogprobs(chosen, decoder.head(role), device.tensor(Int32Array.from(targets)));
-  return { logprobs, slices: scored };
-}
-
 /** Tokens for the chosen hidden rows, and the logits of rows with requested alternatives. */
 function draw(
   decoder: Decoder,
@@ -170,17 +145,6 @@ function draw(
     tokens: sample(logits, sampleInputs(rows)),
     logits: asking.length > 0 ? gatherRows(logits, device.tensor(Int32Array.from(asking))) : undefined,
   };
-}
-
-async function readScores<R extends DecodedRow>(
-  scored: Scored<R> | undefined,
-): Promise<Decoded<R>['scores']> {
-  const logprobs = await scored?.logprobs.readFloats();
-  return (scored?.slices ?? []).map(({ row, first, begin, end }) => ({
-    row,
-    first,
-    logprobs: (logprobs as Float32Array).slice(begin, end),
-  }));
 }
 
 async function readDrawn(

@@ -61,8 +61,12 @@ export function drawnOf(rows: readonly SampledRow[], raw: RawDraws): Drawn[] {
   });
 }
 
-/** The `count` tokens with the largest logits, in descending order; equal ones by id. */
-function topLogprobs(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
+/**
+ * The `count` tokens with the largest logits, in descending order; equal ones by id.
+ *
+ * @param shift is added to a logit to give its log-probability
+ */
+export function topLogprobs(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
   const best: number[] = [];
   for (let token = 0; token < logits.length; token++) {
     const logit = logits[token] as number;

@@ -29,6 +29,7 @@ export class RunningGeneration implements Generation {
     readonly rows: readonly (readonly SampleRow[])[],
     private readonly prompts: readonly (readonly number[])[],
     private readonly options: SavedOptions,
+    private readonly onSample?: (prompt: number, sample: number, ended: Sample) => void,
   ) {
     this.samples = new Promise((resolve, reject) => {
       this.resolve = resolve;
@@ -77,6 +78,11 @@ export class RunningGeneration implements Generation {
   /** Adds an event. */
   publish(event: GeneratedToken): void {
     if (this.followed) this.events.push(event);
+  }
+
+  /** A row has come to its own end. */
+  ended(row: SampleRow): void {
+    if (row.finishReason !== 'error') this.onSample?.(row.promptIndex, row.sample, row.result());
   }
 
   /** The end of a step. */

@@ -16,7 +16,7 @@ import { type SamplingOptions, samplingSettings } from './options.js';
 import { PagePool } from './pages.js';
 import type { RoleKey } from './prefixes.js';
 import { roleKey, sameRole } from './roles.js';
-import { SampledPrompt, SampleRow } from './sample-row.js';
+import { type Sample, SampledPrompt, SampleRow } from './sample-row.js';
 import { pagesOfRow, Scheduler, type SchedulerOptions, type Step } from './scheduler.js';
 import {
   checkSnapshot,
@@ -40,6 +40,10 @@ export interface GenerateOptions extends SamplingOptions {
   readonly role?: Pick<Role, 'adapter'>;
   /** Ends all samples with their tokens so far. */
   readonly signal?: AbortSignal;
+  /** Samples that the caller has already, by the number of their prompt and their own: they are not drawn, and end as `abort`. */
+  readonly skip?: (prompt: number, sample: number) => boolean;
+  /** Called with each sample that has come to its own end. */
+  readonly onSample?: (prompt: number, sample: number, ended: Sample) => void;
 }
 
 /** How busy a generator is. */
@@ -54,7 +58,7 @@ export interface GeneratorLoad {
 }
 
 /** The options that a snapshot does not contain. */
-export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer'>;
+export type ResumeOptions = Pick<GenerateOptions, 'role' | 'signal' | 'tokenizer' | 'skip' | 'onSample'>;
 
 /** A request that has not ended. */
 interface Running {
@@ -155,7 +159,7 @@ export class Generator {
    * @throws StepTrainError for a prompt that the model cannot read, an option out of range, a sample that does not fit
    */
   generate(prompts: readonly ArrayLike<number>[], options: GenerateOptions = {}): Generation {
-    const { role: _, signal: _signal, ...sampling } = options;
+    const { role: _, signal: _signal, skip: _skip, onSample: _onSample, ...sampling } = options;
     return this.start(prompts, options, savedOptions(sampling));
   }
 
@@ -239,12 +243,13 @@ export class Generator {
         const row = new SampleRow(key, { adapter }, settings, config.maxPositions, prompt, sample);
         const earlier = samples?.[index]?.[sample];
         if (earlier) row.restore(earlier);
+        if (options.skip?.(index, sample)) row.end('abort');
         return row;
       });
     });
     for (const [row] of rows) if (row) this.checkFits(row, lists[row.promptIndex]?.length as number);
     this.forgetOlder(key);
-    const generation = new RunningGeneration(rows, lists, saved);
+    const generation = new RunningGeneration(rows, lists, saved, options.onSample);
     for (const row of rows.flat()) {
       if (row.finishReason) continue;
       this.owners.set(row, generation);
@@ -317,12 +322,16 @@ export class Generator {
       this.ahead = next && this.queue(next, step);
       for (const { rows, result } of step) {
         const { drawn, scores } = await result;
-        for (const { row, first, logprobs } of scores) row.acceptScores(first, logprobs);
+        for (const { row, first, logprobs, likeliest } of scores)
+          row.acceptScores(first, logprobs, likeliest);
         rows.forEach((row, i) => {
           // A row may have ended since: by the token before, or aborted.
           if (row.finishReason) return;
-          this.owners.get(row)?.publish(row.accept(drawn[i] as (typeof drawn)[number]));
-          if (row.finishReason) this.remove(row);
+          const owner = this.owners.get(row);
+          owner?.publish(row.accept(drawn[i] as (typeof drawn)[number]));
+          if (!row.finishReason) return;
+          owner?.ended(row);
+          this.remove(row);
         });
       }
     } finally {

@@ -2,6 +2,7 @@
 import { StepTrainError } from '../native/errors.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { type ChoiceNode, choiceTrie } from './choices.js';
+import type { Penalties } from './penalties.js';
 
 /** How tokens are sampled. Requests with different options can run together. */
 export interface SamplingOptions {
@@ -19,6 +20,12 @@ export interface SamplingOptions {
   readonly topP?: number;
   /** Draws from tokens with at least this share of the largest probability. Default 0: all. */
   readonly minP?: number;
+  /** Taken from the logits of tokens that were drawn before, from −2 to 2. Default 0. */
+  readonly presencePenalty?: number;
+  /** The same for each time that they were drawn, from −2 to 2. Default 0. */
+  readonly frequencyPenalty?: number;
+  /** Positive logits of tokens of the prompt and of those drawn before are divided by it, others multiplied. Default 1. */
+  readonly repetitionPenalty?: number;
   /** Added to the logits of tokens, by id; −Infinity bans one. */
   readonly logitBias?: Readonly<Record<number, number>>;
   /** The answers, in tokens, of which each sample is one; none is longer than `maxNewTokens`. */
@@ -35,6 +42,8 @@ export interface SamplingOptions {
   readonly topLogprobs?: number;
   /** Return log-probabilities of the prompt's tokens too. Default false. */
   readonly promptLogprobs?: boolean;
+  /** The number of most likely tokens that come with them in the place of each. Default 0. */
+  readonly promptTopLogprobs?: number;
   /** Seed of all random numbers. Default 0. */
   readonly seed?: number;
   /** Gives several rounds with one seed different random numbers. Default 0. */
@@ -54,6 +63,7 @@ export interface SamplingSettings {
   readonly topK: number;
   readonly topP: number;
   readonly minP: number;
+  readonly penalties: Penalties | undefined;
   readonly logitBias: readonly (readonly [token: number, bias: number])[];
   readonly choices: ChoiceNode | undefined;
   readonly choicesOnly: boolean;
@@ -61,6 +71,7 @@ export interface SamplingSettings {
   readonly stopStrings: readonly string[];
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;
+  readonly promptTopLogprobs: number;
   readonly seed: number;
   readonly iteration: number;
   readonly promptIds: readonly number[];
@@ -73,6 +84,9 @@ const MAX_SAMPLES = 65_536;
 /** Below it logits divided by the temperature leave f32 no digits for their log-probabilities. */
 export const LEAST_TEMPERATURE = 0.01;
 const MOST_TEMPERATURE = 1e6;
+
+/** Below it, and above its inverse, logits would leave the range in which they are computed. */
+const LEAST_REPETITION = 0.01;
 
 /** The smallest that 32 bits hold with all their digits. */
 const LEAST_TOP_P = 2 ** -126;
@@ -114,6 +128,7 @@ export function samplingSettings(
   if (promptIds && promptIds.length !== prompts)
     fail('promptIds', `a number for each of the ${prompts} prompts`, `${promptIds.length}`);
   const eos = options.eosTokenIds?.map((id) => token('eosTokenIds', id)) ?? eosTokenIds;
+  const promptTopLogprobs = whole('promptTopLogprobs', options.promptTopLogprobs ?? 0, 0, vocabSize);
   const stopTokens = stop.filter((entry) => typeof entry !== 'string').map((id) => token('stop', id));
   const maxNewTokens = whole('maxNewTokens', options.maxNewTokens ?? 256, 1);
   const settings = {
@@ -124,13 +139,15 @@ export function samplingSettings(
     topK: whole('topK', options.topK ?? 0, 0),
     topP: topPOf(options.topP ?? 1),
     minP: within('minP', options.minP ?? 0, 0, 1),
+    penalties: penaltiesOf(options),
     logitBias: biases,
     choices: choices && choiceTrie(choices),
     choicesOnly: options.choicesOnly ?? true,
     stopTokens: new Set([...(options.ignoreEos ? [] : eos), ...stopTokens]),
     stopStrings: strings,
     topLogprobs: whole('topLogprobs', options.topLogprobs ?? 0, 0, vocabSize),
-    promptLogprobs: options.promptLogprobs ?? false,
+    promptLogprobs: (options.promptLogprobs ?? false) || promptTopLogprobs > 0,
+    promptTopLogprobs,
     seed: whole('seed', options.seed ?? 0, 0),
     iteration: whole('iteration', options.iteration ?? 0, 0, 2 ** 32 - 1),
     promptIds: Array.from({ length: prompts }, (_, i) =>
@@ -184,6 +201,21 @@ function within(option: string, value: unknown, min: number, max: number): numbe
   if (typeof value === 'number' && value >= min && value <= max) return value;
   const range = max === Number.MAX_VALUE ? `of at least ${min}` : `from ${min} to ${max}`;
   return fail(option, `a number ${range}`, value);
+}
+
+/** In the ranges of vLLM and OpenAI; undefined where none changes anything. */
+function penaltiesOf(options: SamplingOptions): Penalties | undefined {
+  const presence = within('presencePenalty', options.presencePenalty ?? 0, -2, 2);
+  const frequency = within('frequencyPenalty', options.frequencyPenalty ?? 0, -2, 2);
+  const repetition = within(
+    'repetitionPenalty',
+    options.repetitionPenalty ?? 1,
+    LEAST_REPETITION,
+    1 / LEAST_REPETITION,
+  );
+  return presence === 0 && frequency === 0 && repetition === 1
+    ? undefined
+    : { presence, frequency, repetition };
 }
 
 function topPOf(value: unknown): number {

@@ -1,6 +1,6 @@
 /** Prompts: texts and conversations as tokens. */
 import { DataError } from '../files/data-error.js';
-import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
+import type { ChatMessage, ChatTemplateOptions, Tokenizer } from '../tokenizer/tokenizer.js';
 
 /** A text to continue, or messages for a chat template. */
 export type Prompt = string | readonly ChatMessage[];
@@ -25,16 +25,16 @@ export function promptTokens(tokenizer: Tokenizer, prompt: Prompt): number[] {
 /**
  * A conversation up to the opening of the reply, and the text that the template made of it.
  *
- * @param variables further ones for the template, such as `enable_thinking`
+ * @param options of the template; `addGenerationPrompt` is true unless they say otherwise
  * @param check is called with the text before it is tokenised, and may throw
  */
 export function chatTokens(
   tokenizer: Tokenizer,
   messages: readonly ChatMessage[],
-  variables: Readonly<Record<string, unknown>> = {},
+  options: ChatTemplateOptions = {},
   check: (text: string) => void = () => {},
 ): { readonly ids: number[]; readonly text: string } {
-  const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, variables });
+  const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true, ...options });
   check(text);
   return { ids: tokenizer.encode(text, { addSpecialTokens: false }), text };
 }

@@ -5,6 +5,7 @@ import type { DecodedRow } from './decode.js';
 import { Detokenizer } from './detokenize.js';
 import type { Drawn, TokenLogprob } from './drawn.js';
 import type { SamplingSettings } from './options.js';
+import { SeenTokens } from './penalties.js';
 import type { RoleKey } from './prefixes.js';
 import { type SampledRow, sampleKey } from './sampling.js';
 
@@ -33,6 +34,8 @@ export interface Sample {
    * of a prompt share it; absent where the request ended before it was known.
    */
   readonly promptLogprobs?: Float32Array;
+  /** The most likely tokens in the place of each of these, in descending order, if `promptTopLogprobs` is set. */
+  readonly promptTopLogprobs?: readonly (readonly TokenLogprob[])[];
   readonly finishReason: FinishReason;
   /** The token or text that ended the sample, if the reason is `stop`. */
   readonly stop?: number | string;
@@ -65,6 +68,7 @@ export interface SavedSample {
   readonly samplingLogprobs: readonly number[];
   readonly topLogprobs?: readonly (readonly TokenLogprob[])[];
   readonly promptLogprobs?: readonly number[];
+  readonly promptTopLogprobs?: readonly (readonly TokenLogprob[])[];
   readonly finishReason?: Exclude<FinishReason, 'abort'>;
 }
 
@@ -72,6 +76,8 @@ export interface SavedSample {
 export class SampledPrompt {
   /** Of tokens 1, 2, …; the first `known` are there. */
   readonly logprobs: Float32Array<ArrayBuffer>;
+  /** Of the same tokens the most likely in their place, if they are asked for. */
+  readonly topLogprobs: (readonly TokenLogprob[])[] = [];
   known = 0;
 
   constructor(
@@ -96,6 +102,7 @@ export class SampleRow implements DecodedRow {
   private readonly detokenizer: Detokenizer | undefined;
   private text = '';
   private choice: ChoiceNode | undefined;
+  private readonly seen: SeenTokens | undefined;
   private stop: number | string | undefined;
 
   constructor(
@@ -112,19 +119,21 @@ export class SampleRow implements DecodedRow {
     this.longest = Math.min(prompt.ids.length + settings.maxNewTokens, maxPositions);
     this.key = sampleKey(settings, settings.promptIds[prompt.index] as number, sample);
     this.choice = settings.choices;
+    this.seen = settings.penalties && new SeenTokens(settings.penalties, prompt.ids);
     if (settings.tokenizer)
       this.detokenizer = new Detokenizer(settings.tokenizer, { stop: settings.stopStrings });
   }
 
   sampledAt(position: number): SampledRow {
-    const { settings, key, prompt, choice } = this;
+    const { settings, key, prompt, choice, seen } = this;
     const drawn = position - prompt.ids.length;
-    return { settings, key, position, drawn, choice: settings.choicesOnly ? choice : undefined };
+    return { settings, key, position, drawn, choice: settings.choicesOnly ? choice : undefined, seen };
   }
 
-  /** The allowed tokens follow from the one before. */
+  /** The allowed tokens follow from the one before, and so do penalties. */
   get needsLast(): boolean {
-    return this.settings.choices !== undefined && this.settings.choicesOnly;
+    const { choices, choicesOnly } = this.settings;
+    return (choices !== undefined && choicesOnly) || this.seen !== undefined;
   }
 
   /** The first sample of a prompt requests the prompt's log-probabilities. */
@@ -138,9 +147,18 @@ export class SampleRow implements DecodedRow {
     return this.scored > 0;
   }
 
+  get scoredAlternatives(): number {
+    return this.settings.promptTopLogprobs;
+  }
+
   /** Stores log-probabilities of tokens of the prompt, from tokens[first] on. */
-  acceptScores(first: number, logprobs: Float32Array): void {
+  acceptScores(
+    first: number,
+    logprobs: Float32Array,
+    likeliest: readonly (readonly TokenLogprob[])[] = [],
+  ): void {
     this.prompt.logprobs.set(logprobs, first - 1);
+    this.prompt.topLogprobs.splice(first - 1, likeliest.length, ...likeliest);
     this.prompt.known = first - 1 + logprobs.length;
   }
 
@@ -187,6 +205,7 @@ export class SampleRow implements DecodedRow {
       samplingLogprobs: Float32Array.from(this.samplingLogprobs),
       ...(settings.topLogprobs > 0 ? { topLogprobs: [...topLogprobs] } : {}),
       ...(scored ? { promptLogprobs: prompt.logprobs } : {}),
+      ...(scored && settings.promptTopLogprobs > 0 ? { promptTopLogprobs: prompt.topLogprobs } : {}),
       finishReason,
       ...(stop === undefined ? {} : { stop }),
     };
@@ -211,6 +230,7 @@ export class SampleRow implements DecodedRow {
       samplingLogprobs: [...samplingLogprobs],
       ...(settings.topLogprobs > 0 ? { topLogprobs: [...topLogprobs] } : {}),
       ...(scored ? { promptLogprobs: [...prompt.logprobs] } : {}),
+      ...(scored && settings.promptTopLogprobs > 0 ? { promptTopLogprobs: [...prompt.topLogprobs] } : {}),
       // An aborted sample can continue.
       ...(finishReason && finishReason !== 'abort' ? { finishReason } : {}),
     };
@@ -222,7 +242,8 @@ export class SampleRow implements DecodedRow {
     this.temperedLogprobs.push(...saved.temperedLogprobs);
     this.samplingLogprobs.push(...saved.samplingLogprobs);
     this.topLogprobs.push(...(saved.topLogprobs ?? []));
-    if (saved.promptLogprobs) this.acceptScores(1, Float32Array.from(saved.promptLogprobs));
+    if (saved.promptLogprobs)
+      this.acceptScores(1, Float32Array.from(saved.promptLogprobs), saved.promptTopLogprobs);
     for (const token of saved.tokens) {
       this.tokens.push(token);
       this.follow(token);
@@ -240,6 +261,7 @@ export class SampleRow implements DecodedRow {
     const { settings, tokens, prompt } = this;
     const drawn = tokens.length - prompt.ids.length;
     const long = drawn > settings.minTokens;
+    this.seen?.push(token);
     const added = this.detokenizer?.push(token, long) ?? '';
     this.text += added;
     this.choice = this.choice?.next.get(token);

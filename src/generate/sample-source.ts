@@ -5,7 +5,7 @@
 import type { Adapter } from '../models/adapter.js';
 import type { Generator } from './generator.js';
 import type { SamplingOptions } from './options.js';
-import type { FinishReason } from './sample-row.js';
+import type { FinishReason, Sample } from './sample-row.js';
 
 /** How samples are drawn; every source can do all of it, or refuses. */
 export type SourceOptions = Pick<
@@ -25,6 +25,10 @@ export type SourceOptions = Pick<
   /** Token ids and texts that end a sample. */
   readonly stop?: readonly (number | string)[];
   readonly signal?: AbortSignal;
+  /** Samples that the caller has already: they need not be drawn, and what is returned in their place means nothing. */
+  readonly skip?: (prompt: number, sample: number) => boolean;
+  /** Called with each sample when it has ended, before all of them are returned. */
+  readonly onSample?: (prompt: number, sample: number, ended: SourceSample) => void;
 };
 
 /** One sample. Log-probabilities in nats. */
@@ -65,23 +69,36 @@ export function generatorSource(
   const { adapter: first, ...own } = options;
   let adapter = first;
   return {
-    async sample(prompts, { signal, ...sampling }) {
+    async sample(prompts, { signal, onSample, ...sampling }) {
       const role = adapter ? { adapter } : {};
-      const request = { ...own, ...sampling, role, ...(signal ? { signal } : {}) };
+      const request = {
+        ...own,
+        ...sampling,
+        role,
+        ...(signal ? { signal } : {}),
+        ...(onSample
+          ? {
+              onSample: (prompt: number, i: number, ended: Sample) =>
+                onSample(prompt, i, sourceSample(ended)),
+            }
+          : {}),
+      };
       const samples = await generator.generate(prompts, request).samples;
       if (signal?.aborted) return undefined;
-      return samples.map((list) =>
-        list.map(({ tokens, logprobs, finishReason, stop }) => ({
-          tokens,
-          logprobs,
-          finishReason: finishReason as SourceSample['finishReason'],
-          ...(stop === undefined ? {} : { stop }),
-        })),
-      );
+      return samples.map((list) => list.map(sourceSample));
     },
     async publish(published) {
       adapter = published;
     },
     async close() {},
+  };
+}
+
+function sourceSample({ tokens, logprobs, finishReason, stop }: Sample): SourceSample {
+  return {
+    tokens,
+    logprobs,
+    finishReason: finishReason as SourceSample['finishReason'],
+    ...(stop === undefined ? {} : { stop }),
   };
 }

@@ -3,6 +3,7 @@ import type { SampleInputs } from '../ops/sampling.js';
 import { keyOfSeed, philox4x32 } from '../random/philox.js';
 import type { ChoiceNode } from './choices.js';
 import type { SamplingSettings } from './options.js';
+import type { SeenTokens } from './penalties.js';
 
 /** Domain of the random numbers that draw tokens. */
 const SAMPLING = 0x73616d70;
@@ -27,6 +28,8 @@ export interface SampledRow {
   readonly drawn: number;
   /** The row's place in the trie of its choices. */
   readonly choice: ChoiceNode | undefined;
+  /** What its penalties go by, if it has any. */
+  readonly seen?: SeenTokens | undefined;
 }
 
 /** Inputs of the sampling op; an input that no row needs is absent. */
@@ -59,18 +62,22 @@ export const isBiased = (row: SampledRow): boolean =>
   row.choice !== undefined || biasesOf(row).tokens.length > 0;
 
 /** What is added to the logits of tokens, each token once. */
-interface Biases {
+export interface TokenBiases {
   readonly tokens: Int32Array;
   readonly values: Float32Array;
+  /** Repetition penalties by token, and the part of `values` that is added before them. */
+  readonly factors?: Float32Array;
+  readonly base?: Float32Array;
 }
 
 /** Of a request: while its end is ruled out, and from then on. */
-const known = new WeakMap<SamplingSettings, { readonly early: Biases; readonly late: Biases }>();
+const known = new WeakMap<SamplingSettings, { readonly early: TokenBiases; readonly late: TokenBiases }>();
 
-function biasesOf({ settings, drawn }: SampledRow): Biases {
+function biasesOf({ settings, drawn, seen }: SampledRow): TokenBiases {
   const made = known.get(settings) ?? allBiases(settings);
   known.set(settings, made);
-  return drawn < settings.minTokens ? made.early : made.late;
+  const fixed = drawn < settings.minTokens ? made.early : made.late;
+  return seen?.biases(fixed) ?? fixed;
 }
 
 function allBiases({ logitBias, stopTokens }: SamplingSettings) {
@@ -84,18 +91,23 @@ function allBiases({ logitBias, stopTokens }: SamplingSettings) {
 }
 
 /** The lists of all rows, one after the other. */
-function joined(rows: readonly Biases[]) {
+function joined(rows: readonly TokenBiases[]): SampleInputs['bias'] {
   const offsets = offsetsOf(rows.map(({ tokens }) => tokens));
-  const [tokens, values] = [
-    new Int32Array(offsets.at(-1) as number),
-    new Float32Array(offsets.at(-1) as number),
-  ];
+  const size = offsets.at(-1) as number;
+  const tokens = new Int32Array(size);
+  const [values, factors, base] = [0, 1, 0].map((value) => new Float32Array(size).fill(value)) as Floats3;
   rows.forEach((row, r) => {
     tokens.set(row.tokens, offsets[r]);
     values.set(row.values, offsets[r]);
+    factors.set(row.factors ?? [], offsets[r]);
+    base.set(row.base ?? [], offsets[r]);
   });
-  return { offsets, tokens, values };
+  const repeats = factors.some((factor) => factor !== 1);
+  return { offsets, tokens, values, ...(repeats ? { repetition: { factors, base } } : {}) };
 }
+
+type Floats = Float32Array<ArrayBuffer>;
+type Floats3 = [Floats, Floats, Floats];
 
 function offsetsOf(lists: readonly { readonly length: number }[]): Int32Array<ArrayBuffer> {
   let end = 0;

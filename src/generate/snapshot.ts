@@ -59,7 +59,7 @@ const REASONS: readonly unknown[] = [undefined, 'stop', 'length', 'error'];
 
 function checkSample(sample: SavedSample, at: string, vocabSize: number, promptLength: number): void {
   if (typeof sample !== 'object' || sample === null) fail(at, 'an object', sample);
-  const { tokens, promptLogprobs, topLogprobs, finishReason } = sample;
+  const { tokens, promptLogprobs, promptTopLogprobs, topLogprobs, finishReason } = sample;
   const isToken = (id: unknown) => Number.isInteger(id) && (id as number) >= 0 && (id as number) < vocabSize;
   if (!Array.isArray(tokens) || !tokens.every(isToken))
     fail(`${at}.tokens`, `token ids from 0 to ${vocabSize - 1}`, tokens);
@@ -71,6 +71,9 @@ function checkSample(sample: SavedSample, at: string, vocabSize: number, promptL
   for (const key of ['logprobs', 'temperedLogprobs', 'samplingLogprobs'] as const)
     numbers(key, sample[key], tokens.length);
   if (promptLogprobs !== undefined) numbers('promptLogprobs', promptLogprobs, promptLength - 1);
+  const lists = promptTopLogprobs;
+  if (lists !== undefined && !(Array.isArray(lists) && lists.length === promptLength - 1))
+    fail(`${at}.promptTopLogprobs`, `a list for each of ${promptLength - 1} tokens`, lists);
   if (topLogprobs !== undefined && !(Array.isArray(topLogprobs) && topLogprobs.length === tokens.length))
     fail(`${at}.topLogprobs`, `a list for each of the ${tokens.length} tokens`, topLogprobs);
   if (!REASONS.includes(finishReason)) fail(`${at}.finishReason`, 'stop, length or error', finishReason);

@@ -26,7 +26,7 @@ export function formatRunConfig(config: RunConfig, options: { readonly head?: st
   return formatConfig(config, methodOutline(methodOf(config)), options);
 }
 
-/** docs/configuration.md. */
+/** docs/reference/configuration.md. */
 export const configurationPage = () => pageOf(methods);
 
 /** The JSON Schema of recipes: recipes/recipe.schema.json. */

@@ -51,7 +51,7 @@ export async function train(
 }
 
 export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep' | 'shareStages'> {
-  /** Changes such as `run.max_minutes=60`; docs/configuration.md lists the keys that may change. */
+  /** Changes such as `run.max_minutes=60`; docs/reference/configuration.md lists the keys that may change. */
   readonly set?: readonly string[] | undefined;
 }
 

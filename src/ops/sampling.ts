@@ -1,4 +1,5 @@
 import type { Tensor, TypedArray } from '../runtime/tensor.js';
+import { gatherRows } from './memory.js';
 
 /** Settings of R rows, in host memory. An absent setting is off in every row. */
 export interface SampleInputs {
@@ -16,6 +17,11 @@ export interface SampleInputs {
         readonly offsets: Int32Array<ArrayBuffer>;
         readonly tokens: Int32Array<ArrayBuffer>;
         readonly values: Float32Array<ArrayBuffer>;
+        /** By entry: x = logit + base[i] becomes x / factors[i] where it is positive, else x · factors[i], as if before `values`. */
+        readonly repetition?: {
+          readonly factors: Float32Array<ArrayBuffer>;
+          readonly base: Float32Array<ArrayBuffer>;
+        };
       }
     | undefined;
   /** The allowed tokens of row r, from offsets[r] to offsets[r + 1] − 1; all tokens if the range is empty. */
@@ -53,7 +59,7 @@ export function sample(logits: Tensor, inputs: SampleInputs): SampledTokens {
       min_p: upload(minP),
       bias_offsets: upload(bias?.offsets),
       bias_tokens: upload(bias?.tokens),
-      bias: upload(bias?.values),
+      bias: bias?.repetition ? repeated(logits, bias, bias.repetition) : upload(bias?.values),
       allowed_offsets: upload(allowed?.offsets),
       allowed: upload(allowed?.tokens),
       tempered_logprobs: true,
@@ -66,4 +72,34 @@ export function sample(logits: Tensor, inputs: SampleInputs): SampledTokens {
       status,
     };
   });
+}
+
+/** f32 [b]: values + f(x) − x. */
+function repeated(
+  logits: Tensor,
+  { offsets, tokens, values }: NonNullable<SampleInputs['bias']>,
+  { factors, base }: NonNullable<NonNullable<SampleInputs['bias']>['repetition']>,
+): Tensor {
+  const { device, shape } = logits;
+  const [rows, vocab] = shape as [number, number];
+  const entries = tokens.length;
+  const at = new Int32Array(entries);
+  for (let row = 0; row < rows; row++)
+    for (let i = offsets[row] as number; i < (offsets[row + 1] as number); i++)
+      at[i] = row * vocab + (tokens[i] as number);
+  const ruledOut = (i: number) => base[i] === Number.NEGATIVE_INFINITY;
+  const own = gatherRows(logits.reshape([rows * vocab, 1]), device.tensor(at)).reshape([entries]);
+  const x = device.ops.add({ x: own, y: device.tensor(base.map((b, i) => (ruledOut(i) ? 0 : b))) }).z;
+  const weighted = (part: Tensor, weight: (factor: number) => number) =>
+    device.ops.span_sum({
+      x: device.ops.relu({ x: part }).y,
+      spans: device.tensor(
+        Int32Array.from({ length: 2 * entries }, (_, i) => (i + 1) >> 1),
+        [entries, 2],
+      ),
+      weights: device.tensor(factors.map((factor, i) => (ruledOut(i) ? 0 : weight(factor)))),
+    }).y;
+  const up = weighted(x, (factor) => 1 / factor - 1);
+  const down = weighted(device.ops.scale({ x, factor: -1 }).y, (factor) => 1 - factor);
+  return device.ops.add({ x: device.tensor(values), y: device.ops.add({ x: up, y: down }).z }).z;
 }

@@ -21,6 +21,8 @@ export interface Step {
   readonly score?: number;
   /** Why the step is right or wrong, in one line: what a model may write before its verdict. */
   readonly rationale?: string;
+  /** What is wrong with the step, where the source says it: metrics are broken down by it. */
+  readonly error?: string;
   readonly kind: StepKind;
 }
 

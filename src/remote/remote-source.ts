@@ -108,13 +108,15 @@ class RemoteSource implements SampleSource {
     prompts: readonly (readonly number[])[],
     options: SourceOptions,
   ): Promise<readonly (readonly SourceSample[])[] | undefined> {
-    const { n = 1, promptIds, signal, maxNewTokens = 256 } = options;
+    const { n = 1, promptIds, signal, maxNewTokens = 256, skip, onSample } = options;
     // The base is a model of the server, but no adapter, which is all that SGLang is asked for by name.
     const model = this.published?.name ?? (this.protocol === SGLANG ? '' : this.base);
     this.longest ??= this.readLongest();
     const longest = (await this.longest) ?? Number.POSITIVE_INFINITY;
     const samples = prompts.map(() => new Array<SourceSample>(n));
-    const requests = prompts.flatMap((prompt, index) => {
+    const isWanted = ({ index, sample, n }: { index: number; sample: number; n: number }) =>
+      !skip || Array.from({ length: n }, (_, i) => sample + i).some((i) => !skip(index, i));
+    const asked = prompts.flatMap((prompt, index) => {
       // As in process: a sample ends where the model does.
       const room = Math.min(maxNewTokens, Math.max(1, longest - prompt.length));
       const own = { ...options, maxNewTokens: room };
@@ -123,6 +125,7 @@ class RemoteSource implements SampleSource {
         ? [{ ...each, sample: 0, n }]
         : Array.from({ length: n }, (_, sample) => ({ ...each, sample, n: 1 }));
     });
+    const requests = asked.filter(isWanted);
     const failed = new AbortController();
     const stop = signal ? AbortSignal.any([signal, failed.signal]) : failed.signal;
     // Each request listens to it.
@@ -131,8 +134,11 @@ class RemoteSource implements SampleSource {
     const work = async () => {
       for (const request of next) {
         const drawn = await this.ask(request, stop);
-        for (const [i, sample] of drawn.entries())
-          (samples[request.index] as SourceSample[])[request.sample + i] = sample;
+        for (const [i, ended] of drawn.entries()) {
+          const sample = request.sample + i;
+          (samples[request.index] as SourceSample[])[sample] = ended;
+          if (!skip?.(request.index, sample)) onSample?.(request.index, sample, ended);
+        }
       }
     };
     const workers = Array.from({ length: Math.min(this.concurrency, requests.length) }, work);

@@ -16,6 +16,7 @@ import {
   pruneCheckpoints,
   saveCheckpoint,
 } from './checkpoint.js';
+import { type Draws, openDraws } from './draws.js';
 import { RunError } from './error.js';
 import { type RunInputs, runInputs } from './inputs.js';
 import { type LogFile, openLogFile } from './log-file.js';
@@ -24,6 +25,7 @@ import { withTensorBoard } from './tensorboard.js';
 const CONFIG = 'config.yaml';
 const INPUTS = 'inputs.json';
 const ARTEFACTS = 'artefacts';
+const DRAWS = 'draws.jsonl';
 const LOGS = ['metrics.jsonl', 'samples.jsonl'];
 /** A config.yaml that a killed run did not come to rename. */
 const UNFINISHED = /^config\.yaml\.tmp-/;
@@ -36,6 +38,7 @@ const OF_A_NEW_RUN = [
   'samples.jsonl',
   'tensorboard',
   ARTEFACTS,
+  DRAWS,
 ];
 
 export interface RunDirectory {
@@ -45,6 +48,8 @@ export interface RunDirectory {
   file(name: string): string;
   readonly metrics: LogFile;
   readonly samples: LogFile;
+  /** Of the step under way. */
+  readonly draws: Draws;
   /** artefacts/`name`.jsonl, created if missing. */
   artefact(name: string): LogFile;
   hasArtefact(name: string): boolean;
@@ -198,6 +203,7 @@ function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
     }
     return log;
   };
+  const draws = openDraws(join(path, DRAWS));
   const checkpoints = join(path, 'checkpoints');
   // Reading every file of a checkpoint takes seconds; several ask which is the newest.
   let found: Promise<FoundCheckpoint | undefined> | undefined;
@@ -206,6 +212,7 @@ function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
     if (isClosed) return;
     isClosed = true;
     for (const log of logs.values()) log.close();
+    draws.close();
     await unlock();
   };
 
@@ -213,6 +220,7 @@ function open(path: string, unlock: Unlock, created: boolean): RunDirectory {
     path,
     metrics,
     samples,
+    draws,
     file: (name) => join(path, name),
     artefact: (name) => logAt(artefactPath(name)),
     log: logAt,

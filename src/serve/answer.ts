@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Generation } from '../generate/generation.js';
-import type { FinishReason } from '../generate/sample-row.js';
+import type { FinishReason, Sample } from '../generate/sample-row.js';
 import type { Engine } from './engine.js';
 import { RequestError } from './errors.js';
 import { EventStream, endWithin } from './event-stream.js';
@@ -23,6 +23,7 @@ export interface AnswerPart {
   readonly tokens: readonly ScoredToken[];
   /** Log-probabilities of the whole prompt, if requested. */
   readonly promptLogprobs?: Float32Array | undefined;
+  readonly promptTopLogprobs?: Sample['promptTopLogprobs'];
   readonly finishReason: FinishReason | null;
   readonly stopReason: number | string | null;
 }
@@ -47,6 +48,8 @@ export interface Job {
   readonly usualTokens?: number;
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;
+  /** Alternatives to each token of the prompt. */
+  readonly promptTopLogprobs: number;
   readonly shape: AnswerShape;
 }
 
@@ -56,10 +59,12 @@ export interface Exchange {
   readonly signal: AbortSignal;
   /** Milliseconds, of `performance.now()`. */
   readonly arrived: number;
+  /** Of the path, after that of its route: the name in `/v1/models/name`. */
+  readonly rest: string | undefined;
 }
 
 export async function answer(engine: Engine, job: Job, exchange: Exchange): Promise<void> {
-  const { request, prompts, maxTokens, topLogprobs, promptLogprobs } = job;
+  const { request, prompts, maxTokens, topLogprobs, promptLogprobs, promptTopLogprobs } = job;
   const { metrics } = engine;
   const lease = engine.models.lease(request.model);
   try {
@@ -71,6 +76,7 @@ export async function answer(engine: Engine, job: Job, exchange: Exchange): Prom
       sampling: request.sampling,
       topLogprobs,
       promptLogprobs,
+      promptTopLogprobs,
       lease,
       signal: exchange.signal,
     });
@@ -129,6 +135,7 @@ async function whole(
         text: maxTokens === 0 ? '' : (sample.text ?? ''),
         tokens: maxTokens === 0 ? [] : scored,
         promptLogprobs: sample.promptLogprobs,
+        promptTopLogprobs: sample.promptTopLogprobs,
         finishReason: maxTokens === 0 ? 'length' : sample.finishReason,
         stopReason: maxTokens === 0 ? null : stopReason(engine, request, sample.stop),
       });

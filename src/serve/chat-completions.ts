@@ -1,6 +1,7 @@
 /** /v1/chat/completions */
 import { chatTokens } from '../generate/prompts.js';
 import { StepTrainError } from '../native/errors.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { AnswerPart, AnswerShape, Job } from './answer.js';
 import { chatRequest } from './chat-request.js';
 import type { Engine } from './engine.js';
@@ -17,25 +18,54 @@ export function chatJob(engine: Engine, fields: RequestFields): Job {
     maxTokens: request.maxTokens,
     topLogprobs: request.logprobs ?? 0,
     promptLogprobs: false,
+    promptTopLogprobs: 0,
     shape: shapeOf(engine, request, ids),
   };
 }
 
 function conversation(engine: Engine, request: ReturnType<typeof chatRequest>): readonly number[] {
   const { tokenizer } = engine.served;
-  const { messages, templateVariables } = request;
+  const { messages, tools } = request;
   engine.checkLength(messages.map(({ content }) => content).join(''));
   if (!tokenizer.hasChatTemplate)
     throw new RequestError(
       400,
       'this model has no chat template; use /v1/completions, or serve a model that has one, such as word-problems',
     );
+  checkTools(tokenizer, request);
+  const options = {
+    ...(tools ? { tools } : {}),
+    addGenerationPrompt: request.addGenerationPrompt,
+    continueFinalMessage: request.continueFinalMessage,
+    variables: request.templateVariables,
+  };
   try {
-    return chatTokens(tokenizer, messages, templateVariables, (text) => engine.checkLength(text)).ids;
+    return chatTokens(tokenizer, messages, options, (text) => engine.checkLength(text)).ids;
   } catch (error) {
     if (!(error instanceof StepTrainError)) throw error;
     throw new RequestError(400, `messages: ${error.message}`, { param: 'messages' });
   }
+}
+
+/** A template that does not read them would leave them out in silence. */
+function checkTools(
+  tokenizer: Tokenizer,
+  { tools, messages }: Pick<ReturnType<typeof chatRequest>, 'tools' | 'messages'>,
+): void {
+  const calling = messages.findIndex((message) => message.tool_calls !== undefined);
+  const unread = (name: string) => tokenizer.templateReads?.(name) !== true;
+  const param =
+    tools && unread('tools')
+      ? 'tools'
+      : calling >= 0 && unread('tool_calls')
+        ? `messages[${calling}].tool_calls`
+        : undefined;
+  if (param !== undefined)
+    throw new RequestError(
+      400,
+      `${param}: the chat template of this model knows no tools, and would leave them out; send none`,
+      { param },
+    );
 }
 
 function shapeOf(

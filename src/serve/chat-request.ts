@@ -1,12 +1,18 @@
 /** A request to /v1/chat/completions: messages, which the model's chat template turns into a prompt. */
-import { nearestName } from '../config/nearest.js';
 import type { ChatMessage } from '../tokenizer/tokenizer.js';
+import { chatMessage } from './chat-message.js';
 import { type GenerationRequest, generationRequest, MAX_ALTERNATIVES } from './generation-request.js';
 import type { ServeLimits } from './limits.js';
 import { RequestFields } from './request-fields.js';
 
 export interface ChatRequest extends GenerationRequest {
   readonly messages: readonly ChatMessage[];
+  /** Functions that the reply may call, if there are any. */
+  readonly tools: readonly object[] | undefined;
+  /** The reply begins anew, after what opens it; false: the prompt ends with the messages. */
+  readonly addGenerationPrompt: boolean;
+  /** The reply continues the last message. */
+  readonly continueFinalMessage: boolean;
   /** Further variables of the template. */
   readonly templateVariables: Readonly<Record<string, unknown>>;
   /** Undefined: the rest of the context. */
@@ -15,9 +21,10 @@ export interface ChatRequest extends GenerationRequest {
   readonly logprobs: number | undefined;
 }
 
-const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'];
-
 const MAX_MESSAGES = 4096;
+
+/** As many as OpenAI takes. */
+const MAX_TOOLS = 128;
 
 export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits, 'samples'>): ChatRequest {
   const common = generationRequest(fields, samples);
@@ -34,13 +41,18 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
   const alternatives = fields.integer('top_logprobs', 0, MAX_ALTERNATIVES);
   const logprobs = fields.flag('logprobs') ?? false;
   if (alternatives !== undefined && !logprobs) fields.fail('top_logprobs', 'it only beside logprobs: true');
-  fields.neutral('tools');
-  fields.neutral('tool_choice', 'none');
+  const tools = givenTools(fields);
   fields.neutral('functions');
-  fields.neutral('modalities');
+  fields.neutral('function_call', 'none', 'auto');
   fields.neutral('prediction');
-  fields.neutral('add_generation_prompt', true);
-  fields.neutral('continue_final_message', false);
+  fields.neutral('audio');
+  if (String(fields.value('modalities')) !== 'text') fields.neutral('modalities');
+  const addGenerationPrompt = fields.flag('add_generation_prompt') ?? true;
+  const continueFinalMessage = fields.flag('continue_final_message') ?? false;
+  if (addGenerationPrompt && continueFinalMessage)
+    fields.fail('continue_final_message', 'it only beside add_generation_prompt: false');
+  fields.neutral('echo', false);
+  fields.neutral('add_special_tokens', false);
   fields.neutral('reasoning_effort');
   fields.neutral('verbosity');
   fields.ignore('parallel_tool_calls');
@@ -48,51 +60,28 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
   return {
     ...common,
     messages,
+    tools,
+    addGenerationPrompt,
+    continueFinalMessage,
     templateVariables: variables as Readonly<Record<string, unknown>>,
     maxTokens,
     logprobs: logprobs ? (alternatives ?? 0) : undefined,
   };
 }
 
-function chatMessage(fields: RequestFields): ChatMessage {
-  const role = roleOf(fields);
-  const name = fields.text('name');
-  const content = messageText(fields);
-  fields.neutral('refusal');
-  fields.neutral('audio');
-  fields.neutral('tool_calls');
-  fields.end();
-  return { role, content, ...(name === undefined ? {} : { name }) };
+/** Function descriptions for the template; undefined where there are none, or none may be called. */
+function givenTools(fields: RequestFields): readonly object[] | undefined {
+  const tools = fields.list('tools', (item): item is object => isFunction(item), 'functions', MAX_TOOLS);
+  const choice = fields.value('tool_choice') ?? 'auto';
+  if (choice !== 'auto' && choice !== 'none')
+    fields.refuse(
+      'tool_choice',
+      'this server gives what the model writes, a call of a function as text, and forces none; expected "auto" or "none"',
+    );
+  return choice === 'none' || tools?.length === 0 ? undefined : tools;
 }
 
-/** Templates may know further roles; one that is nearly a usual one is misspelt. */
-function roleOf(fields: RequestFields): string {
-  const role = fields.requiredText('role');
-  // The longest misspelling of a role is short; comparing takes time in proportion.
-  const isKnown = ROLES.includes(role) || role.length > 20;
-  const nearest = isKnown ? undefined : nearestName(role, ROLES);
-  if (nearest === undefined) return role;
-  return fields.fail(
-    'role',
-    `${ROLES.join(', ')} or another role of the template`,
-    `${JSON.stringify(role)}; did you mean ${nearest}?`,
-  );
-}
-
-/** Texts, whole or in parts. */
-function messageText(fields: RequestFields): string {
-  const value = fields.value('content');
-  if (typeof value === 'string') return value;
-  const parts = Array.isArray(value)
-    ? value
-    : fields.fail('content', 'a text, or a list of parts of type text');
-  return parts
-    .map((part, i) => {
-      const inner = new RequestFields(part, `content[${i}].`);
-      if (inner.requiredText('type') !== 'text') inner.fail('type', '"text", as the model reads text alone');
-      const text = inner.requiredText('text');
-      inner.end();
-      return text;
-    })
-    .join('');
+function isFunction(item: unknown): boolean {
+  const { type, function: described } = (item ?? {}) as { type?: unknown; function?: unknown };
+  return type === 'function' && typeof (described as { name?: unknown } | undefined)?.name === 'string';
 }

@@ -12,8 +12,8 @@ export interface CompletionRequest extends GenerationRequest {
   readonly logprobs: number | undefined;
   /** The text begins with the prompt. */
   readonly echo: boolean;
-  /** Log-probabilities of the tokens of the prompt, in vLLM's format. */
-  readonly promptLogprobs: boolean;
+  /** Log-probabilities of the tokens of the prompt, in vLLM's format, with this many alternatives; undefined: none. */
+  readonly promptLogprobs: number | undefined;
 }
 
 /** Default of OpenAI and vLLM. */
@@ -29,11 +29,11 @@ export function completionRequest(
     fields.fail('prompt', `at most ${samples} samples (prompts × n)`, `${prompts.length * common.n}`);
   const echo = fields.flag('echo') ?? false;
   const logprobs = fields.integer('logprobs', 0, MAX_ALTERNATIVES);
-  const promptLogprobs = fields.integer('prompt_logprobs', 0, 0) !== undefined;
+  const promptLogprobs = fields.integer('prompt_logprobs', 0, MAX_ALTERNATIVES);
   const maxTokens = fields.integer('max_tokens', 0);
-  if (maxTokens === 0 && !echo && !promptLogprobs)
+  if (maxTokens === 0 && !echo && promptLogprobs === undefined)
     fields.fail('max_tokens', 'at least 1, or echo or prompt_logprobs beside 0');
-  if (common.stream && (promptLogprobs || (echo && logprobs !== undefined)))
+  if (common.stream && (promptLogprobs !== undefined || (echo && logprobs !== undefined)))
     fields.fail('stream', 'false where log-probabilities of the prompt are asked for');
   fields.neutral('suffix', '');
   fields.neutral('add_special_tokens', true);

@@ -28,13 +28,16 @@ export function completionJob(engine: Engine, fields: RequestFields): Job {
     throw new RequestError(400, `prompt: expected token ids from 0 to ${vocabSize - 1}, found ${unknown}`, {
       param: 'prompt',
     });
+  const { echo, logprobs, promptLogprobs } = request;
+  const ofPrompt = [promptLogprobs, echo ? logprobs : undefined].filter((count) => count !== undefined);
   return {
     request,
     prompts,
     maxTokens: request.maxTokens,
     usualTokens: DEFAULT_TOKENS,
     topLogprobs: request.logprobs ?? 0,
-    promptLogprobs: request.promptLogprobs || (request.echo && request.logprobs !== undefined),
+    promptLogprobs: ofPrompt.length > 0,
+    promptTopLogprobs: Math.max(0, ...ofPrompt),
     shape: shapeOf(engine, request, prompts),
   };
 }
@@ -55,7 +58,11 @@ function shapeOf(
   const choice = (part: AnswerPart) => {
     const ids = prompts[part.prompt] as readonly number[];
     const ofPrompt = (): ScoredToken[] =>
-      ids.map((token, i) => ({ token, logprob: i === 0 ? undefined : part.promptLogprobs?.[i - 1] }));
+      ids.map((token, i) => ({
+        token,
+        logprob: i === 0 ? undefined : part.promptLogprobs?.[i - 1],
+        alternatives: i === 0 ? undefined : part.promptTopLogprobs?.[i - 1],
+      }));
     const opens = echo && part.first;
     const scored = opens && logprobs !== undefined ? [...ofPrompt(), ...part.tokens] : part.tokens;
     return {
@@ -72,7 +79,9 @@ function shapeOf(
       stop_reason: part.stopReason,
       ...(tokenIds ? { token_ids: part.tokens.map(({ token }) => token) } : {}),
       ...(tokenIds && part.first ? { prompt_token_ids: ids } : {}),
-      ...(request.promptLogprobs ? { prompt_logprobs: writtenPromptLogprobs(ofPrompt(), write) } : {}),
+      ...(request.promptLogprobs === undefined
+        ? {}
+        : { prompt_logprobs: writtenPromptLogprobs(ofPrompt(), write, request.promptLogprobs) }),
     };
   };
   return { prefix: 'cmpl', object: 'text_completion', chunkObject: 'text_completion', choice, chunk: choice };

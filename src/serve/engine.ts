@@ -10,7 +10,7 @@ import type { RequestedSampling } from './generation-request.js';
 import type { ServeLimits } from './limits.js';
 import { ServerMetrics } from './metrics.js';
 import { ScoreQueue } from './score-queue.js';
-import { type Lease, ServedModels } from './served-models.js';
+import { type AdapterPolicy, type Lease, ServedModels } from './served-models.js';
 
 /** The served model. The caller keeps its ownership. */
 export interface Served {
@@ -33,6 +33,7 @@ export interface EngineRequest {
   readonly sampling: RequestedSampling;
   readonly topLogprobs: number;
   readonly promptLogprobs: boolean;
+  readonly promptTopLogprobs: number;
   readonly lease: Lease;
   readonly signal: AbortSignal;
 }
@@ -40,10 +41,10 @@ export interface EngineRequest {
 /** Texts with more characters per token of the context than this are refused before they are tokenised. */
 const CHARACTERS_PER_TOKEN = 32;
 
-/** Seconds after which a client may retry. */
 /** Alternatives of all tokens of a request, which are kept until it is answered; each takes hundreds of bytes. */
 const MAX_ALTERNATIVES = 1 << 20;
 
+/** Seconds after which a client may retry. */
 const RETRY_SECONDS = 1;
 
 export class Engine {
@@ -60,11 +61,11 @@ export class Engine {
   constructor(
     readonly served: Served,
     readonly limits: ServeLimits,
-    options: GeneratorOptions & { readonly adapterRoot?: string | undefined },
+    options: GeneratorOptions & { readonly adapters?: AdapterPolicy },
   ) {
-    const { adapterRoot, ...sizes } = options;
+    const { adapters = {}, ...sizes } = options;
     this.generator = new Generator(served.model.decoder, sizes);
-    this.models = new ServedModels(served.model, this.generator, served.name, adapterRoot);
+    this.models = new ServedModels(served.model, this.generator, served.name, adapters);
     this.failure = new Promise((resolve) => {
       this.breakDown = resolve;
     });
@@ -77,7 +78,7 @@ export class Engine {
    * @throws RequestError for an invalid request, and if too many requests wait
    */
   start(request: EngineRequest): Generation {
-    const { prompts, n, sampling, topLogprobs, promptLogprobs, lease, signal } = request;
+    const { prompts, n, sampling, topLogprobs, promptLogprobs, promptTopLogprobs, lease, signal } = request;
     if (this.failed) throw new RequestError(503, 'the server failed and is going down');
     const { waiting } = this.generator.load;
     if (waiting > 0 && waiting + prompts.length * n > this.limits.queue)
@@ -90,11 +91,13 @@ export class Engine {
         },
       );
     const maxNewTokens = this.newTokens(prompts, request);
-    const alternatives = prompts.length * n * maxNewTokens * topLogprobs;
+    const drawn = prompts.length * n * maxNewTokens;
+    const given = prompts.reduce((sum, { length }) => sum + length, 0);
+    const alternatives = drawn * topLogprobs + given * promptTopLogprobs;
     if (alternatives > MAX_ALTERNATIVES)
       throw new RequestError(
         400,
-        `logprobs: ${topLogprobs} alternatives of up to ${prompts.length * n * maxNewTokens} tokens are more than ${MAX_ALTERNATIVES}; ask for fewer, or lower max_tokens or n`,
+        `logprobs: ${alternatives} alternatives of up to ${drawn + given} tokens are more than ${MAX_ALTERNATIVES}; ask for fewer, or lower max_tokens or n`,
         { param: 'logprobs' },
       );
     try {
@@ -104,6 +107,7 @@ export class Engine {
         maxNewTokens,
         topLogprobs,
         promptLogprobs,
+        promptTopLogprobs,
         eosTokenIds: this.eosTokenIds,
         tokenizer: this.served.tokenizer,
         role: { adapter: lease.adapter },

@@ -8,6 +8,9 @@ const MAX_STOPS = 64;
 /** Tokens with a bias. */
 const MAX_BIASES = 1024;
 
+const UNCONSTRAINED =
+  'this server gives the samples and log-probabilities of models in training and evaluation, and holds no answer to a format; leave it out and check the text, or ask a server for applications, such as vLLM';
+
 /** Max alternatives of a token. */
 export const MAX_ALTERNATIVES = 20;
 
@@ -18,6 +21,9 @@ export type RequestedSampling = Pick<
   | 'topK'
   | 'topP'
   | 'minP'
+  | 'presencePenalty'
+  | 'frequencyPenalty'
+  | 'repetitionPenalty'
   | 'logitBias'
   | 'stop'
   | 'ignoreEos'
@@ -63,9 +69,11 @@ export function generationRequest(fields: RequestFields, maxSamples: number): Ge
 
 function requestedSampling(fields: RequestFields): RequestedSampling {
   const topK = fields.integer('top_k', -1);
-  const texts = isText(fields.value('stop'))
+  const given = isText(fields.value('stop'))
     ? [fields.requiredText('stop')]
     : (fields.list('stop', isText, 'texts', MAX_STOPS) ?? []);
+  // Clients write "" for none.
+  const texts = given.filter((text) => text !== '');
   const tokens = fields.list('stop_token_ids', isWhole, 'token ids', MAX_STOPS) ?? [];
   return defined({
     minTokens: fields.integer('min_tokens', 0),
@@ -73,13 +81,27 @@ function requestedSampling(fields: RequestFields): RequestedSampling {
     topK: topK === -1 ? 0 : topK,
     topP: fields.number('top_p', 0, 1),
     minP: fields.number('min_p', 0, 1),
+    presencePenalty: fields.number('presence_penalty', -2, 2),
+    frequencyPenalty: fields.number('frequency_penalty', -2, 2),
+    repetitionPenalty: fields.number('repetition_penalty', 0, Number.MAX_VALUE),
     logitBias: logitBias(fields),
     stop: [...texts, ...tokens],
     ignoreEos: fields.flag('ignore_eos'),
-    seed: fields.integer('seed', 0) ?? Math.floor(Math.random() * 2 ** 32),
+    seed: requestedSeed(fields) ?? Math.floor(Math.random() * 2 ** 32),
     iteration: fields.integer('iteration', 0, 2 ** 32 - 1),
     promptIds: fields.list('prompt_ids', isWhole, 'whole numbers', Number.MAX_SAFE_INTEGER),
   });
+}
+
+/** Any whole number, as OpenAI has it; −1 asks for none, as in vLLM. */
+function requestedSeed(fields: RequestFields): number | undefined {
+  const value = fields.value('seed');
+  if (value === undefined || value === -1) return undefined;
+  if (!Number.isInteger(value)) fields.fail('seed', 'a whole number');
+  // Seeds here are from 0 to 2^53 − 1; a negative one counts from the end.
+  const modulus = 2 ** 53;
+  const rest = (value as number) % modulus;
+  return rest < 0 ? rest + modulus : rest;
 }
 
 /** The object without what is undefined. */
@@ -103,16 +125,15 @@ function logitBias(fields: RequestFields): Readonly<Record<number, number>> | un
 
 /** Refuses fields of OpenAI and vLLM that are not implemented; accepts those that do not change the response. */
 function refuseOthers(fields: RequestFields, n: number): void {
-  fields.neutral('presence_penalty', 0);
-  fields.neutral('frequency_penalty', 0);
-  fields.neutral('repetition_penalty', 1);
   fields.neutral('length_penalty', 1);
   fields.neutral('use_beam_search', false);
   fields.neutral('best_of', 1, n);
   fields.neutral('include_stop_str_in_output', false);
   fields.neutral('skip_special_tokens', true);
   fields.neutral('truncate_prompt_tokens');
-  if (fields.section('response_format')?.text('type') !== 'text') fields.neutral('response_format');
+  const isFree = fields.section('response_format')?.text('type') === 'text';
+  for (const name of isFree ? ['structured_outputs'] : ['response_format', 'structured_outputs'])
+    if (fields.has(name)) fields.refuse(name, UNCONSTRAINED);
   fields.ignore('user', 'metadata', 'store', 'service_tier', 'safety_identifier', 'prompt_cache_key');
   fields.ignore('spaces_between_special_tokens');
 }

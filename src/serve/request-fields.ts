@@ -77,13 +77,18 @@ export class RequestFields {
 
   section(name: string): RequestFields | undefined {
     const value = this.value(name);
-    return value === undefined ? undefined : new RequestFields(value, `${this.prefix}${name}.`);
+    return value === undefined ? undefined : this.inner(value, name);
   }
 
-  /** Accepts a field that is not implemented if its value switches nothing on. */
+  /** The fields of an object inside this one. */
+  inner(value: unknown, path: string): RequestFields {
+    return new RequestFields(value, `${this.prefix}${path}.`);
+  }
+
+  /** Accepts a field that is not implemented if its value switches nothing on: nothing, an empty list, or one of `values`. */
   neutral(name: string, ...values: readonly unknown[]): void {
     const value = this.value(name);
-    if (value === undefined || values.includes(value)) return;
+    if (value === undefined || values.includes(value) || (Array.isArray(value) && value.length === 0)) return;
     const expected =
       values.length === 0 ? 'no value' : values.map((each) => JSON.stringify(each)).join(' or ');
     this.fail(name, `${expected}, as this server does not implement it`);
@@ -110,8 +115,12 @@ export class RequestFields {
   }
 
   fail(name: string, expected: string, found = shown(this.object[name])): never {
+    return this.refuse(name, `expected ${expected}, found ${found}`);
+  }
+
+  refuse(name: string, reason: string): never {
     const param = `${this.prefix}${name}`;
-    throw new RequestError(400, `${param}: expected ${expected}, found ${found}`, { param });
+    throw new RequestError(400, `${param}: ${reason}`, { param });
   }
 }
 

@@ -12,6 +12,8 @@ export interface Route {
   readonly method: 'GET' | 'POST';
   /** Needs no key: for health checks. */
   readonly open?: boolean;
+  /** Takes paths inside its own too. */
+  readonly inner?: boolean;
   handle(engine: Engine, request: IncomingMessage, exchange: Exchange): Promise<void> | void;
 }
 
@@ -22,8 +24,12 @@ export const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
     '/v1/models',
     {
       method: 'GET',
-      handle: ({ models, served }, _, { response }) =>
-        sendJson(response, models.list(Object.keys(served.scorers ?? {}))),
+      inner: true,
+      handle: ({ models, served }, _, { response, rest }) =>
+        sendJson(
+          response,
+          rest === undefined ? models.list(Object.keys(served.scorers ?? {})) : models.card(rest),
+        ),
     },
   ],
   ['/v1/completions', generation(completionJob)],
@@ -32,6 +38,29 @@ export const ROUTES: ReadonlyMap<string, Route> = new Map<string, Route>([
   ['/v1/load_lora_adapter', { method: 'POST', handle: loadAdapter }],
   ['/v1/unload_lora_adapter', { method: 'POST', handle: unloadAdapter }],
 ]);
+
+/** The route of a path, the name of it for metrics, and what of the path is after it. */
+export function routeOf(path: string): {
+  readonly route: Route | undefined;
+  readonly name: string;
+  readonly rest?: string | undefined;
+} {
+  const own = ROUTES.get(path);
+  if (own) return { route: own, name: path };
+  for (const [name, route] of ROUTES)
+    if (route.inner && path.length > name.length + 1 && path.startsWith(`${name}/`))
+      return { route, name, rest: decoded(path.slice(name.length + 1)) };
+  return { route: undefined, name: 'other' };
+}
+
+/** Clients escape the slashes of names, or do not. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
 
 export function sendJson(response: ServerResponse, body: object, status = 200): void {
   response.writeHead(status, { 'content-type': 'application/json; charset=utf-8' });
@@ -63,7 +92,7 @@ async function loadAdapter(engine: Engine, request: IncomingMessage, exchange: E
   const path = fields.requiredText('lora_path');
   const replace = fields.flag('load_inplace') ?? false;
   fields.end();
-  engine.models.loadRequested(name, path, replace);
+  await engine.models.loadRequested(name, path, replace);
   sendText(exchange.response, `Success: LoRA adapter '${name}' added successfully.`);
 }
 

@@ -7,6 +7,8 @@ import { systemReason } from '../files/error.js';
 import type { Generator } from '../generate/generator.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { refuseClassifier } from '../models/writes-text.js';
+import { foreignBase } from '../train/trained-on.js';
+import { isAdapter } from '../weights/adapter.js';
 import { RequestError } from './errors.js';
 
 /** An adapter for as long as a request uses it. */
@@ -25,6 +27,16 @@ interface Loaded {
   gone: boolean;
 }
 
+/** Which adapters are taken. */
+export interface AdapterPolicy {
+  /** Folder inside which adapters may be loaded on request; undefined: none may. */
+  readonly root?: string | undefined;
+  /** Those of another base too. */
+  readonly otherBase?: boolean | undefined;
+  /** Called with a sentence where it cannot be told whose an adapter is. */
+  readonly onWarning?: ((warning: string) => void) | undefined;
+}
+
 /** Names are part of paths, metrics and messages. */
 const NAME = /^[\w][\w.:/@-]{0,127}$/;
 
@@ -34,30 +46,19 @@ export class ServedModels {
 
   /**
    * @param name of the model itself, with its own adapter where it has one
-   * @param root folder inside which adapters may be loaded on request; undefined: none may
    */
   constructor(
     private readonly model: Model,
     private readonly generator: Generator,
     readonly name: string,
-    private readonly root: string | undefined,
+    private readonly policy: AdapterPolicy = {},
   ) {}
 
   /** @throws RequestError for a name that is not served */
   lease(name: string = this.name): Lease {
     if (name === this.name) return { name, adapter: this.model.adapter, release: () => {} };
     const loaded = this.adapters.get(name);
-    if (!loaded) {
-      const names = [this.name, ...this.adapters.keys()].slice(0, 8).join(', ');
-      throw new RequestError(
-        404,
-        `there is no model ${JSON.stringify(name.slice(0, 80))}; known are ${names}`,
-        {
-          param: 'model',
-          code: 'model_not_found',
-        },
-      );
-    }
+    if (!loaded) return this.refuseUnknown(name);
     loaded.users++;
     let held = true;
     return {
@@ -73,14 +74,33 @@ export class ServedModels {
   }
 
   /** Loads a PEFT directory on a request from outside. */
-  loadRequested(name: string, path: string, replace: boolean): void {
-    if (this.root === undefined)
+  async loadRequested(name: string, path: string, replace: boolean): Promise<void> {
+    const { root } = this.policy;
+    if (root === undefined)
       throw new RequestError(403, 'this server loads no adapters; start it with --adapter-root DIR');
-    this.load(name, insideOf(this.root, path), replace);
+    await this.load(name, insideOf(root, path), replace);
   }
 
   /** @throws RequestError for a name that is taken, or a directory that is no adapter of the model */
-  load(name: string, directory: string, replace = false): void {
+  async load(name: string, directory: string, replace = false): Promise<void> {
+    this.checkName(name, replace);
+    await this.checkBase(directory);
+    // Another request may have taken the name meanwhile.
+    const earlier = this.checkName(name, replace);
+    const { decoder } = this.model;
+    let adapter: Adapter;
+    try {
+      refuseClassifier(directory);
+      adapter = loadAdapter(decoder.device, decoder.config, directory);
+    } catch (error) {
+      throw new RequestError(400, `lora_path: ${reasonOf(error)}`, { param: 'lora_path' });
+    }
+    if (earlier) this.remove(name, earlier);
+    this.adapters.set(name, { adapter, directory, created: seconds(), users: 0, gone: false });
+  }
+
+  /** @returns the adapter that has the name now, if it may be replaced */
+  private checkName(name: string, replace: boolean): Loaded | undefined {
     if (!NAME.test(name))
       throw new RequestError(400, 'lora_name: expected up to 128 letters, digits and . _ : / @ -', {
         param: 'lora_name',
@@ -94,16 +114,24 @@ export class ServedModels {
           param: 'lora_name',
         },
       );
-    const { decoder } = this.model;
-    let adapter: Adapter;
-    try {
-      refuseClassifier(directory);
-      adapter = loadAdapter(decoder.device, decoder.config, directory);
-    } catch (error) {
+    return earlier;
+  }
+
+  /** An adapter of another base of the same shape would answer, and badly. */
+  private async checkBase(directory: string): Promise<void> {
+    const base = this.model.files?.model;
+    const { otherBase = false, onWarning } = this.policy;
+    if (base === undefined || otherBase || !isAdapter(directory)) return;
+    const { refusal, warning } = await foreignBase(directory, base, base).catch((error: unknown) => {
       throw new RequestError(400, `lora_path: ${reasonOf(error)}`, { param: 'lora_path' });
-    }
-    if (earlier) this.remove(name, earlier);
-    this.adapters.set(name, { adapter, directory, created: seconds(), users: 0, gone: false });
+    });
+    if (refusal !== undefined)
+      throw new RequestError(
+        400,
+        `lora_path: ${refusal}; load it where that one is served, or start this server with --other-base`,
+        { param: 'lora_path' },
+      );
+    if (warning !== undefined) onWarning?.(warning);
   }
 
   /** Requests that use it keep it until they end. */
@@ -116,34 +144,41 @@ export class ServedModels {
     this.remove(name, loaded);
   }
 
-  /** The body of /v1/models. */
-  /** @param scorers names for `model` of /score */
+  /**
+   * The body of /v1/models.
+   *
+   * @param scorers names for `model` of /score
+   */
   list(scorers: readonly string[] = []): object {
-    const card = { object: 'model', owned_by: 'steptrain' };
-    const { maxPositions } = this.model.decoder.config;
-    const adapters = Array.from(this.adapters, ([id, { created, directory: root }]) => ({
-      ...card,
-      id,
-      created,
-      root,
-      parent: this.name,
-      max_model_len: maxPositions,
-    }));
     return {
       object: 'list',
-      data: [
-        {
-          ...card,
-          id: this.name,
-          created: this.created,
-          root: this.name,
-          parent: null,
-          max_model_len: maxPositions,
-        },
-        ...adapters,
-      ],
+      data: [this.name, ...this.adapters.keys()].map((id) => this.card(id)),
       ...(scorers.length > 0 ? { scorers } : {}),
     };
+  }
+
+  /** @throws RequestError for a name that is not served */
+  card(id: string): object {
+    const loaded = this.adapters.get(id);
+    if (!loaded && id !== this.name) return this.refuseUnknown(id);
+    return {
+      id,
+      object: 'model',
+      created: loaded?.created ?? this.created,
+      owned_by: 'steptrain',
+      root: loaded?.directory ?? this.name,
+      parent: loaded ? this.name : null,
+      max_model_len: this.model.decoder.config.maxPositions,
+    };
+  }
+
+  private refuseUnknown(name: string): never {
+    const names = [this.name, ...this.adapters.keys()].slice(0, 8).join(', ');
+    throw new RequestError(
+      404,
+      `there is no model ${JSON.stringify(name.slice(0, 80))}; known are ${names}`,
+      { param: 'model', code: 'model_not_found' },
+    );
   }
 
   dispose(): void {

@@ -11,7 +11,7 @@ import { Engine, type Served } from './engine.js';
 import { RequestError } from './errors.js';
 import { DEFAULT_LIMITS, type ServeLimits } from './limits.js';
 import { listenReason } from './listen-reason.js';
-import { ROUTES, sendJson } from './routes.js';
+import { ROUTES, routeOf, sendJson } from './routes.js';
 
 export interface ServeOptions extends GeneratorOptions {
   /** Address to listen on. Default 127.0.0.1. */
@@ -24,11 +24,15 @@ export interface ServeOptions extends GeneratorOptions {
   readonly adapterRoot?: string | undefined;
   /** Adapters to begin with: PEFT directories by the name that requests give as `model`. */
   readonly adapters?: Readonly<Record<string, string>>;
+  /** Takes adapters that were trained on another base too. Default false. */
+  readonly otherBase?: boolean;
   readonly limits?: Partial<ServeLimits>;
   /** Aborted: running requests are aborted too, and the server closes; before it listens, the promise rejects with the reason. */
   readonly signal?: AbortSignal | undefined;
   /** Called with errors that no client has caused. */
   readonly onError?: (error: unknown) => void;
+  /** Called with a sentence, such as for an adapter of a base that is not here. */
+  readonly onWarning?: (warning: string) => void;
 }
 
 export interface RunningServer {
@@ -57,7 +61,7 @@ const LAST_WORDS_MS = 2000;
 export async function serve(served: Served, options: ServeOptions = {}): Promise<RunningServer> {
   const { host = '127.0.0.1', port = 8000, key, adapters = {}, signal, onError = () => {} } = options;
   signal?.throwIfAborted();
-  const { adapterRoot, cacheBytes, maxRows, maxTokens } = options;
+  const { adapterRoot, otherBase, onWarning, cacheBytes, maxRows, maxTokens } = options;
   if (key === undefined && !isLoopback(host))
     throw new StepTrainError(
       'E_RANGE',
@@ -66,14 +70,19 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
   if (key === '') throw new StepTrainError('E_RANGE', 'serve: the key is empty; give one, or none');
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const engine = new Engine(served, limits, {
-    adapterRoot,
+    adapters: { root: adapterRoot, otherBase, onWarning },
     ...(cacheBytes === undefined ? {} : { cacheBytes }),
     ...(maxRows === undefined ? {} : { maxRows }),
     ...(maxTokens === undefined ? {} : { maxTokens }),
   });
   const http = new HttpServer(engine, key, onError);
   try {
-    for (const [name, directory] of Object.entries(adapters)) engine.models.load(name, directory);
+    for (const [name, directory] of Object.entries(adapters))
+      await engine.models.load(name, directory).catch((error: unknown) => {
+        if (!(error instanceof RequestError)) throw error;
+        const reason = error.message.replace(/^lora_\w+: /, '');
+        throw new StepTrainError('E_RANGE', `serve: adapter ${name}: ${reason}`);
+      });
     const url = await http.listen(host, port);
     const end = () => void http.close(0).catch(onError);
     if (signal?.aborted) end();
@@ -85,7 +94,6 @@ export async function serve(served: Served, options: ServeOptions = {}): Promise
     return { url, failure: engine.failure, close };
   } catch (error) {
     engine.dispose();
-    if (error instanceof RequestError) throw new StepTrainError('E_RANGE', `serve: ${error.message}`);
     throw error;
   }
 }
@@ -171,8 +179,8 @@ class HttpServer {
     response.on('error', () => {});
     const path = (request.url ?? '').split('?', 1)[0] as string;
     const { metrics } = this.engine;
+    const { route, name, rest } = routeOf(path);
     try {
-      const route = ROUTES.get(path);
       if (!route?.open) checkAccess(request, this.key);
       if (!route)
         throw new RequestError(
@@ -184,14 +192,14 @@ class HttpServer {
       if (this.closing)
         throw new RequestError(503, 'the server is going down', { retryAfter: 5, closes: true });
       if (this.ending) stop.abort();
-      await route.handle(this.engine, request, { response, signal: stop.signal, arrived });
+      await route.handle(this.engine, request, { response, signal: stop.signal, arrived, rest });
     } catch (error) {
       if (response.destroyed) return;
       this.refuse(request, response, error);
     } finally {
       signals.delete(stop);
       if (isGone) metrics.cancelledRequests++;
-      metrics.responded(ROUTES.has(path) ? path : 'other', response.statusCode);
+      metrics.responded(name, response.statusCode);
     }
   }
 

@@ -55,9 +55,9 @@ export function textLogprobs(
   return {
     tokens: scored.map(({ token }) => write(token)),
     token_logprobs: scored.map(({ logprob }) => (logprob === undefined ? null : finite(logprob))),
-    top_logprobs: scored.map(({ token, logprob, alternatives }) => {
-      if (count === 0 || logprob === undefined || alternatives === undefined) return null;
-      const entries = [...alternatives, { token, logprob }];
+    top_logprobs: scored.map(({ token, logprob, alternatives = [] }) => {
+      if (logprob === undefined) return null;
+      const entries = [...alternatives.slice(0, count), { token, logprob }];
       return Object.fromEntries(entries.map((each) => [write(each.token), finite(each.logprob)]));
     }),
     text_offset: scored.map(({ token }, i) => {
@@ -103,14 +103,26 @@ export interface PromptLogprob {
   readonly decoded_token: string;
 }
 
-/** vLLM's shape of the log-probabilities of a prompt: null for the first token, then an object by token id. */
+/**
+ * vLLM's shape of the log-probabilities of a prompt: null for the first token, then an object by token id.
+ *
+ * @param count alternatives that were asked for
+ */
 export function writtenPromptLogprobs(
   scored: readonly ScoredToken[],
   write: Written,
+  count: number,
 ): readonly (Readonly<Record<string, PromptLogprob>> | null)[] {
-  return scored.map(({ token, logprob }) =>
-    logprob === undefined ? null : { [token]: { logprob: finite(logprob), decoded_token: write(token) } },
-  );
+  return scored.map(({ token, logprob, alternatives = [] }) => {
+    if (logprob === undefined) return null;
+    const entries = [...alternatives.slice(0, count), { token, logprob }];
+    return Object.fromEntries(
+      entries.map((each) => [
+        each.token,
+        { logprob: finite(each.logprob), decoded_token: write(each.token) },
+      ]),
+    );
+  });
 }
 
 function finite(logprob: number): number {

@@ -4,10 +4,22 @@ import pc from 'picocolors';
 export interface Progress {
   /** Reports that `done` of `total` units are done; `metrics` are shown in the given order, numbers rounded. */
   update(done: number, metrics?: Readonly<Record<string, number | string>>): void;
+  /** Reports that a long unit is under way: the line shows how far it is, its rate and the time that this part of it has left. */
+  part(part: ProgressPart): void;
   /** Prints a separate line above the progress line. */
   note(line: string): void;
   /** Ends the line. Further calls do nothing. */
   finish(): void;
+}
+
+/** A part of a unit, such as the samples that a step draws first. */
+export interface ProgressPart {
+  /** What is counted, in the singular, after what it is for: `wrong steps: sample`. */
+  readonly unit: string;
+  readonly done: number;
+  readonly total: number;
+  /** Of what is done. */
+  readonly tokens?: number;
 }
 
 export interface ProgressOptions {
@@ -43,6 +55,8 @@ export function createProgress(options: ProgressOptions): Progress {
   let shownAt = Number.NEGATIVE_INFINITY;
   let line = '';
   let finished = false;
+  let lastDone = start;
+  let part: (ProgressPart & { readonly time: number }) | undefined;
 
   const clear = () => live && line !== '' && stream.write('\r\x1b[2K');
   const draw = () => stream.write(live ? line : `${line}\n`);
@@ -50,6 +64,8 @@ export function createProgress(options: ProgressOptions): Progress {
   return {
     update(done, metrics = {}) {
       if (finished) return;
+      lastDone = done;
+      part = undefined;
       const time = now();
       if (done > start) first ??= { done, time };
       if (time - shownAt < interval && done < total) return;
@@ -67,6 +83,31 @@ export function createProgress(options: ProgressOptions): Progress {
       if (done >= total) parts.push(`${formatDuration(seconds)} in all`);
       clear();
       line = live ? liveLine(done / total, parts, stream.columns || 80) : parts.join('  ');
+      draw();
+    },
+    part(report) {
+      if (finished) return;
+      const time = now();
+      // Another unit is another part, whose rate is its own.
+      if (part?.unit !== report.unit || part.total !== report.total || report.done < part.done)
+        part = { ...report, time };
+      // A short part needs no line of its own.
+      if (time - Math.max(shownAt, part.time) < interval) return;
+      shownAt = time;
+      const seconds = (time - part.time) / 1000;
+      const done = report.done - part.done;
+      const tokens = (report.tokens ?? 0) - (part.tokens ?? 0);
+      const texts = [
+        `${unit} ${lastDone}/${total}`,
+        `${report.unit} ${report.done}/${report.total}`,
+        ...(tokens > 0 && seconds > 0 ? [`tokens/s ${formatMetric(tokens / seconds)}`] : []),
+        ...(done > 0
+          ? [`${formatDuration(((report.total - report.done) * seconds) / done)} left of these`]
+          : []),
+      ];
+      clear();
+      const share = (lastDone + report.done / Math.max(1, report.total)) / total;
+      line = live ? liveLine(share, texts, stream.columns || 80) : texts.join('  ');
       draw();
     },
     note(text) {

@@ -33,9 +33,18 @@ export class ChatRenderer {
     return this.templates.size === 0;
   }
 
-  render(messages: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
+  /** Whether a template names a variable or a key of messages. */
+  reads(name: string): boolean {
+    const word = new RegExp(`\\b${name}\\b`);
+    return [...this.templates.values()].some((source) => word.test(source));
+  }
+
+  render(given: readonly ChatMessage[], options: ChatTemplateOptions = {}): string {
+    const { continueFinalMessage = false } = options;
     const name = this.templateName(options);
     const template = this.compile(name);
+    const known = given.map((message) => this.inKnownRole(message));
+    const messages = continueFinalMessage ? openEnded(known) : known;
     const refuse = (what: string, why: string, cause?: unknown) =>
       new DataError(
         'template',
@@ -63,7 +72,23 @@ export class ChatRenderer {
     if (rendered.late) throw refuse('cannot render', `stopped after ${limit} ms; does it loop without end?`);
     if (rendered.value.length > MAX_TEXT)
       throw refuse('cannot render', `it writes ${rendered.value.length} characters`);
-    return rendered.value;
+    const text = continueFinalMessage ? beforeMark(rendered.value) : rendered.value;
+    if (text === undefined || (continueFinalMessage && !holds(text, given.at(-1))))
+      throw refuse('cannot continue the last of', 'it does not write that one as it is');
+    const lost = given.find((message) => isLost(message, text));
+    if (lost)
+      throw refuse(
+        'leaves one out of',
+        `the role ${JSON.stringify(lost.role.slice(0, 40))} is none of its own; use system, user or assistant`,
+      );
+    return text;
+  }
+
+  /** OpenAI's newer name of the system role, which most templates do not have, and many pass over in silence. */
+  private inKnownRole(message: ChatMessage): ChatMessage {
+    return message.role === 'developer' && !this.reads('developer')
+      ? { ...message, role: 'system' }
+      : message;
   }
 
   private templateName({ template, tools }: ChatTemplateOptions): string {
@@ -102,6 +127,35 @@ export class ChatRenderer {
     }
     return template;
   }
+}
+
+/** Written after the message that is to be continued. A template that trims messages takes the space away. */
+const MARK = 'CONTINUE_FINAL_MESSAGE_TAG ';
+
+/** The last message with the mark at its end. */
+function openEnded(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const last = messages.at(-1);
+  if (typeof last?.content !== 'string')
+    throw new DataError('template', 'only a last message with a text can be continued');
+  return [...messages.slice(0, -1), { ...last, content: last.content + MARK }];
+}
+
+/** What stands before the mark; trimmed like the template would have, as transformers does. */
+function beforeMark(text: string): string | undefined {
+  const at = text.lastIndexOf(MARK.trimEnd());
+  if (at < 0) return undefined;
+  return text.startsWith(MARK, at) ? text.slice(0, at) : text.slice(0, at).trimEnd();
+}
+
+/** Templates may shorten earlier replies and rewrite what tools say, but roles of their own they write as they are. */
+const USUAL_ROLES = ['system', 'user', 'assistant', 'tool'];
+
+const isLost = (message: ChatMessage, text: string): boolean =>
+  !USUAL_ROLES.includes(message.role) && !holds(text, message);
+
+function holds(text: string, message: ChatMessage | undefined): boolean {
+  const content = message?.content;
+  return typeof content !== 'string' || text.includes(content.trim());
 }
 
 /** Python's `range`. */

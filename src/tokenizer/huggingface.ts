@@ -5,6 +5,7 @@ import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
 import { checkAddedTokens } from './checks.js';
+import { respectSingleWords } from './single-words.js';
 import { type Timed, withinTime } from './time-limit.js';
 import { spellingOf, utf8 } from './token-bytes.js';
 import type {
@@ -117,6 +118,10 @@ export class HuggingFaceTokenizer implements Tokenizer {
     return this.chat.render(messages, options);
   }
 
+  templateReads(name: string): boolean {
+    return this.chat.reads(name);
+  }
+
   async save(directory: string): Promise<void> {
     for (const [name, content] of this.files.contents) {
       const path = join(directory, name);
@@ -198,10 +203,12 @@ function buildLibrary(json: TokenizerJson, config: TokenizerFiles['config'], fil
   // Only the keys that transformers also takes from the configuration; tokenizer.json determines the rest.
   const { eos_token: eos, additional_special_tokens: additional } = specialTexts(config);
   try {
-    return new LibraryTokenizer(withUnicodeWhiteSpace(json), {
+    const library = new LibraryTokenizer(withUnicodeWhiteSpace(json), {
       eos_token: eos,
       additional_special_tokens: additional,
     });
+    respectSingleWords(library);
+    return library;
   } catch (error) {
     throw new DataError(
       'tokenizer',

@@ -19,6 +19,7 @@ export function reversedDigits(tokenizer: Tokenizer): Tokenizer {
     tokenBytes: (id) => tokenizer.tokenBytes(id),
     isSpecial: (id) => tokenizer.isSpecial(id),
     applyChatTemplate: (messages, options) => tokenizer.applyChatTemplate(messages, options),
+    templateReads: (name) => tokenizer.templateReads?.(name) ?? false,
     save: (directory) => tokenizer.save(directory),
   };
 }

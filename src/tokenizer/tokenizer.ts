@@ -44,6 +44,9 @@ export interface Tokenizer {
    */
   applyChatTemplate(messages: readonly ChatMessage[], options?: ChatTemplateOptions): string;
 
+  /** Whether the chat template names a variable or a key of messages, such as `tools`. Absent: there is no template. */
+  templateReads?(name: string): boolean;
+
   /** Writes the tokenizer's files into a model directory. */
   save(directory: string): Promise<void>;
 }
@@ -70,6 +73,8 @@ export interface ChatMessage {
 export interface ChatTemplateOptions {
   /** End with the opening of the assistant's turn. Default false. */
   readonly addGenerationPrompt?: boolean;
+  /** End with the text of the last message, so that the model goes on with it. Default false. */
+  readonly continueFinalMessage?: boolean;
   /** Function descriptions in JSON schema, for templates that support tools. */
   readonly tools?: readonly unknown[];
   /** Which of several named templates. Default `tool_use` if tools are given and it exists, else `default`. */

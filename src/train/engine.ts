@@ -28,9 +28,11 @@ import type {
   OpenTraining,
   Stage,
   StageEntry,
+  StepPart,
   TrainingStage,
 } from './stage.js';
 import type { StepEvent } from './step-event.js';
+import { TokenRate } from './token-rate.js';
 
 export interface EngineOptions {
   readonly device: Device;
@@ -78,6 +80,7 @@ class Engine {
   private savedAt = '';
   private lastGood: number | undefined;
   private skippedInARow = 0;
+  private rate = new TokenRate();
 
   constructor(
     private readonly stages: readonly StageEntry[],
@@ -161,6 +164,7 @@ class Engine {
         own: undefined,
       });
       await this.save(undefined, stage.settings.save_total_limit);
+      this.options.run.draws.clear();
       await this.options.onStageEnd?.(stage.name);
     }
     return this.result('finished');
@@ -211,6 +215,7 @@ class Engine {
     const { signal } = this.options;
     const { name, steps, settings } = work.stage;
     const progress = createProgress({ total: steps, start: this.state.stage_step, unit: `${name} step` });
+    this.rate = new TokenRate();
     try {
       for (;;) {
         if (this.state.validation_due && 'training' in work) {
@@ -222,12 +227,18 @@ class Engine {
           this.state.stage_step > 0 &&
           this.state.step % settings.save_steps === 0
         )
-          await this.save(work, settings.save_total_limit);
+          await this.saveBetween(work);
         if (signal.aborted || !(await this.step(work, progress))) return false;
       }
     } finally {
       progress.finish();
     }
+  }
+
+  /** A checkpoint between two steps: what the steps before it drew is in it. */
+  private async saveBetween(work: Work): Promise<void> {
+    await this.save(work, work.stage.settings.save_total_limit);
+    this.options.run.draws.clear();
   }
 
   private isExhausted({ stage }: Work, progress: Progress): boolean {
@@ -244,8 +255,11 @@ class Engine {
     const began = performance.now();
     const index = this.state.stage_step;
     const { signal } = this.options;
+    const report = (part: StepPart) => progress.part(part);
     const outcome =
-      'training' in work ? await work.training.step(index, signal) : await work.making.step(index, signal);
+      'training' in work
+        ? await work.training.step(index, signal, report)
+        : await work.making.step(index, signal, report);
     if (!outcome) return false;
     const { stage } = work;
     const stageStep = index + 1;
@@ -262,7 +276,8 @@ class Engine {
     });
     if (nonFinite) this.skip(nonFinite, progress);
     else this.skippedInARow = 0;
-    const rate = outcome.tokens / ((performance.now() - began) / 1000);
+    this.rate.add(outcome.tokens, (performance.now() - began) / 1000);
+    const rate = this.rate.perSecond;
     if (!nonFinite && (stageStep % this.options.loggingSteps === 0 || last)) {
       this.log(stage, {
         ...outcome.metrics,
@@ -342,6 +357,8 @@ class Engine {
   private async interrupted(work: Work | undefined): Promise<EngineResult> {
     const entry = work?.stage ?? (this.stages[this.state.stage] as StageEntry);
     await this.save(work, 'open' in entry ? entry.settings.save_total_limit : Number.POSITIVE_INFINITY);
+    const { size } = this.options.run.draws;
+    if (size > 0) console.error(`${entry.name}: ${size} samples of the step under way are kept`);
     return this.result('interrupted');
   }
 

@@ -15,6 +15,7 @@ export interface VerdictEvaluationContext {
     readonly method: string;
     readonly data: DataConfig;
     readonly eval: VerdictEvaluationConfig;
+    readonly sft: { readonly class_weight: 'none' | 'balanced' };
   };
   readonly decoder: Decoder;
   readonly data: VerdictData;
@@ -118,6 +119,7 @@ export async function finalEvaluation(
     baselinesUnseen,
     others: byOthers,
     seen,
+    balanced: config.data.balance !== 'none' || config.sft.class_weight === 'balanced',
     valueLosses: more.valueLosses,
     rewardNetwork: more.rewardNetwork,
   });

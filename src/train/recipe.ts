@@ -175,7 +175,7 @@ async function continuation(run: RunDirectory): Promise<RunState | undefined> {
   return state;
 }
 
-/** To be removed once docs/lab-notes.md lists no kernel that is untested on a GPU. */
+/** To be removed once docs/evidence/kernels-cuda.md lists no kernel that is untested on a GPU. */
 function warnOfUnverified(device: Device): void {
   const { name, description } = device.info();
   if (name === 'cpu') return;

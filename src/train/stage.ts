@@ -4,10 +4,14 @@
  * any two steps.
  */
 import type { TrainableParameters } from '../autograd/parameters.js';
+import type { ProgressPart } from '../terminal/progress.js';
 import type { AdamW } from './adamw.js';
 
 /** Named measurements; all finite. */
 export type Metrics = Readonly<Record<string, number>>;
+
+/** How far a step is: `done` of `total` of what it draws now, and the tokens of them. */
+export type StepPart = ProgressPart;
 
 interface StepOutcome {
   /** For metrics.jsonl. */
@@ -34,8 +38,12 @@ export interface MakingOutcome extends StepOutcome {
 interface OpenStage<Outcome> {
   /** Prepares roles from the results of earlier stages; repeated if a run is resumed before the first step. */
   begin(): Promise<void>;
-  /** One step, or undefined if the signal stopped it before anything changed. */
-  step(index: number, signal: AbortSignal): Promise<Outcome | undefined>;
+  /**
+   * One step, or undefined if the signal stopped it before anything changed.
+   *
+   * @param report how far a long step is
+   */
+  step(index: number, signal: AbortSignal, report?: (part: StepPart) => void): Promise<Outcome | undefined>;
   /** Further state that determines the next step: JSON, with large lists of numbers as Float64Array. */
   state?(): unknown;
   restore?(state: unknown): void;

@@ -28,6 +28,23 @@ export async function trainedOn(adapter: string, base: string, directory: string
   };
 }
 
+/**
+ * What speaks against an adapter on a base: a refusal where it was trained on another model, a warning where that cannot be
+ * told, as the model that it names is not here.
+ */
+export async function foreignBase(
+  adapter: string,
+  base: string,
+  directory: string,
+): Promise<{ readonly refusal?: string; readonly warning?: string }> {
+  const { named, same } = await trainedOn(adapter, base, directory);
+  if (same === 'no') return { refusal: `${adapter} was trained on ${named}, and ${base} is another model` };
+  if (same === 'yes') return {};
+  return {
+    warning: `${adapter} was trained on ${named}, which is not here, and ${base} has another name; if it is another model, the result is useless`,
+  };
+}
+
 async function compare(named: string, base: string, directory: string): Promise<TrainedOn['same']> {
   const other = shippedDirectory(named) ?? named;
   if (existsSync(join(other, 'config.json'))) {

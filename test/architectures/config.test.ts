@@ -22,6 +22,33 @@ const SIZES = {
 };
 
 describe('parseModelConfig', () => {
+  it.each<[string, Record<string, unknown>, number]>([
+    [
+      'yarn at its original length',
+      { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 128 },
+      512,
+    ],
+    ['yarn without an original length', { type: 'yarn', factor: 4 }, 512],
+    ['linear', { rope_type: 'linear', factor: 2 }, 256],
+    ['dynamic, refused beyond', { rope_type: 'dynamic', factor: 2 }, 128],
+    [
+      'llama3, whose files have the scaled length',
+      { rope_type: 'llama3', factor: 8, low_freq_factor: 1, high_freq_factor: 4 },
+      128,
+    ],
+  ])('reads as many tokens as the rope is scaled to: %s', (_, rope_scaling, longest) => {
+    const written = { model_type: 'qwen2', ...SIZES, max_position_embeddings: 128, rope_scaling };
+    const config = parse(written);
+    expect(config.maxPositions).toBe(longest);
+    // What is saved is read as the same model, and says what the file said.
+    const json = modelConfigJson(config);
+    expect(json.max_position_embeddings).toBe(128);
+    expect(parse(json).maxPositions).toBe(longest);
+    // A file that has the scaled length already is not scaled twice.
+    if (rope_scaling.original_max_position_embeddings !== undefined)
+      expect(parse({ ...written, max_position_embeddings: 512 }).maxPositions).toBe(512);
+  });
+
   it('reads the golden models', () => {
     const [qwen2, qwen3, llama, mistral, stories] = MODELS.map((model) => parse(golden(model)));
     expect(qwen2).toMatchObject({

@@ -83,6 +83,11 @@ describe('a hostile row', () => {
     ['an object as a label', step({ label: {} }), /label/],
     ['a number as a text', step({ text: 5 }), /text/],
     ['an empty text', step({ text: ' ' }), /empty/],
+    [
+      'a text of five million characters',
+      step({ text: 'x'.repeat(5e6) }),
+      /'text' of step 1 has 5,000,000 characters, more than any model reads; expected at most 4,194,304/,
+    ],
     ['half a surrogate pair', step({ text: '\ud800' }), /surrogate/],
     ['nothing as a step', '{"problem":"p","steps":[null]}', /step/],
     ['steps like a list', '{"problem":"p","steps":{"0":{"text":"s","label":1},"length":1}}', /steps/],

@@ -63,7 +63,6 @@ const cases: readonly Case[] = [
   ['top_p = 0', C, { ...good, top_p: 0 }, 400, /^top_p: expected a number above 0, at most 1, found 0$/],
   ['top_p above 1', C, { ...good, top_p: 2 }, 400, /^top_p: expected a number from 0 to 1, found 2$/],
   ['a text as stream', C, { ...good, stream: 'yes' }, 400, /^stream: expected true or false, found "yes"$/],
-  ['an empty stop text', C, { ...good, stop: '' }, 400, /^stop: expected texts that are not empty/],
   [
     'many stop texts',
     C,
@@ -139,11 +138,18 @@ const cases: readonly Case[] = [
     /^temprature: there is no such field; did you mean temperature\?$/,
   ],
   [
-    'a penalty',
+    'a penalty out of range',
     C,
-    { ...good, presence_penalty: 1 },
+    { ...good, presence_penalty: 3 },
     400,
-    /^presence_penalty: expected 0, as this server does not implement it, found 1$/,
+    /^presence_penalty: expected a number from -2 to 2, found 3$/,
+  ],
+  [
+    'a penalty that divides by nothing',
+    C,
+    { ...good, repetition_penalty: 0 },
+    400,
+    /^repetition_penalty: expected a number from 0\.01 to 100, found 0$/,
   ],
   ['a bias that is no number', C, { ...good, logit_bias: { 5: 'x' } }, 400, /^logit_bias: expected numbers/],
   [
@@ -161,13 +167,7 @@ const cases: readonly Case[] = [
     400,
     /^stream_options: expected it only beside stream: true/,
   ],
-  [
-    'a negative seed',
-    C,
-    { ...good, seed: -1 },
-    400,
-    /^seed: expected a whole number of at least 0, found -1$/,
-  ],
+  ['half a seed', C, { ...good, seed: 1.5 }, 400, /^seed: expected a whole number, found 1\.5$/],
   [
     'numbers of other prompts',
     C,
@@ -210,14 +210,66 @@ const cases: readonly Case[] = [
     H,
     { messages: [message], tools: [{}] },
     400,
-    /^tools: expected no value, as this server does not implement it/,
+    /^tools: expected a list of functions, found \[\{\}\]$/,
+  ],
+  [
+    'a tool of a template without tools',
+    H,
+    { messages: [message], tools: [{ type: 'function', function: { name: 'add' } }] },
+    400,
+    /^tools: the chat template of this model knows no tools, and would leave them out; send none$/,
+  ],
+  [
+    'a tool that must be called',
+    H,
+    { messages: [message], tool_choice: 'required' },
+    400,
+    /^tool_choice: this server gives what the model writes, a call of a function as text, and forces none/,
+  ],
+  [
+    'calls in a history of a template without tools',
+    H,
+    {
+      messages: [
+        message,
+        { role: 'assistant', content: null, tool_calls: [{ function: { name: 'add', arguments: '{}' } }] },
+      ],
+    },
+    400,
+    /^messages\[1\]\.tool_calls: the chat template of this model knows no tools/,
+  ],
+  [
+    'calls with arguments that are no JSON',
+    H,
+    {
+      messages: [
+        message,
+        { role: 'assistant', tool_calls: [{ function: { name: 'add', arguments: '{"a' } }] },
+      ],
+    },
+    400,
+    /^messages\[1\]\.tool_calls\[0\]\.function\.arguments: expected JSON, found/,
+  ],
+  [
+    'a user who says nothing',
+    H,
+    { messages: [{ role: 'user', content: null }] },
+    400,
+    /^messages\[0\]\.content: expected a text/,
+  ],
+  [
+    'a reply that goes on and begins',
+    H,
+    { messages: [message], continue_final_message: true, add_generation_prompt: true },
+    400,
+    /^continue_final_message: expected it only beside add_generation_prompt: false/,
   ],
   [
     'a format',
     H,
     { messages: [message], response_format: { type: 'json_object' } },
     400,
-    /^response_format: expected no value/,
+    /^response_format: this server gives the samples and log-probabilities of models in training and evaluation/,
   ],
   [
     'alternatives without logprobs',

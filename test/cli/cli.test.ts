@@ -53,7 +53,7 @@ describe('the command line', () => {
   });
 
   it('has its reference in docs', async () => {
-    const page = readFileSync('docs/commands.md', 'utf8');
+    const page = readFileSync('docs/reference/commands.md', 'utf8');
     expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(await commandReference());
   });
 
@@ -64,7 +64,14 @@ describe('the command line', () => {
 
   it.each([
     [[], 'name a command; steptrain --help lists them'],
-    [['rum'], 'there is no command rum; did you mean run?'],
+    [['rum'], 'there is no command rum; did you mean run? steptrain --help lists them'],
+    [['tran'], 'there is no command tran; did you mean train? steptrain --help lists them'],
+    [['Evaluate', 'runs/x'], 'there is no command Evaluate; did you mean eval? steptrain --help lists them'],
+    [
+      ['push', 'runs/x', 'me/y'],
+      'there is no command push; did you mean hub push? steptrain --help lists them',
+    ],
+    [['train', 'nope'], `there is no recipe nope; name a YAML file or one of ${shipped.join(', ')}`],
     [
       ['inspect', 'runs'],
       'inspect has no command runs; did you mean run? Known are model, adapter, checkpoint, run and data',

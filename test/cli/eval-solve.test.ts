@@ -267,7 +267,7 @@ describe('steptrain eval solve', () => {
     expect(linesOf(join(output, 'samples.jsonl')).slice(0, 4)).toEqual(before);
     expect(readFileSync(join(output, 'solve.json'))).toEqual(readFileSync(join(fresh, 'solve.json')));
     // Fewer: the others are left where they are.
-    await solve(data, '-n', '2', '--max-problems', '2', '--output', output);
+    await solve(data, '-n', '2', '--max-samples', '2', '--output', output);
     expect(JSON.parse(readFileSync(join(output, 'solve.json'), 'utf8'))).toMatchObject({ problems: 2, n: 2 });
     expect(linesOf(join(output, 'samples.jsonl'))).toHaveLength(20);
   });

@@ -192,7 +192,7 @@ describe('steptrain eval compare', () => {
     const [a, b, c] = ['a', 'b', 'c'].map((name) => join(folder, name)) as [string, string, string];
     await correction(...embedded, '--data', data, '--output', a);
     await correction(...embedded, '--data', data, '--threshold', '0.999', '--output', b);
-    await correction(...embedded, '--data', data, '--max-samples', '11', '--output', c);
+    await correction(...embedded, '--data', data, '--max-problems', '11', '--output', c);
     const { code, stdout } = await cli('eval', 'compare', a, b);
     expect(code).toBe(0);
     expect(stdout).toMatch(/^48 steps, % +A +B +B − A +95 % CI +p\nF1 macro /);

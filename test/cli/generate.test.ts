@@ -1,5 +1,5 @@
 // steptrain generate and steptrain chat: sources of prompts, output, and refusals.
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -179,18 +179,35 @@ describe('steptrain generate', () => {
     expect([code > 0, stdout]).toEqual([true, '']);
   });
 
-  it('keeps what is finished when it is interrupted, and counts that alone', async () => {
-    const path = file('in.jsonl', ...Array.from({ length: 3000 }, (_, i) => ({ prompt: `${i}+1=` })));
+  it('goes on where it was interrupted, and ends with the samples of one that was not', async () => {
+    const path = file('in.jsonl', ...Array.from({ length: 600 }, (_, i) => ({ prompt: `${i}+1=` })));
     const output = join(folder, 'stopped.jsonl');
-    const stop = setInterval(() => process.listenerCount('SIGINT') > 0 && process.emit('SIGINT'), 300);
+    // Once some samples have ended.
+    const stop = setInterval(() => existsSync(`${output}.part`) && process.emit('SIGINT'), 50);
     const { code, stderr } = await generate('--file', path, '--output', output, '--max-rows', '8');
     clearInterval(stop);
     expect(code).toBe(130);
-    const [, finished] = /Stopped when (\d+) of 3000 samples were finished; /.exec(stderr) ?? [];
-    const rows = rowsOf(readFileSync(output, 'utf8'));
-    expect(rows.filter(({ finish_reason }) => finish_reason !== 'abort')).toHaveLength(Number(finished));
-    expect(rows.length).toBeLessThan(3000);
-    expect(rows.filter(({ tokens }) => tokens.length === 0)).toEqual([]);
+    const [, finished] = /Stopped when (\d+) of 600 samples were finished; /.exec(stderr) ?? [];
+    expect(existsSync(output)).toBe(false);
+    expect(rowsOf(readFileSync(`${output}.part`, 'utf8'))).toHaveLength(Number(finished) + 1);
+
+    const other = await generate('--file', path, '--output', output, '--max-rows', '8', '--top-k', '3');
+    expect([other.code, other.stderr]).toEqual([
+      1,
+      expect.stringMatching(
+        /holds samples of a stopped command whose topK was 0, and it is 3 now; go on with/,
+      ),
+    ]);
+
+    const again = await generate('--file', path, '--output', output);
+    expect([again.code, again.stderr]).toEqual([
+      0,
+      expect.stringContaining(`${finished} of 600 samples are there already`),
+    ]);
+    expect(existsSync(`${output}.part`)).toBe(false);
+    const whole = join(folder, 'whole.jsonl');
+    expect((await generate('--file', path, '--output', whole)).code).toBe(0);
+    expect(readFileSync(output, 'utf8')).toBe(readFileSync(whole, 'utf8'));
   });
 
   it('refuses an adapter that writes no text', async () => {

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { parseRunConfig, recipeSchema } from '../../src/methods/config.js';
 import { train } from '../../src/methods/run.js';
+import { goldenDirectory } from '../models/golden.js';
 import { cli } from './run-cli.js';
 
 let folder: string;
@@ -90,6 +91,27 @@ test('judge says what – stands for, where it prints one', async () => {
 });
 
 describe('inspect', () => {
+  test('a model whose weights do not fit its configuration is refused as when it is loaded', async () => {
+    cpSync(goldenDirectory('qwen2'), at('misfit'), { recursive: true });
+    const path = at('misfit/config.json');
+    const config = JSON.parse(readFileSync(path, 'utf8'));
+    writeFileSync(path, JSON.stringify({ ...config, vocab_size: config.vocab_size + 1 }));
+    expect(await cli('inspect', 'model', at('misfit'))).toMatchObject({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(
+        /weight 'model.embed_tokens.weight': expected shape \[321,64\], found \[320,64\]/,
+      ),
+    });
+    writeFileSync(path, JSON.stringify({ ...config, num_hidden_layers: config.num_hidden_layers + 1 }));
+    expect(await cli('inspect', 'model', at('misfit'))).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(
+        "the weights do not fit the model's configuration; missing: model.layers.2.",
+      ),
+    });
+  });
+
   test('model', async () => {
     const found = rows((await cli('inspect', 'model', 'word-problems')).stdout);
     expect(found.get('type')).toContain('language model');

@@ -99,7 +99,9 @@ describe('a run', () => {
         await startRun({ set }, async () => recipe).catch(() => {});
         return 1;
       });
-    expect((await failing(new RunError('disk'))).stderr).toContain('To resume: ');
+    expect((await failing(new RunError('disk'))).stderr).toContain(
+      'There is no checkpoint yet; to begin the run again: steptrain run --resume ',
+    );
     rmSync(join(folder, 'run'), { recursive: true });
     expect((await failing(new DamagedRunError('every checkpoint is damaged'))).stderr).not.toContain(
       'To resume: ',

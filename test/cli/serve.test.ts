@@ -44,7 +44,7 @@ it('refuses an adapter of another model under another name', async () => {
   const { code, stderr } = await cli('serve', ...args, '--lora', `judge=${adapter}`);
   expect([code, stderr]).toEqual([
     1,
-    `${adapter} was trained on ${other}, and ${own} is another model; name that one, or use it all the same with --other-base`,
+    `serve: adapter judge: ${adapter} was trained on ${other}, and ${own} is another model; load it where that one is served, or start this server with --other-base`,
   ]);
 });
 

@@ -2,13 +2,14 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../src/config/error.js';
+import { methodNames } from '../../src/config/method-names.js';
 import { completeRunConfig, loadRunConfig, parseRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { methods } from '../../src/methods/table.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 /** As messages list them. */
-const METHODS = Object.keys(methods).join(' or ');
+const METHODS = methodNames(methods).join(' or ');
 
 const BASE = 'method: sft\ndata:\n  source: arithmetic\n';
 

@@ -58,7 +58,7 @@ describe('the written configuration', () => {
 
 describe('the configuration page', () => {
   it('matches the schema', () => {
-    const page = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+    const page = readFileSync(new URL('../../docs/reference/configuration.md', import.meta.url), 'utf8');
     expect(page, 'run: npm run build && node scripts/config-docs.mjs').toBe(configurationPage());
   });
 

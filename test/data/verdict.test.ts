@@ -8,7 +8,7 @@ import {
   verdictTemplate,
   verdictTokenizer,
 } from '../../src/data/verdict.js';
-import { type StepRecord, verdictSamples } from '../../src/records/record.js';
+import { type Step, type StepRecord, verdictSamples } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
@@ -165,6 +165,13 @@ describe('solutionSegments', () => {
     expect(learned({ learn: 'results', end: '<|eos|>' })).toBe('12\n8\n<|eos|>');
     const { steps } = tokenize(solutionSegments(record, { learn: 'results' }));
     expect(steps.map((step) => step.label)).toEqual([1, 0]);
+  });
+
+  it('reads a step of the kind `wrong` and learns what follows it', () => {
+    const [first, second] = record.steps as [Step, Step];
+    const corrected = { ...record, steps: [{ ...first, kind: 'wrong' as const }, second] };
+    const { ids, lossMask } = tokenize(solutionSegments(corrected));
+    expect(byteTokenizer().decode(ids.filter((_, i) => lossMask[i] === 1))).toBe('12-3=8\n');
   });
 });
 

@@ -9,7 +9,7 @@ import { METRIC_TITLES } from '../../src/eval/solving/report.js';
 const firstCells = (page: string) =>
   [...readFileSync(page, 'utf8').matchAll(/^\| (.*?) \|/gm)].map(([, cell]) => cell as string);
 
-it('docs/solving.md has every metric of eval solve, and each printed name beside its key', () => {
+it('docs/how-to/solve.md has every metric of eval solve, and each printed name beside its key', () => {
   const sample = {
     answer: '4',
     right: true,
@@ -21,7 +21,7 @@ it('docs/solving.md has every metric of eval solve, and each printed name beside
   const found = contributions([
     Array.from({ length: 4 }, (_, i) => ({ ...sample, text: '', prompt: '', problem: 0, sample: i })),
   ]);
-  const cells = firstCells('docs/solving.md');
+  const cells = firstCells('docs/how-to/solve.md');
   const keys = [...found.keys()].map((key) => key.replace(/@\d+$/, '@k'));
   expect(keys).toContain('step_errors');
   for (const key of new Set([...keys, ...Object.keys(METRIC_TITLES)])) {
@@ -34,7 +34,7 @@ it('docs/solving.md has every metric of eval solve, and each printed name beside
   }
 });
 
-it('docs/s3c.md has every row of its tables', () => {
+it('docs/methods/s3c.md has every row of its tables', () => {
   const solving = (n: number) => ({
     ...{ problems: 1, n, settings: {}, bootstrap: { seed: 0, resamples: 1, confidence: 0.95 } },
     metrics: { 'pass@1': { value: 1 }, ...(n > 1 ? { 'maj@n': { value: 1 } } : {}) },
@@ -50,7 +50,7 @@ it('docs/s3c.md has every row of its tables', () => {
       ...{ right_rate: 0, harm_rate: 0, trigger_difference: { value: 0 } },
     },
   });
-  const cells = firstCells('docs/s3c.md');
+  const cells = firstCells('docs/methods/s3c.md');
   for (const [name] of tables.flatMap((rows) => rows.slice(1)))
     expect(
       cells.some((cell) => cell.includes(name as string)),

@@ -1,4 +1,4 @@
-// The worked example of docs/evaluation.md runs as it is written, and prints tables of the shape that stands there.
+// The worked example of docs/concepts/evaluation.md runs as it is written, and prints tables of the shape that stands there.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { compiled, MAIN } from '../e2e/program.js';
 
 const [, section = ''] =
-  /^## A worked example\n(.*?)^## /ms.exec(readFileSync('docs/evaluation.md', 'utf8')) ?? [];
+  /^## A worked example\n(.*?)^## /ms.exec(readFileSync('docs/concepts/evaluation.md', 'utf8')) ?? [];
 const [, commands = ''] = /^```sh\n(.*?)^```/ms.exec(section) ?? [];
 
 const folder = mkdtempSync(join(tmpdir(), 'steptrain-example-'));

@@ -54,6 +54,43 @@ const judged = judge(records, (solution, step) =>
   solution === 3 && step === 2 ? 0.25 : records[solution]!.steps[step]!.label === 1 ? 0.875 : 0.125,
 );
 
+describe('the breakdown by kind of error', () => {
+  const named = records.map((of) => ({
+    ...of,
+    steps: of.steps.map((step) => (step.label === 0 ? { ...step, error: 'slip of 1' } : step)),
+  }));
+  const told = (found: readonly JudgedVerdict[], from: Partial<EvaluationOptions> = {}) =>
+    evaluateVerdicts(found, { ...options, records: named, ...from });
+
+  it('has the share of verdicts that are the label, of right steps and of each kind, also over unseen ones', () => {
+    const seen = ({ solution }: { solution: number }) => solution !== 3;
+    expect(told(judged, { seen }).errors).toEqual({
+      right: { n: 8, told: 7 / 8, unseen: { n: 3, told: 2 / 3 } },
+      'slip of 1': { n: 2, told: 1, unseen: { n: 0, told: 0 } },
+    });
+    expect(told(judged).errors?.right).toEqual({ n: 8, told: 7 / 8 });
+    const lines = formatEvalTable(told(judged, { seen }), { boxed: false }).split('\n');
+    const row = (title: string) => lines.find((line) => line.startsWith(title))?.split(/ {2,}/);
+    expect(row('told by kind of error, %')?.slice(1)).toEqual(['steps', 'told', 'unseen', 'told']);
+    expect(row('slip of 1')?.slice(1)).toEqual(['2', '100.0', '0', '–']);
+  });
+
+  it('counts a verdict that cannot be read as not told', () => {
+    const unread = judged.map((each) => (each.label === 0 ? { ...each, verdict: undefined } : each));
+    expect(told(unread).errors?.['slip of 1']).toEqual({ n: 2, told: 0 });
+  });
+
+  it('is absent where no step says what is wrong with it', () => {
+    expect(evaluateVerdicts(judged, options).errors).toBeUndefined();
+  });
+});
+
+it('begins with the reading', () => {
+  const others = { sft: judged.map((each) => ({ ...each, verdict: 1 as const })) };
+  const text = formatEvalTable(evaluateVerdicts(judged, { ...options, others }), { boxed: false });
+  expect(text).toMatch(/^Reading: on the 10 steps stepamc has F1 macro/);
+});
+
 describe('the breakdown by a column', () => {
   const grouped = records.map((of, i) => ({
     ...of,
@@ -174,9 +211,11 @@ describe('the evaluation of judged verdicts', () => {
     const lost = judge(records, () => 0.9);
     expect(evaluateVerdicts(lost, { ...options, warnings: ['first'] }).warnings).toEqual([
       'first',
-      expect.stringContaining('Acc_pos 100.0 and Acc_neg 0.0'),
+      expect.stringContaining('it answers "right" to every step; AUC 50.0 (50.0 to 50.0) is chance'),
     ]);
     expect(report).not.toHaveProperty('warnings');
+    const lines = formatEvalTable(evaluateVerdicts(lost, options), { boxed: false }).replaceAll('\n', ' ');
+    expect(lines).toContain('Reading: stepamc on the 10 steps: it answers "right" to every step; AUC 50.0');
   });
 
   it('tells the steps that stand in the training data from the others', () => {

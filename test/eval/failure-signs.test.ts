@@ -23,6 +23,44 @@ describe('signs of failure', () => {
     expect(failureSigns({ metrics: { ...fine, acc_pos: 0.9, acc_neg: 0.76 } })).toEqual([]);
   });
 
+  it('do not ask for what training does already', () => {
+    const metrics = { ...fine, acc_pos: 0.9, acc_neg: 0.7, auc: 0.85 };
+    expect(failureSigns({ metrics, balanced: true })).toEqual([
+      'Acc_pos 90.0 and Acc_neg 70.0 are more than 15 points apart' +
+        ': the verdicts lean to "correct"; strengthen the constraint or move the threshold',
+    ]);
+  });
+
+  it('include one answer to everything, instead of advice to balance', () => {
+    const one = { acc_pos: 1, acc_neg: 0, f1_macro: 0.42 };
+    expect(
+      failureSigns({ metrics: { ...one, auc: 0.529 }, aucInterval: [0.48, 0.57], balanced: true }),
+    ).toEqual([
+      'it answers "right" to every step; AUC 52.9 (48.0 to 57.0) is chance: it hardly tells right from wrong; take a ' +
+        'stronger base, more labelled data or a longer training',
+    ]);
+    expect(failureSigns({ metrics: { ...one, auc: 0.529 } })[0]).toContain('AUC 52.9 is chance');
+    expect(failureSigns({ metrics: { ...one, auc: 0.8 } })).toEqual([
+      'it answers "right" to every step; AUC 80.0 is above chance: its probabilities tell right from wrong, so move the ' +
+        'threshold (eval.threshold)',
+    ]);
+    const wrong = { ...one, acc_pos: 0, acc_neg: 1, auc: 0.5 };
+    expect(failureSigns({ metrics: wrong, unit: 'solutions' })[0]).toContain(
+      'it answers "wrong" to every solution',
+    );
+  });
+
+  it('include an AUC at, hardly above or below chance', () => {
+    const of = (auc: number, aucInterval?: [number, number]) =>
+      failureSigns({ metrics: { ...fine, acc_neg: 0.26, auc }, aucInterval })[0];
+    expect(of(0.57, [0.55, 0.59])).toContain(
+      'AUC 57.0 (55.0 to 59.0) is hardly above chance: it hardly tells',
+    );
+    expect(of(0.57, [0.49, 0.65])).toContain('is chance');
+    expect(of(0.3, [0.2, 0.4])).toContain('is below chance: are the verdict words or the labels swapped?');
+    expect(of(0.62, [0.55, 0.7])).toContain('lean to "correct"; balance the classes');
+  });
+
   it('include an F1 below that of the supervised start', () => {
     expect(failureSigns({ metrics: fine, sft: { f1_macro: 0.8 } })).toEqual([
       'F1 macro 77.0 is below the 80.0 of the SFT model it started from: reinforcement learning made it worse; lower its ' +

@@ -1,5 +1,5 @@
 // Adapters by name: loaded, used beside each other, replaced and unloaded while requests run; and how a server ends.
-import { cpSync, symlinkSync } from 'node:fs';
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -108,6 +108,37 @@ describe('adapters', () => {
       /^lora_path: .*sequence-adapter is a classifier such as a reward network \(task_type SEQ_CLS\): it scores text and writes none/,
     );
     expect((await ask(server, 'judge')).status).toBe(404);
+  });
+
+  it('belong to the base that is served, unless the server takes those of others', async () => {
+    const root = temporaryDirectory();
+    const [own, other] = [join(root, 'own'), join(root, 'other')];
+    cpSync(goldenDirectory('llama3'), other, { recursive: true });
+    writeFileSync(join(other, 'config.json'), `${readFileSync(join(other, 'config.json'), 'utf8')} `);
+    const config = JSON.parse(readFileSync(join(adapter, 'adapter_config.json'), 'utf8')) as object;
+    const name = (directory: string, base: string) => {
+      cpSync(adapter, directory, { recursive: true });
+      const named = { ...config, base_model_name_or_path: base };
+      writeFileSync(join(directory, 'adapter_config.json'), JSON.stringify(named));
+    };
+    name(own, other);
+    name(join(root, 'far'), '/nowhere/far-model');
+    const warnings: string[] = [];
+    const server = await testServer({ adapterRoot: root, onWarning: (warning) => warnings.push(warning) });
+    const { status, json } = await load(server, 'a', 'own');
+    expect([status, json.error.message]).toEqual([
+      400,
+      expect.stringMatching(
+        /^lora_path: .*own was trained on .*other, and .*chat is another model; load it where that one is served, or start this server with --other-base$/,
+      ),
+    ]);
+    expect((await ask(server, 'a')).status).toBe(404);
+    expect((await load(server, 'far', 'far')).status).toBe(200);
+    expect(warnings).toEqual([
+      expect.stringMatching(/far was trained on \/nowhere\/far-model, which is not here/),
+    ]);
+    const free = await testServer({ adapterRoot: root, otherBase: true });
+    expect((await load(free, 'a', 'own')).status).toBe(200);
   });
 
   it('come from inside their folder alone', async () => {

@@ -144,6 +144,70 @@ describe('/v1/completions', () => {
     expect(json.usage).toEqual({ prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 });
   });
 
+  it('gives alternatives to the tokens of a prompt too, as lm-eval reads them', async () => {
+    const server = await testServer();
+    const prompts = ['one', 'another prompt'];
+    const { json } = await post(`${server.url}/v1/completions`, {
+      prompt: prompts,
+      ...{ max_tokens: 1, temperature: 0, echo: true, logprobs: 2, prompt_logprobs: 1 },
+      return_tokens_as_token_ids: true,
+    });
+    for (const [p, prompt] of prompts.entries()) {
+      const ids = promptTokens(server.served.tokenizer, prompt);
+      const choice = json.choices[p]!;
+      const { token_logprobs: own, top_logprobs: top } = choice.logprobs as {
+        token_logprobs: number[];
+        top_logprobs: Record<string, number>[];
+      };
+      expect([own.length, top.length]).toEqual([ids.length + 1, ids.length + 1]);
+      expect(top[0]).toBeNull();
+      for (let i = 1; i <= ids.length; i++) {
+        // The model in process: what would follow the tokens before.
+        const [[next] = []] = await server.model.generate([ids.slice(0, i)], {
+          ...{ maxNewTokens: 1, topLogprobs: 2, temperature: 0, ignoreEos: true },
+        });
+        const likeliest = next?.topLogprobs?.[0] ?? [];
+        const values = top[i] as Record<string, number>;
+        for (const { token, logprob } of likeliest)
+          expect(values[`token_id:${token}`]).toBeCloseTo(logprob, 4);
+        // lm-eval takes a token as greedy where its value is the largest.
+        expect(Object.values(values)).toContain(own[i]);
+        if (i === ids.length) continue;
+        const { prompt_logprobs: given } = choice as { prompt_logprobs: Record<string, object>[] };
+        expect(Object.keys(given[i] as object).sort()).toEqual(
+          [...new Set([`${likeliest[0]?.token}`, `${ids[i]}`])].sort(),
+        );
+      }
+    }
+  });
+
+  it('takes any whole number as seed, and draws anew for −1, as vLLM does', async () => {
+    const server = await testServer();
+    const draw = async (seed: number) => {
+      const asked = { prompt: 'one', max_tokens: 16, ignore_eos: true, return_token_ids: true, seed };
+      return (await post(`${server.url}/v1/completions`, asked)).json.choices[0]?.token_ids;
+    };
+    const [five, again, negative, large, random, other] = await Promise.all(
+      [5, 5, -5, -(2 ** 62), -1, -1].map(draw),
+    );
+    expect(five).toEqual(again);
+    expect(new Set([five, negative, large, random, other].map(String)).size).toBe(5);
+    const [sample] = await drawn(server, 'one', { seed: 2 ** 53 - 5, maxNewTokens: 16, ignoreEos: true });
+    expect(negative).toEqual(sample?.tokens);
+  });
+
+  it('passes penalties on, and an empty stop text is none', async () => {
+    const server = await testServer();
+    const asked = { prompt: 'one', max_tokens: 30, temperature: 0, ignore_eos: true, return_token_ids: true };
+    const penalties = { presence_penalty: 1.5, frequency_penalty: 0.5, repetition_penalty: 1.3 };
+    const { json } = await post(`${server.url}/v1/completions`, { ...asked, ...penalties, stop: '' });
+    const [sample] = await drawn(server, 'one', {
+      ...{ maxNewTokens: 30, temperature: 0, ignoreEos: true },
+      ...{ presencePenalty: 1.5, frequencyPenalty: 0.5, repetitionPenalty: 1.3 },
+    });
+    expect(json.choices[0]?.token_ids).toEqual(sample?.tokens);
+  });
+
   it('says where in the text a token begins, whatever is written for it', async () => {
     const server = await testServer();
     // The three bytes of a character.
@@ -293,6 +357,12 @@ it('lists its models', async () => {
   const server = await testServer();
   const { data } = await client(server).models.list();
   expect(data).toMatchObject([{ id: 'pupil', object: 'model', max_model_len: 512 }]);
+  expect(await client(server).models.retrieve('pupil')).toEqual(data[0]);
+  await expect(client(server).models.retrieve('a/b')).rejects.toMatchObject({
+    status: 404,
+    code: 'model_not_found',
+    message: expect.stringContaining('there is no model "a/b"; known are pupil'),
+  });
 });
 
 it('answers 64 concurrent streams of a real client, each with the samples of its request', async () => {

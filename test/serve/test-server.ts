@@ -25,8 +25,8 @@ afterEach(async () => {
 });
 
 /** A server of a model with random weights, a token for each byte, and a chat template. It is closed after the running test. */
-export async function testServer(options: ServeOptions = {}): Promise<TestServer> {
-  const directory = await chatModel();
+export async function testServer(options: ServeOptions = {}, template?: string): Promise<TestServer> {
+  const directory = await chatModel(template);
   const device = openDevice('cpu');
   const model = await loadModel(device, directory);
   const served = { name: 'pupil', model, tokenizer: await loadTokenizer(directory) };
@@ -81,7 +81,8 @@ export async function until(holds: () => boolean | Promise<boolean>): Promise<vo
 
 /** A value of /metrics. */
 export async function metric(url: string, name: string): Promise<number> {
-  const text = await (await fetch(`${url}/metrics`)).text();
+  // A kept connection may end while this process is busy, just before it is used again.
+  const text = await (await fetch(`${url}/metrics`, { headers: { connection: 'close' } })).text();
   const line = text.split('\n').find((each) => each.startsWith(`${name} `));
   return Number(line?.slice(name.length + 1));
 }

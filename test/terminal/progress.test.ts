@@ -32,6 +32,22 @@ describe('progress in a pipe', () => {
     ]);
   });
 
+  it('tells how far a long step is', () => {
+    const stream = screen(false);
+    let time = 0;
+    const progress = createProgress({ total: 4, stream, unit: 'corrections step', now: () => time });
+    for (let done = 0; done <= 30; done++) {
+      progress.part({ unit: 'candidates: sample', done, total: 30, tokens: 20 * done });
+      time += 1000;
+    }
+    progress.update(1);
+    expect(stream.written.join('').trimEnd().split('\n')).toEqual([
+      'corrections step 0/4  candidates: sample 10/30  tokens/s 20  20s left of these',
+      'corrections step 0/4  candidates: sample 20/30  tokens/s 20  10s left of these',
+      'corrections step 0/4  candidates: sample 30/30  tokens/s 20  0s left of these',
+    ]);
+  });
+
   it('leaves the steps before a resume out of its rate', () => {
     const stream = screen(false);
     let time = 0;

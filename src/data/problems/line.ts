@@ -20,20 +20,28 @@ const SAME_OPERATION: Readonly<Record<string, Operation>> = {
   '/': '÷',
   ':': '÷',
 };
-export function stepLine({
-  about,
-  left,
-  op,
-  right,
-  result,
-}: {
-  readonly about: string;
-  readonly left: number;
-  readonly op: Operation;
-  readonly right: number;
-  readonly result: number;
-}): string {
-  return `${about}: ${left} ${op} ${right} = ${result}`;
+/** `Ann: 12 + 7 = 19`, and without what it computes: `12 + 7 = 19`, `12+7=19`. */
+export type LineForm = 'named' | 'plain' | 'tight';
+
+export function stepLine(
+  {
+    about,
+    left,
+    op,
+    right,
+    result,
+  }: {
+    readonly about: string;
+    readonly left: number;
+    readonly op: Operation;
+    readonly right: number;
+    readonly result: number;
+  },
+  form: LineForm = 'named',
+): string {
+  const line = `${left} ${op} ${right} = ${result}`;
+  if (form === 'named') return `${about}: ${line}`;
+  return form === 'plain' || op === 'mod' ? line : line.replaceAll(' ', '');
 }
 
 export function answerLine(answer: string): string {

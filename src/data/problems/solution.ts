@@ -1,20 +1,29 @@
 /** Solutions as a pupil writes them: a line for each step, then the answer; right ones, and wrong ones of known kinds. */
 import type { PhiloxStream } from '../../random/philox.js';
 import { evaluate, factPart, type Operation } from './facts.js';
-import { answerLine, stepLine } from './line.js';
+import { answerLine, type LineForm, stepLine } from './line.js';
 import { answerFrom, type Operand, type PlannedStep, type WordProblem } from './problem.js';
+import { NAMES, THINGS } from './words.js';
 
-/** What can go wrong in a step by itself. */
-export type Mistake = 'slip' | 'operation' | 'copied' | 'dropped';
-export const MISTAKES = ['slip', 'operation', 'copied', 'dropped'] as const satisfies readonly Mistake[];
+/** What can go wrong in a step by itself; `answer`: what the solution gives as its answer. */
+export const MISTAKES = [
+  ...(['slip', 'operation', 'copied', 'dropped'] as const),
+  ...(['swapped', 'quantity', 'answer'] as const),
+] as const;
+export type Mistake = (typeof MISTAKES)[number];
+
+/** Those of a solution where none are named. */
+export const USUAL_MISTAKES: readonly Mistake[] = MISTAKES.slice(0, 4);
 
 export interface MistakeOptions {
   /** Probability that a step goes wrong. Default 0. */
   readonly error_rate?: number;
-  /** In which ways, each equally often. Default all. */
+  /** In which ways, each equally often. Default {@link USUAL_MISTAKES}. */
   readonly mistakes?: readonly Mistake[];
   /** Probability that a step whose wording misleads is misread: a misconception, in part of the wordings. Default 0. */
   readonly misread_rate?: number;
+  /** Probability that the lines of a solution do not say what they compute: `12 + 7 = 19`, or `12+7=19`. Default 0. */
+  readonly unnamed_rate?: number;
 }
 
 /** Errors a person makes: off by one or two, a lost or added ten. */
@@ -32,35 +41,52 @@ export function rightSteps(plan: readonly PlannedStep[]): string[] {
   return plan.map((step) => stepLine({ ...step, left: step.left.value, right: step.right.value }));
 }
 
-/** What goes wrong in each step, settled before the numbers. */
-export type Plans = readonly {
-  readonly isMisread: boolean;
-  readonly mistake: Mistake | undefined;
-  /** Of the ways to make the mistake, as a share from 0 to 1. */
-  readonly way: number;
-}[];
+/** How a solution is written, settled before the numbers. */
+export interface Manner {
+  /** What goes wrong in each step. */
+  readonly steps: readonly {
+    readonly isMisread: boolean;
+    readonly mistake: Mistake | undefined;
+    /** Of the ways to make the mistake, as a share from 0 to 1. */
+    readonly way: number;
+  }[];
+  /** Of the ways to give a wrong answer; absent: it is what the lines before it lead to. */
+  readonly wrongAnswer?: number;
+  /** Of the computations. Default `named`. */
+  readonly form?: LineForm;
+}
 
-export function drawMistakes(draw: PhiloxStream, options: MistakeOptions, steps: number): Plans {
-  const { error_rate: errors = 0, misread_rate: misread = 0, mistakes = MISTAKES } = options;
-  return Array.from({ length: steps }, () => {
+export function drawManner(draw: PhiloxStream, options: MistakeOptions, steps: number): Manner {
+  const { error_rate: errors = 0, misread_rate: misread = 0, mistakes = USUAL_MISTAKES } = options;
+  const ofSteps = mistakes.filter((mistake) => mistake !== 'answer');
+  const drawn = Array.from({ length: steps }, () => {
     const isMisread = draw.uniform() < misread;
-    const isMistaken = draw.uniform() < errors;
-    return { isMisread, mistake: isMistaken ? draw.pick(mistakes) : undefined, way: draw.uniform() };
+    const isMistaken = draw.uniform() < errors && ofSteps.length > 0;
+    return { isMisread, mistake: isMistaken ? draw.pick(ofSteps) : undefined, way: draw.uniform() };
   });
+  const hasAnswer = mistakes.includes('answer') && draw.uniform() < errors;
+  return {
+    steps: drawn,
+    ...(hasAnswer ? { wrongAnswer: draw.uniform() } : {}),
+    ...(draw.uniform() < (options.unnamed_rate ?? 0) ? { form: draw.pick(['plain', 'tight']) } : {}),
+  };
 }
 
 /**
  * The lines of a solution with mistakes; what follows a wrong result goes on from it. Undefined where that leads to a number
  * that cannot be, or in the training part to a fact of another part: wrong lines hold none either.
  */
-export function mistakenSolution(problem: WordProblem, mistakes: Plans): string[] | undefined {
+export function writtenSolution(
+  problem: Pick<WordProblem, 'problem' | 'plan' | 'ending' | 'answer' | 'part'>,
+  { steps, wrongAnswer, form }: Manner,
+): string[] | undefined {
   const { plan, ending, part } = problem;
   const results: number[] = [];
   const lines: string[] = [];
   const numberOf = ({ value, step }: Operand) => (step === undefined ? value : (results[step] as number));
   for (const [i, step] of plan.entries()) {
-    const { isMisread, mistake, way } = mistakes[i] ?? { isMisread: false, mistake: undefined, way: 0 };
-    let { op } = step;
+    const { isMisread, mistake, way } = steps[i] ?? { isMisread: false, mistake: undefined, way: 0 };
+    let { op, about } = step;
     let left = numberOf(step.left);
     let right = numberOf(step.right);
     if (step.misread && isMisread) op = step.misread;
@@ -70,16 +96,21 @@ export function mistakenSolution(problem: WordProblem, mistakes: Plans): string[
     }
     if (mistake === 'operation') op = at(way, otherOperations(op)) as Operation;
     if (mistake === 'copied') [left, right] = miscopied(problem, step, [left, right], way);
+    if (mistake === 'quantity') about = at(way, otherQuantities(problem, about)) ?? about;
     let result = evaluate({ left, op, right });
     if (result === undefined) return undefined;
     if (mistake === 'slip') result += at(way, SLIPS) as number;
+    if (mistake === 'swapped') result = swapped(result) ?? result + (at(way, SLIPS) as number);
     if (result < 0 || result > LARGEST) return undefined;
     const of = factPart({ left, op, right });
     if (part === 'train' && of !== 'train' && of !== 'shared') return undefined;
     results.push(result);
-    lines.push(stepLine({ about: step.about, left, op, right, result }));
+    lines.push(stepLine({ about, left, op, right, result }, form));
   }
-  return [...lines, answerLine(answerFrom(ending, results))];
+  const given = answerFrom(ending, results);
+  const answer =
+    wrongAnswer === undefined ? given : (at(wrongAnswer, otherAnswers(problem, given, results)) ?? given);
+  return [...lines, answerLine(answer)];
 }
 
 function at<T>(share: number, items: readonly T[]): T | undefined {
@@ -92,7 +123,7 @@ function otherOperations(op: Operation): readonly Operation[] {
 
 /** One operand becomes another number of the problem. */
 function miscopied(
-  { plan }: WordProblem,
+  { plan }: Pick<WordProblem, 'plan'>,
   step: PlannedStep,
   [left, right]: [number, number],
   way: number,
@@ -103,4 +134,40 @@ function miscopied(
   const wrong = at(way, others);
   if (wrong === undefined) return [left, right];
   return given ? [left, wrong] : [wrong, right];
+}
+
+/** The digits of a number the other way round; undefined where that is the same or begins with 0. */
+function swapped(value: number): number | undefined {
+  const digits = String(value);
+  const turned = [...digits].reverse().join('');
+  return turned === digits || turned.startsWith('0') ? undefined : Number(turned);
+}
+
+/** People and things of the problem, and other quantities of its plan. */
+function otherQuantities({ problem, plan }: Pick<WordProblem, 'problem' | 'plan'>, about: string): string[] {
+  const told: readonly string[] = problem.match(/[A-Za-z]+/g) ?? [];
+  const named = [...NAMES, ...THINGS].filter((name) => told.includes(name));
+  const others = new Set([...plan.map((step) => step.about), ...named]);
+  others.delete(about);
+  return [...others];
+}
+
+/** Answers that do not follow from the results: numbers near by, other numbers of the problem; of a coarse one the other. */
+function otherAnswers(
+  { problem, ending }: Pick<WordProblem, 'problem' | 'ending'>,
+  given: string,
+  results: readonly number[],
+): string[] {
+  if (ending.kind === 'who') return ending.names.filter((name) => name !== given);
+  if (ending.kind === 'parity') return [ending.even, ending.odd].filter((word) => word !== given);
+  if (ending.kind === 'limit') return [given === 'yes' ? 'no' : 'yes'];
+  const value = Number(given);
+  const told = (problem.match(/[0-9]+/g) ?? []).map(Number);
+  const others = [
+    ...[-10, -1, 1, 10].map((slip) => value + slip),
+    swapped(value) ?? value,
+    ...told,
+    ...results,
+  ];
+  return [...new Set(others)].filter((other) => other >= 0 && other !== value).map(String);
 }

@@ -26,7 +26,7 @@ const RECORD_KEYS = [
   'group',
   'provenance',
 ];
-const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'kind'];
+const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'kind'];
 
 /** A `StepRecord` as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
 export const record: Source<object> = {
@@ -90,7 +90,7 @@ function stepOf(value: unknown, where: string): Step {
   if (score !== undefined && (typeof score !== 'number' || !Number.isFinite(score))) {
     throw new BadRow('bad_score', `'score' of ${where} is ${describeValue(score)}; expected a number`);
   }
-  const { rationale, neutral = false } = value;
+  const { rationale, error, neutral = false } = value;
   if (typeof neutral !== 'boolean')
     throw new BadRow(
       'wrong_type',
@@ -104,6 +104,7 @@ function stepOf(value: unknown, where: string): Step {
     ...(rationale === undefined || rationale === null
       ? {}
       : { rationale: checkedText(rationale, `'rationale' of ${where}`) }),
+    ...(error === undefined || error === null ? {} : { error: checkedText(error, `'error' of ${where}`) }),
     kind: kind as StepKind,
   };
 }

@@ -1,30 +1,43 @@
 import type { Step } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, labelValue, listColumn, textColumn } from '../columns.js';
+import { checkedText, isRow, labelValue, listColumn, type Row, textColumn } from '../columns.js';
 import type { Source } from './source.js';
 
-/** TRL's stepwise supervision: a prompt, its steps, and a right/wrong mark for each. */
+/** The names that files have for the problem and for its steps; the first that a row has is read. */
+const PROBLEMS = ['prompt', 'problem', 'question'];
+const STEPS = { completions: 'completion', steps: 'step' } as const;
+
+/** A problem, its steps as texts, and a right/wrong mark for each: TRL's stepwise supervision, and rows of one's own. */
 export const stepwise: Source<object> = {
   name: 'stepwise',
-  columns: 'prompt, completions (texts), labels (true/false)',
+  columns: 'prompt, problem or question; completions or steps (texts); labels (1/0, true/false or null)',
   matches: (row) =>
-    typeof row.prompt === 'string' && Array.isArray(row.completions) && Array.isArray(row.labels),
+    PROBLEMS.some((name) => typeof row[name] === 'string') &&
+    stepColumns.some((name) => isTexts(row[name])) &&
+    Array.isArray(row.labels),
   convert(row, _options, log) {
-    const problem = textColumn(row, 'prompt');
-    const texts = listColumn(row, 'completions');
+    const problem = textColumn(row, firstOf(row, PROBLEMS));
+    const column = firstOf(row, stepColumns) as keyof typeof STEPS;
+    const texts = listColumn(row, column);
     const labels = listColumn(row, 'labels');
     if (texts.length !== labels.length) {
-      throw new BadRow(
-        'length_mismatch',
-        `there are ${texts.length} completions but ${labels.length} labels`,
-      );
+      throw new BadRow('length_mismatch', `there are ${texts.length} ${column} but ${labels.length} labels`);
     }
-    if (texts.length === 0) throw new BadRow('no_steps', "column 'completions' is an empty list");
+    if (texts.length === 0) throw new BadRow('no_steps', `column '${column}' is an empty list`);
     const steps = texts.map((text, i): Step => {
       const label = labelValue(labels[i], `label ${i + 1}`);
       if (label === null) log.unlabelled('null_label');
-      return { text: checkedText(text, `completion ${i + 1}`), label, kind: 'normal' };
+      return { text: checkedText(text, `${STEPS[column]} ${i + 1}`), label, kind: 'normal' };
     });
     return [{ problem, steps }];
   },
 };
+
+const stepColumns = Object.keys(STEPS);
+
+/** The first of the names that the row has; where it has none, the first, which is then missed by name. */
+const firstOf = (row: Row, names: readonly string[]): string =>
+  names.find((name) => Object.hasOwn(row, name)) ?? (names[0] as string);
+
+/** Steps that are objects carry their own labels: layout `record`. */
+const isTexts = (value: unknown): boolean => Array.isArray(value) && !value.some(isRow);

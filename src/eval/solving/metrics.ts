@@ -1,6 +1,12 @@
 // Figures of solved problems: each the mean of something over problems, or the ratio of two sums over them.
 import type { EqualityOptions } from '../../answers/equal.js';
-import { BOOTSTRAP, type BootstrapOptions, percentileInterval, resampledProblems } from '../bootstrap.js';
+import {
+  BOOTSTRAP,
+  type BootstrapOptions,
+  percentileInterval,
+  resampledProblems,
+  shareInterval,
+} from '../bootstrap.js';
 import { passAtK } from '../solutions.js';
 import type { GradedSample } from './sample.js';
 import { meanOverSubsets } from './subsets.js';
@@ -14,7 +20,10 @@ export interface Contributions {
 
 export interface MetricValue {
   readonly value: number;
-  /** Central 95 % of the bootstrap over problems; absent for fewer than two problems. */
+  /**
+   * Central 95 % of the bootstrap over problems, of a share that is 0 or 1 on every problem Wilson's; absent for fewer than two
+   * problems, and where no problem has anything that it could be a share of.
+   */
   readonly interval?: readonly [number, number];
 }
 
@@ -153,6 +162,9 @@ export function metricOf({ sums, counts }: Contributions, weights?: Uint32Array)
   return count === 0 ? 0 : sum / count;
 }
 
+/** Whether a metric is no share from 0 to 1. */
+const isAmount = (name: string): boolean => name.startsWith('tokens');
+
 /** Each metric with its interval. */
 export function metricValues(
   metrics: ReadonlyMap<string, Contributions>,
@@ -165,7 +177,11 @@ export function metricValues(
       for (const [name, of] of metrics) resampled.get(name)?.push(metricOf(of, weights));
   const withInterval = (name: string, of: Contributions): MetricValue => {
     const values = resampled.get(name) ?? [];
-    return { value: metricOf(of), ...(values.length > 0 ? { interval: percentileInterval(values) } : {}) };
+    const counted = of.counts.filter((count) => count > 0).length;
+    const value = metricOf(of);
+    if (values.length === 0 || counted === 0) return { value };
+    const interval = isAmount(name) ? percentileInterval(values) : shareInterval(values, counted);
+    return { value, interval };
   };
   return Object.fromEntries([...metrics].map(([name, of]) => [name, withInterval(name, of)]));
 }

@@ -12,7 +12,7 @@ export interface SolvingReport {
   /** Number of problems, and of samples of each. */
   readonly problems: number;
   readonly n: number;
-  /** By name; see docs/evaluation.md. Shares as fractions. */
+  /** By name; see docs/concepts/evaluation.md. Shares as fractions. */
   readonly metrics: Readonly<Record<string, MetricValue>>;
   /** The same of the problems of each group, by its name. */
   readonly groups?: Readonly<Record<string, SolvedGroup>>;
@@ -38,7 +38,7 @@ export interface SolvedGroup {
 /** Columns of the table by group; solve.json has every metric. */
 const MOST_COLUMNS = 6;
 
-/** What is printed for a metric whose own name is no row name; docs/solving.md has them. */
+/** What is printed for a metric whose own name is no row name; docs/how-to/solve.md has them. */
 export const METRIC_TITLES: Readonly<Record<string, string>> = {
   step_errors: 'right with a wrong step',
   wrong_steps: 'wrong steps of right ones',

@@ -87,7 +87,7 @@ const MOST_INTERVALS = 3;
 /** Metrics of every model, in the order of the rows; of groups `pass@1` alone. */
 const SHOWN = ['sampled pass@1', 'maj@', 'right_and_clean', 'step_errors', 'wrong_steps', 'duplicate_steps'];
 
-/** What this table alone shows; docs/step-kto.md has both names. */
+/** What this table alone shows; docs/methods/step-kto.md has both names. */
 const TITLES: Readonly<Record<string, string>> = {
   right_and_clean: 'right with every step right',
   duplicate_steps: 'steps said twice',

@@ -51,7 +51,7 @@ export function offlineSchema<Config extends OfflineFrame & { readonly method: s
       const { name, settings } = sectionOf(config);
       return { [name]: settings };
     },
-    paths: ['judge.path', 'judge.cache', 'eval.judge_run'],
+    paths: ['judge.path', 'judge.cache', 'eval.judge_run', 'eval.judge_file', 'eval.llm.cache'],
     conflicts(config) {
       const { method, data } = config;
       const { settings } = sectionOf(config);

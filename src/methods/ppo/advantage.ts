@@ -54,14 +54,10 @@ async function raw(
         ),
       });
     case 'reinforce_pp': {
-      const baseline = settings.group_baseline ? groupMeans(rewards) : own.map(() => 0);
-      return withoutReturns(
-        own.flatMap(({ byToken }, i) => {
-          const last = byToken.length - 1;
-          const above = byToken.map((reward, t) => (t === last ? reward - (baseline[i] as number) : reward));
-          return returnsToGo(above, settings.gamma);
-        }),
-      );
+      const above = settings.group_baseline
+        ? rewards.flatMap((group) => aboveGroup(group))
+        : own.map(({ byToken }) => byToken);
+      return withoutReturns(above.flatMap((byToken) => returnsToGo(byToken, settings.gamma)));
     }
     case 'prime': {
       const outcomes = await ofGroups(
@@ -93,11 +89,36 @@ function total({ byToken }: AnswerReward): number {
   return byToken.reduce((sum, reward) => sum + reward, 0);
 }
 
-/** Of the rewards before the KL penalty. */
-function groupMeans(rewards: Rewards): number[] {
-  return rewards.flatMap((own) => {
-    const mean = own.reduce((sum, { value }) => sum + value, 0) / own.length;
-    return own.map(() => mean);
+/**
+ * Rewards by token less what the solutions of the group have on average at the same place: the last rewards compared with each
+ * other, those before by their number. What a shorter solution has no place for is subtracted at its last, so that the whole is
+ * above or below the mean of the wholes, as in REINFORCE++-baseline (arXiv 2501.03262), and equal solutions are at 0 everywhere.
+ * The means are of rewards before the KL penalty, which stays.
+ */
+function aboveGroup(group: readonly AnswerReward[]): number[][] {
+  const placesOf = ({ byToken, places, process }: AnswerReward) =>
+    process ? byToken.map((_, t) => t) : (places ?? [byToken.length - 1]);
+  const before: number[] = [];
+  let last = 0;
+  for (const reward of group) {
+    const places = placesOf(reward);
+    const bare = reward.beforePenalty ?? reward.byToken;
+    places.forEach((t, k) => {
+      const share = (bare[t] as number) / group.length;
+      if (k === places.length - 1) last += share;
+      else before[k] = (before[k] ?? 0) + share;
+    });
+  }
+  return group.map((reward) => {
+    const above = [...reward.byToken];
+    const places = placesOf(reward);
+    const end = places.at(-1) as number;
+    before.forEach((mean, k) => {
+      const t = k < places.length - 1 ? (places[k] as number) : end;
+      above[t] = (above[t] as number) - mean;
+    });
+    above[end] = (above[end] as number) - last;
+    return above;
   });
 }
 

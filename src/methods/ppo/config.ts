@@ -8,7 +8,7 @@ import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
 import { reward } from './reward-sections.js';
-import { ppo, rollout } from './sections.js';
+import { ALGORITHMS, ppo, rollout } from './sections.js';
 
 const schema = z.strictObject({
   method: z.literal('ppo').describe('The training method.'),
@@ -30,6 +30,7 @@ export type RolloutSection = PpoRunConfig['rollout'];
 export const ppoConfig: MethodSchema<PpoRunConfig> = {
   schema,
   sections: ({ ppo }) => ({ ppo }),
+  algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },
   paths: ['reward.steps.model', 'reward.outcome.model', 'reward.function.module'],
   conflicts,
 };

@@ -106,7 +106,7 @@ export const ppo = section({
     .boolean()
     .default(false)
     .describe(
-      'Of `reinforce_pp`: subtract the mean reward of the problem’s solutions from that of each first.',
+      'Of `reinforce_pp`: subtract from each reward the mean of the problem’s solutions at the same place first, of steps by their number.',
     ),
   whiten_advantages: z
     .boolean()

@@ -9,6 +9,7 @@ import type { SolutionPrompt, SolutionSampler } from '../../train/solutions/samp
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
 import { type BaseSolutions, standardised } from './base.js';
+import { equalGroupsWatch } from './equal-groups.js';
 import { ImplicitRewards } from './implicit.js';
 import type { PpoRun } from './method.js';
 import { SolutionObjective } from './objective.js';
@@ -38,10 +39,12 @@ export function solutionStage(
   const promptOf = (item: number) => prompts[item] as SolutionPrompt;
   const problemOf = (item: number) => problems[item] as (typeof problems)[number];
   const common = { roles, settings, promptOf, temperature: rollout.temperature, microBatchTokens };
+  const iterations = iterationsOf(open);
+  const equalGroups = equalGroupsWatch(settings, iterations.batches.length);
   const stage = policyStage<SolutionGroup>({
     name: 'ppo',
     settings,
-    iterations: iterationsOf(open),
+    iterations,
     batching: { 'ppo.problems': problems.length, 'ppo.num_generations': rollout.num_generations },
     trains: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyTrained, adamSettings(settings)),
@@ -72,6 +75,8 @@ export function solutionStage(
     describe: solutionMetrics,
     onRollout: (groups, iteration) => {
       for (const sample of solutionSamples(groups, problems, iteration)) open.run.samples.append(sample);
+      const warning = equalGroups(groups);
+      if (warning !== undefined) console.error(`Warning: ${warning}`);
     },
   });
   if (hasCritic(config.ppo) && stage.steps <= settings.critic_warmup)

@@ -122,6 +122,7 @@ export async function rewardReport(
     records: what === 'step' ? records : records.map(withoutLabels),
     ...READABLE,
     positivePrior: prior,
+    balanced: config.data.balance !== 'none' || config.reward.class_weight === 'balanced',
     validation: validation[what],
     baselines: outcomes && type === 'orm' ? { length: outcomes.length } : {},
     outcomes: type === 'joint' ? outcomes : undefined,

@@ -1,5 +1,5 @@
 /** Stages of a round that go through problems some at a time and write rows of one artefact. */
-import type { MakingOutcome, MakingStage, SaveSettings } from '../../train/stage.js';
+import type { MakingOutcome, MakingStage, SaveSettings, StepPart } from '../../train/stage.js';
 
 /** Problems of one step. */
 const CHUNK = 32;
@@ -11,7 +11,12 @@ export interface ChunkedStageOptions<Item> {
   /** One for each problem. */
   readonly items: readonly Item[];
   /** Step `index`; undefined if the signal stopped it. */
-  step(chunk: readonly Item[], index: number, signal: AbortSignal): Promise<MakingOutcome | undefined>;
+  step(
+    chunk: readonly Item[],
+    index: number,
+    signal: AbortSignal,
+    report?: (part: StepPart) => void,
+  ): Promise<MakingOutcome | undefined>;
   dispose?(): void;
 }
 
@@ -25,7 +30,8 @@ export function chunkedStage<Item>(options: ChunkedStageOptions<Item>): MakingSt
     batching: {},
     open: () => ({
       begin: async () => {},
-      step: (index, signal) => options.step(items.slice(index * CHUNK, (index + 1) * CHUNK), index, signal),
+      step: (index, signal, report) =>
+        options.step(items.slice(index * CHUNK, (index + 1) * CHUNK), index, signal, report),
       dispose: () => options.dispose?.(),
     }),
   };

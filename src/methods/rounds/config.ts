@@ -56,6 +56,8 @@ export function roundConflicts(
   }
   if (judging && evaluation.judge === 'run' && evaluation.judge_run === undefined)
     add(['eval', 'judge_run'], 'eval.judge "run" needs eval.judge_run, the directory of that run');
+  if (judging && evaluation.judge === 'file' && evaluation.judge_file === undefined)
+    add(['eval', 'judge_file'], 'eval.judge "file" needs eval.judge_file, records with labels');
   if (judge.outcome === 'clean' && judge.kind === 'none')
     add(
       ['judge', 'outcome'],
@@ -78,17 +80,43 @@ export function roundConflicts(
   }
   if ((judge.kind === 'run' || judge.kind === 'file') && judge.path === undefined)
     add(['judge', 'path'], `judge.kind "${judge.kind}" needs judge.path`);
-  if (judge.kind === 'run' && evaluation.judge === 'run' && isSameRun(judge.path, evaluation.judge_run)) {
+  const same = sameJudge(judge, evaluation);
+  if (same) {
     add(
-      ['eval', 'judge_run'],
-      `${evaluation.judge_run} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
+      same.path,
+      `${same.who} labels the training data and would judge its own lessons: what it calls right by mistake the policy learns, ` +
         'and the figures would not show it; evaluate with another judge, such as "oracle", or with "none"',
     );
   }
   return found;
 }
 
-/** Whether two paths lead to one run, however they are written: a run, or the model that is in it. */
+/** The judge that labels, where it would evaluate too. */
+function sameJudge(
+  judge: RoundsConfig['judge'],
+  evaluation: RoundsConfig['eval'],
+): { readonly path: readonly string[]; readonly who: string } | undefined {
+  if (judge.kind !== evaluation.judge) return undefined;
+  const { judge_run, judge_file, llm } = evaluation;
+  switch (judge.kind) {
+    case 'run':
+      return isSameRun(judge.path, judge_run)
+        ? { path: ['eval', 'judge_run'], who: String(judge_run) }
+        : undefined;
+    case 'file':
+      return isSameRun(judge.path, judge_file)
+        ? { path: ['eval', 'judge_file'], who: String(judge_file) }
+        : undefined;
+    case 'llm':
+      return judge.model === llm.model && judge.url === llm.url
+        ? { path: ['eval', 'llm', 'model'], who: `the model ${JSON.stringify(llm.model)} at ${llm.url}` }
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** Whether two paths lead to one place, however they are written: a file, a run, or the model that is in it. */
 function isSameRun(one = '', other = ''): boolean {
   const placeOf = (path: string) => `${existsSync(path) ? realpathSync(path) : resolve(path)}${sep}`;
   const [a, b] = [placeOf(one), placeOf(other)];

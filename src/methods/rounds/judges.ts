@@ -31,32 +31,45 @@ export async function openLabelJudge(
       return lasting(await fileJudge(judge.path as string));
     case 'run':
       return runJudge(judge.path as string, openScorers);
-    case 'llm': {
-      const key = process.env[judge.api_key_env];
-      return lasting(
-        llmJudge({
-          ...judge,
-          apiKey: key,
-          maxTokens: judge.max_tokens,
-          requestsPerMinute: judge.requests_per_minute,
-          tokenBudget: judge.token_budget,
-          costBudget: judge.cost_budget,
-          price: { input: judge.price_input, output: judge.price_output },
-          cache: judge.cache ?? `${run.output_dir}/judge-cache.jsonl`,
-          spending: `${run.output_dir}/judge-spending.jsonl`,
-        }),
-      );
-    }
+    case 'llm':
+      return serverJudge(judge, `${run.output_dir}/judge`);
   }
 }
 
 /** The judge that evaluates. */
 export async function openEvaluationJudge(
-  { eval: { judge, judge_run } }: RoundsConfig,
+  { eval: { judge, judge_run, judge_file, llm }, run }: RoundsConfig,
   openScorers: OpenJudged,
 ): Promise<OpenJudge | undefined> {
-  if (judge === 'none') return undefined;
-  return judge === 'oracle' ? lasting(oracleJudge) : runJudge(judge_run as string, openScorers);
+  switch (judge) {
+    case 'none':
+      return undefined;
+    case 'oracle':
+      return lasting(oracleJudge);
+    case 'file':
+      return lasting(await fileJudge(judge_file as string));
+    case 'run':
+      return runJudge(judge_run as string, openScorers);
+    case 'llm':
+      return serverJudge(llm, `${run.output_dir}/eval-judge`);
+  }
+}
+
+/** @param files the beginning of the names of its files: what it answered, unless the configuration names that, and what it cost */
+function serverJudge(endpoint: RoundsConfig['eval']['llm'], files: string): OpenJudge {
+  return lasting(
+    llmJudge({
+      ...endpoint,
+      apiKey: process.env[endpoint.api_key_env],
+      maxTokens: endpoint.max_tokens,
+      requestsPerMinute: endpoint.requests_per_minute,
+      tokenBudget: endpoint.token_budget,
+      costBudget: endpoint.cost_budget,
+      price: { input: endpoint.price_input, output: endpoint.price_output },
+      cache: endpoint.cache ?? `${files}-cache.jsonl`,
+      spending: `${files}-spending.jsonl`,
+    }),
+  );
 }
 
 const lasting = (judge: StepJudge & Pick<OpenJudge, 'report'>): OpenJudge => ({ ...judge, dispose() {} });

@@ -36,7 +36,7 @@ export const sampling = section({
     .describe('Leave out problems whose samples are all right or all wrong. KTO does not need both.'),
 }).describe('How solutions are sampled: the candidates of a round, and those of the evaluation.');
 
-/** Of `kind: llm`. */
+/** Of a judge that is a language model. */
 const endpoint = {
   url: text().default('http://127.0.0.1:8000/v1').describe('Base URL of an OpenAI-compatible server.'),
   model: text().default('default').describe('Name of the model at that server.'),
@@ -69,7 +69,9 @@ const endpoint = {
   price_output: z.number().min(0).default(0).describe('Price of a million tokens that it writes.'),
   cache: text()
     .optional()
-    .describe('File of judgements, which runs may share. Default: judge-cache.jsonl in the run directory.'),
+    .describe(
+      'File of judgements, which runs may share. Default: judge-cache.jsonl in the run directory (eval-judge-cache.jsonl of the judge that evaluates).',
+    ),
 };
 
 export const judge = section({
@@ -106,11 +108,13 @@ export const evaluation = section({
     .default(8)
     .describe('Samples of each problem, for the vote of Maj@k; 0: greedy ones alone.'),
   judge: z
-    .enum(['oracle', 'run', 'none'])
+    .enum(['oracle', 'run', 'file', 'llm', 'none'])
     .default('none')
     .describe(
       'Who judges the steps of held-out solutions (with `solve`, or rounds). Not the judge that labels, whose mistakes the policy learns; the oracle ' +
         'makes none and may do both.',
     ),
   judge_run: text().optional().describe('The run directory of that judge (`run`).'),
+  judge_file: text().optional().describe('Records with its labels (`file`).'),
+  llm: section(endpoint).describe('The language model of that judge (`llm`), and what it may cost.'),
 }).describe('Evaluation on held-out problems: before the first round and after each, or once at the end.');

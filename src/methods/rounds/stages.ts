@@ -122,6 +122,8 @@ function round(
         seed: config.run.seed,
       }),
       settings,
+      n: sampling.num_generations,
+      draws: run.draws,
     }),
     {
       name: names.labels,

@@ -34,7 +34,7 @@ interface Chunk {
 
 /** A step makes the samples of one chunk of solutions. */
 export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
-  const { config, roles, tokenizer, cacheBytes } = open;
+  const { config, roles, tokenizer, cacheBytes, run: directory } = open;
   const { corrections: settings, s3c, run, format, data } = config;
   if (settings === 'none') throw new RangeError('there is nothing to make');
   const chunks = PARTS.flatMap((part) => inChunks(part, solutions[part], settings.chunk));
@@ -57,12 +57,14 @@ export function makingStage(open: S3cRun, solutions: Solutions): MakingStage {
         decoder: roles.decoder,
         eosTokenIds: endOfSolution(roles.decoder, tokenizer),
         cacheBytes,
+        draws: directory.draws,
       });
       let tally = new Tally();
       let tokens = 0;
       return {
         async begin() {},
-        async step(index, signal) {
+        async step(index, signal, report) {
+          tools.sampler.report = report;
           const { part, solutions: chunk } = chunks[index] as Chunk;
           const before = tools.sampler.tokens;
           // A chunk that is stopped half-way is made, and counted, again.

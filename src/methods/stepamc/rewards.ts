@@ -35,7 +35,8 @@ interface Centering {
 
 /**
  * The reward of a verdict, from the network's scores of both (or, without a network, from the label), centred and
- * clipped. An answer that is neither word gets `invalid_reward`.
+ * clipped. An answer that is neither word gets `invalid_reward`, or what the worse word would get where that is less: it must
+ * never pay to write nothing that can be read.
  *
  * @param label only without scores; config.ts refuses unlabelled steps there
  */
@@ -47,7 +48,10 @@ export function verdictReward(
   running: RunningScores,
 ): number {
   const { reward_clip: clip } = settings;
-  if (verdict === undefined) return settings.invalid_reward;
+  if (verdict === undefined) {
+    const words = ([1, 0] as const).map((word) => verdictReward(word, label, scores, settings, running));
+    return Math.min(settings.invalid_reward, ...words);
+  }
   if (!scores) return verdict === label ? 1 : settings.wrong_reward;
   const centred = centredScore(verdict, scores, settings, running);
   return clip > 0 ? Math.max(-clip, Math.min(clip, centred)) : centred;

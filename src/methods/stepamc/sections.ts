@@ -136,7 +136,9 @@ export const ppo = section({
   invalid_reward: z
     .number()
     .default(-1)
-    .describe('Reward of an answer that is neither word, on the scale of the final rewards.'),
+    .describe(
+      'Reward of an answer that is neither word, on the scale of the final rewards; it gets what the worse word would get where that is less.',
+    ),
   wrong_reward: z
     .number()
     .max(1)

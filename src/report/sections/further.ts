@@ -21,6 +21,7 @@ const OF_VERDICTS = [
   'calibration',
   'threshold_sweep',
   'processbench',
+  'errors',
   'groups',
 ];
 const OF_PROBLEMS = ['method', 'unit', 'metrics', 'models'];

@@ -4,6 +4,7 @@ import { groupRows } from '../../eval/groups.js';
 import { evalTable } from '../../eval/report.js';
 import { correctionNotes, correctionTables } from '../../eval/solving/corrections.js';
 import { solvedRows } from '../../eval/solving/run-report.js';
+import { errorRows } from '../../eval/step-errors.js';
 import type { CollectedRun } from '../collect.js';
 import { type Html, html } from '../html.js';
 import type { Section } from './section.js';
@@ -24,8 +25,8 @@ export function results(run: CollectedRun): Section {
 function verdictTable(report: NonNullable<CollectedRun['report']>): Html {
   const { rows, notes } = evalTable(report);
   const [titles = [], ...body] = rows;
-  const [groupTitles = [], ...groups] = groupRows(report);
-  return html`${rows.length > 0 && table(titles, body)}${groups.length > 0 && table(groupTitles, groups)}
+  const breakdowns = [errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
+  return html`${rows.length > 0 && table(titles, body)}${breakdowns.map((rows) => table(...headed(rows)))}
 ${notesOf(notes.filter((line) => !line.startsWith('Warning: ')))}`;
 }
 

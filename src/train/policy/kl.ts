@@ -35,7 +35,7 @@ export function withKlPenalty(
 ): AnswerReward {
   const penalty = (t: number) =>
     coefficient * klEstimate((oldLogprobs[t] as number) - (refLogprobs[t] as number), estimator);
-  return { ...reward, byToken: byToken.map((value, t) => value - penalty(t)) };
+  return { ...reward, byToken: byToken.map((value, t) => value - penalty(t)), beforePenalty: byToken };
 }
 
 /** The largest change of the coefficient per horizon, as a share of the error; arXiv 1909.08593, section 2.2. */

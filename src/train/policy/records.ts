@@ -38,6 +38,8 @@ export interface AnswerReward {
   readonly places?: readonly number[];
   /** The part of each token in `byToken` that an implicit reward model gave, where there is one. */
   readonly process?: readonly number[];
+  /** `byToken` before the KL penalty, where that is part of it. */
+  readonly beforePenalty?: readonly number[];
   /** What each source said, for logs. */
   readonly terms?: Readonly<Record<string, number>>;
 }

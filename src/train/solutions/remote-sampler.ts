@@ -29,7 +29,7 @@ export interface RemoteSamplerOptions {
 export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
   const { source, adapter, sampling, seed, eosTokenIds, goOn } = options;
   return {
-    async sample(prompts, { iteration, n = sampling.num_generations, signal }) {
+    async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
       if (signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
       try {
@@ -48,9 +48,19 @@ export function remoteSampler(options: RemoteSamplerOptions): SolutionSampler {
             iteration,
             promptIds: prompts.map(({ id }) => id),
             ...(signal ? { signal } : {}),
+            ...(skip ? { skip } : {}),
+            ...(onSample
+              ? {
+                  onSample: (prompt: number, i: number, ended: SourceSample) =>
+                    onSample(prompt, i, solutionOf(ended, options)),
+                }
+              : {}),
           },
         );
-        return drawn?.map((samples) => samples.map((sample) => solutionOf(sample, options)));
+        // Whole prompts of those that are skipped were never asked.
+        return drawn?.map((samples) =>
+          Array.from(samples, (sample) => sample && solutionOf(sample, options)),
+        );
       } catch (error) {
         if (!(error instanceof RemoteError)) throw error;
         throw new RemoteError(`rollout.server: ${error.message}; ${goOn}`, { cause: error });

@@ -4,6 +4,7 @@
  */
 import type { SamplingKeys } from '../../config/sampling.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import type { Sample } from '../../generate/sample-row.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -35,6 +36,10 @@ export interface SamplingRound {
   readonly n?: number;
   /** Ends the round after the token that is being computed. */
   readonly signal?: AbortSignal | undefined;
+  /** Samples that the caller has already: what is returned in their place means nothing. */
+  readonly skip?: (prompt: number, sample: number) => boolean;
+  /** Called with each sample when it has ended, before all of them are returned. */
+  readonly onSample?: (prompt: number, sample: number, ended: SampledSolution) => void;
 }
 
 /** A source of solutions; see {@link localSampler}. */
@@ -70,7 +75,7 @@ export interface LocalSamplerOptions {
 export function localSampler(options: LocalSamplerOptions): SolutionSampler {
   const { decoder, role, tokenizer, sampling, seed, cacheBytes = Number.POSITIVE_INFINITY } = options;
   return {
-    async sample(prompts, { iteration, n = sampling.num_generations, signal }) {
+    async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
       if (signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
       const ids = prompts.map((prompt) => prompt.ids);
@@ -88,6 +93,10 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
         iteration,
         promptIds: prompts.map(({ id }) => id),
         ...(signal ? { signal } : {}),
+        ...(skip ? { skip } : {}),
+        ...(onSample
+          ? { onSample: (prompt: number, i: number, ended: Sample) => onSample(prompt, i, solutionOf(ended)) }
+          : {}),
       };
       const rows = { maxRows: sampling.max_rows };
       const bytes = Math.min(bytesToGenerate(decoder, ids, { ...request, ...rows }), cacheBytes);
@@ -95,20 +104,25 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
       try {
         const samples = await generator.generate(ids, { ...request, role }).samples;
         if (signal?.aborted) return undefined;
-        return samples.map((list) =>
-          list.map(({ tokens, temperedLogprobs, text = '', finishReason }): SampledSolution => {
-            if (finishReason === 'stop' || finishReason === 'length')
-              return { tokens, logprobs: Array.from(temperedLogprobs), text, finishReason };
-            throw new StepTrainError(
-              'E_NONFINITE',
-              'sampling: a logit of the policy is NaN or infinite, so there is no token to draw; lower the learning rate ' +
-                'and resume from an earlier checkpoint',
-            );
-          }),
+        return samples.map((list, prompt) =>
+          list.map((sample, i) => (skip?.(prompt, i) ? SKIPPED : solutionOf(sample))),
         );
       } finally {
         generator.dispose();
       }
     },
   };
+}
+
+/** In place of a sample that was not asked for. */
+const SKIPPED: SampledSolution = { tokens: [], logprobs: [], text: '', finishReason: 'length' };
+
+function solutionOf({ tokens, temperedLogprobs, text = '', finishReason }: Sample): SampledSolution {
+  if (finishReason === 'stop' || finishReason === 'length')
+    return { tokens, logprobs: Array.from(temperedLogprobs), text, finishReason };
+  throw new StepTrainError(
+    'E_NONFINITE',
+    'sampling: a logit of the policy is NaN or infinite, so there is no token to draw; lower the learning rate ' +
+      'and resume from an earlier checkpoint',
+  );
 }

@@ -1,5 +1,6 @@
 // The oracle: right steps in any order, wrong ones by what is wrong with them, and the answer.
 import { describe, expect, it } from 'vitest';
+import { errorName } from '../../../src/data/problems/error-names.js';
 import { wordProblems } from '../../../src/data/problems/generate.js';
 import {
   isRightAnswer,
@@ -9,11 +10,11 @@ import {
 } from '../../../src/data/problems/oracle.js';
 import type { WordProblem } from '../../../src/data/problems/problem.js';
 import {
-  drawMistakes,
+  drawManner,
   MISTAKES,
   type MistakeOptions,
-  mistakenSolution,
   rightSolution,
+  writtenSolution,
 } from '../../../src/data/problems/solution.js';
 import { PhiloxStream } from '../../../src/random/philox.js';
 
@@ -30,7 +31,7 @@ const problem: Pick<WordProblem, 'plan' | 'ending' | 'answer'> = {
 
 /** With mistakes where the numbers allow them. */
 const drawnSolution = (made: WordProblem, draw: PhiloxStream, options: MistakeOptions): string[] =>
-  mistakenSolution(made, drawMistakes(draw, options, 8)) ?? rightSolution(made);
+  writtenSolution(made, drawManner(draw, options, 8)) ?? rightSolution(made);
 
 const errorsOf = (...lines: string[]): (StepError | 'right')[] =>
   judgeSolution(problem, lines).lines.map(({ error }) => error ?? 'right');
@@ -104,7 +105,8 @@ describe('judgeSolution', () => {
     // A line may be wrong in more ways than one: `5 + 5` for `5 + 3` is a copied number or one that was left out.
     for (const kind of MISTAKES) {
       const all = [...found].filter(([name]) => name.startsWith(kind)).reduce((sum, [, n]) => sum + n, 0);
-      const named = found.get(`${kind} ${kind}`) ?? 0;
+      const error = kind === 'swapped' ? 'slip' : kind;
+      const named = found.get(`${kind} ${error}`) ?? 0;
       expect(named / all, `${kind}: ${JSON.stringify([...found])}`).toBeGreaterThan(
         kind === 'dropped' ? 0.6 : 0.75,
       );
@@ -121,6 +123,30 @@ describe('judgeSolution', () => {
       if (isAnswerRight && judged.some((line) => !line.right)) lucky++;
     }
     expect(lucky).toBeGreaterThan(100);
+  });
+});
+
+describe('errorName', () => {
+  const nameOf = (...lines: string[]) => errorName(judgeSolution(problem, lines).lines.at(-1)!);
+
+  it.each([
+    ['slip of 1', 'Bob: 12 + 7 = 20'],
+    ['slip of 10', 'Bob: 12 + 7 = 9'],
+    ['digits swapped', '12+7=91'],
+    ['other slip', 'Bob: 12 + 7 = 17'],
+    ['another operation', 'Bob: 12 × 7 = 84'],
+    ['another number', 'Bob: 12 + 3 = 15'],
+    ['another quantity', 'Eva: 12 + 7 = 19'],
+    ['wrong answer', 'Answer: 68'],
+    [undefined, 'Bob: 12 + 7 = 19'],
+  ])('%s: %s', (name, line) => {
+    expect(nameOf(line)).toBe(name);
+  });
+
+  it('tells an answer that is carried on from a computation that is', () => {
+    expect(nameOf('Bob: 12 + 7 = 18', 'Eva: 18 × 3 = 54')).toBe('carried on');
+    const all = ['Bob: 12 + 7 = 18', 'Eva: 18 × 3 = 54', 'together: 54 + 12 = 66', 'Answer: 66'];
+    expect(nameOf(...all)).toBe('answer carried on');
   });
 });
 

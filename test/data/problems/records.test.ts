@@ -2,13 +2,14 @@
 import { describe, expect, it } from 'vitest';
 import { type Fact, factKey, factPart, type Operation } from '../../../src/data/problems/facts.js';
 import { type WordProblemRecordOptions, wordProblemRecords } from '../../../src/data/problems/records.js';
+import { MISTAKES } from '../../../src/data/problems/solution.js';
 
 const make = (options: Partial<WordProblemRecordOptions>) => [
   ...wordProblemRecords({ seed: 1, samples: 1200, ...options }),
 ];
 
 function factsIn(text: string): Fact[] {
-  return [...text.matchAll(/(\d+) ([-+×÷]|mod) (\d+)/g)].map(([, left, op, right]) => ({
+  return [...text.matchAll(/(\d+) ?([-+×÷]|mod) ?(\d+)/g)].map(([, left, op, right]) => ({
     left: Number(left),
     op: op as Operation,
     right: Number(right),
@@ -32,15 +33,14 @@ describe('wordProblemRecords', () => {
     expect(odd).toEqual([]);
   });
 
-  it('holds no fact of another part in training, wrong lines, drills and misreadings included', () => {
+  it.each<[string, Partial<WordProblemRecordOptions>]>([
+    ['misreadings', { error_rate: 0.3, misread_rate: 0.5 }],
+    ['other mistakes', { error_rate: 0.3, mistakes: MISTAKES, unnamed_rate: 0.3 }],
+    ['corrections', { correction_rate: 0.4, unnamed_rate: 0.3 }],
+  ])('holds no fact of another part in training, with drills and %s', (_, options) => {
     const held = new Set<string>();
     const leaked: string[] = [];
-    for (const { part, record } of make({
-      error_rate: 0.3,
-      misread_rate: 0.5,
-      drill_rate: 0.2,
-      samples: 2400,
-    })) {
+    for (const { part, record } of make({ ...options, drill_rate: 0.2, samples: 2400 })) {
       for (const { text } of record.steps) {
         for (const fact of factsIn(text)) {
           const of = factPart(fact);
@@ -99,6 +99,35 @@ describe('wordProblemRecords', () => {
       });
       expect(steps.map(({ text }) => text)).toEqual(expected);
     }
+  });
+
+  it('writes lines without a quantity, with and without spaces, where it is asked for', () => {
+    const lines = make({ unnamed_rate: 0.5 }).map(({ record }) => record.steps[0]!.text);
+    const share = (form: RegExp) => lines.filter((line) => form.test(line)).length / lines.length;
+    expect(share(/^[a-z]+: /i)).toBeCloseTo(0.5, 1);
+    expect(share(/^\d+ . \d+ = /)).toBeCloseTo(0.25, 1);
+    expect(share(/^\d+.\d+=\d/)).toBeCloseTo(0.25, 1);
+  });
+
+  it('puts wrong lines, then `no`, before the right one of a training solution; the rest is the right solution', () => {
+    const records = make({ correction_rate: 0.3, drill_rate: 0.2 });
+    let corrections = 0;
+    for (const { part, record, problem } of records) {
+      const { steps, gold_solution: solution } = record;
+      const learned = steps.filter(({ kind }) => kind === 'normal').map(({ text }) => text);
+      if (solution !== undefined) expect(learned.join('\n')).toBe(solution);
+      if (part !== 'train') expect(learned.length).toBe(steps.length);
+      steps.forEach(({ text, kind }, i) => {
+        const next = steps[i + 1]?.kind;
+        if (kind === 'wrong') expect(['wrong', 'reflection']).toContain(next);
+        if (kind === 'reflection')
+          expect([text, next, steps[i - 1]?.kind]).toEqual(['no', 'normal', 'wrong']);
+        if (kind === 'reflection') corrections++;
+      });
+      const wrong = steps.filter(({ kind }) => kind === 'wrong').map(({ text }) => text);
+      if (problem) expect(wrong.filter((text) => learned.includes(text))).toEqual([]);
+    }
+    expect(corrections).toBeGreaterThan(600);
   });
 
   it('says which option cannot work', () => {

@@ -72,6 +72,45 @@ describe.skipIf(shepherd === undefined)('Math-Shepherd (needs the shared data)',
   });
 });
 
+describe('stepwise: texts and a mark for each', () => {
+  const labels = [1, 0];
+  it.each([
+    { prompt: 'P?', completions: ['a', 'b'], labels: [true, false] },
+    { problem: 'P?', steps: ['a', 'b'], labels },
+    { question: 'P?', steps: ['a', 'b'], labels: ['1', 'false'] },
+    { id: 7, question: 'P?', completions: ['a', 'b'], labels, source: 'mine' },
+  ])('reads %o', async (row) => {
+    const { records } = await load(fileWith('rows.jsonl', JSON.stringify(row)));
+    expect(records).toMatchObject([
+      {
+        problem: 'P?',
+        steps: [
+          { text: 'a', label: 1 },
+          { text: 'b', label: 0 },
+        ],
+      },
+    ]);
+  });
+
+  it('leaves a step with null without a label, and counts it', async () => {
+    const row = { question: 'P?', steps: ['a', 'b'], labels: [null, 0] };
+    const { records, report } = await load(fileWith('rows.jsonl', JSON.stringify(row)));
+    expect(records[0]?.steps.map(({ label }) => label)).toEqual([null, 0]);
+    expect(Object.fromEntries(report.unlabelled)).toEqual({ null_label: 1 });
+  });
+
+  it('names the column that the row has in what it says of it', async () => {
+    const cases: [object, RegExp][] = [
+      [{ question: 'P?', steps: ['a'], labels }, /there are 1 steps but 2 labels/],
+      [{ question: 'P?', steps: ['a', 3], labels }, /step 2 holds the number 3; expected text/],
+      [{ question: ' ', steps: ['a', 'b'], labels }, /column 'question' is empty/],
+      [{ question: 'P?', steps: [], labels: [] }, /column 'steps' is an empty list/],
+    ];
+    for (const [row, message] of cases)
+      await expect(load(fileWith('rows.jsonl', JSON.stringify(row)))).rejects.toThrow(message);
+  });
+});
+
 describe('Math-Step-DPO-10K', () => {
   const row = {
     dataset: 'MATH',

@@ -124,4 +124,17 @@ describe('metrics', () => {
     expect(high).toBeLessThan(0.36);
     expect(metricValues(contributions(many.slice(0, 1)))['pass@1']).toEqual({ value: 1 });
   });
+
+  it('have Wilson’s interval where every problem says the same', () => {
+    const eight = (right: boolean) => Array.from({ length: 8 }, () => [sample('1', right, { steps: [1] })]);
+    const all = metricValues(contributions(eight(true)));
+    // 8 / (8 + 1.96²).
+    expect(all['pass@1']).toEqual({ value: 1, interval: [expect.closeTo(0.6756, 4), 1] });
+    expect(all.wrong_steps).toEqual({ value: 0, interval: [0, expect.closeTo(0.3244, 4)] });
+    expect(all.tokens?.interval?.[0]).toBe(all.tokens?.interval?.[1]);
+    const none = metricValues(contributions(eight(false)));
+    expect(none['pass@1']).toEqual({ value: 0, interval: [0, expect.closeTo(0.3244, 4)] });
+    // No right solution has a step: 0 of nothing.
+    expect(none.wrong_steps).toEqual({ value: 0 });
+  });
 });

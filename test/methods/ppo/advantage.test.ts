@@ -179,6 +179,59 @@ describe('from returns', () => {
   });
 });
 
+describe('above the group, by place', () => {
+  const steps = (rewards: readonly number[]): AnswerReward => ({
+    value: rewards.reduce((sum, reward) => sum + reward, 0),
+    byToken: rewards.flatMap((reward) => [0, reward]),
+    places: rewards.map((_, k) => 2 * k + 1),
+  });
+  const of = (rewards: AnswerReward[], settings: Partial<AdvantageSettings> = {}) =>
+    credit([{ item: 0, answers: rewards.map(({ byToken }) => answer(byToken.length)) }], [rewards], {
+      algorithm: 'reinforce_pp',
+      group_baseline: true,
+      ...settings,
+    });
+
+  it.each([
+    ['of steps', [1, 1]],
+    ['of steps that differ', [0.2, 0.9]],
+    ['of a solution', [1]],
+  ])('equal solutions are at 0, with rewards %s', async (_, rewards) => {
+    const four = () => [1, 2, 3, 4].map(() => steps(rewards));
+    for (const settings of [{}, { gamma: 0.5 }, { whiten_advantages: true }])
+      for (const { advantages } of await of(four(), settings))
+        close(
+          advantages,
+          advantages.map(() => 0),
+        );
+    const process = { value: 3, byToken: [2, 1], process: [2, 1] };
+    for (const { advantages } of await of([process, process])) close(advantages, [0, 0]);
+  });
+
+  it('the whole of a solution is above or below the mean of the wholes, and a step that of its number', async () => {
+    const [first, second] = await of([steps([0, 1]), steps([1, 0])]);
+    close(first!.advantages, [0, 0, 0.5, 0.5]);
+    close(second!.advantages, [0, 0, -0.5, -0.5]);
+    const uneven = [[1], [1, 1], [0.5, 0, 1]];
+    const mean = 4.5 / 3;
+    const found = await of(uneven.map(steps));
+    uneven.forEach((rewards, i) => {
+      const whole = rewards.reduce((sum, reward) => sum + reward, 0);
+      expect(found[i]!.advantages[0]).toBeCloseTo(whole - mean, 5);
+    });
+    close(found[1]!.advantages, [0.5, 0.5, 0, 0]);
+  });
+
+  it('the mean is of rewards before the KL penalty, which stays', async () => {
+    const penalised = [last(1, 2), last(0, 2)].map((own) =>
+      withKlPenalty({ oldLogprobs: [-1, -1], refLogprobs: [-2, -2] }, own, 0.1),
+    );
+    const [right, wrong] = await of(penalised);
+    close(right!.advantages, [0.3, 0.4]);
+    close(wrong!.advantages, [-0.7, -0.6]);
+  });
+});
+
 describe('the KL penalty', () => {
   it('has the golden estimates and is subtracted by token', () => {
     estimators!.logp!.forEach((logp, i) => {

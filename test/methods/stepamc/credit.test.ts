@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, test } from 'vitest';
 import { type CreditSettings, verdictAdvantage } from '../../../src/methods/stepamc/advantage.js';
+import type { VerdictScores } from '../../../src/methods/stepamc/reward/score.js';
 import {
   placeReward,
   type RewardSettings,
@@ -95,10 +96,27 @@ describe('the reward of a verdict', () => {
   });
   test('is clipped; is invalid_reward for neither word; follows the label without a network', () => {
     expect(verdictReward(1, 1, { positive: 90, negative: 0 }, REWARD, NONE)).toBe(10);
-    expect(verdictReward(undefined, 1, scores, REWARD, NONE)).toBe(-1);
+    expect(verdictReward(undefined, 1, { positive: 0.5, negative: 0 }, REWARD, NONE)).toBe(-1);
     expect(([1, 0] as const).map((verdict) => verdictReward(verdict, 0, undefined, REWARD, NONE))).toEqual([
       0, 1,
     ]);
+  });
+});
+
+describe('the reward of an answer that is neither word', () => {
+  const unreadable = (scores: VerdictScores | undefined, settings: Partial<RewardSettings> = {}) =>
+    verdictReward(undefined, 1, scores, { ...REWARD, ...settings }, NONE);
+  const scores = { positive: 4, negative: -4 };
+  test('is never above that of the worse word', () => {
+    expect(unreadable(scores, { center: 'none' })).toBe(-4);
+    expect(unreadable(scores)).toBe(-4);
+    expect(unreadable({ positive: -30, negative: 30 })).toBe(-10);
+    expect(unreadable(scores, { mode: 'step', center: 'running' })).toBe(-4);
+    expect(unreadable(undefined, { wrong_reward: -3 })).toBe(-3);
+  });
+  test('is the configured one where that is less', () => {
+    expect(unreadable(scores, { invalid_reward: -20 })).toBe(-20);
+    expect(unreadable(undefined)).toBe(-1);
   });
 });
 
@@ -118,6 +136,7 @@ describe('rewards of tokens', () => {
     expect(withKlPenalty(given, atEnd(1, given), 0.1)).toEqual({
       value: 1,
       byToken: [expect.closeTo(-0.02, 12), expect.closeTo(0.98, 12)],
+      beforePenalty: [0, 1],
     });
   });
 });

@@ -1,0 +1,28 @@
+// What a sentence says after the answer in it: where it comes from, how it was rounded, what it is not.
+import { answersEqual } from './equal.js';
+
+/** Words after which no answer is given any more, though other numbers may be. */
+const AFTER =
+  /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning)\b(?!\s+well)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
+/** Brackets at the end. */
+const BRACKETS = /^([^()]*[^()\s])\s+\(([^()]*)\)$/;
+const STEPS = 2000;
+
+/** The answer at the beginning of a sentence: `14 (7*2)` and `14, which is 7*2` are 14. The whole sentence where it begins with none. */
+export function withoutDerivation(said: string): string {
+  const at = said.search(AFTER);
+  const head = at > 0 && isValue(said.slice(0, at)) ? said.slice(0, at).trim() : said;
+  const [, value = '', note = ''] = BRACKETS.exec(head) ?? [];
+  if (!isValue(value)) return head;
+  // `2 (x + 1)` is a product, `3 (mod 5)` and `12 (base 8)` are not 3 and 12.
+  const words = note.replace(/\\[a-zA-Z]+/g, ' ').match(/\p{L}{3,}/gu) ?? [];
+  if (words.length > 0) return words.some((word) => /^(?:mod|base|sqrt)$/i.test(word)) ? head : value;
+  const worked = note.replace(/^\s*=/, '').replace(/=.*$/s, '');
+  return /[-+*/^×·÷\\]/.test(worked) && answersEqual(worked, value, { steps: STEPS }).equal ? value : head;
+}
+
+/** A number or formula, and words only after it. */
+function isValue(text: string): boolean {
+  const plain = text.replace(/\$[^$]*\$|\\\([\s\S]*?\\\)/g, ' 0 ').replace(/\\[a-zA-Z]+/g, ' ');
+  return /\d/.test(plain) && !/\p{L}{2,}[^\p{L}]*\d/u.test(plain.replace(/^\s*\p{L}+\s*=/u, ''));
+}

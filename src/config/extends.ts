@@ -1,0 +1,126 @@
+// `extends: base.yaml`: a recipe on top of another one.
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { systemReason } from '../files/error.js';
+import { ConfigError } from './error.js';
+import { describeValue, isSection } from './issues.js';
+import { nearestName } from './nearest.js';
+import { recipeNames, shippedRecipe } from './shipped.js';
+import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
+
+/** Most recipes under one. */
+const MAX_DEPTH = 8;
+
+type Section = Record<string, unknown>;
+
+/** A recipe with those that it extends. */
+export interface LayeredRecipe {
+  /** The values of all of them; the upper one's where both have one. */
+  readonly value: Section;
+  /** The names of the sections that the recipe itself has. */
+  readonly own: ReadonlySet<string>;
+  /** In the file that has the value. */
+  readonly locate: RecipeSource['locate'];
+}
+
+/**
+ * Sections are merged key by key; any other value, lists too, takes the place of the one below.
+ *
+ * @param spellOut changes the value of one file in place, before it is laid on others
+ * @throws ConfigError where a base is missing, is no recipe, goes round in a circle, or is too deep
+ */
+export function withBases(
+  source: RecipeSource,
+  spellOut: (value: Section, locate: RecipeSource['locate']) => void,
+): LayeredRecipe {
+  const layers: RecipeSource[] = [];
+  const files = [identity(source.name)];
+  for (let top: RecipeSource | undefined = source; top !== undefined; ) {
+    const base = baseOf(top);
+    delete top.value.extends;
+    spellOut(top.value, top.locate);
+    layers.push(top);
+    if (base === undefined) break;
+    const where = top.locate(['extends']);
+    const file = identity(base);
+    if (files.includes(file))
+      throw new ConfigError(`${where}: extends goes round in a circle: ${[...files, file].join(' → ')}`);
+    if (layers.length > MAX_DEPTH)
+      throw new ConfigError(`${where}: more than ${MAX_DEPTH} recipes extend one another`);
+    files.push(file);
+    top = parseRecipe(readBase(base, where), base);
+  }
+  return {
+    value: layers.map(({ value }) => value).reduceRight((below, above) => merged(below, above)),
+    own: new Set(Object.keys(source.value)),
+    locate: (path, options) => nearest(layers, path).locate(path, options),
+  };
+}
+
+/** The file that `extends` names: beside the recipe, or a recipe of the package. */
+function baseOf({ name, value, locate }: RecipeSource): string | undefined {
+  if (!Object.hasOwn(value, 'extends')) return undefined;
+  const named = value.extends;
+  const where = locate(['extends']);
+  if (typeof named !== 'string' || named.trim() === '')
+    throw new ConfigError(
+      `${where}: extends expects the file of a recipe, or the name of one of the package, found ${describeValue(named)}`,
+    );
+  const beside = resolve(dirname(name), named);
+  if (existsSync(beside) && statSync(beside).isFile()) return relativeTo(name, named);
+  const shipped = shippedRecipe(named);
+  if (shipped !== undefined) return shipped;
+  const near = existsSync(`${beside}.yaml`)
+    ? `${named}.yaml`
+    : nearestName(named.replace(/\.yaml$/, ''), recipeNames());
+  throw new ConfigError(
+    `${where}: there is no ${named} beside ${name}, and no recipe of the package has that name` +
+      (near === undefined ? '; steptrain recipes ls lists them' : `; did you mean ${near}?`),
+  );
+}
+
+/** As messages name it: from where the recipe is named from. */
+const relativeTo = (name: string, named: string) =>
+  resolve(named) === named ? named : join(dirname(name), named);
+
+/** The same for every way to write a path. */
+function identity(name: string): string {
+  return existsSync(name) ? realpathSync(name) : name;
+}
+
+function readBase(file: string, where: string): string {
+  try {
+    if (statSync(file).size > MAX_RECIPE_BYTES)
+      throw new ConfigError(`${file}: a recipe is a short YAML file, this one is larger than 1 MiB`);
+    return decodeRecipe(readFileSync(file), file);
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new ConfigError(`${where}: the recipe ${file} cannot be read: ${systemReason(error)}`);
+  }
+}
+
+function merged(below: Section, above: Section): Section {
+  const result = new Map(Object.entries(below));
+  for (const [key, value] of Object.entries(above)) {
+    const under = result.get(key);
+    // `sft:` with nothing in it is an empty section.
+    if (isSection(under) && value === null) continue;
+    result.set(key, isSection(under) && isSection(value) ? merged(under, value) : value);
+  }
+  return Object.fromEntries(result);
+}
+
+/** The uppermost file that has the value, or else most of the sections around it. */
+function nearest(layers: readonly RecipeSource[], path: readonly PropertyKey[]): RecipeSource {
+  const depths = layers.map(({ value }) => depthOf(value, path));
+  return layers[depths.indexOf(Math.max(...depths))] as RecipeSource;
+}
+
+function depthOf(value: unknown, path: readonly PropertyKey[]): number {
+  let found = value;
+  for (const [depth, key] of path.entries()) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return depth;
+    found = (found as Record<PropertyKey, unknown>)[key];
+  }
+  return path.length;
+}

@@ -1,0 +1,67 @@
+/** How well each kind of error is told, where the data say what is wrong with a step. */
+import type { SeenSteps } from '../data/overlap.js';
+import type { StepRecord } from '../records/record.js';
+import { ratio } from './metrics.js';
+import { percent } from './percent.js';
+import type { EvalReport } from './report.js';
+import type { JudgedVerdict } from './verdicts.js';
+
+/** Steps of one kind, and the share of them whose verdict is their label; a verdict that cannot be read is not. */
+export interface Told {
+  readonly n: number;
+  readonly told: number;
+}
+
+export interface StepErrorMetrics extends Told {
+  /** The same over the steps that do not stand in the training data; absent if that is not known. */
+  readonly unseen?: Told;
+}
+
+/** The key of steps that are right. */
+export const RIGHT = 'right';
+
+/** By kind: right steps, then the kinds of wrong ones, the most frequent first; undefined where no step says its kind. */
+export function metricsByError(
+  judged: readonly JudgedVerdict[],
+  records: readonly Pick<StepRecord, 'steps'>[],
+  seen?: SeenSteps,
+): EvalReport['errors'] {
+  const kinds = new Map<string, JudgedVerdict[]>([[RIGHT, []]]);
+  for (const verdict of judged) {
+    const kind = verdict.label === 1 ? RIGHT : records[verdict.solution]?.steps[verdict.step]?.error;
+    if (kind === undefined) continue;
+    const known = kinds.get(kind);
+    if (known) known.push(verdict);
+    else kinds.set(kind, [verdict]);
+  }
+  if (kinds.size === 1) return undefined;
+  const order = ([a, of]: [string, unknown[]], [b, other]: [string, unknown[]]) =>
+    Number(b === RIGHT) - Number(a === RIGHT) || other.length - of.length || a.localeCompare(b, 'en');
+  return Object.fromEntries(
+    [...kinds].sort(order).map(([kind, own]) => {
+      const unseen = seen && told(own.filter((verdict) => !seen(verdict)));
+      return [kind, { ...told(own), ...(unseen ? { unseen } : {}) }];
+    }),
+  );
+}
+
+function told(judged: readonly JudgedVerdict[]): Told {
+  const n = judged.length;
+  return { n, told: ratio(judged.filter(({ label, verdict }) => verdict === label).length, n) };
+}
+
+/** A row for each kind; the first has the titles. Empty where no step says its kind. */
+export function errorRows({ errors }: Pick<EvalReport, 'errors'>): string[][] {
+  if (!errors) return [];
+  const all = Object.entries(errors);
+  const hasUnseen = all.some(([, { unseen }]) => unseen !== undefined);
+  const cells = ({ n, told }: Told) => [String(n), n > 0 ? percent(told) : '–'];
+  return [
+    ['told by kind of error, %', 'steps', 'told', ...(hasUnseen ? ['unseen', 'told'] : [])],
+    ...all.map(([kind, of]) => [
+      kind,
+      ...cells(of),
+      ...(hasUnseen ? cells(of.unseen ?? { n: 0, told: 0 }) : []),
+    ]),
+  ];
+}

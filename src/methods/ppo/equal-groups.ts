@@ -1,0 +1,43 @@
+/** Tells once that group methods have nothing to learn from: rewards that are equal in every group. */
+import type { CreditedSolutions } from './rollout.js';
+import type { PpoSettings } from './settings.js';
+
+/** So many rollout batches in a row. */
+const IN_A_ROW = 3;
+
+/** Whether advantages are differences between the solutions of a problem alone. */
+function comparesGroups({
+  algorithm,
+  group_baseline,
+}: Pick<PpoSettings, 'algorithm' | 'group_baseline'>): boolean {
+  return (
+    ['grpo', 'gspo', 'rloo'].includes(algorithm) || (algorithm === 'reinforce_pp' && group_baseline === true)
+  );
+}
+
+/**
+ * A function that takes the groups of each rollout batch and returns the warning when it is due.
+ *
+ * @param batches of the whole stage: a short one is warned of sooner
+ */
+export function equalGroupsWatch(
+  settings: Pick<PpoSettings, 'algorithm' | 'group_baseline'>,
+  batches: number,
+): (groups: readonly Pick<CreditedSolutions, 'answers'>[]) => string | undefined {
+  const needed = Math.min(IN_A_ROW, batches);
+  let seen = comparesGroups(settings) ? 0 : Number.NEGATIVE_INFINITY;
+  return (groups) => {
+    const rewards = groups.map(({ answers }) => [...new Set(answers.map(({ reward }) => reward))]);
+    const isEqual = groups.length > 0 && rewards.every((own) => own.length === 1);
+    seen = isEqual ? seen + 1 : Math.min(seen, 0);
+    if (seen !== needed) return undefined;
+    seen = Number.NEGATIVE_INFINITY;
+    const all = new Set(rewards.flat());
+    const [value] = all;
+    const said = all.size === 1 ? ` (${Number((value as number).toPrecision(3))})` : '';
+    return (
+      `in ${needed === 1 ? 'the rollout batch' : `${needed} rollout batches in a row`} all solutions of each problem have the same reward${said}, so that advantages are 0 and the policy learns nothing: ` +
+      'take harder or easier problems, raise rollout.num_generations or rollout.temperature, or choose a reward that tells solutions apart'
+    );
+  };
+}

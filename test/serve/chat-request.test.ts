@@ -1,0 +1,156 @@
+// Conversations as clients write them and send them back: what the template gets, and what it would leave out.
+import OpenAI from 'openai';
+import { describe, expect, it } from 'vitest';
+import { chatRequest } from '../../src/serve/chat-request.js';
+import { RequestFields } from '../../src/serve/request-fields.js';
+import { TEMPLATE } from '../generate/chat-model.js';
+import { post, testServer } from './test-server.js';
+
+const question = { role: 'user', content: 'Why?' };
+
+const parsed = (body: object) =>
+  chatRequest(new RequestFields({ messages: [question], ...body }), { samples: 8 });
+
+const messagesOf = (...messages: object[]) => parsed({ messages }).messages;
+
+/** As OpenAI's packages and vLLM give it back. */
+const reply = {
+  role: 'assistant',
+  content: 'So.',
+  refusal: null,
+  annotations: [],
+  audio: null,
+  function_call: null,
+  tool_calls: [],
+  reasoning_content: null,
+};
+
+/** A template that knows tools, as Qwen2.5's does in more words. */
+const WITH_TOOLS =
+  "{% if tools %}{{ 'TOOLS' + (tools | tojson) + '\\n' }}{% endif %}" +
+  "{% for message in messages %}{{ '<|turn|>' + message.role + '\\n' + message.content }}" +
+  '{% for call in message.tool_calls or [] %}{{ "CALL" + call.function.name + (call.function.arguments | tojson) }}{% endfor %}' +
+  "{{ '<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|turn|>assistant\\n' }}{% endif %}";
+
+const add = { type: 'function', function: { name: 'add', parameters: { type: 'object' } } };
+
+/** The text of the prompt that a request becomes. */
+async function promptOf(body: object, template?: string): Promise<string> {
+  const server = await testServer({}, template);
+  const asked = { max_tokens: 1, return_token_ids: true, ...body };
+  const { status, json } = await post(`${server.url}/v1/chat/completions`, asked);
+  if (status !== 200) return json.error.message;
+  const [choice] = json.choices as unknown as [{ prompt_token_ids: number[] }];
+  return server.served.tokenizer.decode(choice.prompt_token_ids);
+}
+
+describe('messages', () => {
+  it('as a client sends them back: what is null or empty is nothing', () => {
+    expect(messagesOf(question, reply)).toEqual([question, { role: 'assistant', content: 'So.' }]);
+    const links = {
+      type: 'url_citation',
+      url_citation: { url: 'a', title: 'b', start_index: 0, end_index: 1 },
+    };
+    expect(messagesOf({ ...reply, annotations: [links] })).toEqual([{ role: 'assistant', content: 'So.' }]);
+  });
+
+  it('keep what was thought and called, as templates read it', () => {
+    const call = { id: 'c1', type: 'function', function: { name: 'add', arguments: '{"a": 1}' } };
+    expect(
+      messagesOf(
+        { ...reply, content: null, reasoning_content: 'Hm.', tool_calls: [call] },
+        { role: 'tool', tool_call_id: 'c1', content: '3' },
+      ),
+    ).toEqual([
+      {
+        role: 'assistant',
+        content: '',
+        reasoning_content: 'Hm.',
+        tool_calls: [{ ...call, function: { name: 'add', arguments: { a: 1 } } }],
+      },
+      { role: 'tool', content: '3', tool_call_id: 'c1' },
+    ]);
+  });
+});
+
+it('fields that ask for nothing are accepted', () => {
+  const nothing = {
+    tools: [],
+    modalities: ['text'],
+    functions: [],
+    audio: null,
+    response_format: { type: 'text' },
+  };
+  expect(parsed({ ...nothing, tool_choice: 'auto', stop: '' }).sampling.stop).toEqual([]);
+});
+
+describe('tools', () => {
+  it('go to a template that knows them, with the calls of the history', async () => {
+    const calls = [{ id: 'c1', type: 'function', function: { name: 'add', arguments: '{"a": 1}' } }];
+    const messages = [question, { role: 'assistant', content: null, tool_calls: calls }];
+    expect(await promptOf({ messages, tools: [add] }, WITH_TOOLS)).toBe(
+      'TOOLS[{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]\n' +
+        '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\nCALLadd{"a": 1}<|end|>\n<|turn|>assistant\n',
+    );
+    expect(await promptOf({ messages: [question], tools: [add], tool_choice: 'none' }, WITH_TOOLS)).toBe(
+      '<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\n',
+    );
+  });
+});
+
+describe('a developer', () => {
+  const messages = [{ role: 'developer', content: 'Be brief.' }, question];
+
+  it('speaks as the system where the template does not know the role', async () => {
+    expect(await promptOf({ messages })).toBe(
+      '<|turn|>system\nBe brief.<|end|>\n<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\n',
+    );
+  });
+
+  it('is never left out, nor is another role', async () => {
+    const some = (roles: string) =>
+      TEMPLATE.replace('in messages', `in messages if message.role in [${roles}]`);
+    expect(await promptOf({ messages }, some("'user'"))).toMatch(
+      /^messages: the chat template 'default' leaves one out of these 2 messages \(the role "developer" is none of its own/,
+    );
+    const critic = [question, { role: 'critic', content: 'Wrong.' }];
+    expect(await promptOf({ messages: critic }, some("'user', 'assistant'"))).toMatch(
+      /the role "critic" is none/,
+    );
+    expect(await promptOf({ messages: critic })).toContain('<|turn|>critic\nWrong.<|end|>');
+  });
+});
+
+describe('a reply that is begun', () => {
+  const messages = [question, { role: 'assistant', content: 'Because 12-6= ' }];
+  const prefill = { messages, add_generation_prompt: false, continue_final_message: true };
+
+  it('goes on where its text ends', async () => {
+    expect(await promptOf(prefill)).toBe('<|turn|>user\nWhy?<|end|>\n<|turn|>assistant\nBecause 12-6= ');
+    const trimming = TEMPLATE.replace('message.content', 'message.content | trim');
+    expect(await promptOf(prefill, trimming)).toMatch(/\nBecause 12-6=$/);
+  });
+
+  it('may be empty, or end with the messages', async () => {
+    const empty = [question, { role: 'assistant', content: '' }];
+    expect(await promptOf({ ...prefill, messages: empty })).toMatch(/<\|turn\|>assistant\n$/);
+    expect(await promptOf({ messages, add_generation_prompt: false })).toMatch(/Because 12-6= <\|end\|>\n$/);
+  });
+
+  it('is refused where the template changes it', async () => {
+    const changed = TEMPLATE.replace('message.content', "(message.content | replace('12', '13'))");
+    expect(await promptOf(prefill, changed)).toMatch(/cannot continue the last of these 2 messages/);
+  });
+
+  it("comes from OpenAI's client too", async () => {
+    const server = await testServer();
+    const client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'none', maxRetries: 0 });
+    const asked = { model: 'pupil', messages, max_tokens: 5, seed: 3, ignore_eos: true };
+    const { choices } = await client.chat.completions.create({ ...asked, ...prefill } as never);
+    const ids = server.served.tokenizer.encode(await promptOf(prefill), { addSpecialTokens: false });
+    const [[sample] = []] = await server.model.generate([ids], {
+      ...{ maxNewTokens: 5, seed: 3, ignoreEos: true, tokenizer: server.served.tokenizer },
+    });
+    expect(choices[0]?.message.content).toBe(sample?.text);
+  });
+});
