@@ -4,6 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { systemReason } from '../files/error.js';
 import { ConfigError } from './error.js';
 import { describeValue, isSection } from './issues.js';
+import { forget, type ImpliedKey } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { recipeNames, shippedRecipe } from './shipped.js';
 import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
@@ -17,6 +18,8 @@ type Section = Record<string, unknown>;
 export interface LayeredRecipe {
   /** The values of all of them; the upper one's where both have one. */
   readonly value: Section;
+  /** What its `method` implies, such as the algorithm of `method: grpo`. */
+  readonly implied?: ImpliedKey | undefined;
   /** The names of the sections that the recipe itself has. */
   readonly own: ReadonlySet<string>;
   /** In the file that has the value. */
@@ -31,15 +34,14 @@ export interface LayeredRecipe {
  */
 export function withBases(
   source: RecipeSource,
-  spellOut: (value: Section, locate: RecipeSource['locate']) => void,
+  spellOut: (value: Section, locate: RecipeSource['locate']) => ImpliedKey | undefined,
 ): LayeredRecipe {
-  const layers: RecipeSource[] = [];
+  const layers: (RecipeSource & { readonly implied: ImpliedKey | undefined })[] = [];
   const files = [identity(source.name)];
   for (let top: RecipeSource | undefined = source; top !== undefined; ) {
     const base = baseOf(top);
     delete top.value.extends;
-    spellOut(top.value, top.locate);
-    layers.push(top);
+    layers.push({ ...top, implied: spellOut(top.value, top.locate) });
     if (base === undefined) break;
     const where = top.locate(['extends']);
     const file = identity(base);
@@ -50,8 +52,15 @@ export function withBases(
     files.push(file);
     top = parseRecipe(readBase(base, where), base);
   }
+  const whole = layers.reduceRight((below, above) => {
+    if (!Object.hasOwn(above.value, 'method'))
+      return { ...above, value: merged(below.value, above.value), implied: below.implied };
+    forget(below.value, below.implied);
+    return { ...above, value: merged(below.value, above.value) };
+  });
   return {
-    value: layers.map(({ value }) => value).reduceRight((below, above) => merged(below, above)),
+    value: whole.value,
+    implied: whole.implied,
     own: new Set(Object.keys(source.value)),
     locate: (path, options) => nearest(layers, path).locate(path, options),
   };

@@ -7,7 +7,7 @@ import { sharedConflicts } from './checks.js';
 import { ConfigError } from './error.js';
 import { type LayeredRecipe, withBases } from './extends.js';
 import { describeIssues, describeValue, isSection, type Locate } from './issues.js';
-import { methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
+import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } from './method-names.js';
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
@@ -54,8 +54,8 @@ export function configReader<Config extends FrameConfig>(
       }
       const own = copied(value);
       const locate = () => 'config';
-      spellOutMethod(methods, own, locate);
-      return complete(methods, { value: own, own: new Set(Object.keys(own)) }, [], locate);
+      const implied = spellOutMethod(methods, own, locate);
+      return complete(methods, { value: own, implied, own: new Set(Object.keys(own)) }, [], locate);
     },
   };
 }
@@ -72,11 +72,12 @@ function copied(value: Record<string, unknown>): Record<string, unknown> {
 
 function complete<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
-  { value, own }: Pick<LayeredRecipe, 'value' | 'own'>,
+  { value, implied, own }: Omit<LayeredRecipe, 'locate'>,
   overrides: readonly Override[],
   locate: Locate,
 ): Config {
   const name = chooseMethod(methods, value, overrides, locate);
+  if (overrides.some(({ path }) => path[0] === 'method')) forget(value, implied);
   const method = methods[name] as MethodSchema<Config>;
   const outline = methodOutline(method);
   const written = value.method;

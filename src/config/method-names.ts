@@ -12,10 +12,12 @@ export function methodNames(methods: MethodSchemas): string[] {
   ]);
 }
 
+/** The key that holds the algorithm: its section, and its name there. */
+export type ImpliedKey = readonly [string, string];
+
 interface Meaning {
   readonly method: string;
-  /** The key that holds the algorithm: its section, and its name there. */
-  readonly key: readonly [string, string];
+  readonly key: ImpliedKey;
 }
 
 /** What a name stands for; undefined if it is that of a method, or none. */
@@ -29,12 +31,17 @@ function meaningOf(methods: MethodSchemas, name: unknown): Meaning | undefined {
 /**
  * `method: grpo` as `method: ppo` with `ppo.algorithm: grpo`, in place.
  *
+ * @returns the key that the name implied, which holds until another method is named
  * @throws ConfigError where the same text has another algorithm
  */
-export function spellOutMethod(methods: MethodSchemas, value: Record<string, unknown>, locate: Locate): void {
+export function spellOutMethod(
+  methods: MethodSchemas,
+  value: Record<string, unknown>,
+  locate: Locate,
+): ImpliedKey | undefined {
   const name = value.method;
   const meaning = meaningOf(methods, name);
-  if (meaning === undefined) return;
+  if (meaning === undefined) return undefined;
   const [section, key] = meaning.key;
   const keys = value[section] ?? {};
   // Another kind of value is refused as such later.
@@ -45,6 +52,13 @@ export function spellOutMethod(methods: MethodSchemas, value: Record<string, unk
     value[section] = { ...keys, [key]: name };
   }
   value.method = meaning.method;
+  return meaning.key;
+}
+
+/** Takes back what the name of a method implied, once another one is named above it. */
+export function forget(value: Record<string, unknown>, implied: ImpliedKey | undefined): void {
+  const section = implied && value[implied[0]];
+  if (isSection(section)) delete section[implied?.[1] as string];
 }
 
 /** The same for settings of the command line, which stand above those of a file. */

@@ -80,6 +80,17 @@ describe('a recipe that extends another', () => {
   it('may name the algorithm that the one below has otherwise', async () => {
     const upper = write('my.yaml', 'extends: quickstart_reinforce\nmethod: rloo\n');
     expect(await load(upper)).toMatchObject({ method: 'ppo', ppo: { algorithm: 'rloo' } });
+
+    write('grpo.yaml', 'extends: quickstart_reinforce\nmethod: grpo\n');
+    const algorithm = async (content: string, ...settings: string[]) => {
+      const config = await load(write('my.yaml', `extends: grpo.yaml\n${content}`), ...settings);
+      return config.method === 'ppo' && config.ppo.algorithm;
+    };
+    expect(await algorithm('run: {seed: 1}\n')).toBe('grpo');
+    // A name that implies no algorithm takes back what the name below implied.
+    expect(await algorithm('method: ppo\n')).toBe('ppo');
+    expect(await algorithm('', 'method=ppo')).toBe('ppo');
+    expect(await algorithm('ppo: {algorithm: rloo}\n')).toBe('rloo');
   });
 
   it('has each mistake where it stands', async () => {
