@@ -1,12 +1,11 @@
 // Finds the recipe of a command.
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { ArgumentsCamelCase, Argv } from 'yargs';
 import { nearestName } from '../config/nearest.js';
+import { recipeNames, shippedFolder, shippedRecipe } from '../config/shipped.js';
 import { UsageError } from './error.js';
 
-export const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
 const DEFAULT = 'quickstart.yaml';
 
 export interface RecipeArguments {
@@ -34,20 +33,6 @@ export function recipeFile({ recipe }: Pick<ArgumentsCamelCase<RecipeArguments>,
   return recipe === undefined ? join(shippedFolder, DEFAULT) : fileOrShipped(recipe, shippedFolder, 'recipe');
 }
 
-/** The recipes of the package: name, and the first sentence of its comment. */
-export function shippedRecipes(): { readonly name: string; readonly says: string }[] {
-  return readdirSync(shippedFolder)
-    .filter((name) => name.endsWith('.yaml'))
-    .sort()
-    .map((file) => {
-      const comment = /^# (?!yaml-language-server)(.*(?:\n# .*)*)/m.exec(
-        readFileSync(join(shippedFolder, file), 'utf8'),
-      );
-      const words = (comment?.[1] ?? '').replaceAll(/\s*\n# */g, ' ');
-      return { name: basename(file, '.yaml'), says: /^.*?[.:](?= |$)/.exec(words)?.[0] ?? words };
-    });
-}
-
 /** The same for a sweep. */
 export function sweepFile(name: string): string {
   return fileOrShipped(name, join(shippedFolder, 'sweeps'), 'sweep');
@@ -55,12 +40,10 @@ export function sweepFile(name: string): string {
 
 function fileOrShipped(path: string, folder: string, kind: string): string {
   if (existsSync(path)) return path;
-  const shipped = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
   // A mistyped folder of one's own must not become the recipe of the package.
-  const asked = path.replace(/^(recipes\/)?(sweeps\/)?/, '');
-  const name = shipped.find((candidate) => [candidate, basename(candidate, '.yaml')].includes(asked));
-  if (name !== undefined) return join(folder, name);
-  const names = shipped.map((file) => basename(file, '.yaml'));
+  const found = shippedRecipe(path.replace(/^(recipes\/)?(sweeps\/)?/, ''), folder);
+  if (found !== undefined) return found;
+  const names = recipeNames(folder);
   const nearest = nearestName(basename(path, '.yaml'), names);
   throw new UsageError(
     `there is no ${kind} ${path}; ${nearest === undefined ? '' : `did you mean ${nearest}? `}` +

@@ -1,9 +1,10 @@
 import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
-import { recipeFile, shippedFolder, shippedRecipes } from './recipe-file.js';
+import { recipeFile } from './recipe-file.js';
 
 interface RecipeArguments {
   readonly recipe: string;
+  readonly full: boolean;
 }
 
 const recipe = {
@@ -12,14 +13,28 @@ const recipe = {
   describe: 'The name of a recipe of the package',
 } as const;
 
-const lsCommand: CommandModule = {
-  command: 'ls',
-  describe: 'List the recipes of the package',
-  builder: (argv) => argv.example('$0 recipes ls', 'names, and what each is for'),
-  handler: () => {
-    const recipes = shippedRecipes();
-    const width = Math.max(...recipes.map(({ name }) => name.length));
-    for (const { name, says } of recipes) console.log(`${name.padEnd(width)}  ${says.replace(/:$/, '')}`);
+const full = {
+  type: 'boolean',
+  default: false,
+  describe: 'Merged with the recipes that it extends, with every key and what it means',
+} as const;
+
+const lsCommand: CommandModule<unknown, { readonly words?: readonly string[] }> = {
+  command: 'ls [words..]',
+  describe: 'List the recipes of the package: to try now, for your data, and published set-ups',
+  builder: (argv) =>
+    argv
+      .positional('words', {
+        type: 'string',
+        array: true,
+        describe: 'Only recipes with these words in name, group or description',
+      })
+      .example('$0 recipes ls', 'names, and what each is for')
+      .example('$0 recipes ls your data', 'those that read your rows')
+      .example('$0 recipes ls grpo', 'those of a method') as never,
+  handler: async ({ words }) => {
+    const { listing, shippedRecipes } = await import('./recipe-list.js');
+    console.log(listing(shippedRecipes(), words));
   },
 };
 
@@ -29,11 +44,10 @@ const catCommand: CommandModule<unknown, RecipeArguments> = {
   builder: (argv) =>
     argv
       .positional('recipe', recipe)
-      .example('$0 recipes cat quickstart', 'what steptrain run does') as never,
-  handler: async (args) => {
-    const { readFile } = await import('node:fs/promises');
-    console.log((await readFile(recipeFile(args), 'utf8')).trimEnd());
-  },
+      .option('full', full)
+      .example('$0 recipes cat quickstart', 'what steptrain run does')
+      .example('$0 recipes cat quickstart --full', 'every key, explained') as never,
+  handler: async (args) => console.log((await textOf(args)).trimEnd()),
 };
 
 interface CopyArguments extends RecipeArguments {
@@ -47,18 +61,14 @@ const cpCommand: CommandModule<unknown, CopyArguments> = {
     argv
       .positional('recipe', recipe)
       .positional('to', { type: 'string', describe: 'New file [default: the name of the recipe, here]' })
+      .option('full', full)
       .example('$0 recipes cp quickstart my.yaml', 'then: steptrain run my.yaml') as never,
   handler: async (args) => {
-    const { readFile, writeFile } = await import('node:fs/promises');
-    const { basename, join } = await import('node:path');
+    const { writeFile } = await import('node:fs/promises');
+    const { basename } = await import('node:path');
     const { systemReason } = await import('../files/error.js');
-    const from = recipeFile(args);
-    const to = args.to ?? basename(from);
-    // Beside the original the schema is a neighbour; from elsewhere editors need its path.
-    const text = (await readFile(from, 'utf8')).replace(
-      '$schema=recipe.schema.json',
-      `$schema=${join(shippedFolder, 'recipe.schema.json')}`,
-    );
+    const to = args.to ?? basename(recipeFile(args));
+    const text = await textOf(args);
     try {
       await writeFile(to, text, { flag: 'wx' });
     } catch (error) {
@@ -72,6 +82,29 @@ const cpCommand: CommandModule<unknown, CopyArguments> = {
   },
 };
 
+/** What a copy of the recipe holds. */
+async function textOf(args: RecipeArguments): Promise<string> {
+  const { join } = await import('node:path');
+  const { shippedFolder } = await import('../config/shipped.js');
+  // Beside the original the schema is a neighbour; from elsewhere editors need its path.
+  const schema = `$schema=${join(shippedFolder, 'recipe.schema.json')}`;
+  if (args.full) return `# yaml-language-server: ${schema}\n${await whole(args)}`;
+  const { readFile } = await import('node:fs/promises');
+  return (await readFile(recipeFile(args), 'utf8')).replace('$schema=recipe.schema.json', schema);
+}
+
+/** Every key. Where the recipe leaves the rows to the user, their file stands there as data.train. */
+async function whole(args: RecipeArguments): Promise<string> {
+  const { formatRunConfig, loadRunConfig } = await import('../methods/config.js');
+  const file = recipeFile(args);
+  const head = `The complete configuration of ${args.recipe}`;
+  const withRows = async () => {
+    const { config } = await loadRunConfig(file, ['data.train=YOUR_ROWS.jsonl']);
+    return formatRunConfig(config, { head: `${head}; name your rows in data.train` });
+  };
+  return loadRunConfig(file).then(({ config }) => formatRunConfig(config, { head }), withRows);
+}
+
 export const recipesCommand: CommandModule = {
   command: 'recipes',
   describe: 'List, print and copy the recipes of the package',
@@ -81,7 +114,7 @@ export const recipesCommand: CommandModule = {
       .command(catCommand)
       .command(cpCommand)
       .demandCommand(1, 'name ls, cat or cp')
-      .example('$0 recipes ls', 'what there is')
+      .example('$0 recipes ls', 'what there is, in groups')
       .example('$0 recipes cp quickstart my.yaml', 'a copy to change'),
   handler: () => {},
 };

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
-import { parseRunConfig, recipeSchema } from '../../src/methods/config.js';
+import { loadRunConfig, parseRunConfig, recipeSchema } from '../../src/methods/config.js';
 import { train } from '../../src/methods/run.js';
 import { goldenDirectory } from '../models/golden.js';
 import { cli } from './run-cli.js';
@@ -41,8 +41,40 @@ const rows = (stdout: string) =>
 describe('recipes', () => {
   test('ls names each with what it is for', async () => {
     const { stdout } = await cli('recipes', 'ls');
-    expect(stdout).toMatch(/^quickstart +StepAMC in three minutes/m);
-    for (const line of stdout.split('\n')) expect(line).toMatch(/^\S+ {2,}\S/);
+    expect(stdout).toMatch(/^ {2}quickstart +StepAMC in/m);
+    const groups = stdout.split('\n\n').map((block) => block.split('\n'));
+    expect(groups.map(([title]) => title?.split(':')[0])).toEqual([
+      'Try now',
+      'Your data',
+      'Published set-ups',
+    ]);
+    for (const line of groups.flatMap(([, ...rows]) => rows)) expect(line).toMatch(/^ {2}\S+ {2,}\S/);
+    expect(groups[1]?.find((line) => line.includes(' qwen2.5-0.5b_dpo '))).toMatch(/\(never trained\)$/);
+    expect(groups[0]?.join()).not.toContain('never trained');
+  });
+
+  test('ls lists those that have every word', async () => {
+    const { stdout } = await cli('recipes', 'ls', 'QWEN2.5-0.5B', 'stepamc');
+    expect(stdout).toMatch(/^Published set-ups: .*\n {2}qwen2\.5-0\.5b_stepamc_prm42k {2}\S.*$/);
+    expect((await cli('recipes', 'ls', 'your data')).stdout).toMatch(/^Your data: (?:(?!\n\n)[\s\S])*$/);
+    expect(await cli('recipes', 'ls', 'kto', 'zzz')).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^no recipe has kto and zzz in it; steptrain recipes ls lists all \d+$/),
+    });
+  });
+
+  test('cp --full writes it merged with those that it extends, and every key', async () => {
+    const name = 'qwen2.5-0.5b_kto';
+    expect((await cli('recipes', 'cp', name, at('full.yaml'), '--full')).code).toBe(0);
+    const text = readFileSync(at('full.yaml'), 'utf8');
+    expect(text).not.toContain('extends');
+    expect(text).toMatch(/^# yaml-language-server: \$schema=\/.*\n# The complete configuration of qwen2/);
+    const { config } = parseRunConfig(text, { name: 'full.yaml' });
+    const settings = ['data.train=YOUR_ROWS.jsonl'];
+    expect(config).toEqual((await loadRunConfig(`recipes/${name}.yaml`, settings)).config);
+    // A short copy extends the same recipe from anywhere.
+    await cli('recipes', 'cp', name, at('short.yaml'));
+    expect((await loadRunConfig(at('short.yaml'), settings)).config).toEqual(config);
   });
 
   test('cp writes a recipe that runs and knows its schema, once', async () => {

@@ -1,13 +1,24 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
+import { described, GROUPS } from '../../src/cli/recipe-list.js';
+import { isGenerated } from '../../src/data/generated.js';
 import { parseRunConfig } from '../../src/methods/config.js';
+import type { RunConfig } from '../../src/methods/table.js';
+import { isShipped } from '../../src/models/base.js';
 
 const folder = new URL('../../recipes/', import.meta.url);
 const recipes = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
 const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
-/** What the user gives. */
-const dataOf = (name: string) =>
-  /^ {2}source: (arithmetic|word_problems)$/m.test(read(name)) ? [] : ['data.train=file.jsonl'];
+
+/** With rows from the user where the recipe generates none. */
+function configOf(name: string): RunConfig {
+  const parse = (settings: string[]) => parseRunConfig(read(name), { name, settings }).config;
+  try {
+    return parse([]);
+  } catch {
+    return parse(['data.train=file.jsonl']);
+  }
+}
 
 it('the package ships recipes, including the default', () => {
   expect(recipes).toContain('quickstart.yaml');
@@ -16,8 +27,7 @@ it('the package ships recipes, including the default', () => {
 
 describe.each(recipes)('%s', (name) => {
   it('is a valid configuration once the user has given the data', () => {
-    const { config } = parseRunConfig(read(name), { name, settings: dataOf(name) });
-    expect(config.run.output_dir).toBe(`runs/${name.replace('.yaml', '')}`);
+    expect(configOf(name).run.output_dir).toBe(`runs/${name.replace('.yaml', '')}`);
   });
 
   it('starts with its purpose and the commands to run it', () => {
@@ -26,23 +36,28 @@ describe.each(recipes)('%s', (name) => {
     expect(head.match(/^# {3}.*steptrain (run|data) /gm)!.length).toBeGreaterThanOrEqual(2);
     const commands = head.match(/steptrain (?:run|data \w+) (?!--)(\S+)/g) ?? [];
     for (const command of commands) expect(recipes).toContain(`${command.split(' ').at(-1)}.yaml`);
+    for (const line of read(name).split('\n')) expect(line.length).toBeLessThanOrEqual(120);
   });
 
-  it('comments every value', () => {
-    const lines = read(name).split('\n');
-    const values = lines.flatMap((line, i) => (/^ *[\w]+: *\S/.test(line) ? [i] : []));
-    expect(values.length).toBeGreaterThan(10);
-    const bare = values.filter((i) => !lines[i - 1]!.trimStart().startsWith('# '));
-    expect(bare.map((i) => lines[i])).toEqual([]);
-    for (const line of lines) expect(line.length).toBeLessThanOrEqual(120);
+  it('is in the group that it belongs to, and says whether it was ever trained', () => {
+    const { says, group, neverTrained } = described(name, read(name));
+    const { data, model } = configOf(name);
+    expect(Object.keys(GROUPS)).toContain(group);
+    expect(says.length).toBeGreaterThan(10);
+    expect(group === 'try now').toBe(isGenerated(data.source));
+    // Neither of the package nor made by a recipe of it: no pretrained model was trained yet.
+    const { base } = model;
+    expect(neverTrained).toBe(typeof base === 'string' && !isShipped(base) && !base.startsWith('runs/'));
   });
 });
 
-it.each(recipes.filter((name) => /^method: stepamc$/m.test(read(name))))(
+const stepAmc = recipes.flatMap((name) => {
+  const config = configOf(name);
+  return config.method === 'stepamc' ? [[name, config] as const] : [];
+});
+it.each(stepAmc)(
   '%s trains DPO in the batches of continued SFT, and selects among as many evaluations',
-  (name) => {
-    const { config } = parseRunConfig(read(name), { name, settings: dataOf(name) });
-    if (config.method !== 'stepamc') throw new Error('not StepAMC');
+  (_name, config) => {
     const { learning_rate, tokens_per_step, micro_batch_tokens, eval_steps, patience } = config.sft_continued;
     expect(config.dpo).toMatchObject({
       learning_rate,
