@@ -23,7 +23,7 @@ const validate = section({
   k: count()
     .default(8)
     .describe('Continuations of each candidate: it is wrong if none of them reaches the answer.'),
-  temperature: samplingTemperature().default(0.7).describe('Of the continuations.'),
+  temperature: samplingTemperature().default(0.7).describe('Temperature of the continuations.'),
   top_p: topP(),
   max_new_tokens: count().default(512).describe('Max tokens of a continuation.'),
   require_true_step_pass: z
@@ -44,9 +44,9 @@ const annotate = section({
         'sentence, and the right step). `auto` is `oracle` for generated problems, `remote` with a `url`, and else `plain`.',
     ),
   url: text().optional().describe('OpenAI-compatible endpoint of the teacher, without /v1.'),
-  model: text().optional().describe('Name under which it has the teacher.'),
+  model: text().optional().describe('The teacher’s name at that server.'),
   key_env: text().default('STEPTRAIN_API_KEY').describe('Environment variable with its key.'),
-  temperature: z.number().min(0).default(0).describe('Of the teacher.'),
+  temperature: z.number().min(0).default(0).describe('Temperature of the teacher.'),
   max_tokens: count().default(300).describe('Max tokens of its answer.'),
   concurrency: count().default(8).describe('Requests at a time.'),
   attempts: count().default(3).describe('Tries until its answer can be read.'),
@@ -55,8 +55,8 @@ const annotate = section({
 const server = z
   .strictObject({
     url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
-    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('What serves there.'),
-    model: text().optional().describe('The name under which it has the base.'),
+    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('The kind of server.'),
+    model: text().optional().describe('The base’s name at that server.'),
   })
   .describe('A server that has the base, to sample there instead of in this process.');
 

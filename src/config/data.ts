@@ -75,7 +75,7 @@ const wordProblems = section({
     'Share of drills, computations under names without a story, among the training samples of the first half; for `method: pretrain` alone.',
   ),
   correction_rate: rate(
-    'Probability that a line of a right training solution comes wrong first, with a line `no` after it; what is wrong is read and not learned; for `method: pretrain` alone.',
+    'Probability that a wrong version and a line `no` precede a line of a right training solution; the wrong version is read and not learned; for `method: pretrain` alone.',
   ),
 }).describe(
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',
@@ -138,7 +138,7 @@ export const data = section({
     .describe(
       'Training data: a file or directory (.jsonl, .json, .csv, each also .gz; .parquet), a pattern with `*`, or a data ' +
         'set of the Hugging Face hub as `owner/name`, optionally with `@revision` and `:split` or `:file`. Or a list of such, each ' +
-        'alone or as `{path: …, weight: …}`: each training solution stands there `weight` times on average, the fraction drawn by ' +
+        'alone or as `{path: …, weight: …}`: the training part holds each training solution `weight` times on average, the fraction drawn by ' +
         '`data.seed`; `0.3` keeps three of ten.',
     ),
   validation: text()
@@ -241,6 +241,6 @@ export const prompt = section({
   rationale_tokens: count()
     .default(64)
     .describe(
-      'Max tokens of a reason, its line break included; one that is longer leaves the verdict unreadable.',
+      'Max tokens of a reason, its line break included; after a longer one the verdict cannot be read.',
     ),
 }).describe('The prompt for a verdict and the words of the answer.');

@@ -29,7 +29,7 @@ const model = {
     .describe(
       'Which of a run’s scorers, by name, such as `verdict` or `reward`. Default: its first; for `outcome`, the scorer of outcomes of a joint or implicit model.',
     ),
-  unread: z.number().default(0).describe('What a solution or step gets that the model cannot read.'),
+  unread: z.number().default(0).describe('The reward of a solution or step that the model cannot read.'),
 };
 
 export const reward = section({
@@ -92,7 +92,7 @@ export const reward = section({
       .describe(
         'A module of JavaScript (or of TypeScript that Node can load) whose default export gets solutions and returns their rewards.',
       ),
-    batch: count().default(64).describe('Most solutions of a call.'),
+    batch: count().default(64).describe('Max solutions of a call.'),
     timeout: positiveNumber().default(60).describe('Seconds that a call may take.'),
   }).describe('A function of your own.'),
   placement: z
@@ -108,8 +108,10 @@ export const reward = section({
       'With placement `step`, what keeps easy steps from being repeated: `clip` is min(r − bound_margin, 0); `delta` is r less the next ' +
         'step’s, so that the sum is the first one’s.',
     ),
-  bound_margin: z.number().default(0.5).describe('Of bound `clip`.'),
+  bound_margin: z.number().default(0.5).describe('The margin of bound `clip`.'),
   base_problems: count()
     .default(64)
-    .describe('Training problems whose solutions by the model before training `whiten: base` is taken from.'),
+    .describe(
+      'Training problems that the model solves before training, to take the scale of `whiten: base` from.',
+    ),
 }).describe('What a solution is worth (`method: ppo`): the weighted sum of its sources.');

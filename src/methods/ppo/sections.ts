@@ -10,8 +10,8 @@ export type Algorithm = (typeof ALGORITHMS)[number];
 const server = z
   .strictObject({
     url: text().describe('Without /v1, such as http://127.0.0.1:8000.'),
-    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('What serves there.'),
-    model: text().default('base').describe('The name under which it has the base.'),
+    kind: z.enum(['steptrain', 'vllm', 'sglang']).default('steptrain').describe('The kind of server.'),
+    model: text().default('base').describe('The base’s name at that server.'),
     adapters: text().describe(
       'Folder into which the policy’s adapter is written for the server before each rollout batch.',
     ),

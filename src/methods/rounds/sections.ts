@@ -50,7 +50,7 @@ const endpoint = {
   retries: countOrOff()
     .default(2)
     .describe(
-      'How often a judgement that is not the JSON asked for is asked for again; after that the steps stay unlabelled.',
+      'How often to ask again after an answer that is not the JSON asked for; then the steps stay unlabelled.',
     ),
   concurrency: count().default(8).describe('Requests at once.'),
   requests_per_minute: countOrOff().default(0).describe('Max requests per minute; 0 for no limit.'),
@@ -92,7 +92,7 @@ export const judge = section({
     ),
   flip: fraction()
     .default(0)
-    .describe('A control: the share of step labels that are turned round, drawn by `run.seed`.'),
+    .describe('A control: the share of step labels that are flipped, drawn by `run.seed`.'),
   ...endpoint,
 }).describe('The judge that labels steps. Who labels never evaluates.');
 

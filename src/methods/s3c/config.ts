@@ -28,9 +28,7 @@ const format = section({
   separator: text().default(DEFAULT_FORMAT.separator).describe('Ends every step.'),
   reflection: text()
     .default(DEFAULT_FORMAT.reflection)
-    .describe(
-      'How a reflection stands in the text, with the placeholder {text}; its words mark a correction.',
-    ),
+    .describe('How a reflection is written, with the placeholder {text}; its words mark a correction.'),
   improvement: text()
     .default(DEFAULT_FORMAT.improvement)
     .describe('How the step that replaces a wrong one stands in the text, with the placeholder {text}.'),
@@ -94,7 +92,7 @@ const evaluation = section({
   num_samples: countOrOff()
     .default(0)
     .describe('Samples of each held-out problem for votes, beside the greedy solution; 0 for none.'),
-  temperature: samplingTemperature().default(0.7).describe('Of these samples.'),
+  temperature: samplingTemperature().default(0.7).describe('Temperature of these samples.'),
   max_new_tokens: count().default(512).describe('Max tokens of a solution.'),
 }).describe('Evaluation on held-out problems, and on held-out wrong and right steps.');
 
