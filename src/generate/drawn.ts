@@ -48,7 +48,7 @@ export function drawnOf(rows: readonly SampledRow[], raw: RawDraws): Drawn[] {
       const own = alternatives.subarray(asked * size, ++asked * size);
       // log p = logit − log Σ exp(logit); the sum follows from the sampled token.
       const shift = logprob - (own[token] as number);
-      if (!failed) likeliest = topLogprobs(own, settings.topLogprobs, shift);
+      if (!failed) likeliest = likeliestTokens(own, settings.topLogprobs, shift);
     }
     return {
       token,
@@ -66,7 +66,7 @@ export function drawnOf(rows: readonly SampledRow[], raw: RawDraws): Drawn[] {
  *
  * @param shift is added to a logit to give its log-probability
  */
-export function topLogprobs(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
+export function likeliestTokens(logits: Float32Array, count: number, shift: number): TokenLogprob[] {
   const best: number[] = [];
   for (let token = 0; token < logits.length; token++) {
     const logit = logits[token] as number;

@@ -3,7 +3,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { headLogits, headLogprobs } from '../ops/head.js';
 import { gatherRows } from '../ops/memory.js';
 import type { Tensor } from '../runtime/tensor.js';
-import { type TokenLogprob, topLogprobs } from './drawn.js';
+import { likeliestTokens, type TokenLogprob } from './drawn.js';
 import type { Row, Slice } from './scheduler.js';
 
 export interface ScoredRow extends Row {
@@ -77,7 +77,7 @@ export async function readScores<R extends ScoredRow>(
       for await (const [i, logits] of logitsOf(decoder, role, hidden, begin, end)) {
         // log p = logit − log Σ exp(logit); the sum follows from the token that is there.
         const shift = (logprobs[i] as number) - (logits[targets[i] as number] as number);
-        likeliest.push(topLogprobs(logits, count, shift));
+        likeliest.push(likeliestTokens(logits, count, shift));
       }
     scores.push(count > 0 ? { ...own, likeliest } : own);
   }
