@@ -99,7 +99,7 @@ const char* const kSignatures[] = {
     // ---- norm --------------------------------------------------------------------------------------------
     // sum = x + residual (or x); y = sum · rsqrt(mean(sum²) + eps) · weight.
     "rmsnorm(x:F[T,H], weight:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H], rstd:f32[T]",
-    // dx = dsum + ∂y/∂sum·dy; dweight +=.
+    // dx = dsum + ∂y/∂sum·dy; accumulated into: dweight.
     "rmsnorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], rstd:f32[T], dsum?:=dy[T,H], &dweight?:f32[H])"
     " -> dx:=dy[T,H]",
     // y = (sum - mean(sum)) · rsqrt(variance(sum) + eps) · weight + bias.

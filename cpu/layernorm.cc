@@ -1,7 +1,7 @@
 // LayerNorm over rows x[T,H] with the residual add in front fused, and its backward.
 //   sum = x + residual, rounded to storage
 //   y = (sum - mean)·rstd·weight + bias, rstd = 1/sqrt(mean((sum - mean)²) + eps)
-// y, sum, mean, rstd and dx are =; dweight, dbias f32[H] are +=. Arithmetic and rounding are
+// Overwritten: y, sum, mean, rstd, dx; accumulated into: dweight, dbias f32[H]. Arithmetic and rounding are
 // those of cpu/rmsnorm.cc.
 #include "cpu/norm.h"
 #include "cpu/runtime/families.h"

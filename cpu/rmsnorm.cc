@@ -1,7 +1,7 @@
 // RMSNorm over rows x[T,H] with the residual add in front fused, and its backward.
 //   sum = x + residual, rounded to storage: the norm reads the rounded sum, as transformers does
 //   y = sum·rstd·weight, rstd = 1/sqrt(mean(sum²) + eps)
-// y, sum, rstd and dx are =; dweight f32[H] is +=. Statistics and arithmetic in f32, y and dx are rounded
+// Overwritten: y, sum, rstd, dx; accumulated into: dweight f32[H]. Statistics and arithmetic in f32, y and dx are rounded
 // once. A row's bits depend on that row alone.
 #include "cpu/norm.h"
 #include "cpu/runtime/families.h"

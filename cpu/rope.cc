@@ -1,6 +1,6 @@
 // Rotary position embedding of x[T,heads,D] by tables cos, sin f32[P,D/2], indexed by positions[T]. The
 // halves of a head rotate as in Hugging Face models: y[e] = x[e]·cos - x[e+E]·sin, y[e+E] = x[e+E]·cos +
-// x[e]·sin with E = D/2; inverse rotates by the negative angle, which is also the gradient. y = and may be x;
+// x[e]·sin with E = D/2; inverse rotates by the negative angle, which is also the gradient. y is overwritten and may be x;
 // arithmetic in f32, rounded once to storage.
 #include <algorithm>
 

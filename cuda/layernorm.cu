@@ -1,7 +1,7 @@
 // LayerNorm over rows x[T,H] with the residual add in front fused, and its backward.
 //   sum = x + residual, rounded to storage
 //   y = (sum - mean)·rstd·weight + bias, rstd = 1/sqrt(mean((sum - mean)²) + eps)
-// y, sum, mean, rstd and dx are =; dweight, dbias f32[H] are +=. Launches, order of sums and in-place use are
+// Overwritten: y, sum, mean, rstd, dx; accumulated into: dweight, dbias f32[H]. Launches, order of sums and in-place use are
 // those of cuda/rmsnorm.cu; dweight and dbias take a launch each for their chunks.
 #include "core/error.h"
 #include "cuda/norm.cuh"

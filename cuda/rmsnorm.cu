@@ -1,7 +1,7 @@
 // RMSNorm over rows x[T,H] with the residual add in front fused, and its backward.
 //   sum = x + residual, rounded to storage: the norm reads the rounded sum, as transformers does
 //   y = sum·rstd·weight, rstd = 1/sqrt(mean(sum²) + eps)
-// y, sum, rstd and dx are =; dweight f32[H] is +=. Statistics and arithmetic in f32, y and dx are rounded
+// Overwritten: y, sum, rstd, dx; accumulated into: dweight f32[H]. Statistics and arithmetic in f32, y and dx are rounded
 // once; sum and rstd may be absent. The forward, and the backward without dweight, take one launch with a block per row. With dweight a
 // block takes kChunk rows and sums their dweight, and a second launch adds the chunks in index order. A row's
 // bits depend on that row alone. An output may share memory with an input of the same shape.

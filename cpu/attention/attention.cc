@@ -1,5 +1,5 @@
 // Attention forward: o = softmax(scale·q·kᵀ, visible keys)·v and lse over ragged sequences, a block of query
-// rows at a time, by an online softmax over key tiles (forward.h); both outputs are =. Key tiles count from
+// rows at a time, by an online softmax over key tiles (forward.h); both outputs are overwritten. Key tiles count from
 // the sequence's token 0. The mask leaves every row its own key at least.
 #include "cpu/attention/forward.h"
 #include "cpu/runtime/families.h"

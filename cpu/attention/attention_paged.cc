@@ -1,4 +1,4 @@
-// Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v, which is =. The visible keys of a
+// Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v; o is overwritten. The visible keys of a
 // query are those up to its own, with a window only the last `window` of them. Pages are the key tiles of
 // attention, so a token has the same bits as in one forward of attention over its whole sequence. The number
 // of queries in its row, the other rows and the page numbers do not matter. Masked pages are not read, and

@@ -1,7 +1,8 @@
-// linear: y[T,N] = x[T,K]·W[N,K]ᵀ + bias + scale·u·Bᵀ with u[T,r] = drop(x)·Aᵀ, to which a residual may be added; y and u are =. One region
-// computes u first, or the ranks of each row's own adapter of a stack; then every tile of y sums over K and continues over r. The product is in the dtype of x
-// (weights and adapters of another dtype are cast as they are packed) with f32 accumulators. Every element
-// has one order of sums, so a row's bits depend on that row alone.
+// linear: y[T,N] = x[T,K]·W[N,K]ᵀ + bias + scale·u·Bᵀ (+ residual) with u[T,r] = drop(x)·Aᵀ; y and u are
+// overwritten. One region computes u first, or the ranks of each row's own adapter of a stack; then every tile of
+// y sums over K and continues over r. The product is in the dtype of x (weights and adapters of another dtype are
+// cast as they are packed) with f32 accumulators. Every element has one order of sums, so a row's bits depend on
+// that row alone.
 #include "cpu/gemm/products.h"
 #include "cpu/runtime/families.h"
 

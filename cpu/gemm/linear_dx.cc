@@ -1,7 +1,7 @@
-// linear_dx: dx[T,K] = dy[T,N]·W[N,K] + mask·(v·A) with v[T,r] = scale·dy·B; v is =, dx is = or, with
-// `accumulate`, +=. One region computes v first; then each task transposes one panel of W (the forward pairs
-// bf16 along K, this product along N) and multiplies a block of rows by it. f32 accumulators, in ascending n,
-// then over the rank.
+// linear_dx: dx[T,K] = dy[T,N]·W[N,K] + mask·(v·A) with v[T,r] = scale·dy·B; v and dx are overwritten; with
+// `accumulate`, dx is accumulated into. One region computes v first; then each task transposes one panel of W
+// (the forward pairs bf16 along K, this product along N) and multiplies a block of rows by it. f32 accumulators,
+// in ascending n, then over the rank.
 #include <optional>
 
 #include "cpu/gemm/lora.h"

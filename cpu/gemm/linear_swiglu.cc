@@ -1,5 +1,5 @@
 // linear_swiglu: y[T,N] = silu(gate)·up of gate = x·W_gateᵀ and up = x·W_upᵀ, each with a LoRA pair of its
-// own, of x or of its RMSNorm; all outputs are =.
+// own, of x or of its RMSNorm; all outputs are overwritten.
 #include "cpu/gemm/normed.h"
 #include "cpu/gemm/swiglu.h"
 #include "cpu/runtime/families.h"

@@ -1,5 +1,5 @@
 // pack_weight and unpack_weight: a row-major [N,K] to panels (cpu/gemm/packed.h) and back, in the dtype of y,
-// which is =. stack_lora: puts the pair of one adapter into a stack (cpu/gemm/stack.h), in place: the outputs of a
+// which is overwritten. stack_lora: puts the pair of one adapter into a stack (cpu/gemm/stack.h), in place: the outputs of a
 // become whole panels of stack_a, the ranks of b neighbouring steps of the sum in every panel of stack_b.
 #include "cpu/gemm/panel.h"
 #include "cpu/gemm/stack.h"

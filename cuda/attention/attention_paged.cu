@@ -1,4 +1,4 @@
-// Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v, which is =. The visible keys of a
+// Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v; o is overwritten. The visible keys of a
 // query are those up to its own, with a window only the last `window` of them. bf16 heads of up to 128
 // elements in whole 16 bytes go to tensor cores (cuda/attention/paged_bf16.cu). The rest is here: any head
 // size, f32 arithmetic on either storage, on the ordinary cores. A block takes one query of one head and

@@ -1,5 +1,5 @@
 // linear: u = drop(x)·Aᵀ, y = x·Wᵀ + bias + scale·u·Bᵀ (+ residual), with T tokens, K input and N output features and LoRA
-// rank r; y and u are =. The LoRA pair is more depth for the same product. One launch, one more for u,
+// rank r; y and u are overwritten. The LoRA pair is more depth for the same product. One launch, one more for u,
 // and one for each f32 weight of an aligned bf16 product. A stack of pairs takes two, and in bf16 one more.
 #include "core/error.h"
 #include "cuda/gemm/lora.h"

@@ -1,4 +1,5 @@
-// linear_dx: v = scale·dy·B, dx (=|+=) dy·W + mask·(v·A); v is =. Launches as in cuda/gemm/linear.cc.
+// linear_dx: v = scale·dy·B, dx = dy·W + mask·(v·A). Both are overwritten; with `accumulate`, dx is accumulated
+// into. Launches as in cuda/gemm/linear.cc.
 #include "core/error.h"
 #include "cuda/gemm/lora.h"
 #include "cuda/runtime/families.h"

@@ -1,5 +1,5 @@
 // pack_weight and unpack_weight: a packed weight is row-major on a GPU,
-// so both convert or copy; y is =. One launch. stack_lora copies the pair of one adapter into a stack
+// so both convert or copy; y is overwritten. One launch. stack_lora copies the pair of one adapter into a stack
 // (cuda/gemm/stack.h), in place; two launches.
 #include "core/error.h"
 #include "cuda/convert.h"
