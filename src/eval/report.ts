@@ -103,8 +103,8 @@ const TITLES: Readonly<Record<keyof Baselines, string>> = {
 /** Shorter titles for a table. */
 const NAMES: Readonly<Record<string, string>> = { sft_continued: 'continued' };
 
-/** Metrics of the unseen steps, below those of all. */
-const UNSEEN_ROWS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
+/** Of the steps to read, the unseen ones where there are some. */
+const READ_METRICS = METRICS.filter(([key]) => ['acc_pos', 'acc_neg', 'f1_macro'].includes(key));
 
 type MetricKey = (typeof METRICS)[number][0] | 'auc';
 
@@ -147,36 +147,75 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
   ].join('\n');
 }
 
-/** The same table, with all its columns, and what stands below it, for another form than text. */
-export function evalTable(report: EvalReport): {
-  /** The first has the titles; a row whose other cells are empty begins a part. Empty where no step was judged. */
-  readonly rows: readonly (readonly string[])[];
+/** The same for another form than text: the rows to read, all rows, and sentences. */
+export interface EvalTable {
+  /** What the table says. */
+  readonly readings: readonly string[];
+  /** Titles, then the four rows to read: of the steps that training never saw, where there are some. Empty without a judged step. */
+  readonly main: readonly (readonly string[])[];
+  /** Titles, then every metric of all steps. */
+  readonly all: readonly (readonly string[])[];
   readonly notes: readonly string[];
-} {
-  const { own, trivial } = tableColumns(report);
-  const rows = report.metrics.n === 0 ? [] : tableRows(report, [...own, ...trivial]);
-  return { rows, notes: [...readings(report), ...notes(report)] };
 }
 
-function tableRows(
-  { metrics, metrics_seen, metrics_unseen, unit = 'steps' }: EvalReport,
-  columns: readonly Column[],
-): string[][] {
-  const row = (key: MetricKey, title: string, steps: 'all' | 'unseen' = 'all') => [
-    title,
-    ...columns.map(({ cell }) => cell(key, steps)),
-  ];
-  const rows = [
-    [`${metrics.n} ${unit}, %`, ...columns.map(({ title }) => title)],
-    ...METRICS.map(([key, title]) => row(key, title)),
-  ];
-  if (metrics.auc !== undefined) rows.push(row('auc', 'AUC'));
-  if (metrics_seen && metrics_unseen) {
-    rows.push([`${metrics_unseen.n} unseen`, ...columns.map(() => '')]);
-    for (const [key, title] of UNSEEN_ROWS) rows.push(row(key, title, 'unseen'));
-    if (metrics_unseen.auc !== undefined) rows.push(row('auc', 'AUC', 'unseen'));
-  }
+export function evalTable(report: EvalReport): EvalTable {
+  const { own, trivial } = tableColumns(report);
+  const columns = [...own, ...trivial];
+  const { metrics, metrics_unseen, unit = 'steps' } = report;
+  const none = metrics.n === 0;
+  const main = metrics_unseen
+    ? [
+        [`${metrics_unseen.n} unseen ${unit}, %`, ...columns.map(({ title }) => title)],
+        ...readRows(metrics_unseen, columns, 'unseen'),
+      ]
+    : [
+        [`${metrics.n} ${unit}, %`, ...columns.map(({ title }) => title)],
+        ...readRows(metrics, columns, 'all'),
+      ];
+  return {
+    readings: readings(report),
+    main: none ? [] : main,
+    all: none ? [] : allRows(report, columns),
+    notes: notes(report),
+  };
+}
+
+function tableRows(report: EvalReport, columns: readonly Column[]): string[][] {
+  const { metrics_seen, metrics_unseen } = report;
+  const rows = allRows(report, columns);
+  if (metrics_seen && metrics_unseen)
+    rows.push(
+      [`${metrics_unseen.n} unseen`, ...columns.map(() => '')],
+      ...readRows(metrics_unseen, columns, 'unseen'),
+    );
   return rows;
+}
+
+type Steps = Parameters<Column['cell']>[1];
+
+function rowsOf(
+  metrics: readonly (readonly [MetricKey, string])[],
+  columns: readonly Column[],
+  steps: Steps,
+): string[][] {
+  return metrics.map(([key, title]) => [title, ...columns.map(({ cell }) => cell(key, steps))]);
+}
+
+/** Titles, then every metric of all steps. */
+function allRows({ metrics, unit = 'steps' }: EvalReport, columns: readonly Column[]): string[][] {
+  return [
+    [`${metrics.n} ${unit}, %`, ...columns.map(({ title }) => title)],
+    ...rowsOf([...METRICS, ...aucRow(metrics)], columns, 'all'),
+  ];
+}
+
+/** Both recalls, F1 macro and AUC. */
+function readRows(metrics: VerdictMetrics, columns: readonly Column[], steps: Steps): string[][] {
+  return rowsOf([...READ_METRICS, ...aucRow(metrics)], columns, steps);
+}
+
+function aucRow({ auc }: VerdictMetrics): readonly (readonly [MetricKey, string])[] {
+  return auc === undefined ? [] : [['auc', 'AUC']];
 }
 
 function tableColumns(report: EvalReport): Readonly<Record<'own' | 'trivial', Column[]>> {

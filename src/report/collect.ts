@@ -33,12 +33,20 @@ export interface CollectedRun {
   /** eval.json as it is, whatever wrote it; empty where there is none. */
   readonly evaluation: Readonly<Record<string, unknown>>;
   readonly memory?: RunMemory;
+  readonly progress?: RunProgress;
   readonly rollouts: readonly Rollout[];
   readonly solutions: readonly JudgedSolution[];
   readonly times: readonly PhaseTime[];
   /** Folders that hold what was trained. */
   readonly products: readonly string[];
   readonly damaged: readonly string[];
+}
+
+/** progress.json: the stages of the run, which of them it is in, and the steps of that one. */
+export interface RunProgress {
+  readonly stages: readonly string[];
+  readonly stage: number;
+  readonly steps: number;
 }
 
 /** memory.json. */
@@ -91,6 +99,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
   });
   const evaluation = readLoosely(join(full, 'eval.json'));
   const memory = asMemory(await json('memory.json'));
+  const progress = asProgress(await json('progress.json'));
   return {
     path: full,
     name: basename(full),
@@ -102,6 +111,7 @@ export async function collectRun(path: string, log?: MetricLog): Promise<Collect
     ...evaluated,
     evaluation: isObject(evaluation) ? evaluation : {},
     ...(memory ? { memory } : {}),
+    ...(progress ? { progress } : {}),
     rollouts: (await attempt('samples.jsonl', () => readRollouts(join(full, 'samples.jsonl')))) ?? [],
     solutions:
       (await attempt('verdicts.jsonl', () => readJudgedSolutions(join(full, 'verdicts.jsonl')))) ?? [],
@@ -135,6 +145,13 @@ function newest(path: string): number {
     .map((name) => join(path, name))
     .find((name) => existsSync(name));
   return file === undefined ? 0 : statSync(file).mtimeMs;
+}
+
+function asProgress(value: unknown): RunProgress | undefined {
+  if (!isObject(value)) return undefined;
+  const { stages, stage, steps } = value;
+  if (!Array.isArray(stages) || typeof stage !== 'number' || typeof steps !== 'number') return undefined;
+  return { stages: stages.map(String), stage, steps };
 }
 
 function asMemory(value: unknown): RunMemory | undefined {

@@ -34,6 +34,7 @@ const OF_A_NEW_RUN = [
   CONFIG,
   INPUTS,
   'memory.json',
+  'progress.json',
   'metrics.jsonl',
   'samples.jsonl',
   'tensorboard',

@@ -138,6 +138,11 @@ class Engine {
       if (signal.aborted) return this.interrupted(undefined);
       const stage = await this.prepared(this.stages[this.state.stage] as StageEntry);
       this.options.device.resetPeak();
+      await this.options.run.writeJson('progress.json', {
+        stages: this.state.stages,
+        stage: this.state.stage,
+        steps: stage.steps,
+      });
       const work = openStage(stage);
       const open = 'training' in work ? work.training : work.making;
       try {

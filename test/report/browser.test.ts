@@ -110,6 +110,22 @@ describe.skipIf(CHROMIUM === undefined)('in a browser', { timeout: 300_000 }, ()
     });
   });
 
+  it('the list of runs is filtered and sorted', async () => {
+    const { page } = await open('list', WIDTHS.desk, 'light');
+    const names = () => page.locator('tr[data-text]:visible th[scope="row"]').allTextContents();
+    expect((await names()).length).toBe(3);
+    await page.fill('#filter', 'stepamc LONG');
+    expect(await names()).toEqual(['long']);
+    expect(await page.locator('#filtered').textContent()).toBe('1 of 3 runs');
+    await page.fill('#filter', '');
+    await page.locator('button[data-sort="name"]').first().click();
+    expect(await names()).toEqual(['hostile', 'long', 'one']);
+    await page.locator('button[data-sort="name"]').first().click();
+    expect(await names()).toEqual(['one', 'long', 'hostile']);
+    expect(await page.locator('th[aria-sort="descending"]').first().textContent()).toBe('Run');
+    await page.close();
+  });
+
   it('a comparison keeps the name of a run together', async () => {
     const { page } = await open('compared', WIDTHS.desk, 'light');
     const lines = await page.evaluate(`(() => {

@@ -25,7 +25,12 @@ const HOSTILE = '"><script>alert(1)</script>';
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'steptrain-ui-'));
   makeRun(join(folder, 'runs', 'first'));
-  makeRun(join(folder, 'runs', 'sweep', 'stopped'), { isFinished: false });
+  makeRun(join(folder, 'runs', 'sweep', 'stopped'), { isFinished: false, steps: 15 });
+  writeFileSync(
+    join(folder, 'runs', 'sweep', 'stopped', 'progress.json'),
+    '{"stages":["sft","ppo"],"stage":1,"steps":30}',
+  );
+  makeRun(join(folder, 'runs', 'sweep', 'whole'));
   makeRun(join(folder, 'runs', HOSTILE.replaceAll('/', '_')), { text: HOSTILE });
   makeRun(join(folder, 'secret'));
   // Stands for the command line: waits until it is interrupted.
@@ -77,8 +82,14 @@ describe('pages', () => {
     const { status, text, headers } = await ask('/');
     expect(status).toBe(200);
     expect(text).toContain('<a href="/run?name=first">first</a>');
-    expect(text).toContain('<a href="/run?name=sweep%2Fstopped">sweep/stopped</a>');
+    expect(text).toContain('<a href="/run?name=sweep%2Fstopped">stopped</a>');
     expect(text).not.toContain('secret');
+    // How far it is, and its curve.
+    expect(text).toMatch(
+      /<progress max="1" value="0\.750"[^>]*><\/progress> <span class="hint">ppo 15\/30, stage 2 of 2/,
+    );
+    expect(text).toMatch(/aria-label="loss of policy, from 1 to 0\.0\d+"/);
+    expect(text).toMatch(/<summary><b>sweep<\/b> <span class="hint">2 runs, 1 finished, 1 stopped/);
     expect(headers).toMatchObject({ 'x-frame-options': 'DENY', 'x-content-type-options': 'nosniff' });
   });
 

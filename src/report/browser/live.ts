@@ -1,5 +1,6 @@
 /** Follows what goes on: the server sends the sections that changed and the numbers of the plots. */
 import type { PlotData } from './data.js';
+import { arrangeList } from './list.js';
 import type { Plots } from './plots.js';
 
 interface Update {
@@ -20,6 +21,7 @@ export function follow(address: string, plots: Plots): void {
       if (!place) return location.reload();
       replace(place, html);
     }
+    arrangeList();
     plots.update(data);
     plots.mount(document);
   });
@@ -48,6 +50,10 @@ function replace(place: Element | null, html: string): void {
     each.open = open[i] ?? each.open;
   for (const box of fresh.content.querySelectorAll<HTMLInputElement>('input[type="checkbox"]'))
     box.checked = checked.has(box.value);
+  const typed = document.getElementById('filter');
+  const box = fresh.content.querySelector('#filter');
+  // The box itself stays, with what was typed and the cursor in it.
+  if (typed && box && place.contains(typed)) box.replaceWith(typed);
   place.replaceChildren(fresh.content);
 }
 

@@ -1,5 +1,6 @@
 /** The script of every page: colours, curves, and what is new while a run goes on. */
 import { connectActions } from './actions.js';
+import { connectList } from './list.js';
 import { follow } from './live.js';
 import { Plots } from './plots.js';
 import { connectTheme } from './theme.js';
@@ -13,5 +14,6 @@ plots.connectSmoothing();
 markReading();
 if (typeof data.live === 'string') {
   connectActions();
+  connectList();
   follow(data.live, plots);
 }

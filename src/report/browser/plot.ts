@@ -1,10 +1,11 @@
 /** One plot of curves: a faint line or band of what was logged, a strong one smoothed, and a legend of buttons. */
 import uPlot from 'uplot';
+import { usualTop } from '../usual-top.js';
 import { colour, faded } from './colour.js';
 import { align, type PlotData, smooth } from './data.js';
 import { shown } from './numbers.js';
 
-const HEIGHT = 220;
+const MIN_HEIGHT = 220;
 const COLOURS = 8;
 const DASHES: readonly (readonly number[])[] = [
   [],
@@ -20,6 +21,7 @@ const DASHES: readonly (readonly number[])[] = [
 export class Plot {
   private uplot: uPlot;
   private readonly hidden = new Set<string>();
+  private readonly note = document.createElement('span');
 
   constructor(
     readonly place: HTMLElement,
@@ -27,6 +29,8 @@ export class Plot {
     private data: PlotData,
     private smoothing: number,
   ) {
+    this.note.className = 'plot-note';
+    place.append(this.note);
     this.uplot = this.build();
   }
 
@@ -45,16 +49,23 @@ export class Plot {
   }
 
   resize(): void {
-    const width = this.place.clientWidth;
-    if (width > 0 && width !== this.uplot.width) this.uplot.setSize({ width, height: HEIGHT });
+    const { width, height } = this.size;
+    if (this.place.clientWidth > 0 && (width !== this.uplot.width || height !== this.uplot.height))
+      this.uplot.setSize({ width, height });
+  }
+
+  private get size(): { readonly width: number; readonly height: number } {
+    const { clientWidth, clientHeight } = this.place;
+    return { width: clientWidth || 320, height: Math.max(MIN_HEIGHT, clientHeight) };
   }
 
   rebuild(): void {
-    this.destroy();
+    this.uplot.destroy();
     this.uplot = this.build();
   }
 
   destroy(): void {
+    this.note.remove();
     this.uplot.destroy();
   }
 
@@ -101,12 +112,11 @@ export class Plot {
     });
     const uplot = new uPlot(
       {
-        width: this.place.clientWidth || 320,
-        height: HEIGHT,
+        ...this.size,
         padding: [8, 12, 0, 0],
         legend: { show: false },
         cursor: { drag: { x: true, y: false }, sync: { key: this.data.x }, points: { size: 6 } },
-        scales: { x: { time: false }, y: { range: { min: { pad: 0.08 }, max: { pad: 0.08 } } } },
+        scales: { x: { time: false }, y: { range: (plot, min, max) => this.range(plot, min, max) } },
         series: [{}, ...lines],
         bands: series.flatMap(({ low }, i) =>
           low
@@ -137,6 +147,25 @@ export class Plot {
     this.place.querySelector('.u-wrap')?.setAttribute('aria-label', this.described());
     this.showLegend();
     return uplot;
+  }
+
+  /** The scale of y. Where the first values are far above all others, as a loss before its first steps, it leaves them out and says so. */
+  private range({ series, data, scales }: uPlot, min: number | null, max: number | null): uPlot.Range.MinMax {
+    if (min === null || max === null) return [null, null];
+    const from = scales.x?.min ?? Number.NEGATIVE_INFINITY;
+    const to = scales.x?.max ?? Number.POSITIVE_INFINITY;
+    const shownAt = (x: number) => x >= from && x <= to;
+    const values = this.data.series.flatMap((_, i) =>
+      series[4 * i + 1]?.show
+        ? Array.from(data[4 * i + 2] ?? []).flatMap((y, at) =>
+            typeof y === 'number' && shownAt((data[0] as number[])[at] as number) ? [y] : [],
+          )
+        : [],
+    );
+    const top = this.data.unit === 'percent' ? undefined : usualTop(values);
+    this.note.textContent =
+      top === undefined ? '' : `↑ begins at ${shown(values[0] as number, this.data.unit)}`;
+    return uPlot.rangeNum(min, top ?? max, { min: { pad: 0.08 }, max: { pad: 0.08 } });
   }
 
   /** Whether values of training and of evaluations stand side by side. */

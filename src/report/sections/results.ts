@@ -23,10 +23,11 @@ export function results(run: CollectedRun): Section {
 }
 
 function verdictTable(report: NonNullable<CollectedRun['report']>): Html {
-  const { rows, notes } = evalTable(report);
-  const [titles = [], ...body] = rows;
+  const { main, all, notes } = evalTable(report);
   const breakdowns = [errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
-  return html`${rows.length > 0 && table(titles, body)}${breakdowns.map((rows) => table(...headed(rows)))}
+  // The cards above have the same rows; all others are for a second look.
+  return html`${main.length > 0 && table(...headed(main))}${breakdowns.map((rows) => table(...headed(rows)))}
+${all.length > 0 && html`<details><summary>Every metric, of all ${report.metrics.n.toLocaleString('en-US')} ${report.unit ?? 'steps'}</summary>${table(...headed(all))}</details>`}
 ${notesOf(notes.filter((line) => !line.startsWith('Warning: ')))}`;
 }
 

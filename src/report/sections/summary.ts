@@ -1,4 +1,5 @@
 /** The head of a page: what the run is, how it stands, and its results in a few numbers. */
+import { evalTable } from '../../eval/report.js';
 import { type CollectedRun, configValue } from '../collect.js';
 import { count, duration, number, percent, points } from '../format.js';
 import { type Content, type Html, html } from '../html.js';
@@ -34,10 +35,16 @@ export function summary(run: CollectedRun): Html {
     ],
   ];
   return html`<p class="status ${run.status}"><span aria-hidden="true">${sign}</span> ${word}</p>
+${readings(run).map((sentence) => html`<p class="reading">${sentence}</p>`)}
 <dl class="facts">${facts.map(([name, value]) => value !== undefined && value !== '' && html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
 <div class="tiles">${tiles(run)}</div>
 ${(run.report?.warnings ?? []).map((sentence) => html`<p class="warning"><strong>Warning</strong> ${sentence}</p>`)}
 ${run.damaged.map((sentence) => html`<p class="warning"><strong>Damaged</strong> ${sentence}</p>`)}`;
+}
+
+/** What the results say, before their numbers. */
+function readings({ report }: CollectedRun): readonly string[] {
+  return report && report.metrics.n > 0 ? evalTable(report).readings : [];
 }
 
 interface Tile {
