@@ -46,6 +46,7 @@ export function chatRequest(fields: RequestFields, { samples }: Pick<ServeLimits
   fields.neutral('function_call', 'none', 'auto');
   fields.neutral('prediction');
   fields.neutral('audio');
+  fields.neutral('documents');
   if (String(fields.value('modalities')) !== 'text') fields.neutral('modalities');
   const addGenerationPrompt = fields.flag('add_generation_prompt') ?? true;
   const continueFinalMessage = fields.flag('continue_final_message') ?? false;

@@ -101,7 +101,9 @@ export class RequestFields {
 
   /** @throws RequestError for a field that nothing has read */
   end(): void {
-    const unknown = Object.keys(this.object).find((name) => !this.read.has(name));
+    const unknown = Object.keys(this.object).find(
+      (name) => !this.read.has(name) && (this.object[name] ?? undefined) !== undefined,
+    );
     if (unknown === undefined) return;
     const nearest = nearestName(unknown.slice(0, SHOWN_CHARACTERS), [...this.read]);
     const hint = nearest === undefined ? '; leave it out' : `; did you mean ${nearest}?`;

@@ -80,6 +80,8 @@ it('fields that ask for nothing are accepted', () => {
     functions: [],
     audio: null,
     response_format: { type: 'text' },
+    documents: [],
+    what_another_server_has: null,
   };
   expect(parsed({ ...nothing, tool_choice: 'auto', stop: '' }).sampling.stop).toEqual([]);
 });

@@ -1,0 +1,213 @@
+// A real vLLM on the CPU as a source of rollouts and as a judge, beside the model in this process, and beside `steptrain serve`.
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { ChatClient, createAdapter, remoteSource } from '../../dist/index.js';
+import { PEFT_DEFAULTS } from '../../dist/weights/adapter-config.js';
+
+/** Of log-probabilities: two programs in f32. */
+const NEAR = 2e-3;
+
+const post = async (url, path, body) => {
+  const response = await fetch(url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${path}: ${response.status}: ${text.slice(0, 400)}`);
+  return text.startsWith('{') ? JSON.parse(text) : text;
+};
+
+/** @returns checks; `own` is the address of a steptrain server of the same model */
+export async function vllm({ url, own, name, local, folder }) {
+  const { model, tokenizer } = local;
+  const checks = [];
+  const check = async (what, body) => {
+    try {
+      checks.push({ name: what, ok: true, detail: (await body()) ?? '' });
+    } catch (error) {
+      checks.push({ name: what, ok: false, detail: String(error).slice(0, 800) });
+    }
+  };
+  const questions = ['The capital of France is', 'Question: 3 apples and 4 more?\nAnswer:'];
+  const prompts = questions.map((text) => tokenizer.encode(text));
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const source = remoteSource({
+    url,
+    server: 'vllm',
+    model: name,
+    adapters: { directory: folder },
+    attempts: 2,
+  });
+  const greedy = { n: 1, maxNewTokens: 16, temperature: 0, seed: 1 };
+
+  await check('greedy rollouts', async () => {
+    const there = await source.sample(prompts, greedy);
+    return alike(there, await model.generate(prompts, greedy));
+  });
+  await check('sampled rollouts, the same again with the same seed', async () => {
+    const options = {
+      n: 4,
+      maxNewTokens: 12,
+      temperature: 0.9,
+      topP: 0.95,
+      topK: 40,
+      minP: 0.01,
+      seed: 7,
+      stop: ['.'],
+    };
+    const [first, second] = [await source.sample(prompts, options), await source.sample(prompts, options)];
+    const tokens = (samples) => samples.flat().map((sample) => sample.tokens.join());
+    if (tokens(first).join('|') !== tokens(second).join('|')) throw new Error('other samples');
+    if (new Set(tokens(first)).size < 4) throw new Error('the samples of a prompt are the same');
+    const scores = await model.score(
+      first.flat().map(({ tokens: drawn }, i) => [...prompts[i >> 2], ...drawn]),
+    );
+    const gaps = first
+      .flat()
+      .flatMap(({ logprobs }, i) =>
+        Array.from(logprobs, (logprob, t) =>
+          Math.abs(logprob - scores[i].logprobs[prompts[i >> 2].length - 1 + t]),
+        ),
+      );
+    return within(Math.max(...gaps));
+  });
+  await check('adapters: published, sampled from, replaced, taken away', async () => {
+    const adapters = [1, 2].map((seed) => someAdapter(model, seed));
+    const gaps = [];
+    for (const [i, adapter] of adapters.entries()) {
+      await source.publish(adapter, i);
+      const there = await source.sample(prompts, greedy);
+      gaps.push(alike(there, await model.generate(prompts, { ...greedy, role: { adapter } })));
+      const { data } = await (await fetch(`${url}/v1/models`)).json();
+      if (data.length !== 2) throw new Error(`models: ${data.map(({ id }) => id).join(', ')}`);
+      if (readdirSync(folder).length !== 1) throw new Error('published files are left');
+    }
+    await source.close();
+    const { data } = await (await fetch(`${url}/v1/models`)).json();
+    if (data.length !== 1 || readdirSync(folder).length > 0)
+      throw new Error('the last adapter is still there');
+    for (const adapter of adapters) adapter.dispose();
+    return gaps.join('; ');
+  });
+  await check('a judge', async () => {
+    const messages = [{ role: 'user', content: 'Is 3 + 4 = 7 right? Answer yes or no.' }];
+    const client = new ChatClient({ url, model: name });
+    const reply = await client.ask(messages, { maxTokens: 16 }, new AbortController().signal);
+    client.close();
+    const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+    const [[sample]] = await model.generate([tokenizer.encode(text, { addSpecialTokens: false })], {
+      ...greedy,
+      tokenizer,
+    });
+    if (reply.text !== sample.text) throw new Error(`${JSON.stringify(reply)} | ${sample.text}`);
+    return JSON.stringify(reply.text);
+  });
+
+  // The same request to both servers.
+  const both = async (path, body) =>
+    Promise.all([url, own].map((address) => post(address, path, { model: name, ...body })));
+  const asked = {
+    prompt: questions[1],
+    max_tokens: 24,
+    temperature: 0,
+    ignore_eos: true,
+    return_token_ids: true,
+  };
+  for (const penalty of [
+    { presence_penalty: 1 },
+    { frequency_penalty: 0.6 },
+    { repetition_penalty: 1.3 },
+    { presence_penalty: 0.4, frequency_penalty: 0.3, repetition_penalty: 1.1 },
+  ])
+    await check(`both servers: ${JSON.stringify(penalty)}`, async () => {
+      const [theirs, ours] = await both('/v1/completions', { ...asked, ...penalty });
+      return sameText(theirs.choices[0].text, ours.choices[0].text);
+    });
+  await check('both servers: log-probabilities of a prompt', async () => {
+    const body = { ...asked, max_tokens: 1, echo: true, logprobs: 3, prompt_logprobs: 2 };
+    const [theirs, ours] = (await both('/v1/completions', body)).map(({ choices }) => choices[0]);
+    const gaps = [];
+    theirs.logprobs.top_logprobs.forEach((top, i) => {
+      const other = ours.logprobs.top_logprobs[i];
+      if ((top === null) !== (other === null)) throw new Error(`top_logprobs[${i}]: ${top} | ${other}`);
+      gaps.push(...gapsOf(top ?? {}, other ?? {}, `top_logprobs[${i}]`));
+    });
+    theirs.prompt_logprobs.forEach((given, i) => {
+      const flat = (entry) =>
+        Object.fromEntries(Object.entries(entry ?? {}).map(([id, { logprob }]) => [id, logprob]));
+      gaps.push(...gapsOf(flat(given), flat(ours.prompt_logprobs[i]), `prompt_logprobs[${i}]`));
+    });
+    for (const key of ['tokens', 'text_offset'])
+      if (String(theirs.logprobs[key]) !== String(ours.logprobs[key]))
+        throw new Error(`${key}: ${theirs.logprobs[key]} | ${ours.logprobs[key]}`);
+    return within(Math.max(...gaps));
+  });
+  await check('both servers: a reply that is begun, and a conversation with a developer', async () => {
+    const begun = [
+      { role: 'user', content: 'What is 3 + 4?' },
+      { role: 'assistant', content: 'Step 1: 3 + 4 =' },
+    ];
+    const few = { max_tokens: 12, temperature: 0 };
+    const prefill = { ...few, messages: begun, add_generation_prompt: false, continue_final_message: true };
+    const said = [];
+    for (const body of [
+      prefill,
+      { ...few, messages: [{ role: 'system', content: 'Be brief.' }, begun[0]] },
+    ]) {
+      const [theirs, ours] = await both('/v1/chat/completions', body);
+      said.push(sameText(theirs.choices[0].message.content, ours.choices[0].message.content));
+    }
+    return said.join(' | ');
+  });
+  return checks;
+}
+
+function alike(there, here) {
+  const gaps = there.flatMap((samples, p) =>
+    samples.flatMap(({ tokens, logprobs }, s) => {
+      const own = here[p][s];
+      if (tokens.join() !== own.tokens.join()) throw new Error(`prompt ${p}: ${tokens} | ${own.tokens}`);
+      return Array.from(logprobs, (logprob, t) => Math.abs(logprob - own.logprobs[t]));
+    }),
+  );
+  return within(Math.max(...gaps));
+}
+
+function within(gap) {
+  if (!(gap < NEAR)) throw new Error(`log-probabilities differ by ${gap}`);
+  return `log-probabilities within ${gap.toExponential(1)}`;
+}
+
+function gapsOf(one, other, what) {
+  const names = [one, other].map((entries) => Object.keys(entries).sort().join());
+  if (names[0] !== names[1]) throw new Error(`${what}: ${names[0]} | ${names[1]}`);
+  return Object.keys(one).map((key) => Math.abs(one[key] - other[key]));
+}
+
+function sameText(one, other) {
+  if (one !== other) throw new Error(`${JSON.stringify(one)} | ${JSON.stringify(other)}`);
+  return JSON.stringify(one);
+}
+
+/** One that changes what the model writes. */
+function someAdapter({ decoder }, seed) {
+  const { hiddenSize } = decoder.config;
+  const config = {
+    ...PEFT_DEFAULTS,
+    r: 4,
+    loraAlpha: 8,
+    targetModules: { kind: 'names', names: ['o_proj'] },
+    taskType: 'CAUSAL_LM',
+  };
+  let state = seed;
+  const random = () => {
+    state = (1664525 * state + 1013904223) % 2 ** 32;
+    return state / 2 ** 31 - 1;
+  };
+  const first = (name) =>
+    name.includes('lora_B')
+      ? Float32Array.from({ length: hiddenSize * 4 }, () => 0.05 * random())
+      : undefined;
+  return createAdapter(decoder.device, decoder.config, config, { seed, first });
+}
