@@ -1,12 +1,7 @@
 import { expect, it } from 'vitest';
-import {
-  isRight,
-  labelledRecord,
-  selectCandidates,
-  stepPieces,
-} from '../../../src/methods/rounds/candidates.js';
+import { isRight, labelledRecord, selectCandidates } from '../../../src/methods/rounds/candidates.js';
 import { roundProblems } from '../../../src/methods/rounds/sample.js';
-import { stepsOf } from '../../../src/records/steps.js';
+import { stepPieces, stepsOf } from '../../../src/records/steps.js';
 
 it.each([
   ['lines', 'a = 1\nb = 2\nAnswer: 2\n'],
@@ -14,6 +9,8 @@ it.each([
   ['blank lines at odd places', '\n\nFirst.\n\n\nSecond.\n\n'],
   ['spaces', ' a\n  b '],
   ['one step', 'only'],
+  ['formulas over lines', 'So\n\\[\na = 1\n\\]\nand\n  $b\n= 2$\n'],
+  ['formulas over paragraphs', '\n\\begin{align*}\na\n\nb\n\\end{align*}\n\nThe end.\n'],
   ['nothing', ' \n '],
 ])('the pieces of %s are the steps that judges see, and together the text', (_, text) => {
   const pieces = stepPieces(text);
