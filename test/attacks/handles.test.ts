@@ -108,7 +108,11 @@ describe('tensors', () => {
     ['an extent below 0', () => device.empty([-1]), /extents of at least 0/],
     ['more elements than memory', () => device.empty([1e9, 1e9]), /fewer than 2\^46 elements/],
     ['five axes', () => device.empty([1, 1, 1, 1, 1]), /at most 4 dimensions/],
-    ['an unknown dtype', () => device.empty([1], any('f64')), /a tensor is of f32, bf16, i32, u8, found "f64"/],
+    [
+      'an unknown dtype',
+      () => device.empty([1], any('f64')),
+      /a tensor is of f32, bf16, i32, u8, found "f64"/,
+    ],
     [
       'fewer values than its shape',
       () => device.tensor(new Float32Array(3), [2, 2]),
