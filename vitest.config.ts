@@ -1,15 +1,46 @@
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
+/** Folders whose tests run in a process of their own each: they print, start programs, or break things on purpose. */
+const ISOLATED = ['e2e', 'cli', 'attacks'] as const;
+
+/** What else cannot share a process: tests that replace a module, watch memory, or change what Node itself has. */
+const APART = [
+  'test/eval/written-verdicts.test.ts',
+  'test/files/lock.test.ts',
+  'test/generate/soak.test.ts',
+  'test/methods/stepamc/rationales.test.ts',
+  'test/runtime/**/*.test.ts',
+];
+
+const folders = (names: readonly string[]) => names.map((name) => `test/${name}/**/*.test.ts`);
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     // Tests leave the user's cache alone.
     env: { STEPTRAIN_CACHE: join(tmpdir(), 'steptrain-test-cache') },
     globalSetup: 'test/global-setup.ts',
     pool: 'forks',
+    maxWorkers: availableParallelism(),
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: ['test/**/*.test.ts'],
+          exclude: [...folders(ISOLATED), ...APART],
+          // A process loads modules and the addon once for all its files.
+          isolate: false,
+          setupFiles: 'test/unit-setup.ts',
+          // Which live long enough to see that many tests leave their tensors to the collector.
+          execArgv: ['--disable-warning=STEPTRAIN_ABANDONED_TENSOR'],
+        },
+      },
+      { extends: true, test: { name: 'apart', include: APART } },
+      ...ISOLATED.map((name) => ({ extends: true as const, test: { name, include: folders([name]) } })),
+    ],
   },
 });

@@ -14,7 +14,6 @@ export const SUITES = [
   'decode',
   'rl',
   'trainer',
-  'contention',
   'runtime',
   'generation',
 ] as const;

@@ -58,7 +58,7 @@ export function unitName(output) {
 
 function secondsOf(output) {
   const name = unitName(output);
-  return SECONDS[name] ?? SECONDS[name.replace(/^\w+\//, '')] ?? 10;
+  return SECONDS[name] ?? SECONDS[name.replace(/^\w+\//, '')] ?? (output.endsWith('.cu.o') ? 18 : 5);
 }
 
 /** Follows a compilation by the lines that make prints. */

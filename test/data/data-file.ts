@@ -1,7 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll } from 'vitest';
+import { inject } from 'vitest';
 import { type LoadOptions, type LoadReport, loadRecords } from '../../src/data/load.js';
 import type { StepRecord } from '../../src/records/record.js';
 
@@ -16,12 +15,9 @@ export async function load(
   return { records: all, report };
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'steptrain-data-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-
-/** A file in a directory of its own, until the test file has ended. */
+/** A file in a directory of its own, until all tests have ended. */
 export function fileWith(name: string, content: string | Buffer): string {
-  const path = join(mkdtempSync(join(folder, 'file-')), name);
+  const path = join(mkdtempSync(join(inject('folder'), 'file-')), name);
   writeFileSync(path, content);
   return path;
 }

@@ -1,6 +1,6 @@
 import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { afterEach } from 'vitest';
+import { onTestFinished } from 'vitest';
 
 /** What goes wrong with one request. */
 export type Fault =
@@ -26,11 +26,6 @@ export interface FaultyProxy {
   close(): Promise<void>;
 }
 
-const open: FaultyProxy[] = [];
-afterEach(async () => {
-  for (const proxy of open.splice(0)) await proxy.close();
-});
-
 /** Passes requests to a server that works; `faultOf` says what goes wrong with the i-th to a path. It goes with the test. */
 export async function faultyProxy(
   target: string,
@@ -55,7 +50,7 @@ export async function faultyProxy(
         server.closeAllConnections();
       }),
   };
-  open.push(proxy);
+  onTestFinished(() => proxy.close());
   return proxy;
 }
 

@@ -1,4 +1,4 @@
-import { afterEach } from 'vitest';
+import { onTestFinished } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import type { Served } from '../../src/serve/engine.js';
@@ -14,16 +14,6 @@ export interface TestServer extends RunningServer {
   readonly errors: unknown[];
 }
 
-const running: TestServer[] = [];
-
-afterEach(async () => {
-  for (const server of running.splice(0)) {
-    await server.close(0);
-    server.model.dispose();
-    server.device.dispose();
-  }
-});
-
 /** A server of a model with random weights, a token for each byte, and a chat template. It is closed after the running test. */
 export async function testServer(options: ServeOptions = {}, template?: string): Promise<TestServer> {
   const directory = await chatModel(template);
@@ -37,9 +27,12 @@ export async function testServer(options: ServeOptions = {}, template?: string):
     onError: (error) => errors.push(error),
     ...options,
   });
-  const test = { ...server, device, model, served, errors };
-  running.push(test);
-  return test;
+  onTestFinished(async () => {
+    await server.close(0);
+    model.dispose();
+    device.dispose();
+  });
+  return { ...server, device, model, served, errors };
 }
 
 /** The part of a response that tests read. */

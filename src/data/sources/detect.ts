@@ -8,14 +8,11 @@ import { prmbench } from './prmbench.js';
 import { problems } from './problems.js';
 import { processbench } from './processbench.js';
 import { record } from './record.js';
-import { type ReadingOptions, SOURCE_NAMES, type Source, type SourceName } from './source.js';
+import { SOURCE_NAMES, type Source, type SourceName } from './source.js';
 import { stepwise } from './stepwise.js';
 import { trl } from './trl.js';
 
-/** What some layout or other reads of the options. */
-export type ConversionOptions = Prm800kOptions & ReadingOptions;
-
-const sources: Readonly<Record<SourceName, Source<ConversionOptions>>> = {
+const sources: Readonly<Record<SourceName, Source<Prm800kOptions>>> = {
   prm800k,
   processbench,
   prmbench,
@@ -30,12 +27,12 @@ const sources: Readonly<Record<SourceName, Source<ConversionOptions>>> = {
 };
 
 /** The layout of that name. */
-export function sourceNamed(name: SourceName): Source<ConversionOptions> {
+export function sourceNamed(name: SourceName): Source<Prm800kOptions> {
   return sources[name];
 }
 
 /** The layout whose columns the row has, or undefined. */
-export function detectSource(row: Row): Source<ConversionOptions> | undefined {
+export function detectSource(row: Row): Source<Prm800kOptions> | undefined {
   return SOURCE_NAMES.map(sourceNamed).find((source) => source.matches(row));
 }
 

@@ -2,9 +2,11 @@
 // once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families with kernels of Hopper's own.
 //   npm run test:emulated                  both; arguments go on to vitest
 //   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone
+// Where both pass in whole, it notes in verified.json of which sources that is true.
 import { spawnSync } from 'node:child_process';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { markVerified } from './verified.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../../..');
 const PORTABLE = [
@@ -60,4 +62,6 @@ for (const [capability, files] of [
   );
   status ||= ended;
 }
+const isWhole = process.argv.length === 2 && process.env.STEPTRAIN_EMULATED_CAPABILITY === undefined;
+if (status === 0 && isWhole) markVerified();
 process.exit(status);

@@ -101,9 +101,7 @@ describe('LLaMA-Factory', () => {
       system: 'Be short.',
       history: [['Hi', 'Hello']],
     };
-    const { records } = await load(fileWith([row]), { turns: 'last' });
-    const { provenance: _, ...record } = records[0] as StepRecord;
-    expect(record).toEqual({
+    expect(await read(row)).toEqual({
       problem: 'Add.\n2+2',
       prompt: [
         { role: 'system', content: 'Be short.' },

@@ -1,0 +1,29 @@
+// Which sources of the CUDA device passed all their tests on the emulator: verified.json beside this file has their hash, and
+// `npm run test:emulated` writes it. As a program, fails where the sources are others: then CI runs the emulator, which takes minutes.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { contentHash, sources } from '../../../scripts/build/fresh.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = resolve(here, '../../..');
+const path = join(here, 'verified.json');
+
+function sourcesHash() {
+  const endings = ['.cc', '.h', '.cu', '.cuh', '.cmake', '.mjs', '.ts'];
+  return contentHash(root, sources(root, ['core', 'cuda', 'test/cuda'], endings));
+}
+
+export function markVerified() {
+  writeFileSync(path, `${JSON.stringify({ sources: sourcesHash() })}\n`);
+}
+
+function isVerified() {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')).sources === sourcesHash();
+  } catch {
+    return false;
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) process.exit(isVerified() ? 0 : 1);
