@@ -73,7 +73,7 @@ async function evaluate({ python, kind, url, model, tokenizer, asText, folder, t
       ...['--include_path', folder, '--output_path', output, '--log_samples'],
       ...(isChat ? ['--apply_chat_template'] : []),
     ],
-    { env: { HF_HUB_OFFLINE: '1', HF_DATASETS_OFFLINE: '1', OPENAI_API_KEY: 'none' }, seconds: 600 },
+    { env: { HF_HUB_OFFLINE: '1', HF_DATASETS_OFFLINE: '1', OPENAI_API_KEY: 'none' }, seconds: 1500 },
   );
   const files = readdirSync(output, { recursive: true }).filter((file) => /samples_.*\.jsonl$/.test(file));
   const rows = (task) => {
@@ -133,7 +133,7 @@ export async function lmEval({ python, url, name, directory, problems, local, is
 
   const rolling = [];
   for (const { arguments: args } of found.steptrain_rolling) {
-    const ids = [tokenizer.eosId ?? tokenizer.bosId, ...tokenizer.encode(argumentsOf(args)[0][0])];
+    const ids = [tokenizer.bosId ?? tokenizer.eosId, ...tokenizer.encode(argumentsOf(args)[0][0])];
     rolling.push((await likelihood(model, ids, 1))[0]);
   }
   same(

@@ -63,7 +63,7 @@ function problems() {
       { question: 'A box has 12 pens, and 5 are red. How many are not?', answer: '12 - 5 = 7\n#### 7' },
     ];
   return readFileSync(file, 'utf8')
-    .split('\n', 4)
+    .split('\n', 3)
     .map((line) => JSON.parse(line));
 }
 
@@ -106,11 +106,11 @@ async function main() {
       const folder = await clientNode();
       copyFileSync(here('openai-node.mjs'), join(folder, 'openai-node.mjs'));
       const args = [join(folder, 'openai-node.mjs'), `${server.url}/v1`, name];
-      report('openai-node', lines(await run(process.execPath, args, { seconds: 300 })));
+      report('openai-node', lines(await run(process.execPath, args, { seconds: 900 })));
     });
     await part('openai-python', async () => {
       const args = [here('openai_python.py'), `${server.url}/v1`, name];
-      report('openai-python', lines(await run(await clientPython(), args, { seconds: 300 })));
+      report('openai-python', lines(await run(await clientPython(), args, { seconds: 900 })));
     });
     await part('lm-eval', async () => {
       const python = await clientPython();

@@ -58,7 +58,7 @@ export async function serveSteptrain(model, ...more) {
     ...more,
   ];
   const printed = (output) => /served on (http:\S+)\/v1/.exec(output)?.[1];
-  const server = await started(process.execPath, args, {}, printed, 120);
+  const server = await started(process.execPath, args, {}, printed, 300);
   return recorded(server);
 }
 
@@ -80,7 +80,7 @@ export async function serveVllm(python, model, name) {
     const response = await fetch(`${url}/health`).catch(() => undefined);
     return response?.ok ? url : undefined;
   };
-  return recorded(await started(python, args, env, answers, 600));
+  return recorded(await started(python, args, env, answers, 1500));
 }
 
 /** Passes everything on, and keeps it in `exchanges`. */

@@ -125,22 +125,26 @@ export async function vllm({ url, own, name, local, folder }) {
       return sameText(theirs.choices[0].text, ours.choices[0].text);
     });
   await check('both servers: log-probabilities of a prompt', async () => {
-    const body = { ...asked, max_tokens: 1, echo: true, logprobs: 3, prompt_logprobs: 2 };
-    const [theirs, ours] = (await both('/v1/completions', body)).map(({ choices }) => choices[0]);
+    const one = { ...asked, max_tokens: 1, return_token_ids: false };
+    const ask = async (more) =>
+      (await both('/v1/completions', { ...one, ...more })).map(({ choices }) => choices[0]);
+    const [theirs, ours] = await ask({ echo: true, logprobs: 3 });
+    const [given, written] = await ask({ prompt_logprobs: 2 });
     const gaps = [];
     theirs.logprobs.top_logprobs.forEach((top, i) => {
       const other = ours.logprobs.top_logprobs[i];
       if ((top === null) !== (other === null)) throw new Error(`top_logprobs[${i}]: ${top} | ${other}`);
       gaps.push(...gapsOf(top ?? {}, other ?? {}, `top_logprobs[${i}]`));
     });
-    theirs.prompt_logprobs.forEach((given, i) => {
-      const flat = (entry) =>
-        Object.fromEntries(Object.entries(entry ?? {}).map(([id, { logprob }]) => [id, logprob]));
-      gaps.push(...gapsOf(flat(given), flat(ours.prompt_logprobs[i]), `prompt_logprobs[${i}]`));
+    const flat = (entry) =>
+      Object.fromEntries(Object.entries(entry ?? {}).map(([id, { logprob }]) => [id, logprob]));
+    given.prompt_logprobs.forEach((entry, i) => {
+      gaps.push(...gapsOf(flat(entry), flat(written.prompt_logprobs[i]), `prompt_logprobs[${i}]`));
     });
     for (const key of ['tokens', 'text_offset'])
       if (String(theirs.logprobs[key]) !== String(ours.logprobs[key]))
         throw new Error(`${key}: ${theirs.logprobs[key]} | ${ours.logprobs[key]}`);
+    if (theirs.text !== ours.text) throw new Error(`${theirs.text} | ${ours.text}`);
     return within(Math.max(...gaps));
   });
   await check('both servers: a reply that is begun, and a conversation with a developer', async () => {
