@@ -14,6 +14,7 @@ export const SUITES = [
   'decode',
   'rl',
   'trainer',
+  'contention',
   'runtime',
   'generation',
 ] as const;

@@ -23,7 +23,7 @@ import { DEBERTA_V3_BASE, DEBERTA_V3_XSMALL, QWEN_0_5B, QWEN_1_5B } from './mode
 import { rlGroups } from './rl-groups.js';
 import { trainerGroups } from './trainer-groups.js';
 
-export type RivalSuite = Exclude<Suite, MetricSuite>;
+export type RivalSuite = Exclude<Suite, MetricSuite | 'contention'>;
 type Shape = readonly [m: number, k: number, n: number];
 
 const DTYPES: readonly FloatType[] = ['f32', 'bf16'];

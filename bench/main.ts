@@ -4,11 +4,12 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import yargs from 'yargs';
 import { type Group, type MetricSuite, SUITES, type Suite } from './cases.js';
+import { measureContention } from './contention.js';
 import { groupsOf } from './groups.js';
 import { limitsOf, measureLimits } from './limits.js';
 import { describeMachine, machineLine, resultName } from './machine.js';
 import { measureGroup } from './pairs.js';
-import { limitsLine, rivalTable, runtimeTable } from './report.js';
+import { contentionTable, limitsLine, rivalTable, runtimeTable } from './report.js';
 import { findRival } from './rival.js';
 import { measureRuntime } from './runtime.js';
 
@@ -59,13 +60,15 @@ const chosenGroups = (groups: readonly Group[]): Group[] =>
     .filter(({ title }) => title.includes(args.dtype ?? '') && title.includes(args.match))
     .map((group) => ({ ...group, settings: group.settings.filter((name) => name.includes(args.rival)) }));
 const isMetric = (suite: Suite): suite is MetricSuite => suite === 'runtime' || suite === 'generation';
-const timed = suites.flatMap((suite) => (isMetric(suite) ? [] : chosenGroups(groupsOf(suite, onGpu))));
+const timed = suites.flatMap((suite) =>
+  isMetric(suite) || suite === 'contention' ? [] : chosenGroups(groupsOf(suite, onGpu)),
+);
 const measure = (group: (typeof timed)[number]) => measureGroup(group, rival, args, progress);
 const limits = timed.some((group) => !group.limits) ? await measureLimits(onGpu, measure) : undefined;
 clear();
 if (limits) console.log(limitsLine(limits));
 const groups: object[] = [];
-const metrics: Partial<Record<MetricSuite, object>> = {};
+const metrics: Partial<Record<MetricSuite | 'contention', object>> = {};
 const path = args.json ?? join(RESULTS, resultName(machine, chosen?.length ? suites : []));
 mkdirSync(dirname(path), { recursive: true });
 /** After every table, so that a bench which is stopped leaves what it found. */
@@ -83,6 +86,13 @@ for (const group of timed) {
   if (own.length > 0) console.log(`\n${limitsLine(here)}`);
   console.log(`\n${rivalTable(group.title, results, here)}`);
   groups.push({ title: group.title, results, ...(own.length > 0 ? { limits: here } : {}) });
+  save();
+}
+if (suites.includes('contention')) {
+  const results = await measureContention(rival, args, progress);
+  clear();
+  console.log(`\n${contentionTable(results)}`);
+  metrics.contention = results;
   save();
 }
 for (const suite of suites) {

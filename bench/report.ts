@@ -9,6 +9,7 @@ import {
   type TrainerCase,
   tokensOf,
 } from './cases.js';
+import { BARS, type Contention, type ContentionResult } from './contention.js';
 import { type Limits, shareOfLimit } from './limits.js';
 import type { CaseResult, Measured } from './pairs.js';
 import type { RuntimeResult } from './runtime.js';
@@ -137,6 +138,31 @@ export function runtimeTable(suite: string, results: readonly RuntimeResult[]): 
     for (const [metric, values] of Object.entries(metrics)) table.push([name, metric, range(values)]);
   }
   return [table.toString(), ...notes].join('\n');
+}
+
+/** A row a number of threads and of busy processes; `!` marks what is beyond a bar. */
+export function contentionTable({ item, results, errors }: ContentionResult): string {
+  const head = [`${item.name}, ${item.dtype}`, 'ours, ms', 'loss', 'rival, ms', 'loss', 'ours/rival'];
+  const table = new Table({ head, style: STYLE });
+  for (const result of results) {
+    const { threads, busy, seconds, loss } = result;
+    const side = (who: 'ours' | 'rival') => [
+      seconds[who] ? milliseconds(seconds[who]) : '–',
+      loss[who] && busy > 0 ? `${times(loss[who], 1)}${beyond(result, who) ? ' !' : ''}` : '–',
+    ];
+    const against = loss.ours && loss.rival && busy > 0 ? loss.ours / loss.rival : undefined;
+    table.push([
+      `${threads} thread${threads === 1 ? '' : 's'} beside ${busy} busy`,
+      ...side('ours'),
+      ...side('rival'),
+      against === undefined ? '–' : `${times(against, 1)}${against > BARS.besideRival ? ' !' : ''}`,
+    ]);
+  }
+  return [table.toString(), ...errors].join('\n');
+}
+
+function beyond({ threads, busy, loss }: Contention, who: 'ours' | 'rival'): boolean {
+  return who === 'ours' && threads === 2 && busy === 2 && (loss.ours ?? 0) > BARS.twoOnTwo;
 }
 
 function times(numerator: number, denominator: number | undefined): string {

@@ -29,6 +29,6 @@ export function findRival(): Rival | string {
 /** peers/ is not compiled: it is read from the sources, two levels above build/ts/bench. */
 const PEERS = fileURLToPath(new URL('../../../bench/peers/trial.py', import.meta.url));
 
-export function rivalTrial(rival: Rival): TrialProcess {
-  return new TrialProcess(rival.python, [PEERS]);
+export function rivalTrial(rival: Rival, env: Readonly<Record<string, string>> = {}): TrialProcess {
+  return new TrialProcess(rival.python, [PEERS], env);
 }

@@ -11,6 +11,10 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] as number) + upper) / 2;
 }
 
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
 export function spread(values: readonly number[]): Spread {
   return { min: Math.min(...values), median: median(values), max: Math.max(...values) };
 }

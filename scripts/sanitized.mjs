@@ -48,7 +48,14 @@ if (kind === 'address') {
   mkdirSync(join(root, 'build/tsan'), { recursive: true });
   const sources = ['test/native/threads.cc', 'core/queue.cc', 'core/allocator.cc', 'core/ops.cc'];
   const flags = ['-std=c++20', '-O1', '-g1', '-fsanitize=thread', '-I.', '-pthread', '-o', program];
-  run('g++', [...flags, ...sources, 'core/signature.cc', 'core/waiter.cc', 'cpu/runtime/thread_pool.cc']);
+  run('g++', [
+    ...flags,
+    ...sources,
+    'core/signature.cc',
+    'core/waiter.cc',
+    'cpu/runtime/event_count.cc',
+    'cpu/runtime/thread_pool.cc',
+  ]);
   // Kernels that scatter memory widely leave this sanitizer no room.
   run('setarch', ['-R', program], { TSAN_OPTIONS: 'halt_on_error=1' });
 } else {

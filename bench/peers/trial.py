@@ -27,7 +27,7 @@ def answer(request):
     try:
         import torch
 
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(int(os.environ.get("STEPTRAIN_THREADS") or len(os.sched_getaffinity(0))))
         torch.set_default_device(os.environ.get("STEPTRAIN_BENCH_DEVICE", "cpu"))
         torch.manual_seed(1)
         item = request["item"]

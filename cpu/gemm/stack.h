@@ -7,10 +7,10 @@
 #include <atomic>
 #include <cstdint>
 #include <new>
-#include <thread>
 
 #include "cpu/gemm/rows.h"
 #include "cpu/gemm/weight.h"
+#include "cpu/runtime/event_count.h"
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
@@ -43,6 +43,7 @@ class StackedRanks {
     stride_ = row_stride<T>(widest);
     low_ = stream.scratch.take<T>(tokens * stride_);
     rows_made_ = new (stream.scratch.take<std::atomic<int64_t>>(1)) std::atomic<int64_t>(0);
+    made_ = new (stream.scratch.take<EventCount>(1)) EventCount;
   }
 
   /// One thread's share of the low-rank rows scale·x·Aᵀ.
@@ -53,13 +54,14 @@ class StackedRanks {
       each_run(t, rows, [&](int64_t t, int rows, int32_t g) {
         for (int64_t j = 0; j < stack_.rank(g); j += kPanel) tile(x, t, rows, g, j);
       });
-      rows_made_->fetch_add(rows, std::memory_order_release);
+      rows_made_->fetch_add(rows);
+      made_->notify();
     }
   }
   /// Until all threads' shares are made. Instead of a barrier: with few rows some threads have no share, and begin with
   /// the frozen product meanwhile.
   void wait() const {
-    while (rows_made_->load(std::memory_order_acquire) < tokens_) std::this_thread::yield();
+    made_->await([&] { return rows_made_->load() >= tokens_; });
   }
 
   /// c[height][kTileStride] += low·Bᵀ for the rows from t on and one panel of outputs.
@@ -103,6 +105,7 @@ class StackedRanks {
   int64_t tokens_, stride_;
   T* low_;
   std::atomic<int64_t>* rows_made_;
+  EventCount* made_;
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

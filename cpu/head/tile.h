@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <thread>
 #include <vector>
 
 #include "cpu/elementwise.h"
@@ -149,13 +148,17 @@ class Turns {
     for (int64_t i = 0; i < blocks; i++) new (turns_ + i) std::atomic<int64_t>(0);
   }
   /// Earlier splits were handed out earlier, so their tasks are already running.
-  void wait(int64_t block, int64_t split) const {
-    while (turns_[block].load(std::memory_order_acquire) != split) std::this_thread::yield();
+  void wait(int64_t block, int64_t split) {
+    passed_.await([&] { return turns_[block].load() == split; });
   }
-  void pass(int64_t block) { turns_[block].fetch_add(1, std::memory_order_release); }
+  void pass(int64_t block) {
+    turns_[block].fetch_add(1);
+    passed_.notify();
+  }
 
  private:
   std::atomic<int64_t>* turns_;
+  EventCount passed_;
 };
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

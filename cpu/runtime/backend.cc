@@ -146,10 +146,7 @@ class CpuBackend final : public Backend {
   }
   bool has(int op) const override { return table_.at(op) != nullptr; }
 
-  void start() override {
-    lower_priority();
-    pool_ = std::make_unique<ThreadPool>(threads_);
-  }
+  void start() override { pool_ = std::make_unique<ThreadPool>(threads_); }
   void run(int op, const Args& args) override {
     using Clock = std::chrono::steady_clock;
     Stream stream{*pool_, scratch_};

@@ -1,47 +1,19 @@
 #include "cpu/runtime/thread_pool.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <exception>
-
-#include "core/glibcxx.h"
-
 namespace steptrain::cpu {
-namespace {
-
-constexpr auto kSpin = std::chrono::microseconds(100);
-constexpr int kNice = 10;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-}  // namespace
-
-void lower_priority() {
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-}
 
 ThreadPool::ThreadPool(int threads) : threads_(threads) {
   for (int i = 1; i < threads; i++) members_.emplace_back([this, i] { loop(i); });
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    wake_.notify_all();
-  }
+  stopping_ = true;
+  call_.notify();
   for (auto& member : members_) member.join();
 }
 
 void ThreadPool::work(int index) {
-  Worker worker(*this, index, threads_);
+  Worker worker(*this, index);
   try {
     (*body_)(worker);
   } catch (...) {
@@ -51,27 +23,17 @@ void ThreadPool::work(int index) {
 }
 
 void ThreadPool::region(const std::function<void(Worker&)>& body) {
-  regions_++;
+  regions_.fetch_add(1, std::memory_order_relaxed);
   for (auto& task : tasks_) task.value.store(0, std::memory_order_relaxed);
   body_ = &body;
   error_ = nullptr;
-  if (threads_ > 1) {
-    running_ = threads_ - 1;
-    {
-      const std::lock_guard lock(mutex_);
-      epoch_++;
-    }
-    wake_.notify_all();
-  }
+  attendance_ = Attendance{.present = 1, .open = 1};
+  called_++;
+  call_.notify();
   work(0);
-  // The others are at most one task behind. Yield, in case they have no core to run on.
-  for (int spins = 0; running_.load() > 0; spins++) {
-    if (spins < 4000) {
-      pause();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  // No task is left. Some may still be in work.
+  leave(true);
+  end_.await([&] { return attendance_.load().present == 0; });
   if (error_) std::rethrow_exception(error_);
 }
 
@@ -82,23 +44,50 @@ void ThreadPool::run(int64_t n, const std::function<void(int64_t)>& body) {
 }
 
 void ThreadPool::loop(int index) {
-  lower_priority();
-  uint64_t seen = 0;
+  uint32_t seen = 0;
   while (true) {
-    const auto until = std::chrono::steady_clock::now() + kSpin;
-    while (epoch_.load() == seen && !stopping_) {
-      if (std::chrono::steady_clock::now() < until) {
-        pause();
-        continue;
-      }
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return epoch_.load() != seen || stopping_; });
-    }
+    call_.await([&] { return called_ != seen || stopping_; });
     if (stopping_) return;
-    seen = epoch_.load();
+    seen = called_;
+    if (!join()) continue;
     work(index);
-    running_--;
+    leave(false);
   }
+}
+
+template <typename Change>
+ThreadPool::Attendance ThreadPool::update(const Change& change) {
+  Attendance before = attendance_, after;
+  do {
+    after = before;
+    change(after);
+  } while (!attendance_.compare_exchange_weak(before, after));
+  return after;
+}
+
+bool ThreadPool::join() {
+  bool joined = false;
+  update([&](Attendance& now) {
+    joined = now.open;
+    if (joined) now.present++;
+  });
+  return joined;
+}
+
+void ThreadPool::leave(bool close) {
+  bool last_at_barrier = false;
+  const Attendance after = update([&](Attendance& now) {
+    now.present--;
+    if (close) now.open = 0;
+    // Only one that threw leaves while others wait for it.
+    last_at_barrier = now.present > 0 && now.waiting == now.present;
+    if (last_at_barrier) {
+      now.barriers++;
+      now.waiting = 0;
+    }
+  });
+  if (last_at_barrier) barrier_.notify();
+  if (after.present == 0) end_.notify();
 }
 
 int64_t Worker::next(int phase) {
@@ -106,19 +95,21 @@ int64_t Worker::next(int phase) {
 }
 
 void Worker::barrier() {
-  const uint64_t generation = pool_.generation_.load();
-  if (pool_.arrived_.fetch_add(1) + 1 == count) {
-    pool_.arrived_ = 0;
-    pool_.generation_++;
-    return;
-  }
-  for (int spins = 0; pool_.generation_.load() == generation; spins++) {
-    if (spins < 4000) {
-      pause();
-    } else {
-      std::this_thread::yield();
+  const uint32_t mine = ++barriers_;
+  bool over = false, last = false;
+  pool_.update([&](ThreadPool::Attendance& now) {
+    over = now.barriers >= mine;
+    last = !over && now.waiting + 1 == now.present;
+    if (last) {
+      now.barriers++;
+      now.waiting = 0;
+    } else if (!over) {
+      now.waiting++;
     }
-  }
+  });
+  if (last) pool_.barrier_.notify();
+  if (last || over) return;
+  pool_.barrier_.await([&] { return pool_.attendance_.load().barriers >= mine; });
 }
 
 }  // namespace steptrain::cpu

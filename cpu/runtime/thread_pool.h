@@ -1,14 +1,17 @@
-// The compute threads of one CPU device. The queue's thread is member 0, so a one-thread pool starts no
-// thread. Members run at a lower priority than JavaScript, spin briefly between regions and then sleep.
+// The compute threads of one CPU device. The queue's thread is member 0, so a one-thread pool starts no thread.
+// Whoever has a core works: a region begins with member 0 alone, the others take part from when they come, and
+// nobody waits for one that other processes keep from its core, unless it holds a task.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "cpu/runtime/event_count.h"
 
 namespace steptrain::cpu {
 
@@ -17,10 +20,10 @@ class ThreadPool;
 /// A member's view of one parallel region.
 class Worker {
  public:
+  /// Below the number of threads; 0 takes part in every region from its beginning.
   int index;
-  int count;
-  /// Waits for every member. Results do not depend on which member took a task:
-  /// tasks follow from shapes alone.
+  /// Waits until every member that takes part has come here. Results do not depend on which member took a task, nor
+  /// on how many take part: tasks follow from shapes alone.
   void barrier();
   /// The next task of `phase` (0–7): 0, 1, … until ≥ n. Each phase has its own counter, so two phases of a
   /// region need a barrier between them only where one reads what the other wrote.
@@ -28,8 +31,9 @@ class Worker {
 
  private:
   friend class ThreadPool;
-  Worker(ThreadPool& pool, int index, int count) : index(index), count(count), pool_(pool) {}
+  Worker(ThreadPool& pool, int index) : index(index), pool_(pool) {}
   ThreadPool& pool_;
+  uint32_t barriers_ = 0;
 };
 
 class ThreadPool {
@@ -40,9 +44,10 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
-  /// Runs `body` on every member and returns when all have finished. The first exception is rethrown. A
-  /// member that throws still takes part in later barriers, so a body with barriers must make its checks
-  /// before the first one.
+  /// Runs `body` on member 0 and on the others that come before it has finished there, and returns when all of them
+  /// have finished. A member that comes late finds the tasks of earlier phases taken and passes the barriers that are
+  /// over, so a body must take all its work from next(). The first exception is rethrown; the others go on without
+  /// the member that threw.
   void region(const std::function<void(Worker&)>& body);
   /// body(task) for each task in [0, n), taken in order by whichever member is free.
   void run(int64_t n, const std::function<void(int64_t)>& body);
@@ -50,28 +55,37 @@ class ThreadPool {
 
  private:
   friend class Worker;
+  /// Who takes part in the region, in one word, so that members which come, wait and leave at once agree.
+  struct Attendance {
+    uint32_t barriers = 0;  // that are over
+    uint16_t present = 0;
+    uint16_t waiting : 15 = 0;  // of those present, at the next barrier
+    uint16_t open : 1 = 0;      // others may come
+  };
+  static_assert(std::atomic<Attendance>::is_always_lock_free);
+
+  /// Attendance before and after `change`, which may be tried several times.
+  template <typename Change>
+  Attendance update(const Change& change);
+  bool join();
+  void leave(bool close);
   void loop(int index);
   void work(int index);
 
   int threads_;
   std::atomic<int64_t> regions_{0};
-  std::atomic<uint64_t> epoch_{0};
-  std::atomic<int> running_{0};
+  std::atomic<uint32_t> called_{0};  // regions, for members that wait for one
   std::atomic<bool> stopping_{false};
   const std::function<void(Worker&)>* body_ = nullptr;
   struct alignas(64) Counter {
     std::atomic<int64_t> value{0};
   };
   Counter tasks_[8];
-  alignas(64) std::atomic<int> arrived_{0};
-  std::atomic<uint64_t> generation_{0};
+  alignas(64) std::atomic<Attendance> attendance_{Attendance{}};
+  EventCount call_, barrier_, end_;
   std::mutex mutex_;
-  std::condition_variable wake_;
   std::exception_ptr error_;
   std::vector<std::thread> members_;
 };
-
-/// Lowers the calling thread's priority, so that compute never starves the event loop.
-void lower_priority();
 
 }  // namespace steptrain::cpu

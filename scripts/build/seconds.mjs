@@ -12,6 +12,7 @@ export const SECONDS = {
   'cpu/attention/disentangled_attention.cc': 4,
   'cpu/attention/disentangled_attention_backward.cc': 5,
   'cpu/runtime/backend.cc': 3,
+  'cpu/runtime/event_count.cc': 1,
   'cpu/runtime/families.cc': 1,
   'cpu/runtime/thread_pool.cc': 1,
 };

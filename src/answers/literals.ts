@@ -52,7 +52,7 @@ export abstract class NumberReader extends Cursor {
     return { kind: 'number', value: add(parseDecimal(text, this.budget), tail, this.budget), text: '' };
   }
 
-  /** `1\frac{4}{5}` and `3 1/2`: a whole number and a proper fraction of whole numbers. */
+  /** `1\frac{4}{5}` and `3 1/2`: a whole number and a fraction of whole numbers. */
   private mixed(wholePart: NumberNode): Node | undefined {
     const start = this.at;
     let parts: (Node | undefined)[] = [];
@@ -70,7 +70,7 @@ export abstract class NumberReader extends Cursor {
     const [over, under] = parts.map((node) =>
       node?.kind === 'number' ? wholeNumber(node.value) : undefined,
     );
-    if (over !== undefined && under !== undefined && over < under) {
+    if (over !== undefined && under !== undefined) {
       const value = fraction(BigInt(over), BigInt(under), this.budget);
       return { kind: 'number', value: add(wholePart.value, value, this.budget), text: '' };
     }

@@ -32,7 +32,7 @@ export function normalise(answer: string): string {
     .replace(/(?<=\d)\s?(?:\\!\s?)+,\s?(?=\d{3})|,\s?(?:\\!\s?)+(?=\d{3})/g, '')
     .replace(/(?<=\d)(?:\\(?:text|mbox|mathrm|mathord)\s?)?(?:\{,\}|\\,)(?=\d{3})/g, '')
     .replace(/\\\\|\\[!,;:> ]|~/g, (match) => (match === '\\\\' ? match : ' '))
-    .replace(/\^\s?\{?\s?(?:\\circ|\\degree)\s?\}?/g, '\\degree ')
+    .replace(/\^\s?(?:\{\s?\\(?:circ|degree)\s?\}|\\(?:circ|degree)(?![a-zA-Z]))/g, '\\degree ')
     .replace(/\^\s?(?:\{\s?\\prime\s?\}|\\prime)/g, "'")
     .replace(/\b([ap])\.\s?m\b\.?/g, '$1m')
     .replace(/\s+/g, ' ')

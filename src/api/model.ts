@@ -17,6 +17,7 @@ import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
 import { type ModelFiles, modelFiles } from '../models/saved.js';
 import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
@@ -104,7 +105,7 @@ export async function loadModel(
   options: LoadModelOptions = {},
 ): Promise<Model> {
   if (typeof name !== 'string' || name === '') {
-    const found = name === '' ? 'an empty text' : String(name);
+    const found = name === '' ? 'an empty text' : shown(name);
     throw new StepTrainError(
       'E_RANGE',
       `loadModel: expected the name of a model or a directory, found ${found}`,
@@ -113,7 +114,7 @@ export async function loadModel(
   checkOptions('loadModel', options, { dtype: true, adapter: true, signal: true });
   const { dtype: wanted, adapter, signal } = options;
   if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
-    throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${wanted}`);
+    throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
   }
   const found = modelFiles(name);
   if (adapter !== undefined && found.adapter !== undefined) {

@@ -241,10 +241,18 @@ const optionOf: Locate = (path) => OPTIONS[path.join('.')] ?? path.join('.');
 async function readRecords(
   path: string,
   source: SourceName | 'auto',
-  { prm800k, neutral, on_bad_row }: DataConfig,
+  { prm800k, neutral, on_bad_row, label_threshold }: DataConfig,
   group_by?: string,
 ): Promise<ReadFile> {
-  const { records, report } = loadRecords(path, { ...prm800k, neutral, on_bad_row, source, group_by });
+  const { records, report } = loadRecords(path, {
+    ...prm800k,
+    neutral,
+    on_bad_row,
+    label_threshold,
+    source,
+    group_by,
+    problems: false,
+  });
   const all: StepRecord[] = [];
   for await (const record of records) all.push(record);
   if (all.length === 0) throw new RunError(`${path} gives no solution to judge`);

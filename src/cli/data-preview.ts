@@ -63,7 +63,7 @@ function tokenColumns(
   const titles: readonly string[] = ['   text', '    ids', 'learned'];
   let rows = titles;
   for (let at = start; at < end; at++) {
-    const cells = [shownToken(decodeSpan(tokenizer, ids, at, at + 1)), String(ids[at]), String(lossMask[at])];
+    const cells = [shownToken(tokenText(tokenizer, ids, at)), String(ids[at]), String(lossMask[at])];
     const cellWidth = Math.max(...cells.map(displayWidth));
     const longer = rows.map(
       (row, i) => `${row} ${cells[i]}${' '.repeat(cellWidth - displayWidth(cells[i]!))}`,
@@ -77,6 +77,14 @@ function tokenColumns(
   }
   lines.push(...rows.map((row) => `  ${row.trimEnd()}`));
   return lines;
+}
+
+/** Of tokens that hold numbers last digit first, each its own: decoding turns the digits of the whole around. */
+function tokenText(tokenizer: Tokenizer, ids: Int32Array, at: number): string {
+  const id = ids[at] as number;
+  return tokenizer.reversesDigits && !tokenizer.isSpecial(id)
+    ? Buffer.from(tokenizer.tokenBytes(id)).toString()
+    : decodeSpan(tokenizer, ids, at, at + 1);
 }
 
 /** A token's text with visible white space. */

@@ -129,7 +129,7 @@ export const data = section({
     .default('auto')
     .describe(
       'Layout of the files. `auto` detects it from the first row; `record` is this package’s own layout, ' +
-        '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; never detected); `arithmetic` and `word_problems` generate problems and read no file.',
+        '`problems` any benchmark’s layout of problems with answers (GSM8K, MATH, …; detected last, by methods that need no labels of steps); `arithmetic` and `word_problems` generate problems and read no file.',
     ),
   train: z
     .union([text(), z.array(trainingFile).min(1)])
@@ -166,6 +166,20 @@ export const data = section({
     .describe(
       'What a neutral step (rating 0 in PRM800K) counts as; `class` is a third class beside right and wrong, which `method: reward` ' +
         'learns with `reward.head: classes`.',
+    ),
+  label_threshold: z
+    .number()
+    .gt(0)
+    .max(1)
+    .default(0.5)
+    .describe(
+      'From which value on a step is right whose label is a number between 0 and 1 (layout `stepwise`), such as a share of rollouts; the number stays its `score`.',
+    ),
+  turns: z
+    .enum(['all', 'last'])
+    .default('all')
+    .describe(
+      'Which replies of a conversation (`messages`, `conversations`) are learned, each after all that comes before it; of a conversation with a label always the last.',
     ),
   split: z
     .tuple([z.number().min(0), z.number().min(0), z.number().min(0)])

@@ -1,5 +1,6 @@
 // Turns a schema violation into one sentence: where, which key, what is expected, what was found.
 import type { z } from 'zod';
+import { shown } from '../native/shown.js';
 import { nearestName } from './nearest.js';
 import { expectation, keysOf, kindsWith, type Outline, outlineAt, sectionOf } from './outline.js';
 
@@ -53,11 +54,11 @@ export function unknownKey(path: Path, { outline, locate }: Omit<ProblemContext,
   const known = node ? keysOf(node) : [];
   const kinds = kindsWith(node?.oneOf ?? [], key);
   if (kinds) return `${locate(path, { key: true })}: ${path.map(String).join('.')} is for ${kinds}`;
-  const place = `${locate(path, { key: true })}: unknown key ${quote(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
+  const place = `${locate(path, { key: true })}: unknown key ${shown(key)}${parent.length ? ` in ${parent.map(String).join('.')}` : ''}`;
   const nearest = nearestName(key, known);
-  if (nearest !== undefined) return `${place}; did you mean ${quote(nearest)}?`;
+  if (nearest !== undefined) return `${place}; did you mean ${shown(nearest)}?`;
   const elsewhere = findKey(outline, key);
-  if (elsewhere) return `${place}; did you mean ${quote(elsewhere)}?`;
+  if (elsewhere) return `${place}; did you mean ${shown(elsewhere)}?`;
   return known.length > 0 ? `${place}; known are ${known.join(', ')}` : place;
 }
 
@@ -99,10 +100,10 @@ export function isSection(value: unknown): value is Record<string, unknown> {
 /** A value in words: `the text "abc"`, `the number 3`, `a list of 2`. */
 export function describeValue(value: unknown): string {
   if (value === null || value === undefined) return 'nothing';
-  if (Array.isArray(value)) return `the list ${quote(value)}`;
+  if (Array.isArray(value)) return `the list ${shown(value)}`;
   switch (typeof value) {
     case 'string':
-      return `the text ${quote(value)}`;
+      return `the text ${shown(value)}`;
     case 'number':
       return `the number ${value}`;
     case 'boolean':
@@ -110,11 +111,4 @@ export function describeValue(value: unknown): string {
     default:
       return 'a section';
   }
-}
-
-const SHOWN_CHARACTERS = 60;
-
-function quote(value: unknown): string {
-  const text = JSON.stringify(value);
-  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
 }

@@ -1,9 +1,10 @@
 // `--set a.b=c`: one value of the recipe, replaced from the command line.
 import { parseDocument } from 'yaml';
+import { clipped } from '../native/shown.js';
 import { ConfigError } from './error.js';
 import { isSection, unknownKey } from './issues.js';
 import { isTextOnly, type Outline, outlineAt } from './outline.js';
-import { clipped, yamlReason } from './source.js';
+import { yamlReason } from './source.js';
 
 export interface Override {
   readonly path: readonly string[];
@@ -19,10 +20,10 @@ export function parseOverride(setting: string): Override {
   const path = setting.slice(0, Math.max(equals, 0)).trim().split('.');
   if (equals < 0 || path.some((key) => key === '')) {
     throw new ConfigError(
-      `--set ${clipped(setting)}: expected section.key=value, such as sft.learning_rate=1e-4`,
+      `--set ${clipped(setting, 200)}: expected section.key=value, such as sft.learning_rate=1e-4`,
     );
   }
-  return { path, text: setting.slice(equals + 1), origin: clipped(`--set ${setting}`) };
+  return { path, text: setting.slice(equals + 1), origin: clipped(`--set ${setting}`, 200) };
 }
 
 /**

@@ -15,7 +15,11 @@ export const run = section({
     .default('auto')
     .meta({ expects: '"auto", "cpu", "cuda" or "cuda:N"' })
     .describe('Where to compute: `auto` is the first GPU, or the processor if there is none.'),
-  threads: countOrOff().default(0).describe('Processor threads; 0 for one per core.'),
+  threads: countOrOff()
+    .default(0)
+    .describe(
+      'Processor threads; 0 for one per core, also beside other programs: no thread waits for one that has no core.',
+    ),
   max_skipped_steps: count()
     .default(5)
     .describe(

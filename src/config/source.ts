@@ -1,5 +1,6 @@
 // A recipe's text: YAML with the location of every value, so that messages can point at it.
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit } from 'yaml';
+import { clipped } from '../native/shown.js';
 import { ConfigError } from './error.js';
 
 /** Max bytes of a recipe; anything near this size is not a recipe. */
@@ -98,16 +99,9 @@ export function parseRecipe(content: string, name: string): RecipeSource {
   };
 }
 
-const SHOWN = 200;
-
 /** What the library says against a text, in a sentence of ours where its own is about itself. */
 export function yamlReason({ message }: Error): string {
   if (/call stack/.test(message)) return 'it is nested too deeply';
   if (/multiple documents/.test(message)) return 'expected one document, found a second one after ---';
-  return clipped(message.split('\n')[0]!.replace(/[.:]$/, ''));
-}
-
-/** The beginning of a text that a message shows. */
-export function clipped(text: string): string {
-  return text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
+  return clipped(message.split('\n')[0]!.replace(/[.:]$/, ''), 200);
 }

@@ -1,6 +1,9 @@
 /** What a teacher's correction must be to be learned. */
+import { answersEqual } from '../answers/equal.js';
 import { extractAnswer } from '../answers/extract.js';
-import { lastNumber, stepResult } from './solution.js';
+import { formulas } from '../answers/formulas.js';
+import { resultOf, sameResult } from './result.js';
+import { lastNumber, normalisedStep } from './solution.js';
 import type { Correction, WrongStep } from './teacher.js';
 
 /** A longer reflection explains more than the step that it is about. */
@@ -11,7 +14,7 @@ export type CorrectionFault = 'empty' | 'several_lines' | 'too_long' | 'tells_an
 /**
  * The first reason to reject a correction.
  * - `tells_answer`: the reflection has the final answer, and the step is not the last
- * - `other_result`: the result of the improvement, its last number, is not that of the right step
+ * - `other_result`: the result of the improvement is not that of the right step (`sameResult`)
  */
 export function correctionFault(
   { answer, right, isLast }: Pick<WrongStep, 'answer' | 'right' | 'isLast'>,
@@ -21,15 +24,15 @@ export function correctionFault(
   if (reflection.trim() === '' || improvement.trim() === '') return 'empty';
   if (reflection.includes(separator) || improvement.includes(separator)) return 'several_lines';
   if (reflection.trim().split(/\s+/).length > MOST_WORDS) return 'too_long';
-  if (!isLast && !sameNumber(right, answer) && mentions(reflection, answer)) return 'tells_answer';
-  if (stepResult(improvement) !== stepResult(right)) return 'other_result';
+  if (!isLast && !comesTo(right, answer) && mentions(reflection, answer)) return 'tells_answer';
+  if (!sameResult(improvement, right)) return 'other_result';
   return undefined;
 }
 
 /** Where the right step has the answer already, a reflection on it may name it. */
-function sameNumber(step: string, answer: string): boolean {
-  const number = lastNumber(answer);
-  return number !== undefined && number === stepResult(step);
+function comesTo(step: string, answer: string): boolean {
+  const result = resultOf(step);
+  return result !== undefined && answersEqual(result, answer).equal;
 }
 
 function mentions(text: string, answer: string): boolean {
@@ -37,5 +40,11 @@ function mentions(text: string, answer: string): boolean {
   // An answer in words is short and may stand in any sentence: only where it is said to be the answer does it count.
   if (number === undefined)
     return extractAnswer(text)?.answer.trim().toLowerCase() === answer.trim().toLowerCase();
+  // One of several numbers, as of `\\frac{1}{2}` or `(1, 2)`, tells nothing.
+  if (answer.replace(/,(?=\d{3})/g, '').match(/\d+(?:\.\d+)?/g)?.length !== 1 || /[\\^]/.test(answer))
+    return (
+      normalisedStep(text).includes(normalisedStep(answer)) ||
+      [...formulas(text)].some((formula) => answersEqual(formula.text, answer).equal)
+    );
   return (text.match(/-?\d+(?:,\d{3})*(?:\.\d+)?/g) ?? []).some((found) => lastNumber(found) === number);
 }

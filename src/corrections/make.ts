@@ -7,8 +7,9 @@ import type { StepRecord } from '../records/record.js';
 import { type CorrectedStep, cleanRecord, sampleRecord, secondPass } from './assemble.js';
 import { correctionFault } from './filters.js';
 import { type StepScorer, tallyLikelihood } from './likelihood.js';
+import { sameResult } from './result.js';
 import type { Continuation, Prefix, StepSampler } from './sampler.js';
-import { normalisedStep, type SourceSolution, stepResult } from './solution.js';
+import { normalisedStep, type SourceSolution } from './solution.js';
 import type { Tally } from './tally.js';
 import { stepErrorOf, type Teacher, type WrongStep } from './teacher.js';
 
@@ -129,13 +130,12 @@ function distinctSteps(
     tally.add('candidates');
     const step = text.trim();
     const normalised = normalisedStep(step);
-    const result = stepResult(step);
     const fault =
       !ended || normalised === ''
         ? 'unfinished'
         : normalised === normalisedStep(right)
           ? 'the right step'
-          : result !== undefined && result === stepResult(right)
+          : sameResult(step, right)
             ? 'the right result'
             : seen.has(normalised)
               ? 'repeated'

@@ -1,5 +1,6 @@
 /** A right solution, of which samples with corrections are made. */
 import type { WordProblem } from '../data/problems/problem.js';
+import { splitOutside } from '../records/mathematics.js';
 import type { StepRecord } from '../records/record.js';
 
 export interface SourceSolution {
@@ -22,13 +23,17 @@ const ANSWER = /^(?:####|the (?:final )?answer is\b|answer\s*:)/i;
 
 /**
  * The steps of a worked solution. GSM8K's notes for calculators are left out, and a line `#### 72` becomes `The answer is: 72`
- * unless such a line follows it, as in MetaMathQA.
+ * unless such a line follows it, as in MetaMathQA. A formula is never cut, and stands on one line, as steps do.
  */
 export function solutionSteps(text: string, split: StepSplit = 'auto'): string[] {
-  const lines = text
-    .replace(/<<[^<>\n]*>>/g, '')
-    .split('\n')
-    .map((line) => line.trim())
+  const lines = splitOutside(text.replace(/<<[^<>\n]*>>/g, ''), /\n/g)
+    .map((line) =>
+      line
+        .split('\n')
+        .map((part) => part.trim())
+        .join(' ')
+        .trim(),
+    )
     .filter((line) => line !== '');
   const marked = lines.flatMap((line, i) => {
     if (!line.startsWith('####')) return [line];
@@ -42,7 +47,7 @@ export function solutionSteps(text: string, split: StepSplit = 'auto'): string[]
 
 /** A full stop inside a number or a formula ends no sentence. */
 function sentences(line: string): string[] {
-  return line.split(/(?<=[.!?]["')\]$]?)\s+(?=["'(\\$]?[A-Z0-9])/u);
+  return splitOutside(line, /(?<=[.!?]["')\]$]?)\s+(?=["'(\\$]?[A-Z0-9])/gu);
 }
 
 /**
@@ -86,7 +91,12 @@ export function lastNumber(text: string): string | undefined {
 
 const NUMBERING = /^\s*(?:step\s+)?\d+\s*[:.)]\s+/i;
 
+/** A step without what numbers it, `2: ` or `Step 2. `. */
+export function withoutNumber(step: string): string {
+  return step.replace(NUMBERING, '');
+}
+
 /** The last number of a step; the one that numbers the step itself (`2: Ann`, `Step 2. …`) is no result. */
 export function stepResult(step: string): string | undefined {
-  return lastNumber(step.replace(NUMBERING, ''));
+  return lastNumber(withoutNumber(step));
 }

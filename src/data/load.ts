@@ -1,16 +1,19 @@
 import { DataError, type FilePosition } from '../files/data-error.js';
 import type { StepRecord } from '../records/record.js';
 import { BadRow } from './bad-row.js';
+import { detectLayout } from './benchmarks/layouts.js';
 import { describeValue, groupColumn, isRow, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
-import { describeSources, detectSource, sourceNamed } from './sources/detect.js';
-import { PRM800K_DEFAULTS, type Prm800kOptions } from './sources/prm800k.js';
-import type { Source, SourceName } from './sources/source.js';
+import { type ConversionOptions, describeSources, detectSource, sourceNamed } from './sources/detect.js';
+import { PRM800K_DEFAULTS } from './sources/prm800k.js';
+import { READING_DEFAULTS, type Source, type SourceName } from './sources/source.js';
 
 /** Options for reading data files. Keys are those of a run's `data` section. */
-export interface LoadOptions extends Partial<Prm800kOptions> {
-  /** The layout; `auto` recognises it by the columns of each file's first row. Default `auto`. */
+export interface LoadOptions extends Partial<ConversionOptions> {
+  /** The layout; `auto` recognises it by the columns of each file's first row, a benchmark's layout of problems last. Default `auto`. */
   readonly source?: SourceName | 'auto';
+  /** Whether `auto` takes problems with worked solutions too, whose steps nobody judged. Default true. */
+  readonly problems?: boolean;
   /** Columns under other names than the layout's: its own name, and the file's. Default none. */
   readonly columns?: Readonly<Record<string, string>>;
   /** A column whose values become the `group` of the records. Default none. */
@@ -29,6 +32,8 @@ export interface LoadReport {
   readonly skipped: ReadonlyMap<string, number>;
   /** Steps without a label, by reason. */
   readonly unlabelled: ReadonlyMap<string, number>;
+  /** Conversations with several replies: how many, their replies, and those that are learned. */
+  readonly conversations: { readonly count: number; readonly replies: number; readonly learned: number };
   /** The error message of the first bad row, if one was skipped. */
   readonly firstBadRow: string | undefined;
 }
@@ -55,6 +60,7 @@ class MutableReport implements LoadReport {
   records = 0;
   skipped = new Map<string, number>();
   unlabelled = new Map<string, number>();
+  conversations = { count: 0, replies: 0, learned: 0 };
   firstBadRow: string | undefined;
 }
 
@@ -63,10 +69,18 @@ async function* readAll(
   options: LoadOptions,
   report: MutableReport,
 ): AsyncGenerator<StepRecord> {
-  const conversion: Prm800kOptions = { ...PRM800K_DEFAULTS, ...options };
+  const conversion: ConversionOptions = { ...PRM800K_DEFAULTS, ...READING_DEFAULTS, ...options };
   const log = {
     skipRow: (reason: string) => count(report.skipped, reason),
     unlabelled: (reason: string) => count(report.unlabelled, reason),
+    replies(learned: number, all: number) {
+      const { conversations: so } = report;
+      report.conversations = {
+        count: so.count + 1,
+        replies: so.replies + all,
+        learned: so.learned + learned,
+      };
+    },
   };
   for (const path of paths) {
     for (const file of await dataFiles(path)) {
@@ -83,7 +97,7 @@ async function* readAll(
             throw new BadRow('wrong_type', `the row is ${describeValue(raw.value)}; expected an object`);
           }
           const row = options.columns ? renamed(raw.value, options.columns) : raw.value;
-          source ??= detected(row, position);
+          source ??= detected(row, position, options.problems ?? true);
           const group = options.group_by === undefined ? {} : { group: groupColumn(row, options.group_by) };
           for (const record of source.convert(row, conversion, log)) {
             report.records++;
@@ -101,9 +115,18 @@ async function* readAll(
   }
 }
 
-function detected(row: Row, position: FilePosition): Source<Prm800kOptions> {
+function detected(row: Row, position: FilePosition, withProblems: boolean): Source<ConversionOptions> {
   const source = detectSource(row);
   if (source !== undefined) return source;
+  const layout = detectLayout(row);
+  if (layout && withProblems) return sourceNamed('problems');
+  if (layout)
+    throw new DataError(
+      'format',
+      `these are problems with their answers (${layout.name}), whose steps nobody judged, and labels of steps are needed; ` +
+        'data.source problems takes every step of a worked solution as right',
+      position,
+    );
   const columns = Object.entries(row).map(([key, value]) => `${key} (${describeValue(value)})`);
   throw new DataError(
     'format',
@@ -113,7 +136,7 @@ function detected(row: Row, position: FilePosition): Source<Prm800kOptions> {
   );
 }
 
-function badRowSentence(error: BadRow, source: Source<Prm800kOptions> | undefined): string {
+function badRowSentence(error: BadRow, source: Source<ConversionOptions> | undefined): string {
   const layout = source === undefined ? '' : ` (read as ${source.name})`;
   return `${error.message}${layout}; correct the row, or set data.on_bad_row to skip`;
 }

@@ -3,6 +3,9 @@ import type { StepLabel } from '../records/record.js';
 import { stepsOf } from '../records/steps.js';
 import { BadRow } from './bad-row.js';
 import { checkedText, describeValue, isRow, optionalText, type Row } from './columns.js';
+import { detectSource } from './sources/detect.js';
+import { PRM800K_DEFAULTS } from './sources/prm800k.js';
+import { READING_DEFAULTS } from './sources/source.js';
 
 /** Columns by name; absent: the first of the usual names that the row has. */
 export interface SolutionColumns {
@@ -40,7 +43,8 @@ const ANSWERS = ['gold_answer', 'answer'];
  * @throws BadRow for a row without them, or with something else in their place
  */
 export function solutionsOf(row: Row, columns: SolutionColumns = {}): RowSolution[] {
-  if (!Array.isArray(row.samples) || columns.solution !== undefined) return [solutionOf(row, columns)];
+  if (!Array.isArray(row.samples) || columns.solution !== undefined)
+    return ofLayout(row, columns) ?? [solutionOf(row, columns)];
   return row.samples.flatMap((sample: unknown, i) => {
     if (!isRow(sample) || typeof sample.text !== 'string')
       throw new BadRow('wrong_type', `sample ${i + 1} of column 'samples' has no text`);
@@ -54,6 +58,26 @@ export function solutionsOf(row: Row, columns: SolutionColumns = {}): RowSolutio
           ),
         ];
   });
+}
+
+/** Layouts of step-labelled data that have no column of a solution by one of the usual names, such as Math-Shepherd's. */
+function ofLayout(row: Row, columns: SolutionColumns): RowSolution[] | undefined {
+  const isUsual = (usual: readonly string[]) =>
+    usual.some((name) => row[name] !== undefined && row[name] !== null);
+  if (columns.problem !== undefined || columns.solution !== undefined) return undefined;
+  if (isUsual(PROBLEMS) && isUsual(SOLUTIONS)) return undefined;
+  const log = { skipRow() {}, unlabelled() {}, replies() {} };
+  const records = detectSource(row)?.convert(row, { ...PRM800K_DEFAULTS, ...READING_DEFAULTS }, log);
+  const whole = records?.filter(({ steps }) => steps.length > 0) ?? [];
+  if (whole.length === 0) return undefined;
+  return whole.map(({ problem, steps, gold_answer: answer, outcome }) => ({
+    problem,
+    steps: steps.map(({ text }) => text),
+    answer,
+    cutOff: isCutOff(row),
+    ...(steps.some(({ label }) => label !== null) ? { labels: steps.map(({ label }) => label) } : {}),
+    ...(outcome === undefined ? {} : { outcome }),
+  }));
 }
 
 function solutionOf(row: Row, columns: SolutionColumns): RowSolution {

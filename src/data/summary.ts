@@ -97,7 +97,7 @@ export function formatTrainingDataSummary({
     ['solutions', ...columns.map(({ solutions }) => String(solutions))],
     ['problems', ...columns.map(({ problems }) => String(problems))],
   ];
-  const steps = [
+  const labels = [
     ['labelled steps', ...columns.map(({ samples }) => String(samples))],
     ['correct', ...columns.map(({ positive, samples }) => share(positive, samples))],
     ['wrong', ...columns.map(({ negative, samples }) => share(negative, samples))],
@@ -111,6 +111,10 @@ export function formatTrainingDataSummary({
         ]
       : []),
     ['steps without a label', ...columns.map(({ unlabelled }) => String(unlabelled))],
+  ];
+  const steps = [
+    // Whole solutions have none.
+    ...(columns.some(({ samples }) => samples > 0) ? labels : []),
     [
       'steps per solution',
       ...columns.map(({ stepsPerSolution: { mean, max } }) => `${mean.toFixed(1)}, ≤ ${max}`),
@@ -149,6 +153,11 @@ export function formatLoadReport(report: LoadReport): readonly string[] {
     if (reasons.size > 0)
       lines.push(`  ${title}: ${[...reasons].map(([reason, n]) => `${reason} ${n}`).join(', ')}`);
   }
+  const { count, replies, learned } = report.conversations;
+  if (count > 0)
+    lines.push(
+      `  conversations with several replies: ${count}; ${learned} of their ${replies} replies are learned (data.turns)`,
+    );
   if (firstBadRow !== undefined) lines.push(`  first bad row: ${firstBadRow}`);
   return lines;
 }

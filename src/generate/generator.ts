@@ -6,6 +6,7 @@ import type { Adapter } from '../models/adapter.js';
 import { checkSequences } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { DisposedError, StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { PAGE_TOKENS } from '../ops/cache.js';
 import { Bodies } from './bodies.js';
 import { cacheShape, KeyValueCache } from './cache.js';
@@ -127,7 +128,7 @@ export class Generator {
       if (Number.isSafeInteger(value) && value > 0) continue;
       throw new StepTrainError(
         'E_RANGE',
-        `generator: ${name}: expected a whole number above 0, found ${value}`,
+        `generator: ${name}: expected a whole number above 0, found ${shown(value)}`,
       );
     }
     this.limits = { maxRows, maxTokens, window };

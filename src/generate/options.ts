@@ -1,5 +1,6 @@
 /** The options of a request and their checks. */
 import { StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { type ChoiceNode, choiceTrie } from './choices.js';
 import type { Penalties } from './penalties.js';
@@ -107,24 +108,24 @@ export function samplingSettings(
 ): SamplingSettings {
   const { stop = [], logitBias = {}, choices, promptIds, tokenizer } = options;
   for (const [option, list] of Object.entries({ stop, choices: choices ?? [], promptIds: promptIds ?? [] }))
-    if (!Array.isArray(list)) fail(option, 'a list', JSON.stringify(list));
+    if (!Array.isArray(list)) fail(option, 'a list', shown(list));
   for (const choice of choices ?? [])
-    if (!Array.isArray(choice)) fail('choices', 'lists of token ids', JSON.stringify(choice));
+    if (!Array.isArray(choice)) fail('choices', 'lists of token ids', shown(choice));
   const token = (option: string, id: unknown) => {
     if (Number.isInteger(id) && (id as number) >= 0 && (id as number) < vocabSize) return id as number;
-    return fail(option, `token ids from 0 to ${vocabSize - 1}`, id);
+    return fail(option, `token ids from 0 to ${vocabSize - 1}`, shown(id));
   };
   const biases = Object.entries(logitBias).map(([id, bias]) => {
     // What the kernels read is in 32 bits.
     if (!(Math.fround(bias) < Number.POSITIVE_INFINITY))
-      fail(`logitBias of token ${id}`, 'a number below 3.4e38 or −Infinity', bias);
+      fail(`logitBias of token ${id}`, 'a number below 3.4e38 or −Infinity', shown(bias));
     return [token('logitBias', Number(id)), bias] as const;
   });
   for (const choice of choices ?? []) for (const id of choice) token('choices', id);
   const strings = stop.filter((entry) => typeof entry === 'string');
   if (strings.some((text) => text === '')) fail('stop', 'texts that are not empty', '""');
   if (strings.length > 0 && !tokenizer)
-    fail('stop', 'token ids, or a tokenizer beside texts', JSON.stringify(strings[0]));
+    fail('stop', 'token ids, or a tokenizer beside texts', shown(strings[0]));
   if (promptIds && promptIds.length !== prompts)
     fail('promptIds', `a number for each of the ${prompts} prompts`, `${promptIds.length}`);
   const eos = options.eosTokenIds?.map((id) => token('eosTokenIds', id)) ?? eosTokenIds;
@@ -159,7 +160,7 @@ export function samplingSettings(
     fail(
       'temperature',
       `0, which takes the most likely token, or at least ${LEAST_TEMPERATURE}`,
-      settings.temperature,
+      `${settings.temperature}`,
     );
   if (choices && settings.choicesOnly) checkChoices(choices, settings);
   return settings;
@@ -183,7 +184,7 @@ function checkChoices(
     if (stop >= 0 && stop < last)
       fail('choices', 'tokens that end a text at the end of an answer alone', `one inside answer ${i}`);
     if (stop === last && minTokens > last)
-      fail('minTokens', `at most ${last}, before the end of answer ${i} of choices`, minTokens);
+      fail('minTokens', `at most ${last}, before the end of answer ${i} of choices`, `${minTokens}`);
     const token = choice.find((id) => banned.has(id));
     if (token !== undefined)
       fail('choices', 'tokens that logitBias does not ban; leave the answer out', `${token} in answer ${i}`);
@@ -194,13 +195,13 @@ function whole(option: string, value: unknown, min: number, max = Number.MAX_SAF
   if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max)
     return value as number;
   const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`;
-  return fail(option, `a whole number ${range}`, value);
+  return fail(option, `a whole number ${range}`, shown(value));
 }
 
 function within(option: string, value: unknown, min: number, max: number): number {
   if (typeof value === 'number' && value >= min && value <= max) return value;
   const range = max === Number.MAX_VALUE ? `of at least ${min}` : `from ${min} to ${max}`;
-  return fail(option, `a number ${range}`, value);
+  return fail(option, `a number ${range}`, shown(value));
 }
 
 /** In the ranges of vLLM and OpenAI; undefined where none changes anything. */
@@ -220,9 +221,9 @@ function penaltiesOf(options: SamplingOptions): Penalties | undefined {
 
 function topPOf(value: unknown): number {
   if (typeof value === 'number' && value >= LEAST_TOP_P && value <= 1) return value;
-  return fail('topP', 'a number above 0, at most 1', value);
+  return fail('topP', 'a number above 0, at most 1', shown(value));
 }
 
-function fail(option: string, expected: string, found: unknown): never {
+function fail(option: string, expected: string, found: string): never {
   throw new StepTrainError('E_RANGE', `generate: ${option}: expected ${expected}, found ${found}`);
 }

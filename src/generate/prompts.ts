@@ -9,10 +9,15 @@ export type Prompt = string | readonly ChatMessage[];
  * Tokens of a prompt: of a text with what the tokenizer puts before every text, of messages as the chat template writes
  * them up to the opening of the reply.
  *
+ * @param options of the template
  * @throws DataError for an empty text where the tokenizer has no token that begins one; where there is no chat template
  */
-export function promptTokens(tokenizer: Tokenizer, prompt: Prompt): number[] {
-  if (typeof prompt !== 'string') return chatTokens(tokenizer, prompt).ids;
+export function promptTokens(
+  tokenizer: Tokenizer,
+  prompt: Prompt,
+  options: ChatTemplateOptions = {},
+): number[] {
+  if (typeof prompt !== 'string') return chatTokens(tokenizer, prompt, options).ids;
   const ids = [...tokenizer.prefixIds, ...tokenizer.encode(prompt, { addSpecialTokens: false })];
   if (ids.length > 0) return ids;
   if (tokenizer.bosId !== undefined) return [tokenizer.bosId];

@@ -1,5 +1,6 @@
 /** A running request as JSON. It does not contain keys and values, which are computed again. */
 import { StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import type { SamplingOptions } from './options.js';
 import type { SavedSample } from './sample-row.js';
 
@@ -80,7 +81,5 @@ function checkSample(sample: SavedSample, at: string, vocabSize: number, promptL
 }
 
 function fail(what: string, expected: string, found: unknown): never {
-  const text = found === undefined ? 'nothing' : JSON.stringify(found);
-  const shown = text.length > 60 ? `${text.slice(0, 59)}…` : text;
-  throw new StepTrainError('E_RANGE', `resume: ${what}: expected ${expected}, found ${shown}`);
+  throw new StepTrainError('E_RANGE', `resume: ${what}: expected ${expected}, found ${shown(found)}`);
 }

@@ -1,5 +1,6 @@
 // Selects the files of a model repository to download.
 import { INDEX_FILE, SINGLE_FILE } from '../weights/checkpoint.js';
+import { conversionCommand, PICKLES } from '../weights/pickles.js';
 import { HubError } from './error.js';
 
 /** The files read besides the weights; see `readTokenizerFiles`. */
@@ -33,6 +34,13 @@ export function modelConfigFiles(paths: readonly string[], what: string): readon
     throw new HubError('missing', `the ${what} has no config.json${adapter}`);
   }
   if (!paths.includes(SINGLE_FILE) && !paths.includes(INDEX_FILE)) {
+    const pickle = paths.find((path) => PICKLES.test(path));
+    if (pickle !== undefined)
+      throw new HubError(
+        'missing',
+        `the ${what} has its weights in ${pickle} alone, whose format can run code and is never read; convert it with ` +
+          `transformers and name the new folder: ${conversionCommand(what.replace(/^model /, '').replace(/@.*/, ''))}`,
+      );
     throw new HubError(
       'missing',
       `the ${what} has no ${SINGLE_FILE} and no ${INDEX_FILE}; weights in other formats are not read`,

@@ -1,5 +1,6 @@
 /** Ragged batches: concatenated tokens and where each sequence begins. No padding tokens. */
 import { StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 
@@ -126,13 +127,16 @@ export function checkSequences(
   limits: { readonly vocabSize: number; readonly maxPositions: number },
 ): void {
   if (!isArrayLike(sequences)) {
-    throw new StepTrainError('E_RANGE', `${what}: expected an array of token sequences, found ${sequences}`);
+    throw new StepTrainError(
+      'E_RANGE',
+      `${what}: expected an array of token sequences, found ${shown(sequences)}`,
+    );
   }
   sequences.forEach((ids, s) => {
     if (!isArrayLike(ids)) {
       throw new StepTrainError(
         'E_RANGE',
-        `${what}: expected an array of token ids as sequence ${s}, found ${ids}`,
+        `${what}: expected an array of token ids as sequence ${s}, found ${shown(ids)}`,
       );
     }
     if (ids.length === 0) {

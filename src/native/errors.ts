@@ -1,3 +1,5 @@
+import { shown } from './shown.js';
+
 /** Every failure that steptrain reports. `code` is stable; `hint` says what to do. */
 export class StepTrainError extends Error {
   override readonly name: string = 'StepTrainError';
@@ -44,8 +46,5 @@ export function checkOptions(what: string, options: object, known: Readonly<Reco
   const option = Object.keys(options).find((key) => !Object.hasOwn(known, key));
   if (option === undefined) return;
   const names = Object.keys(known).join(', ');
-  throw new StepTrainError(
-    'E_RANGE',
-    `${what}: there is no option ${JSON.stringify(option)}; known are ${names}`,
-  );
+  throw new StepTrainError('E_RANGE', `${what}: there is no option ${shown(option)}; known are ${names}`);
 }

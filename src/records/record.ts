@@ -23,6 +23,8 @@ export interface Step {
   readonly rationale?: string;
   /** What is wrong with the step, where the source says it: metrics are broken down by it. */
   readonly error?: string;
+  /** Of the one step that is a reply in a chat: what else its message has for the template, such as `reasoning_content`. */
+  readonly message?: MessageExtras;
   readonly kind: StepKind;
 }
 
@@ -32,14 +34,34 @@ export interface Provenance extends FilePosition {
   readonly id?: string;
 }
 
+/** What a message may have beside role and content; everything else in it is about the data, not for the model. */
+export const MESSAGE_EXTRAS = [
+  'reasoning_content',
+  'reasoning',
+  'thinking',
+  'tool_calls',
+  'tool_call_id',
+  'name',
+] as const;
+export type MessageExtras = { readonly [Key in (typeof MESSAGE_EXTRAS)[number]]?: unknown };
+
 /** One turn of a conversation. */
 export type Message = {
   readonly role: string;
+  /** Empty only beside `tool_calls`. */
   readonly content: string;
-};
+} & MessageExtras;
+
+/** What the chat template of a record's prompt reads beside the messages. */
+export interface TemplateInputs {
+  /** Functions that the model may call, as JSON schemas. */
+  readonly tools?: readonly unknown[];
+  /** Further variables of the template, such as `enable_thinking`. */
+  readonly chat_template_kwargs?: Readonly<Record<string, unknown>>;
+}
 
 /** The common record of all data sources. Keys are snake_case because records are also a file format. */
-export interface StepRecord {
+export interface StepRecord extends TemplateInputs {
   readonly problem: string;
   /**
    * What stands before the solution, where the source says it word for word: a text that the solution continues with

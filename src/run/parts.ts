@@ -3,7 +3,7 @@ import type { DataConfig } from '../config/schema.js';
 import { arithmeticRecords } from '../data/arithmetic.js';
 import { chooseToTrain } from '../data/balance.js';
 import { isGenerated } from '../data/generated.js';
-import { type LoadReport, loadRecords } from '../data/load.js';
+import { type LoadOptions, type LoadReport, loadRecords } from '../data/load.js';
 import type { WordProblem } from '../data/problems/problem.js';
 import { wordProblemRecords } from '../data/problems/records.js';
 import { copyRank, PARTS, type Part, sampleRanks, splitter } from '../data/split.js';
@@ -30,13 +30,16 @@ export interface DividedRecord {
  * that share out of the split of the training files, and the weight of a training file decides how often each of its training
  * solutions comes. `reports` gets one report per configured file, complete once the
  * stream has ended. Throws DataError if a file is unusable.
+ *
+ * @param options `problems`: see `LoadOptions`
  */
 export async function* dividedRecords(
   data: DataConfig,
   reports: LoadReport[] = [],
+  options: Pick<LoadOptions, 'problems'> = {},
 ): AsyncGenerator<DividedRecord> {
   const read = (path: string) => {
-    const { records, report } = readRecords(data, path);
+    const { records, report } = readRecords(data, path, options);
     reports.push(report);
     return records;
   };
@@ -86,10 +89,13 @@ export async function* dividedRecords(
  * The same in memory, with the training part limited to `max_samples` solutions and balanced. Throws DataError also if
  * nothing is left to train on.
  */
-export async function configuredRecords(data: DataConfig): Promise<ConfiguredRecords> {
+export async function configuredRecords(
+  data: DataConfig,
+  options: Pick<LoadOptions, 'problems'> = {},
+): Promise<ConfiguredRecords> {
   const parts: Record<Part, StepRecord[]> = { train: [], validation: [], test: [] };
   const reports: LoadReport[] = [];
-  for await (const { part, record } of dividedRecords(data, reports)) parts[part].push(record);
+  for await (const { part, record } of dividedRecords(data, reports, options)) parts[part].push(record);
   if (data.max_samples !== 'all' || data.balance !== 'none') parts.train = chosenRecords(parts.train, data);
   if (parts.train.length === 0) throw nothingToTrainOn(data);
   return { parts, reports };
@@ -124,10 +130,21 @@ export function recordRanks({ problem, steps }: StepRecord, seed: number): numbe
 export function readRecords(
   data: DataConfig,
   paths: string | readonly string[],
+  options: Pick<LoadOptions, 'problems'> = {},
 ): ReturnType<typeof loadRecords> {
-  const { source, neutral, on_bad_row, prm800k, columns, group_by } = data;
+  const { source, neutral, on_bad_row, prm800k, columns, group_by, turns, label_threshold } = data;
   if (isGenerated(source)) throw new RangeError('generated problems are not read from a file');
-  return loadRecords(paths, { ...prm800k, source, neutral, on_bad_row, columns, group_by });
+  return loadRecords(paths, {
+    ...prm800k,
+    source,
+    neutral,
+    on_bad_row,
+    columns,
+    group_by,
+    turns,
+    label_threshold,
+    ...options,
+  });
 }
 
 /** Of a generated problem; a drill has neither level nor template. */

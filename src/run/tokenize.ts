@@ -81,7 +81,7 @@ export async function tokenizeData(
   const leftOut = new Map<LeftOut, number>();
   let solutions = 0;
   try {
-    for await (const { part, record: read } of dividedRecords(data, reports)) {
+    for await (const { part, record: read } of dividedRecords(data, reports, { problems: false })) {
       const record = labels ? relabelled(read, part, labels) : read;
       if (typeof record === 'string') {
         leftOut.set(record, (leftOut.get(record) ?? 0) + 1);

@@ -1,6 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
 import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { Graph, GraphPool } from './graph.js';
 import { opsOf } from './op-call.js';
 import type { Ops } from './op-types.js';
@@ -31,7 +32,7 @@ export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
   if (!Number.isInteger(threads) || threads < 0 || threads > most) {
     throw new StepTrainError(
       'E_RANGE',
-      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found ${threads}`,
+      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found ${shown(threads)}`,
     );
   }
   const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
@@ -92,7 +93,12 @@ export class Device {
   empty(shape: readonly number[], dtype: DType = 'f32'): Tensor {
     const code = DTYPES.indexOf(dtype);
     if (code < 0)
-      throw new StepTrainError('E_DTYPE', `a tensor is of ${DTYPES.join(', ')}, found ${String(dtype)}`);
+      throw new StepTrainError('E_DTYPE', `a tensor is of ${DTYPES.join(', ')}, found ${shown(dtype)}`);
+    if (!Array.isArray(shape))
+      throw new StepTrainError(
+        'E_SHAPE',
+        `expected a shape such as [2, 3], found ${shown(shape)}; a tensor is made by tensor(values, shape, dtype)`,
+      );
     return this.adopt(this.open.allocate(code, shape), shape, dtype, 'device.empty, zeros or tensor');
   }
 
@@ -296,7 +302,7 @@ function memoryLimitOf({ memoryLimit }: DeviceOptions): number | undefined {
   if (memoryLimit === undefined || (Number.isSafeInteger(memoryLimit) && memoryLimit > 0)) return memoryLimit;
   throw new StepTrainError(
     'E_RANGE',
-    `openDevice: memoryLimit must be a whole number of bytes above 0, got ${memoryLimit}`,
+    `openDevice: memoryLimit must be a whole number of bytes above 0, got ${shown(memoryLimit)}`,
   );
 }
 
@@ -305,7 +311,10 @@ function positiveInteger(variable: string): number | undefined {
   if (text === undefined || text === '') return undefined;
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1) {
-    throw new StepTrainError('E_RANGE', `${variable} must be a whole number of at least 1, got '${text}'`);
+    throw new StepTrainError(
+      'E_RANGE',
+      `${variable} must be a whole number of at least 1, got ${shown(text)}`,
+    );
   }
   return value;
 }

@@ -1,6 +1,7 @@
 /** Ops by name: for each signature of core/ops.cc a function that fills the command array and names what came back. */
 import { addon, COMMAND, type OpScalar, type OpSignature } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
+import { clipped, shown } from '../native/shown.js';
 import type { Device } from './device.js';
 import type { Ops } from './op-types.js';
 import { DTYPES, type DType, Tensor } from './tensor.js';
@@ -96,15 +97,17 @@ function refuse(op: OpSignature, name: string, given: unknown): never {
   const scalar = op.scalars.find((known) => known.name === name);
   const tensor = [...op.inputs, ...op.outputs].find((known) => known.name === name);
   if (!scalar && !tensor) {
-    throw new StepTrainError('E_RANGE', `${op.name} has no argument '${name}': ${op.text}`);
+    throw new StepTrainError('E_RANGE', `${op.name} has no argument '${clipped(name)}': ${op.text}`);
   }
   if (given instanceof Tensor && tensor) {
     const foreign = `${op.name}: '${name}' is a tensor of another device: copy it over first`;
     throw new StepTrainError('E_HANDLE', foreign);
   }
   if (given === undefined) throw new StepTrainError('E_RANGE', `${op.name}: ${name} is required: ${op.text}`);
-  const found = typeof given === 'string' ? `'${given}'` : given;
-  throw new StepTrainError('E_RANGE', `${op.name}: ${name} must be ${expected(scalar)}, found ${found}`);
+  throw new StepTrainError(
+    'E_RANGE',
+    `${op.name}: ${name} must be ${expected(scalar)}, found ${shown(given)}`,
+  );
 }
 
 function expected(scalar: OpScalar | undefined): string {

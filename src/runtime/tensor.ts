@@ -1,4 +1,5 @@
 import { DisposedError, StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
 import { unwatch, watch } from './abandoned.js';
 import type { Device } from './device.js';
 
@@ -68,7 +69,7 @@ export class Tensor {
     if (!(Number.isInteger(begin) && Number.isInteger(end) && 0 <= begin && begin <= end && end <= rows)) {
       throw new StepTrainError(
         'E_RANGE',
-        `slice ${begin}..${end} lies outside the ${rows} rows of the tensor`,
+        `slice ${shown(begin)}..${shown(end)} lies outside the ${rows} rows of the tensor`,
       );
     }
     const stride = rest.reduce((product, extent) => product * extent, 1);

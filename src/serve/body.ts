@@ -1,6 +1,7 @@
 /** The JSON body of a request, within limits that hold before anything is parsed. */
 import type { IncomingMessage } from 'node:http';
 import { reasonOf } from '../files/data-error.js';
+import { clipped } from '../native/shown.js';
 import { RequestError } from './errors.js';
 
 /** Max nesting; no request needs more. */
@@ -94,8 +95,4 @@ const BRACE = 0x7b;
 /** Stops reading the body. */
 function refuse(status: number, message: string): never {
   throw new RequestError(status, message, { closes: true });
-}
-
-function clipped(text: string): string {
-  return text.length > 60 ? `${text.slice(0, 59)}…` : text;
 }

@@ -1,8 +1,7 @@
 /** The fields of a request's JSON, read by type. Every field is used or refused, never ignored. */
 import { nearestName } from '../config/nearest.js';
+import { clipped, shown } from '../native/shown.js';
 import { RequestError } from './errors.js';
-
-const SHOWN_CHARACTERS = 60;
 
 /** A field whose value is null counts as absent, since clients send null for absent fields. */
 export class RequestFields {
@@ -105,15 +104,11 @@ export class RequestFields {
       (name) => !this.read.has(name) && (this.object[name] ?? undefined) !== undefined,
     );
     if (unknown === undefined) return;
-    const nearest = nearestName(unknown.slice(0, SHOWN_CHARACTERS), [...this.read]);
+    const nearest = nearestName(clipped(unknown), [...this.read]);
     const hint = nearest === undefined ? '; leave it out' : `; did you mean ${nearest}?`;
-    throw new RequestError(
-      400,
-      `${this.prefix}${unknown.slice(0, SHOWN_CHARACTERS)}: there is no such field${hint}`,
-      {
-        param: `${this.prefix}${unknown.slice(0, SHOWN_CHARACTERS)}`,
-      },
-    );
+    throw new RequestError(400, `${this.prefix}${clipped(unknown)}: there is no such field${hint}`, {
+      param: `${this.prefix}${clipped(unknown)}`,
+    });
   }
 
   fail(name: string, expected: string, found = shown(this.object[name])): never {
@@ -132,10 +127,4 @@ export const isWhole = (item: unknown): item is number => Number.isSafeInteger(i
 
 function inside(value: number, min: number, max: number): boolean {
   return value >= min && value <= max;
-}
-
-function shown(value: unknown): string {
-  if (value === undefined) return 'nothing';
-  const text = JSON.stringify(value);
-  return text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS - 1)}…` : text;
 }

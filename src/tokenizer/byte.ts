@@ -5,7 +5,7 @@ import { makeDirectories } from '../files/directory.js';
 import { ChatRenderer } from './chat-template.js';
 import { byteCharacters, utf8 } from './token-bytes.js';
 import type { DecodeOptions, EncodeOptions, Tokenizer } from './tokenizer.js';
-import type { TokenizerJson } from './tokenizer-files.js';
+import { type TokenizerFiles, type TokenizerJson, tokenText } from './tokenizer-files.js';
 
 const SPECIAL_TEXTS = ['<|bos|>', '<|eos|>', '<|pad|>'] as const;
 const FIRST_SPECIAL = 256;
@@ -21,10 +21,13 @@ export function byteTokenizer(): Tokenizer {
   return new ByteTokenizer();
 }
 
-/** Whether a tokenizer.json describes exactly the byte tokenizer. */
-export function isByteTokenizer(json: TokenizerJson): boolean {
+/** Whether a directory has exactly the byte tokenizer, without a chat template or other special tokens, which it would lose. */
+export function isByteTokenizer({ tokenizer: json, config, chatTemplates }: TokenizerFiles): boolean {
   const expected = byteTokenizerJson();
+  const named = ['bos_token', 'eos_token', 'pad_token'].map((key) => tokenText(config[key]));
   return (
+    chatTemplates.size === 0 &&
+    named.every((text, i) => text === undefined || text === SPECIAL_TEXTS[i]) &&
     JSON.stringify([json.model, json.pre_tokenizer, json.decoder, json.normalizer, json.post_processor]) ===
       JSON.stringify([
         expected.model,

@@ -15,7 +15,12 @@ import type {
   EncodeOptions,
   Tokenizer,
 } from './tokenizer.js';
-import type { AddedTokenJson, TokenizerFiles, TokenizerJson } from './tokenizer-files.js';
+import {
+  type AddedTokenJson,
+  type TokenizerFiles,
+  type TokenizerJson,
+  tokenText,
+} from './tokenizer-files.js';
 import { withUnicodeWhiteSpace } from './white-space.js';
 
 /** Runs of one character, each with another one after it: what sends a careless pattern back to its beginning. */
@@ -268,13 +273,6 @@ function stripPrefix(part: unknown): unknown {
     default:
       return part;
   }
-}
-
-/** A special token in tokenizer_config.json: its text, or an object with it. */
-function tokenText(entry: unknown): string | undefined {
-  if (typeof entry === 'string') return entry;
-  const content = (entry as { content?: unknown } | null | undefined)?.content;
-  return typeof content === 'string' ? content : undefined;
 }
 
 function specialTexts(config: Readonly<Record<string, unknown>>): Record<string, unknown> {

@@ -16,7 +16,7 @@ import { readTokenizerFiles } from './tokenizer-files.js';
  */
 export async function loadTokenizer(directory: string): Promise<Tokenizer> {
   const files = await readTokenizerFiles(directory);
-  if (isByteTokenizer(files.tokenizer)) return byteTokenizer();
+  if (isByteTokenizer(files)) return byteTokenizer();
   const tokenizer = new HuggingFaceTokenizer(files);
   const { digit_order: order = 'plain' } = files.config;
   if (order === 'reversed') return reversedDigits(tokenizer);

@@ -135,3 +135,10 @@ function objectOf(value: unknown, file: string): Readonly<Record<string, unknown
     return value as Record<string, unknown>;
   throw new DataError('tokenizer', 'holds no JSON object', { file });
 }
+
+/** A special token in tokenizer_config.json: its text, or an object with it. */
+export function tokenText(entry: unknown): string | undefined {
+  if (typeof entry === 'string') return entry;
+  const content = (entry as { content?: unknown } | null | undefined)?.content;
+  return typeof content === 'string' ? content : undefined;
+}

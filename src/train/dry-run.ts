@@ -42,7 +42,7 @@ export async function describeRun<Config extends FrameConfig>(
   { planFor, weights = planFor === undefined }: DryRunOptions = {},
 ): Promise<string[]> {
   await refuseUnusable(method, config, weights);
-  const { parts } = await configuredRecords(config.data);
+  const { parts } = await configuredRecords(config.data, { problems: !('prompt' in config) });
   const lines = ['data:'];
   for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
   const { threads, device: wanted } = config.run;

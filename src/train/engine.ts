@@ -181,6 +181,12 @@ class Engine {
     if ('artefact' in stage) this.options.run.artefact(stage.artefact).cutTo(0);
     if ('making' in work) return work.making.begin();
     const { training } = work;
+    // As transformers' schedules have it, the first step of a warm-up is at rate 0.
+    if (work.stage.steps === 1 && (work.stage.settings.warmup_ratio ?? 0) > 0)
+      console.error(
+        `Warning: ${stage.name} has a single step, and it is the warm-up's first, whose learning rate is 0: nothing is learned; ` +
+          `set ${stage.name.replace(/-\d+$/, '')}.warmup_ratio to 0, or train longer`,
+      );
     await training.begin();
     if (folder && this.state.best) this.best = readBest(folder, training.trains);
     else this.update({ validation_due: this.validates && selects(work.stage, training) });

@@ -102,11 +102,15 @@ async function runOn<Config extends FrameConfig>(
       cacheBytes,
       microBatchTokens: Math.max(...Object.values(settled)),
     });
-    const { train, validation } = data.summary.parts;
+    const { train, validation, test } = data.summary.parts;
     const validates = validation.solutions > 0 || train.solutions === 0;
     if (!validates)
       console.error(
         'the validation part is empty: no parameters are selected, every stage ends with its last ones',
+      );
+    if (test.solutions === 0 && train.solutions > 0)
+      console.error(
+        'the test part is empty, so that nothing is evaluated at the end: name data.test, or give it a larger share in data.split',
       );
     const shared =
       shareStages === undefined

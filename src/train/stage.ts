@@ -77,6 +77,8 @@ export interface TrainingSettings extends SaveSettings {
    * with are among them, so that no stage ends worse on the validation part than it began.
    */
   readonly best?: string | undefined;
+  /** Share of the steps over which the learning rate rises from 0. */
+  readonly warmup_ratio?: number;
   /** Stop after this many evaluations in a row without a better one; 0 or absent: never. */
   readonly patience?: number;
 }

@@ -10,13 +10,11 @@ import { type FloatDtype, isFloatDtype } from './dtype.js';
 import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
 import { readJsonObject } from './json.js';
+import { conversionCommand, PICKLES } from './pickles.js';
 import { openSafetensors, type SafetensorsFile, type TensorEntry } from './safetensors.js';
 
 export const SINGLE_FILE = 'model.safetensors';
 export const INDEX_FILE = 'model.safetensors.index.json';
-
-/** Pickles run code when they are read, so none is ever read. */
-const PICKLES = /^(pytorch_model.*\.bin(\.index\.json)?|consolidated.*\.pth|model.*\.(pt|pth|ckpt))$/;
 
 /** Access to stored weights. A method that takes a name throws {@link WeightsError} for an unknown one. */
 export interface CheckpointReader {
@@ -191,7 +189,7 @@ function absenceReason(directory: string): string {
   }
   const pickle = files.find((file) => PICKLES.test(file));
   if (pickle !== undefined) {
-    return `${directory}: expected ${SINGLE_FILE}, found only ${pickle}, whose format can run code and is never read; convert it with transformers' save_pretrained`;
+    return `${directory}: expected ${SINGLE_FILE}, found only ${pickle}, whose format can run code and is never read; convert it with transformers: ${conversionCommand(directory)}`;
   }
   return `${directory}: expected ${SINGLE_FILE} or ${INDEX_FILE}, found neither`;
 }

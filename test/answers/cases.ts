@@ -118,6 +118,9 @@ export const CASES: Readonly<Record<string, readonly Case[]>> = {
   'mixed numbers': [
     ['3 1/2', '=', '3.5'],
     ['1\\frac{4}{5}', '=', '\\frac95'],
+    // As Math-Verify reads it: no product.
+    ['1\\frac{14}{3}', '=', '\\frac{17}{3}'],
+    ['1\\frac{14}{3}', '≠', '\\frac{14}{3}'],
     ['137 \\frac{1}{2}', '=', '137.5'],
     ['-2\\frac13', '=', '-\\frac73'],
     ['3 1/2', '≠', '1.5'],
@@ -224,6 +227,8 @@ export const CASES: Readonly<Record<string, readonly Case[]>> = {
   ],
   angles: [
     ['90^\\circ', '=', '90'],
+    ['\\textcolor{blue}{90^\\circ}', '=', '90^{\\circ}'],
+    ['{90^\\circ}', '=', '90'],
     ['90^{\\circ}', '=', '90°'],
     ['90^\\circ', '=', '90 \\text{ degrees}'],
     ['180^\\circ', '=', '\\pi'],

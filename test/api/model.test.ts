@@ -95,8 +95,8 @@ describe('score', () => {
       [1, 2],
       'score: expected an array of token ids as sequence 0, found 1',
     ],
-    ['no array', 'text', 'score: expected an array of token sequences, found text'],
-    ['nothing', undefined, 'score: expected an array of token sequences, found undefined'],
+    ['no array', 'text', 'score: expected an array of token sequences, found "text"'],
+    ['nothing', undefined, 'score: expected an array of token sequences, found nothing'],
   ])('refuses %s in one sentence', async (_, sequences, sentence) => {
     await expect(model.score(sequences as number[][])).rejects.toThrow(sentence);
     expect(await model.score([[1, 2]])).toHaveLength(1);
@@ -177,7 +177,7 @@ describe('loadModel refuses', () => {
 
   test('a dtype that it does not compute in', async () => {
     await expect(loadModel(device, directory, { dtype: 'f16' as 'f32' })).rejects.toThrow(
-      "loadModel: dtype: expected 'f32' or 'bf16', found f16",
+      "loadModel: dtype: expected 'f32' or 'bf16', found \"f16\"",
     );
   });
 

@@ -37,9 +37,9 @@ describe('sequences', () => {
   const whole =
     /sequence 0: token id .* at index \d is not a whole number in 0\.\.\d+; use the model's own tokenizer/;
   it.each<[string, unknown, RegExp]>([
-    ['nothing', undefined, /expected an array of token sequences, found undefined/],
+    ['nothing', undefined, /expected an array of token sequences, found nothing/],
     ['an empty one', [[]], /sequence 0 is empty; give at least one token/],
-    ['a text', ['abc'], /expected an array of token ids as sequence 0, found abc/],
+    ['a text', ['abc'], /expected an array of token ids as sequence 0, found "abc"/],
     ['null', [null], /expected an array of token ids as sequence 0, found null/],
     ['an object with a length', [{ length: 2 ** 32 }], /expected an array of token ids as sequence 0/],
     ['a negative id', [[-1, 2]], whole],
@@ -108,7 +108,11 @@ describe('tensors', () => {
     ['an extent below 0', () => device.empty([-1]), /extents of at least 0/],
     ['more elements than memory', () => device.empty([1e9, 1e9]), /fewer than 2\^46 elements/],
     ['five axes', () => device.empty([1, 1, 1, 1, 1]), /at most 4 dimensions/],
-    ['an unknown dtype', () => device.empty([1], any('f64')), /a tensor is of f32, bf16, i32, u8, found f64/],
+    [
+      'an unknown dtype',
+      () => device.empty([1], any('f64')),
+      /a tensor is of f32, bf16, i32, u8, found "f64"/,
+    ],
     [
       'fewer values than its shape',
       () => device.tensor(new Float32Array(3), [2, 2]),
@@ -149,7 +153,7 @@ describe('names', () => {
     [
       'no name',
       () => loadModel(device, any(undefined)),
-      /loadModel: expected the name of a model or a directory, found undefined/,
+      /loadModel: expected the name of a model or a directory, found nothing/,
     ],
     ['null', () => loadModel(device, any(null)), /found null/],
     ['an empty name', () => loadModel(device, ''), /found an empty text/],
@@ -160,7 +164,7 @@ describe('names', () => {
     [
       'an unknown dtype',
       () => loadModel(device, goldenDirectory('llama3'), any({ dtype: 'f64' })),
-      /dtype: expected 'f32' or 'bf16', found f64/,
+      /dtype: expected 'f32' or 'bf16', found "f64"/,
     ],
     [
       'a misspelt option',

@@ -115,6 +115,20 @@ describe('making samples', () => {
     expect((await makeSamples([solution()], tools(weak, without), new Tally()))!.length).toBeGreaterThan(1);
   });
 
+  it('keeps no candidate that comes to what the right step does, however it is written', async () => {
+    const written = (prompt: string, sample: number) =>
+      prompt.split('\n').length === 2
+        ? ['x = 0.5', 'x = \\frac{2}{4}', 'x = \\frac{3}{2}'][sample % 3]!
+        : pupil(prompt, sample);
+    const steps = ['x = \\frac{1}{2}', '5+4=9', 'The answer is: 9'];
+    const tally = new Tally();
+    const settings = { ...at0, sample: { ...at0.sample, n: 3 } };
+    await makeSamples([{ ...solution(), steps }], tools(written, settings), tally);
+    expect(tally.get('candidates')).toBeGreaterThan(0);
+    expect(tally.get('candidates: the right result')).toBe(2);
+    expect(tally.get('candidates tested')).toBe(1);
+  });
+
   it.each([
     ['unreadable', 'unreadable' as const],
     ['tells_answer', { reflection: 'the sum will be 9', improvement: '2+3=5' }],

@@ -171,9 +171,9 @@ describe('loadRecords', () => {
   });
 
   it('refuses columns of no known layout, and names the found columns and the known layouts', async () => {
-    const path = fileWith('rows.jsonl', '{"question": "x", "answer": "y"}');
+    const path = fileWith('rows.jsonl', '{"colour": "x", "answer": "y"}');
     await expect(load(path, { on_bad_row: 'skip' })).rejects.toThrow(
-      /line 1: the columns question \(the text "x"\), answer .* are of no known layout; .*known are prm800k \(question, label\); processbench/,
+      /line 1: the columns colour \(the text "x"\), answer .* are of no known layout; .*known are prm800k \(question, label\); processbench/,
     );
   });
 

@@ -32,6 +32,19 @@ describe('the summary of the data', () => {
     expect(table.find(([title]) => title === 'tokens per solution')?.[1]).toBe('21, 40, 40');
   });
 
+  it('has no rows of labels where no step of any part has one', () => {
+    const titles = (labels: StepLabel[]) =>
+      formatTrainingDataSummary(
+        summarizeTrainingData({
+          train: [solution('P', labels)],
+          validation: [],
+          test: [solution('Q', [null])],
+        }),
+      ).map((line) => line.split(/ {2,}/)[0]);
+    expect(titles([null, null])).toEqual(['', 'solutions', 'problems', 'steps per solution']);
+    expect(titles([1, null])).toContain('labelled steps');
+  });
+
   it('warns of rare classes, truncated steps and held-out problems in the training data', () => {
     const long = 'How many ways are there to put five balls in two boxes if the boxes are alike?';
     const summary = summarizeTrainingData({

@@ -126,7 +126,7 @@ describe('a model of the hub', () => {
     ['config.json', 'has no config.json'],
     [
       'model.safetensors',
-      'has no model.safetensors and no model.safetensors.index.json; weights in other formats are not read',
+      'has its weights in pytorch_model.bin alone, whose format can run code and is never read; convert it with transformers and name the new folder: python -c',
     ],
     ['tokenizer.json', 'has no tokenizer.json (found none); name a model that has one with model.tokenizer'],
   ])('without %s is refused', async (absent, message) => {

@@ -180,6 +180,60 @@ void one_device(bool later) {
   if (seen != kRounds + 599 * 1000) give_up("a signal after the failure was not told of it");
 }
 
+/// Rounds over chunks as in linear_dw: tasks are taken ahead, of later chunks too, and each chunk's barriers stand between writing and reading.
+/// Members sleep now and then, so that some come late, after barriers that are over, and some miss a region.
+void members_come_late() {
+  constexpr int64_t kChunks = 6, kTasks = 16;
+  cpu::ThreadPool pool(kThreads);
+  std::vector<int64_t> made(kTasks), sums(kTasks);
+  for (int round = 0; round < 4 * kRounds; round++) {
+    std::fill(sums.begin(), sums.end(), 0);
+    pool.region([&](cpu::Worker& worker) {
+      if (worker.index > 0 && round % (40 * worker.index) == 7) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      int64_t write = worker.next(0), read = worker.next(1);
+      for (int64_t chunk = 0; chunk < kChunks; chunk++) {
+        for (; write < (chunk + 1) * kTasks; write = worker.next(0)) made[write - chunk * kTasks] = write;
+        worker.barrier();
+        for (; read < (chunk + 1) * kTasks; read = worker.next(1)) {
+          const int64_t at = read - chunk * kTasks;
+          sums[at] += made[kTasks - 1 - at] + at;
+        }
+        worker.barrier();
+      }
+    });
+    // Σ over chunks of (chunk·kTasks + kTasks − 1).
+    for (const int64_t sum : sums) {
+      if (sum != kTasks * kChunks * (kChunks - 1) / 2 + kChunks * (kTasks - 1))
+        give_up("a barrier let a member through too early");
+    }
+    // Long enough for the members to fall asleep.
+    if (round % 100 == 50) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// Whichever member throws, the others do not wait for it, and the caller is told.
+void a_member_throws() {
+  cpu::ThreadPool pool(kThreads);
+  int told = 0;
+  for (int round = 0; round < kRounds; round++) {
+    std::atomic<int64_t> done{0};
+    try {
+      pool.region([&](cpu::Worker& worker) {
+        for (int64_t task; (task = worker.next(0)) < 8;) {
+          if (task == round % 9) throw Error("E_RANGE", "asked to fail");
+          done++;
+        }
+        worker.barrier();
+        while (worker.next(1) < 8) done++;
+      });
+    } catch (const Error&) {
+      told++;
+    }
+    if (round % 9 == 8 && done != 16) give_up("a region after one that failed was not whole");
+  }
+  if (told != kRounds - kRounds / 9) give_up("an exception in a region was lost");
+}
+
 }  // namespace
 
 int main() {
@@ -188,6 +242,8 @@ int main() {
     first.join();
     second.join();
     failure_found_late();
+    members_come_late();
+    a_member_throws();
   }
   std::puts("queue, waiter, pool and allocator: no race");
 }

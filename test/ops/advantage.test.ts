@@ -338,7 +338,7 @@ describe.each(isas)('advantages on %s', (isa) => {
       op: 'group_advantages',
       inputs: { rewards: [1, 2], offsets: Int32Array.of(0, 2) },
       scalars: { kind: 'best' },
-      message: "group_advantages: kind must be grpo, mean or leave_one_out, found 'best'",
+      message: 'group_advantages: kind must be grpo, mean or leave_one_out, found "best"',
     },
     {
       op: 'span_sum',

@@ -108,3 +108,18 @@ test('more threads than can help are refused in one sentence', () => {
     );
   }
 });
+
+test('arguments in the wrong order are shown by their beginning', () => {
+  const values = new Float32Array(100_000).fill(0.1);
+  const wrong = <T>(value: unknown) => value as T;
+  expect(() => device.tensor(wrong('f32'), [100, 1000], wrong(values))).toThrow(
+    /^a tensor is of f32, bf16, i32, u8, found a Float32Array of 100000$/,
+  );
+  expect(() => device.tensor(wrong([100, 1000]), wrong(values))).toThrow(
+    /^expected a shape such as \[2, 3\], found a Float32Array of 100000; .* tensor\(values, shape, dtype\)$/,
+  );
+  expect(() => device.ops.fill({ x: device.empty([1]), value: wrong(values) })).toThrow(
+    /^fill: value must be a number, found a Float32Array of 100000$/,
+  );
+  expect(() => openDevice('cpu', { threads: wrong(values) })).toThrow(/found a Float32Array of 100000$/);
+});

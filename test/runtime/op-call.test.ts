@@ -64,20 +64,20 @@ test('arguments of a wrong type are refused with the expected and the found type
   const offsets = device.tensor(Int32Array.of(0, 2));
   // @ts-expect-error: no such kind
   expect(() => ops.group_advantages({ rewards, offsets, kind: 'best' })).toThrow(
-    "group_advantages: kind must be grpo, mean or leave_one_out, found 'best'",
+    'group_advantages: kind must be grpo, mean or leave_one_out, found "best"',
   );
   // @ts-expect-error: a kind is a name
   expect(() => ops.group_advantages({ rewards, offsets, kind: 0 })).toThrow('leave_one_out, found 0');
-  expect(() => ops.cast({ x, dtype: 'i32' })).toThrow("cast: dtype must be f32 or bf16, found 'i32'");
+  expect(() => ops.cast({ x, dtype: 'i32' })).toThrow('cast: dtype must be f32 or bf16, found "i32"');
   // @ts-expect-error: tanh is a boolean
   expect(() => ops.gelu({ x, tanh: 1 })).toThrow('gelu: tanh must be false or true, found 1');
   // @ts-expect-error: eps is a number
-  expect(() => ops.rmsnorm({ x, weight, eps: '1' })).toThrow("rmsnorm: eps must be a number, found '1'");
+  expect(() => ops.rmsnorm({ x, weight, eps: '1' })).toThrow('rmsnorm: eps must be a number, found "1"');
   expect(() => ops.scatter_rows({ x, rows: offsets, T: 1.5 })).toThrow(
     'scatter_rows: T must be a whole number, found 1.5',
   );
   // @ts-expect-error: x is a tensor
-  expect(() => ops.relu({ x: [1, 2] })).toThrow('relu: x must be a tensor, found 1,2');
+  expect(() => ops.relu({ x: [1, 2] })).toThrow('relu: x must be a tensor, found [1,2]');
   // @ts-expect-error: y is no optional output
   expect(() => ops.relu({ x, y: true })).toThrow('relu: y must be a tensor, found true');
 });

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
@@ -46,5 +46,22 @@ describe('the byte tokenizer', () => {
         },
       ),
     );
+  });
+
+  it('of a directory that has more keeps it: a chat template, another padding token', async () => {
+    const directory = temporaryDirectory();
+    await byteTokenizer().save(directory);
+    const config = join(directory, 'tokenizer_config.json');
+    const settings = JSON.parse(readFileSync(config, 'utf8')) as object;
+    writeFileSync(config, JSON.stringify({ ...settings, pad_token: { content: '<|eos|>' } }));
+    writeFileSync(join(directory, 'chat_template.jinja'), '{{ messages[0].content }}!');
+    const tokenizer = await loadTokenizer(directory);
+    expect(tokenizer.padId).toBe(257);
+    expect(tokenizer.applyChatTemplate([{ role: 'user', content: 'a' }])).toBe('a!');
+    expect(tokenizer.encode('añ')).toEqual([97, 195, 177]);
+    const copy = temporaryDirectory();
+    await tokenizer.save(copy);
+    const saved = await loadTokenizer(copy);
+    expect([saved.padId, saved.hasChatTemplate]).toEqual([257, true]);
   });
 });

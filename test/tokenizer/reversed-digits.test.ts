@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { formatSequence } from '../../src/cli/data-preview.js';
 import { wordProblems } from '../../src/data/problems/generate.js';
 import { rightSolution } from '../../src/data/problems/solution.js';
 import { Detokenizer, detokenize } from '../../src/generate/detokenize.js';
@@ -17,6 +18,14 @@ const tokenizer = await loadTokenizer(folder);
 const text = fc.stringMatching(/^[ -~×÷\n]{0,40}$/);
 
 describe('the tokenizer of the word problems', () => {
+  it('is previewed token by token, each with its own digit', () => {
+    const ids = Int32Array.from(tokenizer.encode('17'));
+    const lossMask = new Uint8Array(ids.length);
+    const spans = [{ role: 'prompt', start: 0, end: ids.length }] as const;
+    const [, texts] = formatSequence({ ids, lossMask, spans, steps: [] }, tokenizer, 80);
+    expect(texts?.trim().split(/\s+/)).toEqual(['text', '7', '1']);
+  });
+
   it('turns every number around, and back', () => {
     expect(withDigitsReversed('Ann: 120 + 7 = 127, or 1,234.')).toBe('Ann: 021 + 7 = 721, or 1,432.');
     const ids = tokenizer.encode('Ann: 12 + 7 = 19\n');

@@ -2,11 +2,12 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory } from '../../src/run/directory.js';
 import { AdamW } from '../../src/train/adamw.js';
 import { runStages } from '../../src/train/engine.js';
+import { learningRateAt } from '../../src/train/schedule.js';
 import type { TrainingStage } from '../../src/train/stage.js';
 import { applyGradients } from '../../src/train/update.js';
 import { openTest } from '../ops/devices.js';
@@ -46,6 +47,7 @@ interface Behaviour {
   /** The metric that decides which parameters are best, from x. */
   readonly score?: (x: number) => number;
   readonly save_steps?: number;
+  readonly warmup_ratio?: number;
   readonly onStep?: (step: number) => void;
   readonly begin?: () => void;
 }
@@ -60,6 +62,7 @@ function stage(behaviour: Behaviour = {}): TrainingStage {
       eval_steps: behaviour.eval_steps ?? 0,
       save_steps: behaviour.save_steps ?? 0,
       save_total_limit: 10,
+      warmup_ratio: behaviour.warmup_ratio ?? 0,
       best: score ? 'score' : undefined,
       patience: behaviour.patience ?? 0,
     },
@@ -264,4 +267,17 @@ test('another batching or another instruction set is refused on resume', async (
   await expect(go([other], { resume: true })).rejects.toThrow(
     /was written with sft.tokens 1, and configuration and data now give 2; restore them or start a new run/,
   );
+});
+
+test('a stage whose only step is that of its warm-up says that nothing is learned', async () => {
+  const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+  await go([stage({ steps: 1, warmup_ratio: 0.1 })]);
+  expect(said.mock.calls.flat().join('\n')).toContain(
+    "Warning: sft has a single step, and it is the warm-up's first",
+  );
+  said.mockClear();
+  expect(
+    learningRateAt(0, { learning_rate: 1, lr_scheduler_type: 'linear', warmup_ratio: 0.1, totalSteps: 1 }),
+  ).toBe(0);
+  said.mockRestore();
 });

@@ -43,6 +43,10 @@ test('pretrain', async () => {
   );
   expect(none.last).not.toHaveProperty('token_accuracy');
   expect(none.last).not.toHaveProperty('validation_loss');
+  const emptyTest = (line: string) => line.startsWith('the test part is empty');
+  expect(said.filter(emptyTest)).toEqual([]);
+  await trained(pretrain([9, 1, 0]), 'no-test');
+  expect(said.filter(emptyTest)).toHaveLength(1);
 
   const some = await trained(pretrain([5, 5, 1]), 'some');
   expect(some.summary).toMatch(/^held-out answers: \d+\.\d\d % of tokens right, loss [1-9]\d*\.\d{4}$/);

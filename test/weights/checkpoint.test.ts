@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { INDEX_FILE, matchWeights, openCheckpoint, SINGLE_FILE } from '../../src/weights/checkpoint.js';
 import { type WeightSource, writeCheckpoint } from '../../src/weights/checkpoint-writer.js';
+import { conversionCommand } from '../../src/weights/pickles.js';
 import { writeSafetensors } from '../../src/weights/safetensors-writer.js';
 import { goldenPath } from './golden.js';
 import { temporaryDirectory } from './temporary-directory.js';
@@ -140,7 +141,10 @@ describe('openCheckpoint', () => {
     );
     writeFileSync(join(directory, 'pytorch_model.bin'), '');
     expect(() => openCheckpoint(directory)).toThrow(
-      /found only pytorch_model\.bin, whose format can run code and is never read; convert it with/,
+      /found only pytorch_model\.bin, whose format can run code and is never read; convert it with transformers: python -c "/,
+    );
+    expect(conversionCommand('facebook/opt-1.3b')).toMatch(
+      /^python -c "[^"]+save_pretrained\(to\)" facebook\/opt-1\.3b opt-1\.3b-safetensors$/,
     );
     expect(() => openCheckpoint(join(directory, 'absent'))).toThrow(
       /cannot read .*absent: no such file or directory/,

@@ -1,7 +1,15 @@
 // Conversations in rows: lists of turns, with the words that each tool has for the speakers.
-import type { Message } from '../../records/record.js';
+import {
+  MESSAGE_EXTRAS,
+  type Message,
+  type MessageExtras,
+  type Step,
+  type StepRecord,
+  type TemplateInputs,
+} from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, isRow } from '../columns.js';
+import { checkedText, describeValue, isRow, type Row } from '../columns.js';
+import type { ConversionLog, ReadingOptions } from './source.js';
 
 const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant', observation: 'tool' };
 
@@ -22,15 +30,43 @@ export function messageOf(turn: unknown, where: string): Message {
     );
   }
   const role = checkedText(turn.role ?? turn.from, `the role of ${where}`);
-  const content = checkedText(turn.content ?? turn.value, `the content of ${where}`);
-  return { role: SPEAKERS[role] ?? role, content };
+  const extras = extrasOf(turn);
+  const given = turn.content ?? turn.value;
+  // A reply that calls functions may say nothing.
+  const isSilent = (given === undefined || given === null || given === '') && extras.tool_calls !== undefined;
+  const content = isSilent ? '' : checkedText(joinedParts(given, where), `the content of ${where}`);
+  return { role: SPEAKERS[role] ?? role, content, ...extras };
+}
+
+/** What a template may read of a message beside its text; what is null or empty is not there. */
+export function extrasOf(turn: Row): MessageExtras {
+  const isThere = (value: unknown) =>
+    value !== undefined && value !== null && value !== '' && !(Array.isArray(value) && value.length === 0);
+  return Object.fromEntries(
+    MESSAGE_EXTRAS.filter((key) => isThere(turn[key])).map((key) => [key, turn[key]]),
+  );
+}
+
+/** OpenAI's parts of a content as one text. */
+function joinedParts(content: unknown, where: string): unknown {
+  if (!Array.isArray(content)) return content;
+  const parts = content.map((part: unknown, i) => {
+    if (isRow(part) && part.type === 'text' && typeof part.text === 'string') return part.text;
+    const found =
+      isRow(part) && 'type' in part ? `of type ${JSON.stringify(part.type)}` : describeValue(part);
+    throw new BadRow(
+      'wrong_type',
+      `part ${i + 1} of the content of ${where} is ${found}; expected {"type": "text", "text": …}, as models read text alone`,
+    );
+  });
+  return parts.join('');
 }
 
 /** The prompt, and the reply that must end the conversation. */
 export function splitReply(
   messages: readonly Message[],
   where: string,
-): { readonly prompt: readonly Message[]; readonly reply: string } {
+): { readonly prompt: readonly Message[]; readonly reply: Message } {
   const last = messages.at(-1);
   if (messages.length < 2 || last?.role !== 'assistant') {
     throw new BadRow(
@@ -38,7 +74,85 @@ export function splitReply(
       `${where} ends with ${last ? `a message of ${JSON.stringify(last.role)}` : 'nothing'}; expected a prompt and then a reply of "assistant"`,
     );
   }
-  return { prompt: messages.slice(0, -1), reply: last.content };
+  return { prompt: messages.slice(0, -1), reply: last };
+}
+
+/** Where the replies of a conversation stand that are learned; a label says something of the last alone. */
+export function learnedReplies(
+  messages: readonly Message[],
+  { turns, labelled }: Pick<ReadingOptions, 'turns'> & { readonly labelled: boolean },
+  log: ConversionLog,
+): number[] {
+  const replies = messages.flatMap(({ role }, i) => (role === 'assistant' && i > 0 ? [i] : []));
+  const learned = turns === 'all' && !labelled ? replies : replies.slice(-1);
+  if (replies.length > 1) log.replies(learned.length, replies.length);
+  return learned;
+}
+
+/** A record whose one step is the whole reply. */
+export function answered({
+  prompt,
+  reply,
+}: {
+  readonly prompt: string | readonly Message[];
+  readonly reply: string | Message;
+}): StepRecord {
+  const step = wholeStep(reply);
+  return { problem: questionOf(prompt) || step.text, prompt, steps: [step] };
+}
+
+export function wholeStep(reply: string | Message): Step {
+  if (typeof reply === 'string') return { text: reply, label: null, kind: 'normal' };
+  const message = extrasOf(reply);
+  return {
+    text: reply.content,
+    label: null,
+    ...(Object.keys(message).length === 0 ? {} : { message }),
+    kind: 'normal',
+  };
+}
+
+/**
+ * Columns `tools`, a list or JSON of one, and `chat_template_kwargs`.
+ *
+ * @throws BadRow for anything else, and beside a prompt that is no conversation
+ */
+export function templateInputs(row: Row, { prompt }: { readonly prompt?: unknown }): TemplateInputs {
+  const tools = jsonOf(row.tools, 'tools');
+  const kwargs = jsonOf(row.chat_template_kwargs, 'chat_template_kwargs');
+  const found = {
+    ...(tools === undefined ? {} : { tools }),
+    ...(kwargs === undefined ? {} : { chat_template_kwargs: kwargs }),
+  };
+  if (tools !== undefined && !Array.isArray(tools))
+    throw new BadRow('wrong_type', `column 'tools' holds ${describeValue(tools)}; expected a list`);
+  if (kwargs !== undefined && !isRow(kwargs))
+    throw new BadRow(
+      'wrong_type',
+      `column 'chat_template_kwargs' holds ${describeValue(kwargs)}; expected an object`,
+    );
+  const [first] = Object.keys(found);
+  if (first !== undefined && !Array.isArray(prompt))
+    throw new BadRow('no_template', `column '${first}' is for a chat template, and this prompt is a text`);
+  return found as TemplateInputs;
+}
+
+/** Undefined where nothing is in it. */
+function jsonOf(value: unknown, column: string): unknown {
+  let found = value;
+  if (typeof value === 'string' && value.trim() !== '') {
+    try {
+      found = JSON.parse(value);
+    } catch {
+      throw new BadRow('wrong_type', `column '${column}' holds ${describeValue(value)}; expected JSON`);
+    }
+  }
+  const isEmpty =
+    found === undefined ||
+    found === null ||
+    (typeof found === 'string' && found.trim() === '') ||
+    (typeof found === 'object' && Object.keys(found).length === 0);
+  return isEmpty ? undefined : found;
 }
 
 /** The text that identifies a prompt, for splits and overlap: what the user said last. */

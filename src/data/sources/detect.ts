@@ -8,11 +8,14 @@ import { prmbench } from './prmbench.js';
 import { problems } from './problems.js';
 import { processbench } from './processbench.js';
 import { record } from './record.js';
-import { SOURCE_NAMES, type Source, type SourceName } from './source.js';
+import { type ReadingOptions, SOURCE_NAMES, type Source, type SourceName } from './source.js';
 import { stepwise } from './stepwise.js';
 import { trl } from './trl.js';
 
-const sources: Readonly<Record<SourceName, Source<Prm800kOptions>>> = {
+/** What some layout or other reads of the options. */
+export type ConversionOptions = Prm800kOptions & ReadingOptions;
+
+const sources: Readonly<Record<SourceName, Source<ConversionOptions>>> = {
   prm800k,
   processbench,
   prmbench,
@@ -27,12 +30,12 @@ const sources: Readonly<Record<SourceName, Source<Prm800kOptions>>> = {
 };
 
 /** The layout of that name. */
-export function sourceNamed(name: SourceName): Source<Prm800kOptions> {
+export function sourceNamed(name: SourceName): Source<ConversionOptions> {
   return sources[name];
 }
 
 /** The layout whose columns the row has, or undefined. */
-export function detectSource(row: Row): Source<Prm800kOptions> | undefined {
+export function detectSource(row: Row): Source<ConversionOptions> | undefined {
   return SOURCE_NAMES.map(sourceNamed).find((source) => source.matches(row));
 }
 

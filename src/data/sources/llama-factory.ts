@@ -1,32 +1,51 @@
 import type { Message, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, optionalText, type Row, textColumn } from '../columns.js';
-import { messageOf, messagesOf, splitReply } from './chat.js';
-import type { Source } from './source.js';
-import { answered, wholeStep, withOutcome } from './trl.js';
+import {
+  answered,
+  learnedReplies,
+  messageOf,
+  messagesOf,
+  splitReply,
+  templateInputs,
+  wholeStep,
+} from './chat.js';
+import type { ReadingOptions, Source } from './source.js';
+import { withOutcome } from './trl.js';
 
 /**
  * The data sets of LLaMA-Factory: Alpaca's `instruction, input, output` and ShareGPT's `conversations`, each with `kto_tag`, or
  * with `chosen` and `rejected`, or with neither; `system` and `history` are turns before the question.
  */
-export const llamaFactory: Source<object> = {
+export const llamaFactory: Source<ReadingOptions> = {
   name: 'llama_factory',
   columns: 'instruction, output or chosen, rejected; conversations[, kto_tag or chosen, rejected]',
   matches: (row) =>
     Array.isArray(row.conversations) ||
     (typeof row.instruction === 'string' && ('output' in row || ('chosen' in row && 'rejected' in row))),
-  convert(row) {
-    const record = 'conversations' in row ? fromConversations(row) : fromInstruction(row);
-    return [row.kto_tag === '' ? record : withOutcome(record, row, 'kto_tag')];
+  convert(row, { turns }, log) {
+    const whole = 'conversations' in row ? fromConversations(row) : fromInstruction(row);
+    const labelled = row.kto_tag !== undefined && row.kto_tag !== '';
+    const record = { ...whole, ...templateInputs(row, whole) };
+    if (record.rejected) return [record];
+    const prompt = record.prompt as readonly Message[];
+    const messages = [...prompt, { role: 'assistant', content: '' }];
+    return learnedReplies(messages, { turns, labelled }, log).map((at) =>
+      at === prompt.length
+        ? labelled
+          ? withOutcome(record, row, 'kto_tag')
+          : record
+        : { ...record, prompt: prompt.slice(0, at), steps: [wholeStep(prompt[at] as Message)] },
+    );
   },
 };
 
 function fromConversations(row: Row): StepRecord {
   const turns = withSystem(row, messagesOf(row.conversations, "column 'conversations'"));
   if (!('chosen' in row)) return answered(splitReply(turns, "column 'conversations'"));
-  const [chosen, rejected] = (['chosen', 'rejected'] as const).map(
-    (key) => messageOf(row[key], `column '${key}'`).content,
-  ) as [string, string];
+  const [chosen, rejected] = (['chosen', 'rejected'] as const).map((key) =>
+    messageOf(row[key], `column '${key}'`),
+  ) as [Message, Message];
   return { ...answered({ prompt: turns, reply: chosen }), rejected: [wholeStep(rejected)] };
 }
 

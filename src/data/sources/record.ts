@@ -10,12 +10,14 @@ import {
   type Row,
   textColumn,
 } from '../columns.js';
-import { messagesOf } from './chat.js';
+import { extrasOf, messagesOf, templateInputs } from './chat.js';
 import type { Source } from './source.js';
 
 const RECORD_KEYS = [
   'problem',
   'prompt',
+  'tools',
+  'chat_template_kwargs',
   'gold_solution',
   'gold_answer',
   'steps',
@@ -26,7 +28,7 @@ const RECORD_KEYS = [
   'group',
   'provenance',
 ];
-const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'kind'];
+const STEP_KEYS = ['text', 'label', 'neutral', 'score', 'rationale', 'error', 'message', 'kind'];
 
 /** A `StepRecord` as a row. Unknown keys are refused, since a misspelt one would silently change the data. */
 export const record: Source<object> = {
@@ -55,6 +57,7 @@ export const record: Source<object> = {
           : {
               prompt: isText ? promptText(prompt) : messagesOf(prompt, "column 'prompt'"),
             }),
+        ...templateInputs(row, { prompt }),
         ...(solution === undefined ? {} : { gold_solution: solution }),
         ...(answer === undefined ? {} : { gold_answer: answer }),
         steps,
@@ -91,13 +94,14 @@ function stepOf(value: unknown, where: string): Step {
     throw new BadRow('bad_score', `'score' of ${where} is ${describeValue(score)}; expected a number`);
   }
   const { rationale, error, neutral = false } = value;
+  const message = isRow(value.message) ? extrasOf(value.message) : {};
   if (typeof neutral !== 'boolean')
     throw new BadRow(
       'wrong_type',
       `'neutral' of ${where} is ${describeValue(neutral)}; expected true or false`,
     );
   return {
-    text: checkedText(value.text, `'text' of ${where}`),
+    text: message.tool_calls && value.text === '' ? '' : checkedText(value.text, `'text' of ${where}`),
     label: labelValue(value.label, `'label' of ${where}`),
     ...(neutral ? { neutral } : {}),
     ...(score === undefined ? {} : { score }),
@@ -105,6 +109,7 @@ function stepOf(value: unknown, where: string): Step {
       ? {}
       : { rationale: checkedText(rationale, `'rationale' of ${where}`) }),
     ...(error === undefined || error === null ? {} : { error: checkedText(error, `'error' of ${where}`) }),
+    ...(Object.keys(message).length === 0 ? {} : { message }),
     kind: kind as StepKind,
   };
 }

@@ -17,12 +17,24 @@ export const SOURCE_NAMES = [
 ] as const;
 export type SourceName = (typeof SOURCE_NAMES)[number];
 
+/** How conversations and labels become records, whatever the layout. */
+export interface ReadingOptions {
+  /** Which replies of a conversation are learned, each after all that comes before it. Default `all`. */
+  readonly turns: 'all' | 'last';
+  /** A label between 0 and 1 is right from this value on. Default 0.5. */
+  readonly label_threshold: number;
+}
+
+export const READING_DEFAULTS: ReadingOptions = { turns: 'all', label_threshold: 0.5 };
+
 /** What a converter reports besides records, so that nothing disappears silently. */
 export interface ConversionLog {
   /** A whole row left out on purpose. */
   skipRow(reason: string): void;
   /** A step that stays without a label. */
   unlabelled(reason: string): void;
+  /** A conversation with several replies, of which some are learned. */
+  replies(learned: number, all: number): void;
 }
 
 /** One layout: how to recognise it and how to convert its rows into records. */

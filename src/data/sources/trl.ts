@@ -1,8 +1,8 @@
-import type { Message, Step, StepRecord } from '../../records/record.js';
+import type { Message, StepRecord } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
 import { checkedText, describeValue, labelValue, type Row } from '../columns.js';
-import { messagesOf, questionOf, splitReply } from './chat.js';
-import type { Source } from './source.js';
+import { answered, learnedReplies, messagesOf, splitReply, templateInputs, wholeStep } from './chat.js';
+import type { ReadingOptions, Source } from './source.js';
 
 /**
  * The data sets of TRL's trainers, as text or as messages: `prompt, completion, label` (unpaired preferences), `prompt, chosen,
@@ -10,7 +10,7 @@ import type { Source } from './source.js';
  * LLaMA-Factory's example of KTO gives a `label`. A text stays as it is, without a template around it. An answer is one step; `stepwise` reads step labels.
  * A row of `text` has no prompt: all of it is the answer.
  */
-export const trl: Source<object> = {
+export const trl: Source<ReadingOptions> = {
   name: 'trl',
   columns: 'prompt, completion[, label]; [prompt,] chosen, rejected; messages[, label]; text alone',
   matches: (row) =>
@@ -21,19 +21,26 @@ export const trl: Source<object> = {
       !('instruction' in row) &&
       !('conversations' in row)) ||
     (typeof row.text === 'string' && !ASKING.some((column) => column in row)),
-  convert(row) {
-    if ('chosen' in row) return [preference(row)];
+  convert(row, { turns }, log) {
+    const withInputs = (record: StepRecord) => ({ ...record, ...templateInputs(row, record) });
+    if ('chosen' in row) return [withInputs(preference(row))];
     if ('messages' in row) {
-      const turns = splitReply(messagesOf(row.messages, "column 'messages'"), "column 'messages'");
+      const messages = messagesOf(row.messages, "column 'messages'");
+      const whole = withInputs(answered(splitReply(messages, "column 'messages'")));
       // Conversations may have other labels, such as a subject.
       const label = isMark(row.label) ? 'label' : 'kto_tag';
-      return [withOutcome(answered(turns), row, label)];
+      const labelled = row[label] !== undefined;
+      return learnedReplies(messages, { turns, labelled }, log).map((at) => ({
+        ...withOutcome(whole, row, label),
+        prompt: messages.slice(0, at),
+        steps: [wholeStep(messages[at] as Message)],
+      }));
     }
     if ('text' in row && !('prompt' in row) && !('completion' in row))
       return [answered({ prompt: '', reply: checkedText(row.text, "column 'text'") })];
     const prompt = promptOf(row.prompt);
     const record = answered({ prompt, reply: replyOf(row.completion, "column 'completion'") });
-    return [withOutcome(record, row, 'label')];
+    return [withInputs(withOutcome(record, row, 'label'))];
   },
 };
 
@@ -52,21 +59,6 @@ export function withOutcome(record: StepRecord, row: Row, column: string): StepR
   const outcome = labelValue(value, `column '${column}'`);
   if (outcome === null) throw new BadRow('bad_label', `column '${column}' is null; expected true or false`);
   return { ...record, outcome };
-}
-
-/** A record whose one step is the whole reply. */
-export function answered({
-  prompt,
-  reply,
-}: {
-  readonly prompt: string | readonly Message[];
-  readonly reply: string;
-}): StepRecord {
-  return { problem: questionOf(prompt) || reply, prompt, steps: [wholeStep(reply)] };
-}
-
-export function wholeStep(text: string): Step {
-  return { text, label: null, kind: 'normal' };
 }
 
 function preference(row: Row): StepRecord {
@@ -113,11 +105,11 @@ function promptOf(value: unknown): string | readonly Message[] {
 }
 
 /** A reply as text, or as the one message of the assistant. */
-function replyOf(value: unknown, where: string): string {
+function replyOf(value: unknown, where: string): string | Message {
   if (typeof value === 'string') return checkedText(value, where);
   const messages = messagesOf(value, where);
   const [reply] = messages;
-  if (messages.length === 1 && reply?.role === 'assistant') return reply.content;
+  if (messages.length === 1 && reply?.role === 'assistant') return reply;
   throw new BadRow(
     'no_reply',
     `${where} holds ${messages.length} messages, the last of ${describeValue(messages.at(-1)?.role)}; expected one of "assistant"`,

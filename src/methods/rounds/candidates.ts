@@ -3,6 +3,7 @@ import { grade } from '../../answers/grade.js';
 import { judgeText } from '../../data/problems/oracle.js';
 import { DataError } from '../../files/data-error.js';
 import type { Step, StepRecord } from '../../records/record.js';
+import { stepPieces } from '../../records/steps.js';
 import type { RunProblem } from '../../train/solutions/problems.js';
 
 /** A row of artefacts/samples-N.jsonl. */
@@ -27,29 +28,6 @@ export function isRight(
   if (reason !== 'stop') return false;
   if (problem.generated) return judgeText(problem.generated, text).isAnswerRight;
   return grade(text, problem.answer).correct;
-}
-
-/**
- * The pieces of a text that are its steps, as `stepsOf` finds them, with the white space between them: joined by line breaks
- * they are the text again, which training learns as it was sampled.
- */
-export function stepPieces(text: string): string[] {
-  const lines = text.trimEnd().split('\n');
-  const first = lines.findIndex((line) => line.trim() !== '');
-  if (first < 0) return [];
-  const inParagraphs = lines.slice(first).some((line) => line.trim() === '');
-  const pieces: string[][] = [];
-  let open = false;
-  for (const line of lines) {
-    const blank = line.trim() === '';
-    if (pieces.length > 0 && (blank || (inParagraphs && open))) pieces.at(-1)?.push(line);
-    else pieces.push([line]);
-    open = !blank;
-  }
-  // Blank lines before the first step belong to it.
-  const [blank = [], next] = pieces;
-  if (first > 0 && next) pieces.splice(0, 2, [...blank, ...next]);
-  return pieces.map((piece) => piece.join('\n'));
 }
 
 export interface SelectionOptions {

@@ -60,6 +60,32 @@ export function roundStages(open: AskingRun, learned: RoundObjective): StageEntr
   return [evaluation(open, 0, settings), ...rounds.flat(), ...validation(open, settings)];
 }
 
+/** Why nothing of a round can be learned: most often its candidates were cut off before they came to an answer. */
+export function nothingToLearn(
+  candidates: readonly Pick<CandidateRow, 'finish_reason'>[],
+  {
+    round,
+    what,
+    max_new_tokens,
+    where,
+  }: {
+    readonly round: number;
+    readonly what: string;
+    readonly max_new_tokens: number;
+    readonly where: string;
+  },
+): DataError {
+  const cut = candidates.filter(({ finish_reason }) => finish_reason === 'length').length;
+  const all = candidates.length;
+  const limit = `cut off at sampling.max_new_tokens ${max_new_tokens}`;
+  return new DataError(
+    'file',
+    all > 0 && cut === all
+      ? `round ${round} has nothing to learn from: all ${all} candidates were ${limit}; raise it`
+      : `round ${round} has no ${what} to learn from: of ${all} candidates ${cut} were ${limit}; see ${where}, and left_… in metrics.jsonl`,
+  );
+}
+
 /** Round `i`, from 1. */
 function round(
   open: AskingRun,
@@ -85,10 +111,12 @@ function round(
         item.answers.every(({ ids }) => item.prompt.length + ids.length <= config.data.max_length),
       );
     if (items.length === 0)
-      throw new DataError(
-        'file',
-        `round ${i} has no ${kind.noun} to learn from; see ${names.labels}.jsonl and ${names.samples}.jsonl`,
-      );
+      throw nothingToLearn(await artefactRows<CandidateRow>(path(names.samples)), {
+        round: i,
+        what: kind.noun,
+        max_new_tokens: sampling.max_new_tokens,
+        where: `${names.labels}.jsonl and ${names.samples}.jsonl`,
+      });
     const { needsMismatched: pairs } = objective(inMemory(items));
     const options = { pairs, maxLength: config.data.max_length, settings, seed };
     return trainingPlan(inMemory<OfflineItem>(items), options);

@@ -81,11 +81,17 @@ export const rightAnswers: ItemKind = {
         ? [{ ...promptOf(record, tokens), answers: [tokens.answer(record, record.steps, { label: 1 })] }]
         : [],
     ),
-  unused: (record) => (isRightAnswer(record) ? undefined : 'not right as a whole'),
+  unused: (record) => withoutSolution(record) ?? (isRightAnswer(record) ? undefined : 'not right as a whole'),
 };
+
+/** A problem with its answer alone. */
+function withoutSolution({ steps }: StepRecord): string | undefined {
+  return steps.length === 0 ? 'without a worked solution' : undefined;
+}
 
 /** Another version of a step (`context_steps`) is no whole answer. */
 function isRightAnswer({ outcome, steps, context_steps = 0 }: StepRecord): boolean {
+  if (steps.length === 0) return false;
   if (outcome !== undefined) return outcome === 1;
   return context_steps === 0 && steps.every(({ label }) => label !== 0);
 }
@@ -100,6 +106,7 @@ export const allAnswers: ItemKind = {
       // A text of one token that nothing comes before.
       return answer.ids.length > answer.from ? [{ ...promptOf(record, tokens), answers: [answer] }] : [];
     }),
+  unused: withoutSolution,
 };
 
 /** A right and a wrong step after the same right beginning of a solution: the steps alone are learned, and nothing ends them. */

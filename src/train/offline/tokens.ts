@@ -1,14 +1,19 @@
 /** From records to items in tokens: the prompt, and each answer with the spans of its steps. */
 import { solvingPrompt } from '../../eval/solving/prompt.js';
+import { DataError } from '../../files/data-error.js';
 import { promptTokens } from '../../generate/prompts.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
-import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { type ChatReply, chatReply, checkRead, withoutOpened } from '../../tokenizer/chat-reply.js';
+import type { ChatTemplateOptions, Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerTokens, StepTokens } from './items.js';
 
+type Asking = Pick<StepRecord, 'prompt' | 'tools' | 'chat_template_kwargs' | 'provenance'>;
+
 export interface AnswerTokenizer {
-  prompt(record: Pick<StepRecord, 'problem' | 'prompt'>): readonly number[];
-  /** An answer to the prompt of `record`. */
-  answer(record: Pick<StepRecord, 'prompt'>, steps: readonly Step[], options: AnswerOptions): AnswerTokens;
+  /** @throws DataError for what the chat template does not read */
+  prompt(record: Asking & Pick<StepRecord, 'problem'>): readonly number[];
+  /** An answer to the prompt of `record`. @throws DataError for what the chat template does not read */
+  answer(record: Asking, steps: readonly Step[], options: AnswerOptions): AnswerTokens;
 }
 
 export interface AnswerOptions {
@@ -29,17 +34,39 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
   const isLined = !question.chat && question.template.endsWith('\n');
   const opening = question.chat || /\s$/.test(question.template) ? '' : ' ';
   const encode = (text: string) => tokenizer.encode(text, { continuation: true });
-  const isAsked = ({ prompt }: Pick<StepRecord, 'prompt'>) =>
+  const isAsked = ({ prompt }: Asking) =>
     prompt === undefined || (typeof prompt !== 'string' && prompt.length === 1 && !tokenizer.hasChatTemplate);
   // A text of its own, from its first token on, as a prompt would be read.
-  const isBare = ({ prompt }: Pick<StepRecord, 'prompt'>) => prompt === '';
+  const isBare = ({ prompt }: Asking) => prompt === '';
   const encodeFirst = (text: string) => tokenizer.encode(text, { addSpecialTokens: false });
+  let asking: string | undefined;
+  /** The text before a reply ends alike whatever the problem. */
+  const openingOf = () => {
+    asking ??= question.chat ? tokenizer.decode(question.tokens('?')) : '';
+    return asking;
+  };
+  /** How a chat's template writes the reply; as it is where there is no chat. */
+  const replyOf = (record: Asking, steps: readonly Step[]): ChatReply => {
+    const content = steps.map(({ text }) => text).join('\n');
+    const reply = { role: 'assistant', content, ...steps[0]?.message };
+    const options = templateOptions(record);
+    const { prompt } = record;
+    checkRead(tokenizer, [reply], options);
+    if (isAsked(record)) return { head: '', content: withoutOpened(content, openingOf()), tail: '' };
+    if (prompt === undefined || typeof prompt === 'string') return { head: '', content, tail: '' };
+    return chatReply(tokenizer, prompt, reply, options);
+  };
   return {
     prompt(record) {
-      // A chat of one question, for a model that knows no chat, is asked as any other problem.
-      if (isAsked(record)) return question.tokens(record.problem);
-      if (isBare(record)) return tokenizer.prefixIds;
-      return promptTokens(tokenizer, record.prompt as NonNullable<StepRecord['prompt']>);
+      const { prompt = [] } = record;
+      const options = templateOptions(record);
+      return at(record, () => {
+        checkRead(tokenizer, typeof prompt === 'string' ? [] : prompt, options);
+        // A chat of one question, for a model that knows no chat, is asked as any other problem.
+        if (isAsked(record)) return question.tokens(record.problem);
+        if (isBare(record)) return tokenizer.prefixIds;
+        return promptTokens(tokenizer, prompt, options);
+      });
     },
     answer(record, steps, { label, context = 0, ends = true }) {
       const asked = isAsked(record);
@@ -49,20 +76,53 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
       // Nothing predicts the first token of a text that no other begins.
       const unlearned = bare && tokenizer.prefixIds.length === 0 ? 1 : 0;
       let from = unlearned;
-      for (const [i, { text, label, score }] of steps.entries()) {
+      const reply = at(record, () => replyOf(record, steps));
+      for (const [i, { text, label, score }] of withContent(steps, reply.content).entries()) {
         const begin = ids.length;
         const last = i === steps.length - 1 && ends;
         // A sampled answer brings the white space that it was sampled with.
-        const head = i === 0 && asked && !/^\s/.test(text) ? opening : '';
-        const own = `${head}${text}${last && !(asked && isLined) ? '' : '\n'}`;
+        const space = i === 0 && asked && !/^\s/.test(text) ? opening : '';
+        const head = i === 0 ? reply.head : '';
+        const own = `${space}${head}${text}${last && !(asked && isLined) ? '' : '\n'}`;
         ids.push(...(bare && i === 0 ? encodeFirst(own) : encode(own)));
         const { eosId } = tokenizer;
         // A text may bring the token that ends it, as one that a chat template wrote.
-        if (last && eosId !== undefined && !(bare && ids.at(-1) === eosId)) ids.push(eosId);
+        if (last && reply.tail !== '') ids.push(...encode(reply.tail));
+        else if (last && eosId !== undefined && !(bare && ids.at(-1) === eosId)) ids.push(eosId);
         if (i < context) from = Math.max(unlearned, ids.length);
         else spans.push({ begin: Math.max(begin, unlearned), end: ids.length, label, score });
       }
       return { ids, from, steps: spans, label };
     },
   };
+}
+
+/** What `tokens` returns; where the template refuses the record, the error says where it stands. */
+function at<T>({ provenance }: Asking, tokens: () => T): T {
+  try {
+    return tokens();
+  } catch (error) {
+    if (!(error instanceof DataError) || error.position || !provenance) throw error;
+    throw new DataError(error.kind, error.message, provenance, { cause: error });
+  }
+}
+
+function templateOptions({ tools, chat_template_kwargs: variables }: Asking): ChatTemplateOptions {
+  return { ...(tools ? { tools } : {}), ...(variables ? { variables } : {}) };
+}
+
+/** The steps with what the whole of them has lost at its beginning and its end. */
+function withContent(steps: readonly Step[], content: string): readonly Step[] {
+  const whole = steps.map(({ text }) => text).join('\n');
+  if (content === whole) return steps;
+  const at = whole.lastIndexOf(content);
+  let begin = 0;
+  return steps.map((step) => {
+    const cut = step.text.slice(
+      Math.max(0, at - begin),
+      Math.max(0, Math.min(step.text.length, at + content.length - begin)),
+    );
+    begin += step.text.length + 1;
+    return { ...step, text: cut };
+  });
 }

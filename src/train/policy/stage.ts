@@ -29,7 +29,7 @@ export interface PolicyParts<G extends Group> {
 
 export interface PolicySettings
   extends Omit<ScheduleOptions, 'totalSteps'>,
-    Omit<TrainingSettings, 'best'>,
+    Omit<TrainingSettings, 'best' | 'warmup_ratio'>,
     KlSettings {
   readonly rollout_batch: number;
   readonly num_ppo_epochs: number;

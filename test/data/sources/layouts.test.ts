@@ -99,6 +99,22 @@ describe('stepwise: texts and a mark for each', () => {
     expect(Object.fromEntries(report.unlabelled)).toEqual({ null_label: 1 });
   });
 
+  it('keeps a number between 0 and 1 as the score of the step, which is right from the threshold on', async () => {
+    const row = { prompt: 'P?', completions: ['a', 'b', 'c', 'd'], labels: [0.75, 0.0, '0.5', 1.0] };
+    const file = fileWith('rows.jsonl', JSON.stringify(row));
+    const scores = [0.75, undefined, 0.5, undefined];
+    for (const [label_threshold, expected] of [
+      [undefined, [1, 0, 1, 1]],
+      [0.6, [1, 0, 0, 1]],
+    ] as const) {
+      const { records } = await load(file, label_threshold === undefined ? {} : { label_threshold });
+      expect(records[0]?.steps.map(({ label }) => label)).toEqual(expected);
+      expect(records[0]?.steps.map(({ score }) => score)).toEqual(scores);
+    }
+    const bad = fileWith('rows.jsonl', JSON.stringify({ ...row, labels: [0.75, 0, 0.5, 2] }));
+    await expect(load(bad)).rejects.toThrow(/label 4 is the number 2; expected true, false/);
+  });
+
   it('names the column that the row has in what it says of it', async () => {
     const cases: [object, RegExp][] = [
       [{ question: 'P?', steps: ['a'], labels }, /there are 1 steps but 2 labels/],

@@ -1,12 +1,8 @@
 import { expect, it } from 'vitest';
-import {
-  isRight,
-  labelledRecord,
-  selectCandidates,
-  stepPieces,
-} from '../../../src/methods/rounds/candidates.js';
+import { isRight, labelledRecord, selectCandidates } from '../../../src/methods/rounds/candidates.js';
 import { roundProblems } from '../../../src/methods/rounds/sample.js';
-import { stepsOf } from '../../../src/records/steps.js';
+import { nothingToLearn } from '../../../src/methods/rounds/stages.js';
+import { stepPieces, stepsOf } from '../../../src/records/steps.js';
 
 it.each([
   ['lines', 'a = 1\nb = 2\nAnswer: 2\n'],
@@ -14,6 +10,8 @@ it.each([
   ['blank lines at odd places', '\n\nFirst.\n\n\nSecond.\n\n'],
   ['spaces', ' a\n  b '],
   ['one step', 'only'],
+  ['formulas over lines', 'So\n\\[\na = 1\n\\]\nand\n  $b\n= 2$\n'],
+  ['formulas over paragraphs', '\n\\begin{align*}\na\n\nb\n\\end{align*}\n\nThe end.\n'],
   ['nothing', ' \n '],
 ])('the pieces of %s are the steps that judges see, and together the text', (_, text) => {
   const pieces = stepPieces(text);
@@ -82,4 +80,18 @@ it('fresh rounds take the next problems of one order, others the same', () => {
   expect(
     roundProblems(10, { iteration: 1, size: 'all', fresh: true, seed: 1 }).sort((a, b) => a - b),
   ).toEqual(Array.from({ length: 10 }, (_, i) => i));
+});
+
+it('a round without anything to learn says how many candidates were cut off', () => {
+  const of = (...reasons: ('stop' | 'length')[]) =>
+    nothingToLearn(
+      reasons.map((finish_reason) => ({ finish_reason })),
+      { round: 1, what: 'labelled answers', max_new_tokens: 96, where: 'labels-1.jsonl' },
+    ).message;
+  expect(of('length', 'length')).toBe(
+    'round 1 has nothing to learn from: all 2 candidates were cut off at sampling.max_new_tokens 96; raise it',
+  );
+  expect(of('stop', 'length', 'stop')).toMatch(
+    /^round 1 has no labelled answers to learn from: of 3 candidates 1 were cut off at sampling.max_new_tokens 96; see labels-1.jsonl/,
+  );
 });

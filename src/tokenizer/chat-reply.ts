@@ -1,0 +1,98 @@
+// A reply as the chat template writes it, after the opening of its turn.
+import { DataError } from '../files/data-error.js';
+import type { ChatMessage, ChatTemplateOptions, Tokenizer } from './tokenizer.js';
+
+/** Names that templates have for the reasoning before a reply. */
+const REASONING = ['reasoning_content', 'reasoning', 'thinking'] as const;
+
+/**
+ * Data may have more than a template writes, and what it does not read would be lost in silence.
+ *
+ * @throws DataError that names the variable, tools, reasoning or tool calls
+ */
+export function checkRead(
+  tokenizer: Tokenizer,
+  messages: readonly ChatMessage[],
+  { tools, variables = {} }: ChatTemplateOptions,
+): void {
+  const has = (key: string) => messages.some((message) => message[key] !== undefined);
+  const reads = (name: string) => tokenizer.templateReads?.(name) === true;
+  const lost = [
+    ...(tools ? ['tools'] : []),
+    ...Object.keys(variables),
+    ...[...REASONING, 'tool_calls'].filter(has),
+  ].find((name) => !reads(name));
+  if (lost === undefined) return;
+  const other = REASONING.includes(lost as never) ? REASONING.find(reads) : undefined;
+  throw new DataError(
+    'template',
+    `the chat template does not read ${lost}, so that the model would never see it; ` +
+      (other ? `it reads ${other}: rename it` : 'remove it, or take a model whose template reads it'),
+  );
+}
+
+/** The texts that follow the opening of the assistant's turn. */
+export interface ChatReply {
+  /** Before the content: reasoning and its marks. */
+  readonly head: string;
+  /** The content, without what the opening has written already. */
+  readonly content: string;
+  /** Behind it, up to the mark that ends the turn; empty where the template has none or rewrites the reply. */
+  readonly tail: string;
+}
+
+/**
+ * What a model that is given `prompt` has to write, so that the conversation is the one that the template writes with the reply
+ * in it. Templates that open the reasoning themselves (`<think>`) have it once. Where the template writes replies otherwise than
+ * it opens them (some leave out reasoning that is past), the content follows the opening as it is.
+ *
+ * @throws DataError for reasoning or tool calls that the template does not write
+ */
+export function chatReply(
+  tokenizer: Tokenizer,
+  prompt: readonly ChatMessage[],
+  reply: ChatMessage,
+  options: ChatTemplateOptions = {},
+): ChatReply {
+  const opening = tokenizer.applyChatTemplate(prompt, { ...options, addGenerationPrompt: true });
+  const whole = tokenizer.applyChatTemplate([...prompt, reply], options);
+  const written = whole.startsWith(opening) ? whole.slice(opening.length) : undefined;
+  const given = String(reply.content ?? '');
+  const content = withoutOpened(given, opening);
+  const reasoning = REASONING.map((name) => reply[name]).find((text) => typeof text === 'string') as
+    | string
+    | undefined;
+  const after = reasoning === undefined ? 0 : endOf(written ?? '', reasoning.trim());
+  if (after < 0 || (written === undefined && reply.tool_calls)) throw lost(reasoning !== undefined);
+  for (const text of [content, given]) {
+    const at = written?.indexOf(text.trim(), after) ?? -1;
+    if (written === undefined || at < 0) continue;
+    const end = at + text.trim().length;
+    return { head: written.slice(0, at), content: text.trim(), tail: written.slice(end).trimEnd() };
+  }
+  if (reasoning !== undefined || reply.tool_calls) throw lost(reasoning !== undefined);
+  return { head: '', content, tail: '' };
+}
+
+function endOf(text: string, part: string): number {
+  const at = text.indexOf(part);
+  return at < 0 ? at : at + part.length;
+}
+
+function lost(isReasoning: boolean): DataError {
+  return new DataError(
+    'template',
+    isReasoning
+      ? 'the chat template does not write the reasoning of the reply after its opening, so that it would not be learned; put it into the content, between the marks of the model, such as <think> and </think>'
+      : 'the chat template does not write the tool calls of the reply after its opening, so that they would not be learned',
+  );
+}
+
+/** A text without the tag that it begins with, such as `<think>`, where the prompt ends with the same one. */
+export function withoutOpened(text: string, prompt: string): string {
+  const [, tag, space = ''] = /(<[^<>\s|]+>)(\s*)$/.exec(prompt) ?? [];
+  const begin = text.trimStart();
+  if (tag === undefined || !begin.startsWith(tag)) return text;
+  const rest = begin.slice(tag.length);
+  return space === '' ? rest : rest.trimStart();
+}
