@@ -26,6 +26,7 @@ interface RunArguments extends RecipeArguments {
   readonly output?: string;
   readonly resume?: string;
   readonly 'dry-run'?: boolean;
+  readonly full?: boolean;
   readonly 'plan-for'?: string;
   readonly 'share-stages'?: string;
 }
@@ -50,7 +51,12 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .option('dry-run', {
         type: 'boolean',
         describe:
-          'Check the recipe; print the complete configuration, the data counts, the memory plan, the steps of each stage and the least time, then stop',
+          'Check the recipe; print the data counts, the memory plan, the steps of each stage and the time, then stop; exits with 1 where the run would fail',
+      })
+      .option('full', {
+        type: 'boolean',
+        implies: 'dry-run',
+        describe: 'With --dry-run: print the complete configuration too',
       })
       .option('plan-for', {
         type: 'string',
@@ -81,7 +87,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
 
 type StartArguments = Pick<
   RunArguments,
-  'recipe' | 'set' | 'output' | 'dry-run' | 'plan-for' | 'share-stages'
+  'recipe' | 'set' | 'output' | 'dry-run' | 'full' | 'plan-for' | 'share-stages'
 >;
 
 /** `steptrain run recipe.yaml`. The training code is loaded only after the recipe has been checked. */
@@ -97,16 +103,21 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     const known = await resolveInputs(config, locate, { weights: false });
     const row = methodOf(known);
     const { base } = config.model;
-    const described = await describeRun({ ...row, ...(await row.load()) }, known, {
+    const { openRewardModel } = await import('../methods/reward-models.js');
+    const { lines, failure } = await describeRun({ ...row, ...(await row.load()) }, known, {
       // Of a model of the hub only the files that tell its size were fetched.
       // A plan for another machine needs no weights at all.
       weights:
         args['plan-for'] === undefined && typeof base === 'string' && (isShipped(base) || existsSync(base)),
       planFor: args['plan-for'] === undefined ? undefined : bytesOf(args['plan-for']),
+      openScorers: openRewardModel,
     });
-    console.log(formatRunConfig(config, { head: `The complete configuration of ${file}` }).trimEnd());
     // As comments, so that the output is a valid recipe.
-    console.log(`\n${described.map((line) => `# ${line}`).join('\n')}`);
+    console.log(lines.map((line) => (args.full ? `# ${line}` : line)).join('\n'));
+    const head = `The complete configuration of ${file}`;
+    if (args.full) console.log(`\n${formatRunConfig(config, { head }).trimEnd()}`);
+    else if (failure === undefined) console.log('--full prints the complete configuration below this');
+    if (failure !== undefined) throw new UsageError(`the run would fail: ${failure}`);
     return;
   }
   const { createRun } = await import('../methods/run.js');

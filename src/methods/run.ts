@@ -7,6 +7,7 @@ import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
 import type { Device } from '../runtime/device.js';
 import { checkAdapter } from '../train/adapter-start.js';
 import type { Method } from '../train/method.js';
+import { withReadableLength } from '../train/model-shape.js';
 import { runMethod } from '../train/recipe.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
@@ -76,8 +77,9 @@ export async function createRun(
   locate: Locate,
   { output, origin }: { readonly output?: string | undefined; readonly origin?: string },
 ): Promise<{ readonly resolved: RunConfig; readonly run: RunDirectory }> {
-  const found = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config).paths ?? []);
-  await checkAdapter(found);
+  const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config).paths ?? []);
+  await checkAdapter(absolute);
+  const found = await withReadableLength(absolute);
   const inputs = await readRunInputs(found);
   const run = await createRunDirectory(output ?? found.run.output_dir, {
     onExisting: output === undefined ? 'number' : 'refuse',

@@ -1,5 +1,5 @@
 /** `steptrain run --dry-run`: what a run would do, without loading a weight. */
-import { readModelConfig } from '../architectures/table.js';
+import { countParameters, readModelConfig } from '../architectures/table.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { PARTS } from '../data/split.js';
 import { DataError } from '../files/data-error.js';
@@ -10,8 +10,9 @@ import type { StepRecord } from '../records/record.js';
 import { configuredRecords } from '../run/parts.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
-import { openDevice } from '../runtime/device.js';
+import { type Device, openDevice } from '../runtime/device.js';
 import { checkAdapter } from './adapter-start.js';
+import { formatMeasuredTime, measuredRun } from './measured-time.js';
 import {
   availableMemory,
   fitMicroBatch,
@@ -20,28 +21,47 @@ import {
   settleCache,
   USABLE,
 } from './memory-plan.js';
-import type { Method, RunData } from './method.js';
-import { checkLength, modelShape } from './model-shape.js';
-import { formatPlannedWork, type PlannedRun, plannedWork, productRate } from './planned-work.js';
+import type { Method, OpenScorers, RunData } from './method.js';
+import { modelShape, withReadableLength } from './model-shape.js';
+import {
+  formatLeastTime,
+  formatPlannedWork,
+  leastSeconds,
+  type PlannedRun,
+  plannedWork,
+  productRate,
+} from './planned-work.js';
 import type { PlannedSampling } from './sampling-plan.js';
 
 /** Training solutions that are tokenised to count steps: of so many it takes minutes. */
 const MOST_COUNTED = 100_000;
 
+/** Parameters of a base that is loaded to measure time, and seconds that products of one step may take. */
+const [MOST_MEASURED, LONGEST_STEP] = [1e9, 10];
+
 export interface DryRunOptions {
   /** Check that the base has all its weights; false where they are on the hub, and not downloaded for this. Default: only in a plan for this machine. */
   readonly weights?: boolean;
+  /** Loads a reward model that the run needs, where time is measured. */
+  readonly openScorers?: ((device: Device, of: string) => Promise<OpenScorers>) | undefined;
   /** Bytes of the device that the run is meant for. Default: what is free on this machine's. */
   readonly planFor?: number | undefined;
 }
 
-/** Data counts, memory by role, steps and time, as lines; throws the errors that the run itself would throw. */
+export interface RunDescription {
+  readonly lines: readonly string[];
+  /** Why the run would fail, where the rest can still be told. */
+  readonly failure?: string;
+}
+
+/** Data counts, memory by role, steps and time; throws the errors that the run itself would throw. */
 export async function describeRun<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
-  config: Config,
-  { planFor, weights = planFor === undefined }: DryRunOptions = {},
-): Promise<string[]> {
-  await refuseUnusable(method, config, weights);
+  given: Config,
+  { planFor, weights = planFor === undefined, openScorers }: DryRunOptions = {},
+): Promise<RunDescription> {
+  await refuseUnusable(method, given, weights);
+  const config = await withReadableLength(given);
   const { parts } = await configuredRecords(config.data, { problems: !('prompt' in config) });
   const lines = ['data:'];
   for (const part of PARTS) lines.push(`  ${part.padEnd(12)}${countSteps(parts[part])}`);
@@ -52,7 +72,6 @@ export async function describeRun<Config extends FrameConfig>(
     const { name, memoryFree } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
-    checkLength(config, shape);
     const plan = memoryPlan(config, method.memory(config), shape, sampled.plan);
     const available = planFor === undefined ? availableMemory(plan, device) : USABLE * planFor;
     const free = ((planFor ?? memoryFree) / 2 ** 30).toFixed(1);
@@ -84,20 +103,24 @@ export async function describeRun<Config extends FrameConfig>(
       lines.push(
         `micro-batches: ${sizes.map(([section, tokens]) => `${section} ${tokens} tokens`).join(', ')}`,
       );
-    if (parts.train.length > MOST_COUNTED)
+    const failing = refusal === undefined ? {} : { failure: refusal };
+    if (parts.train.length > MOST_COUNTED) {
       lines.push(
         `steps: not counted of more than ${MOST_COUNTED} solutions; the run tells them once it has tokenised them`,
       );
-    else
-      lines.push(
-        ...(await workLines(method, config, {
-          shape,
-          device,
-          microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
-          timed: planFor === undefined,
-        })),
-      );
-    return lines;
+      return { lines, ...failing };
+    }
+    const work = await describeWork(method, config, {
+      shape,
+      device,
+      microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
+      cacheBytes,
+      timed: planFor === undefined && refusal === undefined,
+      measured: weights && openScorers ? openScorers : undefined,
+    });
+    // A plan for another machine is printed also where the tokenizer is not.
+    const lacking = planFor === undefined && work.failure !== undefined ? { failure: work.failure } : {};
+    return { lines: [...lines, ...work.lines], ...lacking, ...failing };
   } finally {
     device.dispose();
   }
@@ -123,29 +146,46 @@ async function refuseUnusable<Config extends FrameConfig>(
   }
 }
 
+interface WorkOptions<Config extends FrameConfig>
+  extends Pick<PlannedRun<Config>, 'shape' | 'device' | 'microBatchTokens'> {
+  readonly cacheBytes: number | undefined;
+  readonly timed: boolean;
+  /** Loads reward models, where a few steps may be taken to measure time. */
+  readonly measured: DryRunOptions['openScorers'];
+}
+
 /** Steps and, of a run on this machine, time. Reads and tokenises the data. */
-async function workLines<Config extends FrameConfig>(
+async function describeWork<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   config: Config,
-  {
-    timed,
-    ...planned
-  }: Pick<PlannedRun<Config>, 'shape' | 'device' | 'microBatchTokens'> & { readonly timed: boolean },
-): Promise<string[]> {
+  { timed, measured, cacheBytes, ...planned }: WorkOptions<Config>,
+): Promise<RunDescription> {
   let data: RunData | undefined;
   try {
     const tokenizer = await configuredTokenizer(config.model);
     console.error('reading and tokenising the data, to count steps');
     data = await method.data(config, tokenizer, new AbortController().signal);
-    if (data === undefined) return [];
+    if (data === undefined) return { lines: [] };
     const work = plannedWork({ method, config, tokenizer, data, ...planned });
-    const rate = timed ? await productRate(planned.device, config.model.dtype) : undefined;
+    const lines = [...formatPlannedWork(work)];
+    if (!timed) return { lines };
     const lora = 'lora' in config && config.lora !== 'none';
-    return formatPlannedWork(work, { lora, shape: planned.shape, ...(rate === undefined ? {} : { rate }) });
+    const rate = await productRate(planned.device, config.model.dtype);
+    const bound = leastSeconds(work, { lora, shape: planned.shape, rate });
+    const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
+    const isSmall = bound === undefined || bound < LONGEST_STEP * steps;
+    if (measured && isSmall && countParameters(planned.shape) <= MOST_MEASURED) {
+      console.error('taking a few steps, to measure their time');
+      const { device } = planned;
+      const open = { ...planned, config, device, tokenizer, data, cacheBytes };
+      const time = await measuredRun(method, open, (of) => measured(device, of));
+      lines.push(formatMeasuredTime(time));
+    } else if (bound !== undefined) lines.push(formatLeastTime(bound, rate));
+    return { lines };
   } catch (error) {
-    if (error instanceof DataError && error.kind === 'tokenizer')
-      return [`steps are not known: ${error.message}`];
-    throw error;
+    if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;
+    const failure = `steps are not known: ${error.message}`;
+    return { lines: [failure], failure };
   } finally {
     data?.close();
   }

@@ -3,6 +3,7 @@ import type { ModelConfig } from '../architectures/config.js';
 import { newModelConfig, readModelConfig } from '../architectures/table.js';
 import { ConfigError } from '../config/error.js';
 import type { FrameConfig } from '../config/schema.js';
+import { DataError } from '../files/data-error.js';
 import { baseDirectory } from '../models/base.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 
@@ -12,15 +13,39 @@ export async function modelShape({ model }: Pick<FrameConfig, 'model'>): Promise
   return newModelConfig(model.base.init, await configuredTokenizer(model));
 }
 
+/**
+ * The configuration with `data.max_length` at most what the base reads; where that shortens it, standard error says so. Unchanged
+ * where the shape of a new model cannot be told for want of its tokenizer.
+ */
+export async function withReadableLength<Config extends Pick<FrameConfig, 'data' | 'model'>>(
+  config: Config,
+): Promise<Config> {
+  const { data, model } = config;
+  let maxPositions: number;
+  try {
+    ({ maxPositions } = await modelShape(config));
+  } catch (error) {
+    if (error instanceof DataError && error.kind === 'tokenizer') return config;
+    throw error;
+  }
+  if (data.max_length <= maxPositions) return config;
+  console.error(
+    `data.max_length is ${data.max_length}, and ${nameOf(model)} reads at most ${maxPositions} tokens: it is ${maxPositions} in this run`,
+  );
+  return { ...config, data: { ...data, max_length: maxPositions } };
+}
+
 /** @throws ConfigError where `data.max_length` lets sequences through that the model cannot read */
 export function checkLength(
   { data, model }: Pick<FrameConfig, 'data' | 'model'>,
   { maxPositions }: Pick<ModelConfig, 'maxPositions'>,
 ): void {
   if (data.max_length <= maxPositions) return;
-  const base = typeof model.base === 'string' ? `model.base ${model.base}` : 'model.base.init';
   throw new ConfigError(
-    `data.max_length is ${data.max_length}, and ${base} reads at most ${maxPositions} tokens; set data.max_length to ` +
+    `data.max_length is ${data.max_length}, and ${nameOf(model)} reads at most ${maxPositions} tokens; set data.max_length to ` +
       `${maxPositions} or less`,
   );
 }
+
+const nameOf = ({ base }: FrameConfig['model']) =>
+  typeof base === 'string' ? `model.base ${base}` : 'model.base.init';

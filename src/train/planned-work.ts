@@ -37,10 +37,9 @@ export function plannedWork<Config extends FrameConfig>({
 }: PlannedRun<Config>): PlannedWork {
   const { config, device } = run;
   const roles = standIn({ decoder: standIn({ config: shape, device }) }) as unknown as RunRoles;
-  const directory = { path: '', artefact: () => standIn({ path: '' }) } as unknown as RunDirectory;
   const open: OpenRun<Config, RunData, RunRoles> = {
     ...run,
-    ...{ data, roles, run: directory, cacheBytes: undefined },
+    ...{ data, roles, run: noDirectory(), cacheBytes: undefined },
     openScorers: () => Promise.reject(new Error('a plan loads no model')),
   };
   const stages = method.stages(open);
@@ -64,6 +63,10 @@ function batchedTokens(stages: readonly StageEntry[]): number | undefined {
   }
   return sum;
 }
+
+/** A run directory in which nothing is written. */
+export const noDirectory = (): RunDirectory =>
+  standIn({ path: '', artefact: () => standIn({ path: '' }) }) as unknown as RunDirectory;
 
 /** An object of which anything beside what is known may be taken too, and called. */
 function standIn(known: object): object {
@@ -99,11 +102,8 @@ function tokensOf(
   return max_steps > 0 && tokens_per_step > 0 ? Math.min(passes, max_steps * tokens_per_step) : passes;
 }
 
-/** Lines for the dry run. `rate`: of products on the device of the run, in FLOP/s; absent: no time is told. */
-export function formatPlannedWork(
-  { stages, tokens }: PlannedWork,
-  { lora, shape, rate }: { readonly lora: boolean; readonly shape: ModelConfig; readonly rate?: number },
-): string[] {
+/** Lines for the dry run. */
+export function formatPlannedWork({ stages, tokens }: PlannedWork): string[] {
   const width = Math.max(12, ...stages.map(({ name }) => name.length + 2));
   const lines = stages.map(
     ({ name, steps }) => `  ${name.padEnd(width)}${steps ?? 'known once the stages before it have ended'}`,
@@ -111,17 +111,28 @@ export function formatPlannedWork(
   lines.unshift('steps:');
   if (tokens === undefined || tokens === 0) return lines;
   lines.push(`trained tokens: about ${formatMetric(Math.round(tokens))}, without what a model writes itself`);
-  if (rate === undefined) return lines;
+  return lines;
+}
+
+/** Seconds that matrix products take, in the layers alone: where few tokens are learned, few rows pass through the head. */
+export function leastSeconds(
+  { tokens }: PlannedWork,
+  { lora, shape, rate }: { readonly lora: boolean; readonly shape: ModelConfig; readonly rate: number },
+): number | undefined {
+  if (tokens === undefined || tokens === 0) return undefined;
   const weights = modelModules(shape)
-    .filter(({ kind }) => kind === 'linear' || kind === 'head')
+    .filter(({ kind }) => kind === 'linear')
     .reduce((sum, { shape: [out = 0, width = 0] }) => sum + out * width, 0);
   // Two operations for each weight in the forward, two for the gradient of the input, two for that of a weight that is trained.
-  const seconds = (tokens * weights * (lora ? 4 : 6)) / rate;
-  lines.push(
-    `time: at least ${formatDuration(seconds)}, which their matrix products take at the ${(rate / 1e9).toFixed(0)} GFLOP/s measured ` +
-      'just now; a small model takes several times as long',
+  return (tokens * weights * (lora ? 4 : 6)) / rate;
+}
+
+/** @param rate of products on the device of the run, in FLOP/s */
+export function formatLeastTime(seconds: number, rate: number): string {
+  return (
+    `time: at least ${formatDuration(seconds)}, which the products of its layers take at the ${(rate / 1e9).toFixed(0)} GFLOP/s ` +
+    'measured just now; no step was measured, as one takes long here'
   );
-  return lines;
 }
 
 /** Rows and width of the product that is timed, and for how long. */

@@ -153,8 +153,12 @@ describe('errors', () => {
 });
 
 describe('steptrain run --dry-run', () => {
-  it('prints the complete configuration and writes nothing', async () => {
-    const { code, stdout } = await cli('run', '--dry-run', '--set', 'lora.r=3', '--set', 'run.seed=7');
+  it('prints what it would do, and with --full the complete configuration below it; writes nothing', async () => {
+    const small = ['quickstart', '--set', 'data.word_problems.samples=200', '--set', 'lora.r=3'];
+    const short = await cli('run', ...small, '--dry-run');
+    expect(short.stdout).toMatch(/^data:\n {2}train +\d+ solutions/);
+    expect(short.stdout).toMatch(/\ntime: about \d+s by steps measured just now\n--full prints .*$/);
+    const { code, stdout } = await cli('run', ...small, '--dry-run', '--full', '--set', 'run.seed=7');
     expect(code).toBe(0);
     const { config } = parseRunConfig(stdout, { name: 'out' });
     expect(config).toMatchObject({
@@ -164,11 +168,13 @@ describe('steptrain run --dry-run', () => {
       model: { base: 'word-problems' },
     });
     expect(completeRunConfig(config)).toEqual(config);
-    // Below it, as comments: the counts of the data and the memory plan by role.
-    expect(stdout).toMatch(/^# {3}train +\d{4,5} solutions, \d+ correct and \d+ wrong steps$/m);
+    // Above it, as comments: the counts of the data and the memory plan by role.
+    expect(stdout).toMatch(/^# {3}train +\d+ solutions, \d+ correct and \d+ wrong steps$/m);
     for (const role of ['base', 'policy', 'reference', 'reward', 'activations', 'peak'])
       expect(stdout).toMatch(new RegExp(`^# {3}${role} +[\\d.]+ [MG]iB`, 'm'));
   });
+
+  const tiny = ['--dry-run', '--full', '--plan-for', '1GiB', '--set', 'data.arithmetic.samples=50'];
 
   it('finds a recipe of the package by name, with or without folder and extension', async () => {
     for (const name of [
@@ -176,7 +182,8 @@ describe('steptrain run --dry-run', () => {
       'pretrain_arithmetic.yaml',
       'recipes/pretrain_arithmetic.yaml',
     ]) {
-      expect((await cli('run', name, '--dry-run')).stdout).toContain('method: pretrain');
+      const { stdout } = await cli('run', name, ...tiny);
+      expect(stdout).toContain('method: pretrain');
     }
     // A mistyped folder of the user's own is not answered with the recipe of the package.
     expect(await cli('run', 'configs/quickstart.yaml', '--dry-run')).toMatchObject({
@@ -210,17 +217,32 @@ describe('steptrain run --dry-run', () => {
 
   it('plans for another machine, and takes data without a test part', async () => {
     const { stdout } = await cli(...few, '--plan-for', '80GiB', '--set', 'data.split=[1,0,0]');
-    expect(stdout).toMatch(/^# memory, planned for 80\.0 GiB:$/m);
-    expect(stdout).toMatch(/^# {3}test +0 solutions/m);
-    expect((await cli(...few, '--plan-for', '1MB')).stdout).toMatch(/^# it does not fit: the run needs/m);
+    expect(stdout).toMatch(/^memory, planned for 80\.0 GiB:$/m);
+    expect(stdout).toMatch(/^ {2}test +0 solutions/m);
     expect(await cli(...few, '--plan-for', 'much')).toMatchObject({
       code: 1,
       stderr: '--plan-for expects an amount of memory such as 80GiB, found much',
     });
   });
 
+  it('exits with 1 where the run would fail, after all that can be told', async () => {
+    const small = await cli(...few, '--plan-for', '1MB');
+    expect(small).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^the run would fail: the run needs/m),
+    });
+    expect(small.stdout).toMatch(/^it does not fit: the run needs/m);
+    expect(small.stdout).toMatch(/^steps:$/m);
+
+    const none = ['--set', 'model.tokenizer=tokenizers/gone'];
+    const init = ['run', 'pretrain_arithmetic', '--dry-run', '--set', 'data.arithmetic.samples=50'];
+    const { code, stderr } = await cli(...init, ...none);
+    expect(stderr).toMatch(/tokenizers\/gone/);
+    expect(code).toBe(1);
+  });
+
   it('does not take the recipe as a value of --set', async () => {
-    const { stdout } = await cli('run', '--set', 'run.seed=1', 'pretrain_arithmetic', '--dry-run');
+    const { stdout } = await cli('run', '--set', 'run.seed=1', 'pretrain_arithmetic', ...tiny);
     expect(stdout).toContain('method: pretrain');
   });
 });

@@ -130,7 +130,7 @@ describe.each([
       const described = await describeRun({ ...method, ...(await method.load()) }, config, {
         planFor: 80 * GIB,
       });
-      return described.join('\n');
+      return described.lines.join('\n');
     };
     // Before the reward model is trained.
     expect(await plan()).toMatch(

@@ -131,7 +131,8 @@ describe.each(RECIPES)('%s', (name, parameters, memory) => {
     await writeFile(data, rows.join('\n'));
     const known = await load(`model.base=${model}`, `data.train=${data}`, 'run.device=cpu');
     const method = methodOf(known);
-    const lines = await describeRun({ ...method, ...(await method.load()) }, known, { planFor: 80 * GIB });
+    const loaded = { ...method, ...(await method.load()) };
+    const { lines } = await describeRun(loaded, known, { planFor: 80 * GIB });
     expect(existsSync(data)).toBe(true);
     expect(lines.find((line) => line.includes('train'))).toMatch(
       /\d+ solutions, \d+ correct and \d+ wrong steps/,

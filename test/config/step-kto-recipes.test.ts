@@ -83,7 +83,7 @@ describe.each(RECIPES)('$name', ({ name, model, parameters, fits, tooSmall }) =>
     const method = methodOf(config);
     const opened = { ...method, ...(await method.load()) };
     const plan = async (gib: number) =>
-      (await describeRun(opened, config, { planFor: gib * GIB })).join('\n');
+      (await describeRun(opened, config, { planFor: gib * GIB })).lines.join('\n');
     const enough = await plan(fits);
     expect(enough).toMatch(/micro-batches: step_kto \d+ tokens/);
     expect(enough).toContain(`${((2 * parameters) / GIB).toFixed(2)} GiB`);

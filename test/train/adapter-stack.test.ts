@@ -163,7 +163,7 @@ describe('model.adapter_mode stack', () => {
       stacked({ method: 'stepamc', model: { ...STACK, adapter: join(first, 'adapter') } }),
     );
     const row = methodOf(config);
-    const lines = await describeRun({ ...row, ...(await row.load()) }, config);
+    const { lines } = await describeRun({ ...row, ...(await row.load()) }, config);
     expect(lines.join('\n')).toMatch(/frozen adapter parameters/);
     expect(lines.join('\n')).not.toMatch(/base adapter/);
   });

@@ -157,7 +157,7 @@ describe('model.adapter', () => {
     const lines = async (input: RunConfigInput) => {
       const config = completeRunConfig(input);
       const row = methodOf(config);
-      return (await describeRun({ ...row, ...(await row.load()) }, config)).join('\n');
+      return (await describeRun({ ...row, ...(await row.load()) }, config)).lines.join('\n');
     };
     const stepamc = { method: 'stepamc', model: { adapter: join(first, 'adapter') } };
     expect(await lines(continued(stepamc))).toMatch(/base adapter .*frozen adapter parameters/);

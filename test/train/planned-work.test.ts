@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { completeRunConfig } from '../../src/methods/config.js';
 import { train } from '../../src/methods/run.js';
 import { methodOf } from '../../src/methods/table.js';
-import { describeRun } from '../../src/train/dry-run.js';
+import { type DryRunOptions, describeRun } from '../../src/train/dry-run.js';
 import type { StepEvent } from '../../src/train/step-event.js';
 
 /** What scripts/kills.mjs kills: a run of seconds for every method. */
@@ -30,10 +30,10 @@ afterAll(() => {
 
 const LATER = 'known once the stages before it have ended';
 
-async function described(input: object, planFor?: number): Promise<string[]> {
+async function described(input: object, options: DryRunOptions = {}): Promise<readonly string[]> {
   const config = completeRunConfig(input as never);
   const row = methodOf(config);
-  return describeRun({ ...row, ...(await row.load()) }, config, planFor === undefined ? {} : { planFor });
+  return (await describeRun({ ...row, ...(await row.load()) }, config, options)).lines;
 }
 
 /** By stage, the steps or that they are known later. */
@@ -76,10 +76,24 @@ test.each([
   expect(stepsIn(lines).size).toBeGreaterThan(1);
 });
 
-test('time is told of runs on this machine alone, as a bound', async () => {
+test('time is told of runs on this machine alone: measured where models may be loaded, else a bound', async () => {
   const lines = await described(recipe('sft'));
   expect(lines.at(-2)).toMatch(/^trained tokens: about \d/);
   expect(lines.at(-1)).toMatch(/^time: at least \d+s, .* at the \d+ GFLOP\/s measured just now/);
-  const elsewhere = await described(recipe('sft'), 2 ** 34);
+  const openScorers = () => Promise.reject(new Error('no reward model here'));
+  const measured = await described(recipe('sft'), { openScorers });
+  expect(measured.at(-1)).toMatch(/^time: about \d+s by steps measured just now$/);
+  const elsewhere = await described(recipe('sft'), { planFor: 2 ** 34, openScorers });
   expect(elsewhere.at(-1)).toMatch(/^trained tokens/);
 });
+
+test.each(Object.keys(SMALL_RUNS).filter((name) => name !== 's3c'))(
+  'time of %s can be measured',
+  async (name) => {
+    const openScorers = (await import('../../src/methods/reward-models.js')).openRewardModel;
+    const lines = await described(recipe(name), { openScorers });
+    expect(lines.at(-1)).toMatch(
+      /^time: about \d+s by steps measured just now(, and .*, which cannot be told before)?$/,
+    );
+  },
+);
