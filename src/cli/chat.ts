@@ -1,29 +1,27 @@
 import type { CommandModule } from 'yargs';
 import type { ModelArguments, SamplingArguments } from './model-options.js';
-import { chosenSampling, modelOptions, samplingOptions } from './model-options.js';
+import { chosenSampling, MODEL_NAME, modelOptions, samplingOptions } from './model-options.js';
 
 interface ChatArguments extends ModelArguments, SamplingArguments {
   readonly system?: string;
 }
 
-/** The model of the package that was made for conversations. */
-const USUAL = 'word-problems';
-
 export const chatCommand: CommandModule<unknown, ChatArguments> = {
-  command: 'chat',
+  command: 'chat [model]',
   describe: 'Talk with a model',
   builder: (argv) =>
-    samplingOptions(modelOptions(argv as never, USUAL))
+    samplingOptions(modelOptions(argv as never))
+      .positional('model', { type: 'string', describe: MODEL_NAME })
       .option('system', {
         type: 'string',
         requiresArg: true,
         describe: 'What the model is told before everything else',
       })
       .example(
-        '$0 chat --model models/qwen-instruct',
+        '$0 chat models/qwen-instruct',
         'Ctrl-C ends a reply, /reset the conversation, Ctrl-D the program',
       )
-      .example('$0 chat --run runs/mine --temperature 0 --system "Answer in one word."', 'the model of a run')
+      .example('$0 chat runs/mine --temperature 0 --system "Answer in one word."', 'the model of a run')
       .example(
         'printf "Hello.\\nWhat did I say?\\n" | $0 chat --model models/qwen-instruct',
         'a line is a turn',
@@ -33,8 +31,7 @@ export const chatCommand: CommandModule<unknown, ChatArguments> = {
     const { createInterface } = await import('node:readline');
     const { openChosenModel } = await import('./chosen-model.js');
     const { chat } = await import('./chat-loop.js');
-    const named = [args.model, args.run, args.adapter].some((given) => given !== undefined);
-    const chosen = await openChosenModel(named ? args : { ...args, model: USUAL });
+    const chosen = await openChosenModel(args);
     const interactive = process.stdin.isTTY === true && process.stdout.isTTY === true;
     const input = createInterface({
       input: process.stdin,

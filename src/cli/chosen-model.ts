@@ -7,6 +7,7 @@ import { baseDirectory } from '../models/base.js';
 import { modelFiles } from '../models/saved.js';
 import { refuseClassifier } from '../models/writes-text.js';
 import { resolveModel } from '../run/paths.js';
+import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import { type Device, openDevice } from '../runtime/device.js';
 import { loadTokenizer } from '../tokenizer/load.js';
@@ -14,7 +15,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter, noAdapter } from '../weights/adapter.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
-import type { ModelArguments } from './model-options.js';
+import { type ModelArguments, withModel } from './model-options.js';
 import { checkOwnBase } from './other-base.js';
 
 export interface ChosenModel {
@@ -26,7 +27,8 @@ export interface ChosenModel {
 }
 
 /** Loads it. The caller disposes model and device. */
-export async function openChosenModel(args: ModelArguments): Promise<ChosenModel> {
+export async function openChosenModel(given: ModelArguments): Promise<ChosenModel> {
+  const args = withModel(given);
   const name = await chosenDevice(args.device);
   const { directory, tokenizer, ...options } =
     args.run === undefined ? await named(args) : await ofRun(args.run);
@@ -54,7 +56,7 @@ async function named({
   'other-base': otherBase = false,
 }: ModelArguments): Promise<RunModel> {
   const adapter = given === undefined ? undefined : namedAdapter(given);
-  const files = modelFiles(model ?? adapter ?? 'embedded');
+  const files = modelFiles(model ?? adapter ?? DEFAULT_MODEL);
   const found = await resolveModel(
     { base: files.model, tokenizer },
     ([, key]) => `--${key !== 'base' ? String(key) : model === undefined ? 'adapter' : 'model'}`,

@@ -6,6 +6,7 @@ import { openRowJournal } from '../eval/row-journal.js';
 import { emptyTally, type ReasonTally, withSampledReasons } from '../methods/stepamc/rationales.js';
 import type { RunConfig } from '../methods/table.js';
 import { configuredRecords } from '../run/parts.js';
+import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { createProgress } from '../terminal/progress.js';
 import { openChosenModel } from './chosen-model.js';
 import { Interrupted, UsageError } from './error.js';
@@ -39,7 +40,7 @@ export async function makeRationales(
   const interruption = untilInterrupted();
   try {
     const { k: attempts, temperature, seed } = args;
-    const named = { model: args.run ?? args.model ?? 'embedded', adapter: args.adapter };
+    const named = { model: args.run ?? args.model ?? DEFAULT_MODEL, adapter: args.adapter };
     const settings = { data, prompt, attempts, temperature, seed, ...named };
     const verdicts = verdictTokenizer(prompt, tokenizer);
     const journal = await openRowJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));

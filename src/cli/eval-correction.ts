@@ -4,6 +4,7 @@ import type { CorrectionOptions, ModelChoice } from './correction-task.js';
 import { chosenDevice } from './device.js';
 import { UsageError } from './error.js';
 import { printEvaluation } from './eval-output.js';
+import { MODEL_NAME, withModel } from './model-options.js';
 
 interface CorrectionArguments {
   readonly run?: string;
@@ -32,19 +33,20 @@ interface CorrectionArguments {
 
 const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
-const model = { ...text, group: 'A model in place of a run:' } as const;
+const model = { ...text, group: 'Of a model that is no run:' } as const;
 const prompt = { group: 'Prompt [default: as in the run]:' } as const;
 
 export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
-  command: 'correction [run]',
+  command: 'correction [model]',
   describe: 'Judge held-out steps with the model of a run, or with any model',
   builder: (argv) =>
     argv
-      .positional('run', {
+      .positional('model', {
         type: 'string',
-        describe: 'A run directory: its model on its own test data, thresholds chosen on its validation data',
+        describe: `${MODEL_NAME}. A run is judged on its own test data, with thresholds chosen on its validation data`,
       })
-      .option('model', { ...model, conflicts: 'run', describe: 'Model directory, or embedded' })
+      .option('model', { ...text, describe: 'The same as an option' })
+      .option('run', { ...text, conflicts: 'model', describe: 'Deprecated: the same as --model with a run' })
       .option('adapter', { ...model, implies: 'model', describe: 'PEFT adapter directory' })
       .option('tokenizer', {
         ...model,
@@ -119,10 +121,7 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
         '$0 eval correction runs/mine --data prmbench.jsonl --by classification',
         'each class of errors by itself',
       )
-      .example(
-        '$0 eval correction --model models/qwen --data steps.jsonl',
-        'a model without training',
-      ) as never,
+      .example('$0 eval correction models/qwen --data steps.jsonl', 'a model without training') as never,
   handler: judge,
 };
 
@@ -133,10 +132,11 @@ async function judge(args: CorrectionArguments): Promise<void> {
   const { createProgress } = await import('../terminal/progress.js');
   const { openDevice } = await import('../runtime/device.js');
   const deviceName = await chosenDevice(args.device);
+  const { run } = args.model === undefined ? args : withModel(args);
   const task =
-    args.run === undefined
+    run === undefined
       ? await taskOfModel(modelOf(args), { ...options, data: dataOf(args) })
-      : await taskOfRun(args.run, options);
+      : await taskOfRun(run, options);
   if (args.output !== undefined) await makeOutputDirectory(args.output);
   const device = openDevice(deviceName);
   const progress = createProgress({ total: task.test.length + task.validation.length, unit: 'solution' });
@@ -185,7 +185,7 @@ function thresholdOf(given: string | undefined): CorrectionOptions['threshold'] 
 
 function modelOf({ model, adapter, tokenizer, dtype }: CorrectionArguments): ModelChoice {
   if (model !== undefined) return { model, adapter, tokenizer, dtype };
-  throw new UsageError('name a run directory, or a model with --model DIR --data FILE');
+  throw new UsageError('name a run, or a model with --data FILE');
 }
 
 function dataOf({ data }: CorrectionArguments): string {

@@ -31,7 +31,7 @@ export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
         demandOption: true,
         describe: 'Problems, as in eval solve; those of data problems are judged by the oracle',
       })
-      .option('run', { ...text, demandOption: true, describe: 'Run of method s3c' })
+      .option('run', { ...text, alias: 'model', demandOption: true, describe: 'Run of method s3c' })
       .option('prefixes', {
         ...text,
         describe:
@@ -65,11 +65,11 @@ export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
         'generated problems, whose oracle judges every step',
       )
       .example(
-        '$0 eval s3c test.jsonl --run runs/quickstart_s3c -n 32',
+        '$0 eval s3c test.jsonl --model runs/quickstart_s3c -n 32',
         'pass@1, maj@32, corrections, triggers',
       )
       .example(
-        '$0 eval s3c gsm8k/test.jsonl --run runs/mine --prefixes heldout/samples.jsonl -n 0',
+        '$0 eval s3c gsm8k/test.jsonl --model runs/mine --prefixes heldout/samples.jsonl -n 0',
         'greedy, with held-out samples of data s3c',
       ) as never,
   handler: evaluate,

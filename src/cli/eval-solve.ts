@@ -1,6 +1,7 @@
 import type { CommandModule } from 'yargs';
+import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { Interrupted, UsageError } from './error.js';
-import { chosenSampling } from './model-options.js';
+import { chosenSampling, withModel } from './model-options.js';
 import type { SolvingJudges } from './solving-judges.js';
 import { type SolveArguments, solvingOptions } from './solving-options.js';
 import { dashed } from './usage.js';
@@ -15,7 +16,7 @@ export const solveCommand: CommandModule<unknown, SolveArguments> = {
         'greedy, one sample each',
       )
       .example(
-        '$0 eval solve gsm8k/test.jsonl --run runs/mine -n 8 --output solved',
+        '$0 eval solve gsm8k/test.jsonl --model runs/mine -n 8 --output solved',
         'pass@k and majority votes of eight samples',
       )
       .example(
@@ -23,7 +24,7 @@ export const solveCommand: CommandModule<unknown, SolveArguments> = {
         'a base model, shown eight worked examples',
       )
       .example(
-        '$0 eval solve gsm8k/test.jsonl --run runs/mine -n 16 --reward-model runs/prm --search --output searched',
+        '$0 eval solve gsm8k/test.jsonl --model runs/mine -n 16 --reward-model runs/prm --search --output searched',
         'beam search by a reward model of steps, beside the best of as many tokens',
       )
       .example(
@@ -33,7 +34,8 @@ export const solveCommand: CommandModule<unknown, SolveArguments> = {
   handler: solve,
 };
 
-async function solve(args: SolveArguments): Promise<void> {
+async function solve(given: SolveArguments): Promise<void> {
+  const args = withModel(given);
   const sampling = checked(args);
   const { resolveData } = await import('../run/paths.js');
   const { loadProblems } = await import('../data/benchmarks/load.js');
@@ -63,10 +65,8 @@ async function solve(args: SolveArguments): Promise<void> {
   const { formatSolvingTable } = await import('../eval/solving/report.js');
   const { solvingProgress } = await import('./solving-progress.js');
   const { untilInterrupted } = await import('./interrupt.js');
-  if ([args.model, args.run, args.adapter].every((given) => given === undefined))
-    console.error(
-      'no model is named: the small arithmetic model of the package (embedded) answers; --model, --run or --adapter names another',
-    );
+  if ([given.model, given.run, given.adapter].every((name) => name === undefined))
+    console.error(`no model is named: ${args.model} of the package answers; --model names another`);
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   const interruption = untilInterrupted();
   const progress = await solvingProgress();
@@ -94,7 +94,7 @@ async function solve(args: SolveArguments): Promise<void> {
       corrections: words.corrections,
       output: args.output,
       about: {
-        model: args.run ?? args.model ?? args.adapter ?? 'embedded',
+        model: args.run ?? args.model ?? args.adapter ?? DEFAULT_MODEL,
         ...(args.adapter === undefined ? {} : { adapter: args.adapter }),
         files: [...files],
         layouts: [...layouts],

@@ -8,6 +8,7 @@ import {
   modelOptions,
   type SamplingArguments,
   samplingOptions,
+  withModel,
 } from './model-options.js';
 import { dashed } from './usage.js';
 
@@ -84,13 +85,13 @@ export const labelCommand: CommandModule<unknown, LabelArguments> = {
         describe: 'Directory for labels.jsonl; the same command again goes on there',
       })
       .example(
-        '$0 label solved/problems.jsonl --run runs/solver -k 8 --output labels',
+        '$0 label solved/problems.jsonl --model runs/solver -k 8 --output labels',
         'hard and soft labels',
       )
       .example('$0 label solved/problems.jsonl --oracle problems.jsonl --output labels', 'exact ones')
       .example('$0 run prm.yaml --set data.train=labels/labels.jsonl', 'a reward model that learns them')
       .example(
-        '$0 label records.jsonl --complete --run runs/solver --output whole',
+        '$0 label records.jsonl --complete --model runs/solver --output whole',
         'whole solutions for a model of outcomes',
       ) as never,
   handler: label,
@@ -203,7 +204,8 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
   return { ...count, sentence };
 }
 
-async function byModel(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
+async function byModel(given: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
+  const args = withModel(given);
   const sampling = chosenSampling(args);
   const { openChosenModel } = await import('./chosen-model.js');
   const { templateFrom } = await import('./solving-template.js');
@@ -231,7 +233,7 @@ async function byModel(args: LabelArguments, signal: AbortSignal): Promise<OpenL
       template: prompt.template,
       chat: prompt.chat,
       system: args.system,
-      model: args.run ?? args.model ?? 'embedded',
+      model: args.run ?? args.model,
       adapter: args.adapter,
     },
     label: (batch) =>

@@ -2,12 +2,13 @@ import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
 import type { FloatDtype } from '../weights/dtype.js';
+import { UsageError } from './error.js';
 import { checkOwnBase } from './other-base.js';
 
 interface MergeArguments {
   readonly base: string;
   readonly adapter: string;
-  readonly out: string;
+  readonly out?: string;
   readonly dtype: 'f32' | 'bf16' | 'f16' | undefined;
   readonly check: boolean;
   readonly 'other-base': boolean;
@@ -17,21 +18,22 @@ interface MergeArguments {
 const CHECKED_TOKENS = 64;
 
 export const mergeCommand: CommandModule<unknown, MergeArguments> = {
-  command: 'merge <base> <adapter> <out>',
+  command: 'merge <base> <adapter> [out]',
   describe: 'Write a base model and its adapter as one model that needs no adapter',
   builder: (argv) =>
     argv
       .positional('base', {
         type: 'string',
         demandOption: true,
-        describe: 'Model directory, hub id or embedded',
+        describe:
+          'Model directory, hub id or one of the package; may be left out of an adapter whose base is here',
       })
       .positional('adapter', {
         type: 'string',
         demandOption: true,
         describe: 'PEFT adapter directory, or the run that trained it',
       })
-      .positional('out', { type: 'string', demandOption: true, describe: 'Directory to write' })
+      .positional('out', { type: 'string', describe: 'Directory to write' })
       .option('dtype', {
         choices: ['f32', 'bf16', 'f16'] as const,
         describe: 'Dtype of the written weights; default: as in the base',
@@ -46,18 +48,25 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
         default: false,
         describe: 'Merge into a base that the adapter was not trained on',
       })
+      .example('$0 merge runs/sft merged', 'a run, on the base that it was trained on')
       .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server') as never,
   handler: merge,
 };
 
-async function merge({
-  base,
-  adapter: given,
-  out,
-  dtype,
-  check,
-  'other-base': otherBase,
-}: MergeArguments): Promise<void> {
+/** `merge ADAPTER OUT`: the base is the one that the adapter was trained on. */
+async function named({ base, adapter, out }: MergeArguments) {
+  if (out !== undefined) return { base, given: adapter, out };
+  const { baseOf, resolveSaved } = await import('../run/resolve-saved.js');
+  const saved = resolveSaved(base);
+  if (saved.adapter === undefined)
+    throw new UsageError(
+      `${base} is neither an adapter nor a run with one; name base, adapter and the directory to write`,
+    );
+  return { base: baseOf(saved), given: base, out: adapter };
+}
+
+async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeArguments): Promise<void> {
+  const { base, given, out } = await named(names as MergeArguments);
   const { mergeAdapter } = await import('../models/merge.js');
   const { readModelConfig } = await import('../architectures/table.js');
   const { openDevice } = await import('../runtime/device.js');

@@ -1,6 +1,7 @@
 // Options of the commands that write text: which model, and how it is sampled.
 import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
+import { DEFAULT_MODEL, resolveSaved } from '../run/resolve-saved.js';
 import { UsageError } from './error.js';
 
 export interface ModelArguments {
@@ -26,22 +27,24 @@ export interface SamplingArguments {
 const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
-/** @param usual the model where none is named */
-export function modelOptions(argv: Argv, usual = 'embedded'): Argv {
+/** What `--model`, or an argument in its place, may name; the same in every command. */
+export const MODEL_NAME = 'A run, an adapter, a model directory, a hub id, or a model of the package';
+
+export function modelOptions(argv: Argv): Argv {
   const group = 'Model:';
   return argv
     .option('model', {
       ...text,
       group,
-      describe: `Model directory, hub id, or one of the package: embedded, word-problems, word-problems-misread [default: ${usual}]`,
+      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-misread [default: ${DEFAULT_MODEL}]`,
     })
     .option('run', {
       ...text,
       group,
       conflicts: ['model', 'adapter', 'tokenizer'],
-      describe: 'The model that the run in this directory trained',
+      describe: 'Deprecated: the same as --model with a run',
     })
-    .option('adapter', { ...text, group, describe: 'PEFT adapter directory' })
+    .option('adapter', { ...text, group, describe: 'An adapter on top of --model, where that is its base' })
     .option('other-base', {
       type: 'boolean',
       group,
@@ -55,6 +58,19 @@ export function modelOptions(argv: Argv, usual = 'embedded'): Argv {
       describe: 'Of weights and activations [default: f32, or as the run has it]',
     })
     .option('device', { ...text, group, default: 'auto', describe: 'auto, cpu or cuda:N' });
+}
+
+/**
+ * The arguments with a run that `--model` names as `run`, whose prompt, tokenizer and dtype then hold; and with the model that is
+ * taken where none is named.
+ */
+export function withModel<Arguments extends Partial<ModelArguments>>(args: Arguments): Arguments {
+  const { model, run, adapter } = args;
+  if (run !== undefined) return args;
+  if (model === undefined) return adapter === undefined ? { ...args, model: DEFAULT_MODEL } : args;
+  // A tokenizer or adapter beside it is for its weights alone.
+  const whole = adapter === undefined && args.tokenizer === undefined;
+  return whole && resolveSaved(model).kind === 'run' ? { ...args, model: undefined, run: model } : args;
 }
 
 export function samplingOptions(

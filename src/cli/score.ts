@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
 import { Interrupted, UsageError } from './error.js';
-import { type ModelArguments, modelOptions } from './model-options.js';
+import { type ModelArguments, modelOptions, withModel } from './model-options.js';
 
 interface ScoreArguments extends ModelArguments {
   readonly file: string;
@@ -23,7 +23,6 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
   builder: (argv) =>
     modelOptions(argv as never)
       .positional('file', { type: 'string', demandOption: true, describe: 'Rows with problem and solution' })
-      .demandOption('run')
       .option('scorer', {
         ...text,
         describe: 'Which scorer of the run, such as outcome [default: its first]',
@@ -61,19 +60,26 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
         ...text,
         describe: 'Directory for scores.jsonl; the same command again goes on there',
       })
-      .example('$0 score solutions.jsonl --run runs/prm --output scored', 'a line for each row')
+      .example('$0 score solutions.jsonl --model runs/prm --output scored', 'a line for each row')
       .example(
-        '$0 score out.jsonl --run runs/prm --solution prediction --aggregate min,product,mean',
+        '$0 score out.jsonl --model runs/prm --solution prediction --aggregate min,product,mean',
         'to the terminal',
       )
       .example(
-        '$0 score solved/problems.jsonl --run runs/joint --scorer outcome --output scored',
+        '$0 score solved/problems.jsonl --model runs/joint --scorer outcome --output scored',
         'every sample of eval solve',
       ) as never,
   handler: score,
 };
 
-async function score(args: ScoreArguments): Promise<void> {
+async function score(given: ScoreArguments): Promise<void> {
+  const args = withModel(given);
+  if (args.run === undefined)
+    throw new UsageError(
+      given.model === undefined
+        ? 'name the run of a reward model with --model'
+        : `${given.model} is no run; --model expects the run of a reward model`,
+    );
   const { AGGREGATIONS, isOfProbabilities } = await import('../eval/solving/aggregation.js');
   const aggregations = (
     args.aggregate === 'all' ? [...AGGREGATIONS] : args.aggregate.split(',')

@@ -2,8 +2,9 @@ import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { RunScorers } from '../methods/run-scorers.js';
+import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { UsageError } from './error.js';
-import { type ModelArguments, modelOptions } from './model-options.js';
+import { MODEL_NAME, type ModelArguments, modelOptions, withModel } from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';
 
 interface ServeArguments extends ModelArguments {
@@ -24,10 +25,11 @@ const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
 export const serveCommand: CommandModule<unknown, ServeArguments> = {
-  command: 'serve',
+  command: 'serve [model]',
   describe: "Answer OpenAI's completions and chat completions over HTTP",
   builder: (argv) =>
     modelOptions(argv as never)
+      .positional('model', { type: 'string', describe: MODEL_NAME })
       .option('host', {
         ...text,
         default: '127.0.0.1',
@@ -57,8 +59,8 @@ export const serveCommand: CommandModule<unknown, ServeArguments> = {
         default: 30,
         describe: 'How long running requests may go on after SIGTERM or Ctrl-C',
       })
-      .example('$0 serve --model models/qwen', 'on http://127.0.0.1:8000/v1')
-      .example('$0 serve --run runs/mine --name mine --port 9000', 'the model that a run trained')
+      .example('$0 serve models/qwen', 'on http://127.0.0.1:8000/v1')
+      .example('$0 serve runs/mine --name mine --port 9000', 'the model that a run trained')
       .example(
         'STEPTRAIN_API_KEY=… $0 serve --model models/qwen --host 0.0.0.0',
         'for other machines too, with a key',
@@ -66,7 +68,8 @@ export const serveCommand: CommandModule<unknown, ServeArguments> = {
   handler: serveModel,
 };
 
-async function serveModel(args: ServeArguments): Promise<void> {
+async function serveModel(given: ServeArguments): Promise<void> {
+  const args = withModel(given);
   const whole = (name: keyof ServeArguments, least: number) => {
     const value = args[name];
     if (value !== undefined && !(Number.isSafeInteger(value) && (value as number) >= least))
@@ -94,7 +97,7 @@ async function serveModel(args: ServeArguments): Promise<void> {
     if (gigabytes !== undefined) checkMemory(gigabytes, chosen.device.info().memoryTotal);
     scoring = await runScorers(args.run, chosen);
     const { scorers } = scoring;
-    const { model = 'embedded' } = args;
+    const { model = DEFAULT_MODEL } = args;
     const name = args.name ?? (args.run || existsSync(model) ? basename(resolve(args.run ?? model)) : model);
     const server = await serve(
       { ...chosen, name, scorers },

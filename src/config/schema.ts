@@ -44,9 +44,9 @@ export interface Conflict {
   readonly message: string;
 }
 
-/** The configuration of a method. */
-export interface MethodSchema<Config extends FrameConfig = FrameConfig> {
-  readonly schema: z.ZodType<Config>;
+/** The configuration of a method; `Input` is what a recipe may leave out. */
+export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = unknown> {
+  readonly schema: z.ZodType<Config, Input>;
   /** The sections that this configuration has stages for, by name. */
   sections(config: Config): Readonly<Record<string, BatchSection>>;
   /** Dotted keys of the method's own sections that name files; they are made absolute, so that a run can be resumed elsewhere. */

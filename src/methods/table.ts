@@ -8,6 +8,7 @@ import { ktoConfig } from './offline/kto.js';
 import { fullStepDpoConfig, orpoConfig, simpoConfig, stepDpoConfig } from './offline/pairs.js';
 import { stepKtoConfig } from './offline/step-kto.js';
 import { ppoConfig } from './ppo/config.js';
+import type { Algorithm } from './ppo/sections.js';
 import { pretrainConfig } from './pretrain/config.js';
 import { rewardConfig } from './reward/config.js';
 import { s3cConfig } from './s3c/config.js';
@@ -51,8 +52,12 @@ export type MethodName = keyof typeof methods;
 /** The complete configuration of a run; `method` determines its sections. */
 export type RunConfig = { [M in MethodName]: z.output<(typeof methods)[M]['schema']> }[MethodName];
 
-/** What a recipe may leave out. */
-export type RunConfigInput = { [M in MethodName]: z.input<(typeof methods)[M]['schema']> }[MethodName];
+type InputOf<M extends MethodName> = z.input<(typeof methods)[M]['schema']>;
+
+/** A configuration as a recipe or a program writes it: `method` decides which sections there are, and defaults may be left out. */
+export type RunConfigInput =
+  | { [M in MethodName]: InputOf<M> }[MethodName]
+  | (Omit<InputOf<'ppo'>, 'method'> & { method: Algorithm });
 
 interface Row extends MethodSchema<RunConfig> {
   load(): Promise<Method<RunConfig>>;

@@ -1,8 +1,11 @@
 /** How long stages take on this machine, from a few steps of each that leave nothing behind. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import { createRunDirectory } from '../run/directory.js';
 import { formatDuration } from '../terminal/progress.js';
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
-import { noDirectory } from './planned-work.js';
 import type { OpenTraining, StageEntry, TrainingStage } from './stage.js';
 
 /** Milliseconds of steps that are measured of each stage, the first one aside. */
@@ -20,9 +23,12 @@ export async function measuredRun<Config extends FrameConfig>(
   open: Omit<OpenRun<Config, RunData, RunRoles>, 'roles' | 'run' | 'openScorers'>,
   openScorers: (of: string) => Promise<OpenScorers>,
 ): Promise<MeasuredTime> {
-  const context = { ...open, run: noDirectory(), openScorers };
-  const roles = await method.roles(context);
+  const folder = await mkdtemp(join(tmpdir(), 'steptrain-measured-'));
+  const run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
+  const context = { ...open, run, openScorers };
+  let roles: RunRoles | undefined;
   try {
+    roles = await method.roles(context);
     const { config, data } = open;
     const { validation, test } = data.summary.parts;
     const judged = ({ solutions }: { readonly solutions: number }) =>
@@ -35,7 +41,9 @@ export async function measuredRun<Config extends FrameConfig>(
       validates: validation.solutions > 0,
     });
   } finally {
-    roles.dispose();
+    roles?.dispose();
+    await run.close();
+    await rm(folder, { recursive: true, force: true });
   }
 }
 

@@ -36,10 +36,11 @@ export function plannedWork<Config extends FrameConfig>({
   ...run
 }: PlannedRun<Config>): PlannedWork {
   const { config, device } = run;
+  const directory = { path: '', artefact: () => standIn({ path: '' }) } as unknown as RunDirectory;
   const roles = standIn({ decoder: standIn({ config: shape, device }) }) as unknown as RunRoles;
   const open: OpenRun<Config, RunData, RunRoles> = {
     ...run,
-    ...{ data, roles, run: noDirectory(), cacheBytes: undefined },
+    ...{ data, roles, run: directory, cacheBytes: undefined },
     openScorers: () => Promise.reject(new Error('a plan loads no model')),
   };
   const stages = method.stages(open);
@@ -63,10 +64,6 @@ function batchedTokens(stages: readonly StageEntry[]): number | undefined {
   }
   return sum;
 }
-
-/** A run directory in which nothing is written. */
-export const noDirectory = (): RunDirectory =>
-  standIn({ path: '', artefact: () => standIn({ path: '' }) }) as unknown as RunDirectory;
 
 /** An object of which anything beside what is known may be taken too, and called. */
 function standIn(known: object): object {

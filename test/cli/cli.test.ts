@@ -153,12 +153,18 @@ describe('errors', () => {
 });
 
 describe('steptrain run --dry-run', () => {
+  const few = ['run', 'quickstart_sft', '--dry-run', '--set', 'data.arithmetic.samples=50'];
+
   it('prints what it would do, and with --full the complete configuration below it; writes nothing', async () => {
-    const small = ['quickstart', '--set', 'data.word_problems.samples=200', '--set', 'lora.r=3'];
-    const short = await cli('run', ...small, '--dry-run');
+    const short = await cli(...few);
     expect(short.stdout).toMatch(/^data:\n {2}train +\d+ solutions/);
-    expect(short.stdout).toMatch(/\ntime: about \d+s by steps measured just now\n--full prints .*$/);
-    const { code, stdout } = await cli('run', ...small, '--dry-run', '--full', '--set', 'run.seed=7');
+    expect(short.stdout).toMatch(/\ntime: about (\d+m)?\d+s by steps measured just now\n--full prints .*$/);
+    // A plan for another machine takes no steps.
+    const small = ['--set', 'data.word_problems.samples=60', '--plan-for', '80GiB'];
+    const { code, stdout } = await cli(
+      ...['run', '--dry-run', '--full', ...small],
+      ...['--set', 'lora.r=3', '--set', 'run.seed=7'],
+    );
     expect(code).toBe(0);
     const { config } = parseRunConfig(stdout, { name: 'out' });
     expect(config).toMatchObject({
@@ -191,8 +197,6 @@ describe('steptrain run --dry-run', () => {
       stderr: expect.stringContaining('there is no recipe configs/quickstart.yaml; did you mean quickstart?'),
     });
   });
-
-  const few = ['run', 'quickstart_sft', '--dry-run', '--set', 'data.arithmetic.samples=50'];
 
   it('refuses what the run would refuse: words that cannot be told apart, a base without weights', async () => {
     const words = await cli(...few, '--set', 'prompt.pos_word=yes', '--set', 'prompt.neg_word=yesno');

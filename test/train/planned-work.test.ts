@@ -82,7 +82,7 @@ test('time is told of runs on this machine alone: measured where models may be l
   expect(lines.at(-1)).toMatch(/^time: at least \d+s, .* at the \d+ GFLOP\/s measured just now/);
   const openScorers = () => Promise.reject(new Error('no reward model here'));
   const measured = await described(recipe('sft'), { openScorers });
-  expect(measured.at(-1)).toMatch(/^time: about \d+s by steps measured just now$/);
+  expect(measured.at(-1)).toMatch(/^time: about (\d+m)?\d+s by steps measured just now$/);
   const elsewhere = await described(recipe('sft'), { planFor: 2 ** 34, openScorers });
   expect(elsewhere.at(-1)).toMatch(/^trained tokens/);
 });
@@ -93,7 +93,7 @@ test.each(Object.keys(SMALL_RUNS).filter((name) => name !== 's3c'))(
     const openScorers = (await import('../../src/methods/reward-models.js')).openRewardModel;
     const lines = await described(recipe(name), { openScorers });
     expect(lines.at(-1)).toMatch(
-      /^time: about \d+s by steps measured just now(, and .*, which cannot be told before)?$/,
+      /^time: about (\d+m)?\d+s by steps measured just now(, and .*, which cannot be told before)?$/,
     );
   },
 );

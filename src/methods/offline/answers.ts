@@ -33,15 +33,15 @@ export type SolutionSftRunConfig = z.output<typeof schemas.solution_sft>;
 export type RftRunConfig = z.output<typeof schemas.rft>;
 export type ImplicitPrmRunConfig = z.output<typeof schemas.implicit_prm>;
 
-export const solutionSftConfig = offlineSchema<SolutionSftRunConfig>(schemas.solution_sft, (config) => ({
+export const solutionSftConfig = offlineSchema(schemas.solution_sft, (config) => ({
   name: 'solution_sft',
   settings: config.solution_sft,
 }));
-export const rftConfig = offlineSchema<RftRunConfig>(schemas.rft, ({ rft }) => ({
+export const rftConfig = offlineSchema(schemas.rft, ({ rft }) => ({
   name: 'rft',
   settings: rft,
 }));
-export const implicitPrmConfig = offlineSchema<ImplicitPrmRunConfig>(schemas.implicit_prm, (config) => ({
+export const implicitPrmConfig = offlineSchema(schemas.implicit_prm, (config) => ({
   name: 'implicit_prm',
   settings: config.implicit_prm,
 }));

@@ -40,11 +40,11 @@ export function offlineSection<Shape extends z.ZodRawShape>(
 export type OfflineFrame = z.output<z.ZodObject<typeof frame>>;
 
 /** The row of `table.ts`, but for what loads it. `name`: the method, and its section. */
-export function offlineSchema<Config extends OfflineFrame & { readonly method: string }>(
-  schema: z.ZodType<Config>,
+export function offlineSchema<Config extends OfflineFrame & { readonly method: string }, Input>(
+  schema: z.ZodType<Config, Input>,
   sectionOf: (config: Config) => { readonly name: string; readonly settings: RoundSettings },
   conflicts: (config: Config) => readonly Conflict[] = () => [],
-): MethodSchema<Config> {
+): MethodSchema<Config, Input> {
   return {
     schema,
     sections(config) {

@@ -25,4 +25,4 @@ const schema = z.strictObject({
 
 export type DpoRunConfig = z.output<typeof schema>;
 
-export const dpoConfig = offlineSchema<DpoRunConfig>(schema, ({ dpo }) => ({ name: 'dpo', settings: dpo }));
+export const dpoConfig = offlineSchema(schema, ({ dpo }) => ({ name: 'dpo', settings: dpo }));

@@ -26,7 +26,7 @@ const schema = z.strictObject({
 
 export type KtoRunConfig = z.output<typeof schema>;
 
-export const ktoConfig = offlineSchema<KtoRunConfig>(
+export const ktoConfig = offlineSchema(
   schema,
   ({ kto }) => ({ name: 'kto', settings: kto }),
   ({ kto }) => (kto.loss_type === 'kto' ? loneBatch('kto', kto) : []),

@@ -64,19 +64,19 @@ export type FullStepDpoRunConfig = z.output<typeof schemas.full_step_dpo>;
 export type SimpoRunConfig = z.output<typeof schemas.simpo>;
 export type OrpoRunConfig = z.output<typeof schemas.orpo>;
 
-export const stepDpoConfig = offlineSchema<StepDpoRunConfig>(schemas.step_dpo, (config) => ({
+export const stepDpoConfig = offlineSchema(schemas.step_dpo, (config) => ({
   name: 'step_dpo',
   settings: config.step_dpo,
 }));
-export const fullStepDpoConfig = offlineSchema<FullStepDpoRunConfig>(schemas.full_step_dpo, (config) => ({
+export const fullStepDpoConfig = offlineSchema(schemas.full_step_dpo, (config) => ({
   name: 'full_step_dpo',
   settings: config.full_step_dpo,
 }));
-export const simpoConfig = offlineSchema<SimpoRunConfig>(schemas.simpo, ({ simpo }) => ({
+export const simpoConfig = offlineSchema(schemas.simpo, ({ simpo }) => ({
   name: 'simpo',
   settings: simpo,
 }));
-export const orpoConfig = offlineSchema<OrpoRunConfig>(schemas.orpo, ({ orpo }) => ({
+export const orpoConfig = offlineSchema(schemas.orpo, ({ orpo }) => ({
   name: 'orpo',
   settings: orpo,
 }));

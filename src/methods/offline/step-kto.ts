@@ -70,7 +70,7 @@ const schema = z.strictObject({
 
 export type StepKtoRunConfig = z.output<typeof schema>;
 
-export const stepKtoConfig = offlineSchema<StepKtoRunConfig>(
+export const stepKtoConfig = offlineSchema(
   schema,
   ({ step_kto }) => ({ name: 'step_kto', settings: step_kto }),
   ({ step_kto }) =>

@@ -27,7 +27,7 @@ export type PpoSection = PpoRunConfig['ppo'];
 export type RewardSection = PpoRunConfig['reward'];
 export type RolloutSection = PpoRunConfig['rollout'];
 
-export const ppoConfig: MethodSchema<PpoRunConfig> = {
+export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ ppo }) => ({ ppo }),
   algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },

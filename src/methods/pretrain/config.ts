@@ -43,7 +43,7 @@ const schema = z.strictObject({
 
 export type PretrainRunConfig = z.output<typeof schema>;
 
-export const pretrainConfig: MethodSchema<PretrainRunConfig> = {
+export const pretrainConfig: MethodSchema<PretrainRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ pretrain }) => ({ pretrain }),
   conflicts({ data, pretrain }) {

@@ -105,7 +105,7 @@ const schema = z.strictObject({
 export type RewardRunConfig = z.output<typeof schema>;
 export type RewardConfig = z.output<typeof reward>;
 
-export const rewardConfig: MethodSchema<RewardRunConfig> = {
+export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ reward }) => ({ reward }),
   conflicts,

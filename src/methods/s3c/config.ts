@@ -119,7 +119,7 @@ export function correctionReading({
   return { format, scope: isWhole ? 'solution' : 'step' };
 }
 
-export const s3cConfig: MethodSchema<S3cRunConfig> = {
+export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ s3c }) => ({ s3c }),
   conflicts({ model, data, format, corrections, s3c }) {

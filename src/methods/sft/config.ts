@@ -48,7 +48,7 @@ const schema = z.strictObject({
 
 export type SftRunConfig = z.output<typeof schema>;
 
-export const sftConfig: MethodSchema<SftRunConfig> = {
+export const sftConfig: MethodSchema<SftRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ sft }) => ({ sft }),
   conflicts: () => [],

@@ -43,7 +43,7 @@ export type FrnConfig = StepAmcRunConfig['frn'];
 export type PpoConfig = StepAmcRunConfig['ppo'];
 export type ConstraintConfig = StepAmcRunConfig['constraint'];
 
-export const stepAmcConfig: MethodSchema<StepAmcRunConfig> = {
+export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema>> = {
   schema,
   sections(config) {
     const { sft, frn, ppo, dpo, sft_continued, pseudo_labels, baseline } = config;

@@ -94,7 +94,7 @@ describe('rounds of another objective', () => {
       const config = {
         ...(once({}) as object),
         data: { source: 'word_problems', ...data },
-      } as RunConfigInput;
+      } as unknown as RunConfigInput;
       expect(() => completeRunConfig(config)).toThrow(/data\.(labelled|label_noise|balance) .*method rft/);
     }
   });
