@@ -1,17 +1,16 @@
 import type { CommandModule } from 'yargs';
 import type { ModelArguments, SamplingArguments } from './model-options.js';
-import { chosenSampling, MODEL_NAME, modelOptions, samplingOptions } from './model-options.js';
+import { chosenSampling, modelArgument, modelOptions, samplingOptions } from './model-options.js';
 
 interface ChatArguments extends ModelArguments, SamplingArguments {
   readonly system?: string;
 }
 
 export const chatCommand: CommandModule<unknown, ChatArguments> = {
-  command: 'chat [model]',
+  command: 'chat [run-or-model]',
   describe: 'Talk with a model',
   builder: (argv) =>
-    samplingOptions(modelOptions(argv as never))
-      .positional('model', { type: 'string', describe: MODEL_NAME })
+    samplingOptions(modelOptions(modelArgument(argv as never)))
       .option('system', {
         type: 'string',
         requiresArg: true,

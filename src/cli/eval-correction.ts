@@ -7,6 +7,7 @@ import { printEvaluation } from './eval-output.js';
 import { MODEL_NAME, withModel } from './model-options.js';
 
 interface CorrectionArguments {
+  readonly 'run-or-model'?: string;
   readonly run?: string;
   readonly model?: string;
   readonly adapter?: string;
@@ -37,12 +38,13 @@ const model = { ...text, group: 'Of a model that is no run:' } as const;
 const prompt = { group: 'Prompt [default: as in the run]:' } as const;
 
 export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
-  command: 'correction [model]',
+  command: 'correction [run-or-model]',
   describe: 'Judge held-out steps with the model of a run, or with any model',
   builder: (argv) =>
     argv
-      .positional('model', {
+      .positional('run-or-model', {
         type: 'string',
+        conflicts: ['model', 'run'],
         describe: `${MODEL_NAME}. A run is judged on its own test data, with thresholds chosen on its validation data`,
       })
       .option('model', { ...text, describe: 'The same as an option' })
@@ -125,14 +127,16 @@ export const correctionCommand: CommandModule<unknown, CorrectionArguments> = {
   handler: judge,
 };
 
-async function judge(args: CorrectionArguments): Promise<void> {
+async function judge(given: CorrectionArguments): Promise<void> {
+  const named = [given['run-or-model'], given.model].some((name) => name !== undefined);
+  const args = named ? withModel(given) : given;
   const options = checkedOptions(args);
   const { evaluateCorrection, makeOutputDirectory, writeCorrection } = await import('../eval/correction.js');
   const { taskOfModel, taskOfRun } = await import('./correction-task.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { openDevice } = await import('../runtime/device.js');
   const deviceName = await chosenDevice(args.device);
-  const { run } = args.model === undefined ? args : withModel(args);
+  const { run } = args;
   const task =
     run === undefined
       ? await taskOfModel(modelOf(args), { ...options, data: dataOf(args) })
@@ -188,7 +192,7 @@ function modelOf({ model, adapter, tokenizer, dtype }: CorrectionArguments): Mod
   throw new UsageError('name a run, or a model with --data FILE');
 }
 
-function dataOf({ data }: CorrectionArguments): string {
+function dataOf({ data, model }: CorrectionArguments): string {
   if (data !== undefined) return data;
-  throw new UsageError('--model needs --data FILE: the steps to judge');
+  throw new UsageError(`${model} is no run with steps of its own: name those to judge with --data FILE`);
 }

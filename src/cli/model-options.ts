@@ -5,6 +5,8 @@ import { DEFAULT_MODEL, resolveSaved } from '../run/resolve-saved.js';
 import { UsageError } from './error.js';
 
 export interface ModelArguments {
+  /** In place of `--model`, in the commands that take it. */
+  readonly 'run-or-model'?: string;
   readonly model?: string;
   readonly run?: string;
   readonly adapter?: string;
@@ -29,6 +31,15 @@ const number = { type: 'number', requiresArg: true } as const;
 
 /** What `--model`, or an argument in its place, may name; the same in every command. */
 export const MODEL_NAME = 'A run, an adapter, a model directory, a hub id, or a model of the package';
+
+/** The model as the first argument, of commands that take no other. */
+export function modelArgument<T>(argv: Argv<T>): Argv<T> {
+  return argv.positional('run-or-model', {
+    type: 'string',
+    conflicts: ['model', 'run'],
+    describe: MODEL_NAME,
+  }) as never;
+}
 
 export function modelOptions(argv: Argv): Argv {
   const group = 'Model:';
@@ -65,12 +76,15 @@ export function modelOptions(argv: Argv): Argv {
  * taken where none is named.
  */
 export function withModel<Arguments extends Partial<ModelArguments>>(args: Arguments): Arguments {
-  const { model, run, adapter } = args;
+  const { 'run-or-model': first, run, adapter } = args;
+  const { model = first } = args;
   if (run !== undefined) return args;
   if (model === undefined) return adapter === undefined ? { ...args, model: DEFAULT_MODEL } : args;
   // A tokenizer or adapter beside it is for its weights alone.
   const whole = adapter === undefined && args.tokenizer === undefined;
-  return whole && resolveSaved(model).kind === 'run' ? { ...args, model: undefined, run: model } : args;
+  return whole && resolveSaved(model).kind === 'run'
+    ? { ...args, model: undefined, run: model }
+    : { ...args, model };
 }
 
 export function samplingOptions(

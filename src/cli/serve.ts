@@ -4,7 +4,7 @@ import type { CommandModule } from 'yargs';
 import type { RunScorers } from '../methods/run-scorers.js';
 import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { UsageError } from './error.js';
-import { MODEL_NAME, type ModelArguments, modelOptions, withModel } from './model-options.js';
+import { type ModelArguments, modelArgument, modelOptions, withModel } from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';
 
 interface ServeArguments extends ModelArguments {
@@ -25,11 +25,10 @@ const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
 export const serveCommand: CommandModule<unknown, ServeArguments> = {
-  command: 'serve [model]',
+  command: 'serve [run-or-model]',
   describe: "Answer OpenAI's completions and chat completions over HTTP",
   builder: (argv) =>
-    modelOptions(argv as never)
-      .positional('model', { type: 'string', describe: MODEL_NAME })
+    modelOptions(modelArgument(argv as never))
       .option('host', {
         ...text,
         default: '127.0.0.1',

@@ -30,7 +30,7 @@ describe('steptrain eval correction with a model', () => {
     const output = join(folder, 'out/a');
     const { code, stdout } = await correction(...embedded, '--data', data, '--output', output);
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^80 steps, % +model +95 % CI +random +majority\n/);
+    expect(stdout).toMatch(/^80 steps, % +model +95 % CI +random +majority$/m);
     expect(stdout).toContain('ProcessBench F1, test: ');
     expect(stdout).not.toContain('chosen on validation');
     const report = readJson(join(output, 'eval.json'));
@@ -152,10 +152,13 @@ describe('steptrain eval correction with a model', () => {
   });
 
   it.each([
-    [[], 'name a run directory, or a model with --model DIR --data FILE'],
-    [['--model', 'embedded'], '--model needs --data FILE: the steps to judge'],
+    [[], 'name a run, or a model with --data FILE'],
+    [
+      ['--model', 'embedded'],
+      'embedded is no run with steps of its own: name those to judge with --data FILE',
+    ],
     [['--adapter', 'x'], '--adapter needs --model'],
-    [['run', '--model', 'embedded'], '--model and run exclude each other; give one of them'],
+    [['run', '--model', 'embedded'], 'run-or-model and --model exclude each other; give one of them'],
     [['run', '--threshold', '1'], '--threshold expects greedy or a number between 0 and 1, found 1'],
     [['run', '--threshold', 'often'], '--threshold expects greedy or a number between 0 and 1, found often'],
     [['run', '--max-samples', '0'], '--max-samples expects all or a whole number of at least 1, found 0'],
@@ -260,7 +263,7 @@ describe('steptrain eval correction with a run', () => {
 
   it('refuses a run that does not judge steps', async () => {
     expect((await correction(folder)).stderr).toMatch(
-      /is not a run directory: config\.yaml in it cannot be read/,
+      /is no run with steps of its own: name those to judge with --data FILE$/,
     );
     mkdirSync(join(folder, 'pretrain'));
     const recipe = readFileSync('recipes/pretrain_arithmetic.yaml', 'utf8');

@@ -53,6 +53,7 @@ it('answers until SIGTERM, which lets what runs end', async () => {
   const args = [
     command,
     'serve',
+    'embedded',
     '--device',
     'cpu',
     '--port',
