@@ -7,7 +7,7 @@ import type { StepRecord } from '../records/record.js';
 import { type CorrectedStep, cleanRecord, sampleRecord, secondPass } from './assemble.js';
 import { correctionFault } from './filters.js';
 import { type StepScorer, tallyLikelihood } from './likelihood.js';
-import { sameResult } from './result.js';
+import { sameNumber, sameResult } from './result.js';
 import type { Continuation, Prefix, StepSampler } from './sampler.js';
 import { normalisedStep, type SourceSolution } from './solution.js';
 import type { Tally } from './tally.js';
@@ -125,6 +125,7 @@ function distinctSteps(
   tally: Tally,
 ): Candidate[] {
   const right = solution.steps[at] as string;
+  const isSame = solution.word ? sameNumber : sameResult;
   const seen = new Set<string>();
   return drawn.flatMap(({ text, ended }, number): Candidate[] => {
     tally.add('candidates');
@@ -135,7 +136,7 @@ function distinctSteps(
         ? 'unfinished'
         : normalised === normalisedStep(right)
           ? 'the right step'
-          : sameResult(step, right)
+          : isSame(step, right)
             ? 'the right result'
             : seen.has(normalised)
               ? 'repeated'

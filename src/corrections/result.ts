@@ -17,14 +17,20 @@ export function sameResult(a: string, b: string): boolean {
 /** A number with nothing to compute in it. */
 const PLAIN = /^[-−]?[$€£]?\s?[\d,.]+%?$/;
 
+/** The same for the lines of generated problems, whose result is their last number. */
+export function sameNumber(a: string, b: string): boolean {
+  const number = stepResult(a);
+  return number !== undefined && number === stepResult(b);
+}
+
 /** The result of a step as an answer; undefined where it has none. */
 export function resultOf(step: string): string | undefined {
   const text = withoutNumber(step).replace(/(?<=\d) [xX] (?=\d)/g, ' * ');
-  const announced = extractAnswer(text);
-  if (announced && ['boxed', 'marker', 'phrase'].includes(announced.method)) return announced.answer;
+  const found = extractAnswer(text);
+  const announced = found && ['boxed', 'marker', 'phrase'].includes(found.method) ? found.answer : undefined;
+  const formula = lastFormula(announced ?? text);
   // Words with numbers among them: `Tom has 12 + 7 = 19 apples.`
-  const formula = lastFormula(text);
-  if (formula === undefined) return stepResult(step);
+  if (formula === undefined) return stepResult(announced ?? step) ?? announced;
   const value = formula.slice(formula.lastIndexOf('=') + 1).trim();
   // `3^2 + 4^2 = 25` is 25; of `2x + 3 = 7` the whole is the result.
   return value !== formula && answersEqual(formula, value).equal ? value : formula;
@@ -40,11 +46,11 @@ function lastFormula(text: string): string | undefined {
   return run === '' ? undefined : run;
 }
 
-/** The last words in a row that hold no word of a language, but a digit or a command. */
+/** The last words in a row that hold no word of a language, but a digit or a command; none where a result is missing after them. */
 function lastRun(words: readonly string[]): string {
   const isFormula = (word: string) => !/\p{L}{2}/u.test(word.replace(/\\[a-zA-Z]+|\{[^{}]*\}/g, ''));
   const end = words.findLastIndex((word) => isFormula(word) && /[\d\\^]/.test(word));
-  if (end < 0) return '';
+  if (end < 0 || words[end + 1]?.startsWith('=')) return '';
   const before = words.slice(0, end).findLastIndex((word) => !isFormula(word));
   return words
     .slice(before + 1, end + 1)
