@@ -135,11 +135,12 @@ describe('inspect', () => {
         /weight 'model.embed_tokens.weight': expected shape \[321,64\], found \[320,64\]/,
       ),
     });
-    writeFileSync(path, JSON.stringify({ ...config, num_hidden_layers: config.num_hidden_layers + 1 }));
+    const { layer_types: _, ...other } = config;
+    writeFileSync(path, JSON.stringify({ ...other, num_hidden_layers: config.num_hidden_layers + 1 }));
     expect(await cli('inspect', 'model', at('misfit'))).toMatchObject({
       code: 1,
       stderr: expect.stringContaining(
-        "the weights do not fit the model's configuration; missing: model.layers.2.",
+        "the weights do not fit the model's configuration; missing: 'model.layers.2.",
       ),
     });
   });
