@@ -165,26 +165,28 @@ async function progress(
 /** Of solutions with labels on their steps, or of problems with answers. */
 export async function data(path: string): Promise<Row[]> {
   const found = await resolveData(path, 'train', () => 'inspect data');
-  try {
-    return await labelled(found);
-  } catch (error) {
-    if (!(error instanceof DataError && error.kind === 'format')) throw error;
-    const loaded = await loadProblems(found).catch((other) => {
-      throw other instanceof DataError && other.kind === 'format' ? error : other;
-    });
-    const problems = new Set(loaded.problems.map(({ problem }) => problem));
-    return [
-      ['files', loaded.files.join(', ')],
-      [
-        'problems',
-        `${count(loaded.problems.length)}, ${count(problems.size)} different, each with its answer`,
-      ],
-      ['reading', `the layout is ${loaded.layouts.join(', ')}`],
-    ];
-  }
+  const isLayout = (error: unknown) => error instanceof DataError && error.kind === 'format';
+  const read = await labelled(found).catch((error: unknown) => {
+    if (!isLayout(error)) throw error;
+    return { error };
+  });
+  if ('rows' in read && read.wrong > 0) return read.rows;
+  // Solutions without a wrong step may be the gold ones of problems, which can be asked too.
+  const loaded = await loadProblems(found).catch((other: unknown) => {
+    if ('rows' in read) return undefined;
+    throw isLayout(other) ? read.error : other;
+  });
+  if (loaded === undefined) return 'rows' in read ? read.rows : [];
+  const problems = new Set(loaded.problems.map(({ problem }) => problem));
+  return [
+    ['files', loaded.files.join(', ')],
+    ['problems', `${count(loaded.problems.length)}, ${count(problems.size)} different, each with its answer`],
+    ...('rows' in read ? read.rows.filter(([name]) => name === 'solutions' || name === 'steps') : []),
+    ['reading', `the layout is ${loaded.layouts.join(', ')}`],
+  ];
 }
 
-async function labelled(path: string): Promise<Row[]> {
+async function labelled(path: string): Promise<{ readonly wrong: number; readonly rows: Row[] }> {
   const { records, report } = loadRecords(path, { on_bad_row: 'skip' });
   const counts = { right: 0, wrong: 0, unlabelled: 0, steps: 0 };
   const problems = new Set<string>();
@@ -195,7 +197,7 @@ async function labelled(path: string): Promise<Row[]> {
       counts[label === 1 ? 'right' : label === 0 ? 'wrong' : 'unlabelled']++;
     }
   }
-  return [
+  const rows: Row[] = [
     ['files', report.files.join(', ')],
     [
       'solutions',
@@ -207,6 +209,7 @@ async function labelled(path: string): Promise<Row[]> {
     ],
     ...formatLoadReport(report).map((line): Row => ['reading', line]),
   ];
+  return { wrong: counts.wrong, rows };
 }
 
 async function tokenizerRow(directory: string): Promise<Row[]> {

@@ -41,7 +41,7 @@ describe('resume refuses', () => {
     [
       'samples of other prompts',
       (snapshot) => ({ ...snapshot, samples: snapshot.samples.slice(1) }),
-      'resume: samples: expected a list for each of the 2 prompts, found [[{"tokens":',
+      'resume: samples: expected a list for each of the 2 prompts, found [[an object,an object]]',
     ],
     [
       'fewer samples than n',
