@@ -34,9 +34,10 @@ export async function compileAddon(root, { isas, cuda, why }, { strict, verbose,
   const units = outdated(build);
   const processors = Math.max(1, Math.min(availableParallelism(), units.length));
   const seconds = units.reduce((sum, unit) => sum + unit.seconds, 0) / processors;
-  const sets = `${isas.join(', ')}${cuda ? `; CUDA: ${cuda.architectures}` : why ? `; without CUDA (${why})` : ''}`;
+  const gpus = cuda ? `, CUDA for ${cuda.architectures}` : why ? `, without CUDA (${why})` : '';
+  const on = `${processors} processor${processors === 1 ? '' : 's'}`;
   say(
-    `compiling the addon (${sets}): ${units.length} units, about ${duration(seconds)} on ${processors} processor${processors === 1 ? '' : 's'}`,
+    `compiling the addon for ${isas.join(', ')}${gpus}: ${units.length} units, about ${duration(seconds)} on ${on}`,
   );
   const progress = verbose ? undefined : new Progress(units, processors);
   try {

@@ -65,5 +65,5 @@ export function addonPlan(all, { env = process.env, nvcc = findNvcc, gpus = gpuA
   const architectures = env.STEPTRAIN_CUDA_ARCHS ?? (own.length > 0 ? own.join(';') : ARCHITECTURES);
   if (all || cuda === '1' || env.STEPTRAIN_CUDA_ARCHS || own.length > 0)
     return { isas, cuda: { nvcc: compiler, architectures } };
-  return { isas, why: 'no GPU found; STEPTRAIN_CUDA=1 adds CUDA' };
+  return { isas, why: 'no GPU found; STEPTRAIN_CUDA=1 adds it' };
 }

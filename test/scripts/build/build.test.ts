@@ -79,7 +79,7 @@ it.skipIf(!hasCompiler)(
 
     const first = build();
     expect(first.stderr).toMatch(
-      /^steptrain: compiling the addon \(portable.*\): 2 units, about \d+ s on \d processors?\nsteptrain: compiling steptrain\/core\/\w+\.cc, 1 of 2, about \d+ s left\n$/,
+      /^steptrain: compiling the addon for portable.*: 2 units, about \d+ s on \d processors?\nsteptrain: compiling steptrain\/core\/\w+\.cc, 1 of 2, about \d+ s left\n$/,
     );
     expect(first.number()).toBe(41);
     expect(build()).toMatchObject({ status: 0, stderr: '' });

@@ -35,7 +35,7 @@ describe('CUDA', () => {
   });
 
   it('is left out, with the reason, where there is no GPU', () => {
-    expect(plan({})).toMatchObject({ why: 'no GPU found; STEPTRAIN_CUDA=1 adds CUDA' });
+    expect(plan({})).toMatchObject({ why: 'no GPU found; STEPTRAIN_CUDA=1 adds it' });
     expect(plan({}).cuda).toBeUndefined();
     expect(plan({}, { nvcc: false }).why).toBeUndefined();
     expect(plan({}, { nvcc: false, gpus: ['80'] }).why).toBe('a GPU, but no nvcc');
