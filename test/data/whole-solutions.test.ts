@@ -52,6 +52,12 @@ describe('without data.source', () => {
     expect((await load(file, { problems: false, source: 'problems' })).records).toHaveLength(1);
   });
 
+  it('a solution that marks no answer is one to learn, without an answer', async () => {
+    const [record] = await read({ problem: 'P?', solution: 'It is clear.\nDone.', level: 'Level 1' });
+    expect(record).not.toHaveProperty('gold_answer');
+    expect(record.steps.map(({ text }) => text)).toEqual(['It is clear.', 'Done.']);
+  });
+
   it('labelled layouts go first', async () => {
     const [record] = await read({ problem: 'P?', answer: '1', steps: ['a'], labels: [0] });
     expect(record.steps).toMatchObject([{ label: 0 }]);

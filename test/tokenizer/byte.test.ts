@@ -51,6 +51,10 @@ describe('the byte tokenizer', () => {
   it('of a directory that has more keeps it: a chat template, another padding token', async () => {
     const directory = temporaryDirectory();
     await byteTokenizer().save(directory);
+    const withTemplate = temporaryDirectory();
+    await byteTokenizer().save(withTemplate);
+    writeFileSync(join(withTemplate, 'chat_template.jinja'), '{{ messages[0].content }}?');
+    expect((await loadTokenizer(withTemplate)).hasChatTemplate).toBe(true);
     const config = join(directory, 'tokenizer_config.json');
     const settings = JSON.parse(readFileSync(config, 'utf8')) as object;
     writeFileSync(config, JSON.stringify({ ...settings, pad_token: { content: '<|eos|>' } }));

@@ -53,9 +53,9 @@ export async function offlineData(
   return {
     items,
     summary: summarizeTrainingData({
-      train: parts.train.map(summarized),
-      validation: parts.validation.map(summarized),
-      test: parts.test.map(summarized),
+      train: parts.train.map(summarizedFor(kind)),
+      validation: parts.validation.map(summarizedFor(kind)),
+      test: parts.test.map(summarizedFor(kind)),
     }),
     reports,
     close() {},
@@ -76,9 +76,12 @@ function fits({ prompt, answers }: OfflineItem, maxLength: number): boolean {
   return answers.every(({ ids }) => prompt.length + ids.length <= maxLength);
 }
 
-function summarized({ problem, steps, context_steps }: StepRecord) {
-  const labels = steps.map(({ label }) => label);
-  return { key: problemKey(problem), labels, context_steps, text: () => problem };
+/** Labels of steps that nothing is learned from are none. */
+function summarizedFor({ judgesSteps = false }: ItemKind) {
+  return ({ problem, steps, context_steps }: StepRecord) => {
+    const labels = steps.map(({ label }) => (judgesSteps ? label : null));
+    return { key: problemKey(problem), labels, context_steps, text: () => problem };
+  };
 }
 
 /** Each item that a record gives by itself, for `data preview`; a row for each of its answers. */

@@ -9,6 +9,8 @@ export interface ItemKind {
   readonly noun: string;
   /** What data must have. */
   readonly expected: string;
+  /** Whether labels of steps are learned. */
+  readonly judgesSteps?: boolean;
   items(records: readonly StepRecord[], tokens: AnswerTokenizer): OfflineItem[];
   /** Why nothing is learned from a record, whatever others there are; undefined where something may be. */
   unused?(record: StepRecord): string | undefined;
@@ -34,8 +36,10 @@ export interface StepLabelOptions {
 export const labelledAnswers: ItemKind = singleAnswers((steps) => steps);
 
 /** The same with labels of steps. */
-export const judgedAnswers = (options: StepLabelOptions): ItemKind =>
-  singleAnswers((steps) => readLabels(steps, options));
+export const judgedAnswers = (options: StepLabelOptions): ItemKind => ({
+  ...singleAnswers((steps) => readLabels(steps, options)),
+  judgesSteps: true,
+});
 
 function singleAnswers(read: (steps: readonly Step[]) => readonly Step[]): ItemKind {
   return {
@@ -112,6 +116,7 @@ export const allAnswers: ItemKind = {
 /** A right and a wrong step after the same right beginning of a solution: the steps alone are learned, and nothing ends them. */
 export const stepPairs: ItemKind = {
   noun: 'pairs of steps',
+  judgesSteps: true,
   expected:
     'expected rows of Math-Step-DPO, or solutions of one problem that are the same, and right, up to a step that is right in one and wrong in the other',
   items(records, tokens) {

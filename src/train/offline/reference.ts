@@ -25,19 +25,17 @@ export interface LoadedReference {
   dispose(): void;
 }
 
-/** Micro-batches of one step of the stage. */
-const GROUPS = 8;
+/** Items of one step of the stage: a number of them, so that the steps of a run do not depend on its micro-batches. */
+const ITEMS = 128;
 
 /** A row for each item: the sums of its answers. */
 export function referenceStage(options: ReferenceOptions): MakingStage {
   const { name, items, microBatchTokens, settings } = options;
   const order = Array.from({ length: items.length }, (_, i) => i);
-  const groups = groupBySize(order, (i) => sequenceLength(items.get(i)), microBatchTokens);
-  const steps = Math.ceil(groups.length / GROUPS);
   return {
     name,
     artefact: name,
-    steps,
+    steps: Math.ceil(items.length / ITEMS),
     settings,
     batching: {},
     open: () => {
@@ -50,7 +48,8 @@ export function referenceStage(options: ReferenceOptions): MakingStage {
           const { decoder, role } = loaded ?? options;
           const rows: { item: number; sums: SpanSums[] }[] = [];
           let tokens = 0;
-          for (const group of groups.slice(index * GROUPS, (index + 1) * GROUPS)) {
+          const chosen = order.slice(index * ITEMS, (index + 1) * ITEMS);
+          for (const group of groupBySize(chosen, (i) => sequenceLength(items.get(i)), microBatchTokens)) {
             const sequences = group.map((i) => offlineSequence(items.get(i), i));
             const sums = await readSums(decoder, role, sequences);
             let at = 0;
