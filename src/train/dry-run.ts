@@ -26,18 +26,18 @@ import { modelShape, withReadableLength } from './model-shape.js';
 import {
   formatLeastTime,
   formatPlannedWork,
-  leastSeconds,
   type PlannedRun,
   plannedWork,
   productRate,
+  trainingOperations,
 } from './planned-work.js';
 import type { PlannedSampling } from './sampling-plan.js';
 
 /** Training solutions that are tokenised to count steps: of so many it takes minutes. */
 const MOST_COUNTED = 100_000;
 
-/** Parameters of a base that is loaded to measure time, and seconds that products of one step may take. */
-const [MOST_MEASURED, LONGEST_STEP] = [1e9, 10];
+/** Parameters of a base that is loaded to measure time, and operations that one step may take: some seconds on a laptop. */
+const [MOST_PARAMETERS, MOST_OPERATIONS] = [1e9, 5e11];
 
 export interface DryRunOptions {
   /** Check that the base has all its weights; false where they are on the hub, and not downloaded for this. Default: only in a plan for this machine. */
@@ -170,17 +170,17 @@ async function describeWork<Config extends FrameConfig>(
     const lines = [...formatPlannedWork(work)];
     if (!timed) return { lines };
     const lora = 'lora' in config && config.lora !== 'none';
-    const rate = await productRate(planned.device, config.model.dtype);
-    const bound = leastSeconds(work, { lora, shape: planned.shape, rate });
+    const operations = trainingOperations(work, { lora, shape: planned.shape });
     const steps = work.stages.reduce((sum, { steps = 0 }) => sum + steps, 0);
-    const isSmall = bound === undefined || bound < LONGEST_STEP * steps;
-    if (measured && isSmall && countParameters(planned.shape) <= MOST_MEASURED) {
+    const isSmall = operations === undefined || operations < MOST_OPERATIONS * steps;
+    if (measured && isSmall && countParameters(planned.shape) <= MOST_PARAMETERS) {
       console.error('taking a few steps, to measure their time');
       const { device } = planned;
       const open = { ...planned, config, device, tokenizer, data, cacheBytes };
       const time = await measuredRun(method, open, (of) => measured(device, of));
       lines.push(formatMeasuredTime(time));
-    } else if (bound !== undefined) lines.push(formatLeastTime(bound, rate));
+    } else if (operations !== undefined)
+      lines.push(formatLeastTime(operations, await productRate(planned.device, config.model.dtype)));
     return { lines };
   } catch (error) {
     if (!(error instanceof DataError && error.kind === 'tokenizer')) throw error;

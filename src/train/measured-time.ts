@@ -6,7 +6,7 @@ import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import { createRunDirectory } from '../run/directory.js';
 import { formatDuration } from '../terminal/progress.js';
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
-import type { OpenTraining, StageEntry, TrainingStage } from './stage.js';
+import type { OpenMaking, OpenTraining, StageEntry, TrainingStage } from './stage.js';
 
 /** Milliseconds of steps that are measured of each stage, the first one aside. */
 const MEASURED_MS = 2000;
@@ -57,8 +57,10 @@ const cycle = ({ num_ppo_epochs = 1, num_mini_batches = 1 }: Rounds = {}) =>
   num_ppo_epochs * num_mini_batches;
 
 export function formatMeasuredTime({ seconds, unknown }: MeasuredTime): string {
-  const rest = unknown.length === 0 ? '' : `, and ${unknown.join(', ')}, which cannot be told before`;
-  return `time: about ${formatDuration(seconds)} by steps measured just now${rest}`;
+  const time = `${formatDuration(seconds)} by steps measured just now`;
+  return unknown.length === 0
+    ? `time: about ${time}`
+    : `time: at least ${time}, without ${unknown.join(', ')}, which depends on the stages before it`;
 }
 
 export interface MeasuredRun {
@@ -70,13 +72,13 @@ export interface MeasuredRun {
   readonly validates: boolean;
 }
 
-/** Takes steps of every training stage in turn: what the roles hold is different afterwards, so dispose of them. */
+/** Takes steps of every stage in turn: what the roles hold is different afterwards, so dispose of them. */
 export async function measuredTime(run: MeasuredRun): Promise<MeasuredTime> {
   const unknown: string[] = [];
   let seconds = 0;
   let validation: number | undefined;
   for (const stage of run.stages) {
-    if (!('open' in stage) || 'artefact' in stage) {
+    if (!('open' in stage)) {
       unknown.push(stage.name);
       continue;
     }
@@ -85,10 +87,10 @@ export async function measuredTime(run: MeasuredRun): Promise<MeasuredTime> {
       await open.begin();
       seconds +=
         stage.steps * (await stepSeconds(open, Math.min(run.cycleOf(stage.name), stage.steps), stage.steps));
-      if (open.validate && run.validates) {
-        validation ??= await secondsOf(() => open.validate?.(new AbortController().signal, 0));
-        seconds += validations(stage) * validation;
-      }
+      if ('artefact' in stage || !('validate' in open) || !open.validate || !run.validates) continue;
+      const { validate } = open;
+      validation ??= await secondsOf(() => validate(new AbortController().signal, 0));
+      seconds += validations(stage) * validation;
     } finally {
       open.dispose();
     }
@@ -97,7 +99,7 @@ export async function measuredTime(run: MeasuredRun): Promise<MeasuredTime> {
 }
 
 /** Mean over whole cycles, after a first step that takes longer than the others. */
-async function stepSeconds(open: OpenTraining, cycle: number, steps: number): Promise<number> {
+async function stepSeconds(open: OpenTraining | OpenMaking, cycle: number, steps: number): Promise<number> {
   let index = 0;
   const step = () => open.step(index++, new AbortController().signal);
   if (cycle === 1 && steps > 1) await step();

@@ -111,23 +111,23 @@ export function formatPlannedWork({ stages, tokens }: PlannedWork): string[] {
   return lines;
 }
 
-/** Seconds that matrix products take, in the layers alone: where few tokens are learned, few rows pass through the head. */
-export function leastSeconds(
+/** Operations of matrix products, in the layers alone: where few tokens are learned, few rows pass through the head. */
+export function trainingOperations(
   { tokens }: PlannedWork,
-  { lora, shape, rate }: { readonly lora: boolean; readonly shape: ModelConfig; readonly rate: number },
+  { lora, shape }: { readonly lora: boolean; readonly shape: ModelConfig },
 ): number | undefined {
   if (tokens === undefined || tokens === 0) return undefined;
   const weights = modelModules(shape)
     .filter(({ kind }) => kind === 'linear')
     .reduce((sum, { shape: [out = 0, width = 0] }) => sum + out * width, 0);
   // Two operations for each weight in the forward, two for the gradient of the input, two for that of a weight that is trained.
-  return (tokens * weights * (lora ? 4 : 6)) / rate;
+  return tokens * weights * (lora ? 4 : 6);
 }
 
 /** @param rate of products on the device of the run, in FLOP/s */
-export function formatLeastTime(seconds: number, rate: number): string {
+export function formatLeastTime(operations: number, rate: number): string {
   return (
-    `time: at least ${formatDuration(seconds)}, which the products of its layers take at the ${(rate / 1e9).toFixed(0)} GFLOP/s ` +
+    `time: at least ${formatDuration(operations / rate)}, which the products of its layers take at the ${(rate / 1e9).toFixed(0)} GFLOP/s ` +
     'measured just now; no step was measured, as one takes long here'
   );
 }
