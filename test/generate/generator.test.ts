@@ -296,7 +296,7 @@ describe('a generator refuses', () => {
   it.each<[string, unknown, string]>([
     ['a prompt without tokens', [[1], []], 'generate: sequence 1 is empty; give at least one token'],
     ['a token beyond the vocabulary', [[320]], 'generate: sequence 0: token id 320 at index 0'],
-    ['text', 'Hello', 'generate: expected an array of token sequences, found Hello'],
+    ['text', 'Hello', 'generate: expected an array of token sequences, found "Hello"'],
     [
       'a prompt that fills the model',
       [Array(512).fill(1)],
