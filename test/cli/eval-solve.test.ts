@@ -39,7 +39,9 @@ function file(name: string, rows: readonly unknown[] = ROWS): string {
 function solve(...args: readonly string[]) {
   const defaults = { '--template': '{problem}', '--max-new-tokens': '8' };
   const missing = Object.entries(defaults).filter(([option]) => !args.includes(option));
-  return cli('eval', 'solve', '--device', 'cpu', ...missing.flat(), ...args);
+  const named = ['--model', '--run', '--help'].some((option) => args.includes(option));
+  const model = named ? [] : ['--model', 'embedded'];
+  return cli('eval', 'solve', '--device', 'cpu', ...model, ...missing.flat(), ...args);
 }
 
 const linesOf = (path: string) => readFileSync(path, 'utf8').trimEnd().split('\n');
@@ -355,8 +357,16 @@ describe('steptrain eval solve', () => {
     ['no samples', ['rows.jsonl', '-n', '0'], '-n expects a whole number of at least 1, found 0'],
     ['equal samples', ['rows.jsonl', '-n', '4', '--temperature', '0'], 'at --temperature 0 all 4 samples'],
     ['more than there are', ['rows.jsonl', '-n', '4', '--k', '5'], '--k expects whole numbers from 1 to 4'],
-    ['a chat with a model for texts', ['rows.jsonl', '--chat'], 'has no chat template'],
-    ['a system message without a chat', ['rows.jsonl', '--system', 'x'], 'a system message needs a chat'],
+    [
+      'a chat with a model for texts',
+      ['rows.jsonl', '--model', 'embedded', '--chat'],
+      'has no chat template',
+    ],
+    [
+      'a system message without a chat',
+      ['rows.jsonl', '--model', 'embedded', '--system', 'x'],
+      'a system message needs a chat',
+    ],
     [
       'examples without solutions',
       ['rows.jsonl', '--examples', 'rows.jsonl'],
