@@ -116,7 +116,8 @@ export async function describeRun<Config extends FrameConfig>(
       microBatchTokens: (section) => Object.fromEntries(sizes)[section] ?? longest,
       cacheBytes,
       timed: planFor === undefined && refusal === undefined,
-      measured: weights && openScorers ? openScorers : undefined,
+      // A new model has no weights to look for.
+      measured: weights || typeof config.model.base !== 'string' ? openScorers : undefined,
     });
     // A plan for another machine is printed also where the tokenizer is not.
     const lacking = planFor === undefined && work.failure !== undefined ? { failure: work.failure } : {};
