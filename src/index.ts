@@ -64,7 +64,13 @@ export {
   type WordProblemRecordOptions,
   wordProblemRecords,
 } from './data/problems/records.js';
-export { type Mistake, type MistakeOptions, rightSolution } from './data/problems/solution.js';
+export {
+  MISTAKES,
+  type Mistake,
+  type MistakeOptions,
+  rightSolution,
+  USUAL_MISTAKES,
+} from './data/problems/solution.js';
 export type { Part } from './data/split.js';
 export {
   type PlaceOptions,
@@ -141,6 +147,7 @@ export { scoreFile } from './eval/solving/score-file.js';
 export type { SearchSettings } from './eval/solving/search.js';
 export type { SolvingSamplingOptions } from './eval/solving/settings.js';
 export { type StepScoreOptions, stepScores } from './eval/solving/step-scores.js';
+export type { StepErrorMetrics, Told } from './eval/step-errors.js';
 export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';
@@ -175,6 +182,7 @@ export {
   judgeSteps,
   type StepJudgement,
 } from './methods/judge.js';
+export { ALGORITHMS, type Algorithm } from './methods/ppo/sections.js';
 export {
   type RewardModelScorerOptions,
   type RewardModelSettings,
@@ -183,7 +191,7 @@ export {
 // Runs, and the plug-ins of the loop of online learning
 export { type ResumeRunOptions, resume, type TrainOptions, type TrainResult, train } from './methods/run.js';
 export { type RewardScorerOptions, rewardScorer } from './methods/stepamc/reward/scorer.js';
-export type { MethodName, RunConfig, RunConfigInput } from './methods/table.js';
+export type { InputOf, MethodName, RunConfig, RunConfigInput } from './methods/table.js';
 export {
   Adapter,
   createAdapter,
@@ -265,7 +273,9 @@ export { cast, gatherRows, reshape } from './ops/memory.js';
 export type { HeadNorms } from './ops/norm.js';
 export type { Rotary, RotaryTable } from './ops/rope.js';
 export {
+  MESSAGE_EXTRAS,
   type Message,
+  type MessageExtras,
   type Provenance,
   type Step,
   type StepKind,
@@ -329,6 +339,7 @@ export {
 export type { Served } from './serve/engine.js';
 export type { ServeLimits } from './serve/limits.js';
 export { type RunningServer, type ServeOptions, serve } from './serve/server.js';
+export type { ProgressPart } from './terminal/progress.js';
 export { byteTokenizer } from './tokenizer/byte.js';
 export { loadTokenizer } from './tokenizer/load.js';
 export {

@@ -52,7 +52,7 @@ export type MethodName = keyof typeof methods;
 /** The complete configuration of a run; `method` determines its sections. */
 export type RunConfig = { [M in MethodName]: z.output<(typeof methods)[M]['schema']> }[MethodName];
 
-type InputOf<M extends MethodName> = z.input<(typeof methods)[M]['schema']>;
+export type InputOf<M extends MethodName> = z.input<(typeof methods)[M]['schema']>;
 
 /** A configuration as a recipe or a program writes it: `method` decides which sections there are, and defaults may be left out. */
 export type RunConfigInput =
