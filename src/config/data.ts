@@ -74,9 +74,6 @@ const wordProblems = section({
   drill_rate: rate(
     'Share of drills, computations under names without a story, among the training samples of the first half; for `method: pretrain` alone.',
   ),
-  correction_rate: rate(
-    'Probability that a wrong version and a line `no` precede a line of a right training solution; the wrong version is read and not learned; for `method: pretrain` alone.',
-  ),
 }).describe(
   'The built-in generator of word problems (`source: word_problems`), deterministic from `data.seed`.',
 );

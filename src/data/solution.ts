@@ -16,7 +16,7 @@ export interface SolutionOptions {
 
 /**
  * A problem and its steps as plain text, one per line: the layout of the compact verdict prompt, so that a model
- * pretrained on it knows the layout of its later task. Steps of the kind `wrong` are read and not learned.
+ * pretrained on it knows the layout of its later task.
  */
 export function solutionSegments(
   record: Pick<StepRecord, 'problem' | 'steps'>,
@@ -28,11 +28,11 @@ export function solutionSegments(
         { text: '\n', role: 'prompt', train: true },
       ]
     : [{ text: `${record.problem}\n`, role: 'prompt', train: false }];
-  for (const [step, { text, label, kind }] of record.steps.entries()) {
+  for (const [step, { text, label }] of record.steps.entries()) {
     const resultAt = learn === 'results' ? text.lastIndexOf('=') + 1 : 0;
     if (resultAt > 0)
       segments.push({ text: text.slice(0, resultAt), role: 'step', step, label, train: false });
-    segments.push({ text: `${text.slice(resultAt)}\n`, role: 'step', step, label, train: kind !== 'wrong' });
+    segments.push({ text: `${text.slice(resultAt)}\n`, role: 'step', step, label, train: true });
   }
   if (end !== '') segments.push({ text: end, role: 'end', train: true });
   return segments;

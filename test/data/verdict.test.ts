@@ -166,13 +166,6 @@ describe('solutionSegments', () => {
     const { steps } = tokenize(solutionSegments(record, { learn: 'results' }));
     expect(steps.map((step) => step.label)).toEqual([1, 0]);
   });
-
-  it('reads a step of the kind `wrong` and learns what follows it', () => {
-    const [first, second] = record.steps as [Step, Step];
-    const corrected = { ...record, steps: [{ ...first, kind: 'wrong' as const }, second] };
-    const { ids, lossMask } = tokenize(solutionSegments(corrected));
-    expect(byteTokenizer().decode(ids.filter((_, i) => lossMask[i] === 1))).toBe('12-3=8\n');
-  });
 });
 
 describe.skipIf(qwen === undefined || prm800k === undefined)(

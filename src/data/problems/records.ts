@@ -4,7 +4,6 @@ import { PhiloxStream } from '../../random/philox.js';
 import type { Step, StepRecord } from '../../records/record.js';
 import type { Part } from '../split.js';
 import type { TemplateChoice } from './choices.js';
-import { correctedSteps } from './corrected.js';
 import { Draft, UNUSABLE } from './draft.js';
 import { errorName } from './error-names.js';
 import { checkLevels, drafter } from './generate.js';
@@ -27,11 +26,6 @@ export interface WordProblemRecordOptions extends MistakeOptions {
    * enough stories to learn the arithmetic and the names from. Default 0.
    */
   readonly drill_rate?: number;
-  /**
-   * Probability that a line of a solution without mistakes comes wrong first, with the mark of `correctedSteps` after it. What
-   * is wrong has the kind `wrong`, which is not learned. Default 0.
-   */
-  readonly correction_rate?: number;
 }
 
 /** Domains of the random streams: the problem's part and numbers, and the mistakes of its solution. */
@@ -55,7 +49,6 @@ export function* wordProblemRecords(
     levels = [1, 1, 1],
     templates = 'seen',
     drill_rate: drills = 0,
-    correction_rate: corrections = 0,
   } = options;
   checkLevels(levels);
   checkRates(options);
@@ -65,7 +58,7 @@ export function* wordProblemRecords(
     const part = partAt(draw.uniform(), split);
     const provenance = { file: 'word_problems', row: i + 1 };
     if (part === 'train' && i < samples / 2 && draw.uniform() < drills) {
-      yield { part, record: { ...drill(draw, levels, corrections), provenance } };
+      yield { part, record: { ...drill(draw, levels), provenance } };
       continue;
     }
     // What goes wrong is settled first, so that what fits badly with the facts of training is not rarer in it.
@@ -77,11 +70,7 @@ export function* wordProblemRecords(
     });
     const id = `level ${problem.level}, ${problem.template} ${problem.wording + 1}`;
     const record = solutionRecord(problem, lines ?? []);
-    const isCorrected = corrections > 0 && part === 'train' && record.steps.every(({ label }) => label === 1);
-    const steps = isCorrected
-      ? correctedSteps(problem, lines ?? [], { draw, rate: corrections, form: manner.form })
-      : record.steps;
-    yield { part, problem, record: { ...record, steps, provenance: { ...provenance, id } } };
+    yield { part, problem, record: { ...record, provenance: { ...provenance, id } } };
   }
 }
 
@@ -126,21 +115,15 @@ function reasonOf(problem: WordProblem, lines: readonly JudgedLine[], i: number)
  * Computations without a story, under names to be copied: the numbers are those of a level, the facts those of training. Every
  * other drill is a chain, in which names stand for results: `Ida: 9, Amy: Ida + 4, Bob: Amy × 3`.
  */
-function drill(draw: PhiloxStream, levels: readonly number[], corrections: number): StepRecord {
+function drill(draw: PhiloxStream, levels: readonly number[]): StepRecord {
   const possible = levels.flatMap((share, i) => (share > 0 ? [LEVELS[i] as Level] : []));
   const isChain = draw.below(2) === 0;
   for (;;) {
     const draft = new Draft(draw, draw.pick(possible), 'train', DRILLED, 0);
     try {
       const asked = isChain ? chain(draft) : computations(draft);
-      const problem = asked.join(', ');
-      const lines = rightSteps(draft.plan);
-      if (corrections > 0) {
-        const ending = { kind: 'number', step: lines.length - 1 } as const;
-        const plan = { problem, plan: draft.plan, ending, answer: '', part: 'train' } as const;
-        return { problem, steps: correctedSteps(plan, lines, { draw, rate: corrections }) };
-      }
-      return { problem, steps: lines.map((text) => ({ text, label: 1, kind: 'normal' })) };
+      const steps = rightSteps(draft.plan);
+      return { problem: asked.join(', '), steps: steps.map((text) => ({ text, label: 1, kind: 'normal' })) };
     } catch (error) {
       if (error !== UNUSABLE) throw error;
     }
@@ -186,9 +169,8 @@ function checkRates({
   misread_rate = 0,
   unnamed_rate = 0,
   drill_rate = 0,
-  correction_rate = 0,
 }: WordProblemRecordOptions): void {
-  const rates = { error_rate, misread_rate, unnamed_rate, drill_rate, correction_rate };
+  const rates = { error_rate, misread_rate, unnamed_rate, drill_rate };
   for (const [key, rate] of Object.entries(rates)) {
     if (rate >= 0 && rate <= 1) continue;
     throw new DataError('option', `data.word_problems.${key} is ${rate}; expected a probability from 0 to 1`);

@@ -36,7 +36,6 @@ describe('wordProblemRecords', () => {
   it.each<[string, Partial<WordProblemRecordOptions>]>([
     ['misreadings', { error_rate: 0.3, misread_rate: 0.5 }],
     ['other mistakes', { error_rate: 0.3, mistakes: MISTAKES, unnamed_rate: 0.3 }],
-    ['corrections', { correction_rate: 0.4, unnamed_rate: 0.3 }],
   ])('holds no fact of another part in training, with drills and %s', (_, options) => {
     const held = new Set<string>();
     const leaked: string[] = [];
@@ -107,27 +106,6 @@ describe('wordProblemRecords', () => {
     expect(share(/^[a-z]+: /i)).toBeCloseTo(0.5, 1);
     expect(share(/^\d+ . \d+ = /)).toBeCloseTo(0.25, 1);
     expect(share(/^\d+.\d+=\d/)).toBeCloseTo(0.25, 1);
-  });
-
-  it('puts wrong lines, then `no`, before the right one of a training solution; the rest is the right solution', () => {
-    const records = make({ correction_rate: 0.3, drill_rate: 0.2 });
-    let corrections = 0;
-    for (const { part, record, problem } of records) {
-      const { steps, gold_solution: solution } = record;
-      const learned = steps.filter(({ kind }) => kind === 'normal').map(({ text }) => text);
-      if (solution !== undefined) expect(learned.join('\n')).toBe(solution);
-      if (part !== 'train') expect(learned.length).toBe(steps.length);
-      steps.forEach(({ text, kind }, i) => {
-        const next = steps[i + 1]?.kind;
-        if (kind === 'wrong') expect(['wrong', 'reflection']).toContain(next);
-        if (kind === 'reflection')
-          expect([text, next, steps[i - 1]?.kind]).toEqual(['no', 'normal', 'wrong']);
-        if (kind === 'reflection') corrections++;
-      });
-      const wrong = steps.filter(({ kind }) => kind === 'wrong').map(({ text }) => text);
-      if (problem) expect(wrong.filter((text) => learned.includes(text))).toEqual([]);
-    }
-    expect(corrections).toBeGreaterThan(600);
   });
 
   it('says which option cannot work', () => {
