@@ -16,6 +16,15 @@ using namespace hopper;
 
 constexpr int kRows = kHopperRows;
 
+// Lanes of a consumer's warp that arrive where it gives a stage back: lane 0, behind __syncwarp, for what all
+// lanes have read. racecheck reports the statistics' next writes against those reads. A build with
+// STEPTRAIN_EVERY_LANE_ARRIVES, in which each lane arrives for itself, shows whether it sees that order.
+#ifdef STEPTRAIN_EVERY_LANE_ARRIVES
+constexpr int kArrivals = 32;
+#else
+constexpr int kArrivals = 1;
+#endif
+
 struct Maps {
   CUtensorMap q, k, v, dout;
 };
@@ -57,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     mbarrier_init(&own_full, 1);
     for (int stage = 0; stage < kStages; stage++) {
       mbarrier_init(&full[stage], 1 + 32);
-      mbarrier_init(&empty[stage], kConsumerWarps);
+      mbarrier_init(&empty[stage], kConsumerWarps * kArrivals);
     }
     fence_barrier_init();
   }
@@ -168,8 +177,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     pin(dk);
     factor_a.pin();
     factor_ds.pin();
-    __syncwarp();  // lane 0 arrives for what all lanes have read
-    if (lane == 0) mbarrier_arrive(&empty[stage]);
+    __syncwarp();
+    if (lane < kArrivals) mbarrier_arrive(&empty[stage]);
   });
   if (parts.dk) {
 #pragma unroll
