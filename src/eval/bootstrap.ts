@@ -3,7 +3,7 @@
 import { PhiloxStream } from '../random/philox.js';
 import { type ConfusionMetrics, confusionMetrics, countConfusion, type JudgedStep } from './metrics.js';
 import type { ScoredStep } from './thresholds.js';
-import { wilsonInterval } from './wilson.js';
+import { unseenShare } from './wilson.js';
 
 export interface BootstrapOptions {
   readonly seed: number;
@@ -32,7 +32,7 @@ export interface Intervals extends BootstrapOptions {
 /** Domain of the random stream that draws problems. */
 const DRAW = 0x626f6f74;
 
-/** An interval of every metric, see `shareInterval`. Undefined with fewer than two problems. */
+/** An interval of every metric, see `resampledInterval`. Undefined with fewer than two problems. */
 export function bootstrapIntervals(
   steps: readonly ProblemStep[],
   { invalidAsWrong, ...bootstrap }: BootstrapOptions & { readonly invalidAsWrong: boolean },
@@ -49,7 +49,7 @@ export function bootstrapIntervals(
   }
   const metrics = Object.fromEntries(
     Object.entries(values).flatMap(([metric, of]) =>
-      of.length === 0 ? [] : [[metric, shareInterval(of, sample.problems)]],
+      of.length === 0 ? [] : [[metric, resampledInterval(of, sample.problems, SHARE)]],
     ),
   );
   return { confidence: CONFIDENCE, problems: sample.problems, ...bootstrap, metrics };
@@ -69,12 +69,34 @@ export function* resampledProblems(
   }
 }
 
-/** The interval of a share by its resamples: their percentiles or, where all are 0 or all are 1, Wilson's for so many problems. */
-export function shareInterval(values: readonly number[], problems: number): [number, number] {
-  const [first] = values;
-  const isConstant = (first === 0 || first === 1) && values.every((value) => value === first);
-  return isConstant ? wilsonInterval(first, problems) : percentileInterval(values);
+/** The least and the largest value that a metric can have, which may be infinite. */
+export type Range = readonly [low: number, high: number];
+
+export const SHARE: Range = [0, 1];
+/** Of a difference between two shares. */
+export const SHARE_DIFFERENCE: Range = [-1, 1];
+
+/**
+ * The interval of a metric by its resamples: their percentiles. Where all are alike the bootstrap says nothing, since 8 right of 8
+ * would be 100 % for certain. There what no problem showed may hold for as many as Wilson's interval allows (`unseenShare`), and
+ * give any value of the range: a share of 1 is from Wilson's lower end to 1, a difference of 0 from −u to u.
+ *
+ * @returns undefined where all resamples are alike and the metric has no bounds
+ */
+export function resampledInterval(
+  values: readonly number[],
+  problems: number,
+  range: Range,
+): [number, number] | undefined {
+  const [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
+  if (high - low > ROUNDING) return percentileInterval(values);
+  if (!range.every(Number.isFinite)) return undefined;
+  const unseen = unseenShare(problems);
+  return [low - unseen * (low - range[0]), high + unseen * (range[1] - high)];
 }
+
+/** What sums in another order may differ by. */
+const ROUNDING = 1e-12;
 
 /** The central interval of `values` that covers CONFIDENCE of them; ends are interpolated linearly, as in numpy. */
 export function percentileInterval(values: readonly number[]): [number, number] {

@@ -4,17 +4,18 @@ import {
   type IntervalMetric,
   ProblemSample,
   type ProblemStep,
-  percentileInterval,
+  resampledInterval,
   resampledProblems,
+  SHARE_DIFFERENCE,
 } from './bootstrap.js';
 import { confusionMetrics, countConfusion } from './metrics.js';
 
 export interface Difference {
   /** B minus A. */
   readonly difference: number;
-  /** Central 95 % of the resamples. */
+  /** Central 95 % of the resamples; where all are alike, what so few problems leave open. */
   readonly interval: readonly [number, number];
-  /** Two-sided: twice the share of resamples on the other side of 0, at least one resample. */
+  /** Two-sided, see `twoSided`. */
   readonly p: number;
 }
 
@@ -41,10 +42,9 @@ export function pairedDifferences<Metric extends Exclude<IntervalMetric, 'auc'>>
   }
   const differences = metrics.map((metric, i) => {
     const values = resampled[i] as number[];
-    return [
-      metric,
-      { difference: ofB[metric] - ofA[metric], interval: percentileInterval(values), p: twoSided(values) },
-    ] as const;
+    const interval = resampledInterval(values, sampleA.problems, SHARE_DIFFERENCE) as [number, number];
+    const difference = ofB[metric] - ofA[metric];
+    return [metric, { difference, interval, p: twoSided(values, sampleA.problems) }] as const;
   });
   return {
     problems: sampleA.problems,
@@ -52,9 +52,13 @@ export function pairedDifferences<Metric extends Exclude<IntervalMetric, 'auc'>>
   };
 }
 
-/** Twice the share of resampled differences on the other side of 0, at least one resample. */
-export function twoSided(differences: readonly number[]): number {
+/**
+ * Twice the share of resampled differences on the other side of 0, at least one resample, and at least 2^(1−n): the least that a
+ * test of signs gives for `n` problems.
+ */
+export function twoSided(differences: readonly number[], n: number): number {
   const notAbove = differences.filter((difference) => difference <= 0).length;
   const notBelow = differences.filter((difference) => difference >= 0).length;
-  return Math.min(1, (2 * (Math.min(notAbove, notBelow) + 1)) / (differences.length + 1));
+  const share = (2 * (Math.min(notAbove, notBelow) + 1)) / (differences.length + 1);
+  return Math.min(1, Math.max(share, 2 ** (1 - n)));
 }

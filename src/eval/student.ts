@@ -3,9 +3,9 @@
 export interface MeanInterval {
   readonly n: number;
   readonly mean: number;
-  /** Central 95 % under normally distributed values (Student 1908); absent with fewer than two values. */
+  /** Central 95 % under normally distributed values (Student 1908); absent with fewer than two different values. */
   readonly interval?: readonly [number, number];
-  /** Two-sided, of a mean of 0; absent with fewer than two values. */
+  /** Two-sided, of a mean of 0; absent where there is no interval. */
   readonly p?: number;
 }
 
@@ -13,16 +13,17 @@ export interface MeanInterval {
 export function meanInterval(values: readonly number[], confidence = 0.95): MeanInterval {
   const n = values.length;
   const mean = average(values);
-  if (n < 2) return { n, mean };
   const error = sampleDeviation(values) / Math.sqrt(n);
+  // Equal values say nothing of how far others lie; sums in another order differ by rounding.
+  if (!(error > 1e-12 * Math.abs(mean))) return { n, mean };
   const half = error * studentQuantile((1 + confidence) / 2, n - 1);
-  const p = error === 0 ? (mean === 0 ? 1 : 0) : 2 * (1 - studentCdf(Math.abs(mean) / error, n - 1));
+  const p = 2 * (1 - studentCdf(Math.abs(mean) / error, n - 1));
   return { n, mean, interval: [mean - half, mean + half], p };
 }
 
 /** What the interval of a difference over seeds shows: nothing where it contains 0. */
-export function intervalReading(interval: MeanInterval['interval']): string {
-  if (!interval) return 'one seed shows nothing';
+export function intervalReading({ n, interval }: Pick<MeanInterval, 'n' | 'interval'>): string {
+  if (!interval) return n > 1 ? 'the same on every seed: no interval' : 'one seed shows nothing';
   const [low, high] = interval;
   if (low <= 0 && high >= 0) return 'no difference shown';
   return low > 0 ? 'higher' : 'lower';

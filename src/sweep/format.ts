@@ -65,7 +65,7 @@ function differenceParts({ differences, report }: SweepSummary): string[] {
       interval ? interval.map(signed).join(' to ') : '–',
       p === undefined ? '–' : formatProbability(p),
       String(n),
-      intervalReading(interval),
+      intervalReading(difference),
     ];
   });
   return [

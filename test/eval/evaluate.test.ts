@@ -211,7 +211,7 @@ describe('the evaluation of judged verdicts', () => {
     const lost = judge(records, () => 0.9);
     expect(evaluateVerdicts(lost, { ...options, warnings: ['first'] }).warnings).toEqual([
       'first',
-      expect.stringContaining('it answers "right" to every step; AUC 50.0 (50.0 to 50.0) is chance'),
+      expect.stringContaining('it answers "right" to every step; AUC 50.0 (25.5 to 74.5) is chance'),
     ]);
     expect(report).not.toHaveProperty('warnings');
     const lines = formatEvalTable(evaluateVerdicts(lost, options), { boxed: false }).replaceAll('\n', ' ');
@@ -278,14 +278,18 @@ describe('the evaluation of judged verdicts', () => {
     expect(sft!.difference).toBeCloseTo(f1(own) - f1(worse), 12);
     expect(sft!.interval[0]).toBeGreaterThan(0);
     expect(sft_continued!.interval[1]).toBeLessThan(0);
-    expect(frn).toEqual({ difference: 0, interval: [0, 0] });
+    // 0 of 40 unseen problems differ: 1.96² / (40 + 1.96²).
+    expect(frn).toEqual({
+      difference: 0,
+      interval: [expect.closeTo(-0.0876, 4), expect.closeTo(0.0876, 4)],
+    });
     expect(random!.interval[0]).toBeGreaterThan(0.1);
     const table = formatEvalTable(found, { boxed: false }).replace(/\s+/g, ' ');
     expect(table).toMatch(
       /Reading: on the 160 unseen steps \w+ has F1 macro 8\d\.\d: better than its warm-up \(\+/,
     );
     expect(table).toMatch(/and chance \(.*; worse than continued SFT for the same tokens \(−/);
-    expect(table).toContain('; not told apart from the reward network (0.0, 0.0 to 0.0).');
+    expect(table).toContain('; not told apart from the reward network (0.0, −8.8 to +8.8).');
     expect(report).not.toHaveProperty('differences');
   });
 

@@ -1,5 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { meanInterval, sampleDeviation, studentCdf, studentQuantile } from '../../src/eval/student.js';
+import {
+  intervalReading,
+  meanInterval,
+  sampleDeviation,
+  studentCdf,
+  studentQuantile,
+} from '../../src/eval/student.js';
 
 describe("Student's t", () => {
   // Printed tables, e.g. Abramowitz and Stegun, table 26.10.
@@ -27,7 +33,12 @@ describe("Student's t", () => {
 
   it('has no interval of one value, and none of width of equal ones', () => {
     expect(meanInterval([2])).toEqual({ n: 1, mean: 2 });
-    expect(meanInterval([2, 2, 2])).toEqual({ n: 3, mean: 2, interval: [2, 2], p: 0 });
+    // Equal values are no interval of width 0, nor a p of 0; 0.3 − 0.2 is equal to 0.2 − 0.1 but for rounding.
+    expect(meanInterval([2, 2, 2])).toEqual({ n: 3, mean: 2 });
+    expect(meanInterval([0, 0])).toEqual({ n: 2, mean: 0 });
+    expect(meanInterval([0.3 - 0.2, 0.2 - 0.1])).toEqual({ n: 2, mean: expect.closeTo(0.1, 12) });
+    expect(intervalReading({ n: 3 })).toBe('the same on every seed: no interval');
+    expect(intervalReading({ n: 1 })).toBe('one seed shows nothing');
     expect(sampleDeviation([2])).toBe(0);
   });
 });

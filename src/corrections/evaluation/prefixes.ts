@@ -1,6 +1,7 @@
 /** What a model does after a wrong step, and after a right one: its own held-out beginnings. */
 import { grade } from '../../answers/grade.js';
 import type { CorrectionWriter } from '../../data/corrections/layout.js';
+import { SHARE_DIFFERENCE } from '../../eval/bootstrap.js';
 import type { PrefixMetrics } from '../../eval/solving/corrections.js';
 import { type MetricValue, metricValues } from '../../eval/solving/metrics.js';
 import type { StepRecord } from '../../records/record.js';
@@ -74,7 +75,7 @@ export async function prefixMetrics(
     fix_rate: share(bad, ({ isRight }) => isRight),
     triggered_fix_rate: share(bad, ({ triggered, isRight }) => triggered && isRight),
     false_trigger_rate: share(good, ({ triggered }) => triggered),
-    trigger_difference: meanOverProblems(
+    trigger_difference: meanDifference(
       steps.map(({ problem }, i) => [problem, Number(bad[i]?.triggered) - Number(good[i]?.triggered)]),
     ),
     right_rate: share(good, ({ isRight }) => isRight),
@@ -82,13 +83,13 @@ export async function prefixMetrics(
   };
 }
 
-/** Mean of values with its interval over the problems that they belong to. */
-function meanOverProblems(values: readonly (readonly [problem: string, value: number])[]): MetricValue {
+/** Mean of differences with its interval over the problems that they belong to. */
+function meanDifference(values: readonly (readonly [problem: string, value: number])[]): MetricValue {
   const problems = [...new Set(values.map(([problem]) => problem))];
   const own = problems.map((name) => values.filter(([problem]) => problem === name));
   const sums = own.map((list) => list.reduce((sum, [, value]) => sum + value, 0));
   const counts = own.map((list) => list.length);
-  return metricValues(new Map([['mean', { sums, counts }]])).mean as MetricValue;
+  return metricValues(new Map([['mean', { sums, counts, range: SHARE_DIFFERENCE }]])).mean as MetricValue;
 }
 
 /** The final answer is read from the end: an abandoned step may hold an earlier one. */

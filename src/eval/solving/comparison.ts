@@ -4,8 +4,9 @@ import {
   BOOTSTRAP,
   type BootstrapOptions,
   CONFIDENCE,
-  percentileInterval,
+  resampledInterval,
   resampledProblems,
+  SHARE,
 } from '../bootstrap.js';
 import { formatProbability } from '../comparison.js';
 import { type McNemar, mcnemar } from '../mcnemar.js';
@@ -14,13 +15,15 @@ import { formatSigned } from '../percent.js';
 import { boxedTable, plainTable, wrapped } from '../table.js';
 import type { SolvedProblem } from './dump.js';
 import { type EqualTokenVotes, equalTokenVotes } from './equal-tokens.js';
-import { contributions, defaultKs, metricOf } from './metrics.js';
+import { type Contributions, contributions, defaultKs, metricOf } from './metrics.js';
 import { formatMetric, metricTitle } from './report.js';
 import { ballots, votedRight } from './votes.js';
 
-export interface SolvingDifference extends Difference {
+export interface SolvingDifference extends Omit<Difference, 'interval'> {
   readonly a: number;
   readonly b: number;
+  /** As of a `Difference`; absent where a metric without bounds differs by the same on every problem. */
+  readonly interval?: readonly [number, number];
 }
 
 export interface SolvingComparison {
@@ -55,8 +58,9 @@ export function compareSolving(
   const ofA = new Map([...contributions(samplesOf(a), { ks }), ...equal.a]);
   const ofB = new Map([...contributions(samplesOf(b), { ks }), ...equal.b]);
   const names = [...ofA.keys()].filter((name) => ofB.has(name));
+  const contributed = (of: typeof ofA, name: string) => of.get(name) as Contributions;
   const value = (of: typeof ofA, name: string, weights?: Uint32Array) =>
-    metricOf(of.get(name) as NonNullable<ReturnType<typeof of.get>>, weights);
+    metricOf(contributed(of, name), weights);
   const resampled = new Map(names.map((name) => [name, [] as number[]]));
   for (const weights of resampledProblems(a.length, bootstrap))
     for (const [name, values] of resampled)
@@ -64,12 +68,13 @@ export function compareSolving(
   const differences = names.map((name) => {
     const [ofThis, ofOther] = [value(ofA, name), value(ofB, name)];
     const values = resampled.get(name) ?? [];
+    const [{ counts, range: [low, high] = SHARE }, other] = [contributed(ofA, name), contributed(ofB, name)];
+    const counted = counts.filter((count, i) => count > 0 && other.counts[i]! > 0).length;
+    const interval = resampledInterval(values, counted, [low - high, high - low]);
     const difference = {
-      a: ofThis,
-      b: ofOther,
-      difference: ofOther - ofThis,
-      interval: percentileInterval(values),
-      p: twoSided(values),
+      ...{ a: ofThis, b: ofOther, difference: ofOther - ofThis },
+      ...(interval ? { interval } : {}),
+      p: twoSided(values, counted),
     };
     return [name, difference] as const;
   });
@@ -125,7 +130,7 @@ export function formatSolvingComparison(
       formatMetric(name, a),
       formatMetric(name, b),
       signed(name, difference),
-      interval.map((end) => signed(name, end)).join(' to '),
+      interval?.map((end) => signed(name, end)).join(' to ') ?? '–',
       p.toFixed(3),
     ]),
   ];

@@ -3,9 +3,10 @@ import type { EqualityOptions } from '../../answers/equal.js';
 import {
   BOOTSTRAP,
   type BootstrapOptions,
-  percentileInterval,
+  type Range,
+  resampledInterval,
   resampledProblems,
-  shareInterval,
+  SHARE,
 } from '../bootstrap.js';
 import { passAtK } from '../solutions.js';
 import type { GradedSample } from './sample.js';
@@ -16,13 +17,18 @@ import { type Ballot, ballots, bestRight, votedRight } from './votes.js';
 export interface Contributions {
   readonly sums: readonly number[];
   readonly counts: readonly number[];
+  /** Of the metric; default that of a share, 0 to 1. */
+  readonly range?: Range;
 }
+
+/** Of an amount, which nothing bounds above. */
+const AMOUNT: Range = [0, Number.POSITIVE_INFINITY];
 
 export interface MetricValue {
   readonly value: number;
   /**
-   * Central 95 % of the bootstrap over problems, of a share that is 0 or 1 on every problem Wilson's; absent for fewer than two
-   * problems, and where no problem has anything that it could be a share of.
+   * Central 95 % of the bootstrap over problems, and what `resampledInterval` says where every problem says the same; absent for
+   * fewer than two problems, and where no problem has anything that it could be a share of.
    */
   readonly interval?: readonly [number, number];
 }
@@ -61,8 +67,11 @@ export function contributions(
   const n = problems[0]?.length ?? 0;
   const all = ks ?? defaultKs(n);
   const metrics = new Map<string, Contributions>();
-  const mean = (name: string, value: (samples: readonly GradedSample[], problem: number) => number) =>
-    metrics.set(name, { sums: problems.map(value), counts: problems.map(() => 1) });
+  const mean = (
+    name: string,
+    value: (samples: readonly GradedSample[], problem: number) => number,
+    range = SHARE,
+  ) => metrics.set(name, { sums: problems.map(value), counts: problems.map(() => 1), range });
   const share = (name: string, part: (samples: readonly GradedSample[]) => readonly [number, number]) => {
     const parts = problems.map(part);
     metrics.set(name, { sums: parts.map(([sum]) => sum), counts: parts.map(([, count]) => count) });
@@ -118,8 +127,8 @@ export function contributions(
   mean('unanswered', (samples) => count(samples, ({ answer }) => answer === null) / n);
   mean('truncated', (samples) => count(samples, ({ finish_reason }) => finish_reason === 'length') / n);
   const tokens = (samples: readonly GradedSample[]) => samples.reduce((sum, { tokens }) => sum + tokens, 0);
-  mean('tokens', (samples) => tokens(samples) / n);
-  mean('tokens_problem', tokens);
+  mean('tokens', (samples) => tokens(samples) / n, AMOUNT);
+  mean('tokens_problem', tokens, AMOUNT);
   return metrics;
 }
 
@@ -162,9 +171,6 @@ export function metricOf({ sums, counts }: Contributions, weights?: Uint32Array)
   return count === 0 ? 0 : sum / count;
 }
 
-/** Whether a metric is no share from 0 to 1. */
-const isAmount = (name: string): boolean => name.startsWith('tokens');
-
 /** Each metric with its interval. */
 export function metricValues(
   metrics: ReadonlyMap<string, Contributions>,
@@ -180,8 +186,8 @@ export function metricValues(
     const counted = of.counts.filter((count) => count > 0).length;
     const value = metricOf(of);
     if (values.length === 0 || counted === 0) return { value };
-    const interval = isAmount(name) ? percentileInterval(values) : shareInterval(values, counted);
-    return { value, interval };
+    const interval = resampledInterval(values, counted, of.range ?? SHARE);
+    return { value, ...(interval ? { interval } : {}) };
   };
   return Object.fromEntries([...metrics].map(([name, of]) => [name, withInterval(name, of)]));
 }

@@ -74,7 +74,8 @@ function paired(differences: readonly Row[], isPercent: (column: string) => bool
 }
 
 function pairedColumn(title: string, rows: readonly Row[], shown: (value: number) => string): Html {
-  const read = rows.map(({ arm, to, mean, interval }) => ({
+  const read = rows.map(({ arm, to, n, mean, interval }) => ({
+    n: Number(n),
     name: `${String(arm)} − ${String(to)}`,
     mean: typeof mean === 'number' ? mean : undefined,
     ends: Array.isArray(interval) ? interval.map(Number) : [],
@@ -82,9 +83,10 @@ function pairedColumn(title: string, rows: readonly Row[], shown: (value: number
   const reach = Math.max(...read.flatMap(({ mean = 0, ends }) => [mean, ...ends].map(Math.abs))) || 1;
   const place = (value: number) => `${(50 + (48 * value) / reach).toFixed(2)}%`;
   return html`<h4>${title}</h4><div class="scroll" tabindex="0" role="region" aria-label="Paired differences of ${title}"><table class="bars"><thead><tr><th scope="col">Arms</th><th scope="col" class="n">mean</th><th scope="col" class="n">95 % interval</th><th scope="col">reading</th><td></td></tr></thead><tbody>${read.map(
-    ({ name, mean, ends: [low, high] }) => {
-      const range = low === undefined || high === undefined ? undefined : `${shown(low)} to ${shown(high)}`;
-      return html`<tr><th scope="row">${name}</th><td class="n">${mean === undefined ? '–' : shown(mean)}</td><td class="n">${range ?? '–'}</td><td class="reading">${intervalReading(low === undefined || high === undefined ? undefined : [low, high])}</td><td class="bar"><svg width="100%" height="16" role="img" aria-label="${range ?? 'no interval'}"><line class="ideal" x1="50%" x2="50%" y1="0" y2="16"/>${low !== undefined && high !== undefined && html`<line class="interval" x1="${place(low)}" x2="${place(high)}" y1="8" y2="8"/>`}${mean !== undefined && html`<circle class="dot c1" cx="${place(mean)}" cy="8" r="4.5"/>`}</svg></td></tr>`;
+    ({ name, n, mean, ends: [low, high] }) => {
+      const interval = low === undefined || high === undefined ? undefined : ([low, high] as const);
+      const range = interval?.map(shown).join(' to ');
+      return html`<tr><th scope="row">${name}</th><td class="n">${mean === undefined ? '–' : shown(mean)}</td><td class="n">${range ?? '–'}</td><td class="reading">${intervalReading({ n, ...(interval ? { interval } : {}) })}</td><td class="bar"><svg width="100%" height="16" role="img" aria-label="${range ?? 'no interval'}"><line class="ideal" x1="50%" x2="50%" y1="0" y2="16"/>${interval && html`<line class="interval" x1="${place(interval[0])}" x2="${place(interval[1])}" y1="8" y2="8"/>`}${mean !== undefined && html`<circle class="dot c1" cx="${place(mean)}" cy="8" r="4.5"/>`}</svg></td></tr>`;
     },
   )}</tbody></table></div>`;
 }

@@ -34,9 +34,28 @@ describe('comparison', () => {
     expect(pass?.difference).toBeCloseTo(0.35, 12);
     const table = formatSolvingComparison(comparison, { boxed: false });
     expect(table).toMatch(/^40 problems, % +A +B +B − A +95 % CI +p\npass@1 +25\.0 +60\.0 +\+35\.0 /);
-    expect(table).toMatch(/tokens a sample +4\.0 +4\.0 +0\.0 +0\.0 to 0\.0 +1\.000/);
+    expect(table).toMatch(/tokens a sample +4\.0 +4\.0 +0\.0 +– +1\.000/);
     expect(table).toContain('1 solved only in A, 15 only in B');
-    expect(compareSolving(a, a).metrics['pass@1']).toMatchObject({ difference: 0, interval: [0, 0], p: 1 });
+  });
+
+  it('of equal problems leaves open what so few of them cannot show', () => {
+    const [right, wrong] = ['1', '8'].map((mark) => solved(...Array.from({ length: 8 }, () => mark)));
+    // 1.96² / (8 + 1.96²), Wilson's upper end for 0 of 8.
+    const open = expect.closeTo(0.3244, 4);
+    expect(compareSolving(right!, right!).metrics['pass@1']).toEqual(
+      expect.objectContaining({ difference: 0, interval: [expect.closeTo(-0.3244, 4), open], p: 1 }),
+    );
+    // So many problems may differ the other way; p is that of a test of signs, 2 / 2⁸.
+    expect(compareSolving(wrong!, right!).metrics['pass@1']).toEqual(
+      expect.objectContaining({
+        difference: 1,
+        interval: [expect.closeTo(1 - 2 * 0.3244, 4), 1],
+        p: 2 / 2 ** 8,
+      }),
+    );
+    expect(formatSolvingComparison(compareSolving(right!, right!), { boxed: false })).toMatch(
+      /pass@1 +100\.0 +100\.0 +0\.0 +−32\.4 to \+32\.4 +1\.000/,
+    );
   });
 
   it('of different numbers of samples compares what both have, and goes by the most frequent answers', () => {

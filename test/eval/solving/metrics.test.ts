@@ -131,7 +131,8 @@ describe('metrics', () => {
     // 8 / (8 + 1.96²).
     expect(all['pass@1']).toEqual({ value: 1, interval: [expect.closeTo(0.6756, 4), 1] });
     expect(all.wrong_steps).toEqual({ value: 0, interval: [0, expect.closeTo(0.3244, 4)] });
-    expect(all.tokens?.interval?.[0]).toBe(all.tokens?.interval?.[1]);
+    // Nothing bounds an amount, so that equal ones leave everything open.
+    expect(all.tokens).toEqual({ value: expect.any(Number) });
     const none = metricValues(contributions(eight(false)));
     expect(none['pass@1']).toEqual({ value: 0, interval: [0, expect.closeTo(0.3244, 4)] });
     // No right solution has a step: 0 of nothing.
