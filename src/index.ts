@@ -101,6 +101,8 @@ export {
 } from './eval/judges/agreement.js';
 export { fileJudge } from './eval/judges/file.js';
 export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './eval/judges/llm.js';
+export type { LikelihoodWeights } from './eval/likelihood.js';
+export type { LikelihoodJudge, LikelihoodReport } from './eval/likelihood-report.js';
 export type { McNemar } from './eval/mcnemar.js';
 export {
   type Baselines,

@@ -12,6 +12,7 @@ import type { SourceName } from '../data/sources/source.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
+import { settingsOfRun } from '../methods/judge-settings.js';
 import type { NeutralScore, RewardRunConfig } from '../methods/reward/config.js';
 import { heldOutNeutral } from '../methods/reward/data.js';
 import { withNeutralScore } from '../methods/reward/neutral-score.js';
@@ -66,6 +67,7 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
     );
   if (!('prompt' in config))
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
+  const settings = settingsOfRun(config, directory);
   const groupBy = options.by !== undefined && options.data === undefined ? { group_by: options.by } : {};
   const source = await configuredRecords({ ...config.data, ...groupBy });
   const given = await readGiven(config, options);
@@ -95,6 +97,8 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
       prompt: promptOf(options, config.prompt),
       maxLength: options.maxLength ?? config.data.max_length,
       threshold: options.threshold ?? config.eval.threshold,
+      // Its weights hold for the prompt that they were fitted with.
+      likelihood: settings?.kind === 'verdict' && !isAsked(options) ? settings.likelihood : undefined,
       ...(config.method === 'reward' ? { scorer: stepScorerOf(config, directory, options.maxLength) } : {}),
     },
     test,
@@ -257,6 +261,11 @@ async function readRecords(
   for await (const record of records) all.push(record);
   if (all.length === 0) throw new RunError(`${path} gives no solution to judge`);
   return { records: all, report };
+}
+
+/** Whether the options ask in other words than the run. */
+function isAsked({ template, positiveWord, negativeWord }: CorrectionOptions): boolean {
+  return [template, positiveWord, negativeWord].some((value) => value !== undefined);
 }
 
 function promptOf(

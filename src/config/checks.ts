@@ -16,6 +16,7 @@ export function sharedConflicts(
     ...adapterConflicts(config),
     ...dataConflicts(config.data),
     ...neutralConflicts(config),
+    ...likelihoodConflicts(config),
   ];
   for (const [name, section] of Object.entries(sections)) {
     for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
@@ -142,6 +143,17 @@ function neutralConflicts({ method, data, eval: { neutral } }: FrameConfig): Con
     {
       path: ['eval', 'neutral'],
       message: `eval.neutral is ${neutral}, and data.neutral drop reads no neutral steps; set eval.neutral: drop, or change data.neutral`,
+    },
+  ];
+}
+
+function likelihoodConflicts({ lora, eval: { likelihood } }: FrameConfig): Conflict[] {
+  if (!likelihood || lora !== 'none') return [];
+  return [
+    {
+      path: ['eval', 'likelihood'],
+      message:
+        'eval.likelihood asks the base, which lora "none" trains over; set eval.likelihood: false, or train an adapter',
     },
   ];
 }

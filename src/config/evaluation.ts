@@ -33,6 +33,14 @@ export const verdictEvaluation = section({
         '"correct" if the probability of pos_word among the two words reaches it, and every verdict is readable, unless it ' +
         'stands after a reason that did not end.',
     ),
+  likelihood: z
+    .boolean()
+    .default(false)
+    .describe(
+      'At the end, also judge by how likely the base without its adapter finds the tokens of a step and of those before it, weighed with the ' +
+        'verdict words by a logistic regression on validation steps. The table has the words, the likelihood and both; the adapter ' +
+        'is kept as the judge by both. Of use where the base itself writes such solutions; needs an adapter (`lora`).',
+    ),
 }).describe('Evaluation on held-out steps.');
 
 export const rewardEvaluation = section({

@@ -28,7 +28,11 @@ export interface FrameConfig {
   readonly lora?: LoraConfig | 'none';
   readonly data: DataConfig;
   readonly prompt?: PromptConfig;
-  readonly eval: { readonly max_samples: number | 'all'; readonly neutral?: HeldOutNeutral };
+  readonly eval: {
+    readonly max_samples: number | 'all';
+    readonly neutral?: HeldOutNeutral;
+    readonly likelihood?: boolean;
+  };
   readonly run: RunSection;
 }
 

@@ -18,6 +18,12 @@ import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
+import {
+  type LikelihoodWeights,
+  likelihoodVerdicts,
+  type StepLikelihoods,
+  stepLikelihoods,
+} from './likelihood.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 import type { StepScorer } from './step-scorer.js';
@@ -34,6 +40,8 @@ export interface Judge {
   readonly prompt: VerdictPromptOptions;
   readonly maxLength: number;
   readonly threshold: 'greedy' | number;
+  /** Of a judge by verdict words that also goes by how likely the base finds the steps. */
+  readonly likelihood?: LikelihoodWeights | undefined;
   /** A reward model instead of verdict words; its scores are probabilities. */
   readonly scorer?:
     | ((decoder: Decoder, role: Pick<Role, 'adapter'>, tokenizer: Tokenizer) => StepScorer)
@@ -113,11 +121,22 @@ export async function evaluateOn(
   const chosenOn = solutions.judged.filter(({ solution }) => solution < validation.length);
   const tooLong = solutions.tooLong.slice(validation.length).reduce((sum, steps) => sum + steps, 0);
   const unjudged = `${tooLong} labelled steps lie beyond the longest sequence of ${judge.maxLength} tokens and were not judged`;
+  const { likelihoods } = solutions;
+  const likelihood =
+    likelihoods &&
+    likelihoodVerdicts(
+      {
+        validation: { judged: chosenOn, likelihoods: likelihoods.slice(0, validation.length) },
+        test: { judged, likelihoods: likelihoods.slice(validation.length) },
+      },
+      { threshold: judge.threshold, weights: judge.likelihood },
+    );
   const { earlier, positivePrior, ...options } = task;
   const report = evaluateVerdicts(judged, {
     ...options,
     records: test,
     validation: chosenOn,
+    likelihood,
     positivePrior: positivePrior ?? positiveShare(chosenOn.length > 0 ? chosenOn : judged),
     baselines: trainedBaselines(earlier?.baselines, judged.length),
     baselinesUnseen: task.seen
@@ -155,6 +174,8 @@ interface JudgedRecords {
   readonly judged: JudgedVerdict[];
   /** Labelled steps that were not judged, by solution. */
   readonly tooLong: readonly number[];
+  /** Where the likelihood judges too. */
+  readonly likelihoods?: StepLikelihoods | undefined;
 }
 
 async function byWords(
@@ -179,7 +200,10 @@ async function byWords(
     onProgress,
     ...(signal ? { signal } : {}),
   });
-  return { judged, tooLong };
+  const likelihoods =
+    judge.likelihood &&
+    (await stepLikelihoods(decoder, inMemory(sequences), { microBatchTokens: TOKENS_AT_ONCE, signal }));
+  return { judged, tooLong, likelihoods };
 }
 
 /** Solutions scored at a time, for the progress. */

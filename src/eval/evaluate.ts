@@ -6,6 +6,8 @@ import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep 
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
 import { metricsByGroup } from './groups.js';
+import type { LikelihoodVerdicts } from './likelihood.js';
+import { likelihoodJudge } from './likelihood-report.js';
 import {
   baselineMetrics,
   confusionMetrics,
@@ -50,6 +52,8 @@ export interface EvaluationOptions {
   readonly valueLosses?: readonly number[] | undefined;
   /** The reward network of the run, judged as a judge. */
   readonly rewardNetwork?: EvalReport['reward_network'];
+  /** The same steps judged by how likely the base finds them too. */
+  readonly likelihood?: LikelihoodVerdicts | undefined;
   /** Default steps. */
   readonly unit?: 'steps' | 'solutions';
   readonly outcomes?: EvalReport['outcomes'];
@@ -71,14 +75,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
   } = options;
   const metrics = verdictMetrics(judged, { invalidAsWrong });
   const positives = judged.filter(({ label }) => label === 1).length;
-  const steps = judged.map(
-    ({ solution, label, verdict, probability }): ProblemStep => ({
-      problem: normalizeProblem(records[solution]!.problem),
-      label,
-      verdict,
-      probability,
-    }),
-  );
+  const steps = problemStepsOf(judged, records);
   const bootstrap = { ...BOOTSTRAP, ...options.bootstrap, invalidAsWrong };
   const counted = <T extends ScoredStep>(all: readonly T[] = []) =>
     invalidAsWrong ? all : all.filter(({ unreadable }) => !unreadable);
@@ -90,6 +87,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     calibration: calibration(judged),
     threshold_sweep: judged.length > 0 ? thresholdSweep(counted(judged), counted(validation)) : undefined,
     reward_network: options.rewardNetwork,
+    likelihood: likelihoodReport(judged, options, bootstrap),
     outcomes: options.outcomes,
     unit: options.unit === 'solutions' ? options.unit : undefined,
     processbench: processBenchReport(firstErrorCases(judged, records)),
@@ -128,6 +126,15 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
     ...defined(optional),
     ...(warnings.length > 0 ? { warnings } : {}),
   };
+}
+
+function problemStepsOf(judged: readonly JudgedVerdict[], records: readonly StepRecord[]): ProblemStep[] {
+  return judged.map(({ solution, label, verdict, probability }) => ({
+    problem: normalizeProblem(records[solution]!.problem),
+    label,
+    verdict,
+    probability,
+  }));
 }
 
 interface JudgedSteps {
@@ -186,6 +193,29 @@ function differencesTo(
         interval: [low - chance.f1_macro, high - chance.f1_macro],
       },
     },
+  };
+}
+
+function likelihoodReport(
+  judged: readonly JudgedVerdict[],
+  options: EvaluationOptions,
+  bootstrap: BootstrapOptions & { readonly invalidAsWrong: boolean },
+): EvalReport['likelihood'] {
+  if (!options.likelihood) return undefined;
+  const { weights, both, alone } = options.likelihood;
+  const of = (verdicts: readonly JudgedVerdict[]) =>
+    likelihoodJudge(verdicts, { ...options, metricsOf: (part) => verdictMetrics(part, options) });
+  const others = { words: judged, ...(alone ? { likelihood: alone } : {}) };
+  const differences = differencesTo(
+    { ...options, others },
+    { judged: both, steps: problemStepsOf(both, options.records) },
+    bootstrap,
+  );
+  return {
+    weights,
+    both: of(both),
+    ...(alone ? { alone: of(alone) } : {}),
+    ...(differences ? { differences } : {}),
   };
 }
 

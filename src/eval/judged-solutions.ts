@@ -4,6 +4,7 @@ import type { VerdictTokenizer } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { verdictSequence } from '../sequences/sequence.js';
+import type { LikelihoodWeights } from './likelihood.js';
 import type { StepSolution } from './step-scorer.js';
 import { type JudgedVerdict, judgeVerdicts } from './verdicts.js';
 
@@ -21,6 +22,8 @@ export interface JudgedSolutionsOptions {
   readonly threshold: 'greedy' | number;
   /** Leaves out solutions that the tokenizer cannot express instead of throwing. */
   readonly skipUnreadable?: boolean;
+  /** As in `judgeVerdicts`. */
+  readonly likelihood?: LikelihoodWeights | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -33,7 +36,7 @@ export async function judgedSolutions(
   role: Pick<Role, 'adapter'>,
   tokenizer: VerdictTokenizer,
   solutions: readonly StepSolution[],
-  { maxLength, threshold, skipUnreadable = false, signal }: JudgedSolutionsOptions,
+  { maxLength, threshold, skipUnreadable = false, likelihood, signal }: JudgedSolutionsOptions,
 ): Promise<JudgedSolution[]> {
   const places = solutions.flatMap(({ problem, steps }, i) => {
     if (steps.length === 0) return [];
@@ -51,6 +54,7 @@ export async function judgedSolutions(
     threshold,
     tokenizer,
     microBatchTokens: TOKENS_AT_ONCE,
+    likelihood,
     ...(signal ? { signal } : {}),
   });
   const bySolution = solutions.map(({ steps }) => ({

@@ -11,6 +11,8 @@ const NAMES: Readonly<Record<string, string>> = {
   sft_continued: 'continued SFT for the same tokens',
   frn: 'the reward network',
   random: 'chance',
+  words: 'the words alone',
+  likelihood: 'the likelihood alone, which no training made',
 };
 
 /**
@@ -39,9 +41,16 @@ export function readingOf(
     return found.length > 0 ? [words + joined(found)] : [];
   });
   return [
-    `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} has F1 macro ${percent(metrics.f1_macro)}: ` +
+    `Reading: on the ${n} ${steps === 'unseen' ? 'unseen ' : ''}steps ${method} ${method.includes(' ') ? 'have' : 'has'} F1 macro ${percent(metrics.f1_macro)}: ` +
       `${parts.join('; ')}. In brackets the difference and its 95 % interval, paired over problems; one seed says nothing of others.`,
   ];
+}
+
+/** Whether the words add to what the base knows by itself. */
+export function likelihoodReading({ likelihood }: Pick<EvalReport, 'likelihood'>): string[] {
+  if (!likelihood?.differences) return [];
+  const { metrics_unseen, metrics } = likelihood.both;
+  return readingOf('words and likelihood together', metrics_unseen ?? metrics, likelihood.differences);
 }
 
 /** What the verdicts are worth beside chance, where that is little. */

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
+import { likelihoodWeights } from './likelihood.js';
 import type { EvalReport } from './report.js';
 
 const fraction = z.number().min(0).max(1);
@@ -85,6 +86,21 @@ const differences = z.strictObject({
   ),
 });
 
+const errors = z.record(
+  z.string(),
+  z.strictObject({
+    n: count,
+    told: fraction,
+    unseen: z.strictObject({ n: count, told: fraction }).exactOptional(),
+  }),
+);
+
+const likelihoodJudge = z.strictObject({
+  metrics,
+  metrics_unseen: metrics.exactOptional(),
+  errors: errors.exactOptional(),
+});
+
 /** A part of the report that is not here does not compile: a run's own eval.json must be readable. */
 const reportSchema = z.strictObject({
   method: z.string(),
@@ -106,16 +122,15 @@ const reportSchema = z.strictObject({
   calibration: calibration.exactOptional(),
   threshold_sweep: thresholdSweep.exactOptional(),
   processbench: processbench.exactOptional(),
-  errors: z
-    .record(
-      z.string(),
-      z.strictObject({
-        n: count,
-        told: fraction,
-        unseen: z.strictObject({ n: count, told: fraction }).exactOptional(),
-      }),
-    )
+  likelihood: z
+    .strictObject({
+      weights: likelihoodWeights,
+      both: likelihoodJudge,
+      alone: likelihoodJudge.exactOptional(),
+      differences: differences.exactOptional(),
+    })
     .exactOptional(),
+  errors: errors.exactOptional(),
   groups: z.record(z.string(), metrics.extend({ positives: count })).exactOptional(),
   warnings: z.array(z.string()).exactOptional(),
 } satisfies Record<keyof EvalReport, z.ZodType>);

@@ -3,10 +3,11 @@
 import type { Intervals } from './bootstrap.js';
 import type { Calibration } from './calibration.js';
 import { type GroupMetrics, groupRows } from './groups.js';
+import { type LikelihoodReport, likelihoodNote, likelihoodRows } from './likelihood-report.js';
 import type { Baselines, ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import type { Difference } from './paired.js';
 import { percent } from './percent.js';
-import { readingOf, standingReading } from './reading.js';
+import { likelihoodReading, readingOf, standingReading } from './reading.js';
 import { formatProcessBench, type ProcessBenchReport } from './solutions.js';
 import { errorRows, type StepErrorMetrics } from './step-errors.js';
 import { boxedTable, plainTable, wrapped } from './table.js';
@@ -35,6 +36,8 @@ export interface EvalReport {
   readonly differences?: Differences;
   /** The reward network as a judge: the verdict that it scores higher. Also `frn` among the baselines. */
   readonly reward_network?: Readonly<Record<'validation' | 'test', NetworkReport>>;
+  /** Of verdicts that are also judged by how likely the base finds the steps. */
+  readonly likelihood?: LikelihoodReport;
   /** Of a reward model that scores solutions beside their steps. */
   readonly outcomes?: OutcomeReport;
   /** Bootstrap intervals of the metrics over problems. */
@@ -138,7 +141,7 @@ export function formatEvalTable(report: EvalReport, { boxed }: { readonly boxed:
       .split('\n')
       .every((line) => line.length <= WIDTH);
   const kept = trivial.findLastIndex((_, i) => fits([...own, ...trivial.slice(0, i + 1)]));
-  const breakdowns = [errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
+  const breakdowns = breakdownRows(report);
   return [
     ...readings(report).map(wrapped),
     draw([...own, ...trivial.slice(0, kept + 1)]),
@@ -178,6 +181,11 @@ export function evalTable(report: EvalReport): EvalTable {
     all: none ? [] : allRows(report, columns),
     notes: notes(report),
   };
+}
+
+/** Tables of the same steps in other lights; each with its titles first. */
+export function breakdownRows(report: EvalReport): string[][][] {
+  return [likelihoodRows(report), errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
 }
 
 function tableRows(report: EvalReport, columns: readonly Column[]): string[][] {
@@ -296,6 +304,7 @@ function notes(report: EvalReport): string[] {
         `${test.calibration ? `, expected calibration error ${percent(test.calibration.ece)}` : ''}`,
     );
   }
+  lines.push(...likelihoodNote(report));
   if (outcomes)
     lines.push(
       `outcomes of ${outcomes.metrics.n} solutions: F1 macro ${percent(outcomes.metrics.f1_macro)}${aucOf(outcomes.metrics)}; ` +
@@ -325,5 +334,6 @@ function readings(report: EvalReport): string[] {
   return [
     ...(differences ? readingOf(method, metrics_unseen ?? metrics, differences) : []),
     ...standingReading(report),
+    ...likelihoodReading(report),
   ];
 }

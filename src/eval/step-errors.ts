@@ -17,6 +17,8 @@ export interface StepErrorMetrics extends Told {
   readonly unseen?: Told;
 }
 
+const NONE: Told = { n: 0, told: 0 };
+
 /** The key of steps that are right. */
 export const RIGHT = 'right';
 
@@ -51,17 +53,24 @@ function told(judged: readonly JudgedVerdict[]): Told {
 }
 
 /** A row for each kind; the first has the titles. Empty where no step says its kind. */
-export function errorRows({ errors }: Pick<EvalReport, 'errors'>): string[][] {
+export function errorRows({ errors, likelihood }: Pick<EvalReport, 'errors' | 'likelihood'>): string[][] {
   if (!errors) return [];
   const all = Object.entries(errors);
   const hasUnseen = all.some(([, { unseen }]) => unseen !== undefined);
-  const cells = ({ n, told }: Told) => [String(n), n > 0 ? percent(told) : '–'];
+  const both = likelihood?.both.errors;
+  const share = ({ n, told }: Told) => (n > 0 ? percent(told) : '–');
+  const cells = (of: Told, together: Told | undefined) => [
+    String(of.n),
+    share(of),
+    ...(both ? [share(together ?? NONE)] : []),
+  ];
+  const titles = ['told', ...(both ? ['both'] : [])];
   return [
-    ['told by kind of error, %', 'steps', 'told', ...(hasUnseen ? ['unseen', 'told'] : [])],
+    ['told by kind of error, %', 'steps', ...titles, ...(hasUnseen ? ['unseen', ...titles] : [])],
     ...all.map(([kind, of]) => [
       kind,
-      ...cells(of),
-      ...(hasUnseen ? cells(of.unseen ?? { n: 0, told: 0 }) : []),
+      ...cells(of, both?.[kind]),
+      ...(hasUnseen ? cells(of.unseen ?? NONE, both?.[kind]?.unseen) : []),
     ]),
   ];
 }

@@ -3,6 +3,7 @@ import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js'
 import type { Decoder, Role } from '../models/decoder.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { judgedSolutions } from './judged-solutions.js';
+import type { LikelihoodWeights } from './likelihood.js';
 import type { StepScorer } from './step-scorer.js';
 
 export interface VerdictScorerOptions {
@@ -14,6 +15,8 @@ export interface VerdictScorerOptions {
   readonly maxLength?: number;
   /** Gives no score to a solution that the tokenizer cannot express, instead of throwing. */
   readonly skipUnreadable?: boolean;
+  /** Scores by how likely the base finds the steps too, with the weights of the model's card. Default: by the words alone. */
+  readonly likelihood?: LikelihoodWeights | undefined;
 }
 
 /** @throws DataError for a prompt that the tokenizer cannot express */
@@ -25,6 +28,7 @@ export function verdictScorer(
     role = {},
     maxLength = decoder.config.maxPositions,
     skipUnreadable = false,
+    likelihood,
   }: VerdictScorerOptions,
 ): StepScorer {
   const verdicts = verdictTokenizer(prompt, tokenizer);
@@ -35,6 +39,7 @@ export function verdictScorer(
         maxLength,
         threshold: 0.5,
         skipUnreadable,
+        likelihood,
         signal,
       });
       if (signal?.aborted) return undefined;

@@ -5,6 +5,7 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
+import { type LikelihoodWeights, stepLikelihoods, withLikelihood } from './likelihood.js';
 import type { JudgedStep } from './metrics.js';
 import { judgeWrittenVerdicts } from './written-verdicts.js';
 
@@ -29,6 +30,8 @@ export interface JudgeOptions {
   readonly onProgress?: (done: number) => void;
   /** Needed where answers have reasons, which the model then writes itself. */
   readonly tokenizer?: Pick<VerdictTokenizer, 'template' | 'tailIds' | 'tokenizer'>;
+  /** Judges by how likely the base finds the steps too, with these weights. Default: by the words alone. */
+  readonly likelihood?: LikelihoodWeights | undefined;
 }
 
 /** Every labelled verdict of the sequences, in order. */
@@ -36,7 +39,18 @@ export async function judgeVerdicts(
   decoder: Decoder,
   role: Role,
   sequences: Dataset<VerdictSequence>,
-  { threshold, microBatchTokens, signal, onProgress, tokenizer }: JudgeOptions,
+  { likelihood: weights, ...options }: JudgeOptions,
+): Promise<JudgedVerdict[]> {
+  const judged = await judgeByWords(decoder, role, sequences, options);
+  const likelihoods = weights && (await stepLikelihoods(decoder, sequences, options));
+  return likelihoods ? withLikelihood(judged, likelihoods, weights, options.threshold) : judged;
+}
+
+async function judgeByWords(
+  decoder: Decoder,
+  role: Role,
+  sequences: Dataset<VerdictSequence>,
+  { threshold, microBatchTokens, signal, onProgress, tokenizer }: Omit<JudgeOptions, 'likelihood'>,
 ): Promise<JudgedVerdict[]> {
   if (tokenizer && tokenizer.template.rationaleTokens > 0) {
     const options = { tokenizer, threshold, microBatchTokens, signal, onProgress };

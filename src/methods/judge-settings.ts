@@ -2,7 +2,8 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { prompt } from '../config/data.js';
-import { CARD } from '../models/card.js';
+import { likelihoodWeights } from '../eval/likelihood.js';
+import { CARD, readCard } from '../models/card.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
 import { NEUTRAL_SCORES, rewardPrompt } from './reward/config.js';
@@ -17,7 +18,12 @@ const common = {
 
 const settings = z.discriminatedUnion('kind', [
   /** Verdict words of a language model. */
-  z.strictObject({ kind: z.literal('verdict'), ...common }),
+  z.strictObject({
+    kind: z.literal('verdict'),
+    ...common,
+    /** Of how likely the base finds the steps, where that judges too (`eval.likelihood`). */
+    likelihood: likelihoodWeights.exactOptional(),
+  }),
   /** `method: reward`. */
   z.strictObject({
     kind: z.literal('reward_model'),
@@ -78,6 +84,17 @@ function implicitJudge({
     max_length: data.max_length,
     threshold: 'greedy',
   };
+}
+
+/** The same as the run's adapter is kept, with what its final evaluation has fitted. */
+export function settingsOfRun(config: RunConfig, run: string): JudgeSettings | undefined {
+  const settings = judgeSettings(config);
+  const directory = join(run, 'adapter');
+  const judge = settings?.kind === 'verdict' ? readCard(directory)?.judge : undefined;
+  const kept = judge && parseJudgeSettings(judge, directory);
+  return settings?.kind === 'verdict' && kept?.kind === 'verdict' && kept.likelihood
+    ? { ...settings, likelihood: kept.likelihood }
+    : settings;
 }
 
 /** Those of the implicit reward model in `implicit/` that a run of `method: ppo` trained beside its policy. */

@@ -78,6 +78,7 @@ export async function judgeSolutions(
     const judged = await judgedSolutions(decoder, { adapter }, verdicts, solutions, {
       maxLength,
       threshold,
+      likelihood: settings.likelihood,
       signal,
     });
     signal?.throwIfAborted();
@@ -153,7 +154,7 @@ export async function evaluate(
           prompt: settings.kind === 'implicit_prm' ? {} : settings.prompt,
           maxLength,
           threshold,
-          ...(settings.kind === 'verdict' ? {} : { scorer }),
+          ...(settings.kind === 'verdict' ? { likelihood: settings.likelihood } : { scorer }),
         },
         method: cardOf(model)?.method ?? 'model',
         test: records,
@@ -211,7 +212,9 @@ export function scorersOf(
   }
   const common = { tokenizer, prompt: settings.prompt, maxLength };
   if (settings.kind === 'verdict')
-    return { verdict: verdictScorer(decoder, { ...common, role, skipUnreadable }) };
+    return {
+      verdict: verdictScorer(decoder, { ...common, role, skipUnreadable, likelihood: settings.likelihood }),
+    };
   if (settings.kind === 'reward_network')
     return { reward: rewardScorer(decoder, { ...common, mode: settings.pair_mode, role }) };
   const options = { ...common, role, skipUnreadable, settings };
@@ -245,7 +248,10 @@ function settingsOf({ files }: Model, { prompt, threshold }: JudgeStepsOptions):
         'E_RANGE',
         `${directory} is an implicit reward model, which scores the steps of answers and is asked no verdict; give it no prompt`,
       );
-    return { ...settings, prompt: { ...settings.prompt, ...definedOf(prompt) } };
+    const asked = { ...settings, prompt: { ...settings.prompt, ...definedOf(prompt) } };
+    // Weights hold for the prompt that they were fitted with.
+    if (asked.kind === 'verdict') delete asked.likelihood;
+    return asked;
   }
   if (prompt) {
     const base = {

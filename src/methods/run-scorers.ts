@@ -13,7 +13,7 @@ import { isAdapter } from '../weights/adapter.js';
 import { parseRunConfig } from './config.js';
 import { openReference } from './implicit-reference.js';
 import { scorersOf } from './judge.js';
-import { judgeSettings, networkSettings } from './judge-settings.js';
+import { networkSettings, settingsOfRun } from './judge-settings.js';
 import type { NeutralScore } from './reward/config.js';
 import { withNeutralScore } from './reward/neutral-score.js';
 import { ofRun } from './run-model.js';
@@ -47,7 +47,7 @@ export async function runScorers(
   if (run === undefined) return none;
   const { config: own } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
   const config = withNeutralScore(own, neutralScore, run);
-  const settings = judgeSettings(config);
+  const settings = settingsOfRun(config, run);
   if (!settings) return none;
   const { decoder, adapter } = model;
   if (settings.kind === 'implicit_prm') {

@@ -2,9 +2,16 @@
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
+import {
+  type LikelihoodVerdicts,
+  type LikelihoodWeights,
+  likelihoodVerdicts,
+  stepLikelihoods,
+} from '../eval/likelihood.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { type JudgedVerdict, judgeVerdicts } from '../eval/verdicts.js';
+import { readCard, writeCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
 import { createProgress } from '../terminal/progress.js';
@@ -98,6 +105,14 @@ export async function finalEvaluation(
   const validation = await own('validation', signal);
   const judged = validation && (await own('test', signal, 'evaluation:'));
   if (!judged) return undefined;
+  const likelihood = config.eval.likelihood
+    ? await byLikelihood(context, { validation, test: judged }, signal)
+    : undefined;
+  if (signal.aborted) return undefined;
+  const unfitted =
+    config.eval.likelihood && !likelihood
+      ? ['eval.likelihood needs validation steps of both classes: the judge goes by the words alone']
+      : [];
   const records = [...data.records.test];
   await writeVerdictDump(run.file(VERDICT_DUMP), judged, records, seen);
   const { labels } = data;
@@ -122,7 +137,31 @@ export async function finalEvaluation(
     balanced: config.data.balance !== 'none' || config.sft.class_weight === 'balanced',
     valueLosses: more.valueLosses,
     rewardNetwork: more.rewardNetwork,
+    likelihood,
+    warnings: unfitted,
   });
+}
+
+/** Also kept beside the adapter, which then judges everywhere as it was judged here. */
+async function byLikelihood(
+  { config, data, decoder, microBatchTokens, run }: VerdictEvaluationContext,
+  byWords: Readonly<Record<HeldOut, readonly JudgedVerdict[]>>,
+  signal: AbortSignal,
+): Promise<LikelihoodVerdicts | undefined> {
+  const partOf = async (part: HeldOut) => {
+    const likelihoods = await stepLikelihoods(decoder, data.sequences[part], { microBatchTokens, signal });
+    return likelihoods && { judged: byWords[part], likelihoods };
+  };
+  const validation = await partOf('validation');
+  const test = validation && (await partOf('test'));
+  const found = test && likelihoodVerdicts({ validation, test }, { threshold: config.eval.threshold });
+  if (found) await keepWeights(run.file('adapter'), found.weights);
+  return found;
+}
+
+async function keepWeights(adapter: string, likelihood: LikelihoodWeights): Promise<void> {
+  const card = readCard(adapter);
+  if (card?.judge) await writeCard(adapter, { ...card, judge: { ...card.judge, likelihood } });
 }
 
 function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {

@@ -1,6 +1,6 @@
 // StepAMC as a user starts it: all phases, all ways to stop it, and the baselines.
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -136,9 +136,27 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     ]);
     expect(code, err).toBe(0);
     expect(out + err).toMatch(/Reading: on the \d+ (unseen )?steps stepamc has F1 macro/);
-    const { differences } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
+    const { differences, likelihood, errors } = JSON.parse(await readFile(join(run, 'eval.json'), 'utf8'));
     expect(Object.keys(differences.to)).toEqual(['base', 'sft', 'sft_continued', 'frn', 'random']);
-  }, 60_000);
+    expect(Object.keys(likelihood.both.errors)).toEqual(Object.keys(errors));
+    // The adapter is kept as the judge of the table, which the base's likelihood makes good at once.
+    const card = JSON.parse(await readFile(join(run, 'adapter', 'steptrain.json'), 'utf8'));
+    expect(card.judge.likelihood).toEqual(likelihood.weights);
+    const again = await steptrain(['eval', 'correction', run, '--output', join(folder, 'again')]);
+    expect(again.code, again.err).toBe(0);
+    const repeated = JSON.parse(await readFile(join(folder, 'again', 'eval.json'), 'utf8'));
+    expect(repeated.likelihood).toEqual(likelihood);
+    const verdictsOf = async (result: number) => {
+      const file = join(folder, `${result}.json`);
+      const problem = 'Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?';
+      const steps = [`Tom: 12 + 7 = ${result}`, `Answer: ${result}`];
+      await writeFile(file, JSON.stringify({ problem, steps }));
+      const { out } = await steptrain(['judge', run, file, '--json']);
+      return (JSON.parse(out).steps as { verdict: string }[]).map(({ verdict }) => verdict);
+    };
+    expect(await verdictsOf(19)).toEqual(['right', 'right']);
+    expect(await verdictsOf(18)).toEqual(['wrong', 'wrong']);
+  }, 120_000);
 
   test('a rollout in the checkpoint lies beside state.json, in binary', async () => {
     const run = join(folder, 'rollout');

@@ -36,6 +36,11 @@ const report = evaluateVerdicts(judged, {
   positivePrior: 0.5,
   validation: judged,
   baselines: { sft: { ...metrics, auc: 0.5, invalid: 1 } },
+  likelihood: {
+    weights: { constant: 1, verdict: 1, own: 1, before: 0 },
+    both: judged,
+    alone: judged,
+  },
   warnings: ['a sentence'],
 });
 
@@ -46,6 +51,7 @@ describe('eval.json', () => {
       'calibration',
       'data',
       'intervals',
+      'likelihood',
       'method',
       'metrics',
       'metrics_validation',

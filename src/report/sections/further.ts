@@ -22,6 +22,7 @@ const OF_VERDICTS = [
   'threshold_sweep',
   'processbench',
   'errors',
+  'likelihood',
   'groups',
 ];
 const OF_PROBLEMS = ['method', 'unit', 'metrics', 'models'];

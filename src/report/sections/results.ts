@@ -1,10 +1,8 @@
 /** The tables of the final evaluation. */
 
-import { groupRows } from '../../eval/groups.js';
-import { evalTable } from '../../eval/report.js';
+import { breakdownRows, evalTable } from '../../eval/report.js';
 import { correctionNotes, correctionTables } from '../../eval/solving/corrections.js';
 import { solvedRows } from '../../eval/solving/run-report.js';
-import { errorRows } from '../../eval/step-errors.js';
 import type { CollectedRun } from '../collect.js';
 import { type Html, html } from '../html.js';
 import type { Section } from './section.js';
@@ -24,9 +22,8 @@ export function results(run: CollectedRun): Section {
 
 function verdictTable(report: NonNullable<CollectedRun['report']>): Html {
   const { main, all, notes } = evalTable(report);
-  const breakdowns = [errorRows(report), groupRows(report)].filter((rows) => rows.length > 0);
   // The cards above have the same rows; all others are for a second look.
-  return html`${main.length > 0 && table(...headed(main))}${breakdowns.map((rows) => table(...headed(rows)))}
+  return html`${main.length > 0 && table(...headed(main))}${breakdownRows(report).map((rows) => table(...headed(rows)))}
 ${all.length > 0 && html`<details><summary>Every metric, of all ${report.metrics.n.toLocaleString('en-US')} ${report.unit ?? 'steps'}</summary>${table(...headed(all))}</details>`}
 ${notesOf(notes.filter((line) => !line.startsWith('Warning: ')))}`;
 }

@@ -1,0 +1,90 @@
+/** What the likelihood of the base adds to verdicts: the same steps judged by the words, by the likelihood, and by both. */
+import type { SeenSteps } from '../data/overlap.js';
+import type { StepRecord } from '../records/record.js';
+import type { LikelihoodWeights } from './likelihood.js';
+import type { VerdictMetrics } from './metrics.js';
+import { percent } from './percent.js';
+import type { Differences, EvalReport } from './report.js';
+import { metricsByError } from './step-errors.js';
+import type { JudgedVerdict } from './verdicts.js';
+
+export interface LikelihoodReport {
+  /** Fitted on validation steps. */
+  readonly weights: LikelihoodWeights;
+  /** Words and likelihood together: the judge that the adapter is kept as. */
+  readonly both: LikelihoodJudge;
+  /** The likelihood alone, with weights of its own: what the base knows without training. */
+  readonly alone?: LikelihoodJudge;
+  /** Of both less the `words`, and less the `likelihood` alone. */
+  readonly differences?: Differences;
+}
+
+export interface LikelihoodJudge {
+  readonly metrics: VerdictMetrics;
+  readonly metrics_unseen?: VerdictMetrics;
+  readonly errors?: NonNullable<EvalReport['errors']>;
+}
+
+export function likelihoodJudge(
+  judged: readonly JudgedVerdict[],
+  {
+    records,
+    seen,
+    metricsOf,
+  }: {
+    readonly records: readonly Pick<StepRecord, 'steps'>[];
+    readonly seen?: SeenSteps | undefined;
+    readonly metricsOf: (judged: readonly JudgedVerdict[]) => VerdictMetrics;
+  },
+): LikelihoodJudge {
+  const unseen = seen ? judged.filter((verdict) => !seen(verdict)) : [];
+  const errors = metricsByError(judged, records, seen);
+  return {
+    metrics: metricsOf(judged),
+    ...(unseen.length > 0 ? { metrics_unseen: metricsOf(unseen) } : {}),
+    ...(errors ? { errors } : {}),
+  };
+}
+
+const ROWS = [
+  ['acc_pos', 'Acc_pos'],
+  ['acc_neg', 'Acc_neg'],
+  ['f1_macro', 'F1 macro'],
+  ['auc', 'AUC'],
+] as const;
+
+/** A row for each metric; the first has the titles. Of the unseen steps where there are some. Empty without such judges. */
+export function likelihoodRows({
+  metrics: all,
+  metrics_unseen: unseen,
+  likelihood,
+  unit = 'steps',
+}: EvalReport): string[][] {
+  if (!likelihood) return [];
+  const of = (judge: LikelihoodJudge) => (unseen ? judge.metrics_unseen : undefined) ?? judge.metrics;
+  const words = unseen ?? all;
+  const judges = [
+    ['words', words],
+    ...(likelihood.alone ? [['likelihood', of(likelihood.alone)] as const] : []),
+    ['both', of(likelihood.both)],
+  ] as const;
+  return [
+    [`${words.n}${unseen ? ' unseen' : ''} ${unit}, %`, ...judges.map(([name]) => name)],
+    ...ROWS.map(([key, title]) => [
+      title,
+      ...judges.map(([, { [key]: value }]) => (value === undefined ? '–' : percent(value))),
+    ]),
+  ];
+}
+
+/** What `both` is made of. */
+export function likelihoodNote({ likelihood }: Pick<EvalReport, 'likelihood'>): string[] {
+  if (!likelihood) return [];
+  const { constant, verdict, own, before } = likelihood.weights;
+  const [c, v, o, b] = [constant, verdict, own, before].map((weight) => weight.toFixed(2));
+  return [
+    'both: words and likelihood together, the judge that the adapter is kept as. Log-odds of a right step = ' +
+      `${c} + ${v} × log-odds of the words + ${o} × least log-probability of the step's tokens under the base without its ` +
+      `adapter + ${b} × the least of the steps before, fitted on validation steps`,
+  ];
+}

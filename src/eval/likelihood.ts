@@ -1,0 +1,180 @@
+/** How likely the base finds a step: evidence beside a verdict, where the base writes such solutions itself. */
+import { z } from 'zod';
+import { type Dataset, indices } from '../data/dataset.js';
+import type { Decoder } from '../models/decoder.js';
+import { groupBySize } from '../sequences/batching.js';
+import { scoreRows } from '../sequences/forward.js';
+import type { AnswerRow, VerdictSequence } from '../sequences/sequence.js';
+import { logisticRegression } from './logistic.js';
+import type { JudgedVerdict } from './verdicts.js';
+
+/** Natural logarithms, none below {@link FLOOR}. */
+export interface StepLikelihood {
+  /** Of the least likely token of the step. */
+  readonly own: number;
+  /** The least of the steps before it; 0 where there is none. */
+  readonly before: number;
+}
+
+/** What each part adds to the log-odds that a step is right. */
+export const likelihoodWeights = z.strictObject({
+  constant: z.number(),
+  /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
+  verdict: z.number(),
+  own: z.number(),
+  before: z.number(),
+});
+export type LikelihoodWeights = z.output<typeof likelihoodWeights>;
+
+/** A token of probability 0.0003 is as surprising as any. */
+const FLOOR = -8;
+
+/** By sequence, then by step. */
+export type StepLikelihoods = readonly ReadonlyMap<number, StepLikelihood>[];
+
+export interface LikelihoodOptions {
+  readonly microBatchTokens: number;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Of every step that has a verdict, by the decoder's own weights without an adapter; undefined if the signal stopped it. */
+export async function stepLikelihoods(
+  decoder: Decoder,
+  sequences: Dataset<VerdictSequence>,
+  { microBatchTokens, signal }: LikelihoodOptions,
+): Promise<StepLikelihoods | undefined> {
+  const found: Map<number, StepLikelihood>[] = [];
+  const length = (i: number) => sequences.get(i).solution.trunk.ids.length;
+  for (const group of groupBySize(indices(sequences), length, microBatchTokens)) {
+    if (signal?.aborted) return undefined;
+    const items = group.map((i) => readSteps(sequences.get(i)));
+    const logprobs = await logprobsOf(decoder, items);
+    let at = 0;
+    group.forEach((i, k) => {
+      const own = new Map<number, StepLikelihood>();
+      let before = 0;
+      for (const { step, tokens } of (items[k] as ReadSteps).spans) {
+        const least = Math.max(FLOOR, Math.min(0, ...logprobs.subarray(at, at + tokens)));
+        at += tokens;
+        own.set(step, { own: least, before });
+        before = Math.min(before, least);
+      }
+      found[i] = own;
+    });
+  }
+  return found;
+}
+
+async function logprobsOf(decoder: Decoder, items: readonly ReadSteps[]): Promise<Float32Array> {
+  if (items.every(({ rows }) => rows.length === 0)) return new Float32Array();
+  const scores = decoder.device.scope(() => scoreRows(decoder, {}, items), 'likelihood');
+  try {
+    return await scores.logprobs.readFloats();
+  } finally {
+    for (const tensor of Object.values(scores)) tensor.dispose();
+  }
+}
+
+type ReadSteps = ReturnType<typeof readSteps>;
+
+/** The trunk by itself, as far as it is judged, and the rows that predict the tokens of its steps. */
+function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
+  const length = Math.max(0, ...verdicts.map(({ at }) => at));
+  const ids = Array.from(trunk.ids.slice(0, length));
+  const rows: AnswerRow[] = [];
+  const spans = trunk.steps
+    .filter(({ end }) => end <= length)
+    .map(({ step, start, end }) => {
+      const first = Math.max(1, start);
+      for (let t = first; t < end; t++) rows.push({ row: t - 1, token: ids[t] as number });
+      return { step, tokens: end - first };
+    });
+  const positions = ids.map((_, i) => i);
+  return { sequence: { ids, positions, branch: undefined, rowId }, rows, spans };
+}
+
+/**
+ * Weights by logistic regression on labelled steps; undefined where they are all of one class.
+ *
+ * @param alone leaves the verdict words out, whose weight is then 0
+ */
+export function fitLikelihood(
+  judged: readonly JudgedVerdict[],
+  likelihoods: StepLikelihoods,
+  { alone = false }: { readonly alone?: boolean } = {},
+): LikelihoodWeights | undefined {
+  const rows = judged.flatMap((verdict) => {
+    const likelihood = likelihoodOf(verdict, likelihoods);
+    return likelihood && !verdict.unreadable ? [{ verdict, likelihood }] : [];
+  });
+  const labels = rows.map(({ verdict }) => verdict.label);
+  if (new Set(labels).size < 2) return undefined;
+  const features = rows.map(({ verdict, likelihood: { own, before } }) =>
+    alone ? [1, own, before] : [1, own, before, oddsOf(verdict)],
+  );
+  const [constant = 0, own = 0, before = 0, verdict = 0] = logisticRegression(features, labels);
+  return { constant, verdict, own, before };
+}
+
+/** Verdicts by the weights; one that cannot be read stays as it is. */
+export function withLikelihood(
+  judged: readonly JudgedVerdict[],
+  likelihoods: StepLikelihoods,
+  weights: LikelihoodWeights,
+  threshold: 'greedy' | number,
+): JudgedVerdict[] {
+  const least = threshold === 'greedy' ? 0.5 : threshold;
+  return judged.map((found): JudgedVerdict => {
+    const likelihood = likelihoodOf(found, likelihoods);
+    if (found.unreadable || !likelihood) return found;
+    const { constant, verdict, own, before } = weights;
+    const odds = constant + verdict * oddsOf(found) + own * likelihood.own + before * likelihood.before;
+    const probability = 1 / (1 + Math.exp(-odds));
+    return {
+      ...found,
+      verdict: probability >= least ? 1 : 0,
+      probability,
+      logPositive: -Math.log1p(Math.exp(-odds)),
+      logNegative: -Math.log1p(Math.exp(odds)),
+    };
+  });
+}
+
+/** The words' verdicts on a part, and the likelihoods of its steps. */
+export interface JudgedPart {
+  readonly judged: readonly JudgedVerdict[];
+  readonly likelihoods: StepLikelihoods;
+}
+
+/** The same steps in the same order by other judges than the words. */
+export interface LikelihoodVerdicts {
+  readonly weights: LikelihoodWeights;
+  readonly both: readonly JudgedVerdict[];
+  /** By the likelihood alone, with weights of its own; absent where there are no validation steps of both classes to fit them. */
+  readonly alone?: readonly JudgedVerdict[];
+}
+
+/**
+ * The test part by words and likelihood, and by the likelihood.
+ *
+ * @param weights default: fitted on the validation part; undefined is returned where it has not both classes
+ */
+export function likelihoodVerdicts(
+  { validation, test }: Readonly<Record<'validation' | 'test', JudgedPart>>,
+  {
+    threshold,
+    weights,
+  }: { readonly threshold: 'greedy' | number; readonly weights?: LikelihoodWeights | undefined },
+): LikelihoodVerdicts | undefined {
+  const fit = (alone: boolean) => fitLikelihood(validation.judged, validation.likelihoods, { alone });
+  const by = (chosen: LikelihoodWeights) => withLikelihood(test.judged, test.likelihoods, chosen, threshold);
+  const together = weights ?? fit(false);
+  const own = fit(true);
+  return together && { weights: together, both: by(together), ...(own ? { alone: by(own) } : {}) };
+}
+
+const likelihoodOf = ({ solution, step }: JudgedVerdict, likelihoods: StepLikelihoods) =>
+  likelihoods[solution]?.get(step);
+
+const oddsOf = ({ logPositive, logNegative }: JudgedVerdict) =>
+  Math.max(FLOOR, Math.min(-FLOOR, logPositive - logNegative));

@@ -1,0 +1,186 @@
+// How likely the base finds a step, beside the verdict words.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadModel, type Model } from '../../src/api/model.js';
+import { inMemory } from '../../src/data/dataset.js';
+import { verdictTokenizer } from '../../src/data/verdict.js';
+import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
+import {
+  fitLikelihood,
+  likelihoodVerdicts,
+  type StepLikelihoods,
+  stepLikelihoods,
+  withLikelihood,
+} from '../../src/eval/likelihood.js';
+import { formatEvalTable } from '../../src/eval/report.js';
+import { type JudgedVerdict, judgeVerdicts } from '../../src/eval/verdicts.js';
+import type { StepRecord } from '../../src/records/record.js';
+import { verdictSequence } from '../../src/sequences/sequence.js';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
+import { openTest } from '../ops/devices.js';
+
+const PROBLEM = 'Tom has 12 apples. Tom finds 7 more. How many apples does Tom have now?';
+const solution = (...texts: string[]): StepRecord => ({
+  problem: PROBLEM,
+  steps: texts.map((text) => ({ text, label: 1, kind: 'normal' })),
+});
+const RIGHT = solution('Tom: 12 + 7 = 19', 'Answer: 19');
+const SLIP = solution('Tom: 12 + 7 = 18', 'Answer: 18');
+const WRONG_ANSWER = solution('Tom: 12 + 7 = 19', 'Answer: 12');
+
+describe('of the steps of a solution', () => {
+  const device = openTest();
+  let model: Model;
+  let tokenizer: Tokenizer;
+  beforeAll(async () => {
+    model = await loadModel(device, 'word-problems');
+    tokenizer = await model.tokenizer();
+  });
+  afterAll(() => {
+    model.dispose();
+    device.dispose();
+  });
+  const words = () => verdictTokenizer({ template: 'compact', pos_word: '1', neg_word: '0' }, tokenizer);
+  const sequencesOf = (records: readonly StepRecord[], maxLength = 128) =>
+    inMemory(
+      records.map((record, i) => verdictSequence(words().solution(record, { maxLength }), words(), i)),
+    );
+  const likelihoodsOf = async (records: readonly StepRecord[], microBatchTokens = 4096) =>
+    (await stepLikelihoods(model.decoder, sequencesOf(records), { microBatchTokens })) as StepLikelihoods;
+
+  it('is that of the least likely token, as the model scores the text, and of what came before', async () => {
+    const [found] = await likelihoodsOf([SLIP]);
+    const ids = (text: string) => [...tokenizer.encode(text)];
+    const [problem, first, whole] = [
+      `${PROBLEM}\n`,
+      `${PROBLEM}\nTom: 12 + 7 = 18\n`,
+      `${PROBLEM}\nTom: 12 + 7 = 18\nAnswer: 18\n`,
+    ].map(ids) as [number[], number[], number[]];
+    const [score] = await model.score([whole]);
+    const logprobs = score?.logprobs as Float32Array;
+    const least = (from: number, to: number) => Math.max(-8, Math.min(...logprobs.slice(from - 1, to - 1)));
+    const own = least(problem.length, first.length);
+    expect(found?.get(0)).toEqual({ own, before: 0 });
+    expect(found?.get(1)).toEqual({ own: least(first.length, whole.length), before: own });
+    expect(own).toBeLessThan(Math.log(0.1));
+  });
+
+  it('tells the right line and answer from wrong ones', async () => {
+    const [right, slip, answer] = await likelihoodsOf([RIGHT, SLIP, WRONG_ANSWER]);
+    const own = (of: typeof right, step: number) => Math.exp(of?.get(step)?.own as number);
+    expect(own(right, 0)).toBeGreaterThan(0.5);
+    expect(own(right, 1)).toBeGreaterThan(0.5);
+    expect(own(slip, 0)).toBeLessThan(0.1);
+    expect(own(answer, 0)).toBe(own(right, 0));
+    expect(own(answer, 1)).toBeLessThan(0.1);
+  });
+
+  it('is the same bits whatever is read with it, and ends where the verdicts do', async () => {
+    const records = [RIGHT, SLIP, WRONG_ANSWER];
+    const together = await likelihoodsOf(records);
+    expect(await likelihoodsOf(records, 1)).toEqual(together);
+    const cut = sequencesOf([RIGHT], sequencesOf([RIGHT]).get(0).solution.trunk.ids.length - 1);
+    const [short] = (await stepLikelihoods(model.decoder, cut, {
+      microBatchTokens: 64,
+    })) as StepLikelihoods;
+    expect([...(short?.keys() ?? [])]).toEqual([0]);
+    expect(short?.get(0)).toEqual(together[0]?.get(0));
+  });
+
+  it('judges with its weights beside the words, and stops by a signal', async () => {
+    const sequences = sequencesOf([RIGHT, SLIP]);
+    const options = { threshold: 'greedy', microBatchTokens: 4096 } as const;
+    const weights = { constant: 2, verdict: 0, own: 1.5, before: 1.5 };
+    const byWords = await judgeVerdicts(model.decoder, {}, sequences, options);
+    const judged = await judgeVerdicts(model.decoder, {}, sequences, { ...options, likelihood: weights });
+    expect(judged.map(({ verdict }) => verdict)).toEqual([1, 1, 0, 0]);
+    expect(judged).toEqual(withLikelihood(byWords, await likelihoodsOf([RIGHT, SLIP]), weights, 'greedy'));
+    const signal = AbortSignal.abort();
+    expect(await stepLikelihoods(model.decoder, sequences, { ...options, signal })).toBeUndefined();
+  });
+});
+
+describe('weighed with the words', () => {
+  /** The words know the even solutions, the likelihood all but every fifth. */
+  const records = Array.from({ length: 40 }, (_, i): StepRecord => {
+    const label = i % 4 < 2 ? 1 : 0;
+    const step = { text: `x ${i}`, label, kind: 'normal', ...(label === 0 ? { error: 'slip of 1' } : {}) };
+    return { problem: `p ${i}`, steps: [step as StepRecord['steps'][number]] };
+  });
+  const byWords = records.map(({ steps: [step] }, i): JudgedVerdict => {
+    const label = step?.label as 0 | 1;
+    const probability = i % 2 === 0 ? 0.1 + 0.8 * label : 0.6;
+    const logs = { logPositive: Math.log(probability), logNegative: Math.log(1 - probability) };
+    return { solution: i, step: 0, label, verdict: probability >= 0.5 ? 1 : 0, probability, ...logs };
+  });
+  const likelihoods: StepLikelihoods = byWords.map(({ label }, i) => {
+    const own = (i % 5 === 0 ? 1 - label : label) === 1 ? -0.1 : -6;
+    return new Map([[0, { own, before: 0 }]]);
+  });
+  const part = { judged: byWords, likelihoods };
+  const accuracy = (judged: readonly JudgedVerdict[]) =>
+    judged.filter(({ label, verdict }) => label === verdict).length / judged.length;
+
+  it('is better than either where each knows what the other does not', () => {
+    const found = likelihoodVerdicts({ validation: part, test: part }, { threshold: 'greedy' });
+    expect(accuracy(byWords)).toBe(0.75);
+    expect(accuracy(found?.alone ?? [])).toBe(0.8);
+    expect(accuracy(found?.both ?? [])).toBeGreaterThan(0.85);
+    expect(found?.weights.verdict).toBeGreaterThan(0);
+    expect(found?.weights.own).toBeGreaterThan(0);
+    const alone = fitLikelihood(byWords, likelihoods, { alone: true });
+    expect(alone?.verdict).toBe(0);
+  });
+
+  it('has log-probabilities that are its probability, and keeps to a threshold', () => {
+    const weights = { constant: 1, verdict: 0.5, own: 1, before: 0 };
+    for (const { probability, logPositive, logNegative, verdict } of withLikelihood(
+      byWords,
+      likelihoods,
+      weights,
+      0.7,
+    )) {
+      expect(Math.exp(logPositive)).toBeCloseTo(probability, 12);
+      expect(Math.exp(logNegative)).toBeCloseTo(1 - probability, 12);
+      expect(verdict).toBe(probability >= 0.7 ? 1 : 0);
+    }
+    const [own] = withLikelihood(byWords, likelihoods, { constant: 0, verdict: 0, own: 1, before: 0 }, 0.5);
+    expect(own?.probability).toBeCloseTo(1 / (1 + Math.exp(6)), 12);
+  });
+
+  it('leaves what cannot be read as it is, and is not fitted on one class', () => {
+    const unread = byWords.map((each) => ({ ...each, verdict: undefined, unreadable: true as const }));
+    expect(withLikelihood(unread, likelihoods, { constant: 9, verdict: 0, own: 0, before: 0 }, 0.5)).toEqual(
+      unread,
+    );
+    const right = byWords.filter(({ label }) => label === 1);
+    expect(fitLikelihood(right, likelihoods)).toBeUndefined();
+    const none = { judged: [], likelihoods: [] };
+    expect(likelihoodVerdicts({ validation: none, test: part }, { threshold: 'greedy' })).toBeUndefined();
+    const weights = { constant: 1, verdict: 1, own: 1, before: 1 };
+    const given = likelihoodVerdicts({ validation: none, test: part }, { threshold: 'greedy', weights });
+    expect(given).toMatchObject({ weights });
+    expect(given?.alone).toBeUndefined();
+  });
+
+  it('is in the report beside the words, which stay the metrics of the method', () => {
+    const options: EvaluationOptions = {
+      ...{ method: 'stepamc', data: {}, records, invalidAsWrong: true, positivePrior: 0.5 },
+      bootstrap: { resamples: 50 },
+      seen: ({ solution }) => solution % 8 === 0,
+    };
+    const likelihood = likelihoodVerdicts({ validation: part, test: part }, { threshold: 'greedy' });
+    const report = evaluateVerdicts(byWords, { ...options, likelihood });
+    const { likelihood: told, ...rest } = report;
+    expect(rest).toEqual(evaluateVerdicts(byWords, options));
+    expect(told?.both.metrics.accuracy).toBe(accuracy(likelihood?.both ?? []));
+    expect(Object.keys(told?.differences?.to ?? {})).toEqual(['words', 'likelihood', 'random']);
+    const lines = formatEvalTable(report, { boxed: false }).split('\n');
+    const row = (title: string) => lines.find((line) => line.startsWith(title))?.split(/ {2,}/);
+    expect(row('35 unseen steps, %')?.slice(1)).toEqual(['words', 'likelihood', 'both']);
+    expect(row('told by kind of error')?.slice(1)).toEqual([
+      ...['steps', 'told', 'both', 'unseen', 'told', 'both'],
+    ]);
+    expect(row('slip of 1')).toHaveLength(7);
+    expect(lines.join(' ')).toMatch(/words and likelihood together have F1 macro/);
+  });
+});
