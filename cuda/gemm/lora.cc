@@ -5,8 +5,6 @@
 namespace steptrain::cuda {
 namespace {
 
-constexpr int64_t kWide = 8;  // elements that are read at once
-
 /// The rank of a pair, which is the number of columns of `low`.
 int64_t rank_of(const LowRank& pair, Layout layout) {
   if (!pair.first) return 0;
@@ -26,19 +24,14 @@ NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Pr
   f.b = factor(pair.first), f.columns = rank;
   f.out = pair.out.as<float>();
   p.rank = rank;
-  // The product that follows reads both in bf16, if their rows are whole 16 bytes.
-  if (rank % kWide == 0 && second.columns % kWide == 0) {
-    f.rounded = stream.scratch.take<bf16>(tokens * rank);
-    f.other = pair.second.as<float>();
-    f.count = pair.second.numel();
-    f.other_rounded = stream.scratch.take<bf16>(f.count);
-    p.lora_a = {f.rounded, DType::bf16, tokens, rank};
-    p.lora_b = {f.other_rounded, DType::bf16, second.rows, second.columns};
-  } else {
-    if (!f.out) f.out = stream.scratch.take<float>(tokens * rank);
-    p.lora_a = {f.out, DType::f32, tokens, rank};
-    p.lora_b = second;
-  }
+  // The product that follows reads both in bf16.
+  f.rounded = stream.scratch.take<bf16>(tokens * whole_chunks(rank));
+  f.other = pair.second.as<float>();
+  f.other_columns = second.columns;
+  f.count = second.rows * whole_chunks(second.columns);
+  f.other_rounded = stream.scratch.take<bf16>(f.count);
+  p.lora_a = {f.rounded, DType::bf16, tokens, whole_chunks(rank)};
+  p.lora_b = {f.other_rounded, DType::bf16, second.rows, whole_chunks(second.columns)};
   return f;
 }
 

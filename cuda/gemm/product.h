@@ -27,11 +27,15 @@ inline bool readable_async(const Factor& f) {
   return f.dtype == DType::bf16 && f.columns % 8 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
 }
 
-/// The same once it is bf16.
-inline bool readable_once_bf16(const Factor& f) {
-  return f.dtype == DType::bf16 ? readable_async(f) : f.columns % 8 == 0;
+/// The same once it is bf16. `padded`: its rows may be.
+inline bool readable_once_bf16(const Factor& f, bool padded = false) {
+  return f.dtype == DType::bf16 ? readable_async(f) : padded || f.columns % 8 == 0;
 }
-/// f in bf16: itself, or a copy in workspace, which takes one launch.
+/// The columns of a row once zeros fill its last 16 bytes of bf16.
+constexpr int64_t whole_chunks(int64_t columns) {
+  return (columns + 7) / 8 * 8;
+}
+/// f in bf16: itself, or a copy in workspace with rows of whole_chunks, which takes one launch.
 Factor as_bf16(Stream& stream, const Factor& f);
 
 /// The layout of the factors: a is [m][k] or [k][m], b is [n][k] or [k][n]; the LoRA pair follows them.
@@ -56,7 +60,7 @@ struct Product {
   Factor a, b;
   float scale = 1;
   int64_t rank = 0;
-  Factor lora_a, lora_b;
+  Factor lora_a, lora_b;  // may have zeros beyond the rank
   float lora_scale = 1;
   Dropped dropped = Dropped::nothing;
   Dropout dropout;

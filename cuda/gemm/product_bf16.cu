@@ -11,6 +11,19 @@ using portable::Few;
 using portable::Large;
 using portable::Small;
 
+constexpr int kPadThreads = 256;
+
+/// Rounds rows to bf16, with zeros up to whole_chunks; a thread a chunk.
+__global__ void __launch_bounds__(kPadThreads)
+    pad_kernel(const float* from, int64_t rows, int64_t columns, bf16* to) {
+  const int64_t at = (int64_t{blockIdx.x} * kPadThreads + threadIdx.x) * kEight;
+  const int64_t padded = whole_chunks(columns), row = at / padded, column = at % padded;
+  if (row >= rows) return;
+  float v[kEight];
+  load8(from + row * columns + column, in_group(column, columns), false, v);
+  store8(to + at, kEight, true, v);
+}
+
 template <typename Tile, bool kAsync>
 void launch(Stream& stream, Layout layout, const Product& p) {
   if (layout == Layout::forward) return portable::launch<Layout::forward, Tile, kAsync>(stream, p, Store{});
@@ -30,17 +43,24 @@ Factor as_bf16(Stream& stream, const Factor& f) {
     t.dtype = dtype;
     return t;
   };
-  bf16* copy = stream.scratch.take<bf16>(f.rows * f.columns);
-  convert(stream, view(const_cast<void*>(f.data), DType::f32), view(copy, DType::bf16));
-  return {copy, DType::bf16, f.rows, f.columns};
+  const int64_t columns = whole_chunks(f.columns);
+  bf16* copy = stream.scratch.take<bf16>(f.rows * columns);
+  if (columns == f.columns) {
+    convert(stream, view(const_cast<void*>(f.data), DType::f32), view(copy, DType::bf16));
+  } else {
+    const int64_t chunks = f.rows * columns / kEight;
+    stream.launch(pad_kernel, (chunks + kPadThreads - 1) / kPadThreads, kPadThreads, 0,
+                  static_cast<const float*>(f.data), f.rows, f.columns, copy);
+  }
+  return {copy, DType::bf16, f.rows, columns};
 }
 
 Loading loading_of(const Stream& stream, const Product& p) {
   const bool plain = p.dropped == Dropped::nothing || p.dropped == Dropped::lora;
   if (!plain || !readable_once_bf16(p.a) || !readable_once_bf16(p.b)) return Loading::registers;
 #ifdef STEPTRAIN_SM90
-  if (stream.hardware.compute_capability == 90 && readable_once_bf16(p.lora_a) &&
-      readable_once_bf16(p.lora_b))
+  if (stream.hardware.compute_capability == 90 && readable_once_bf16(p.lora_a, true) &&
+      readable_once_bf16(p.lora_b, true))
     return Loading::tma;
 #else
   (void)stream;

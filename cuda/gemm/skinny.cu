@@ -28,10 +28,11 @@ __device__ inline void round_others(const Narrow& p, int64_t block) {
     if (block < blocks) {
       const int64_t at = block * kRoundedPerBlock + int64_t{threadIdx.x} * kEight;
       if (at >= f.count) return;
-      const int count = in_group(at, f.count);
+      const int64_t padded = whole_chunks(f.other_columns), row = at / padded, column = at % padded;
+      const float* const from = f.other + row * f.other_columns + column;
       float v[kEight];
-      load8(f.other + at, count, reinterpret_cast<uintptr_t>(f.other) % 16 == 0, v);
-      store8(f.other_rounded + at, count, true, v);
+      load8(from, in_group(column, f.other_columns), reinterpret_cast<uintptr_t>(from) % 16 == 0, v);
+      store8(f.other_rounded + at, kEight, true, v);
       return;
     }
     block -= blocks;
@@ -127,12 +128,13 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
   const int rows = static_cast<int>(p.x.rows - first_row < kRows ? p.x.rows - first_row : kRows);
   int first_column = 0;
   for (const NarrowFactor& f : p.of) {
-    const int columns = static_cast<int>(f.columns);
-    for (int i = static_cast<int>(threadIdx.x); i < rows * columns; i += kThreads) {
-      const float value = p.scale * totals[i / columns * kStride + first_column + i % columns];
-      const int64_t at = first_row * columns + i;
-      if (f.out) f.out[at] = value;
-      if (f.rounded) f.rounded[at] = from_float<bf16>(value);
+    const int columns = static_cast<int>(f.columns), padded = static_cast<int>(whole_chunks(columns));
+    for (int i = static_cast<int>(threadIdx.x); i < rows * padded; i += kThreads) {
+      const int row = i / padded, column = i % padded;
+      const bool inside = column < columns;
+      const float value = inside ? p.scale * totals[row * kStride + first_column + column] : 0.0f;
+      if (f.out && inside) f.out[(first_row + row) * columns + column] = value;
+      if (f.rounded) f.rounded[first_row * padded + i] = from_float<bf16>(value);
     }
     first_column += columns;
   }

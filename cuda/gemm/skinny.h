@@ -14,11 +14,12 @@ struct NarrowFactor {
   Factor b;
   int64_t columns = 0;
   float* out = nullptr;     // [rows, columns], may be absent
-  bf16* rounded = nullptr;  // the same in bf16, may be absent
-  /// A factor of `count` elements that the next product reads, rounded in the same launch. May be absent.
+  bf16* rounded = nullptr;  // [rows, whole_chunks(columns)], the same in bf16, may be absent
+  /// A factor that the next product reads, rounded in the same launch to `count` elements, rows of
+  /// whole_chunks(other_columns). May be absent.
   const float* other = nullptr;
   bf16* other_rounded = nullptr;
-  int64_t count = 0;
+  int64_t other_columns = 0, count = 0;
 };
 
 /// out = scale · drop(x)·b for one factor, or for two of the same x and mask.

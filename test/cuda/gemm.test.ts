@@ -149,6 +149,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
       [400, 264, 40, 64],
       [300, 17, 35, 30],
       [40, 24, 32, 72],
+      [300, 40, 64, 77],
     ])('sums %d tokens, %d outputs, %d features, rank %d', async (...size) => {
       for (const dropout of [0, 0.4]) {
         const problem = problemOf(size, 'bf16', 'bf16', dropout);
@@ -187,34 +188,37 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
         expect(rows(of[name]!, width), name).toEqual(Array.from(alone[name]!));
     });
 
-    it('takes one launch more than the frozen product, and one for its gradients', async () => {
-      const tensor = (rows: number, columns: number, dtype: Storage) =>
-        gpu.tensor(random(rows * columns), [rows, columns], dtype);
-      const [x, w, lora_a, lora_b] = [
-        tensor(8, 32, 'bf16'),
-        tensor(40, 32, 'bf16'),
-        tensor(8, 32, 'f32'),
-        tensor(40, 8, 'f32'),
-      ];
-      const count = async <T>(body: () => T) => {
-        await gpu.synchronize();
-        const before = gpu.stats().launches;
-        const made = body();
-        await gpu.synchronize();
-        return [gpu.stats().launches - before, made] as const;
-      };
-      const scalars = { scale: 1, dropout: 0, key0: 0, key1: 0 };
-      const [forward, { y, u }] = await count(() =>
-        gpu.ops.linear({ x, w, lora_a, lora_b, ...scalars, u: true }),
-      );
-      const [backward, { v }] = await count(() =>
-        gpu.ops.linear_dx({ dy: y, w, lora_a, lora_b, ...scalars, accumulate: false, v: true }),
-      );
-      const [gradients] = await count(() =>
-        gpu.ops.lora_grads({ x, dy: y, u: u, v: v, da: lora_a, db: lora_b, ...scalars }),
-      );
-      expect([forward, backward, gradients]).toEqual([2, 2, 1]);
-    });
+    it.each([8, 5])(
+      'of rank %i takes one launch more than the frozen product, and one for its gradients',
+      async (rank) => {
+        const tensor = (rows: number, columns: number, dtype: Storage) =>
+          gpu.tensor(random(rows * columns), [rows, columns], dtype);
+        const [x, w, lora_a, lora_b] = [
+          tensor(8, 32, 'bf16'),
+          tensor(40, 32, 'bf16'),
+          tensor(rank, 32, 'f32'),
+          tensor(40, rank, 'f32'),
+        ];
+        const count = async <T>(body: () => T) => {
+          await gpu.synchronize();
+          const before = gpu.stats().launches;
+          const made = body();
+          await gpu.synchronize();
+          return [gpu.stats().launches - before, made] as const;
+        };
+        const scalars = { scale: 1, dropout: 0, key0: 0, key1: 0 };
+        const [forward, { y, u }] = await count(() =>
+          gpu.ops.linear({ x, w, lora_a, lora_b, ...scalars, u: true }),
+        );
+        const [backward, { v }] = await count(() =>
+          gpu.ops.linear_dx({ dy: y, w, lora_a, lora_b, ...scalars, accumulate: false, v: true }),
+        );
+        const [gradients] = await count(() =>
+          gpu.ops.lora_grads({ x, dy: y, u: u, v: v, da: lora_a, db: lora_b, ...scalars }),
+        );
+        expect([forward, backward, gradients]).toEqual([2, 2, 1]);
+      },
+    );
   });
 
   it('adds to gradients and, with accumulate, to dx', async () => {

@@ -16,6 +16,8 @@ const sizes = [
   [17, 70, 31, 0, 3],
   [70, 136, 80, 20, 8],
   [150, 200, 72, 8, 72],
+  [40, 72, 64, 5, 13],
+  [300, 72, 32, 77, 12],
 ] as const;
 const SCALES = [0.75, 1.5] as const;
 const UP_KEY = [77, 0xabcdef] as const;

@@ -249,6 +249,33 @@ describe.each(isas)('gemm on %s', (isa) => {
     },
   );
 
+  it.each([
+    [20, 5],
+    [50, 12],
+    [50, 60],
+  ] as const)(
+    '%d tokens: rank %d has the bits of its pair with zeros up to the next multiple of 8',
+    async (T, r) => {
+      const [N, K, whole] = [40, 64, Math.ceil(r / 8) * 8];
+      const problem = problemOf([T, N, K, r], 'bf16', 'bf16', 0.2);
+      const widened = (rows: Numbers) =>
+        Float32Array.from({ length: N * whole }, (_, i) =>
+          i % whole < r ? rows[Math.floor(i / whole) * r + (i % whole)]! : 0,
+        );
+      const a = new Float32Array(whole * K);
+      a.set(problem.a as Float32Array);
+      const filled = { ...problem, r: whole, a, b: widened(problem.b) };
+      const [got, want] = [
+        await run(device, problem, 'bf16', 'bf16', true),
+        await run(device, filled, 'bf16', 'bf16', true),
+      ];
+      const narrowed = (rows: Float32Array) => rows.filter((_, i) => i % whole < r);
+      for (const name of ['y', 'dx', 'dw', 'dbias']) expect(got[name], name).toEqual(want[name]);
+      for (const name of ['u', 'v', 'db']) expect(got[name], name).toEqual(narrowed(want[name]!));
+      expect(got.da, 'da').toEqual(want.da!.slice(0, r * K));
+    },
+  );
+
   it('gives packed and row-major weights the same bits', async () => {
     for (const dtype of ['f32', 'bf16'] as const) {
       const problem = problemOf([19, 75, 45, 5], dtype, dtype, 0.1);
