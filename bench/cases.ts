@@ -34,16 +34,18 @@ interface Case {
 
 /**
  * y [m, n] = x [m, k] · Wᵀ, its input's gradient dx [m, k] = dy [m, n] · W, or both with the gradients of a LoRA pair
- * where there is one.
+ * where there is one. `swiglu`: y = silu(x · W_gateᵀ) · (x · W_upᵀ); `qkv`: three products of one x, of which keys and
+ * values have `kv` columns each.
  */
 export interface GemmCase extends Case {
   readonly suite: 'gemm';
-  readonly op: 'linear' | 'linear_dx' | 'both';
+  readonly op: 'linear' | 'linear_dx' | 'both' | 'swiglu' | 'qkv';
   readonly m: number;
   readonly k: number;
   readonly n: number;
   /** Rank of the LoRA pair on top of the frozen weight; 0: none. */
   readonly rank: number;
+  readonly kv: number;
 }
 
 /** Causal attention with grouped key heads over sequences of these lengths. */
@@ -203,21 +205,25 @@ export function gemmCase(
   op: GemmCase['op'],
   [m, k, n]: readonly [m: number, k: number, n: number],
   rank = 0,
+  kv = 0,
 ): GemmCase {
-  const shape = m === k && k === n ? `${m}³` : `${m} × ${k} → ${n}`;
+  const shape =
+    m === k && k === n && kv === 0 ? `${m}³` : `${m} × ${k} → ${[n, kv, kv].filter(Boolean).join(' + ')}`;
   const products = op === 'both' ? 2 : 1;
+  const columns = op === 'swiglu' ? 2 * n : n + 2 * kv;
   return {
     suite: 'gemm',
     name: rank > 0 ? `${shape}, LoRA r = ${rank}` : shape,
     dtype,
     // The pair's two products forward, four more backward.
-    flops: products * 2 * m * k * n + (rank > 0 ? (op === 'both' ? 6 : 2) * m * rank * (k + n) : 0),
-    bytes: products * (m * k + k * n + m * n) * SIZE[dtype],
+    flops: products * 2 * m * k * columns + (rank > 0 ? (op === 'both' ? 6 : 2) * m * rank * (k + n) : 0),
+    bytes: products * (m * k + k * columns + m * (n + 2 * kv)) * SIZE[dtype],
     op,
     m,
     k,
     n,
     rank,
+    kv,
   };
 }
 

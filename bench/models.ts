@@ -31,6 +31,19 @@ export const QWEN_1_5B = {
   num_hidden_layers: 28,
 } as const;
 
+/** `config.json` of Qwen2.5-7B, likewise. */
+export const QWEN_7B = {
+  ...QWEN_0_5B,
+  hidden_size: 3584,
+  intermediate_size: 18_944,
+  max_window_layers: 28,
+  num_attention_heads: 28,
+  num_hidden_layers: 28,
+  num_key_value_heads: 4,
+  tie_word_embeddings: false,
+  vocab_size: 152_064,
+} as const;
+
 /** `config.json` of deberta-v3-xsmall as a token classifier, as far as shape and maths go. */
 export const DEBERTA_V3_XSMALL = {
   architectures: ['DebertaV2ForTokenClassification'],

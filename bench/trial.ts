@@ -5,17 +5,9 @@
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { type Device, openDevice } from '#src/runtime/device.js';
-import type { BenchCase, RivalCase } from './cases.js';
-import { benchAttention } from './ours/attention.js';
-import { benchClassify } from './ours/classify.js';
-import { benchGemm } from './ours/gemm.js';
-import { benchGenerate } from './ours/generate.js';
-import { benchHead } from './ours/head.js';
-import { benchOp } from './ours/kernels.js';
-import { benchRl } from './ours/rl.js';
+import type { BenchCase } from './cases.js';
+import { measure } from './ours/measure.js';
 import { benchRuntime, type Metrics } from './ours/runtime.js';
-import { benchStep } from './ours/step.js';
-import { benchTrainer } from './ours/trainer.js';
 
 export interface TrialRequest {
   readonly item: BenchCase;
@@ -44,30 +36,6 @@ async function reply(device: Device, item: BenchCase, seconds: number): Promise<
     return { samples: await measure(device, item, seconds), peakBytes: peakBytes() };
   } catch (error) {
     return { error: (error as Error).message };
-  }
-}
-
-function measure(device: Device, item: RivalCase, seconds: number): Promise<number[]> {
-  switch (item.suite) {
-    case 'gemm':
-      return benchGemm(device, item, seconds);
-    case 'attention':
-      return benchAttention(device, item, seconds);
-    case 'head':
-      return benchHead(device, item, seconds);
-    case 'kernels':
-      return benchOp(device, item, seconds);
-    case 'step':
-      return benchStep(device, item, seconds);
-    case 'classify':
-      return benchClassify(device, item, seconds);
-    case 'prefill':
-    case 'decode':
-      return benchGenerate(device, item, seconds);
-    case 'rl':
-      return benchRl(device, item, seconds);
-    case 'trainer':
-      return benchTrainer(device, item, seconds);
   }
 }
 

@@ -6,10 +6,12 @@ import { Decoder } from '#src/models/decoder.js';
 import { packWeight } from '#src/ops/gemm.js';
 import { cast } from '#src/ops/memory.js';
 import type { Device } from '#src/runtime/device.js';
+import type { Tensor } from '#src/runtime/tensor.js';
 import { parseAdapterConfig } from '#src/weights/adapter-config.js';
 import type { JsonObject } from '#src/weights/json.js';
 import type { FloatType } from '../cases.js';
 import { randomTensor } from './random.js';
+import { inTurn } from './stopwatch.js';
 
 /** Built without files; frozen weights in the layouts that loading from a directory gives. */
 export async function randomDecoder(
@@ -19,15 +21,28 @@ export async function randomDecoder(
 ): Promise<Decoder> {
   const config = parseModelConfig(json as never, 'bench');
   const weights = new Map<string, Parameter>();
-  for (const { name, shape, kind } of modelWeights(config)) {
-    const value = device.scope(() => {
-      if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
-      const drawn = randomTensor(device, shape, 'bf16', { bound: 0.035, seed: weights.size + 1 });
-      return shape.length === 1 ? cast(drawn, 'f32') : packWeight(drawn, dtype);
-    });
-    await device.synchronize();
-    weights.set(name, { name, value });
-  }
+  /** By shape: layers have memory of their own, and the same values, which come to the device once. */
+  const drawn = new Map<string, Tensor>();
+  await inTurn(async () => {
+    for (const { name, shape, kind } of modelWeights(config)) {
+      const key = shape.join();
+      if (kind !== 'norm' && !drawn.has(key))
+        drawn.set(key, randomTensor(device, shape, 'bf16', { bound: 0.035, seed: weights.size + 1 }));
+      const value = device.scope(() => {
+        if (kind === 'norm') return device.tensor(new Float32Array(shape[0] as number).fill(1));
+        const values = drawn.get(key) as Tensor;
+        return shape.length === 1 ? cast(values, 'f32') : packWeight(values, dtype);
+      });
+      await device.synchronize();
+      weights.set(name, { name, value });
+      // The largest, embedding and head, would only stand in the way.
+      if (!name.includes('layers.')) {
+        drawn.get(key)?.dispose();
+        drawn.delete(key);
+      }
+    }
+    for (const tensor of drawn.values()) tensor.dispose();
+  });
   return new Decoder(device, config, weights, { dtype });
 }
 

@@ -1,5 +1,6 @@
 import { packWeight } from '#src/ops/gemm.js';
 import type { Device } from '#src/runtime/device.js';
+import type { Tensor } from '#src/runtime/tensor.js';
 import type { GemmCase } from '../cases.js';
 import { randomTensor } from './random.js';
 import { copiesFor, stopwatch } from './stopwatch.js';
@@ -9,6 +10,7 @@ const SCALE = 2; // lora_alpha / r
 /** Frozen weights are packed when a model is loaded, so packing is outside the time. */
 export async function benchGemm(device: Device, item: GemmCase, seconds: number): Promise<number[]> {
   const { m, k, n, dtype, op, rank } = item;
+  if (op === 'swiglu' || op === 'qkv') return benchFused(device, item, seconds);
   const sets = Array.from({ length: copiesFor(item.bytes) }, (_, seed) => ({
     x: randomTensor(device, [m, k], dtype, { seed: seed + 1 }),
     dy: op === 'linear' ? undefined : randomTensor(device, [m, n], dtype, { seed: seed + 51 }),
@@ -30,6 +32,35 @@ export async function benchGemm(device: Device, item: GemmCase, seconds: number)
   });
   for (const set of sets) for (const tensor of Object.values(set)) tensor?.dispose();
   for (const tensor of Object.values(pair ?? {})) tensor.dispose();
+  return samples;
+}
+
+/** Several weights on one input, which one op reads. */
+async function benchFused(device: Device, item: GemmCase, seconds: number): Promise<number[]> {
+  const { m, k, n, kv, dtype, op } = item;
+  const columns = op === 'swiglu' ? [n, n] : [n, kv, kv];
+  const sets = Array.from({ length: copiesFor(item.bytes) }, (_, seed) => ({
+    x: randomTensor(device, [m, k], dtype, { seed: seed + 1 }),
+    weights: columns.map((size, i) =>
+      device.scope(() =>
+        packWeight(
+          randomTensor(device, [size, k], dtype, { seed: 101 * (i + 1) + seed, bound: 0.035 }),
+          dtype,
+        ),
+      ),
+    ),
+  }));
+  const { ops } = device;
+  const samples = await stopwatch(device, seconds, (run) => {
+    const { x, weights } = sets[run % sets.length] as (typeof sets)[number];
+    const [first, second, third] = weights as [Tensor, Tensor, Tensor];
+    const made =
+      op === 'swiglu'
+        ? ops.linear_swiglu({ x, w_gate: first, w_up: second })
+        : ops.linear_qkv({ x, w_q: first, w_k: second, w_v: third });
+    for (const tensor of Object.values(made)) tensor?.dispose();
+  });
+  for (const { x, weights } of sets) for (const tensor of [x, ...weights]) tensor.dispose();
   return samples;
 }
 

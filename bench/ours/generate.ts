@@ -6,16 +6,21 @@ import type { Device } from '#src/runtime/device.js';
 import type { GenerateCase } from '../cases.js';
 import { newAdapter, randomDecoder } from './decoder.js';
 import { randomIds } from './random.js';
+import { inTurn } from './stopwatch.js';
 
-/** What the cases of a trial share. */
-let model: { readonly decoder: Decoder; readonly adapters: Map<number, Adapter> } | undefined;
+/** What the cases of a trial share on a device, while they are of one shape. */
+const models = new Map<Device, Model>();
+interface Model {
+  readonly shape: string;
+  readonly decoder: Decoder;
+  readonly adapters: Map<number, Adapter>;
+}
 /** Prompts so far: none comes twice, as a cached prefix would answer it. */
 let prompts = 0;
 
 /** Seconds of a step of all rows, or of the forward to the first tokens; a sample for each generation. */
 export async function benchGenerate(device: Device, item: GenerateCase, seconds: number): Promise<number[]> {
-  model ??= { decoder: await randomDecoder(device, item.config, item.dtype), adapters: new Map() };
-  const { decoder, adapters } = model;
+  const { decoder, adapters } = await modelOf(device, item);
   if (item.rank > 0 && !adapters.has(item.rank)) adapters.set(item.rank, newAdapter(decoder, item.rank));
   const adapter = adapters.get(item.rank);
   const { batch, prompt, suite } = item;
@@ -25,7 +30,9 @@ export async function benchGenerate(device: Device, item: GenerateCase, seconds:
   await timeGeneration(generator, newPrompts(decoder, 1, 16), { adapter, newTokens: 2 });
   const samples: number[] = [];
   for (let spent = 0; spent < seconds; ) {
-    const times = await timeGeneration(generator, newPrompts(decoder, batch, prompt), { adapter, newTokens });
+    const times = await inTurn(() =>
+      timeGeneration(generator, newPrompts(decoder, batch, prompt), { adapter, newTokens }),
+    );
     const sample = suite === 'prefill' ? times.first : times.rest / (newTokens - 1);
     samples.push(sample);
     spent += times.first + times.rest;
@@ -33,6 +40,17 @@ export async function benchGenerate(device: Device, item: GenerateCase, seconds:
   generator.release();
   generator.dispose();
   return samples;
+}
+
+async function modelOf(device: Device, { config, dtype }: GenerateCase): Promise<Model> {
+  const shape = JSON.stringify([config, dtype]);
+  const before = models.get(device);
+  if (before?.shape === shape) return before;
+  for (const adapter of before?.adapters.values() ?? []) adapter.dispose();
+  before?.decoder.dispose();
+  const model = { shape, decoder: await randomDecoder(device, config, dtype), adapters: new Map() };
+  models.set(device, model);
+  return model;
 }
 
 /** Seconds until every prompt has its first token, and from then on. */

@@ -4,7 +4,16 @@ import type { Device } from '#src/runtime/device.js';
 /** Runs are timed in batches at least this long, so that one wait for the device does not show. */
 const BATCH_SECONDS = 0.02;
 const MAX_PER_BATCH = 256;
-const MIN_SAMPLES = 2;
+const MIN_SAMPLES = 3;
+
+let last: Promise<unknown> = Promise.resolve();
+
+/** Runs `work` when what asked before is done: two measurements that run together take turns, batch by batch. */
+export function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  const turn = last.then(work);
+  last = turn.catch(() => undefined);
+  return turn;
+}
 
 /** Seconds per run, one sample for each batch of runs. `enqueue` may return before its work is done. */
 export async function stopwatch(
@@ -13,15 +22,16 @@ export async function stopwatch(
   enqueue: (run: number) => void | Promise<void>,
 ): Promise<number[]> {
   let run = 0;
-  const batch = async (count: number) => {
-    const began = performance.now();
-    for (let i = 0; i < count; i++) {
-      const pending = enqueue(run++);
-      if (pending) await pending;
-    }
-    await device.synchronize();
-    return (performance.now() - began) / 1000;
-  };
+  const batch = (count: number) =>
+    inTurn(async () => {
+      const began = performance.now();
+      for (let i = 0; i < count; i++) {
+        const pending = enqueue(run++);
+        if (pending) await pending;
+      }
+      await device.synchronize();
+      return (performance.now() - began) / 1000;
+    });
   // Warm-up: first use of memory and code, and how many runs make a batch.
   await batch(1);
   let count = 1;

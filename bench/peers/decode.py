@@ -5,7 +5,6 @@ import functools
 import json
 import time
 
-import llama
 import torch
 from gemm import DTYPES
 from transformers import AutoModelForCausalLM, Qwen2Config
@@ -21,6 +20,8 @@ def timings(item, setting, seconds, which):
     engine, _, rest = setting.partition(" ")
     dtype, *ways = rest.split(", ")
     if engine != "transformers":
+        import llama  # needs gguf, which transformers' side does without
+
         return llama.timings(engine, item, dtype, seconds, which)
     compiled = "compiled" in ways
     model = model_of(json.dumps(item["config"]), dtype, compiled)

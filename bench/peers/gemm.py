@@ -15,6 +15,8 @@ def bench(item, setting, seconds):
     dtype = DTYPES[item["dtype"]]
     if op == "both":
         return both(item, dtype, seconds)
+    if op in ("swiglu", "qkv"):
+        return fused(item, dtype, seconds)
     backward = op == "linear_dx"
     copies = copies_for(item["bytes"])
     inputs = [torch.randn(m, n if backward else k, dtype=dtype) for _ in range(copies)]
@@ -37,6 +39,20 @@ def bench(item, setting, seconds):
 
         def run(i):
             F.linear(inputs[i % copies], weights[i % copies])
+
+    return stopwatch(seconds, run)
+
+
+def fused(item, dtype, seconds):
+    """One product for all of the weights, as inference engines lay them out."""
+    m, k, n, swiglu = item["m"], item["k"], item["n"], item["op"] == "swiglu"
+    copies = copies_for(item["bytes"])
+    xs = [torch.randn(m, k, dtype=dtype) for _ in range(copies)]
+    weights = [torch.randn(2 * n if swiglu else n + 2 * item["kv"], k, dtype=dtype) * 0.035 for _ in range(copies)]
+
+    def run(i):
+        y = F.linear(xs[i % copies], weights[i % copies])
+        return F.silu(y[:, :n]) * y[:, n:] if swiglu else y
 
     return stopwatch(seconds, run)
 

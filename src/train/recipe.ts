@@ -184,7 +184,7 @@ function warnOfUnverified(device: Device): void {
   const { name, description, isa } = device.info();
   if (name === 'cpu' || isa === 'sm_90') return;
   console.error(
-    `${name} (${description}): the CUDA kernels have run on an H100 alone; scripts/gpu-check.sh tests them on ` +
+    `${name} (${description}): the CUDA kernels have run on an H100 alone; scripts/device/run.sh tests them on ` +
       'this GPU, --set run.device=cpu does without them',
   );
 }

@@ -1,5 +1,5 @@
 // Every phase of the built-in example on the GPU, with the losses of the CPU. It has only a few steps, so that the
-// emulator can run it; gpu-check.sh runs all of it.
+// emulator can run it; scripts/device/run.sh runs all of it.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,11 +1,11 @@
-// A vitest reporter for gpu-check.sh: one line of JSON per finished test in $STEPTRAIN_CHECK_TESTS, so that a run that
-// is stopped keeps what it found.
+// A vitest reporter for run.sh: a line of JSON per finished test in $STEPTRAIN_LINES, so that a run that is stopped keeps
+// what it found. $STEPTRAIN_SET names the tests.
 import { appendFileSync } from 'node:fs';
 
-const path = process.env.STEPTRAIN_CHECK_TESTS;
+const { STEPTRAIN_LINES: path, STEPTRAIN_SET: set } = process.env;
 
 function note(entry) {
-  if (path) appendFileSync(path, `${JSON.stringify(entry)}\n`);
+  if (path) appendFileSync(path, `${JSON.stringify({ kind: 'test', set, ...entry })}\n`);
 }
 
 const messages = (errors = []) => errors.map(({ message }) => `${message}`.slice(0, 500));
@@ -14,10 +14,11 @@ export default class {
   onTestCaseResult(test) {
     const { state, errors } = test.result();
     if (state === 'skipped') return;
+    const took = Math.round(test.diagnostic()?.duration ?? 0);
     note({
       name: test.fullName,
       state,
-      milliseconds: Math.round(test.diagnostic()?.duration ?? 0),
+      ms: took,
       ...(state === 'failed' ? { errors: messages(errors) } : {}),
     });
   }

@@ -1,0 +1,182 @@
+// Sums up what run.sh found, beside the newest earlier results of the same GPU:
+//   node scripts/device/report.mjs OUT … [--results FOLDER]
+// Several OUT, of calls one after the other, are one report: the last result of a test or a case counts. It goes to
+// <gpu>-<date>.json in bench/results or FOLDER; of a second run on the same day to …-2.json. Cases that take more than
+// 5 % longer than before are marked with `!`.
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import Table from 'cli-table3';
+
+const SLOWER = 1.05;
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { results: { type: 'string' } },
+});
+const results = values.results ?? fileURLToPath(new URL('../../bench/results', import.meta.url));
+
+/** A last line that was cut off is left out. */
+function linesOf(out) {
+  const path = join(out, 'lines.jsonl');
+  if (!existsSync(path)) fail(`there is no ${path}: give a folder that scripts/device/run.sh wrote`);
+  return readFileSync(path, 'utf8')
+    .split('\n')
+    .flatMap((line) => {
+      try {
+        return line ? [JSON.parse(line)] : [];
+      } catch {
+        return [];
+      }
+    });
+}
+
+function fail(message) {
+  console.error(`report.mjs: ${message}`);
+  process.exit(1);
+}
+
+/** The last of each key, in the order in which they first came. */
+function latest(lines, keyOf) {
+  const found = new Map();
+  for (const line of lines) found.set(keyOf(line), line);
+  return [...found.values()];
+}
+
+const without = ({ kind, side, ...rest }) => rest;
+const caseKey = ({ kernels = '', op, name }) => JSON.stringify([kernels, op, name]);
+
+function testsOf(lines) {
+  const sets = new Map();
+  for (const test of latest(lines, ({ set, name }) => JSON.stringify([set, name])))
+    sets.set(test.set, [...(sets.get(test.set) ?? []), test]);
+  return [...sets].map(([set, tests]) => ({
+    set,
+    passed: tests.filter(({ state }) => state === 'passed').length,
+    failed: tests.filter(({ state }) => state === 'failed').map(({ name, errors }) => ({ name, errors })),
+  }));
+}
+
+function benchesOf(lines) {
+  const ours = latest(
+    lines.filter(({ side }) => side === 'ours'),
+    caseKey,
+  );
+  const rivals = latest(
+    lines.filter(({ side }) => side === 'rival'),
+    (line) => `${caseKey(line)} ${line.setting}`,
+  );
+  const named = new Map(ours.map((line) => [caseKey(line), without(line)]));
+  for (const { group, op, name, setting, ...found } of rivals.map(without)) {
+    // A rival has no kernels of ours: it stands beside each choice of them.
+    const beside = [...named.values()].filter((one) => one.op === op && one.name === name);
+    if (beside.length === 0) {
+      beside.push({ group, op, name });
+      named.set(caseKey({ op, name }), beside[0]);
+    }
+    for (const one of beside) one.rivals = [...(one.rivals ?? []), { setting, ...found }];
+  }
+  return [...named.values()];
+}
+
+function earlier(slug, mine) {
+  const pattern = new RegExp(`^${slug}-(\\d{4}-\\d\\d-\\d\\d)(?:-(\\d+))?\\.json$`);
+  const found = (existsSync(results) ? readdirSync(results) : []).flatMap((file) => {
+    const [, date, number = 1] = pattern.exec(file) ?? [];
+    const report = date && JSON.parse(readFileSync(join(results, file), 'utf8'));
+    return report ? [{ file, date, number: Number(number), report }] : [];
+  });
+  const others = found.filter(({ report }) => report.machine.started !== mine.machine.started);
+  others.sort((a, b) => a.date.localeCompare(b.date) || a.number - b.number);
+  // The same OUT again, with more in it, replaces its report.
+  const own = found.find(({ report }) => report.machine.started === mine.machine.started)?.file;
+  const date = mine.machine.started.slice(0, 10);
+  const today = others.filter((other) => other.date === date).map(({ number }) => number);
+  const free = today.length === 0 ? '' : `-${Math.max(...today) + 1}`;
+  return { before: others.at(-1), file: own ?? `${slug}-${date}${free}.json` };
+}
+
+function reportOf(lines) {
+  const of = (kind) => lines.filter((line) => line.kind === kind);
+  const [machine] = of('machine').map(without);
+  if (!machine) fail('no line says which machine it was');
+  const main = of('main').at(-1)?.eval;
+  return {
+    machine,
+    parts: latest(of('part'), ({ name, kernels }) => `${name} ${kernels}`).map(without),
+    tests: testsOf(of('test')),
+    sanitizers: latest(of('sanitizer'), ({ name }) => name).map(without),
+    bench: benchesOf(of('bench')),
+    choice: latest(of('choice'), ({ kernels, op, name }) => JSON.stringify([kernels, op, name])).map(without),
+    ...(main ? { main: { method: main.method, metrics: main.metrics } } : {}),
+  };
+}
+
+const number = (value) => (value === undefined ? '–' : String(Number(value.toPrecision(4))));
+const STYLE = { head: [], border: [], compact: true };
+
+function benchTable({ bench }, before) {
+  const known = new Map((before?.report.bench ?? []).map((one) => [caseKey(one), one.ms]));
+  const head = ['op', 'case', 'ms', 'best rival', 'ms', 'ratio', before ? before.date : 'before', 'change'];
+  const table = new Table({ head, style: STYLE });
+  for (const { kernels, op, name, ms, error, rivals = [] } of bench) {
+    const [best] = rivals.filter((rival) => rival.ms).sort((a, b) => a.ms - b.ms);
+    const was = known.get(caseKey({ kernels, op, name })) ?? known.get(caseKey({ op, name }));
+    const change = ms && was ? `${((ms / was - 1) * 100).toFixed(1)} %${ms > SLOWER * was ? ' !' : ''}` : '';
+    table.push([
+      op,
+      kernels ? `${name} (${kernels})` : name,
+      error ? error.slice(0, 40) : number(ms),
+      best?.setting ?? rivals[0]?.error?.slice(0, 30) ?? '',
+      number(best?.ms),
+      ms && best ? (best.ms / ms).toFixed(2) : '',
+      number(was),
+      change,
+    ]);
+  }
+  return table.toString();
+}
+
+function choiceTable({ choice }) {
+  const table = new Table({
+    head: ['successor', 'op', 'case', 'verified', 'new', 'ratio', 'faster'],
+    style: STYLE,
+  });
+  for (const { kernels, op, name, verified, successor, ratio, winner, error } of choice)
+    table.push([
+      kernels,
+      op,
+      name,
+      number(verified?.[0]),
+      number(successor?.[0]),
+      number(ratio),
+      winner ?? error.slice(0, 60),
+    ]);
+  return table.toString();
+}
+
+function sentences({ parts, tests, sanitizers }) {
+  const said = tests.flatMap(({ set, passed, failed }) => [
+    `${set}: ${passed} of ${passed + failed.length} tests passed`,
+    ...failed.map(({ name, errors = [] }) => `  failed: ${name}: ${errors[0]?.split('\n')[0] ?? ''}`),
+  ]);
+  for (const { name, errors, first } of sanitizers)
+    said.push(
+      `${name}: ${errors < 0 ? 'no summary' : `${errors} findings`}${first ? `; ${first.split('\n')[0]}` : ''}`,
+    );
+  for (const { name, code, seconds } of parts)
+    if (code !== 0)
+      said.push(`${name}: ${code === -1 ? 'not begun' : `ended with ${code} after ${seconds} s`}`);
+  return said;
+}
+
+if (positionals.length === 0) fail('name the folder that scripts/device/run.sh wrote');
+const report = reportOf(positionals.flatMap(linesOf));
+const slug = report.machine.gpu.toLowerCase().split(' ').slice(0, 2).join('-');
+const { before, file } = earlier(slug, report);
+mkdirSync(results, { recursive: true });
+writeFileSync(join(results, file), `${JSON.stringify(report, undefined, 1)}\n`);
+for (const sentence of sentences(report)) console.log(sentence);
+if (report.bench.length > 0) console.log(benchTable(report, before));
+if (report.choice.length > 0) console.log(choiceTable(report));
+console.log(`results in ${join(results, file)}${before ? `, beside ${before.file}` : ''}`);
