@@ -225,6 +225,7 @@ export { type FurtherHeads, type LoadOptions, loadDecoder, loadTrainableDecoder 
 export { type MergeOptions, type MergeReport, mergeAdapter } from './models/merge.js';
 export type { MergedAdapter, SavedForm } from './models/merged-adapter.js';
 export { type SaveOptions, saveDecoder } from './models/save.js';
+export { type GgufType, saveGguf } from './models/save-gguf.js';
 export type { ModelFiles } from './models/saved.js';
 export type { DeviceInfo, DeviceStats } from './native/addon.js';
 export { DisposedError, StepTrainError } from './native/errors.js';

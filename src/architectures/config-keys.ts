@@ -3,13 +3,12 @@ import { show, showNames, WeightsError } from '../weights/error.js';
 import { type Fields, isOff } from '../weights/fields.js';
 import type { JsonValue } from '../weights/json.js';
 
+/** Names of transformers' own bookkeeping begin so: `_name_or_path`, `_commit_hash`, `_model_name_or_path`, … */
+const PRIVATE = /^_/;
+
 /** Keys that do not change what the model computes, whatever their value. */
 const HARMLESS: ReadonlySet<string> = new Set([
   // Bookkeeping
-  '_attn_implementation',
-  '_attn_implementation_autoset',
-  '_commit_hash',
-  '_name_or_path',
   'attn_implementation',
   'finetuning_task',
   'label2id',
@@ -93,7 +92,7 @@ export function refuseUnknownKeys(config: Fields, own: FixedKeys = {}): void {
   const all = { ...FIXED, ...own };
   const unknown: string[] = [];
   for (const [key, value] of config.unread()) {
-    if (HARMLESS.has(key) || isOff(value)) continue;
+    if (PRIVATE.test(key) || HARMLESS.has(key) || isOff(value)) continue;
     const fixed = Object.hasOwn(all, key) ? all[key] : undefined;
     if (fixed === undefined) unknown.push(`${key}: ${show(value)}`);
     else if (fixed[0] !== value) config.fail(key, fixed[1]);

@@ -62,7 +62,7 @@ function memory(): string {
 
 async function cacheRows(): Promise<Row[]> {
   const { hubSettings } = await import('../hub/settings.js');
-  const { cacheDirectory } = await import('../run/token-cache.js');
+  const { cacheDirectory } = await import('../files/cache.js');
   const { cache, endpoint, offline, token } = hubSettings();
   const state = (path: string) => `${path}${existsSync(path) ? '' : ' (not there yet)'}`;
   return [

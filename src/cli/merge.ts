@@ -1,15 +1,20 @@
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { ModelConfig } from '../architectures/config.js';
+import type { GgufType } from '../models/save-gguf.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { UsageError } from './error.js';
 import { checkOwnBase } from './other-base.js';
+
+const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'] as const;
 
 interface MergeArguments {
   readonly base: string;
   readonly adapter: string;
   readonly out?: string;
-  readonly dtype: 'f32' | 'bf16' | 'f16' | undefined;
+  readonly dtype: (typeof DTYPES)[number] | undefined;
   readonly check: boolean;
   readonly 'other-base': boolean;
 }
@@ -19,7 +24,7 @@ const CHECKED_TOKENS = 64;
 
 export const mergeCommand: CommandModule<unknown, MergeArguments> = {
   command: 'merge <base> <adapter> [out]',
-  describe: 'Write a base model and its adapter as one model that needs no adapter',
+  describe: 'Write a base model and its adapter as one model that needs no adapter, also as GGUF',
   builder: (argv) =>
     argv
       .positional('base', {
@@ -33,10 +38,13 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
         demandOption: true,
         describe: 'PEFT adapter directory, or the run that trained it',
       })
-      .positional('out', { type: 'string', describe: 'Directory to write' })
+      .positional('out', {
+        type: 'string',
+        describe: 'Directory to write, or a file FILE.gguf for llama.cpp',
+      })
       .option('dtype', {
-        choices: ['f32', 'bf16', 'f16'] as const,
-        describe: 'Dtype of the written weights; default: as in the base',
+        choices: DTYPES,
+        describe: 'Dtype of the written weights; default: as in the base. q8_0 and q4_0 are for .gguf alone',
       })
       .option('check', {
         type: 'boolean',
@@ -49,53 +57,94 @@ export const mergeCommand: CommandModule<unknown, MergeArguments> = {
         describe: 'Merge into a base that the adapter was not trained on',
       })
       .example('$0 merge runs/sft merged', 'a run, on the base that it was trained on')
-      .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server') as never,
+      .example('$0 merge models/qwen runs/sft/adapter merged --dtype bf16', 'for a server')
+      .example('$0 merge runs/sft mine.gguf --dtype q8_0', 'for llama.cpp') as never,
   handler: merge,
 };
 
-/** `merge ADAPTER OUT`: the base is the one that the adapter was trained on. */
-async function named({ base, adapter, out }: MergeArguments) {
+interface Named {
+  readonly base: string;
+  /** The adapter, or the run that trained it; none: the base is written as it is. */
+  readonly given: string | undefined;
+  readonly out: string;
+}
+
+/** `merge ADAPTER OUT`: the base is the one that the adapter was trained on. `merge MODEL OUT.gguf`: there is none. */
+async function named({ base, adapter, out }: MergeArguments): Promise<Named> {
   if (out !== undefined) return { base, given: adapter, out };
   const { baseOf, resolveSaved } = await import('../run/resolve-saved.js');
   const saved = resolveSaved(base);
-  if (saved.adapter === undefined)
-    throw new UsageError(
-      `${base} is neither an adapter nor a run with one; name base, adapter and the directory to write`,
-    );
-  return { base: baseOf(saved), given: base, out: adapter };
+  if (saved.adapter !== undefined) return { base: baseOf(saved), given: base, out: adapter };
+  if (isGgufName(adapter)) return { base, given: undefined, out: adapter };
+  throw new UsageError(
+    `${base} is neither an adapter nor a run with one; name base, adapter and the directory to write`,
+  );
 }
+
+const isGgufName = (path: string) => path.toLowerCase().endsWith('.gguf');
 
 async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeArguments): Promise<void> {
   const { base, given, out } = await named(names as MergeArguments);
-  const { mergeAdapter } = await import('../models/merge.js');
-  const { readModelConfig } = await import('../architectures/table.js');
-  const { openDevice } = await import('../runtime/device.js');
+  const asGguf = isGgufName(out);
+  if (!asGguf && (dtype === 'q8_0' || dtype === 'q4_0'))
+    throw new UsageError(`--dtype ${dtype} is for GGUF files; name the output ${out}.gguf`);
   const { baseDirectory } = await import('../models/base.js');
   const { resolveModel } = await import('../run/paths.js');
-  const { isAdapter } = await import('../weights/adapter.js');
-  const ofRun = join(given, 'adapter');
-  const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
-  if (!otherBase) await checkOwnBase({ adapter, base, directory }, 'merge');
-  const device = openDevice('cpu');
-  try {
-    const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
-    const report = await mergeAdapter(device, directory, adapter, out, {
-      ...(dtype ? { dtype: dtype.toUpperCase() as FloatDtype } : {}),
-      ...(tokens ? { check: [tokens] } : {}),
-    });
-    const { merged, replaced, largestDifference, largestLogit } = report;
-    const whole = replaced > 0 ? ` and ${replaced} whole weights` : '';
-    console.log(`wrote ${out}: ${merged} adapted weights merged${whole}, stored as ${report.dtype}`);
-    if (largestDifference !== undefined && largestLogit !== undefined) {
-      console.log(
-        `largest logit difference to the adapter on ${tokens?.length} random tokens: ` +
-          `${largestDifference.toPrecision(3)}, of logits up to ${largestLogit.toPrecision(3)}`,
-      );
+  if (!asGguf)
+    return writeMerged(directory, given as string, out, dtype as 'f32' | 'bf16' | 'f16' | undefined);
+  const { saveGguf } = await import('../models/save-gguf.js');
+  const type = (dtype ?? 'bf16').toUpperCase() as GgufType;
+  if (existsSync(out)) throw new UsageError(`${out} is there already; name another file or remove it`);
+  if (given === undefined) {
+    await saveGguf(directory, out, type);
+  } else {
+    // In f32, so that weights are rounded once.
+    const between = await mkdtemp(`${resolve(out)}.merged-`);
+    try {
+      await writeMerged(directory, given, between, 'f32');
+      await saveGguf(between, out, type);
+    } finally {
+      await rm(between, { recursive: true, force: true });
     }
-  } finally {
-    device.dispose();
+  }
+  console.log(`wrote ${out}: ${type}, for llama.cpp and what reads its files`);
+
+  async function writeMerged(
+    directory: string,
+    given: string,
+    to: string,
+    dtype: 'f32' | 'bf16' | 'f16' | undefined,
+  ): Promise<void> {
+    const { mergeAdapter } = await import('../models/merge.js');
+    const { readModelConfig } = await import('../architectures/table.js');
+    const { openDevice } = await import('../runtime/device.js');
+    const { isAdapter } = await import('../weights/adapter.js');
+    const ofRun = join(given, 'adapter');
+    const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
+    if (!otherBase) await checkOwnBase({ adapter, base, directory }, 'merge');
+    const device = openDevice('cpu');
+    try {
+      const tokens = check ? await checkedTokens(readModelConfig(directory)) : undefined;
+      const report = await mergeAdapter(device, directory, adapter, to, {
+        ...(dtype ? { dtype: dtype.toUpperCase() as FloatDtype } : {}),
+        ...(tokens ? { check: [tokens] } : {}),
+      });
+      const { merged, replaced, largestDifference, largestLogit } = report;
+      const whole = replaced > 0 ? ` and ${replaced} whole weights` : '';
+      console.log(
+        `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype}`}`,
+      );
+      if (largestDifference !== undefined && largestLogit !== undefined) {
+        console.log(
+          `largest logit difference to the adapter on ${tokens?.length} random tokens: ` +
+            `${largestDifference.toPrecision(3)}, of logits up to ${largestLogit.toPrecision(3)}`,
+        );
+      }
+    } finally {
+      device.dispose();
+    }
   }
 }
 

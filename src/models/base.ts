@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { StepTrainError } from '../native/errors.js';
+import { ggufDirectory, isGguf } from './gguf.js';
 
 /** The models that the package ships, by name: their folder in `assets/`, and the recipe that makes them. */
 const SHIPPED: Readonly<Record<string, { readonly folder: string; readonly recipe: string }>> = {
@@ -21,11 +22,12 @@ export function isShipped(base: string): boolean {
 }
 
 /**
- * The directory of `base`: the path itself, or that of a model that the package ships.
+ * The directory of `base`: the path itself, that of a model that the package ships, or what a GGUF file says of itself.
  *
- * @throws StepTrainError where this installation lacks it
+ * @throws StepTrainError where this installation lacks it, WeightsError for a GGUF file that is damaged or not supported
  */
 export function baseDirectory(base: string): string {
+  if (isGguf(base)) return ggufDirectory(base);
   const directory = shippedDirectory(base);
   if (directory === undefined) return base;
   if (existsSync(join(directory, 'config.json'))) return directory;
@@ -38,7 +40,7 @@ export function baseDirectory(base: string): string {
 
 /** The same for a tokenizer alone, which may be there without its model. */
 export function tokenizerDirectory(name: string): string {
-  return shippedDirectory(name) ?? name;
+  return isGguf(name) ? ggufDirectory(name) : (shippedDirectory(name) ?? name);
 }
 
 /** Where a model of the package lies, or would; undefined for any other name. */

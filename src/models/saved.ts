@@ -5,6 +5,7 @@ import { StepTrainError } from '../native/errors.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import { baseDirectory, isShipped } from './base.js';
 import { readCard } from './card.js';
+import { isGguf } from './gguf.js';
 
 export interface ModelFiles {
   /** Directory of the weights. */
@@ -15,12 +16,12 @@ export interface ModelFiles {
 
 /**
  * The files of a model by its name: a model directory, an adapter (whose base is the one that it was trained on), a run directory
- * (its `adapter/` or `model/`), or the name of a model of the package.
+ * (its `adapter/` or `model/`), a GGUF file, or the name of a model of the package.
  *
  * @throws StepTrainError for an adapter whose base is not here, WeightsError for a damaged adapter
  */
 export function modelFiles(name: string): ModelFiles {
-  if (isShipped(name)) return { model: baseDirectory(name), adapter: undefined };
+  if (isShipped(name) || isGguf(name)) return { model: baseDirectory(name), adapter: undefined };
   if (!existsSync(join(name, 'config.json'))) {
     if (isAdapter(name)) return { model: baseOfAdapter(name), adapter: name };
     const adapter = join(name, 'adapter');
@@ -38,7 +39,7 @@ function baseOfAdapter(adapter: string): string {
       'E_ASSET',
       `${adapter} does not say which model it was trained on; name its base`,
     );
-  if (isShipped(base)) return baseDirectory(base);
+  if (isShipped(base) || isGguf(base)) return baseDirectory(base);
   if (existsSync(join(base, 'config.json'))) return base;
   throw new StepTrainError('E_ASSET', `${adapter} was trained on ${base}, which is not here; name its base`);
 }

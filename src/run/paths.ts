@@ -13,6 +13,7 @@ import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
 import type { SnapshotOptions } from '../hub/snapshot.js';
 import { isShipped, shippedNames } from '../models/base.js';
+import { isGguf } from '../models/gguf.js';
 
 export interface PathOptions extends SnapshotOptions {
   readonly cwd?: string;
@@ -91,16 +92,16 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
 
 /** Models and tokenizers are directories. */
 function refuseFile(key: readonly string[], path: string, locate: Locate): void {
-  if (statSync(path, { throwIfNoEntry: false })?.isFile())
+  if (!isGguf(path) && statSync(path, { throwIfNoEntry: false })?.isFile())
     throw new ConfigError(
-      `${locate(key)}: ${path} is a file; name the directory of a ${key[1] === 'base' ? 'model' : 'tokenizer'}`,
+      `${locate(key)}: ${path} is a file; name ${key[1] === 'base' ? 'the directory of a model, or a .gguf file' : 'the directory of a tokenizer'}`,
     );
 }
 
 /** Of a run that trained every weight, the folder of its model; any other path is as it was. */
 function modelOfRun(base: string, locate: Locate): string {
   const holds = (name: string) => existsSync(join(base, name));
-  if (holds('config.json')) return base;
+  if (isGguf(base) || holds('config.json')) return base;
   if (holds('adapter_config.json'))
     throw new ConfigError(
       `${locate(['model', 'base'])}: ${base} is an adapter, not a model; name the model that it was trained on`,

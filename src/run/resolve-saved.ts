@@ -2,6 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isShipped } from '../models/base.js';
+import { isGguf } from '../models/gguf.js';
 import { modelFiles } from '../models/saved.js';
 import { isAdapter } from '../weights/adapter.js';
 
@@ -13,7 +14,7 @@ export interface SavedModel {
   readonly name: string;
   /**
    * `package`: a model of the package. `run`: what `steptrain run` left, whole. `adapter`: a PEFT directory, also `adapter/` of a run.
-   * `model`: a directory with weights, also `model/` of a run. `elsewhere`: nothing here has that name; it may be on the hub.
+   * `model`: a directory with weights, also `model/` of a run; a GGUF file. `elsewhere`: nothing here has that name; it may be on the hub.
    */
   readonly kind: 'package' | 'run' | 'adapter' | 'model' | 'elsewhere';
   /** Directory of the adapter, of a run too. */
@@ -23,6 +24,7 @@ export interface SavedModel {
 /** Never throws: what is damaged or lacks its base is told when it is opened. */
 export function resolveSaved(name: string): SavedModel {
   if (isShipped(name)) return { name, kind: 'package' };
+  if (isGguf(name)) return { name, kind: 'model' };
   if (!isDirectory(name)) return { name, kind: 'elsewhere' };
   if (existsSync(join(name, 'config.json'))) return { name, kind: 'model' };
   if (isAdapter(name)) return { name, kind: 'adapter', adapter: name };

@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes } from 'node:fs/promises';
-import { homedir, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { DataConfig, ModelConfig } from '../config/schema.js';
@@ -11,6 +11,7 @@ import type { LabelRules } from '../data/label-rules.js';
 import { TokenStore } from '../data/token-store.js';
 import { trainingFiles } from '../data/training-files.js';
 import type { VerdictTemplate } from '../data/verdict.js';
+import { cacheDirectory } from '../files/cache.js';
 import { contentHash } from '../files/content-hash.js';
 import { DataError } from '../files/data-error.js';
 import { systemReason } from '../files/error.js';
@@ -26,11 +27,6 @@ export interface TokenSource {
   readonly model: Pick<ModelConfig, 'base' | 'tokenizer'>;
   readonly template: VerdictTemplate;
   readonly labels?: LabelRules | undefined;
-}
-
-/** `STEPTRAIN_CACHE`, else `$XDG_CACHE_HOME/steptrain`, else `~/.cache/steptrain`. */
-export function cacheDirectory(env: NodeJS.ProcessEnv = process.env): string {
-  return env.STEPTRAIN_CACHE || join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'steptrain');
 }
 
 /**

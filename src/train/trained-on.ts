@@ -5,8 +5,9 @@ import { basename, join, sep } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { contentHash } from '../files/content-hash.js';
 import { parseHubId } from '../hub/hub-id.js';
-import { shippedDirectory } from '../models/base.js';
+import { baseDirectory, shippedDirectory } from '../models/base.js';
 import { readCard } from '../models/card.js';
+import { isGguf } from '../models/gguf.js';
 import { readAdapterConfig } from '../weights/adapter.js';
 
 export interface TrainedOn {
@@ -46,7 +47,7 @@ export async function foreignBase(
 }
 
 async function compare(named: string, base: string, directory: string): Promise<TrainedOn['same']> {
-  const other = shippedDirectory(named) ?? named;
+  const other = isGguf(named) ? baseDirectory(named) : (shippedDirectory(named) ?? named);
   if (existsSync(join(other, 'config.json'))) {
     const same = realpathSync(other) === realpathSync(directory) || (await hasSameFiles(other, directory));
     return same ? 'yes' : 'no';

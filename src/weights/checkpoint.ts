@@ -1,6 +1,6 @@
 /**
  * Weights of a Hugging Face model directory: one `model.safetensors`, or shards listed by `model.safetensors.index.json`. Every
- * weight must be where the index says, and nowhere else.
+ * weight must be where the index says, and nowhere else. Beside the configuration of a GGUF file (`models/gguf.ts`) it is that file.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,25 +9,16 @@ import { toF32 } from './convert.js';
 import { type FloatDtype, isFloatDtype } from './dtype.js';
 import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
+import { GGUF_FILE, openGgufCheckpoint } from './gguf/checkpoint.js';
 import { readJsonObject } from './json.js';
 import { conversionCommand, PICKLES } from './pickles.js';
+import type { CheckpointReader } from './reader.js';
 import { openSafetensors, type SafetensorsFile, type TensorEntry } from './safetensors.js';
+
+export type { CheckpointReader } from './reader.js';
 
 export const SINGLE_FILE = 'model.safetensors';
 export const INDEX_FILE = 'model.safetensors.index.json';
-
-/** Access to stored weights. A method that takes a name throws {@link WeightsError} for an unknown one. */
-export interface CheckpointReader {
-  readonly directory: string;
-  readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** As {@link SafetensorsFile.read} */
-  read(name: string): Uint8Array<ArrayBuffer>;
-  /** As {@link SafetensorsFile.readInto} */
-  readInto(name: string, buffer: Uint8Array, offset?: number): number;
-  /** As {@link SafetensorsFile.readChunks} */
-  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
-  close(): void;
-}
 
 /** A stored tensor as f32, whatever its dtype on disk. */
 export function readStoredF32(
@@ -65,6 +56,8 @@ export interface MatchOptions {
 export function openCheckpoint(directory: string): CheckpointReader {
   const single = join(directory, SINGLE_FILE);
   const index = join(directory, INDEX_FILE);
+  const gguf = join(directory, GGUF_FILE);
+  if (existsSync(gguf)) return openGgufCheckpoint(gguf, directory);
   if (existsSync(single) && existsSync(index)) {
     throw new WeightsError(
       `${directory}: expected either ${SINGLE_FILE} or ${INDEX_FILE}, found both; remove the one that is out of date`,

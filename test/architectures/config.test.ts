@@ -226,6 +226,8 @@ describe('parseModelConfig', () => {
       quantization_config: null,
       auto_map: {},
       unsloth_fixed: true,
+      _model_name_or_path: 'somewhere',
+      _flash_attn_2_enabled: true,
     };
     expect(parse({ model_type: 'llama', ...SIZES, ...keys }).hiddenSize).toBe(64);
   });

@@ -2,8 +2,9 @@ import { appendFileSync, mkdirSync, readdirSync, readFileSync, utimesSync, write
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { verdictTemplate } from '../../src/data/verdict.js';
+import { cacheDirectory } from '../../src/files/cache.js';
 import { completeRunConfig } from '../../src/methods/config.js';
-import { cacheDirectory, cachedTokenStore } from '../../src/run/token-cache.js';
+import { cachedTokenStore } from '../../src/run/token-cache.js';
 import { readNotes, tokenizeData } from '../../src/run/tokenize.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { capture } from '../cli/run-cli.js';

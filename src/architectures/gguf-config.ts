@@ -1,0 +1,137 @@
+/** `config.json` of a model that is stored as GGUF, from its metadata. */
+
+import { toF32 } from '../weights/convert.js';
+import { isFloatDtype } from '../weights/dtype.js';
+import { show, WeightsError } from '../weights/error.js';
+import { dequantize } from '../weights/gguf/dequantize.js';
+import type { GgufFile } from '../weights/gguf/file.js';
+import { type Metadata, metadataOf } from '../weights/gguf/metadata.js';
+import type { JsonObject } from '../weights/json.js';
+
+/** By `general.architecture`. llama.cpp stores mistral's models as llama. */
+const CLASSES: Readonly<Record<string, string>> = { llama: 'Llama', qwen2: 'Qwen2', qwen3: 'Qwen3' };
+
+/** Llama 3's scalings: the file has the divisors of the frequencies, not what they were computed from. */
+const LLAMA3 = [8, 32].map((factor) => ({
+  rope_type: 'llama3',
+  factor,
+  low_freq_factor: 1,
+  high_freq_factor: 4,
+  original_max_position_embeddings: 8192,
+}));
+
+/** @throws WeightsError for an architecture that is not supported, or metadata that is missing or damaged */
+export function ggufConfig(file: GgufFile): JsonObject {
+  const of = metadataOf(file);
+  const { architecture } = of;
+  const prefix = Object.hasOwn(CLASSES, architecture) ? CLASSES[architecture] : undefined;
+  if (prefix === undefined)
+    throw new WeightsError(
+      `${file.path}: general.architecture: expected one of ${Object.keys(CLASSES).join(', ')}, found ${show(architecture)}; other models are not supported`,
+    );
+  if (of.has(of.of('expert_count')) && of.integer(of.of('expert_count')) !== 0)
+    throw new WeightsError(`${file.path}: models with experts are not supported`);
+  const integer = (key: string) => of.required(of.of(key), of.integer(of.of(key)));
+  const headDim = of.headDim();
+  const rotated = of.integer(of.of('rope.dimension_count')) ?? headDim;
+  if (rotated !== headDim) of.fail(of.of('rope.dimension_count'), `${headDim}, the width of a head`);
+  const optional = (key: string) => of.integer(of.of(key));
+  const window = optional('attention.sliding_window');
+  if (window) of.fail(of.of('attention.sliding_window'), 'nothing (windows are not read from GGUF)');
+  const tokens = of.required('tokenizer.ggml.tokens', of.texts('tokenizer.ggml.tokens'));
+  const theta = of.number(of.of('rope.freq_base')) ?? 10_000;
+  const scaling = scalingOf(of) ?? llama3Scaling(file, theta, headDim);
+  return {
+    architectures: [`${prefix}ForCausalLM`],
+    model_type: architecture,
+    hidden_size: integer('embedding_length'),
+    intermediate_size: integer('feed_forward_length'),
+    num_hidden_layers: integer('block_count'),
+    num_attention_heads: integer('attention.head_count'),
+    num_key_value_heads: optional('attention.head_count_kv') ?? integer('attention.head_count'),
+    head_dim: headDim,
+    hidden_act: 'silu',
+    vocab_size: file.tensors.get('token_embd.weight')?.shape[0] ?? tokens.length,
+    max_position_embeddings: integer('context_length'),
+    rms_norm_eps: shortest(
+      of.required(
+        of.of('attention.layer_norm_rms_epsilon'),
+        of.number(of.of('attention.layer_norm_rms_epsilon')),
+      ),
+    ),
+    tie_word_embeddings: !file.tensors.has('output.weight'),
+    ...(architecture === 'qwen2' ? {} : { attention_bias: file.tensors.has('blk.0.attn_q.bias') }),
+    ...(architecture === 'llama' ? {} : { use_sliding_window: false }),
+    rope_parameters: { rope_theta: shortest(theta), ...(scaling ?? { rope_type: 'default' }) },
+    bos_token_id: of.integer('tokenizer.ggml.bos_token_id') ?? null,
+    eos_token_id: endOfText(of),
+    pad_token_id: of.integer('tokenizer.ggml.padding_token_id') ?? null,
+  };
+}
+
+/** The end of text, and of a turn where that is another token. */
+function endOfText(of: Metadata): number | number[] | null {
+  const ids = ['eos', 'eot', 'eom'].flatMap((name) => of.integer(`tokenizer.ggml.${name}_token_id`) ?? []);
+  const unique = [...new Set(ids)];
+  return unique.length > 1 ? unique : (unique[0] ?? null);
+}
+
+/** The scaling that metadata names. */
+function scalingOf(of: Metadata): JsonObject | undefined {
+  const key = (name: string) => of.of(`rope.scaling.${name}`);
+  const type = of.text(key('type')) ?? 'none';
+  if (type === 'none') return undefined;
+  const factor = of.required(key('factor'), of.number(key('factor')));
+  if (type === 'linear') return { rope_type: 'linear', factor };
+  if (type !== 'yarn') return of.fail(key('type'), 'none, linear or yarn');
+  const original = of.integer(key('original_context_length'));
+  return {
+    rope_type: 'yarn',
+    factor,
+    ...(original === undefined ? {} : { original_max_position_embeddings: original }),
+  };
+}
+
+/**
+ * The scaling whose divisors `rope_freqs.weight` holds: of the published ones, that which gives them.
+ *
+ * @throws WeightsError where none does
+ */
+function llama3Scaling(file: GgufFile, theta: number, headDim: number): JsonObject | undefined {
+  const tensor = file.tensors.get('rope_freqs.weight');
+  if (tensor === undefined) return undefined;
+  const bytes = file.read(tensor.name);
+  const stored = isFloatDtype(tensor.type.name)
+    ? toF32(bytes, tensor.type.name)
+    : dequantize(bytes, tensor.type);
+  for (const scaling of LLAMA3) {
+    const wanted = llama3Divisors(scaling, theta, headDim);
+    const same = (value: number, i: number) => Math.abs(value - (stored[i] ?? Number.NaN)) < 1e-4 * value;
+    if (wanted.length === stored.length && wanted.every(same)) return scaling;
+  }
+  throw new WeightsError(
+    `${file.path}: rope_freqs.weight holds a scaling of positions that is none of Llama 3's (factor ${LLAMA3.map(({ factor }) => factor).join(' or ')}); take the model's safetensors`,
+  );
+}
+
+/** By what Llama 3's scaling divides each frequency. */
+export function llama3Divisors(
+  scaling: Readonly<
+    Record<'factor' | 'low_freq_factor' | 'high_freq_factor' | 'original_max_position_embeddings', number>
+  >,
+  theta: number,
+  headDim: number,
+): number[] {
+  const { factor, low_freq_factor: low, high_freq_factor: high } = scaling;
+  const original = scaling.original_max_position_embeddings;
+  return Array.from({ length: headDim / 2 }, (_, i) => {
+    const wavelength = 2 * Math.PI * theta ** ((2 * i) / headDim);
+    if (wavelength < original / high) return 1;
+    if (wavelength > original / low) return factor;
+    const smooth = (original / wavelength - low) / (high - low);
+    return 1 / ((1 - smooth) / factor + smooth);
+  });
+}
+
+/** The decimal that a single was written from: 1e-5, not 9.99999974e-6. */
+const shortest = (value: number) => Number(value.toPrecision(7));

@@ -1,0 +1,110 @@
+/** A model directory as one GGUF file, for llama.cpp and what is built on it. */
+
+import { llama3Divisors } from '../architectures/gguf-config.js';
+import type { LlamaConfig } from '../architectures/llama.js';
+import { ropeJson } from '../architectures/rope.js';
+import { modelConfigJson, modelWeights, readModelConfig } from '../architectures/table.js';
+import { StepTrainError } from '../native/errors.js';
+import { ggufTokens } from '../tokenizer/gguf-tokens.js';
+import { readTokenizerFiles } from '../tokenizer/tokenizer-files.js';
+import { readStoredF32 } from '../weights/checkpoint.js';
+import { fromF32 } from '../weights/convert.js';
+import { type FloatDtype, isFloatDtype } from '../weights/dtype.js';
+import { ggufName, hasPairedRows, pairedRows } from '../weights/gguf/names.js';
+import { type QuantizedName, quantize } from '../weights/gguf/quantize.js';
+import { type Typed, writeGguf } from '../weights/gguf/writer.js';
+import { openDecoderWeights } from './load.js';
+
+export type GgufType = FloatDtype | QuantizedName;
+
+/** llama.cpp's numbers of what most of a file's tensors are. */
+const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, BF16: 32 };
+
+/**
+ * Writes the weights as `type`, norms and biases in f32, and in Q4_0 the embedding as Q8_0, with the tokenizer and its chat template.
+ *
+ * @throws StepTrainError for an architecture, head or tokenizer that GGUF files do not have; FileError for a failed write
+ */
+export async function saveGguf(directory: string, path: string, type: GgufType): Promise<void> {
+  const config = readModelConfig(directory) as LlamaConfig;
+  const { modelType, head } = config;
+  const architecture = modelType === 'mistral' ? 'llama' : modelType;
+  if (!['llama', 'qwen2', 'qwen3'].includes(architecture) || head.kind !== 'causal')
+    throw new StepTrainError(
+      'E_UNSUPPORTED',
+      `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of llama, mistral, qwen2 and qwen3 that write text`,
+    );
+  if (config.slidingWindow.some((window) => window !== undefined))
+    throw new StepTrainError(
+      'E_UNSUPPORTED',
+      `${directory} attends within windows, which is not written as GGUF`,
+    );
+  const weights = openDecoderWeights(directory, config);
+  try {
+    const tensors = modelWeights(config).map(({ name, shape }) => {
+      const stored = ggufName(name) as string;
+      const kept =
+        shape.length === 1 ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
+      return {
+        name: stored,
+        type: kept,
+        shape,
+        data() {
+          const values = readStoredF32(weights, name);
+          const bytes = isFloatDtype(kept) ? fromF32(values, kept) : quantize(values, kept);
+          if (!hasPairedRows(architecture, stored)) return bytes;
+          return pairedRows(bytes, bytes.length / (shape[0] as number), config.headDim);
+        },
+      };
+    });
+    const { scaling, theta } = config.rope;
+    if (scaling.type === 'llama3') {
+      const divisors = llama3Divisors(ropeJson(config.rope) as never, theta, config.headDim);
+      const data = () => fromF32(Float32Array.from(divisors), 'F32');
+      tensors.push({ name: 'rope_freqs.weight', type: 'F32', shape: [divisors.length], data });
+    }
+    const metadata = new Map<string, Typed>([
+      ['general.architecture', { text: architecture }],
+      ['general.type', { text: 'model' }],
+      ['general.file_type', { u32: FILE_TYPES[type] }],
+      ['general.quantization_version', { u32: 2 }],
+      ...shapeOf(config, architecture),
+      ...ggufTokens(await readTokenizerFiles(directory), config.vocabSize),
+    ]);
+    await writeGguf(path, metadata, tensors);
+  } finally {
+    weights.close();
+  }
+}
+
+function shapeOf(config: LlamaConfig, architecture: string): [string, Typed][] {
+  const { scaling } = config.rope;
+  const original = modelConfigJson(config).max_position_embeddings as number;
+  const keys: [string, Typed][] = [
+    ['block_count', { u32: config.numLayers }],
+    ['context_length', { u32: original }],
+    ['embedding_length', { u32: config.hiddenSize }],
+    ['feed_forward_length', { u32: config.intermediateSize }],
+    ['attention.head_count', { u32: config.numHeads }],
+    ['attention.head_count_kv', { u32: config.numKeyValueHeads }],
+    ['attention.key_length', { u32: config.headDim }],
+    ['attention.value_length', { u32: config.headDim }],
+    ['attention.layer_norm_rms_epsilon', { f32: config.rmsNormEps }],
+    ['rope.dimension_count', { u32: config.headDim }],
+    ['rope.freq_base', { f32: config.rope.theta }],
+    ['vocab_size', { u32: config.vocabSize }],
+  ];
+  if (scaling.type === 'linear' || scaling.type === 'yarn') {
+    keys.push(
+      ['rope.scaling.type', { text: scaling.type }],
+      ['rope.scaling.factor', { f32: scaling.factor }],
+    );
+    if (scaling.type === 'yarn')
+      keys.push(['rope.scaling.original_context_length', { u32: scaling.originalMaxPositions }]);
+  } else if (scaling.type === 'dynamic')
+    throw new StepTrainError(
+      'E_UNSUPPORTED',
+      'positions scaled as dynamic are not written as GGUF; linear, yarn, llama3 and none are',
+    );
+  return keys.map(([key, value]) => [`${architecture}.${key}`, value]);
+}

@@ -1,0 +1,97 @@
+/** The weights of a GGUF file as a checkpoint: names, shapes and order of rows of transformers; quantised ones in f32. */
+import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
+import { show, showNames, WeightsError } from '../error.js';
+import type { CheckpointReader } from '../reader.js';
+import type { TensorEntry } from '../safetensors.js';
+import { dequantize } from './dequantize.js';
+import { type GgufFile, type GgufTensor, openGguf } from './file.js';
+import { metadataOf } from './metadata.js';
+import { checkpointName, hasPairedRows, unpairedRows } from './names.js';
+
+/** The name, in the directory of its configuration, of a link to the file. */
+export const GGUF_FILE = 'model.gguf';
+
+/** What follows from metadata, or from the other tensors; a checkpoint does not store it. */
+const COMPUTED = /^rope_freqs\.weight$/;
+
+/**
+ * @param directory what errors and {@link CheckpointReader.directory} name
+ * @throws WeightsError for a damaged file, or one with tensors that no checkpoint of its architecture has
+ */
+export function openGgufCheckpoint(path: string, directory: string): CheckpointReader {
+  const file = openGguf(path);
+  try {
+    return new GgufCheckpoint(file, directory);
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+class GgufCheckpoint implements CheckpointReader {
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  readonly #stored = new Map<string, GgufTensor>();
+  readonly #architecture: string;
+  readonly #headDim: number;
+
+  constructor(
+    private readonly file: GgufFile,
+    readonly directory: string,
+  ) {
+    const metadata = metadataOf(file);
+    this.#architecture = metadata.architecture;
+    this.#headDim = metadata.headDim();
+    const entries = new Map<string, TensorEntry>();
+    const unknown: string[] = [];
+    for (const tensor of file.tensors.values()) {
+      if (COMPUTED.test(tensor.name)) continue;
+      const name = checkpointName(tensor.name);
+      if (name === undefined) {
+        unknown.push(tensor.name);
+        continue;
+      }
+      const dtype: Dtype = isFloatDtype(tensor.type.name) ? tensor.type.name : 'F32';
+      const values = tensor.shape.reduce((product, extent) => product * extent, 1);
+      // What is read, not what is stored.
+      entries.set(name, { dtype, shape: tensor.shape, begin: 0, end: values * bytesPerElement(dtype) });
+      this.#stored.set(name, tensor);
+    }
+    if (unknown.length > 0)
+      throw new WeightsError(
+        `${file.path}: expected only the tensors of a ${show(metadata.architecture)} model, found ${showNames(unknown)}`,
+      );
+    this.tensors = entries;
+  }
+
+  read(name: string): Uint8Array<ArrayBuffer> {
+    const tensor = this.#stored.get(name);
+    if (tensor === undefined) throw new WeightsError(`${this.directory}: there is no weight ${show(name)}`);
+    const stored = this.file.read(tensor.name);
+    // Whole rows are moved while they are small.
+    const rows = tensor.shape[0] as number;
+    const ordered = hasPairedRows(this.#architecture, tensor.name)
+      ? unpairedRows(stored, stored.length / rows, this.#headDim)
+      : stored;
+    if (isFloatDtype(tensor.type.name)) return ordered;
+    return new Uint8Array(dequantize(ordered, tensor.type).buffer);
+  }
+
+  readInto(name: string, buffer: Uint8Array, offset = 0): number {
+    const bytes = this.read(name);
+    if (!Number.isInteger(offset) || offset < 0 || offset + bytes.length > buffer.length)
+      throw new RangeError(
+        `tensor '${name}' has ${bytes.length} bytes: expected room for them at ${offset} of ${buffer.length}`,
+      );
+    buffer.set(bytes, offset);
+    return bytes.length;
+  }
+
+  *readChunks(name: string, chunkBytes: number): Generator<Uint8Array<ArrayBuffer>> {
+    const bytes = this.read(name);
+    for (let at = 0; at < bytes.length; at += chunkBytes) yield bytes.subarray(at, at + chunkBytes);
+  }
+
+  close(): void {
+    this.file.close();
+  }
+}

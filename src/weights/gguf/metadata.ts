@@ -1,0 +1,86 @@
+/** The metadata of a GGUF file, asked for by key and type. */
+import { show, WeightsError } from '../error.js';
+import type { GgufFile, MetadataValue } from './file.js';
+
+export class Metadata {
+  /** `general.architecture`, such as `llama` or `qwen2`; most keys of the model begin with it. */
+  readonly architecture: string;
+
+  constructor(
+    readonly path: string,
+    private readonly values: ReadonlyMap<string, MetadataValue>,
+  ) {
+    this.architecture = this.text('general.architecture') ?? this.fail('general.architecture', 'a text');
+  }
+
+  has(key: string): boolean {
+    return this.values.has(key);
+  }
+
+  text(key: string): string | undefined {
+    return this.typed(key, 'a text', (value) => typeof value === 'string');
+  }
+
+  number(key: string): number | undefined {
+    return this.typed(key, 'a number', (value) => typeof value === 'number');
+  }
+
+  flag(key: string): boolean | undefined {
+    return this.typed(key, 'true or false', (value) => typeof value === 'boolean');
+  }
+
+  integer(key: string): number | undefined {
+    return this.typed(key, 'a whole number', (value) => Number.isSafeInteger(value));
+  }
+
+  texts(key: string): readonly string[] | undefined {
+    return this.typed(
+      key,
+      'a list of texts',
+      (value) => Array.isArray(value) && value.every((each) => typeof each === 'string'),
+    );
+  }
+
+  numbers(key: string): readonly number[] | undefined {
+    return this.typed(
+      key,
+      'a list of numbers',
+      (value) => Array.isArray(value) && value.every((each) => typeof each === 'number'),
+    );
+  }
+
+  /** A key of the architecture, such as `block_count`. */
+  of(key: string): string {
+    return `${this.architecture}.${key}`;
+  }
+
+  required<T>(key: string, value: T | undefined): T {
+    return value ?? this.fail(key, 'a value');
+  }
+
+  headDim(): number {
+    const given = this.integer(this.of('attention.key_length'));
+    if (given !== undefined) return given;
+    const [width, heads] = ['embedding_length', 'attention.head_count'].map((key) => this.of(key)) as [
+      string,
+      string,
+    ];
+    return this.required(width, this.integer(width)) / this.required(heads, this.integer(heads));
+  }
+
+  fail(key: string, expected: string): never {
+    const value = this.values.get(key);
+    const found = value === undefined ? 'nothing' : show(String(value).slice(0, 60));
+    throw new WeightsError(`${this.path}: ${key}: expected ${expected}, found ${found}`);
+  }
+
+  private typed<T>(key: string, expected: string, is: (value: MetadataValue) => boolean): T | undefined {
+    const value = this.values.get(key);
+    if (value === undefined) return undefined;
+    return is(value) ? (value as T) : this.fail(key, expected);
+  }
+}
+
+export function metadataOf({ path, metadata }: GgufFile): Metadata {
+  return new Metadata(path, metadata);
+}

@@ -1,0 +1,83 @@
+/** Tensors of GGUF files under the names that checkpoints of transformers have. */
+
+/** ggml's names of a layer's tensors, without `blk.N.`. */
+const LAYER: Readonly<Record<string, string>> = {
+  attn_norm: 'input_layernorm',
+  attn_q: 'self_attn.q_proj',
+  attn_k: 'self_attn.k_proj',
+  attn_v: 'self_attn.v_proj',
+  attn_output: 'self_attn.o_proj',
+  attn_q_norm: 'self_attn.q_norm',
+  attn_k_norm: 'self_attn.k_norm',
+  ffn_norm: 'post_attention_layernorm',
+  ffn_gate: 'mlp.gate_proj',
+  ffn_up: 'mlp.up_proj',
+  ffn_down: 'mlp.down_proj',
+};
+
+const OUTER: Readonly<Record<string, string>> = {
+  token_embd: 'model.embed_tokens',
+  output_norm: 'model.norm',
+  output: 'lm_head',
+};
+
+/** The name in a checkpoint, or undefined for a tensor that none has. */
+export function checkpointName(name: string): string | undefined {
+  const [, layer, module, kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name) ?? [];
+  if (module === undefined) return undefined;
+  if (layer === undefined) return Object.hasOwn(OUTER, module) ? `${OUTER[module]}.${kind}` : undefined;
+  return Object.hasOwn(LAYER, module) ? `model.layers.${layer}.${LAYER[module]}.${kind}` : undefined;
+}
+
+/** The name in a GGUF file, or undefined for a weight that none has. */
+export function ggufName(name: string): string | undefined {
+  const [, layer, module, kind] = /^(?:model\.layers\.(\d+)\.)?([\w.]+)\.(weight|bias)$/.exec(name) ?? [];
+  const [found] = Object.entries(layer === undefined ? OUTER : LAYER).find(([, to]) => to === module) ?? [];
+  if (found === undefined) return undefined;
+  return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${kind}`;
+}
+
+/**
+ * Whether llama.cpp keeps the rows of this tensor in another order: of `llama` (mistral too) it rotates neighbours, where
+ * transformers rotates a head's halves. Row `h·d + 2i + j` of the file is row `h·d + j·d/2 + i` of the checkpoint.
+ */
+export function hasPairedRows(architecture: string, name: string): boolean {
+  return architecture === 'llama' && /\.attn_[qk]\.(weight|bias)$/.test(name);
+}
+
+/** The rows of heads of `headDim`, `rowBytes` each, in the order of the checkpoint. */
+export function unpairedRows(
+  rows: Uint8Array<ArrayBuffer>,
+  rowBytes: number,
+  headDim: number,
+): Uint8Array<ArrayBuffer> {
+  return moved(rows, rowBytes, headDim, (i, j) => [2 * i + j, (j * headDim) / 2 + i]);
+}
+
+/** The same rows in the order of the file. */
+export function pairedRows(
+  rows: Uint8Array<ArrayBuffer>,
+  rowBytes: number,
+  headDim: number,
+): Uint8Array<ArrayBuffer> {
+  return moved(rows, rowBytes, headDim, (i, j) => [(j * headDim) / 2 + i, 2 * i + j]);
+}
+
+function moved(
+  rows: Uint8Array<ArrayBuffer>,
+  rowBytes: number,
+  headDim: number,
+  way: (i: number, j: number) => readonly [from: number, to: number],
+): Uint8Array<ArrayBuffer> {
+  const out = new Uint8Array(rows.length);
+  for (let head = 0; head < rows.length / rowBytes; head += headDim)
+    for (let i = 0; i < headDim / 2; i++)
+      for (let j = 0; j < 2; j++) {
+        const [from, to] = way(i, j);
+        out.set(
+          rows.subarray((head + from) * rowBytes, (head + from + 1) * rowBytes),
+          (head + to) * rowBytes,
+        );
+      }
+  return out;
+}

@@ -1,0 +1,14 @@
+import type { TensorEntry } from './safetensors.js';
+
+/** Access to stored weights. A method that takes a name throws {@link WeightsError} for an unknown one. */
+export interface CheckpointReader {
+  readonly directory: string;
+  readonly tensors: ReadonlyMap<string, TensorEntry>;
+  /** As {@link SafetensorsFile.read} */
+  read(name: string): Uint8Array<ArrayBuffer>;
+  /** As {@link SafetensorsFile.readInto} */
+  readInto(name: string, buffer: Uint8Array, offset?: number): number;
+  /** As {@link SafetensorsFile.readChunks} */
+  readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
+  close(): void;
+}

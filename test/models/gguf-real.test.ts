@@ -1,0 +1,66 @@
+// A real model as a GGUF file: what transformers computes of its dequantised weights in f32.
+import { existsSync, readFileSync } from 'node:fs';
+
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadModel, type Model } from '../../src/api/model.js';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
+import { sharedPath } from '../shared.js';
+
+const SHARED = sharedPath('models');
+const FILE = `${SHARED}/smollm2-135m-instruct.Q4_1.gguf`;
+const absent = existsSync(FILE) ? '' : ' (skipped: ../shared/models is absent)';
+
+interface Scored {
+  readonly text: string;
+  readonly ids: readonly number[];
+  readonly logprobs: readonly number[];
+}
+interface Chat {
+  readonly messages: readonly { readonly role: string; readonly content: string }[];
+  readonly prompt: readonly number[];
+  readonly new: readonly number[];
+}
+
+describe.skipIf(absent !== '')(`SmolLM2-135M-Instruct from Q4_1${absent}`, { timeout: 120_000 }, () => {
+  let device: Device;
+  let model: Model;
+  let tokenizer: Tokenizer;
+  let scored: readonly Scored[];
+  let chats: readonly Chat[];
+
+  beforeAll(async () => {
+    device = openDevice('cpu');
+    const golden = new URL('../golden/gguf-smollm2.json', import.meta.url);
+    scored = JSON.parse(readFileSync(golden, 'utf8'));
+    chats = JSON.parse(readFileSync(`${SHARED}/smollm2-reference.json`, 'utf8')).greedy;
+    model = await loadModel(device, FILE, { dtype: 'f32' });
+    tokenizer = await model.tokenizer();
+  }, 120_000);
+  afterAll(() => {
+    model.dispose();
+    device.dispose();
+  });
+
+  it('cuts texts into the same tokens', () => {
+    for (const { text, ids } of scored) expect(tokenizer.encode(text)).toEqual(ids);
+  });
+
+  it('gives every token the log-probability of transformers', async () => {
+    const got = await model.score(scored.map(({ ids }) => ids));
+    for (const [i, { logprobs }] of scored.entries()) {
+      const apart = logprobs.map((value, t) => Math.abs(value - (got[i]?.logprobs[t] ?? Number.NaN)));
+      // They are 5e-5 apart at most; weights rounded to bf16 would be 0.09 apart.
+      expect(Math.max(...apart)).toBeLessThan(1e-3);
+    }
+  });
+
+  it('answers chats with the same tokens', async () => {
+    for (const { messages, prompt, new: wanted } of chats) {
+      const text = tokenizer.applyChatTemplate(messages, { addGenerationPrompt: true });
+      expect(tokenizer.encode(text, { addSpecialTokens: false })).toEqual(prompt);
+      const [samples] = await model.generate([prompt], { maxNewTokens: wanted.length, temperature: 0 });
+      expect(samples?.[0]?.tokens).toEqual(wanted);
+    }
+  });
+});

@@ -1,0 +1,121 @@
+// Models written as GGUF and read again: the same log-probabilities, ids and end of text.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
+import { readModelConfig } from '../../src/architectures/table.js';
+import { baseDirectory } from '../../src/models/base.js';
+import { saveGguf } from '../../src/models/save-gguf.js';
+import { type Device, openDevice } from '../../src/runtime/device.js';
+import { cuttingOf, ignoresMerges } from '../../src/tokenizer/gguf-cutting.js';
+import { ggufTokens } from '../../src/tokenizer/gguf-tokens.js';
+import { loadTokenizer } from '../../src/tokenizer/load.js';
+import { byteCharacters } from '../../src/tokenizer/token-bytes.js';
+import { readTokenizerFiles } from '../../src/tokenizer/tokenizer-files.js';
+import { sharedPath } from '../shared.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
+import { changedModel } from './changed-model.js';
+import { expectedOf } from './golden.js';
+
+const TEXT = "Tom's 12 apples, 3.5 kg (naïve): $x^2 = 144$\n\n  Answer: 12";
+
+/** A tokenizer of bytes with a few merges, for the golden models of 320 ids. */
+function writeTokenizer(directory: string, pre: string): void {
+  const characters = byteCharacters();
+  const merges = ['Ġ a', 'e r', 'Ġ A'];
+  const tokens = [...characters, ...merges.map((merge) => merge.replace(' ', ''))];
+  const special = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true };
+  writeFileSync(
+    join(directory, 'tokenizer.json'),
+    JSON.stringify({
+      added_tokens: [{ id: 300, content: '<|end|>', ...special }],
+      normalizer: null,
+      pre_tokenizer: cuttingOf(pre),
+      post_processor: null,
+      decoder: { type: 'ByteLevel' },
+      model: {
+        type: 'BPE',
+        vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+        merges,
+        ignore_merges: ignoresMerges(pre),
+      },
+    }),
+  );
+  const chat = "{% for m in messages %}{{ m['content'] }}{% endfor %}";
+  writeFileSync(
+    join(directory, 'tokenizer_config.json'),
+    JSON.stringify({ eos_token: '<|end|>', chat_template: chat }),
+  );
+}
+
+const WAYS = [
+  ['qwen2', 'qwen2', {}],
+  ['qwen3', 'smollm', {}],
+  ['mistral', 'gpt-2', { sliding_window: null }],
+  // Of Llama 3's own lengths, as the file has divisors alone.
+  ['llama3', 'llama-bpe', { rope_parameters: { factor: 8, original_max_position_embeddings: 8192 } }],
+  [
+    'qwen2',
+    'tekken',
+    { rope_parameters: { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 128 } },
+  ],
+  ['llama3', 'qwen2', { rope_parameters: { rope_type: 'linear', factor: 2 } }],
+] as const;
+
+describe('models as GGUF', () => {
+  let device: Device;
+  beforeAll(() => {
+    device = openDevice('cpu');
+  });
+  afterAll(() => device.dispose());
+
+  it.each(WAYS)('%s cut as %s is the same model: %o', async (name, pre, change) => {
+    const directory = await changedModel(name, {
+      config: (config) => {
+        const { rope_parameters: rope, ...rest } = change as { rope_parameters?: object };
+        const given = config.rope_parameters as Record<string, unknown>;
+        const theta = given.rope_theta;
+        const kept = rope && 'rope_type' in rope ? { rope_theta: theta } : given;
+        return { ...config, ...rest, eos_token_id: 300, rope_parameters: { ...kept, ...rope } };
+      },
+    });
+    writeTokenizer(directory, pre);
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F32');
+    const [want, got] = [directory, path].map((model) => loadModel(device, model, { dtype: 'f32' }));
+    const [one, other] = [await (want as typeof got), await got] as const;
+    try {
+      const ids = expectedOf(name).sequences.map((sequence: readonly number[]) => sequence);
+      expect(await other?.score(ids)).toEqual(await one?.score(ids));
+      expect(other?.eosTokenIds).toEqual([300]);
+    } finally {
+      one?.dispose();
+      other?.dispose();
+    }
+    const [a, b] = await Promise.all([directory, baseDirectory(path)].map(loadTokenizer));
+    expect(b?.encode(TEXT)).toEqual(a?.encode(TEXT));
+    const chat = [{ role: 'user', content: 'Hi<|end|>' }];
+    expect(b?.encode(b.applyChatTemplate(chat))).toEqual(a?.encode(a.applyChatTemplate(chat)));
+  });
+
+  it('keeps the configuration in the cache for as long as the file is the same', async () => {
+    const directory = await changedModel('qwen3', {});
+    writeTokenizer(directory, 'gpt-2');
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F16');
+    const first = baseDirectory(path);
+    expect(baseDirectory(path)).toBe(first);
+    expect(readModelConfig(first).numLayers).toBe(readModelConfig(directory).numLayers);
+    await saveGguf(directory, path, 'Q8_0');
+    expect(baseDirectory(path)).not.toBe(first);
+  });
+
+  const qwen = sharedPath('data/tokenizers/qwen2_5');
+  it.skipIf(qwen === undefined)(
+    `Qwen2.5's own way of cutting is known${qwen ? '' : ' (skipped: ../shared/data is absent)'}`,
+    async () => {
+      const tokens = ggufTokens(await readTokenizerFiles(qwen as string), 151_936);
+      expect(tokens.get('tokenizer.ggml.pre')).toEqual({ text: 'qwen2' });
+    },
+  );
+});
