@@ -63,6 +63,8 @@ export PATH NO_COLOR=1 STEPTRAIN_LINES=$OUT/lines.jsonl STEPTRAIN_BENCH_DEVICE=c
 export STEPTRAIN_THREADS=${STEPTRAIN_THREADS:-2} STEPTRAIN_KERNELS=$kernels
 [[ -n $kernels ]] || unset STEPTRAIN_KERNELS
 BENCH=build/ts/bench/device.js
+patience=25000 # of a test, in milliseconds
+[[ -z $tiny ]] || patience=600000
 workers=$((($(nproc) * 3 + 3) / 4))
 
 
@@ -98,7 +100,7 @@ vitest() { # name, seconds, workers, arguments …
   local name=$1 limit=$2 count=$3
   shift 3
   STEPTRAIN_SET=$name limited "$name" "$limit" node node_modules/vitest/vitest.mjs run --reporter=dot \
-    --reporter=./scripts/device/tests.mjs --maxWorkers="$count" --testTimeout="${tiny:+600}000${tiny:-25000}" "$@"
+    --reporter=./scripts/device/tests.mjs --maxWorkers="$count" --testTimeout="$patience" --hookTimeout="$patience" "$@"
 }
 chosen() { # the parts of $selected, or all that follow
   [[ -z $selected ]] && echo "$*" || echo "${selected//,/ }"
@@ -160,12 +162,12 @@ choice() {
   names=$(chosen $(of_cases "Object.keys(c.successors).join(' ')"))
   for name in $names; do
     STEPTRAIN_KERNELS=$name vitest "choice-$name" 60 4 $(of_cases "c.successors[process.argv[1]].tests.join(' ')" "$name") \
-      "test/cuda/${name//_/-}" -t "${tiny:+tiny }cuda" &
+      "test/cuda/${name//_/-}" -t "${tiny:+none of }cuda" &
   done
   wait
   for name in $names; do
-    limited "choice-$name-benches" 50 node $BENCH --choice "$name" --budget 35 --out "$STEPTRAIN_LINES" $tiny \
-      --seconds "${tiny:+0.00}0.1"
+    limited "choice-$name-benches" 50 node $BENCH --choice "$name" --budget 35 --out "$STEPTRAIN_LINES" \
+      --seconds 0.15 $tiny ${tiny:+--seconds 0.001}
   done
 }
 sanitizer() { # tool, name, tests …
