@@ -2,6 +2,7 @@
 import { answersEqual } from '../answers/equal.js';
 import { extractAnswer } from '../answers/extract.js';
 import { formulas } from '../answers/formulas.js';
+import { splitOutside } from '../records/mathematics.js';
 import { resultOf, sameResult } from './result.js';
 import { lastNumber, normalisedStep } from './solution.js';
 import type { Correction, WrongStep } from './teacher.js';
@@ -22,7 +23,8 @@ export function correctionFault(
   separator = '\n',
 ): CorrectionFault | undefined {
   if (reflection.trim() === '' || improvement.trim() === '') return 'empty';
-  if (reflection.includes(separator) || improvement.includes(separator)) return 'several_lines';
+  if ([reflection, improvement].some((text) => splitOutside(text, separator).length > 1))
+    return 'several_lines';
   if (reflection.trim().split(/\s+/).length > MOST_WORDS) return 'too_long';
   if (!isLast && !comesTo(right, answer) && mentions(reflection, answer)) return 'tells_answer';
   if (!sameResult(improvement, right)) return 'other_result';

@@ -1,5 +1,6 @@
 /** Steps and continuations as texts, drawn from the model whose errors are to be corrected. */
 import type { SampleSource, SourceSample } from '../generate/sample-source.js';
+import { endsInMathematics, splitOutside } from '../records/mathematics.js';
 import { type Draws, drawKey } from '../run/draws.js';
 import type { ProgressPart } from '../terminal/progress.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
@@ -96,10 +97,9 @@ export class StepSampler {
     return [...prompt.tokens(problem), ...pieces.flat()];
   }
 
-  /** The steps of a text. */
+  /** The steps of a text, which is never cut inside a formula. */
   split(text: string): string[] {
-    return text
-      .split(this.options.separator)
+    return splitOutside(text, this.options.separator)
       .map((step) => step.trim())
       .filter((step) => step !== '');
   }
@@ -180,9 +180,11 @@ export class StepSampler {
     const whole = tokenizer.decode([...context, ...tokens], { skipSpecialTokens: true });
     const text = whole.slice(before.length);
     const cut = stop.map((each) => text.indexOf(each)).find((at) => at >= 0);
+    const own = cut === undefined ? text : text.slice(0, cut);
     return {
-      text: cut === undefined ? text : text.slice(0, cut),
-      ended: finishReason === 'stop',
+      text: own,
+      // A step is not at its end where a formula goes on in the next line.
+      ended: finishReason === 'stop' && !(stop.length > 0 && endsInMathematics(own)),
       tokens: tokens.length,
     };
   }

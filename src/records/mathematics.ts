@@ -6,11 +6,28 @@ export type Span = readonly [start: number, end: number];
 const SIGN = /\\(begin|end)\s?\{([^{}\n]{1,40})\}|\\[\s\S]|\$\$|[${}]|\n[^\S\n]*\n/g;
 const CLOSES: Readonly<Record<string, string>> = { '\\)': '\\(', '\\]': '\\[', '}': '{' };
 
+interface Scan {
+  readonly found: readonly Span[];
+  /** By sign, where it stands and nothing closes it. */
+  readonly open: ReadonlyMap<string, readonly number[]>;
+}
+
 /**
  * The places of mathematics: between `$`, `$$`, `\[ \]`, `\( \)`, `\begin{…} \end{…}` and braces, in order and joined where they
  * touch. A sign that nothing closes opens nothing, and a dollar sign before a price is none. One pass.
  */
 export function mathematics(text: string): Span[] {
+  return joined([...scan(text).found]);
+}
+
+/** Whether a formula begins in a text and does not end in it. A dollar sign before a digit may be a price, and begins none. */
+export function endsInMathematics(text: string): boolean {
+  return [...scan(text).open].some(([sign, places]) =>
+    sign === '$' ? places.some((at) => !/[\s\d]/.test(text[at + 1] ?? ' ')) : places.length > 0,
+  );
+}
+
+function scan(text: string): Scan {
   const open = new Map<string, number[]>();
   const found: Span[] = [];
   const opens = (name: string, at: number) => {
@@ -45,7 +62,7 @@ export function mathematics(text: string): Span[] {
     else if (sign === '\\[' || sign === '\\(' || sign === '{') opens(sign, match.index);
     else if (CLOSES[sign] !== undefined) closes(CLOSES[sign], end);
   }
-  return joined(found);
+  return { found, open };
 }
 
 /** Whether what stands between two dollar signs is mathematics, and not the words between two prices. */
@@ -67,12 +84,16 @@ function joined(spans: Span[]): Span[] {
 }
 
 /** The pieces between separators that stand outside mathematics. */
-export function splitOutside(text: string, separator: RegExp): string[] {
+export function splitOutside(text: string, separator: RegExp | string): string[] {
+  const sought =
+    typeof separator === 'string'
+      ? new RegExp(separator.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&'), 'g')
+      : separator;
   const spans = mathematics(text);
   const pieces: string[] = [];
   let from = 0;
   let span = 0;
-  for (const { 0: sign, index } of text.matchAll(separator)) {
+  for (const { 0: sign, index } of text.matchAll(sought)) {
     while (span < spans.length && spans[span]![1] <= index) span++;
     if (span < spans.length && spans[span]![0] < index) continue;
     pieces.push(text.slice(from, index));

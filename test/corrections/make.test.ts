@@ -129,6 +129,36 @@ describe('making samples', () => {
     expect(tally.get('candidates tested')).toBe(1);
   });
 
+  it('keeps no candidate that was cut inside a formula', async () => {
+    const written = (prompt: string, sample: number) =>
+      prompt.split('\n').length === 2
+        ? ['\\[\n2 + 3 = 6\n\\]\n', 'It costs $6\n', '$2 + 3\n= 6$\n', 'so {2\n'][sample % 4]!
+        : pupil(prompt, sample);
+    const tally = new Tally();
+    await makeSamples([solution()], tools(written, { ...at0, sample: { ...at0.sample, n: 4 } }), tally);
+    // That a number follows a dollar sign makes it a price or a formula; the words of the price are a step.
+    expect(tally.get('candidates: unfinished')).toBe(2);
+  });
+
+  it('reads the steps that follow a wrong one without cutting formulas, and takes a correction with one', async () => {
+    const rest = 'Then\n\\[\n6+4=10\n\\]\nThe answer is: 10';
+    const written = (prompt: string) => (prompt.split('\n').length === 2 ? '2+3=6' : rest);
+    const correction = { reflection: 'no: \\[\n2+3\n\\] is less', improvement: '\\[\n2+3=5\n\\]' };
+    const teacher = { name: 't', correct: async () => [correction] };
+    const records = await makeSamples(
+      [solution()],
+      tools(
+        written,
+        { ...at0, shape: 'instance', validate: { k: 2, require_true_step_pass: false } },
+        teacher,
+      ),
+      new Tally(),
+    );
+    const texts = records!.at(-1)!.steps.map(({ text }) => text);
+    expect(texts).toContain('\\[\n6+4=10\n\\]');
+    expect(texts).toContain('no: \\[\n2+3\n\\] is less');
+  });
+
   it.each([
     ['unreadable', 'unreadable' as const],
     ['tells_answer', { reflection: 'the sum will be 9', improvement: '2+3=5' }],

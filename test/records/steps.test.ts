@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { solutionSteps } from '../../src/corrections/solution.js';
-import { mathematics } from '../../src/records/mathematics.js';
+import { endsInMathematics, mathematics } from '../../src/records/mathematics.js';
 import { stepPieces, stepsOf } from '../../src/records/steps.js';
 import { sharedPath } from '../shared.js';
 
@@ -51,6 +51,20 @@ it.each([
   ['costs \\$5\nand \\$6', ['costs \\$5', 'and \\$6']],
 ])('%j is cut into %j', (text, steps) => {
   expect(stepsOf(text)).toEqual(steps);
+});
+
+it.each([
+  ['\\[ x', true],
+  ['\\begin{align*} x &= \\text{a}', true],
+  ['so $$', true],
+  ['so $x', true],
+  ['\\frac{1}{', true],
+  ['so $x$ and \\[ y \\]', false],
+  ['costs $5', false],
+  ['\\{1, 2', false],
+  ['as \\] says', false],
+])('%j ends inside a formula: %s', (text, is) => {
+  expect(endsInMathematics(text)).toBe(is);
 });
 
 it('a step of a solution is one line, formulas and all', () => {

@@ -1,5 +1,6 @@
 /** Solutions with self-corrections as text: how their steps are written, what of it is learned, and how it is read back. */
 import { DataError } from '../../files/data-error.js';
+import { splitOutside } from '../../records/mathematics.js';
 import type { StepKind, StepRecord } from '../../records/record.js';
 
 /** Section `format` of a run's configuration. */
@@ -84,7 +85,10 @@ export function correctionTexts(
 export interface CorrectionWriter {
   readonly separator: string;
   write(kind: StepKind, text: string): string;
-  /** The steps of a text, or of its pieces, each with its kind; the step that a reflection follows is `wrong`. */
+  /**
+   * The steps of a text, which is never cut inside a formula, or of its pieces, each with its kind; the step that a reflection follows
+   * is `wrong`.
+   */
   read(text: string | readonly string[]): readonly WrittenStep[];
 }
 
@@ -115,7 +119,7 @@ export function correctionWriter(format: CorrectionFormat = {}): CorrectionWrite
     write: (kind, text) => (kind === 'reflection' || kind === 'improvement' ? around[kind].put(text) : text),
     read(whole) {
       const steps: { kind: StepKind; text: string }[] = [];
-      for (const text of typeof whole === 'string' ? whole.split(separator) : whole) {
+      for (const text of typeof whole === 'string' ? splitOutside(whole, separator) : whole) {
         if (text.trim() === '') continue;
         const last = steps.at(-1);
         const reflected = last && last.kind !== 'reflection' ? around.reflection.take(text) : undefined;

@@ -64,6 +64,23 @@ describe('the text of a solution', () => {
     }
   });
 
+  it('is not cut inside a formula', () => {
+    const steps = [
+      step('We have \\begin{align*}\nx &= 2 \\\\\n\ny &= 4\n\\end{align*}', 'wrong'),
+      step('$y$ is $$\n3\n$$', 'reflection'),
+      step('so \\[\ny = 3\n\\]', 'improvement'),
+      step('Together $x\n+ y = 5$.'),
+      step('The answer is 5'),
+    ];
+    // The default separator, one of two line breaks, and one whose signs have a meaning in expressions.
+    for (const each of [{}, format, { separator: '\n(.*)\n' }]) {
+      const whole = correctionTexts({ steps }, each)
+        .map(({ text }) => text)
+        .join('');
+      expect(correctionWriter(each).read(whole)).toEqual(steps.map(({ text, kind }) => ({ text, kind })));
+    }
+  });
+
   it('without a reflection is read by the words of the improvement', () => {
     const steps = STEPS.filter(({ kind }) => kind !== 'reflection');
     const whole = correctionTexts({ steps })
