@@ -61,6 +61,7 @@ export async function chat(
     reply = new AbortController();
     const role = { adapter: model.adapter };
     const options = { ...sampling, tokenizer, eosTokenIds, role, signal: reply.signal };
+    write(conversation.opened);
     const generation = generator.generate([ids], options);
     for await (const { text } of generation) write(text ?? '');
     reply = undefined;

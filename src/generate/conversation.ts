@@ -2,6 +2,7 @@
  * A conversation turn by turn. A reply keeps the tokens that the model drew: tokenising its text again may give other
  * tokens, and then its cached keys and values could not be reused.
  */
+import { openedReasoning } from '../tokenizer/chat-reply.js';
 import type { ChatMessage, Tokenizer } from '../tokenizer/tokenizer.js';
 import { chatTokens } from './prompts.js';
 
@@ -18,6 +19,11 @@ export class Conversation {
   private messages: ChatMessage[];
   private asked: { readonly ids: readonly number[]; readonly text: string } = { ids: [], text: '' };
   private last: Turn | undefined;
+
+  /** What the template has written of the reply that was asked for: `<think>` where it opens the reasoning itself. */
+  get opened(): string {
+    return openedReasoning(this.asked.text)?.mark ?? '';
+  }
 
   /** @param system the system message, if any */
   constructor(
@@ -41,9 +47,9 @@ export class Conversation {
     return own;
   }
 
-  /** Adds the reply: its tokens and its text. */
+  /** Adds the reply: its tokens and its text. In the history it has the beginning that the template wrote. */
   answer(tokens: readonly number[], text: string): void {
-    this.messages.push({ role: 'assistant', content: text });
+    this.messages.push({ role: 'assistant', content: this.opened + text });
     const final = tokens.at(-1);
     const end = final !== undefined && this.tokenizer.isSpecial(final) ? this.tokenizer.decode([final]) : '';
     this.last = { ids: [...this.asked.ids, ...tokens], text: this.asked.text + text, end };
@@ -52,6 +58,7 @@ export class Conversation {
   /** Forgets all turns. */
   reset(): void {
     this.messages = this.opening();
+    this.asked = { ids: [], text: '' };
     this.last = undefined;
   }
 

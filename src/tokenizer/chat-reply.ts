@@ -33,6 +33,8 @@ export function checkRead(
 
 /** The texts that follow the opening of the assistant's turn. */
 export interface ChatReply {
+  /** What stands before them, the end of the prompt. */
+  readonly opening: string;
   /** Before the content: reasoning and its marks. */
   readonly head: string;
   /** The content, without what the opening has written already. */
@@ -68,10 +70,10 @@ export function chatReply(
     const at = written?.indexOf(text.trim(), after) ?? -1;
     if (written === undefined || at < 0) continue;
     const end = at + text.trim().length;
-    return { head: written.slice(0, at), content: text.trim(), tail: written.slice(end).trimEnd() };
+    return { opening, head: written.slice(0, at), content: text.trim(), tail: written.slice(end).trimEnd() };
   }
   if (reasoning !== undefined || reply.tool_calls) throw lost(reasoning !== undefined);
-  return { head: '', content, tail: '' };
+  return { opening, head: '', content, tail: '' };
 }
 
 function endOf(text: string, part: string): number {
@@ -86,6 +88,29 @@ function lost(isReasoning: boolean): DataError {
       ? 'the chat template does not write the reasoning of the reply after its opening, so that it would not be learned; put it into the content, between the marks of the model, such as <think> and </think>'
       : 'the chat template does not write the tool calls of the reply after its opening, so that they would not be learned',
   );
+}
+
+/** The reasoning that a prompt opens at its end, as the templates of DeepSeek-R1 and QwQ do. */
+export interface OpenedReasoning {
+  /** As it stands there, with the white space behind it. */
+  readonly mark: string;
+  /** Its end, which a reply has to write before its answer. */
+  readonly end: string;
+}
+
+/** Undefined for a prompt that opens none. */
+export function openedReasoning(prompt: string): OpenedReasoning | undefined {
+  const [mark, name] = /<(think|thinking|thought|reasoning)>\s*$/.exec(prompt) ?? [];
+  return mark === undefined ? undefined : { mark, end: `</${name}>` };
+}
+
+/** One sentence where solutions or verdicts would be learned inside the reasoning that their prompt opens. */
+export function reasoningWarning(prompt: string, advice: string): string[] {
+  const opened = openedReasoning(prompt);
+  if (!opened) return [];
+  return [
+    `the chat template opens ${opened.mark.trim()} before what is learned: without ${opened.end} the model learns to answer inside its reasoning; ${advice}`,
+  ];
 }
 
 /** A text without the tag that it begins with, such as `<think>`, where the prompt ends with the same one. */

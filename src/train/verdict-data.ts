@@ -23,6 +23,7 @@ import { nothingToTrainOn, recordRanks } from '../run/parts.js';
 import { cachedTokenStore } from '../run/token-cache.js';
 import { readNotes, tokenizeInWorker } from '../run/tokenize.js';
 import { type VerdictSequence, verdictSequence } from '../sequences/sequence.js';
+import { reasoningWarning } from '../tokenizer/chat-reply.js';
 import type { TokenizedSequence } from '../tokenizer/segments.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { PreviewSample, RunData } from './method.js';
@@ -149,7 +150,10 @@ function fromStore(
     const seen = solutions.map(seenOf);
     return ({ solution, step }) => seen[solution]?.[step] === true;
   };
-  const warnings = tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store) : [];
+  const warnings = [
+    ...reasoningWarning(tokenizer.template.tail, 'set prompt.template to a text that opens none'),
+    ...(tokenizer.template.rationaleTokens > 0 ? reasonWarnings(chosen.train, store) : []),
+  ];
   // Copies that a weight asks for are no mistake in the data.
   const repeated = trainingFiles(config.data.train).some(({ weight }) => weight > 1);
   const recent = new RecentSequences(RECENT_TOKENS);

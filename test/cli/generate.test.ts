@@ -10,7 +10,7 @@ import { completeRunConfig, formatRunConfig } from '../../src/methods/config.js'
 import { openDevice } from '../../src/runtime/device.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
-import { chatModel, END_OF_TURN } from '../generate/chat-model.js';
+import { chatModel, END_OF_TURN, TEMPLATE } from '../generate/chat-model.js';
 import { changedAdapter } from '../models/changed-model.js';
 import { goldenDirectory } from '../models/golden.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
@@ -294,8 +294,8 @@ describe('prompts', () => {
 });
 
 describe('steptrain chat', () => {
-  async function talk(lines: readonly string[], options: Partial<ChatOptions> = {}) {
-    const directory = await chatModel();
+  async function talk(lines: readonly string[], options: Partial<ChatOptions> = {}, template = TEMPLATE) {
+    const directory = await chatModel(template);
     const device = openDevice('cpu');
     const model = await loadModel(device, directory);
     const tokenizer = await loadTokenizer(directory);
@@ -328,6 +328,12 @@ describe('steptrain chat', () => {
     expect(first).toBeTruthy();
     expect(second).not.toBe(first);
     expect((await talk(['Hi', '', '/reset', 'Hi'])).said).toBe(`${first}${first}`);
+  });
+
+  it('begins with the reasoning that the template opens', async () => {
+    const opens = TEMPLATE.replace("<|turn|>assistant\\n'", "<|turn|>assistant\\n<think>\\n'");
+    expect((await talk(['Hi'], {}, opens)).said).toMatch(/^<think>\n[\s\S]+\n$/);
+    expect((await talk(['Hi'])).said).not.toContain('<think>');
   });
 
   it('lists its commands, and ends at /exit', async () => {

@@ -68,6 +68,36 @@ describe('Conversation', () => {
     ]);
   });
 
+  it('shows the reasoning that the template opens, and keeps it in the history', async () => {
+    const opens = TEMPLATE.replace("<|turn|>assistant\\n'", "<|turn|>assistant\\n<think>\\n'");
+    const kept = new Conversation(await loadTokenizer(await chatModel(opens)));
+    const first = kept.ask('Hi');
+    expect([first.slice(-8), kept.opened]).toEqual([bytes('<think>\n'), '<think>\n']);
+    const reply = [310, ...bytes('</think>yo'), END_OF_TURN];
+    kept.answer(reply, ' a</think>yo');
+    // The template writes the history as it was, so that the tokens of the reply stay.
+    expect(kept.ask('Why?').slice(0, first.length + reply.length)).toEqual([...first, ...reply]);
+
+    // DeepSeek-R1's leaves out what is past, up to its end, and Qwen3's takes apart what stands between both marks.
+    for (const [expression, written] of [
+      ["message.content.split('</think>')[-1]", 'yo'],
+      [
+        "(message.content.split('<think>')[1] if '</think>' in message.content else message.content)",
+        '\na</think>yo',
+      ],
+    ] as const) {
+      const template = opens.replace('message.content', expression);
+      const other = new Conversation(await loadTokenizer(await chatModel(template)));
+      other.ask('Hi');
+      other.answer([...bytes('a</think>yo'), END_OF_TURN], 'a</think>yo');
+      const asked = tokenizer.decode(other.ask('Why?'));
+      expect(asked).toContain(`assistant\n${written}<|end|>`);
+    }
+    kept.reset();
+    expect(kept.opened).toBe('');
+    expect(new Conversation(tokenizer).opened).toBe('');
+  });
+
   it('starts again after a reset', () => {
     const conversation = new Conversation(tokenizer);
     conversation.ask('Hi');

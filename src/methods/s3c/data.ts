@@ -7,10 +7,12 @@ import { problemKey } from '../../data/overlap.js';
 import { PARTS, type Part, smallestRanks } from '../../data/split.js';
 import { type SummarizedSolution, summarizeTrainingData } from '../../data/summary.js';
 import { dividedRecords, nothingToTrainOn } from '../../run/parts.js';
+import { reasoningWarning } from '../../tokenizer/chat-reply.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RunData } from '../../train/method.js';
 import type { S3cRunConfig } from './config.js';
 import { type CorrectionSamples, SampleCollector } from './samples.js';
+import { correctionPrompt } from './sequences.js';
 
 export type Solutions = Readonly<Record<Part, readonly SourceSolution[]>>;
 
@@ -20,14 +22,18 @@ export interface S3cData extends RunData {
 }
 
 /** Undefined if the signal stopped it. @throws DataError if nothing is left to train on */
-export function s3cData(
+export async function s3cData(
   config: S3cRunConfig,
   tokenizer: Tokenizer,
   signal: AbortSignal,
 ): Promise<S3cData | undefined> {
-  return config.corrections === 'none'
+  const prompt = tokenizer.decode(correctionPrompt(tokenizer, config.format).tokens('?'));
+  const data = await (config.corrections === 'none'
     ? readSamples(config, tokenizer, signal)
-    : readSolutions(config, signal);
+    : readSolutions(config, signal));
+  if (!data) return undefined;
+  const warnings = [...reasoningWarning(prompt, 'set format.chat to false'), ...data.summary.warnings];
+  return { ...data, summary: { ...data.summary, warnings } };
 }
 
 async function readSamples(

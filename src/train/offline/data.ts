@@ -36,6 +36,7 @@ export async function offlineData(
   for (const part of PARTS) {
     reportUnused(part, parts[part], kind);
     const made = itemsOf(kind, parts[part], tokens);
+    reportUnclosed(part, made);
     const fitting = made.filter((item) => fits(item, data.max_length));
     const left = made.length - fitting.length;
     if (left > 0)
@@ -70,6 +71,18 @@ function reportUnused(part: Part, records: readonly StepRecord[], kind: ItemKind
   }
   for (const [reason, count] of counts)
     console.error(`${part}: ${count} of ${records.length} rows ${reason} are left out`);
+}
+
+/** Transformers renders such a reply without a word, and TRL warns that prompt and conversation differ. */
+function reportUnclosed(part: Part, items: readonly OfflineItem[]): void {
+  const answers = items.flatMap(({ answers }) => answers);
+  const unclosed = answers.filter(({ unclosed }) => unclosed !== undefined);
+  const end = unclosed[0]?.unclosed;
+  if (end !== undefined)
+    console.error(
+      `${part}: ${unclosed.length} of ${answers.length} answers never write ${end}, the end of the reasoning that their prompt opens: ` +
+        `the model learns to answer inside its reasoning; put reasoning and ${end} before the answer, or take a chat template that opens none`,
+    );
 }
 
 function fits({ prompt, answers }: OfflineItem, maxLength: number): boolean {

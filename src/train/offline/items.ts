@@ -22,6 +22,8 @@ export interface AnswerTokens {
   readonly steps: readonly StepTokens[];
   /** Whether the answer is right, or desirable. */
   readonly label: StepLabel;
+  /** The end of the reasoning that its prompt opens, where the answer never writes it: `</think>`. */
+  readonly unclosed?: string;
 }
 
 /** One answer, or a chosen and a rejected one, to a prompt. */

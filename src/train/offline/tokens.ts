@@ -3,7 +3,13 @@ import { solvingPrompt } from '../../eval/solving/prompt.js';
 import { DataError } from '../../files/data-error.js';
 import { promptTokens } from '../../generate/prompts.js';
 import type { Step, StepLabel, StepRecord } from '../../records/record.js';
-import { type ChatReply, chatReply, checkRead, withoutOpened } from '../../tokenizer/chat-reply.js';
+import {
+  type ChatReply,
+  chatReply,
+  checkRead,
+  openedReasoning,
+  withoutOpened,
+} from '../../tokenizer/chat-reply.js';
 import type { ChatTemplateOptions, Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerTokens, StepTokens } from './items.js';
 
@@ -52,8 +58,12 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
     const options = templateOptions(record);
     const { prompt } = record;
     checkRead(tokenizer, [reply], options);
-    if (isAsked(record)) return { head: '', content: withoutOpened(content, openingOf()), tail: '' };
-    if (prompt === undefined || typeof prompt === 'string') return { head: '', content, tail: '' };
+    if (isAsked(record)) {
+      const asked = openingOf();
+      return { opening: asked, head: '', content: withoutOpened(content, asked), tail: '' };
+    }
+    if (prompt === undefined || typeof prompt === 'string')
+      return { opening: prompt ?? '', head: '', content, tail: '' };
     return chatReply(tokenizer, prompt, reply, options);
   };
   return {
@@ -92,7 +102,10 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
         if (i < context) from = Math.max(unlearned, ids.length);
         else spans.push({ begin: Math.max(begin, unlearned), end: ids.length, label, score });
       }
-      return { ids, from, steps: spans, label };
+      // The beginning of a solution closes nothing yet.
+      const end = ends ? openedReasoning(reply.opening)?.end : undefined;
+      const isClosed = end === undefined || `${reply.head}${reply.content}${reply.tail}`.includes(end);
+      return { ids, from, steps: spans, label, ...(isClosed ? {} : { unclosed: end }) };
     },
   };
 }

@@ -1,8 +1,11 @@
 // Rows with conversations as tokens: what the model reads and what it learns to write is what its chat template writes.
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { completeRunConfig } from '../../../src/methods/config.js';
 import type { StepRecord } from '../../../src/records/record.js';
 import { loadTokenizer } from '../../../src/tokenizer/load.js';
 import type { Tokenizer } from '../../../src/tokenizer/tokenizer.js';
+import { type OfflineDataConfig, offlineData } from '../../../src/train/offline/data.js';
+import { allAnswers } from '../../../src/train/offline/kinds.js';
 import { answerTokenizer } from '../../../src/train/offline/tokens.js';
 import { fileWith, load } from '../../data/data-file.js';
 import { chatModel, TEMPLATE } from '../../generate/chat-model.js';
@@ -72,6 +75,44 @@ describe('a template that opens the reasoning', () => {
     const pair = { prompt: [USER], chosen: [message], rejected: [reply('5')] };
     const { records } = await load(fileWith('rows.jsonl', JSON.stringify(pair)));
     expect(records[0]!.steps[0]!.message).toEqual({ reasoning_content: '2 and 2' });
+  });
+
+  it('is told of where replies never end it, in every layout of their rows', async () => {
+    const messages = [
+      { messages: [USER, reply('It is 4')] },
+      { messages: [USER, reply(content)] },
+      { prompt: [USER], completion: [reply('4')] },
+      { prompt: 'What is 2+2?<think>\n', completion: '4' },
+      { prompt: 'What is 2+2?', completion: '4' },
+    ];
+    const tokenizer = await loadTokenizer(await chatModel(OPENS));
+    const rows = fileWith('rows.jsonl', messages.map((row) => JSON.stringify(row)).join('\n'));
+    const { records } = await load(rows);
+    const tokens = answerTokenizer(tokenizer, 'auto');
+    const unclosed = records.map((record) => tokens.answer(record, record.steps, { label: 1 }).unclosed);
+    const end = '</think>';
+    expect(unclosed).toEqual([end, undefined, end, end, undefined]);
+    // A problem that is asked in the words of the configuration.
+    const steps = [{ text: 'It is 4', label: 1, kind: 'normal' }] as const;
+    expect(tokens.answer({}, steps, { label: 1 }).unclosed).toBe(end);
+    // The beginning of a solution need not end anything, and this template ends it by itself.
+    const [plain] = records as [StepRecord];
+    expect(tokens.answer(plain, plain.steps, { label: 1, ends: false }).unclosed).toBeUndefined();
+    const ending = answerTokenizer(await loadTokenizer(await chatModel(THINKS)), 'auto');
+    expect(ending.answer(plain, plain.steps, { label: 1 }).unclosed).toBeUndefined();
+
+    const said = vi.spyOn(console, 'error').mockImplementation(() => {});
+    onTestFinished(() => said.mockRestore());
+    const data = completeRunConfig({
+      method: 'solution_sft',
+      data: { train: rows, split: [1, 0, 0] },
+    }) as OfflineDataConfig;
+    await offlineData(data, tokenizer, allAnswers);
+    expect(said.mock.calls.flat()).toEqual([
+      expect.stringMatching(
+        /^train: 3 of 5 answers never write <\/think>, the end of the reasoning that their prompt opens: /,
+      ),
+    ]);
   });
 
   it('keeps steps apart', async () => {
