@@ -179,6 +179,36 @@ describe('from returns', () => {
   });
 });
 
+/**
+ * REINFORCE++-baseline (arXiv 2501.03262): of each outcome the mean of its group is subtracted, and what is left is
+ * normalised over all tokens of the batch. The numbers were worked out in Python from these two lines. With verl's estimator of the same
+ * name they agree as they are (n − 1 in the deviation); OpenRLHF divides by n, which makes all of them larger by √(n / (n − 1)).
+ */
+it('REINFORCE++ with a baseline is what its paper defines', async () => {
+  const rewards = [
+    [1, 0, 0, 1],
+    [0.5, 1, 0, 0.25],
+  ];
+  const lengths = [
+    [3, 1, 2, 4],
+    [2, 4, 1, 3],
+  ];
+  const groups = lengths.map((own, item) => ({ item, answers: own.map((tokens) => answer(tokens)) }));
+  const given = rewards.map((own, g) => own.map((reward, i) => last(reward, lengths[g]?.[i])));
+  const found = await credit(groups, given, {
+    algorithm: 'reinforce_pp',
+    group_baseline: true,
+    whiten_advantages: true,
+  });
+  const golden = [0.771703, -1.557966, -1.557966, 0.771703, -0.247527, 0.917307, -1.412362, -0.829945];
+  found.forEach(({ advantages }, i) => {
+    close(
+      advantages,
+      advantages.map(() => golden[i]!),
+    );
+  });
+});
+
 describe('above the group, by place', () => {
   const steps = (rewards: readonly number[]): AnswerReward => ({
     value: rewards.reduce((sum, reward) => sum + reward, 0),
