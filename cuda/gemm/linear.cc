@@ -26,8 +26,8 @@ void linear(Stream& stream, const Args& args) {
   p.bias = bias.data, p.bias_dtype = bias.dtype;
   p.residual = residual.data;
   if (lora_a) {
-    fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
     p.lora_scale = args.f(0);
+    fold_in(stream, Layout::forward, {x, lora_a, lora_b, u_out, 1, dropout}, p);
   }
   multiply_with_stack(stream, x, stack, p, y);
 }

@@ -1,5 +1,7 @@
 #include "cuda/gemm/lora.h"
 
+#include <utility>
+
 #include "core/error.h"
 
 namespace steptrain::cuda {
@@ -30,6 +32,9 @@ NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Pr
   f.other_columns = second.columns;
   f.count = second.rows * whole_chunks(second.columns);
   f.other_rounded = stream.scratch.take<bf16>(f.count);
+  // One rounding either way, of scale·u or of u: the same relative error, and the same bits where the scale is a power of
+  // two.
+  if (stream.hardware.choice.takes(Successor::lora)) std::swap(f.rounded_scale, p.lora_scale);
   p.lora_a = {f.rounded, DType::bf16, tokens, whole_chunks(rank)};
   p.lora_b = {f.other_rounded, DType::bf16, second.rows, whole_chunks(second.columns)};
   return f;

@@ -9,6 +9,7 @@
 // reading x is the bound, at any rank up to 64.
 #include "cuda/gemm/factor.cuh"
 #include "cuda/gemm/skinny.h"
+#include "cuda/gemm/skinny_tile.cuh"
 
 namespace steptrain::cuda {
 namespace {
@@ -19,25 +20,6 @@ constexpr int kStages = 4;
 constexpr int kSlices = kDepth / kStep;  // warps that share rows
 constexpr int kGroups = kThreads / 32 / kSlices;
 constexpr int kTall = 128, kFlat = 32;
-constexpr int kRoundedPerBlock = kThreads * kEight;
-
-/// Rounds the factors that the next product reads; done by the blocks after those with tiles.
-__device__ inline void round_others(const Narrow& p, int64_t block) {
-  for (const NarrowFactor& f : p.of) {
-    const int64_t blocks = (f.count + kRoundedPerBlock - 1) / kRoundedPerBlock;
-    if (block < blocks) {
-      const int64_t at = block * kRoundedPerBlock + int64_t{threadIdx.x} * kEight;
-      if (at >= f.count) return;
-      const int64_t padded = whole_chunks(f.other_columns), row = at / padded, column = at % padded;
-      const float* const from = f.other + row * f.other_columns + column;
-      float v[kEight];
-      load8(from, in_group(column, f.other_columns), reinterpret_cast<uintptr_t>(from) % 16 == 0, v);
-      store8(f.other_rounded + at, kEight, true, v);
-      return;
-    }
-    block -= blocks;
-  }
-}
 
 template <int kRows, int kColumns, Layout kLayout>
 __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant__ Narrow p) {
@@ -47,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
   constexpr int kDown = kRows / kGroups / 16, kAcross = kColumns / 8;
   extern __shared__ uint4 shared[];
   const int64_t tiles = (p.x.rows + kRows - 1) / kRows;
-  if (int64_t{blockIdx.x} >= tiles) return round_others(p, int64_t{blockIdx.x} - tiles);
+  if (int64_t{blockIdx.x} >= tiles) return round_others<kThreads>(p, int64_t{blockIdx.x} - tiles);
 
   const auto x_stage = [](int stage) {
     return reinterpret_cast<char*>(shared) + stage * (X::kBytes + B::kBytes);
@@ -134,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) narrow_kernel(const __grid_constant_
       const bool inside = column < columns;
       const float value = inside ? p.scale * totals[row * kStride + first_column + column] : 0.0f;
       if (f.out && inside) f.out[(first_row + row) * columns + column] = value;
-      if (f.rounded) f.rounded[first_row * padded + i] = from_float<bf16>(value);
+      if (f.rounded) f.rounded[first_row * padded + i] = from_float<bf16>(f.rounded_scale * value);
     }
     first_column += columns;
   }
@@ -145,7 +127,7 @@ void launch(Stream& stream, Layout layout, const Narrow& p) {
   const auto kernel = layout == Layout::forward ? narrow_kernel<kRows, kColumns, Layout::forward>
                                                 : narrow_kernel<kRows, kColumns, Layout::input>;
   int64_t blocks = (p.x.rows + kRows - 1) / kRows;
-  for (const NarrowFactor& f : p.of) blocks += (f.count + kRoundedPerBlock - 1) / kRoundedPerBlock;
+  blocks += rounding_blocks<kThreads>(p);
   stream.launch(kernel, blocks, kThreads, kStages * (kRows + kColumns) * kDepth * 2, p);
 }
 
@@ -161,6 +143,7 @@ void launch(Stream& stream, Layout layout, const Narrow& p) {
 }  // namespace
 
 void multiply_narrow(Stream& stream, Layout layout, Narrow p) {
+  if (stream.hardware.choice.takes(Successor::lora) && multiply_in_slices(stream, layout, p)) return;
   p.async = !p.dropped && readable_async(p.x);
   const int64_t columns = p.of[0].columns + p.of[1].columns;
   if (columns <= 16) return launch<16>(stream, layout, p);

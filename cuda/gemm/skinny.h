@@ -14,7 +14,8 @@ struct NarrowFactor {
   Factor b;
   int64_t columns = 0;
   float* out = nullptr;     // [rows, columns], may be absent
-  bf16* rounded = nullptr;  // [rows, whole_chunks(columns)], the same in bf16, may be absent
+  bf16* rounded = nullptr;  // [rows, whole_chunks(columns)], rounded_scale times the same in bf16, may be absent
+  float rounded_scale = 1;
   /// A factor that the next product reads, rounded in the same launch to `count` elements, rows of
   /// whole_chunks(other_columns). May be absent.
   const float* other = nullptr;
@@ -35,6 +36,8 @@ struct Narrow {
 /// One launch. Layout::forward or, for one factor, Layout::input. A row's bits depend on that row alone: the
 /// order of sums follows from the depth.
 void multiply_narrow(Stream& stream, Layout layout, Narrow narrow);
+/// The same by cuda/gemm/skinny_slices.cu; false where it cannot read the factors.
+bool multiply_in_slices(Stream& stream, Layout layout, const Narrow& narrow);
 
 /// out[j][k] += scale · Σ_t narrow[t][j] · drop(wide)[t][k], j < rank. Strides are those of `out`.
 struct NarrowGradient {
@@ -56,5 +59,7 @@ struct NarrowGradient {
 /// Both in one launch. Shapes alone decide how tokens are split;
 /// the last block of a tile adds the splits in order.
 void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second);
+/// The same by cuda/gemm/skinny_tokens.cu; false where it cannot read the factors.
+bool add_gradients_of_tokens(Stream& stream, NarrowGradient first, NarrowGradient second);
 
 }  // namespace steptrain::cuda

@@ -145,6 +145,7 @@ void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient s
   if (first.wide.rows == 0) return;
   const int64_t rank = first.narrow.columns;
   if (rank == 0) return;
+  if (stream.hardware.choice.takes(Successor::lora) && add_gradients_of_tokens(stream, first, second)) return;
   if (rank <= 16) return launch<16>(stream, first, second);
   if (rank <= 32) return launch<32>(stream, first, second);
   launch<kMaxNarrow>(stream, first, second);

@@ -1,0 +1,161 @@
+// The successor of cuda/gemm/skinny.cu. There each round waits for b on its way through registers, 0.9 µs
+// whatever its size: 140 rounds for a depth of 8,960. Here all goes through cp.async, b in f32 as it is, and the
+// depth is cut into slices, so that there are blocks for every multiprocessor and several rounds under way in each.
+//   A block is four warps of 16 rows and one slice: 256 of the depth, or 512 where it has more than 2,048, by the
+//   depth alone. A slice is summed in ascending order, the slices of a row are added in order by the block that
+//   arrives last. So a row's bits depend on that row alone.
+// Dropout is applied in shared memory, by the thread that copied.
+#include "cuda/gemm/factor.cuh"
+#include "cuda/gemm/skinny.h"
+#include "cuda/gemm/skinny_tile.cuh"
+#include "cuda/reduce.cuh"
+
+namespace steptrain::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRows = 64;
+constexpr int kDepth = 64;
+constexpr int kStages = 4;
+constexpr int kShortDepth = 2048, kShortSlice = 256, kLongSlice = 512;
+
+struct Slices {
+  int64_t tiles, count, depth;  // of the rows; of the depth, and how much a slice has
+  float* partial;
+  uint32_t* tickets;
+};
+
+template <int kColumns, Layout kLayout, bool kDropped>
+__global__ void __launch_bounds__(kThreads)
+    slices_kernel(const __grid_constant__ Narrow p, const __grid_constant__ Slices slices) {
+  using X = FactorTile<kRows, kDepth, true, kThreads>;
+  using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
+  constexpr int kAcross = kColumns / 8;
+  if (int64_t{blockIdx.x} >= slices.tiles * slices.count)
+    return round_others<kThreads>(p, int64_t{blockIdx.x} - slices.tiles * slices.count);
+  // The last rows first: they are what the op in front wrote last, and the first ones are then still in the L2 cache
+  // when the product that follows begins with them.
+  const int64_t tile = slices.tiles - 1 - blockIdx.x / slices.count, slice = blockIdx.x % slices.count;
+  const int64_t first_row = tile * kRows, first = slice * slices.depth;
+  const int64_t end = first + slices.depth < p.x.columns ? first + slices.depth : p.x.columns;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  char* const shared = dynamic_shared();
+  const auto x_stage = [&](int stage) { return shared + stage * (X::kBytes + B::kBytes); };
+  const auto b_stage = [&](int stage) { return x_stage(stage) + X::kBytes; };
+  float sums[kAcross][4] = {};
+
+  run_copied_ring<kStages>(
+      static_cast<int>((end - first + kDepth - 1) / kDepth),
+      [&](int stage, int round) {
+        const int64_t depth = first + int64_t{round} * kDepth;
+        X::copy(x_stage(stage), p.x, first_row, depth);
+        B::copy(b_stage(stage), [&](int outer, int k) {
+          const bool own = outer < p.of[0].columns;
+          return floats_of(p.of[own ? 0 : 1].b, b_k_major(kLayout), own ? outer : outer - p.of[0].columns,
+                           depth + k);
+        });
+      },
+      [&](int stage, int round) {
+        if constexpr (kDropped)
+          drop_copied<X>(x_stage(stage), p.dropout, p.x.rows, first_row, first + int64_t{round} * kDepth);
+      },
+      [&](int stage) {
+#pragma unroll
+        for (int k = 0; k < kDepth; k += kStep) {
+          uint32_t a[4];
+          load_a<X, true>(a, x_stage(stage), warp * 16, k, lane);
+#pragma unroll
+          for (int j = 0; j < kAcross; j++) {
+            uint32_t b[2];
+            B::factor(b, b_stage(stage), 8 * j, k, lane);
+            mma(sums[j], a, b[0], b[1]);
+          }
+        }
+      });
+
+  if (slices.count > 1) {
+    const auto held = [&](int64_t of, int j) {
+      float4* const all = reinterpret_cast<float4*>(slices.partial);
+      return all + ((tile * slices.count + of) * kAcross + j) * kThreads + threadIdx.x;
+    };
+#pragma unroll
+    for (int j = 0; j < kAcross; j++)
+      *held(slice, j) = make_float4(sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
+    if (!last_block(slices.tickets + tile, static_cast<uint32_t>(slices.count))) return;
+#pragma unroll
+    for (int j = 0; j < kAcross; j++) {
+      float4 total = *held(0, j);
+#pragma unroll 8
+      for (int64_t of = 1; of < slices.count; of++) {
+        const float4 next = *held(of, j);
+        total = make_float4(total.x + next.x, total.y + next.y, total.z + next.z, total.w + next.w);
+      }
+      sums[j][0] = total.x, sums[j][1] = total.y, sums[j][2] = total.z, sums[j][3] = total.w;
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kAcross; j++)
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int64_t row = first_row + warp * 16 + fragment_row(lane, i);
+      int64_t column = 8 * j + fragment_column(lane, i);
+      const bool own = column < p.of[0].columns;
+      const NarrowFactor& f = p.of[own ? 0 : 1];
+      if (!own) column -= p.of[0].columns;
+      if (row >= p.x.rows || column >= f.columns) continue;
+      const float value = p.scale * sums[j][i];
+      if (f.out) f.out[row * f.columns + column] = value;
+      if (f.rounded)
+        f.rounded[row * whole_chunks(f.columns) + column] = from_float<bf16>(f.rounded_scale * value);
+    }
+  const int rows = static_cast<int>(p.x.rows - first_row < kRows ? p.x.rows - first_row : kRows);
+  for (const NarrowFactor& f : p.of) {
+    if (!f.rounded) continue;
+    const int64_t columns = f.columns, padded = whole_chunks(columns);
+    for (int row = static_cast<int>(threadIdx.x); row < rows; row += kThreads)
+      for (int64_t column = columns; column < padded; column++)
+        f.rounded[(first_row + row) * padded + column] = from_float<bf16>(0.0f);
+  }
+}
+
+template <int kColumns, Layout kLayout>
+void launch(Stream& stream, const Narrow& p) {
+  using X = FactorTile<kRows, kDepth, true, kThreads>;
+  using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
+  Slices slices{};
+  slices.depth = p.x.columns <= kShortDepth ? kShortSlice : kLongSlice;
+  slices.tiles = (p.x.rows + kRows - 1) / kRows;
+  slices.count = p.x.columns == 0 ? 1 : (p.x.columns + slices.depth - 1) / slices.depth;
+  if (slices.count > 1) {
+    slices.partial = stream.scratch.take<float>(slices.tiles * slices.count * kRows * kColumns);
+    slices.tickets = stream.ticket;
+  }
+  const int64_t blocks = slices.tiles * slices.count + rounding_blocks<kThreads>(p);
+  stream.launch(p.dropped ? slices_kernel<kColumns, kLayout, true> : slices_kernel<kColumns, kLayout, false>, blocks,
+                kThreads, kStages * (X::kBytes + B::kBytes), p, slices);
+}
+
+template <int kColumns>
+void launch(Stream& stream, Layout layout, const Narrow& p) {
+  layout == Layout::forward ? launch<kColumns, Layout::forward>(stream, p)
+                            : launch<kColumns, Layout::input>(stream, p);
+}
+
+}  // namespace
+
+bool multiply_in_slices(Stream& stream, Layout layout, const Narrow& p) {
+  if (!readable_async(p.x) || (p.x.rows + kRows - 1) / kRows > kTickets) return false;
+  for (const NarrowFactor& f : p.of)
+    if (f.columns > 0 && !readable_in_floats(f.b)) return false;
+  const int64_t columns = p.of[0].columns + p.of[1].columns;
+  if (columns <= 16) {
+    launch<16>(stream, layout, p);
+  } else if (columns <= 32) {
+    launch<32>(stream, layout, p);
+  } else {
+    launch<kMaxNarrow>(stream, layout, p);
+  }
+  return true;
+}
+
+}  // namespace steptrain::cuda

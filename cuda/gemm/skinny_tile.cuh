@@ -1,0 +1,134 @@
+// What the kernels of a LoRA pair's own products share: the rounding of the factor that the next product reads; the narrow
+// factor in shared memory as it is in memory, f32, by cp.async; and a ring that is filled by cp.async alone.
+#pragma once
+
+#include "cuda/gemm/factor.cuh"
+#include "cuda/gemm/skinny.h"
+
+namespace steptrain::cuda {
+
+/// Blocks of kThreads that round_others needs.
+template <int kThreads>
+int64_t rounding_blocks(const Narrow& p) {
+  int64_t blocks = 0;
+  for (const NarrowFactor& f : p.of) blocks += (f.count + kThreads * kEight - 1) / (kThreads * kEight);
+  return blocks;
+}
+/// Rounds the factors that the next product reads; done by the blocks after those with tiles.
+template <int kThreads>
+__device__ void round_others(const Narrow& p, int64_t block) {
+  for (const NarrowFactor& f : p.of) {
+    const int64_t blocks = (f.count + kThreads * kEight - 1) / (kThreads * kEight);
+    if (block < blocks) {
+      const int64_t at = (block * kThreads + threadIdx.x) * kEight;
+      if (at >= f.count) return;
+      const int64_t padded = whole_chunks(f.other_columns), row = at / padded, column = at % padded;
+      const float* const from = f.other + row * f.other_columns + column;
+      float v[kEight];
+      load8(from, in_group(column, f.other_columns), reinterpret_cast<uintptr_t>(from) % 16 == 0, v);
+      store8(f.other_rounded + at, kEight, true, v);
+      return;
+    }
+    block -= blocks;
+  }
+}
+
+/// Four elements of an f32 factor from (outer, k) on along its rows; zeros outside.
+struct FloatChunk {
+  const float* data;
+  bool inside;
+};
+__device__ inline FloatChunk floats_of(const Factor& f, bool k_major, int64_t outer, int64_t k) {
+  const int64_t row = k_major ? outer : k, column = k_major ? k : outer;
+  const bool inside = row < f.rows && column < f.columns;
+  return {static_cast<const float*>(f.data) + (inside ? row * f.columns + column : 0), inside};
+}
+/// Whether it can be read in such chunks.
+inline bool readable_in_floats(const Factor& f) {
+  return f.dtype == DType::f32 && f.columns % 4 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
+}
+
+/// A tile [kOuter][kDepth] or [kDepth][kOuter] in f32, which is rounded as it is read. Rows are padded so that
+/// the lanes of a warp read from different banks.
+template <int kOuter, int kDepth, bool kKMajor, int kThreads>
+struct FloatTile {
+  static constexpr int kRows = kKMajor ? kOuter : kDepth, kColumns = kKMajor ? kDepth : kOuter;
+  static constexpr int kPitch = kColumns + (kKMajor ? 8 : 4);
+  static constexpr int kBytes = kRows * kPitch * 4;
+  static constexpr int kChunks = kColumns / 4, kTotal = kRows * kChunks;
+  static_assert(kKMajor ? kPitch % 32 == 8 : kPitch % 16 == 4);
+  static_assert(kBytes % 16 == 0);
+
+  /// Starts copies. locate(outer, k) gives the FloatChunk of the tile's element (outer, k).
+  template <typename F>
+  __device__ static void copy(char* tile, F locate) {
+#pragma unroll
+    for (int i = 0; i < (kTotal + kThreads - 1) / kThreads; i++) {
+      const int at = i * kThreads + static_cast<int>(threadIdx.x);
+      if (kTotal % kThreads != 0 && at >= kTotal) break;
+      const int row = at / kChunks, column = at % kChunks * 4;
+      const FloatChunk from = kKMajor ? locate(row, column) : locate(column, row);
+      cp_async(tile + (row * kPitch + column) * 4, from.data, from.inside);
+    }
+  }
+  /// b[16,8] of depth from `k` and columns from `outer`, as mma wants it.
+  __device__ static void factor(uint32_t (&b)[2], const char* tile, int outer, int k, int lane) {
+    const float* const of = reinterpret_cast<const float*>(tile);
+    const int n = outer + lane / 4, first = k + lane % 4 * 2;
+    if constexpr (kKMajor) {
+      const float2 low = *reinterpret_cast<const float2*>(of + n * kPitch + first),
+                   high = *reinterpret_cast<const float2*>(of + n * kPitch + first + 8);
+      b[0] = round_to_bf16_pair(low.x, low.y), b[1] = round_to_bf16_pair(high.x, high.y);
+    } else {
+      const float* const at = of + first * kPitch + n;
+      b[0] = round_to_bf16_pair(at[0], at[kPitch]);
+      b[1] = round_to_bf16_pair(at[8 * kPitch], at[9 * kPitch]);
+    }
+  }
+};
+
+/// Multiplies the chunks of a bf16 tile that the running thread copied, [tokens][features] from (token, feature) on,
+/// by their mask.
+template <typename Tile>
+__device__ void drop_copied(char* tile, const Dropout& d, int64_t tokens, int64_t token, int64_t feature) {
+  Tile::each_chunk([&](int, int row, int chunk) {
+    if (token + row >= tokens) return;
+    uint4* const at = reinterpret_cast<uint4*>(Tile::at(tile, row, chunk));
+    const uint4 held = *at;
+    const uint32_t pairs[] = {held.x, held.y, held.z, held.w};
+    uint32_t dropped[4];
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float factor[4];
+      dropout_factors(d, token + row, feature + chunk * kEight + 4 * half, factor);
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const uint32_t pair = pairs[2 * half + i];
+        dropped[2 * half + i] = round_to_bf16_pair(__uint_as_float(pair << 16) * factor[2 * i],
+                                                   __uint_as_float(pair & 0xffff0000u) * factor[2 * i + 1]);
+      }
+    }
+    *at = make_uint4(dropped[0], dropped[1], dropped[2], dropped[3]);
+  });
+}
+
+/// run_ring without loads through registers: copy(stage, round); then, by the thread that copied,
+/// arrived(stage, round); then multiply(stage).
+template <int kStages, typename Copy, typename Arrived, typename Multiply>
+__device__ void run_copied_ring(int rounds, Copy copy, Arrived arrived, Multiply multiply) {
+  for (int stage = 0; stage < kStages - 1; stage++) {
+    if (stage < rounds) copy(stage, stage);
+    cp_async_commit();
+  }
+  for (int round = 0; round < rounds; round++) {
+    cp_async_wait<kStages - 2>();
+    arrived(round % kStages, round);
+    __syncthreads();  // all threads see this round, and none still reads the one before
+    const int next = round + kStages - 1;
+    if (next < rounds) copy(next % kStages, next);
+    cp_async_commit();
+    multiply(round % kStages);
+  }
+}
+
+}  // namespace steptrain::cuda

@@ -1,0 +1,457 @@
+// The successor of cuda/gemm/sm90_product.cuh, whose maps, boxes and order of sums it keeps. A tile is 128 × 128, 192 or
+// 256; the choice follows from how well the tiles fill the multiprocessors, and changes no bit.
+//   kColumns 256  48 KiB a stage, 4 stages
+//   kColumns 192  40 KiB a stage, 4 stages
+//   kColumns 128  32 KiB a stage, 6 stages
+// The LoRA pair comes in rounds of the same ring, of as many steps as the rank has, and its products stay under
+// way like all others: its scale is folded into its first factor (cuda/gemm/lora.cc). Only a mask stops to
+// multiply the sums (kMasked).
+//
+// A thread has up to 128 sums. What is decided at each of them costs 128 copies of all its cases, and the loop over tiles
+// then leaves the instruction cache, about 32 KiB: 14 µs a tile for a mask that is absent. So cases are decided outside of the
+// loops over sums, and a mask is computed as bits in a loop that is not unrolled.
+#pragma once
+
+#include "cuda/gemm/linear_swiglu.cuh"
+#include "cuda/gemm/sm90_product.cuh"
+
+namespace steptrain::cuda {
+namespace hopper {
+
+template <int kColumns>
+struct TileRing {
+  static constexpr int kStages = kColumns == 128 ? 6 : 4;
+  static constexpr int kBoxes = 2;  // of a consumer's outputs: one fills while the other is read
+  static constexpr int kBytesA = kRows * kDepth * 2, kBytesB = kColumns * kDepth * 2;
+  static constexpr int kStageBytes = kBytesA + kBytesB;
+  static constexpr int kBytes = kStages * kStageBytes;
+  static constexpr int kShared = kBytes + kConsumers * kBoxes * kStoreBytes + 1024;
+};
+
+/// The factors of the frozen product and of the LoRA pair, and the output where TMA stores it.
+struct TileMaps {
+  CUtensorMap a, b, lora_a, lora_b, out;
+  bool sends;
+  int band;  // rows of tiles that are walked down before the next column of tiles
+};
+/// The same with the twin, whose a is p's; `out` and `twin_out` are gate and up.
+struct TwinTileMaps : TileMaps {
+  CUtensorMap twin_b, twin_lora_a, twin_lora_b, twin_out, y;
+};
+template <typename Epilogue>
+using TileMapsOf = std::conditional_t<kTwin<Epilogue>, TwinTileMaps, TileMaps>;
+
+/// As tile_place, in 32 bits: a tile is placed while its block has nothing else to do.
+__device__ inline TilePlace banded_place(int index, int down, int across, int band, int columns) {
+  const int size = band * across, from = index / size * band, within = index % size;
+  const int height = down - from < band ? down - from : band;
+  return {int64_t{from + within % height} * kRows, int64_t{within / height} * columns};
+}
+
+/// Masks the sums of the LoRA pair. Two lanes share each four columns of the two rows that they hold: each draws one
+/// row's bits and takes the other's from its neighbour.
+template <typename Sums>
+__device__ void mask_lora(const Product& p, Sums& sums, int lane) {
+  constexpr int kWords = Sums::kPairs / 8;
+  const Dropout& d = p.dropout;
+  const bool odd = lane % 2 != 0;
+  const int64_t row = sums.row(odd ? 1 : 0);
+  const bool inside = p.dropped == Dropped::lora && row < p.rows;
+  const uint32_t position = inside ? static_cast<uint32_t>(d.positions[row]) : 0,
+                 row_id = inside ? static_cast<uint32_t>(d.row_ids[row]) : 0;
+  const auto group = static_cast<uint32_t>((sums.tile.column + sums.first_column) / 4);
+  uint32_t kept[2][kWords];
+#pragma unroll
+  for (int word = 0; word < kWords; word++) {
+    uint32_t bits = inside ? 0 : 0xffffffffu;
+    if (inside) {
+#pragma unroll 1
+      for (int i = 0; i < 8; i++) {
+        const Philox4 block = philox({{group + 2 * (8 * word + i), position, row_id, 0}}, d.key0, d.key1);
+#pragma unroll
+        for (int e = 0; e < 4; e++) bits |= (uniform(block.v[e]) >= d.rate ? 1u : 0u) << (4 * i + e);
+      }
+    }
+    const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, 1);
+    kept[0][word] = (odd ? other : bits) >> (odd ? 2 : 0);
+    kept[1][word] = (odd ? bits : other) >> (odd ? 2 : 0);
+  }
+  const float factor = p.lora_scale * (p.dropped == Dropped::lora ? d.kept : 1.0f);
+#pragma unroll
+  for (int i = 0; i < 2; i++)
+#pragma unroll
+    for (int pair = 0; pair < Sums::kPairs; pair++)
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        sums.at(i, pair, e) *= kept[i][pair / 8] >> (4 * (pair % 8) + e) & 1u ? factor : 0.0f;
+}
+
+/// Adds the bias to sums whose pairs of columns are inside p or outside it.
+template <typename T, typename Sums>
+__device__ void add_bias(const Product& p, Sums& sums) {
+  const T* const bias = static_cast<const T*>(p.bias);
+#pragma unroll
+  for (int pair = 0; pair < Sums::kPairs; pair++) {
+    const int64_t column = sums.column(pair);
+    if (column >= p.columns) continue;
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+      const float b = to_float(bias[column + e]);
+      sums.at(0, pair, e) += b;
+      sums.at(1, pair, e) += b;
+    }
+  }
+}
+
+/// What Store does before it rounds, for bf16 outputs that TMA stores.
+template <typename Sums>
+__device__ void finish_in_place(const Product& p, Sums& sums) {
+  if (p.scale != 1) {
+#pragma unroll
+    for (float& v : sums.v) v *= p.scale;
+  }
+  if (p.bias) p.bias_dtype == DType::bf16 ? add_bias<bf16>(p, sums) : add_bias<float>(p, sums);
+  if (!p.residual) return;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int64_t row = sums.row(i);
+    const auto* const from = static_cast<const bf16*>(p.residual) + row * p.columns;
+#pragma unroll
+    for (int pair = 0; pair < Sums::kPairs; pair++) {
+      const int64_t column = sums.column(pair);
+      if (row >= p.rows || column >= p.columns) continue;
+      const uint32_t held = *reinterpret_cast<const uint32_t*>(from + column);
+      sums.at(i, pair, 0) = stored<bf16>(sums.at(i, pair, 0)) + __uint_as_float(held << 16);
+      sums.at(i, pair, 1) = stored<bf16>(sums.at(i, pair, 1)) + __uint_as_float(held & 0xffff0000u);
+    }
+  }
+}
+
+/// out += scale · sums, in f32 and whole pairs.
+template <typename Sums>
+__device__ void accumulate_pairs(const Product& p, const Sums& sums_of) {
+  Sums& sums = const_cast<Sums&>(sums_of);
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int64_t row = sums.row(i);
+    float* const to = static_cast<float*>(p.out) + row * p.columns;
+#pragma unroll
+    for (int pair = 0; pair < Sums::kPairs; pair++) {
+      const int64_t column = sums.column(pair);
+      if (row >= p.rows || column >= p.columns) continue;
+      const float2 held = *reinterpret_cast<const float2*>(to + column);
+      store_pair(to + column, p.scale * sums.at(i, pair, 0) + held.x,
+                 p.scale * sums.at(i, pair, 1) + held.y);
+    }
+  }
+}
+
+/// The boxes of a consumer's outputs, 64 rows by 64 columns, which take turns.
+template <int kBoxes>
+struct Outbox {
+  char* buffer;
+  int id;  // of the consumer's named barrier
+  int turn = 0;
+
+  /// Stores a box to (row, column) of `out`. pair(i, j) is two rounded neighbours, of the thread's row i and pair j of 8.
+  template <typename Pair>
+  __device__ void send(const CUtensorMap* out, int32_t row, int32_t column, Pair pair) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16;
+    const bool sends = threadIdx.x % 128 == 0;
+    char* const to = buffer + turn * kStoreBytes;
+    turn = turn + 1 < kBoxes ? turn + 1 : 0;
+    if (sends) tma_store_wait_read<kBoxes - 1>();
+    warpgroup_barrier(id);
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+      const uint32_t values[] = {pair(0, j), pair(1, j), pair(0, j + 1), pair(1, j + 1)};
+      // The lane's row and chunk of 16 bytes; chunks are permuted as in TMA's 128-byte swizzle.
+      const int r = warp_row + lane % 16, chunk = j + lane / 16;
+      stmatrix(to + r * 128 + (chunk ^ r % 8) * 16, values);
+    }
+    fence_proxy_async();
+    warpgroup_barrier(id);
+    if (sends) {
+      tma_store(out, row, column, to);
+      tma_store_commit();
+    }
+  }
+};
+
+/// Sends gate, up and y = silu(gate)·up, as StoreSwiglu rounds them; gate and up where they are asked for.
+template <typename Sums, typename Box>
+__device__ void send_swiglu(const TwinTileMaps& maps, bool gate, bool up, Sums& sums, Box& outbox,
+                            int32_t row, int32_t column) {
+  constexpr int kHalf = Sums::kPairs / 2;
+#pragma unroll
+  for (int box = 0; box < kHalf / 8; box++) {
+    const auto rounded = [&](int first) {
+      return [&sums, first](int i, int j) {
+        return round_to_bf16_pair(sums.at(i, first + j, 0), sums.at(i, first + j, 1));
+      };
+    };
+    const int32_t at = column + 64 * box;
+    if (gate) outbox.send(&maps.out, row, at, rounded(8 * box));
+    if (up) outbox.send(&maps.twin_out, row, at, rounded(kHalf + 8 * box));
+    outbox.send(&maps.y, row, at, [&](int i, int j) {
+      float y[2];
+#pragma unroll
+      for (int e = 0; e < 2; e++)
+        y[e] = swiglu_value(stored<bf16>(sums.at(i, 8 * box + j, e)),
+                            stored<bf16>(sums.at(i, kHalf + 8 * box + j, e)));
+      return round_to_bf16_pair(y[0], y[1]);
+    });
+  }
+}
+
+template <Layout kLayout, int kColumns, bool kMasked, typename Epilogue>
+__global__ void __launch_bounds__(kThreads, 1)
+    sm90_tile_kernel(const __grid_constant__ Product p, const __grid_constant__ TileMapsOf<Epilogue> maps,
+                     const __grid_constant__ Epilogue epilogue) {
+  using R = TileRing<kColumns>;
+  using Sums = TensorSums<2, kColumns / 8, 1>;
+  constexpr bool kKMajorA = a_k_major(kLayout), kKMajorB = b_k_major(kLayout);
+  constexpr bool kHalves = kTwin<Epilogue>;
+  static_assert(!kHalves || (kKMajorB && !kMasked));
+  constexpr int kTileColumns = tile_columns<Epilogue>(kColumns);
+  __shared__ Barrier full[R::kStages], empty[R::kStages];
+  char* const ring = aligned_shared();
+  const auto a_tile = [&](int stage) { return ring + stage * R::kStageBytes; };
+  const auto b_tile = [&](int stage) { return a_tile(stage) + R::kBytesA; };
+
+  const int group = static_cast<int>(threadIdx.x) / kGroup, lane = static_cast<int>(threadIdx.x) % 32;
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < R::kStages; stage++) {
+      mbarrier_init(&full[stage], 1);
+      mbarrier_init(&empty[stage], kConsumerWarps);
+    }
+    fence_barrier_init();
+  }
+  __syncthreads();
+
+  const int down = static_cast<int>((p.rows + kRows - 1) / kRows),
+            across = static_cast<int>((p.columns + kTileColumns - 1) / kTileColumns), items = down * across;
+  const auto rounds_of = [](int64_t depth) { return static_cast<int>((depth + kDepth - 1) / kDepth); };
+  const Product& twin = twin_of(epilogue, p);
+  const int own_lora_rounds = rounds_of(p.rank),
+            lora_rounds = own_lora_rounds + (kHalves ? rounds_of(twin.rank) : 0);
+  const int rounds = rounds_of(p.depth);
+  RingPlace<R::kStages> place;
+
+  if (group == 0) {
+    shrink_registers<40>();
+    if (threadIdx.x != 0) return;
+    for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
+      const TilePlace tile = banded_place(index, down, across, maps.band, kTileColumns);
+      const auto row = static_cast<int32_t>(tile.row), column = static_cast<int32_t>(tile.column);
+      /// The stage's barrier once the stage is free; in the first round all are: the phase before the
+      /// first counts as ended.
+      const auto take_stage = [&] {
+        mbarrier_wait(&empty[place.stage], place.parity ^ 1);
+        mbarrier_expect_tx(&full[place.stage], R::kStageBytes);
+        return &full[place.stage];
+      };
+      for (int round = 0; round < lora_rounds; round++, place.advance()) {
+        Barrier* const barrier = take_stage();
+        char* const b = b_tile(place.stage);
+        if constexpr (kHalves) {
+          // The other half is zeros, from a box below the matrix.
+          const bool of_twin = round >= own_lora_rounds;
+          const int32_t depth = (of_twin ? round - own_lora_rounds : round) * kDepth,
+                        below = static_cast<int32_t>(p.columns);
+          const CUtensorMap* const pair_b = of_twin ? &maps.twin_lora_b : &maps.lora_b;
+          tma_load(a_tile(place.stage), of_twin ? &maps.twin_lora_a : &maps.lora_a, row, depth, barrier);
+          tma_load(b, pair_b, of_twin ? below : column, depth, barrier);
+          tma_load(b + R::kBytesB / 2, pair_b, of_twin ? column : below, depth, barrier);
+        } else {
+          copy_factor<kKMajorA, kRows>(a_tile(place.stage), &maps.lora_a, row, round * kDepth, barrier);
+          copy_factor<kKMajorB, kColumns>(b, &maps.lora_b, column, round * kDepth, barrier);
+        }
+      }
+      for (int round = 0; round < rounds; round++, place.advance()) {
+        Barrier* const barrier = take_stage();
+        char* const b = b_tile(place.stage);
+        const int32_t depth = round * kDepth;
+        copy_factor<kKMajorA, kRows>(a_tile(place.stage), &maps.a, row, depth, barrier);
+        if constexpr (kHalves) {
+          tma_load(b, &maps.b, column, depth, barrier);
+          tma_load(b + R::kBytesB / 2, &maps.twin_b, column, depth, barrier);
+        } else {
+          copy_factor<kKMajorB, kColumns>(b, &maps.b, column, depth, barrier);
+        }
+      }
+    }
+    return;
+  }
+
+  grow_registers<232>();
+  const int warp_row = (group - 1) * 64 + own_row();
+  const auto a_factor = [&] {
+    return matrix_descriptor(a_tile(place.stage) + (group - 1) * kBoxBytes, kKMajorA ? 16 : kBoxBytes);
+  };
+  const auto b_factor = [&] { return matrix_descriptor(b_tile(place.stage), kKMajorB ? 16 : kBoxBytes); };
+  // In units of 16 bytes, as the lowest field of a descriptor, the address, is.
+  constexpr int kStepA = kStep * (kKMajorA ? 2 : 128) / 16, kStepB = kStep * (kKMajorB ? 2 : 128) / 16;
+  const auto release = [&](int stage) {
+    if (lane == 0) mbarrier_arrive(&empty[stage]);
+  };
+  Outbox<R::kBoxes> outbox{ring + R::kBytes + (group - 1) * R::kBoxes * kStoreBytes, group};
+
+  for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
+    Sums sums{};
+    sums.tile = banded_place(index, down, across, maps.band, kTileColumns);
+    sums.first_row = warp_row;
+    sums.first_column = fragment_column(lane, 0);
+    int before = -1;  // the stage whose products may be incomplete
+
+    for (int round = 0; round < lora_rounds; round++, place.advance()) {
+      mbarrier_wait(&full[place.stage], place.parity);
+      const bool of_twin = kHalves && round >= own_lora_rounds;
+      const int left = static_cast<int>((of_twin ? twin : p).rank) -
+                       (of_twin ? round - own_lora_rounds : round) * kDepth;
+      const uint64_t a = a_factor(), b = b_factor();
+      wgmma_fence();
+#pragma unroll 1
+      for (int k = 0; k < left && k < kDepth; k += kStep)
+        wgmma<!kKMajorA, !kKMajorB>(sums.v, a + k / kStep * kStepA, b + k / kStep * kStepB);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (before >= 0) release(before);
+      before = place.stage;
+    }
+    if constexpr (kMasked) {
+      if (lora_rounds > 0) {
+        wgmma_wait<0>();
+        pin(sums.v);
+        mask_lora(p, sums, lane);
+        pin(sums.v);
+      }
+    }
+    for (int round = 0; round < rounds; round++, place.advance()) {
+      mbarrier_wait(&full[place.stage], place.parity);
+      const uint64_t a = a_factor(), b = b_factor();
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < kDepth / kStep; k++)
+        wgmma<!kKMajorA, !kKMajorB>(sums.v, a + k * kStepA, b + k * kStepB);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (before >= 0) release(before);
+      before = place.stage;
+    }
+    wgmma_wait<0>();
+    pin(sums.v);
+    if (before >= 0) release(before);
+
+    const auto row = static_cast<int32_t>(sums.tile.row) + (group - 1) * 64,
+               column = static_cast<int32_t>(sums.tile.column);
+    if (maps.sends) {
+      if constexpr (kHalves) {
+        send_swiglu(maps, p.out != nullptr, twin.out != nullptr, sums, outbox, row, column);
+      } else {
+        finish_in_place(p, sums);
+#pragma unroll
+        for (int box = 0; box < kColumns / 64; box++)
+          outbox.send(&maps.out, row, column + 64 * box, [&](int i, int j) {
+            return round_to_bf16_pair(sums.at(i, 8 * box + j, 0), sums.at(i, 8 * box + j, 1));
+          });
+      }
+    } else {
+      typename Epilogue::template Item<Sums> item(epilogue, p);
+      if constexpr (!kHalves) {
+        if (p.accumulate && p.out_dtype == DType::f32 && item.paired && !p.bias) {
+          accumulate_pairs(p, sums);
+          continue;
+        }
+      }
+      item.add(sums, true);
+    }
+  }
+  if (maps.sends && threadIdx.x % kGroup == 0) tma_store_wait_read<0>();
+}
+
+/// Whether TMA can store a bf16 matrix of p's size there.
+inline bool sendable(const Product& p, const void* out) {
+  return p.columns % kEight == 0 && reinterpret_cast<uintptr_t>(out) % 16 == 0;
+}
+
+/// Rows of tiles that are walked down before the next column of tiles: 132 tiles of 128 × 256 then read 2,048 rows
+/// of a and 2,112 of b, the least.
+constexpr int kBand = 16;
+
+template <Layout kLayout, int kColumns, bool kMasked, typename Epilogue>
+void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue, int band = kBand) {
+  constexpr int kTileColumns = tile_columns<Epilogue>(kColumns);
+  // A box has all rows of a K-major tile, or 64 of the depth of an MN-major one.
+  const auto describe = [&](const Factor& f, bool k_major, int outer) {
+    return make_tensor_map(stream, f.data, f.rows, f.columns, k_major ? outer : kDepth);
+  };
+  const auto describe_out = [&](void* out) { return make_tensor_map(stream, out, p.rows, p.columns, 64); };
+  TileMapsOf<Epilogue> maps{};
+  if (p.depth > 0) {
+    maps.a = describe(p.a, a_k_major(kLayout), kRows);
+    maps.b = describe(p.b, b_k_major(kLayout), kTileColumns);
+  }
+  if (p.rank > 0) {
+    maps.lora_a = describe(p.lora_a, a_k_major(kLayout), kRows);
+    maps.lora_b = describe(p.lora_b, b_k_major(kLayout), kTileColumns);
+  }
+  if constexpr (kTwin<Epilogue>) {
+    const Product& twin = epilogue.twin;
+    if (p.depth > 0) maps.twin_b = describe(twin.b, true, kTileColumns);
+    if (twin.rank > 0) {
+      maps.twin_lora_a = describe(twin.lora_a, true, kRows);
+      maps.twin_lora_b = describe(twin.lora_b, true, kTileColumns);
+    }
+    maps.sends = sendable(p, p.out) && sendable(p, twin.out) && sendable(p, epilogue.y);
+    if (maps.sends) {
+      maps.y = describe_out(epilogue.y);
+      if (p.out) maps.out = describe_out(p.out);
+      if (twin.out) maps.twin_out = describe_out(twin.out);
+    }
+  } else {
+    maps.sends = p.out && p.out_dtype == DType::bf16 && !p.accumulate && sendable(p, p.out) &&
+                 reinterpret_cast<uintptr_t>(p.residual) % 4 == 0;
+    if (maps.sends) maps.out = describe_out(p.out);
+  }
+  maps.band = band;
+  const int64_t items = tile_count(p, kRows, kTileColumns);
+  stream.launch(sm90_tile_kernel<kLayout, kColumns, kMasked, Epilogue>,
+                items < stream.hardware.multiprocessors ? items : stream.hardware.multiprocessors, kThreads,
+                TileRing<kColumns>::kShared, p, maps, epilogue);
+}
+
+/// The columns of the tiles that take least: clocks of the rounds of a tile and of what is not hidden behind
+/// them, times how many tiles the busiest multiprocessor has.
+inline int fitting_columns(const Stream& stream, const Product& p) {
+  struct Candidate {
+    int columns;
+    int64_t round, rest;
+  };
+  constexpr Candidate kCandidates[] = {{256, 1024, 2500}, {192, 790, 2000}, {128, 550, 1500}};
+  const int64_t rounds = (p.depth + kDepth - 1) / kDepth;
+  int best = 0;
+  int64_t least = 0;
+  for (const Candidate& c : kCandidates) {
+    const int64_t most = (tile_count(p, kRows, c.columns) + stream.hardware.multiprocessors - 1) /
+                         stream.hardware.multiprocessors;
+    const int64_t clocks = most * (rounds * c.round + c.rest);
+    if (best && clocks >= least) continue;
+    best = c.columns, least = clocks;
+  }
+  return best;
+}
+
+template <Layout kLayout, bool kMasked>
+void launch_fitting(Stream& stream, const Product& p) {
+  // Without the choice of tiles, the wider one where there is one for every multiprocessor.
+  const int columns = stream.hardware.choice.takes(Successor::tiles)
+                          ? fitting_columns(stream, p)
+                          : (tile_count(p, kRows, 256) >= stream.hardware.multiprocessors ? 256 : 128);
+  if (columns == 256) return launch_tiles<kLayout, 256, kMasked>(stream, p, Store{});
+  if (columns == 192) return launch_tiles<kLayout, 192, kMasked>(stream, p, Store{});
+  launch_tiles<kLayout, 128, kMasked>(stream, p, Store{});
+}
+
+}  // namespace hopper
+}  // namespace steptrain::cuda
