@@ -13,8 +13,9 @@ constexpr int kMaxNarrow = 64;  // columns together
 struct NarrowFactor {
   Factor b;
   int64_t columns = 0;
-  float* out = nullptr;     // [rows, columns], may be absent
-  bf16* rounded = nullptr;  // [rows, whole_chunks(columns)], rounded_scale times the same in bf16, may be absent
+  float* out = nullptr;  // [rows, columns], may be absent
+  bf16* rounded =
+      nullptr;  // [rows, whole_chunks(columns)], rounded_scale times the same in bf16, may be absent
   float rounded_scale = 1;
   /// A factor that the next product reads, rounded in the same launch to `count` elements, rows of
   /// whole_chunks(other_columns). May be absent.

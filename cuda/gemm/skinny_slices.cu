@@ -131,8 +131,8 @@ void launch(Stream& stream, const Narrow& p) {
     slices.tickets = stream.ticket;
   }
   const int64_t blocks = slices.tiles * slices.count + rounding_blocks<kThreads>(p);
-  stream.launch(p.dropped ? slices_kernel<kColumns, kLayout, true> : slices_kernel<kColumns, kLayout, false>, blocks,
-                kThreads, kStages * (X::kBytes + B::kBytes), p, slices);
+  stream.launch(p.dropped ? slices_kernel<kColumns, kLayout, true> : slices_kernel<kColumns, kLayout, false>,
+                blocks, kThreads, kStages * (X::kBytes + B::kBytes), p, slices);
 }
 
 template <int kColumns>

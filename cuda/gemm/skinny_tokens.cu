@@ -25,7 +25,9 @@ using Thin = FloatTile<kRank, kTokens, false, kThreads>;
 using Wide = FactorTile<kColumns, kTokens, false, kThreads>;
 
 template <int kRank>
-__global__ void __launch_bounds__(kThreads, kRank <= 16 ? 4 : kRank <= 32 ? 3 : 2)
+__global__ void __launch_bounds__(kThreads, kRank <= 16   ? 4
+                                            : kRank <= 32 ? 3
+                                                          : 2)
     tokens_kernel(const __grid_constant__ Gradients gradients) {
   constexpr int kAcross = kRank / 8;
   char* const shared = dynamic_shared();
@@ -49,7 +51,8 @@ __global__ void __launch_bounds__(kThreads, kRank <= 16 ? 4 : kRank <= 32 ? 3 : 
       [&](int stage, int round) {
         const int64_t token = first_token + int64_t{round} * kTokens;
         Wide::copy(wide_stage(stage), p.wide, first_column, token);
-        Thin<kRank>::copy(thin_stage(stage), [&](int rank, int k) { return floats_of(p.narrow, false, rank, token + k); });
+        Thin<kRank>::copy(thin_stage(stage),
+                          [&](int rank, int k) { return floats_of(p.narrow, false, rank, token + k); });
       },
       [&](int stage, int round) {
         if (p.dropped)

@@ -140,8 +140,7 @@ __device__ void accumulate_pairs(const Product& p, const Sums& sums_of) {
       const int64_t column = sums.column(pair);
       if (row >= p.rows || column >= p.columns) continue;
       const float2 held = *reinterpret_cast<const float2*>(to + column);
-      store_pair(to + column, p.scale * sums.at(i, pair, 0) + held.x,
-                 p.scale * sums.at(i, pair, 1) + held.y);
+      store_pair(to + column, p.scale * sums.at(i, pair, 0) + held.x, p.scale * sums.at(i, pair, 1) + held.y);
     }
   }
 }
@@ -156,7 +155,8 @@ struct Outbox {
   /// Stores a box to (row, column) of `out`. pair(i, j) is two rounded neighbours, of the thread's row i and pair j of 8.
   template <typename Pair>
   __device__ void send(const CUtensorMap* out, int32_t row, int32_t column, Pair pair) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16;
+    const int lane = static_cast<int>(threadIdx.x) % 32,
+              warp_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16;
     const bool sends = threadIdx.x % 128 == 0;
     char* const to = buffer + turn * kStoreBytes;
     turn = turn + 1 < kBoxes ? turn + 1 : 0;
@@ -307,8 +307,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int round = 0; round < lora_rounds; round++, place.advance()) {
       mbarrier_wait(&full[place.stage], place.parity);
       const bool of_twin = kHalves && round >= own_lora_rounds;
-      const int left = static_cast<int>((of_twin ? twin : p).rank) -
-                       (of_twin ? round - own_lora_rounds : round) * kDepth;
+      const int left =
+          static_cast<int>((of_twin ? twin : p).rank) - (of_twin ? round - own_lora_rounds : round) * kDepth;
       const uint64_t a = a_factor(), b = b_factor();
       wgmma_fence();
 #pragma unroll 1
