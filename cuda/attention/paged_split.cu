@@ -379,8 +379,11 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kSize>)
     fetch(shared + In::kKeysAt, begin, 0);
     fetch(shared + In::kValues, begin, kPageTokens);
   }
-  if constexpr (kNew) take_turn();
-  if (blockIdx.x == 0 && shares.first == 0) check_rows(p, faults);
+  if constexpr (kNew) {
+    take_turn();
+  } else if (blockIdx.x == 0 && shares.first == 0) {
+    check_rows(p, faults);  // in a step each row has a block, which checks it
+  }
   if (!works) return;
 
   const bool adds = kNew && tile.length > 0 && end == seen.last;
@@ -545,7 +548,7 @@ void launch_split(Stream& stream, const Paged& p, const void* q, const NewTokens
       shares.parts = stream.scratch.take<Part>(together * held);
       shares.sums = stream.scratch.take<float>(together * held * kSize);
     }
-    // At least one block, which checks the rows.
+    // At least one block, which checks the offsets.
     for (; shares.first == 0 || shares.first < tiles; shares.first += together) {
       const int64_t blocks =
           std::max<int64_t>(std::min(together, tiles - shares.first), 1) * kv_heads * shares.blocks;

@@ -27,7 +27,9 @@ const shapes: readonly Shape[] = [
 
 /** Both sides of the ends of chunks of 128 keys and of a section of 512. */
 const LENGTHS = [127, 128, 129, 511, 512, 513, 639, 640, 641, 1];
-const POSITIONS = 1100;
+const POSITIONS = 9000;
+/** More than 16 sections, whose factors are found at a time. */
+const LONG = [8705, 1];
 /** Pages that all rows of more tokens than these share, as rows of one prompt do. */
 const SHARED = 1;
 
@@ -47,15 +49,16 @@ describe.skipIf(gpus.length === 0).each(['verified', 'paged'])(title, (kernels) 
     rmSync(folder, { recursive: true });
   });
 
-  /** o of rows of LENGTHS, each given by its number, in this order; `written` is called just before the op. */
+  /** o of rows, each given by the number of its length, in this order; `written` is called just before the op. */
   async function step(
     device: Device,
     { heads, kvHeads, headDim, window }: Shape,
     rows: readonly number[],
     width: number,
+    lengths: readonly number[] = LENGTHS,
     written = (_cache: Tensor) => {},
   ): Promise<Float32Array[]> {
-    const counts = LENGTHS.map((length) => Math.ceil(length / PAGE_TOKENS));
+    const counts = lengths.map((length) => Math.ceil(length / PAGE_TOKENS));
     let free = SHARED;
     const tables = counts.map((count) =>
       Array.from({ length: count }, (_, i) => (i < SHARED && count > SHARED ? i : free++)),
@@ -67,7 +70,7 @@ describe.skipIf(gpus.length === 0).each(['verified', 'paged'])(title, (kernels) 
         random(count * size * headDim, seed).map((x) => 2 * x),
         'bf16',
       );
-    for (const [r, length] of LENGTHS.entries()) {
+    for (const [r, length] of lengths.entries()) {
       const before = length - 1;
       const slots = Int32Array.from(
         { length: before },
@@ -99,10 +102,10 @@ describe.skipIf(gpus.length === 0).each(['verified', 'paged'])(title, (kernels) 
       rotary: {
         cos,
         sin,
-        positions: device.tensor(Int32Array.from(rows, (r) => (LENGTHS[r] as number) - 1)),
+        positions: device.tensor(Int32Array.from(rows, (r) => (lengths[r] as number) - 1)),
       },
       pages: device.tensor(Int32Array.from(pages), [rows.length, width]),
-      lengths: device.tensor(Int32Array.from(rows, (r) => LENGTHS[r] as number)),
+      lengths: device.tensor(Int32Array.from(rows, (r) => lengths[r] as number)),
     };
     written(cache);
     const o = attentionStep(q, k, v, cache, { headDim, window, ...places });
@@ -134,11 +137,23 @@ describe.skipIf(gpus.length === 0).each(['verified', 'paged'])(title, (kernels) 
     }
   });
 
+  it('joins more sections than it has factors for at a time', async () => {
+    const shape = { heads: 2, kvHeads: 1, headDim: 16 };
+    const width = Math.ceil(Math.max(...LONG) / PAGE_TOKENS);
+    const cpu = openDevice('cpu');
+    const [alone] = await step(gpu, shape, [0], width, LONG);
+    expect(maxDifference(alone!, (await step(cpu, shape, [0], width, LONG))[0]!)).toBeLessThan(2 ** -6);
+    cpu.dispose();
+    // With so many rows one block takes all keys of a row.
+    const rows = [0, ...Array.from({ length: gpus[0] === EMULATED ? 60 : 2200 }, () => 1)];
+    expect((await step(gpu, shape, rows, width, LONG))[0]).toEqual(alone);
+  });
+
   it('starts in its turn where it would read what the op in front writes', async () => {
     const shape = shapes[0] as Shape;
-    const started = async (written: Parameters<typeof step>[4]) => {
+    const started = async (written: Parameters<typeof step>[5]) => {
       writeFileSync(log, '');
-      const [o] = await step(gpu, shape, [0], widest, written);
+      const [o] = await step(gpu, shape, [0], widest, LENGTHS, written);
       return { o, count: readFileSync(log, 'utf8').split('\n').length - 1 };
     };
     const page = pageElements(shape.kvHeads, shape.headDim);
