@@ -1,7 +1,6 @@
 // How a GPU evaluates an objective (core/objective.h): one launch over its items that writes gradients, loss
 // and statistics. A block takes kItems items, its threads' sums are added in fixed order, and the last block
-// to finish adds the blocks': one of its threads in index order, in the successor (Successor::partial_sums,
-// `by_all`) each thread every 256th block, then threads. The bits depend on the inputs alone.
+// to finish adds the blocks' in index order: the bits depend on the inputs alone.
 #pragma once
 
 #include "core/objective.h"
@@ -29,7 +28,7 @@ __device__ void refuse(const FaultReporter& faults, const Objective& items, int6
 template <typename Objective>
 __global__ void __launch_bounds__(kThreads)
     objective_kernel(Objective items, int64_t n, objective::Tally<Objective::kSums>* partial,
-                     uint32_t* ticket, bool by_all, FaultReporter faults) {
+                     uint32_t* ticket, FaultReporter faults) {
   constexpr int N = Objective::kSums;
   if constexpr (requires { items.prepare(); }) items.prepare();
   objective::Tally<N> tally = {};
@@ -53,20 +52,8 @@ __global__ void __launch_bounds__(kThreads)
   const double largest = block_max(tally.largest);
   if (threadIdx.x == 0) partial[blockIdx.x].largest = largest;
   if (!last_block(ticket)) return;
-  objective::Tally<N> total = {};
-  if (by_all) {
-    for (unsigned block = threadIdx.x; block < gridDim.x; block += kThreads) {
-#pragma unroll
-      for (int k = 0; k < N; k++) total[k] += partial[block].sum[k];
-      total.raise(partial[block].largest);
-    }
-#pragma unroll
-    for (int k = 0; k < N; k++) total[k] = block_sum(total[k]);
-    total.largest = block_max(total.largest);
-    if (threadIdx.x == 0) items.finish(total);
-    return;
-  }
   if (threadIdx.x != 0) return;
+  objective::Tally<N> total = {};
   for (unsigned block = 0; block < gridDim.x; block++) {
     for (int k = 0; k < N; k++) total[k] += partial[block].sum[k];
     total.raise(partial[block].largest);
@@ -79,7 +66,7 @@ void evaluate(Stream& stream, int64_t n, const Objective& items) {
   const int64_t blocks = n == 0 ? 1 : (n + kItems - 1) / kItems;
   auto* const partial = stream.scratch.take<objective::Tally<Objective::kSums>>(blocks);
   stream.launch(objective_kernel<Objective>, blocks, kThreads, 0, items, n, partial, stream.ticket,
-                stream.hardware.choice.takes(Successor::partial_sums), stream.faults);
+                stream.faults);
 }
 
 }  // namespace steptrain::cuda
