@@ -1,6 +1,8 @@
 // Advantages and step bookkeeping over ragged sequences: gae, whiten, group_advantages, and the sums over
 // spans with their gradient. Everything is f32 in memory and f64 in the recurrences and sums, whose order
 // depends on the sizes alone. Outputs are `=`. One launch each.
+#include <algorithm>
+
 #include "core/error.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/reduce.cuh"
@@ -106,8 +108,84 @@ __global__ void __launch_bounds__(kWhitenThreads)
   });
 }
 
+// The successor (Successor::partial_sums) of long inputs: kWhitenPartRows rows or more a block, in three
+// launches. Each block of the second and third adds the partial sums of the one before for itself, so all
+// have the same mean and variance.
+constexpr int64_t kWhitenParts = kThreads, kWhitenPartRows = 2048, kWhitenFewRows = 8192;
+
+struct Whitening {
+  const float *x, *mask;  // mask may be null
+  float* y;
+  int64_t n, each;                  // rows; of a block
+  int parts;                        // blocks
+  double *sums, *counts, *squares;  // [parts]
+  double eps;
+  bool bessel, shift;
+
+  /// body(i, whether row i counts) for this block's rows.
+  template <typename Body>
+  __device__ void rows(Body body) const {
+    const int64_t begin = blockIdx.x * each, end = begin + each < n ? begin + each : n;
+#pragma unroll 4
+    for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) body(i, !mask || mask[i] != 0);
+  }
+  /// Σ of the blocks' partial sums.
+  __device__ double total(const double* partial) const {
+    return block_sum(static_cast<int>(threadIdx.x) < parts ? partial[threadIdx.x] : 0.0);
+  }
+  __device__ double mean(double count) const {
+    return count > 0 ? total(sums) / count : 0;
+  }
+};
+
+__global__ void __launch_bounds__(kThreads) whiten_sum_kernel(const Whitening w) {
+  double sum = 0, count = 0;
+  w.rows([&](int64_t i, bool kept) {
+    sum += kept ? w.x[i] : 0.0f;
+    count += kept ? 1 : 0;
+  });
+  sum = block_sum(sum);
+  count = block_sum(count);
+  if (threadIdx.x == 0) w.sums[blockIdx.x] = sum, w.counts[blockIdx.x] = count;
+}
+
+__global__ void __launch_bounds__(kThreads) whiten_square_kernel(const Whitening w) {
+  const double mean = w.mean(w.total(w.counts));
+  double square = 0;
+  w.rows([&](int64_t i, bool kept) {
+    const double gap = kept ? w.x[i] - mean : 0;
+    square += gap * gap;
+  });
+  square = block_sum(square);
+  if (threadIdx.x == 0) w.squares[blockIdx.x] = square;
+}
+
+__global__ void __launch_bounds__(kThreads) whiten_scale_kernel(const Whitening w) {
+  const double count = w.total(w.counts), mean = w.mean(count), square = w.total(w.squares);
+  const double variance = count > 1 ? square / (count - (w.bessel ? 1 : 0)) : 0;
+  const double scale = 1 / sqrt(variance + w.eps), offset = w.shift ? 0 : mean;
+  w.rows([&](int64_t i, bool kept) {
+    const double gap = kept ? w.x[i] - mean : 0;
+    w.y[i] = kept ? static_cast<float>((gap == 0 ? 0 : gap * scale) + offset) : 0.0f;
+  });
+}
+
+void whiten_parts(Stream& stream, Whitening w) {
+  w.parts = static_cast<int>(std::min(kWhitenParts, (w.n + kWhitenPartRows - 1) / kWhitenPartRows));
+  w.each = (w.n + w.parts - 1) / w.parts;
+  w.sums = stream.scratch.take<double>(w.parts);
+  w.counts = stream.scratch.take<double>(w.parts);
+  w.squares = stream.scratch.take<double>(w.parts);
+  stream.launch(whiten_sum_kernel, w.parts, kThreads, 0, w);
+  stream.launch(whiten_square_kernel, w.parts, kThreads, 0, w);
+  stream.launch(whiten_scale_kernel, w.parts, kThreads, 0, w);
+}
+
 void whiten(Stream& stream, const Args& args) {
   const auto [x, mask, y] = args.tensors<3>();
+  if (x[0] > kWhitenFewRows && stream.hardware.choice.takes(Successor::partial_sums))
+    return whiten_parts(stream, {x.as<float>(), mask.as<float>(), y.as<float>(), x[0], 0, 0, nullptr, nullptr,
+                                 nullptr, args.d(2), args.i(0) != 0, args.i(1) != 0});
   stream.launch(whiten_kernel, x[0] > 0 ? 1 : 0, kWhitenThreads, 0, x.as<float>(), mask.as<float>(),
                 y.as<float>(), x[0], args.i(0) != 0, args.i(1) != 0, args.d(2));
 }

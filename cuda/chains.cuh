@@ -40,6 +40,44 @@ static __global__ void __launch_bounds__(kThreads)
   chains.first[own] = holds && !before;
 }
 
+constexpr int kLinkThreads = 64, kLinkTile = 256;
+
+/// The successor (Successor::partial_sums) of the same result: smaller blocks, so that more multiprocessors
+/// have one, and four keys a read, of which most match none.
+static __global__ void __launch_bounds__(kLinkThreads)
+    chain_link_kernel(Chains chains, int64_t n, int64_t limit, int tensor, FaultReporter faults) {
+  __shared__ uint4 tile[kLinkTile];
+  const int64_t own = int64_t{blockIdx.x} * kLinkThreads + threadIdx.x;
+  const int32_t signed_key = own < n ? chains.keys[own] : 0;
+  const auto key = static_cast<uint32_t>(signed_key);
+  const bool holds = own < n && index_holds(faults, tensor, own, signed_key, limit);
+  bool before = false;
+  int64_t next = n;
+  const auto match = [&](int64_t at) {
+    if (at < own) before = true;
+    if (at > own && at < next) next = at;
+  };
+  for (int64_t begin = 0; begin < n; begin += 4 * kLinkTile) {
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < 4 * kLinkTile; i += kLinkThreads)
+      reinterpret_cast<int32_t*>(tile)[i] = begin + i < n ? chains.keys[begin + i] : -1;
+    __syncthreads();
+#pragma unroll 8
+    for (int i = 0; i < kLinkTile; i++) {
+      const uint4 keys = tile[i];
+      if (keys.x != key && keys.y != key && keys.z != key && keys.w != key) continue;
+      const int64_t at = begin + 4 * i;
+      if (keys.x == key) match(at);
+      if (keys.y == key) match(at + 1);
+      if (keys.z == key) match(at + 2);
+      if (keys.w == key) match(at + 3);
+    }
+  }
+  if (own >= n) return;
+  chains.next[own] = holds && next < n ? static_cast<int32_t>(next) : -1;
+  chains.first[own] = holds && !before;
+}
+
 /// out[key] (=|+=) Σ rows of the chain of key;
 /// source.add(row, column, count, sum) adds eight elements of a row.
 template <bool kAccumulate, typename T, typename Source>
@@ -77,8 +115,13 @@ void sum_chains(Stream& stream, const TensorView& keys, int tensor, int64_t limi
                 T* out, int64_t width, bool wide) {
   const int64_t n = keys.numel();
   const Chains chains{keys.as<int32_t>(), stream.scratch.take<int32_t>(n), stream.scratch.take<uint8_t>(n)};
-  stream.launch(chain_kernel, (n + kThreads - 1) / kThreads, kThreads, 0, chains, n, limit, tensor,
-                stream.faults);
+  if (stream.hardware.choice.takes(Successor::partial_sums)) {
+    stream.launch(chain_link_kernel, (n + kLinkThreads - 1) / kLinkThreads, kLinkThreads, 0, chains, n, limit,
+                  tensor, stream.faults);
+  } else {
+    stream.launch(chain_kernel, (n + kThreads - 1) / kThreads, kThreads, 0, chains, n, limit, tensor,
+                  stream.faults);
+  }
   const int64_t groups = (width + kEight - 1) / kEight;
   const int threads = static_cast<int>(groups < kThreads ? (groups + 31) / 32 * 32 : kThreads);
   stream.launch(chain_sum_kernel<kAccumulate, T, Source>, groups == 0 ? 0 : n, threads, 0, chains, source,

@@ -60,5 +60,8 @@ struct NewTokens {
 void attention_paged_bf16(Stream& stream, const Paged& p, const void* q, void* cache, void* o);
 /// The same for a step of decoding, which also stores the new keys and values in the cache.
 void attention_step_bf16(Stream& stream, const Paged& p, const NewTokens& tokens, void* cache, void* o);
+/// Their successors (Successor::paged).
+void attention_paged_split(Stream& stream, const Paged& p, const void* q, void* cache, void* o);
+void attention_step_split(Stream& stream, const Paged& p, const NewTokens& tokens, void* cache, void* o);
 
 }  // namespace steptrain::cuda

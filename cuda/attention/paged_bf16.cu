@@ -12,72 +12,18 @@
 // 8 clocks of tensor cores, while an H100's memory takes 27 clocks of a multiprocessor for it.
 #include <algorithm>
 
-#include "cuda/attention/paged.cuh"
-#include "cuda/attention/tile.cuh"
+#include "cuda/attention/paged_tile.cuh"
 
 namespace steptrain::cuda {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kRows = 16;  // queries times heads of a group
 constexpr int32_t kKeys = 32, kRun = kSplit / kWarps;
 constexpr int64_t kMaxWorkspace = int64_t{64} << 20;  // bytes
 /// Of a multiprocessor: as many as an H100's shared memory holds of large heads.
 template <int kSize>
 constexpr int kBlocks = kSize > 64 ? 3 : 4;
 
-/// kRows rows of one sequence, where `there`: row i is query (first + i) / group, head (first + i) mod group of
-/// the group.
-struct PagedTile {
-  int32_t row, first, rows, length;
-  int64_t begin;    // the sequence's first token
-  int32_t queries;  // of the sequence
-  bool there;
-};
-
-/// Place `place` of the list of all tiles, in which a sequence's begin at ⌊offset·group/kRows⌋ + its number:
-/// room for all, without adding up what lies before.
-__device__ inline PagedTile find_tile(const Paged& p, int64_t place, const FaultReporter& faults) {
-  const auto start = [&](int32_t row) { return p.begin(row) * p.group / kRows + row; };
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  int32_t low = 0, count = p.rows;
-  while (count > 1) {  // 32 probes at a time
-    const int32_t step = (count + 31) / 32, probe = lane * step;
-    int below = probe < count && start(low + probe) <= place;
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2)
-      below += __shfl_xor_sync(0xffffffffu, below, distance);
-    const int32_t chosen = below > 0 ? (below - 1) * step : 0;
-    low += chosen;
-    count = step < count - chosen ? step : count - chosen;
-  }
-  PagedTile tile{};
-  int64_t end;
-  if (!row_holds(p, low, faults, tile.begin, end)) return tile;
-  tile.row = low;
-  tile.queries = static_cast<int32_t>(end - tile.begin);
-  tile.length = p.lengths[low];
-  const int64_t first = (place - start(low)) * kRows, rows = int64_t{tile.queries} * p.group;
-  if (first < 0 || first >= rows) return tile;
-  tile.first = static_cast<int32_t>(first);
-  tile.rows = rows - first < kRows ? static_cast<int32_t>(rows - first) : kRows;
-  tile.there = true;
-  return tile;
-}
-
-struct KeyRange {
-  int32_t first, last;  // inclusive; empty where last < first
-};
-/// The keys visible to row i of the tile.
-__device__ inline KeyRange keys_of(const Paged& p, const PagedTile& tile, int32_t i) {
-  if (i >= tile.rows || tile.length == 0) return {0, -1};
-  const int32_t last = tile.length - tile.queries + (tile.first + i) / p.group;
-  return {p.window > 0 && last >= p.window ? last - p.window + 1 : 0, last};
-}
-/// Those visible to any row of the tile: rows ascend, and so do the last keys visible to them.
-__device__ inline KeyRange keys_of(const Paged& p, const PagedTile& tile) {
-  return {keys_of(p, tile, 0).first, keys_of(p, tile, tile.rows - 1).last};
-}
 /// The splits whose blocks have something to do; of a row of length 0 the first.
 struct SplitRange {
   int32_t first, last;  // inclusive
@@ -86,25 +32,6 @@ __device__ inline SplitRange splits_of(const Paged& p, const PagedTile& tile) {
   const KeyRange all = keys_of(p, tile);
   return {all.first / kSplit, all.last > 0 ? all.last / kSplit : 0};
 }
-/// The element of q and o where row i of the tile begins.
-__device__ inline int64_t element_of(const Paged& p, const PagedTile& tile, int32_t kv_head, int32_t i) {
-  const int32_t row = tile.first + i;
-  return ((tile.begin + row / p.group) * p.heads + int64_t{kv_head} * p.group + row % p.group) * p.size;
-}
-
-/// The softmax of a row over some keys, in powers of two, and its sums of values.
-struct Part {
-  float maximum, mass;
-};
-/// How to go on from `all` to both: what all's sums and part's are multiplied by. all = both.
-__device__ inline float2 merge(Part& all, const Part& part) {
-  const float to = fmaxf(all.maximum, part.maximum), own = exp2_approximate(all.maximum - to),
-              others = exp2_approximate(part.maximum - to);
-  all.mass = fmaf(all.mass, own, part.mass * others);
-  all.maximum = to;
-  return make_float2(own, others);
-}
-constexpr Part kNoKeys{kMinimum, 0};
 
 /// What the blocks of a tile and KV head leave for the one of them that ends last: [tile][KV head][split][row].
 struct Splits {
