@@ -45,6 +45,9 @@ __device__ inline float exp2_approximate(float x) {
 __device__ inline void forget(int64_t& value) {
   asm volatile("" : "+l"(value));
 }
+__device__ inline void forget(uint32_t& value) {
+  asm volatile("" : "+r"(value));
+}
 
 __device__ inline uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));

@@ -80,6 +80,37 @@ __device__ inline void tma_store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
+/// Starts a copy of `bytes`, or the addition of as many floats, from shared memory to 16-byte aligned memory of the
+/// device. In the groups of tma_store_commit.
+__device__ inline void bulk_store(float* to, const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+__device__ inline void bulk_add(float* to, const void* from, uint32_t bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
+               : "memory");
+}
+/// Waits until at most `pending` groups are incomplete; what the others wrote is then visible to this thread.
+template <int pending>
+__device__ inline void bulk_wait() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/// Whether *count is `wanted`, or waits until it is. What its writer had seen before its store_release is visible then.
+__device__ inline bool has_count(const uint32_t* count, uint32_t wanted) {
+  uint32_t found;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(found) : "l"(count) : "memory");
+  return found == wanted;
+}
+__device__ inline void wait_for_count(const uint32_t* count, uint32_t wanted) {
+  while (!has_count(count, wanted)) __nanosleep(32);
+}
+__device__ inline void store_release(uint32_t* count, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(count), "r"(value) : "memory");
+}
+
 /// The descriptor by which a wgmma finds a factor in boxes of rows of 128 bytes, whose chunks of 16 bytes
 /// TMA's 128-byte swizzle has permuted by the row mod 8; 8 rows are 1024 bytes. MN-major, `across` is the
 /// distance between boxes of 64 columns. A step of 16 of the depth is 32 bytes further, MN-major 2048.
@@ -265,6 +296,10 @@ __device__ inline void wgmma_from_registers(float (&d)[64], const uint32_t (&a)[
 /// before the barrier between them.
 __device__ inline void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+/// The same of all memory, between copies by TMA and other accesses, of this thread or of one that it has waited for.
+__device__ inline void fence_proxy_async_global() {
+  asm volatile("fence.proxy.async;" ::: "memory");
 }
 /// Waits for all 128 threads of the running warpgroup; `id` 1 to 15, one for each warpgroup.
 __device__ inline void warpgroup_barrier(int id) {

@@ -20,6 +20,8 @@ void attention(Stream& stream, const Args& args) {
   const AttentionTensors tensors{q.data,  k.data, v.data,  nullptr, nullptr,
                                  nullptr, o.data, nullptr, nullptr, nullptr};
 #ifdef STEPTRAIN_SM90
+  if (hopper && stream.hardware.choice.takes(Successor::attention_forward))
+    return attention_forward_sm90_persistent(stream, problem, tensors, lse.as<float>());
   if (hopper) return attention_forward_sm90(stream, problem, tensors, lse.as<float>());
 #endif
   if (tensor_cores) return attention_forward_bf16(stream, problem, tensors, lse.as<float>());

@@ -85,9 +85,15 @@ void attention_backward(Stream& stream, const Args& args) {
   if (!tensor_cores) return attention_backward_portable(stream, problem, tensors, q.dtype);
   const GroupParts parts = divide_group(stream, problem);
 #ifdef STEPTRAIN_SM90
-  if (hopper) {
-    attention_queries_sm90(stream, problem, tensors);
-    attention_keys_sm90(stream, problem, tensors, parts);
+  const int32_t columns = problem.kv_heads * parts.parts;
+  const bool fused = hopper && stream.hardware.choice.takes(Successor::attention_backward);
+  if (fused) {
+    // What a column reads of a token: q and do of its heads.
+    attention_backward_sm90(stream, problem, tensors, parts,
+                            columns_in_cache(problem, columns, 1, 4 * q[2] * parts.heads));
+  } else if (hopper) {
+    attention_queries_sm90(stream, problem, tensors, {problem.heads, problem.heads});
+    attention_keys_sm90(stream, problem, tensors, parts, {columns, columns});
   }
 #endif
   if (!hopper) {

@@ -79,7 +79,8 @@ __global__ void __launch_bounds__(kPlanThreads)
         if (more >= 0 && s < low) place++;
       }
     }
-    tiles[place] = {cu_seqlens[low], cu_seqlens[low + 1] - cu_seqlens[low], rank * rows, 1};
+    tiles[place] = {cu_seqlens[low], cu_seqlens[low + 1] - cu_seqlens[low], rank * rows,
+                    1 + (low > 0 ? ends[low - 1] : 0)};
   }
 }
 
@@ -95,6 +96,12 @@ bool on_hopper([[maybe_unused]] const Stream& stream, [[maybe_unused]] int64_t s
 #else
   return false;
 #endif
+}
+
+Columns columns_in_cache(const Attention& p, int32_t columns, int32_t run, int64_t bytes) {
+  constexpr int64_t kCacheBytes = 24 << 20;  // about half of an H100's, since two runs overlap
+  const int64_t runs = kCacheBytes / std::max<int64_t>(p.tokens * bytes, 1);
+  return {columns, static_cast<int32_t>(std::clamp<int64_t>(runs * run, run, std::max(columns, run)))};
 }
 
 Attention plan_attention(Stream& stream, const char* op, const TensorView& q, const TensorView& k,

@@ -20,7 +20,7 @@ struct alignas(16) AttentionTile {
   int32_t begin;   // the sequence's first token
   int32_t length;  // of the sequence
   int32_t start;   // the tile's first token, relative to the sequence's
-  int32_t exists;  // 0: no tile
+  int32_t exists;  // 0: no tile; else 1 + the tiles of all sequences before this one
 };
 
 /// Extents and settings of one call, as kernels need them.
@@ -49,6 +49,14 @@ struct GroupParts {
   int32_t parts, heads;  // heads of a part; the last may have fewer
   float *dk, *dv;        // [parts][T,Hk,D], or null: one part writes the outputs itself
 };
+
+/// The columns of a launch, each a head or a part of one, in runs of `together`: all tiles of the first run come
+/// first, so that what its blocks read, of many sequences, stays in the L2 cache.
+struct Columns {
+  int32_t all, together;
+};
+/// Of a kernel whose columns read `bytes` of each token; `run` neighbours, which read the same, stay together.
+Columns columns_in_cache(const Attention& problem, int32_t columns, int32_t run, int64_t bytes);
 
 /// Checks the arguments (E_DTYPE, E_SHAPE; cu_seqlens, the op's input `cu_input`, on the device) and finds
 /// the tiles of `rows` tokens, counted from each sequence's own token 0. One launch.
@@ -84,9 +92,16 @@ void attention_keys_bf16(Stream& stream, const Attention& problem, const Attenti
 constexpr int kHopperRows = 128;
 void attention_forward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             float* lse);
-void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors);
+void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                            const Columns& heads);
 void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
-                         const GroupParts& parts);
+                         const GroupParts& parts, const Columns& columns);
+/// Their successor: both in one kernel.
+void attention_backward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                             const GroupParts& parts, const Columns& columns);
+/// The forward's successor, of the same bits: persistent blocks, which load a tile while they end another.
+void attention_forward_sm90_persistent(Stream& stream, const Attention& problem,
+                                       const AttentionTensors& tensors, float* lse);
 
 /// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
 constexpr int kPortableRows = 32;
@@ -108,6 +123,20 @@ __device__ inline AttentionTile find_tile(const Attention& p, int64_t index, int
   AttentionTile tile = p.tiles[index];
   if (of_keys && tile.exists) tile.start = (tile.length - 1) / rows * rows - tile.start;
   return tile;
+}
+
+/// The tile of item `index` of tiles × columns, and its column.
+struct TileOfColumn {
+  AttentionTile tile;
+  int32_t column;
+};
+__device__ inline TileOfColumn find_tile(const Attention& p, const Columns& columns, unsigned index, int rows,
+                                         bool of_keys = false) {
+  const auto tiles = static_cast<unsigned>(p.max_tiles), together = static_cast<unsigned>(columns.together),
+             first = index / (tiles * together) * together, left = static_cast<unsigned>(columns.all) - first,
+             width = left < together ? left : together;
+  index -= first * tiles;
+  return {find_tile(p, index / width, rows, of_keys), static_cast<int32_t>(first + index % width)};
 }
 
 /// The heads over which a block of keys sums: begin ≤ head < end, of the group of one KV head.

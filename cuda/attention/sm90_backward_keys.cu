@@ -43,7 +43,7 @@ template <int kSize>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_keys_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
                                const __grid_constant__ AttentionTensors t,
-                               const __grid_constant__ GroupParts parts) {
+                               const __grid_constant__ GroupParts parts, const Columns columns) {
   using L = Layout<kSize>;
   using Own = typename L::Own;
   using Other = typename L::Other;
@@ -57,10 +57,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     return reinterpret_cast<float*>(k_tile + L::kTileBytes) + 2 * stage * kQueries;
   };
 
-  const unsigned columns = static_cast<unsigned>(p.kv_heads * parts.parts);
-  const HeadRange heads = find_heads(p, parts, blockIdx.x % columns);
+  const auto [tile, column] = find_tile(p, columns, blockIdx.x, kRows, true);
+  const HeadRange heads = find_heads(p, parts, static_cast<unsigned>(column));
   const int32_t kv_head = heads.kv_head;
-  const AttentionTile tile = find_tile(p, blockIdx.x / columns, kRows, true);
   if (!tile.exists) return;
   if (threadIdx.x == 0) {
     mbarrier_init(&own_full, 1);
@@ -196,7 +195,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kSize>
-void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const GroupParts& parts) {
+void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const GroupParts& parts,
+            const Columns& columns) {
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
@@ -204,16 +204,16 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const
   };
   const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
                   describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};
-  stream.launch(sm90_attention_keys_kernel<kSize>, p.max_tiles * p.kv_heads * parts.parts, kThreads,
-                L::kShared, p, maps, t, parts);
+  stream.launch(sm90_attention_keys_kernel<kSize>, p.max_tiles * columns.all, kThreads, L::kShared, p, maps,
+                t, parts, columns);
 }
 
 }  // namespace
 
 void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
-                         const GroupParts& parts) {
-  if (problem.size == 64) return launch<64>(stream, problem, tensors, parts);
-  launch<128>(stream, problem, tensors, parts);
+                         const GroupParts& parts, const Columns& columns) {
+  if (problem.size == 64) return launch<64>(stream, problem, tensors, parts, columns);
+  launch<128>(stream, problem, tensors, parts, columns);
 }
 
 }  // namespace steptrain::cuda

@@ -30,7 +30,7 @@ struct Layout {
 template <int kSize>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_queries_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
-                                  const __grid_constant__ AttentionTensors t) {
+                                  const __grid_constant__ AttentionTensors t, const Columns heads) {
   using L = Layout<kSize>;
   using Own = typename L::Own;
   using Other = typename L::Other;
@@ -41,9 +41,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const auto k_tile = [&](int stage) { return do_tile + Own::kBytes + 2 * stage * Other::kBytes; };
   const auto v_tile = [&](int stage) { return k_tile(stage) + Other::kBytes; };
 
-  const int32_t head = static_cast<int32_t>(blockIdx.x % static_cast<unsigned>(p.heads)),
-                kv_head = head / p.group;
-  const AttentionTile tile = find_tile(p, blockIdx.x / static_cast<unsigned>(p.heads), kRows);
+  const auto [tile, head] = find_tile(p, heads, blockIdx.x, kRows);
+  const int32_t kv_head = head / p.group;
   if (!tile.exists) return;
   if (threadIdx.x == 0) {
     mbarrier_init(&own_full, 1);
@@ -141,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kSize>
-void launch(Stream& stream, const Attention& p, const AttentionTensors& t) {
+void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const Columns& heads) {
   if (p.tokens == 0) return;
   using L = Layout<kSize>;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
@@ -149,15 +148,16 @@ void launch(Stream& stream, const Attention& p, const AttentionTensors& t) {
   };
   const Maps maps{describe(t.q, p.heads, kRows), describe(t.k, p.kv_heads, L::kKeys),
                   describe(t.v, p.kv_heads, L::kKeys), describe(t.dout, p.heads, kRows)};
-  stream.launch(sm90_attention_queries_kernel<kSize>, p.max_tiles * p.heads, kThreads, L::kShared, p, maps,
-                t);
+  stream.launch(sm90_attention_queries_kernel<kSize>, p.max_tiles * p.heads, kThreads, L::kShared, p, maps, t,
+                heads);
 }
 
 }  // namespace
 
-void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors) {
-  if (problem.size == 64) return launch<64>(stream, problem, tensors);
-  launch<128>(stream, problem, tensors);
+void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
+                            const Columns& heads) {
+  if (problem.size == 64) return launch<64>(stream, problem, tensors, heads);
+  launch<128>(stream, problem, tensors, heads);
 }
 
 }  // namespace steptrain::cuda

@@ -8,6 +8,7 @@
 // consumer is 2·64·128·D multiply-adds, at 2,048 a clock of an H100's multiprocessor 512 clocks for D = 64
 // and 1,024 for D = 128, and 64·128 exponentials, 512 clocks at 16 a clock: as long as the products, or half
 // as long, which is why the two must overlap.
+#include "cuda/attention/sm90_softmax.cuh"
 #include "cuda/attention/sm90_tiles.cuh"
 
 namespace steptrain::cuda {
@@ -16,8 +17,6 @@ namespace {
 using namespace hopper;
 
 constexpr int kRows = kHopperRows;
-constexpr int kKeys = 128;
-constexpr int kScores = kKeys / 2;  // per thread: a quarter of the columns of two rows
 
 struct Maps {
   CUtensorMap q, k, v;
@@ -29,52 +28,6 @@ struct Layout {
   using Queries = BoxTile<kRows, kSize>;
   using Keys = BoxTile<kKeys, kSize>;
   static constexpr int kShared = Queries::kBytes + 2 * kStages * Keys::kBytes + 1024;
-};
-
-/// The running softmax of a thread's two rows: the maximum of the unscaled scores and the sum of the weights.
-struct Softmax {
-  float maximum[2] = {kMinimum, kMinimum}, sum[2] = {0, 0};
-
-  /// Turns scores into weights. Earlier sums must be multiplied by `decay`.
-  __device__ void make_weights(float (&scores)[kScores], float scale, float (&decay)[2]) {
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-      float new_maximum = maximum[half];
-#pragma unroll
-      for (int i = 2 * half; i < kScores; i += 4)
-        new_maximum = fmaxf(new_maximum, fmaxf(scores[i], scores[i + 1]));
-      // Four lanes share a row.
-      new_maximum = fmaxf(new_maximum, __shfl_xor_sync(0xffffffffu, new_maximum, 1));
-      new_maximum = fmaxf(new_maximum, __shfl_xor_sync(0xffffffffu, new_maximum, 2));
-      const float shift = new_maximum * scale;
-      decay[half] = exp2_approximate((maximum[half] - new_maximum) * scale);
-      maximum[half] = new_maximum;
-      float total = sum[half] * decay[half];
-#pragma unroll
-      for (int i = 2 * half; i < kScores; i += 4)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          scores[i + e] = exp2_approximate(fmaf(scores[i + e], scale, -shift));
-          total += scores[i + e];
-        }
-      sum[half] = total;
-    }
-  }
-};
-
-/// The order in which the two consumers start products: 1, 2, 1, 2, …, equally often. A consumer passes the
-/// turn to the other one; nobody passes the first turn, and the last one is not passed on.
-struct Turns {
-  int group, left;
-  bool first;
-  __device__ void take() {
-    if (group == 2 || !first) named_barrier_sync(kConsumers + group);
-    first = false;
-  }
-  __device__ void pass() {
-    if (group == 1 || left > 1) named_barrier_arrive(kConsumers + 3 - group);
-    left--;
-  }
 };
 
 template <int kSize>

@@ -64,6 +64,13 @@ struct BoxTile {
         *reinterpret_cast<uint32_t*>(at(tile, own + 8 * half, j) + lane % 4 * 4) = round_to_bf16_pair(
             sums[4 * j + 2 * half] * factor[half], sums[4 * j + 2 * half + 1] * factor[half]);
     warpgroup_barrier(static_cast<int>(threadIdx.x) / kGroup);
+    store_rows(tile, row, to, sequence, start, head, heads);
+  }
+
+  /// Copies a consumer's 64 rows of `tile` from `row` to the tokens from `start` that are in the sequence.
+  __device__ static void store_rows(char* tile, int row, bf16* to, const AttentionTile& sequence,
+                                    int32_t start, int32_t head, int32_t heads) {
+    const int thread = static_cast<int>(threadIdx.x) % kGroup;
     constexpr int kDown = kGroup / kChunks;  // rows at a time
 #pragma unroll
     for (int down = 0; down < kGroupRows; down += kDown) {

@@ -34,6 +34,7 @@ inline float exp2_approximate(float x) {
 }
 
 inline void forget(int64_t&) {}
+inline void forget(uint32_t&) {}
 
 inline void cp_async(void* to_shared, const void* from, bool inside) {
   emulator::start_copy(to_shared, from, inside);

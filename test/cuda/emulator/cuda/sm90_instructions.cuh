@@ -79,6 +79,34 @@ void tma_store_wait_read() {
   emulator::tma_store_wait_read(pending);
 }
 
+inline void bulk_store(float* to, const void* from, uint32_t bytes) {
+  emulator::start_store(from, bytes, [=](const char* copied) { std::memcpy(to, copied, bytes); });
+}
+inline void bulk_add(float* to, const void* from, uint32_t bytes) {
+  emulator::start_store(from, bytes, [=](const char* copied) {
+    for (uint32_t i = 0; i < bytes / 4; i++) {
+      float value;
+      std::memcpy(&value, copied + 4 * i, 4);
+      to[i] += value;
+    }
+  });
+}
+template <int pending>
+void bulk_wait() {
+  emulator::tma_store_wait_read(pending);
+}
+
+inline bool has_count(const uint32_t* count, uint32_t wanted) {
+  return *count == wanted;
+}
+/// Blocks run one after the other, so nobody else can still count.
+inline void wait_for_count(const uint32_t* count, uint32_t wanted) {
+  if (*count != wanted) emulator::forbid("a block that waits for a later one");
+}
+inline void store_release(uint32_t* count, uint32_t value) {
+  *count = value;
+}
+
 inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
   return descriptor_at(static_cast<uint32_t>(static_cast<const char*>(tile) - emulator::shared_base()), across);
 }
@@ -167,6 +195,7 @@ void wgmma_from_registers(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b)
 inline void fence_proxy_async() {
   emulator::fence_proxy_async();
 }
+inline void fence_proxy_async_global() {}
 inline void warpgroup_barrier(int id) {
   emulator::warpgroup_barrier(id, 128);
 }
