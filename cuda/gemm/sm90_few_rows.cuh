@@ -5,8 +5,8 @@
 // (cuda/gemm/slices.h) come close to the number of multiprocessors.
 //   kColumns 144, 256 rows: a stage is 50 KiB and 1,152 clocks of the tensor cores, 44 bytes a clock
 //   kColumns 144, 64 rows:  26 KiB, of which 18 are W's; W at 3 TB/s is 13 bytes a clock of each multiprocessor
-// Up to 128 rows a block takes less than half of the shared memory, so that two share a multiprocessor, of one kernel
-// or of two: the ring of the next kernel fills with weights before its turn.
+// Up to 64 rows a block takes less than half of the shared memory and of the registers, so that two share a
+// multiprocessor, of one kernel or of two: the ring of the next kernel fills with weights before its turn.
 // The order of sums: a slice begins with its LoRA pair, the first one alone, scaled, and adds the depth in ascending
 // steps of 16, as cuda/gemm/sm90_product.cuh does; an element is its slices, added in order. Blocks leave the sums of
 // their slice in workspace, and the last one of a tile adds them.
@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr bool kHalves = kTwin<Epilogue>;
   constexpr int kBoxRows = tile_columns<Epilogue>(kColumns), kBoxBytes = kBoxRows * kDepth * 2;
   constexpr int kRowsBytes = kGroupRows * kDepth * 2;
+  constexpr bool kGrows = kBlocks * kColumns > 2 * 112;  // more sums than 168 registers have room for
   static_assert(kBoxRows % 8 == 0);
   __shared__ bool last[kConsumers];
   // All that is used before the turn lies in dynamic shared memory.
@@ -174,6 +175,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   if (group == 0) {
+    if constexpr (kGrows) shrink_registers<56>();
     if (threadIdx.x != 0) return take_turn();
     /// Makes the stage wait for its bytes, and loads the tile of W, or of the LoRA pair's second factor.
     const auto load_weights = [&](const Work& work, int round, int into) {
@@ -238,6 +240,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
   }
 
+  if constexpr (kGrows) grow_registers<224>();
   take_turn();
   const int consumer = group - 1;
   const auto a_factor = [&] { return matrix_descriptor(a_tile(stage) + consumer * kBlocks * kRowsBytes, 16); };
@@ -394,7 +397,7 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   int tiles = 0;
   auto plan = plan_of(p, epilogue, kColumns, tiles);
   // Of two blocks on a multiprocessor each takes 1 KiB of its shared memory besides.
-  const int blocks = row_blocks <= 2 ? 2 : 1;
+  const int blocks = row_blocks == 1 ? 2 : 1;
   const int64_t room = (stream.hardware.shared_per_block - 1024 * (blocks - 1)) / blocks;
   plan.stages = kMostStages;
   while (plan.stages > 2 && shared_bytes(row_blocks, kColumns, plan.stages) > room) plan.stages--;
@@ -418,28 +421,25 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
 
 /// Chooses the tile whose turns of all multiprocessors take the fewest clocks, by what a stage takes of the tensor
 /// cores (2 · columns · blocks of rows) and of the L2 cache, at 48 bytes a clock.
-template <int kBlocks, int kWidest, typename Epilogue>
+template <int kBlocks, int... kColumns, typename Epilogue>
 void launch_best(Stream& stream, const Product& p, const Epilogue& epilogue) {
   const int64_t blocks = (p.rows + kGroupRows - 1) / kGroupRows, every = stream.hardware.multiprocessors;
   int best = 0;
   int64_t least = INT64_MAX;
-  for (const int columns : {kWidest, 80, 64, 32}) {
+  for (const int columns : {kColumns...}) {
     int tiles = 0;
     const int64_t turns = (plan_of(p, epilogue, columns, tiles).items + every - 1) / every;
     const int64_t clocks = turns * std::max(6 * columns * blocks, 8 * (columns + blocks * kGroupRows));
     if (clocks >= least) continue;
     least = clocks, best = columns;
   }
-  if (best == kWidest) return launch<kWidest, kBlocks>(stream, p, epilogue);
-  if (best == 80) return launch<80, kBlocks>(stream, p, epilogue);
-  if (best == 64) return launch<64, kBlocks>(stream, p, epilogue);
-  launch<32, kBlocks>(stream, p, epilogue);
+  (void)((best == kColumns && (launch<kColumns, kBlocks>(stream, p, epilogue), true)) || ...);
 }
 
 template <typename Epilogue>
 void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
-  if (p.rows <= kConsumers * kGroupRows) return launch_best<1, 144>(stream, p, epilogue);
-  launch_best<2, 112>(stream, p, epilogue);
+  if (p.rows <= kConsumers * kGroupRows) return launch_best<1, 144, 80, 64, 32>(stream, p, epilogue);
+  launch_best<2, 144, 112, 80, 64, 32>(stream, p, epilogue);
 }
 
 }  // namespace rows
