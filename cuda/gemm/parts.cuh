@@ -233,7 +233,7 @@ constexpr int64_t item_columns(int columns) {
 
 /// The product of the other half, or p where there is none.
 template <typename Epilogue>
-__device__ const Product& twin_of(const Epilogue& epilogue, const Product& p) {
+__host__ __device__ const Product& twin_of(const Epilogue& epilogue, const Product& p) {
   if constexpr (kTwin<Epilogue>) {
     return epilogue.twin;
   } else {

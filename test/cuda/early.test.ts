@@ -10,20 +10,31 @@ import { maxDifference, random } from '../ops/numbers.js';
 import { stored } from '../ops/precision.js';
 import { EMULATED, gpus, skipped } from './gpu.js';
 
-const [T, K, N] = [5, 64, 48];
+const [K, N] = [64, 48];
 
 type Written = 'no' | 'just before' | 'before an op that launches nothing';
 
-describe.skipIf(gpus.length === 0)(`kernels that start early on cuda:0${skipped}`, () => {
+describe.skipIf(gpus.length === 0).each([
+  ['verified', 5],
+  ['few_rows', 40],
+] as const)(`kernels that start early on cuda:0, %s, %d rows${skipped}`, (kernels, T) => {
   let gpu: Device;
   let cpu: Device;
   const folder = mkdtempSync(join(tmpdir(), 'steptrain-early-'));
   const log = join(folder, 'early');
   beforeAll(() => {
     process.env.STEPTRAIN_EMULATED_EARLY = log;
-    gpu = openDevice('cuda:0');
+    gpu = openGpu();
     cpu = openDevice('cpu');
   });
+  const set = process.env.STEPTRAIN_KERNELS;
+  const openGpu = () => {
+    process.env.STEPTRAIN_KERNELS = kernels;
+    const opened = openDevice('cuda:0');
+    if (set === undefined) delete process.env.STEPTRAIN_KERNELS;
+    else process.env.STEPTRAIN_KERNELS = set;
+    return opened;
+  };
   beforeEach(() => writeFileSync(log, ''));
   afterAll(() => {
     delete process.env.STEPTRAIN_EMULATED_EARLY;
@@ -62,7 +73,7 @@ describe.skipIf(gpus.length === 0)(`kernels that start early on cuda:0${skipped}
     const early = await product(gpu, 'no');
     writeFileSync(log, '');
     process.env.STEPTRAIN_EARLY_START = '0';
-    const other = openDevice('cuda:0');
+    const other = openGpu();
     delete process.env.STEPTRAIN_EARLY_START;
     expect(await product(other, 'no')).toEqual(early);
     expect(readFileSync(log, 'utf8')).toBe('');

@@ -7,9 +7,20 @@ export const gpus: readonly string[] = addon().cudaDevices() ?? [];
 /** Why the tests of CUDA kernels are skipped, for their title. */
 export const skipped = gpus.length > 0 ? '' : ' (skipped: cudaDevices() lists none)';
 
-/** Whether a row of x·Wᵀ has the same bits among `a` rows as among `b`: GPUs have other kernels for up to 256 rows. */
-export const roundAlike = (device: Device, a: number, b: number): boolean =>
-  !device.info().isa.startsWith('sm_') || a > 256 === b > 256;
+/** Whether STEPTRAIN_KERNELS takes a successor where nothing is taken by default. */
+const takes = (name: string): boolean =>
+  ['new', name].some((taken) => (process.env.STEPTRAIN_KERNELS ?? '').split(',').includes(taken));
+
+/**
+ * Whether a row of x·Wᵀ has the same bits among `a` rows as among `b`: GPUs have other kernels for up to 256 rows, and
+ * Hopper's successors for 33 rows and more.
+ */
+export const roundAlike = (device: Device, a: number, b: number): boolean => {
+  const { isa } = device.info();
+  if (!isa.startsWith('sm_')) return true;
+  const borders = isa === 'sm_90' && takes('few_rows') ? [32, 256] : [256];
+  return borders.every((border) => a > border === b > border);
+};
 
 /**
  * The same of dy·W. On Hopper up to 16 rows are multiplied by mma.sync and more by wgmma, which need not round alike.

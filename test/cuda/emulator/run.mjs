@@ -17,7 +17,7 @@ const PORTABLE = [
   'test/models/deberta.test.ts',
 ];
 const HOPPER = [
-  ...['capture', 'early', 'launches', 'gemm', 'tiles', 'attention', 'head', 'quickstart'].map(
+  ...['capture', 'early', 'few-rows', 'launches', 'gemm', 'tiles', 'attention', 'head', 'quickstart'].map(
     (name) => `test/cuda/${name}`,
   ),
   ...['gemm', 'attention', 'head'].map((name) => `test/ops/${name}`),
