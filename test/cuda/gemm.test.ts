@@ -9,7 +9,7 @@ import {
   tolerance,
 } from '../ops/gemm-reference.js';
 import { maxDifference, random } from '../ops/numbers.js';
-import { exact, naive, stored } from '../ops/precision.js';
+import { exact, naive, stored, tensorCores } from '../ops/precision.js';
 import { EMULATED, gpus, roundAlike, skipped } from './gpu.js';
 import { made } from './two-devices.js';
 
@@ -93,7 +93,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
       for (const dropout of [0, 0.4]) {
         const problem = problemOf(size, rows, weights, dropout);
         const want = reference(problem, exact);
-        const low = reference(problem, naive(rows));
+        const low = reference(problem, rows === 'bf16' ? tensorCores : naive('f32'));
         const got = await run(gpu, problem, rows, weights);
         for (const name of Object.keys(want) as (keyof typeof want)[]) {
           const bound = tolerance(low[name], want[name], rows);
@@ -153,7 +153,7 @@ describe.skipIf(gpus.length === 0)(`gemm on cuda:0${skipped}`, () => {
     ])('sums %d tokens, %d outputs, %d features, rank %d', async (...size) => {
       for (const dropout of [0, 0.4]) {
         const problem = problemOf(size, 'bf16', 'bf16', dropout);
-        const [want, low] = [reference(problem, exact), reference(problem, naive('bf16'))];
+        const [want, low] = [reference(problem, exact), reference(problem, tensorCores)];
         const [got, again] = [
           await run(gpu, problem, 'bf16', 'bf16'),
           await run(gpu, problem, 'bf16', 'bf16'),

@@ -100,7 +100,9 @@ describe.skipIf(gpus.length === 0)(`waits of training on cuda:0${skipped}`, () =
     it('never waits more often than it reads', () => {
       expect(steps().length).toBe(2);
       for (const { reads, waits } of steps()) {
-        expect(waits).toBeGreaterThan(0);
+        // What is read may be there already on a GPU; on the emulator it never is, so that the count is seen to count.
+        if (gpus[0] === EMULATED) expect(waits).toBeGreaterThan(0);
+        expect(reads).toBeGreaterThan(0);
         expect(waits).toBeLessThanOrEqual(reads);
       }
     });

@@ -14,6 +14,8 @@ import type { StepEvent } from '../../src/train/step-event.js';
 import { cli } from '../cli/run-cli.js';
 
 const device = openDevice('cpu', { threads: 1 });
+/** Of commands whose numbers are compared with those of `device`: the default is a GPU where there is one. */
+const CPU = ['--device', 'cpu'];
 let folder: string;
 const events: StepEvent[] = [];
 const at = (name: string) => join(folder, name);
@@ -236,7 +238,7 @@ describe('judgeSteps', () => {
 describe('steptrain judge', () => {
   test('reads a text and prints a line for each step', async () => {
     writeFileSync(at('problem.txt'), `${PROBLEM}\n\n${STEPS.join('\n')}\n`);
-    const { code, stdout } = await cli('judge', at('sft/adapter'), at('problem.txt'));
+    const { code, stdout } = await cli('judge', at('sft/adapter'), at('problem.txt'), ...CPU);
     expect(code).toBe(0);
     const [first] = await judgedBy(at('sft'));
     const lines = stdout.split('\n');
@@ -251,7 +253,7 @@ describe('steptrain judge', () => {
       at('problem.json'),
       JSON.stringify({ problem: PROBLEM, steps: STEPS.map((text) => ({ text })) }),
     );
-    const { stdout } = await cli('judge', at('stepamc/reward'), at('problem.json'), '--json');
+    const { stdout } = await cli('judge', at('stepamc/reward'), at('problem.json'), '--json', ...CPU);
     expect(JSON.parse(stdout)).toEqual({ problem: PROBLEM, steps: await judgedBy(at('stepamc/reward')) });
   });
 

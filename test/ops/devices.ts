@@ -22,6 +22,14 @@ export function openTest(isa?: string, options: DeviceOptions = {}): Device {
   return openDevice('cpu', { ...options, ...(isa === undefined ? {} : { isa }) });
 }
 
+/**
+ * How far a value of an f32 model may be from the same one by other kernels of its device, where `onCpu` is far enough on the
+ * CPU. There a function and a sum each err by about half a unit of the last place, 2^-24 of the value; a GPU's exponentials are
+ * ex2.approx, which errs by up to 2^-22 (PTX ISA): four times as far.
+ */
+export const f32Bound = (device: Device, onCpu: number): number =>
+  device.info().isa.startsWith('sm_') ? 4 * onCpu : onCpu;
+
 /** Calls an op by names that the types do not check; returns its outputs. */
 export function call(
   device: Device,

@@ -26,15 +26,24 @@ export const KEY = [0xdeadbeef, 12345] as const;
 
 /** a[m,k]·b[n,k]ᵀ, summed in order of k. */
 export function product(a: Numbers, b: Numbers, m: number, n: number, k: number, p: Precision): number[] {
-  const out: number[] = [];
-  for (let i = 0; i < m; i++) {
-    for (let j = 0; j < n; j++) {
-      let sum = 0;
-      for (let d = 0; d < k; d++) sum = p.sum(sum + p.sum(a[i * k + d]! * b[j * k + d]!));
-      out.push(sum);
+  const one = (i: number, j: number) => {
+    let sum = 0;
+    for (let d = 0; d < k; d++) sum = p.sum(sum + p.sum(a[i * k + d]! * b[j * k + d]!));
+    return sum;
+  };
+  const byStep = (i: number, j: number, { depth, add }: NonNullable<Precision['step']>) => {
+    let sum = 0;
+    const products = new Float64Array(depth);
+    for (let d = 0; d < k; d += depth) {
+      for (let e = 0; e < depth; e++) products[e] = d + e < k ? a[i * k + d + e]! * b[j * k + d + e]! : 0;
+      sum = add(sum, products);
     }
-  }
-  return out;
+    return sum;
+  };
+  return Array.from({ length: m * n }, (_, at) => {
+    const [i, j] = [Math.floor(at / n), at % n];
+    return p.step ? byStep(i, j, p.step) : one(i, j);
+  });
 }
 
 export function transposed(a: Numbers, rows: number, columns: number): number[] {

@@ -8,12 +8,14 @@ import {
   mask,
   type Numbers,
   type Problem,
+  product,
   reference,
   type Storage,
   tolerance,
+  transposed,
 } from './gemm-reference.js';
 import { maxDifference, random } from './numbers.js';
-import { exact, naive, stored } from './precision.js';
+import { exact, naive, type Precision, stored, tensorCores } from './precision.js';
 
 /** T, N, K, r: single elements, odd extents, more rows than one tile, more outputs than one panel, wide ranks. */
 const sizes = [
@@ -93,6 +95,27 @@ async function run(device: Device, problem: Problem, rows: Storage, weights: Sto
   return read;
 }
 
+it('has a reference of tensor cores that cut off what they do not keep', () => {
+  const { depth, add } = tensorCores.step!;
+  const products = (...values: number[]) => Float64Array.from({ length: depth }, (_, i) => values[i] ?? 0);
+  const step = 2 ** -23;
+  // Three quarters of a unit of the last place: cut off, of either sign.
+  expect(add(0, products(1, 0.75 * step))).toBe(1);
+  expect(add(0, products(-1, -0.75 * step))).toBe(-1);
+  // Two bits are kept while a step is summed, a third is not.
+  expect(add(0, products(1, 0.5 * step, 0.5 * step))).toBe(1 + step);
+  expect(add(0, products(1, 0.25 * step, 0.75 * step))).toBe(1 + step);
+  expect(add(0, products(1, ...Array<number>(8).fill(0.125 * step)))).toBe(1);
+  expect(add(1, products(1, -2))).toBe(0);
+});
+
+it('has a reference of tensor cores that errs as an H100 did, of dw of 400 tokens', () => {
+  const [T, N, K] = [400, 264, 40];
+  const { x, dy } = problemOf([T, N, K, 1], 'bf16', 'bf16');
+  const dw = (p: Precision) => product(transposed(dy, T, N), transposed(x, T, K), N, K, T, p);
+  expect(maxDifference(dw(tensorCores), dw(exact))).toBe(1.6257166862487793e-5);
+});
+
 it('has a reference whose gradients are those of finite differences', () => {
   const problem = { ...problemOf([3, 4, 6, 2], 'f32', 'f32', 0.3), T: 3 };
   const got = reference(problem, exact);
@@ -139,7 +162,7 @@ describe.each(isas)('gemm on %s', (isa) => {
       for (const dropout of [0, 0.4]) {
         const problem = problemOf(size, rows, weights, dropout);
         const want = reference(problem, exact);
-        const low = reference(problem, naive(rows));
+        const low = reference(problem, onGpu(isa) && rows === 'bf16' ? tensorCores : naive(rows));
         const got = await run(device, problem, rows, weights, packed);
         for (const name of Object.keys(want) as (keyof typeof want)[]) {
           const bound = tolerance(low[name], want[name], rows);

@@ -23,6 +23,8 @@ const PROBLEM = 'Tom has 12 apples. Tom finds 7 more. How many apples does Tom h
 const STEPS = ['Tom: 12 + 7 = 29', 'Answer: 29'];
 
 const device = openDevice('cpu', { threads: 1 });
+/** Of commands whose numbers are compared with those of `device`: the default is a GPU where there is one. */
+const CPU = ['--device', 'cpu'];
 let folder: string;
 const at = (name: string) => join(folder, name);
 const lora = { r: 2, lora_alpha: 8, lora_dropout: 0 };
@@ -145,7 +147,7 @@ describe('the scores', () => {
 test('steptrain score writes them, and what they come to as probabilities', async () => {
   writeFileSync(at('solutions.jsonl'), `${JSON.stringify({ problem: PROBLEM, steps: STEPS })}\n`);
   const scored = async (...more: string[]) => {
-    const { code, stdout } = await cli('score', at('solutions.jsonl'), '--run', at('run'), ...more);
+    const { code, stdout } = await cli('score', at('solutions.jsonl'), '--run', at('run'), ...CPU, ...more);
     expect(code).toBe(0);
     return JSON.parse(stdout);
   };
@@ -179,7 +181,7 @@ test('judgeSteps gives log-ratio and probability, evaluate counts them, eval sol
   writeFileSync(at('problems.jsonl'), `${JSON.stringify({ problem: PROBLEM, answer: '19' })}\n`);
   const args = ['--model', BASE, '-n', '2', '--max-new-tokens', '40', '--template', '{problem}\n'];
   const asked = ['eval', 'solve', at('problems.jsonl'), ...args, '--reward-model', at('run')];
-  const { code } = await cli(...asked, '--output', at('solved'));
+  const { code } = await cli(...asked, '--output', at('solved'), ...CPU);
   expect(code).toBe(0);
   const solved = readFileSync(at('solved/problems.jsonl'), 'utf8').trim().split('\n');
   const { samples } = JSON.parse(solved[0]!);

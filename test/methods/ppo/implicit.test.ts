@@ -23,7 +23,7 @@ import { heldOutPlan } from '../../../src/train/offline/plan.js';
 import { readSums } from '../../../src/train/offline/scores.js';
 import { answerTokenizer } from '../../../src/train/offline/tokens.js';
 import { applyGradients } from '../../../src/train/update.js';
-import { openTest } from '../../ops/devices.js';
+import { f32Bound, openTest } from '../../ops/devices.js';
 
 const device = openTest();
 let folder: string;
@@ -165,7 +165,9 @@ describe('an implicit reward model that learns online', () => {
       );
       const { gradNorm } = (await applyGradients(optimizer, 1e-2, expected)) as { gradNorm: number };
       expect(gradNorm).toBeGreaterThan(0);
-      expect(metrics.implicit_loss).toBeCloseTo(expected.loss, 5);
+      expect(Math.abs((metrics.implicit_loss as number) - expected.loss)).toBeLessThan(
+        f32Bound(device, 5e-6),
+      );
       // At log-ratios of 0 rounding decides on which side of one half they are.
       if (iteration > 0) expect(metrics.implicit_accuracy).toBeCloseTo(expected.accuracy as number, 5);
       expect((metrics.implicit_grad_norm as number) / gradNorm).toBeCloseTo(1, 3);

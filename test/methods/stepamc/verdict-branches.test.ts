@@ -11,7 +11,7 @@ import { type ScoredRows, scoreRows } from '../../../src/sequences/forward.js';
 import { type VerdictSequence, verdictSequence } from '../../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import type { RolloutBatch } from '../../../src/train/policy/records.js';
-import { openTest } from '../../ops/devices.js';
+import { f32Bound, openTest } from '../../ops/devices.js';
 
 const device = openTest();
 let roles: StepAmcRoles;
@@ -166,7 +166,7 @@ describe.each([
         );
       }
       for (const [i, logprob] of oldLogprobs.entries())
-        expect(Math.abs(logprob - (samplerLogprobs[i] as number))).toBeLessThan(1e-5);
+        expect(Math.abs(logprob - (samplerLogprobs[i] as number))).toBeLessThan(f32Bound(device, 1e-5));
     }
   });
 
