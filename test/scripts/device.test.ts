@@ -98,6 +98,19 @@ describe('report.mjs', () => {
   });
 });
 
+describe('pack.sh', () => {
+  const pack = (...args: string[]) =>
+    spawnSync('bash', [path('scripts/device/pack.sh'), ...args], { encoding: 'utf8' });
+
+  test('refuses what it does not know before it begins', () => {
+    expect(pack().stderr).toBe('pack.sh: name the file to write: scripts/device/pack.sh FILE\n');
+    expect(pack('x', '--addon', 'none').stderr).toBe("pack.sh: --addon: there is no file 'none'\n");
+    expect(pack('x', '--adon', path('package.json')).stderr).toBe(
+      "pack.sh: no option '--adon'; expected --addon or --wheel\n",
+    );
+  });
+});
+
 describe('run.sh', () => {
   const run = (...args: string[]) =>
     spawnSync('bash', [path('scripts/device/run.sh'), ...args], { encoding: 'utf8' });
