@@ -158,11 +158,11 @@ export function deviceCases(): DeviceCases {
     few_rows: {
       tests: ['test/ops/gemm', 'test/cuda/gemm', 'test/ops/mlp', 'test/cuda/captured-steps'],
       cases: [
+        ...[64, 256].map((batch) => decode('0.5B', batch, 32)),
+        ...[64, 256].map((batch) => decode('7B', batch, 32, 8)),
         ...fewRows([33, 64, 256]),
         gemm('linear_dx', 64, 3584, 18_944),
         gemm('linear_dx', 256, 3584, 18_944),
-        ...[64, 256].map((batch) => decode('0.5B', batch, 32)),
-        ...[64, 256].map((batch) => decode('7B', batch, 32, 8)),
       ],
     },
     lora: {
