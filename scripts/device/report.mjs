@@ -1,8 +1,9 @@
 // Sums up what run.sh found, beside the newest earlier results of the same GPU:
 //   node scripts/device/report.mjs OUT … [--results FOLDER]
-// Several OUT, of calls one after the other, are one report: the last result of a test or a case counts. It goes to
-// <gpu>-<date>.json in bench/results or FOLDER; of a second run on the same day to …-2.json. Cases that take more than
-// 5 % longer than before are marked with `!`.
+// Several OUT, of calls one after the other, are one report: the last result of a test or a case counts.
+// It goes to <gpu>-<date>.json in bench/results or FOLDER; of a second run on the same day to …-2.json. Cases that take
+// more than 5 % longer than before are marked with `!`; those whose rivals were not timed again stand beside the
+// earlier ones.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -115,13 +116,20 @@ function reportOf(lines) {
 const number = (value) => (value === undefined ? '–' : String(Number(value.toPrecision(4))));
 const STYLE = { head: [], border: [], compact: true };
 
+/** `when`: where the rival was not timed again. */
+function fastest(rivals = [], when = '') {
+  const [best] = rivals.filter(({ ms }) => ms).sort((a, b) => a.ms - b.ms);
+  return best && { ms: best.ms, setting: best.setting + when };
+}
+
 function benchTable({ bench }, before) {
-  const known = new Map((before?.report.bench ?? []).map((one) => [caseKey(one), one.ms]));
+  const known = new Map((before?.report.bench ?? []).map((one) => [caseKey(one), one]));
   const head = ['op', 'case', 'ms', 'best rival', 'ms', 'ratio', before ? before.date : 'before', 'change'];
   const table = new Table({ head, style: STYLE });
   for (const { kernels, op, name, ms, error, rivals = [] } of bench) {
-    const [best] = rivals.filter((rival) => rival.ms).sort((a, b) => a.ms - b.ms);
-    const was = known.get(caseKey({ kernels, op, name })) ?? known.get(caseKey({ op, name }));
+    const earlier = known.get(caseKey({ kernels, op, name })) ?? known.get(caseKey({ op, name }));
+    const best = fastest(rivals) ?? fastest(earlier?.rivals, ` (${before?.date})`);
+    const was = earlier?.ms;
     const change = ms && was ? `${((ms / was - 1) * 100).toFixed(1)} %${ms > SLOWER * was ? ' !' : ''}` : '';
     table.push([
       op,

@@ -84,7 +84,7 @@ describe('report.mjs', () => {
     );
     for (let again = 0; again < 2; again++) {
       const { stdout } = report(later);
-      expect(stdout).toMatch(/8192³ +│ 1\.7 .*│ 1\.6 +│ 6\.3 % !/);
+      expect(stdout).toMatch(/8192³ +│ 1\.7 +│ plain \(2026-11-26\) +│ 1\.5 +│ 0\.88 +│ 1\.6 +│ 6\.3 % !/);
       expect(stdout).toMatch(/Qwen2\.5-0\.5B +│ 84 .*│ 86 +│ -2\.3 % +│/);
       expect(readdirSync(results)).toEqual(['nvidia-h100-2026-11-26-2.json', 'nvidia-h100-2026-11-26.json']);
     }
