@@ -22,6 +22,8 @@ export interface WrittenVerdict {
 
 export interface WritingOptions
   extends Pick<GenerateOptions, 'role' | 'temperature' | 'seed' | 'iteration' | 'promptIds' | 'signal'> {
+  /** Hears of each reason. */
+  readonly onSample?: GenerateOptions['onSample'];
   readonly tokenizer: Pick<VerdictTokenizer, 'template' | 'tokenizer'>;
   /** Bytes for keys and values. Default: all that fit. */
   readonly cacheBytes?: number | undefined;
@@ -34,7 +36,7 @@ export interface WritingOptions
 export async function writeVerdicts(
   decoder: Decoder,
   prompts: readonly (readonly number[])[],
-  { tokenizer: { template, tokenizer }, cacheBytes, promptIds, ...options }: WritingOptions,
+  { tokenizer: { template, tokenizer }, cacheBytes, promptIds, onSample, ...options }: WritingOptions,
 ): Promise<WrittenVerdict[] | undefined> {
   if (prompts.length === 0) return [];
   const { positiveIds, negativeIds, rationaleTokens } = template;
@@ -58,6 +60,7 @@ export async function writeVerdicts(
       maxNewTokens: rationaleTokens,
       stop: ['\n'],
       tokenizer,
+      ...(onSample ? { onSample } : {}),
     });
     if (options.signal?.aborted) return undefined;
     const ended = all.filter((i) => reasons[i]?.finishReason === 'stop');

@@ -2,7 +2,7 @@
 import type { Locate } from '../config/issues.js';
 import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
-import { acceptedChanges, readRunInputs } from '../run/inputs.js';
+import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs, withAbsolutePaths } from '../run/paths.js';
 import type { Device } from '../runtime/device.js';
 import { checkAdapter } from '../train/adapter-start.js';
@@ -108,17 +108,23 @@ export async function openRun(
   settings: readonly string[] = [],
 ): Promise<{ readonly config: RunConfig; readonly run: RunDirectory }> {
   const name = `${directory}/config.yaml`;
-  const parsed = parseRunConfig(await readRunConfig(directory), { name, settings });
+  const text = await readRunConfig(directory);
+  const parsed = parseRunConfig(text, { name, settings });
   const config = await resolveInputs(parsed.config, parsed.locate);
   await checkAdapter(config);
   const run = await openRunDirectory(directory);
   try {
     const now = await readRunInputs(config);
     const before = await run.readInputs();
-    if (before) {
-      for (const change of acceptedChanges(directory, before, now)) console.error(`changed: ${change}`);
-    } else console.error(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`);
-    if (settings.length > 0) await run.writeConfig(formatRunConfig(config, { head: RESUMED }));
+    const defaults = () => unnamedValues(text, name, parseRunConfig(text, { name }).config);
+    const { changed = [], added = [] } = before ? acceptedChanges(directory, before, now, { defaults }) : {};
+    if (!before)
+      console.error(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`);
+    for (const change of changed) console.error(`changed: ${change}`);
+    if (added.length > 0)
+      console.error(`added since this run began, with their defaults: ${added.join(', ')}`);
+    if (settings.length > 0 || added.length > 0)
+      await run.writeConfig(formatRunConfig(config, { head: RESUMED }));
     await run.writeInputs(now);
   } catch (error) {
     await run.close();

@@ -4,6 +4,7 @@ import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { CHANGEABLE } from '../config/changeable.js';
 import type { FrameConfig } from '../config/schema.js';
+import { parseRecipe } from '../config/source.js';
 import { dataFiles } from '../data/files.js';
 import { trainingFiles } from '../data/training-files.js';
 import { contentHash } from '../files/content-hash.js';
@@ -55,27 +56,48 @@ export async function readRunInputs(config: FrameConfig): Promise<RunInputs> {
   return { config: values, files };
 }
 
+/** What a resumed run has otherwise than it began with, a phrase each. */
+export interface AcceptedChanges {
+  readonly changed: readonly string[];
+  /** Keys that the program did not have when the run began, with their defaults. */
+  readonly added: readonly string[];
+}
+
 /**
- * The changes from `before` to `now` that a resumed run may make, a phrase each.
+ * The changes from `before` to `now` that a resumed run may make.
  *
- * @param changeable keys that may change; `*` stands for any section
+ * @param options `changeable`: keys that may change; `*` stands for any section. `defaults`: by key, what this version gives to what
+ *   the run's own configuration does not name; see `unnamedValues`
  * @throws RunError naming a key or a file that must not change
  */
 export function acceptedChanges(
   directory: string,
   before: RunInputs,
   now: RunInputs,
-  changeable: readonly string[] = CHANGEABLE,
-): string[] {
+  {
+    changeable = CHANGEABLE,
+    defaults = () => ({}),
+  }: { readonly changeable?: readonly string[]; readonly defaults?: () => RunInputs['config'] } = {},
+): AcceptedChanges {
   const keys = new Set([...Object.keys(before.config), ...Object.keys(now.config)]);
-  const changes = [...keys].flatMap((key) => {
+  const differing = [...keys].flatMap((key) => {
     const [old, value] = [before.config[key], now.config[key]].map((given) => JSON.stringify(given));
-    return old === value ? [] : [{ key, text: `${key} is ${value} and was ${old}` }];
+    return old === value ? [] : [{ key, old, value }];
   });
+  const isNew = ({ key }: { readonly key: string }) => !(key in before.config);
+  const given = differing.some(isNew) ? defaults() : {};
+  const added = differing.filter((each) => isNew(each) && JSON.stringify(given[each.key]) === each.value);
+  const changes = differing.filter((each) => !added.includes(each));
+  const textOf = ({ key, old, value }: (typeof changes)[number]) =>
+    old === undefined
+      ? `${key} is ${value} and was not there`
+      : value === undefined
+        ? `${key} was ${old} and is gone`
+        : `${key} is ${value} and was ${old}`;
   const refused = changes.find(({ key }) => !matchesKey(key, changeable));
   if (refused) {
     throw new RunError(
-      `${directory} began with another configuration: ${refused.text}; restore it, or start a new run ` +
+      `${directory} began with another configuration: ${textOf(refused)}; restore it, or start a new run ` +
         `(a resumed run may change ${changeable.join(', ')})`,
     );
   }
@@ -87,7 +109,16 @@ export function acceptedChanges(
       );
     }
   }
-  return changes.map(({ text }) => text);
+  return { changed: changes.map(textOf), added: added.map(({ key, value }) => `${key} ${value}`) };
+}
+
+/**
+ * The values of a configuration by dotted key that its text does not name: in config.yaml, which is complete when it is written, the
+ * defaults of keys that have come since.
+ */
+export function unnamedValues(text: string, name: string, config: FrameConfig): RunInputs['config'] {
+  const named = new Set(flatten(parseRecipe(text, name).value).map(([key]) => key));
+  return Object.fromEntries(flatten(config).filter(([key]) => !named.has(key)));
 }
 
 /** Whether a dotted key is one of `patterns`, in which `*` stands for any section. */

@@ -5,9 +5,10 @@ import { readdir } from 'node:fs/promises';
 import { dirname, join, resolve, sep } from 'node:path';
 import { makeDirectories } from '../files/directory.js';
 import { readJson, writeJson } from '../files/json-file.js';
-import { loadRunConfig } from '../methods/config.js';
+import { loadRunConfig, parseRunConfig } from '../methods/config.js';
+import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
-import { acceptedChanges, readRunInputs, runInputs } from '../run/inputs.js';
+import { acceptedChanges, readRunInputs, runInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
 import type { Cell } from './cells.js';
 import type { Sweep } from './file.js';
@@ -102,7 +103,12 @@ export class SweepFolder {
       if (!existsSync(inputs)) continue;
       const before = runInputs.parse(await readJson(inputs));
       try {
-        acceptedChanges(this.directory(cell), before, await readRunInputs(config), HARMLESS);
+        const name = join(this.directory(cell), 'config.yaml');
+        const text = await readRunConfig(this.directory(cell));
+        acceptedChanges(this.directory(cell), before, await readRunInputs(config), {
+          changeable: HARMLESS,
+          defaults: () => unnamedValues(text, name, parseRunConfig(text, { name }).config),
+        });
       } catch (error) {
         if (!(error instanceof RunError)) throw error;
         throw new RunError(

@@ -77,6 +77,30 @@ describe.skipIf(!compiled)('a resumed run (needs dist/: npm run build)', () => {
     });
   }, 60_000);
 
+  test('of an earlier version gets the default of a key that was added since, and keeps it', async () => {
+    const inputs = join(finished, 'inputs.json');
+    const older = async () => {
+      const text = await readFile(config(), 'utf8');
+      await writeFile(config(), text.replace(/^.*weight_decay: .*\n/m, ''));
+      const { config: values, ...rest } = JSON.parse(await readFile(inputs, 'utf8'));
+      delete values['pretrain.weight_decay'];
+      await writeFile(inputs, JSON.stringify({ config: values, ...rest }));
+    };
+    const before = await readFile(inputs);
+    await restoring(config(), older, async () => {
+      const refused = await steptrain(['run', '--resume', finished, '--set', 'pretrain.weight_decay=0.7']);
+      expect(refused.err).toMatch(/pretrain\.weight_decay is 0\.7 and was not there/);
+      const { code, err } = await steptrain(['run', '--resume', finished]);
+      expect(err).toMatch(
+        /^added since this run began, with their defaults: pretrain\.weight_decay [\d.]+$/m,
+      );
+      expect(code).toBe(0);
+      expect(await readFile(config(), 'utf8')).toMatch(/^ *weight_decay: /m);
+      expect((await steptrain(['run', '--resume', finished])).err).not.toContain('added since');
+    });
+    await writeFile(inputs, before);
+  }, 60_000);
+
   test('accepts changeable keys by --set, reports them and keeps them', async () => {
     await restoring(
       config(),

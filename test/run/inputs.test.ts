@@ -1,8 +1,8 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
-import { completeRunConfig } from '../../src/methods/config.js';
-import { acceptedChanges, readRunInputs } from '../../src/run/inputs.js';
+import { completeRunConfig, parseRunConfig } from '../../src/methods/config.js';
+import { acceptedChanges, readRunInputs, unnamedValues } from '../../src/run/inputs.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;
@@ -22,7 +22,7 @@ const inputs = (b: string, weight: number) =>
 
 it('a resumed run keeps the content of every training file and its weight', async () => {
   const before = await inputs('b.jsonl', 2);
-  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual([]);
+  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual({ changed: [], added: [] });
   const other = await inputs('b.jsonl', 3);
   expect(() => acceptedChanges('run', before, other)).toThrow(
     /data\.train\.weight is \[1,3\] and was \[1,2\]/,
@@ -35,4 +35,41 @@ it('a resumed run keeps the content of every training file and its weight', asyn
   renameSync(join(folder, 'b.jsonl'), join(folder, 'c.jsonl'));
   const moved = await inputs('c.jsonl', 2);
   expect(() => acceptedChanges('run', before, moved)).toThrow(/b\.jsonl is missing/);
+});
+
+it('a key that came since a run began has its default, and no other value', () => {
+  const text = 'method: sft\nmodel: {base: embedded}\ndata: {source: arithmetic}\n';
+  const name = 'config.yaml';
+  const of = (settings: readonly string[] = []) => parseRunConfig(text, { name, settings }).config;
+  const values = unnamedValues(text, name, of());
+  expect(values).toMatchObject({ 'sft.class_weight': 'none', 'run.seed': 42 });
+  expect(Object.keys(values).filter((key) => ['method', 'data.source', 'model.base'].includes(key))).toEqual(
+    [],
+  );
+
+  const inputs = (config: object) => ({ config: config as Record<string, unknown>, files: {} });
+  const defaults = () => values;
+  const began = inputs({ method: 'sft', 'sft.learning_rate': 1e-4 });
+  const now = (more: object) => inputs({ ...began.config, 'sft.class_weight': 'none', ...more });
+  expect(acceptedChanges('run', began, now({}), { defaults })).toEqual({
+    changed: [],
+    added: ['sft.class_weight "none"'],
+  });
+  // Another value than the default, and a key that has changed.
+  expect(() => acceptedChanges('run', began, now({ 'sft.class_weight': 'balanced' }), { defaults })).toThrow(
+    'run began with another configuration: sft.class_weight is "balanced" and was not there; restore it',
+  );
+  expect(() => acceptedChanges('run', began, now({ 'sft.learning_rate': 1 }), { defaults })).toThrow(
+    'sft.learning_rate is 1 and was 0.0001',
+  );
+  // A key that config.yaml names was written there by hand.
+  const typed = unnamedValues(
+    `${text}sft: {class_weight: balanced}\n`,
+    name,
+    of(['sft.class_weight=balanced']),
+  );
+  expect(typed).not.toHaveProperty('sft.class_weight');
+  expect(() =>
+    acceptedChanges('run', began, now({ 'sft.class_weight': 'balanced' }), { defaults: () => typed }),
+  ).toThrow(/class_weight/);
 });

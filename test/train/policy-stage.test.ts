@@ -4,6 +4,7 @@ import { TrainableParameters } from '../../src/autograd/parameters.js';
 import { AdamW } from '../../src/train/adamw.js';
 import type { Answer, CreditedGroup, Group, PolicyGradients } from '../../src/train/policy/records.js';
 import { type PolicySettings, policyStage } from '../../src/train/policy/stage.js';
+import type { StepPart } from '../../src/train/stage.js';
 import { openTest } from '../ops/devices.js';
 
 const device = openTest();
@@ -39,7 +40,12 @@ async function step(share: number, more: Partial<PolicyGradients> = {}) {
     iterations: { batches: [[0]], epochAt: () => 1 } as never,
     optimizer: () => new AdamW(policy, OPTIONS),
     parts: () => ({
-      rollouts: { rollOut: async () => [{ item: 0, answers: [answer] }] },
+      rollouts: {
+        rollOut: async ({ report }) => {
+          report?.({ unit: 'rollout: solution', done: 1, total: 2 });
+          return [{ item: 0, answers: [answer] }];
+        },
+      },
       rewards: { reward: async () => ({ byGroup: [[{ value: 1, byToken: [1] }]], metrics: {} }) },
       advantage: {
         credit: async (groups) =>
@@ -64,12 +70,13 @@ async function step(share: number, more: Partial<PolicyGradients> = {}) {
     }),
   }).open();
   made.push(training);
-  const outcome = await training.step(0, new AbortController().signal);
+  const parts: StepPart[] = [];
+  const outcome = await training.step(0, new AbortController().signal, (part) => parts.push(part));
   const values = [...(await parameters.values.readFloats())];
   const steps = Object.fromEntries(
     Object.entries(training.optimizers).map(([name, own]) => [name, own.steps]),
   );
-  return { outcome, asked, values, steps };
+  return { outcome, asked, values, steps, parts };
 }
 
 it('takes no step where every answer is masked: not even weights decay', async () => {
@@ -93,4 +100,8 @@ it('skips a step whose loss is not finite, the critic alone too', async () => {
   const { outcome, values } = await step(1, { policyWaits: true, terms: { loss: Number.NaN } });
   expect(outcome?.nonFinite).toContain('loss NaN');
   expect(values).toEqual([1, 2, 3, 4]);
+});
+
+it('a step says how far its rollout is', async () => {
+  expect((await step(1)).parts).toEqual([{ unit: 'rollout: solution', done: 1, total: 2 }]);
 });

@@ -31,6 +31,8 @@ export type CreditedSolutions = CreditedGroup<SolutionGroup>;
 export interface SolutionRolloutOptions {
   readonly roles: Pick<PpoRoles, 'decoder' | 'policy' | 'reference' | 'critic'>;
   readonly sampler: SolutionSampler;
+  /** Solutions that it gives of each problem. */
+  readonly n: number;
   /** By problem. */
   readonly promptOf: (item: number) => SolutionPrompt;
   readonly settings: Pick<PpoSettings, 'branches'>;
@@ -42,11 +44,20 @@ export interface SolutionRolloutOptions {
 
 export function solutionRollouts(options: SolutionRolloutOptions): RolloutSource<SolutionGroup> {
   return {
-    async rollOut({ items, iteration, signal }: RolloutBatch) {
+    async rollOut({ items, iteration, signal, report }: RolloutBatch) {
       const prompts = items.map(options.promptOf);
-      const samples = await options.sampler.sample(prompts, { iteration, signal });
+      const total = options.n * prompts.length;
+      let [done, tokens] = [0, 0];
+      const samples = await options.sampler.sample(prompts, {
+        iteration,
+        signal,
+        onSample(_prompt, _sample, ended) {
+          tokens += ended.tokens.length;
+          report?.({ unit: 'rollout: solution', done: ++done, total, tokens });
+        },
+      });
       if (!samples) return undefined;
-      return scored(items, samples, signal, options);
+      return scored(items, samples, { signal, report }, options);
     },
     dispose: () => options.sampler.dispose?.(),
   };
@@ -62,7 +73,7 @@ interface Scores {
 async function scored(
   items: readonly number[],
   samples: readonly (readonly SampledSolution[])[],
-  signal: AbortSignal,
+  { signal, report }: Pick<RolloutBatch, 'signal' | 'report'>,
   options: SolutionRolloutOptions,
 ): Promise<SolutionGroup[] | undefined> {
   const { promptOf, settings, microBatchTokens } = options;
@@ -91,6 +102,7 @@ async function scored(
       });
       at += length;
     });
+    report?.({ unit: 'rollout: scored solution', done: answers.length, total: samples.flat().length });
   }
   let next = 0;
   return items.map((item, i) => ({

@@ -49,7 +49,10 @@ export function solutionStage(
     trains: roles.policyParameters,
     optimizer: () => new AdamW(roles.policyTrained, adamSettings(settings)),
     parts: (steps, kl) => ({
-      rollouts: solutionRollouts({ ...common, sampler, scoredLater: scoresInUpdate(settings) }),
+      rollouts: solutionRollouts({
+        ...{ ...common, sampler, n: rollout.num_generations },
+        scoredLater: scoresInUpdate(settings),
+      }),
       rewards: solutionRewards({
         sources,
         problemOf,

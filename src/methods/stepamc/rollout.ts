@@ -80,6 +80,7 @@ async function rollOut(options: RolloutOptions): Promise<Question[] | undefined>
   const inOnePass = samples && hasOneTokenWords(options.template);
   if (samples && !inOnePass && !(await writeAnswers(items.map(solutionOf), sampling))) return undefined;
   const questions: Question[] = [];
+  let judged = 0;
   // Written answers are known by now, and may be longer than what is learned from the data.
   const size = (item: number) =>
     inOnePass ? solutionOf(item).sequence.ids.length : asked(solutionOf(item), options).ids.length;
@@ -88,6 +89,8 @@ async function rollOut(options: RolloutOptions): Promise<Question[] | undefined>
     const drafted = group.map(solutionOf);
     const states = inOnePass ? await drawWords(drafted, sampling) : undefined;
     questions.push(...(await scored(group, drafted, states, options)));
+    judged += group.length;
+    options.report?.({ unit: 'rollout: scored solution', done: judged, total: items.length });
   }
   return questions;
 }

@@ -6,6 +6,7 @@
 import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
 import { writeVerdicts } from '../../eval/written-verdicts.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
+import type { Sample } from '../../generate/sample-row.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import { headLogits } from '../../ops/head.js';
@@ -13,6 +14,7 @@ import { gatherRows } from '../../ops/memory.js';
 import { type Counter, keyOfSeed, philox4x32 } from '../../random/philox.js';
 import { type HiddenStates, hiddenStates } from '../../sequences/forward.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
+import type { StepPart } from '../../train/stage.js';
 import { answeredSequence, type Draft } from './questions.js';
 
 export interface AnswerSampling {
@@ -28,6 +30,7 @@ export interface AnswerSampling {
   readonly seed: number;
   readonly iteration: number;
   readonly signal: AbortSignal;
+  readonly report?: ((part: StepPart) => void) | undefined;
 }
 
 /** A solution with the drafts whose answers are to be drawn. */
@@ -111,12 +114,17 @@ export async function writeAnswers(
   solutions: readonly DraftedSolution[],
   { decoder, policy, template, tokenizer, tailIds, ...sampling }: AnswerSampling,
 ): Promise<boolean> {
-  const { temperature, cacheBytes, signal, iteration, seed } = sampling;
+  const { temperature, cacheBytes, signal, iteration, seed, report } = sampling;
   const questions = solutions.flatMap(({ sequence, drafts }) => drafts.map((draft) => ({ sequence, draft })));
   const prompts = questions.map(({ sequence: { solution }, draft: { place } }) => [
     ...solution.trunk.ids.slice(0, solution.verdicts[place]?.at),
     ...tailIds,
   ]);
+  let [done, tokens] = [0, 0];
+  const onSample = (_prompt: number, _sample: number, ended: Pick<Sample, 'tokens'>) => {
+    tokens += ended.tokens.length;
+    report?.({ unit: 'rollout: answer', done: ++done, total: questions.length, tokens });
+  };
   // A number that identifies the question and does not depend on the other ones.
   const promptIds = questions.map(
     ({ sequence: { rowId }, draft: { place } }) => drawn({ seed }, [rowId, place, 0, SAMPLING])[0],
@@ -126,7 +134,7 @@ export async function writeAnswers(
     const written = await writeVerdicts(decoder, prompts, {
       tokenizer: { template, tokenizer },
       role: policy,
-      ...{ temperature, cacheBytes, signal, iteration, seed, promptIds },
+      ...{ temperature, cacheBytes, signal, iteration, seed, promptIds, onSample },
     });
     written?.forEach(({ tokens, logprobs, reason }, i) => {
       (questions[i] as (typeof questions)[number]).draft.answers[0] = { tokens, sampler: logprobs, reason };
@@ -145,6 +153,7 @@ export async function writeAnswers(
     iteration,
     promptIds,
     signal,
+    onSample,
   };
   const generator = new Generator(decoder, {
     cacheBytes: Math.min(bytesToGenerate(decoder, prompts, options), cacheBytes ?? Number.POSITIVE_INFINITY),

@@ -8,7 +8,7 @@
  * Records are plain data, so that a checkpoint can hold a rollout batch.
  */
 import type { AdamW } from '../adamw.js';
-import type { Metrics } from '../stage.js';
+import type { Metrics, StepPart } from '../stage.js';
 
 /** One answer to a question. Arrays have one entry per token of the answer; log-probs are in nats. */
 export interface Answer {
@@ -62,11 +62,12 @@ export type CreditedGroup<G extends Group> = Omit<G, 'answers'> & {
   readonly answers: readonly (G['answers'][number] & Credit)[];
 };
 
-/** One rollout batch: its items, its index, and the signal that stops it. */
+/** One rollout batch: its items, its index, the signal that stops it, and who hears how far it is. */
 export interface RolloutBatch {
   readonly items: readonly number[];
   readonly iteration: number;
   readonly signal: AbortSignal;
+  readonly report?: ((part: StepPart) => void) | undefined;
 }
 
 export interface RolloutSource<G extends Group> {

@@ -4,7 +4,14 @@ import { StepTrainError } from '../../native/errors.js';
 import { type BatchSchedule, epochOrder } from '../../sequences/batching.js';
 import type { AdamW } from '../adamw.js';
 import { learningRateAt, type ScheduleOptions } from '../schedule.js';
-import type { Metrics, OpenTraining, TrainingOutcome, TrainingSettings, TrainingStage } from '../stage.js';
+import type {
+  Metrics,
+  OpenTraining,
+  StepPart,
+  TrainingOutcome,
+  TrainingSettings,
+  TrainingStage,
+} from '../stage.js';
 import { applyGradients } from '../update.js';
 import { type Columns, packRows, unpackRows } from './columns.js';
 import { KlControl, type KlSettings, withKlPenalty } from './kl.js';
@@ -121,7 +128,11 @@ class PolicyStage<G extends Group> implements OpenTraining {
     return this.options.begin();
   }
 
-  async step(index: number, signal: AbortSignal): Promise<TrainingOutcome | undefined> {
+  async step(
+    index: number,
+    signal: AbortSignal,
+    report?: (part: StepPart) => void,
+  ): Promise<TrainingOutcome | undefined> {
     const { options, starts, parts } = this;
     const { name, settings, iterations } = options;
     const iteration = starts.findLastIndex((start) => start <= index);
@@ -130,7 +141,7 @@ class PolicyStage<G extends Group> implements OpenTraining {
       this.rollout = undefined;
       this.enough = false;
     }
-    this.rollout ??= await this.rollOut(iteration, signal);
+    this.rollout ??= await this.rollOut(iteration, { signal, report });
     if (!this.rollout) return undefined;
     const { groups, learnedTokens } = this.rollout;
     let { metrics } = this.rollout;
@@ -180,10 +191,13 @@ class PolicyStage<G extends Group> implements OpenTraining {
     };
   }
 
-  private async rollOut(iteration: number, signal: AbortSignal): Promise<Rollout<G> | undefined> {
+  private async rollOut(
+    iteration: number,
+    told: Pick<RolloutBatch, 'signal' | 'report'>,
+  ): Promise<Rollout<G> | undefined> {
     const { options, parts } = this;
     const { iterations } = options;
-    const batch: RolloutBatch = { items: iterations.batches[iteration] as number[], iteration, signal };
+    const batch: RolloutBatch = { items: iterations.batches[iteration] as number[], iteration, ...told };
     const began = performance.now();
     const rolled = await parts.rollouts.rollOut(batch);
     if (!rolled) return undefined;

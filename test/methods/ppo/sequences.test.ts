@@ -11,6 +11,7 @@ import { scoresInUpdate, settled } from '../../../src/methods/ppo/settings.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { KlControl } from '../../../src/train/policy/kl.js';
 import { localSampler } from '../../../src/train/solutions/sampler.js';
+import type { StepPart } from '../../../src/train/stage.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { f32Bound, openTest } from '../../ops/devices.js';
 
@@ -51,7 +52,10 @@ async function setUp(ppo: object, lora: unknown = { r: 4, lora_alpha: 8, lora_dr
     sampling: config.rollout,
     seed: 5,
   });
-  const batch = { items: [0, 1], iteration: 2, signal: new AbortController().signal };
+  const parts: StepPart[] = [];
+  const report = (part: StepPart) => parts.push(part);
+  const batch = { items: [0, 1], iteration: 2, signal: new AbortController().signal, report };
+  const sampled = { ...common, sampler, n: config.rollout.num_generations };
   const creditOf = (groups: readonly SolutionGroup[]) =>
     solutionAdvantage(device, settings).credit(
       groups,
@@ -62,12 +66,12 @@ async function setUp(ppo: object, lora: unknown = { r: 4, lora_alpha: 8, lora_dr
         })),
       ),
     );
-  const groups = (await solutionRollouts({ ...common, sampler }).rollOut(batch))!;
+  const groups = (await solutionRollouts(sampled).rollOut(batch))!;
   const credited = await creditOf(groups);
   const unscored = async () =>
-    creditOf((await solutionRollouts({ ...common, sampler, scoredLater: true }).rollOut(batch))!);
+    creditOf((await solutionRollouts({ ...sampled, scoredLater: true }).rollOut(batch))!);
   const objective = new SolutionObjective({ ...common, kl: new KlControl(settings), longest: 9, steps: 10 });
-  return { roles, groups, credited, unscored, objective, settings };
+  return { roles, groups, credited, unscored, objective, settings, parts: [...parts] };
 }
 
 const gradient = async ({ policyParameters }: PpoRoles) => policyParameters.grads.readFloats();
@@ -84,6 +88,17 @@ it('a prompt with many solutions is cut into sequences that fit, in order', () =
     solutions,
   );
   expect(answeredPrompts([8, 9], 3, solutions, { budget: 99, branches: false }).length).toBe(3);
+});
+
+it('a rollout says how far it is: solutions drawn with their tokens, then those that are scored', async () => {
+  const { parts, groups } = await setUp({ algorithm: 'ppo' });
+  const of = (unit: string) => parts.filter((part) => part.unit === unit);
+  expect(of('rollout: solution').map(({ done, total }) => [done, total])).toEqual(
+    [1, 2, 3, 4, 5, 6].map((done) => [done, 6]),
+  );
+  const drawn = groups.flatMap(({ answers }) => answers.flatMap(({ tokens }) => tokens)).length;
+  expect(of('rollout: solution').at(-1)?.tokens).toBe(drawn);
+  expect(of('rollout: scored solution').at(-1)).toMatchObject({ done: 6, total: 6 });
 });
 
 it('branches have the log-probs and values of separate sequences, and less to compute', async () => {

@@ -93,5 +93,5 @@ it.each([
 
 it('its budget may grow when the run is resumed', () => {
   const inputs = (tokens: number) => ({ config: { 'eval.llm.token_budget': tokens }, files: {} });
-  expect(acceptedChanges('run', inputs(10), inputs(20))).toHaveLength(1);
+  expect(acceptedChanges('run', inputs(10), inputs(20)).changed).toHaveLength(1);
 });

@@ -138,9 +138,8 @@ it.each(['step_kto', 'kto', 'dpo', 'solution_sft', 's3c', 'ppo'])(
 it('a judge may get a larger budget when its run is resumed, and nothing else', () => {
   const inputs = (judge: object) => ({ config: Object.fromEntries(Object.entries(judge)), files: {} });
   const before = inputs({ 'judge.token_budget': 10, 'judge.model': 'a' });
-  expect(acceptedChanges('run', before, inputs({ 'judge.token_budget': 20, 'judge.model': 'a' }))).toEqual([
-    'judge.token_budget is 20 and was 10',
-  ]);
+  const larger = inputs({ 'judge.token_budget': 20, 'judge.model': 'a' });
+  expect(acceptedChanges('run', before, larger).changed).toEqual(['judge.token_budget is 20 and was 10']);
   expect(() =>
     acceptedChanges('run', before, inputs({ 'judge.token_budget': 20, 'judge.model': 'b' })),
   ).toThrow(/began with another configuration: judge.model/);
