@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   if (group == 0) {
-    shrink_registers<32>();
+    shrink_registers<40>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) {
       mbarrier_expect_tx(&own_full, 2 * Own::kBytes);
@@ -158,12 +158,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         // Blocks of keys add in descending order, from the last one that any of the queries sees.
         const auto turn =
             static_cast<uint32_t>((p.causal ? query : tile.length - 1) / kRows - tile.start / kRows);
-        mbarrier_wait(&sums_full[consumer][place.stage], place.parity);
+        // While the consumer is still at work.
         if (turn > 0 && !has_count(&sums.added[at], turn)) {
           bulk_wait<0>();
           close();
           wait_for_count(&sums.added[at], turn);
         }
+        mbarrier_wait(&sums_full[consumer][place.stage], place.parity);
         float* const to = sums.sums + at * (kSumsBytes / 4);
         if (turn > 0) {
           fence_proxy_async_global();
@@ -183,7 +184,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  grow_registers<240>();
+  grow_registers<232>();
   const int consumer = group - 1, row = consumer * kGroupRows;
   // Where a lane's row of ds begins in shared memory, and its chunk, which the row permutes; see Slopes::at.
   const int slopes_row = row + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane % 16;

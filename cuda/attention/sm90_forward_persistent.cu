@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   RingPlace<kStages> place;
 
   if (group == 0) {
-    shrink_registers<32>();
+    shrink_registers<40>();
     if (threadIdx.x != 0) return;
     const auto fetch = [&](char* to, const CUtensorMap* from, int64_t token, int32_t head, Barrier* full) {
       mbarrier_expect_tx(full, Keys::kBytes);
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  grow_registers<240>();
+  grow_registers<232>();
   const int row = (group - 1) * kGroupRows;
   const bool sends = threadIdx.x % kGroup == 0;
   const float scale = p.scale * kLog2e;
