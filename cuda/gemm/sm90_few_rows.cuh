@@ -66,7 +66,7 @@ __host__ __device__ constexpr int shared_bytes(int row_blocks, int columns, int 
 /// What a block does at a time: one slice of the depth of a tile.
 struct Work {
   int product, tile, slice, slices, column;
-  int first_step, steps;                       // of the frozen product
+  int first_step, steps;        // of the frozen product
   int own_rounds, lora_rounds;  // of the LoRA pairs; the twin's follow its own
   __device__ int rounds() const { return lora_rounds + steps; }
 };
@@ -243,7 +243,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   if constexpr (kGrows) grow_registers<224>();
   take_turn();
   const int consumer = group - 1;
-  const auto a_factor = [&] { return matrix_descriptor(a_tile(stage) + consumer * kBlocks * kRowsBytes, 16); };
+  const auto a_factor = [&] {
+    return matrix_descriptor(a_tile(stage) + consumer * kBlocks * kRowsBytes, 16);
+  };
   const auto b_factor = [&] { return matrix_descriptor(b_tile(stage), 16); };
   constexpr int kStepUnits = kStep * 2 / 16;  // of a descriptor's address
   const auto release = [&](int of) {
@@ -365,7 +367,8 @@ Plan<kProducts<Epilogue>> plan_of(const Product& p, const Epilogue& epilogue, in
   const int width = kTwin<Epilogue> ? columns / 2 : columns;
   tiles = 0;
   each_product(p, epilogue, [&](const Product& of, int i) {
-    const int slices = slices_of(of.columns, of.depth), own = static_cast<int>((of.columns + width - 1) / width);
+    const int slices = slices_of(of.columns, of.depth),
+              own = static_cast<int>((of.columns + width - 1) / width);
     plan.of[i] = {plan.items, tiles, slices};
     plan.items += own * slices, tiles += own;
   });
