@@ -36,6 +36,7 @@ struct Layout {
   static constexpr int kSums = kSlopes + Slopes::kBytes;
   static constexpr int kStatistics = kSums + kBuffers * kConsumers * kSumsBytes;
   static constexpr int kShared = kStatistics + 2 * kStages * kQueries * 4 + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 /// dq before it is rounded, tile by tile of the plan and head: for each of the tile's steps and each consumer 16 KiB as

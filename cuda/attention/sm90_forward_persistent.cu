@@ -25,6 +25,7 @@ struct Layout {
   using Queries = BoxTile<kRows, kSize>;
   using Keys = BoxTile<kKeys, kSize>;
   static constexpr int kShared = kOwnStages * Queries::kBytes + 2 * kStages * Keys::kBytes + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 /// The order in which the two consumers start products: 1, 2, 1, 2, …, over all tiles of the block. One that ran ahead
