@@ -17,6 +17,13 @@ constexpr int kThreads = kGroup * (1 + kConsumers);
 constexpr int kGroupRows = 64;  // of a consumer
 constexpr int kStep = 16;       // depth of one wgmma
 
+/// Whether dynamic shared memory leaves room for static variables, barriers and the like: a block may have 227 KiB of
+/// both together.
+constexpr bool fits_in_shared(int dynamic) {
+  constexpr int kMost = 227 << 10, kStatic = 512;
+  return dynamic + kStatic <= kMost;
+}
+
 /// Row of the running thread's first accumulators among the 64 of its consumer.
 __device__ inline int own_row() {
   const int thread = static_cast<int>(threadIdx.x) % kGroup;

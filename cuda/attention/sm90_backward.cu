@@ -16,7 +16,7 @@ using namespace hopper;
 
 constexpr int kRows = kHopperRows;
 constexpr int kSumsBytes = 64 * 64 * 4;  // of a consumer's dq
-constexpr int kBuffers = 2;              // of ds and of dq
+constexpr int kBuffers = 2;              // of those
 constexpr int kSlopesBarrier = 3;        // named, of both consumers
 
 struct Maps {
@@ -33,9 +33,10 @@ struct Layout {
   using Other = BoxTile<kQueries, kSize>;
   using Slopes = BoxTile<kRows, kQueries>;  // rows are keys, columns queries
   static constexpr int kSlopes = 2 * Own::kBytes + 2 * kStages * Other::kBytes;
-  static constexpr int kSums = kSlopes + kBuffers * Slopes::kBytes;
+  static constexpr int kSums = kSlopes + Slopes::kBytes;
   static constexpr int kStatistics = kSums + kBuffers * kConsumers * kSumsBytes;
   static constexpr int kShared = kStatistics + 2 * kStages * kQueries * 4 + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 /// dq before it is rounded, tile by tile of the plan and head: for each of the tile's steps and each consumer 16 KiB as
@@ -64,14 +65,14 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Other = typename L::Other;
   using Slopes = typename L::Slopes;
   constexpr int kQueries = L::kQueries, kStages = L::kStages;
-  __shared__ Barrier own_full, full[kStages], empty[kStages], sums_full[kConsumers][kBuffers],
+  __shared__ Barrier own_full, full[kStages], empty[kStages], slopes_empty, sums_full[kConsumers][kBuffers],
       sums_empty[kConsumers][kBuffers];
   __shared__ TileOfColumn item;
   char* const k_tile = aligned_shared();
   char* const v_tile = k_tile + Own::kBytes;
   const auto q_tile = [&](int stage) { return v_tile + Own::kBytes + 2 * stage * Other::kBytes; };
   const auto do_tile = [&](int stage) { return q_tile(stage) + Other::kBytes; };
-  const auto ds_tile = [&](int buffer) { return k_tile + L::kSlopes + buffer * Slopes::kBytes; };
+  char* const ds_tile = k_tile + L::kSlopes;
   const auto dq_tile = [&](int consumer, int buffer) {
     return k_tile + L::kSums + (consumer * kBuffers + buffer) * kSumsBytes;
   };
@@ -85,6 +86,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     // Not mirrored: the last keys, which have the fewest queries, come first.
     item = find_tile(p, columns, drawn, kRows);
     mbarrier_init(&own_full, 1);
+    mbarrier_init(&slopes_empty, kConsumers * kGroup);
     for (int stage = 0; stage < kStages; stage++) {
       mbarrier_init(&full[stage], 1 + 32);
       mbarrier_init(&empty[stage], kConsumers * kGroup);
@@ -107,8 +109,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int32_t begin = first_query(p, tile.start) / kQueries * kQueries,
                 end = end_query(p, tile, tile.start, last - tile.start);
   const int group = static_cast<int>(threadIdx.x) / kGroup, lane = static_cast<int>(threadIdx.x) % 32;
-  RingPlace<kStages> place;  // of queries; and of ds and dq, which have as many
-  static_assert(kStages == kBuffers);
+  RingPlace<kStages> place;  // of queries, and of dq
+  static_assert(kStages == 2 && kBuffers == 2);
   /// body(head, query) for every tile, in order, with its place in the rings.
   const auto walk = [&](auto body) {
     for (int32_t head = heads.begin; head < heads.end; head++)
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   if (group == 0) {
-    shrink_registers<32>();
+    shrink_registers<40>();
     const int warp = static_cast<int>(threadIdx.x) / 32;
     if (threadIdx.x == 0) {
       mbarrier_expect_tx(&own_full, 2 * Own::kBytes);
@@ -158,12 +160,13 @@ __global__ void __launch_bounds__(kThreads, 1)
         // Blocks of keys add in descending order, from the last one that any of the queries sees.
         const auto turn =
             static_cast<uint32_t>((p.causal ? query : tile.length - 1) / kRows - tile.start / kRows);
-        mbarrier_wait(&sums_full[consumer][place.stage], place.parity);
+        // While the consumer is still at work.
         if (turn > 0 && !has_count(&sums.added[at], turn)) {
           bulk_wait<0>();
           close();
           wait_for_count(&sums.added[at], turn);
         }
+        mbarrier_wait(&sums_full[consumer][place.stage], place.parity);
         float* const to = sums.sums + at * (kSumsBytes / 4);
         if (turn > 0) {
           fence_proxy_async_global();
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  grow_registers<240>();
+  grow_registers<232>();
   const int consumer = group - 1, row = consumer * kGroupRows;
   // Where a lane's row of ds begins in shared memory, and its chunk, which the row permutes; see Slopes::at.
   const int slopes_row = row + static_cast<int>(threadIdx.x) % kGroup / 32 * 16 + lane % 16;
@@ -281,21 +284,22 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       factor_a[part].round(weights[part]);
       factor_ds[part].round(slopes[part]);
+      // Neither consumer reads ds of the step before any more; with two stages a step's parity is its stage.
+      if (part == 0) mbarrier_wait(&slopes_empty, static_cast<uint32_t>(place.stage) ^ 1);
 #pragma unroll
       for (int k = 0; k < 4; k++)
-        stmatrix(
-            ds_tile(place.stage) + part * Slopes::kBoxBytes + (slopes_at ^ static_cast<uint32_t>(k * 32)),
-            factor_ds[part].a[k]);
+        stmatrix(ds_tile + part * Slopes::kBoxBytes + (slopes_at ^ static_cast<uint32_t>(k * 32)),
+                 factor_ds[part].a[k]);
       if (part + 1 < L::kParts) start(part + 1);
       multiply_registers<Other>(dv, factor_a[part], do_tile(stage) + part * 64 * 128);
       multiply_registers<Other>(dk, factor_ds[part], q_tile(stage) + part * 64 * 128);
     }
     fence_proxy_async();
-    // For both consumers' ds of this tile. Both are then done with those before it.
+    // For both consumers' ds of this step.
     named_barrier_sync(kSlopesBarrier);
     // The consumer's queries where the tile has 128, else its half of the head.
     float dq[32];
-    char* const ds_own = ds_tile(place.stage) + (kQueries == 128 ? consumer * Slopes::kBoxBytes : 0);
+    char* const ds_own = ds_tile + (kQueries == 128 ? consumer * Slopes::kBoxBytes : 0);
     char* const k_own = k_tile + (kQueries == 128 ? 0 : consumer * Own::kBoxBytes);
     const uint64_t a = matrix_descriptor(ds_own, Slopes::kBoxBytes),
                    b = matrix_descriptor(k_own, Own::kBoxBytes);
@@ -315,6 +319,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     mbarrier_arrive(&empty[stage]);
     wgmma_wait<0>();
     pin(dq);
+    mbarrier_arrive(&slopes_empty);
     mbarrier_wait(&sums_empty[consumer][place.stage], place.parity ^ 1);
     auto* const to = reinterpret_cast<float4*>(dq_tile(consumer, place.stage)) + threadIdx.x % kGroup;
 #pragma unroll

@@ -37,6 +37,7 @@ struct Layout {
   using Other = BoxTile<kQueries, kSize>;
   static constexpr int kTileBytes = 2 * Own::kBytes + 2 * kStages * Other::kBytes;
   static constexpr int kShared = kTileBytes + 2 * kStages * kQueries * 4 + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 template <int kSize>

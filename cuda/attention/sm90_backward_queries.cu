@@ -25,6 +25,7 @@ struct Layout {
   using Own = BoxTile<kRows, kSize>;
   using Other = BoxTile<kKeys, kSize>;
   static constexpr int kShared = 2 * Own::kBytes + 2 * kStages * Other::kBytes + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 template <int kSize>

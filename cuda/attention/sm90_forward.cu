@@ -28,6 +28,7 @@ struct Layout {
   using Queries = BoxTile<kRows, kSize>;
   using Keys = BoxTile<kKeys, kSize>;
   static constexpr int kShared = Queries::kBytes + 2 * kStages * Keys::kBytes + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 template <int kSize>

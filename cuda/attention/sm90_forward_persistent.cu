@@ -25,6 +25,7 @@ struct Layout {
   using Queries = BoxTile<kRows, kSize>;
   using Keys = BoxTile<kKeys, kSize>;
   static constexpr int kShared = kOwnStages * Queries::kBytes + 2 * kStages * Keys::kBytes + 1024;
+  static_assert(fits_in_shared(kShared));
 };
 
 /// The order in which the two consumers start products: 1, 2, 1, 2, …, over all tiles of the block. One that ran ahead
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   RingPlace<kStages> place;
 
   if (group == 0) {
-    shrink_registers<32>();
+    shrink_registers<40>();
     if (threadIdx.x != 0) return;
     const auto fetch = [&](char* to, const CUtensorMap* from, int64_t token, int32_t head, Barrier* full) {
       mbarrier_expect_tx(full, Keys::kBytes);
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     return;
   }
 
-  grow_registers<240>();
+  grow_registers<232>();
   const int row = (group - 1) * kGroupRows;
   const bool sends = threadIdx.x % kGroup == 0;
   const float scale = p.scale * kLog2e;

@@ -96,6 +96,8 @@ void tma_store_commit();
 void tma_store_wait_read(int pending);
 void write_unfenced();
 void fence_proxy_async();
+/// setmaxnreg: what all threads ask for must fit into what the launch has, else a warpgroup waits for ever.
+void set_registers(int registers);
 /// The start of dynamic shared memory, for descriptors.
 char* shared_base();
 

@@ -75,6 +75,7 @@ struct Fiber {
   std::deque<std::vector<Store>> store_groups;
   bool unfenced = false;  // has written to shared memory without a proxy fence
   bool waited = false;    // for the kernel before
+  int registers = 0;      // that it has asked for
 };
 
 /// An mbarrier.
@@ -187,6 +188,7 @@ void begin(Fiber& fiber) {
   fiber.products.clear();
   fiber.product_groups.clear();
   fiber.unfenced = fiber.waited = false;
+  fiber.registers = 0;
 }
 
 /// Makes a block of a launch the running one.
@@ -385,6 +387,15 @@ void write_unfenced() {
 
 void fence_proxy_async() {
   running().unfenced = false;
+}
+
+void set_registers(int registers) {
+  running().registers = registers;
+  constexpr int kRegisters = 65536, kUnit = 8;  // of a multiprocessor; those of a thread come in units
+  const int threads = static_cast<int>(block->threads), launched = kRegisters / threads / kUnit * kUnit * threads;
+  int asked = 0;
+  for (int i = 0; i < threads; i++) asked += block->fibers[static_cast<size_t>(i)].registers;
+  if (asked > launched) forbid("setmaxnreg for more registers than the launch has");
 }
 
 char* shared_base() {

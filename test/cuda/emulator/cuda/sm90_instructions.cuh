@@ -207,8 +207,12 @@ inline void named_barrier_arrive(int id) {
 }
 
 template <int registers>
-void shrink_registers() {}
+void shrink_registers() {
+  emulator::set_registers(registers);
+}
 template <int registers>
-void grow_registers() {}
+void grow_registers() {
+  emulator::set_registers(registers);
+}
 
 }  // namespace steptrain::cuda
