@@ -1,20 +1,19 @@
 // What the word-problem models can do, and how they come into the package.
 //   node scripts/word-base.mjs check MODEL [PROBLEMS]    scores by level, of 2,000 test problems each; MODEL as for --model
-//   node scripts/word-base.mjs ship RUN assets/NAME      copies the model of a run, in bf16
-//   node scripts/word-base.mjs deepen MODEL LAYERS DIR   adds layers on top that change nothing yet
-import { copyFileSync } from 'node:fs';
+//   node scripts/word-base.mjs ship RUN assets/NAME      copies the model of a run, or its adapter, in bf16
+import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadModel } from '../dist/api/model.js';
-import { modelConfigJson, modelWeights } from '../dist/architectures/table.js';
 import { wordProblems } from '../dist/data/problems/generate.js';
 import { solveWordProblems } from '../dist/eval/word-problems.js';
+import { writeJson } from '../dist/files/json-file.js';
 import { baseDirectory } from '../dist/models/base.js';
-import { readWeight, saveDecoder } from '../dist/models/save.js';
-import { PhiloxStream } from '../dist/random/philox.js';
+import { saveDecoder } from '../dist/models/save.js';
 import { openDevice } from '../dist/runtime/device.js';
 import { loadTokenizer } from '../dist/tokenizer/load.js';
-import { writeCheckpoint } from '../dist/weights/checkpoint-writer.js';
-import { fromF32 } from '../dist/weights/convert.js';
+import { fromF32, toF32 } from '../dist/weights/convert.js';
+import { openSafetensors } from '../dist/weights/safetensors.js';
+import { writeSafetensors } from '../dist/weights/safetensors-writer.js';
 
 const FILES = ['tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'];
 const percent = (share) => (100 * share).toFixed(1).padStart(6);
@@ -49,37 +48,26 @@ async function ship(run, directory) {
   for (const file of FILES) copyFileSync(join(from, file), join(directory, file));
 }
 
-/** New layers add 0 to the residual stream: their output projections are 0, all else is as in a model from random weights. */
-async function deepen(name, layers, directory) {
-  const from = baseDirectory(name);
-  const { decoder } = await loadModel(openDevice('cpu'), from);
-  const { config } = decoder;
-  const known = new Set(modelWeights(config).map((weight) => weight.name));
-  const slidingWindow = [...config.slidingWindow, ...Array(layers).fill(config.slidingWindow.at(-1))];
-  const deeper = { ...config, numLayers: config.numLayers + layers, slidingWindow };
-  const weights = modelWeights(deeper).map((weight, i) => ({
-    ...weight,
-    dtype: 'F32',
-    data: async () =>
-      fromF32(known.has(weight.name) ? await readWeight(decoder, weight.name) : initial(weight, i), 'F32'),
+/** The adapter of a run, in bf16, on the base by its name; the tokenizer is the base's. */
+async function shipJudge(run, directory) {
+  const from = join(run, 'adapter');
+  const json = (name) => JSON.parse(readFileSync(join(from, name), 'utf8'));
+  const card = json('steptrain.json');
+  mkdirSync(directory, { recursive: true });
+  const file = openSafetensors(join(from, 'adapter_model.safetensors'));
+  const sources = [...file.tensors].map(([name, { shape, dtype }]) => ({
+    ...{ name, shape, dtype: 'BF16' },
+    data: () => fromF32(toF32(file.read(name), dtype), 'BF16'),
   }));
-  await writeCheckpoint(directory, weights, { config: modelConfigJson(deeper) });
-  for (const file of FILES) copyFileSync(join(from, file), join(directory, file));
+  await writeSafetensors(join(directory, 'adapter_model.safetensors'), sources, { format: 'pt' });
+  file.close();
+  const config = { ...json('adapter_config.json'), base_model_name_or_path: card.base };
+  await writeJson(join(directory, 'adapter_config.json'), config);
+  await writeJson(join(directory, 'steptrain.json'), card);
 }
 
-function initial({ name, shape }, index) {
-  const values = new Float32Array(shape.reduce((product, size) => product * size, 1));
-  if (name.includes('norm')) return values.fill(1);
-  if (/(o_proj|down_proj|bias)/.test(name)) return values;
-  const draw = new PhiloxStream(0, 0x64656570, index);
-  // Box–Muller, with the deviation of pretrain_word_problems.
-  return values.map(
-    () => 0.05 * Math.sqrt(-2 * Math.log(1 - draw.uniform())) * Math.cos(2 * Math.PI * draw.uniform()),
-  );
-}
-
-const [command, first, second, third] = process.argv.slice(2);
+const [command, first, second] = process.argv.slice(2);
 if (command === 'check' && first) await check(first, Number(second ?? 2000));
-else if (command === 'ship' && second) await ship(first, second);
-else if (command === 'deepen' && third) await deepen(first, Number(second), third);
-else console.error('expected: check MODEL [PROBLEMS], ship RUN DIRECTORY, or deepen MODEL LAYERS DIRECTORY');
+else if (command === 'ship' && second)
+  await (existsSync(join(first, 'adapter')) ? shipJudge : ship)(first, second);
+else console.error('expected: check MODEL [PROBLEMS], or ship RUN DIRECTORY');

@@ -19,7 +19,7 @@ const pushCommand: CommandModule<unknown, PushArguments> = {
       .positional('adapter', {
         type: 'string',
         demandOption: true,
-        describe: 'A run directory, or an adapter directory (then the card has neither data nor metrics)',
+        describe: 'A run, or an adapter (then the card has neither data nor metrics)',
       })
       .positional('repo', {
         type: 'string',

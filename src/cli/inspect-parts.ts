@@ -11,14 +11,16 @@ import { parseRunConfig } from '../methods/config.js';
 import { baseDirectory } from '../models/base.js';
 import { type ModelCard, readCard } from '../models/card.js';
 import { openDecoderWeights } from '../models/load.js';
+import { modelFiles } from '../models/saved.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
 import { readRunConfig } from '../run/directory.js';
 import { readLog } from '../run/log-file.js';
 import { resolveData, resolveModel } from '../run/paths.js';
+import { resolveSaved } from '../run/resolve-saved.js';
 import { formatBytes } from '../terminal/progress.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import { readRunState } from '../train/checkpoint.js';
-import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
+import { readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
 import { openSafetensors, type TensorEntry } from '../weights/safetensors.js';
 import { UsageError } from './error.js';
@@ -31,7 +33,9 @@ export const DAMAGED = 'damaged: ';
 const count = (value: number) => value.toLocaleString('en');
 
 export async function model(path: string): Promise<Row[]> {
-  const { base } = await resolveModel({ base: path, tokenizer: 'base' }, () => 'inspect model');
+  const saved = resolveSaved(path);
+  const of = saved.kind === 'elsewhere' ? path : modelFiles(path).model;
+  const { base } = await resolveModel({ base: of, tokenizer: 'base' }, () => 'inspect model');
   const directory = baseDirectory(base);
   const config = readModelConfig(directory);
   // Weights that do not fit the configuration are refused, as by everything that loads them.
@@ -56,8 +60,9 @@ export async function model(path: string): Promise<Row[]> {
   ];
 }
 
-export async function adapter(path: string): Promise<Row[]> {
-  if (!isAdapter(path)) throw new UsageError(`${path} is no adapter: it has no adapter_config.json`);
+export async function adapter(name: string): Promise<Row[]> {
+  const { adapter: path } = resolveSaved(name);
+  if (path === undefined) throw new UsageError(`${name} is no adapter: it has no adapter_config.json`);
   const { r, loraAlpha, useRslora, targetModules, modulesToSave, taskType, baseModel } =
     readAdapterConfig(path);
   const file = openSafetensors(join(path, 'adapter_model.safetensors'));
@@ -223,15 +228,16 @@ async function tokenizerRow(directory: string): Promise<Row[]> {
 
 function cardRows(card: ModelCard | undefined): Row[] {
   if (!card) return [];
-  const { kind, prompt } = (card.judge ?? {}) as {
+  const { kind, prompt, likelihood } = (card.judge ?? {}) as {
     readonly kind?: string;
+    readonly likelihood?: object;
     readonly prompt?: { readonly pos_word?: string; readonly neg_word?: string };
   };
   const judges =
     kind === undefined
       ? 'no steps'
       : kind === 'verdict'
-        ? `steps, by the words ${prompt?.pos_word} and ${prompt?.neg_word}`
+        ? `steps, by the words ${prompt?.pos_word} and ${prompt?.neg_word}${likelihood ? " and the base's likelihood" : ''}`
         : `steps, as a ${kind.replace('_', ' ')}`;
   return [
     ['trained by', `method ${card.method}, in ${card.dtype}`],

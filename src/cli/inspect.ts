@@ -7,11 +7,15 @@ interface InspectArguments {
 
 const KINDS = {
   model: [
-    'Model directory, hub id, or one of the package',
+    'A model: directory, hub id, or one of the package; of a run or an adapter its base',
     'architecture, size, dtype, tokenizer',
     'word-problems',
   ],
-  adapter: ['PEFT adapter directory', 'rank, modules, base, how it judges', 'runs/my/adapter'],
+  adapter: [
+    'PEFT adapter directory, or a run with one',
+    'rank, modules, base, how it judges',
+    'runs/my/adapter',
+  ],
   checkpoint: [
     'A checkpoints/step-N of a run',
     'step, stage, whether every file is whole',

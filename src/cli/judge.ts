@@ -2,12 +2,14 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { StepJudgement } from '../methods/judge.js';
+import { DEFAULT_MODEL, resolveJudge, resolveSaved, type SavedModel } from '../run/resolve-saved.js';
 import { Interrupted, UsageError } from './error.js';
 import { checkOwnBase } from './other-base.js';
 
 interface JudgeArguments {
-  readonly model: string;
-  readonly problem: string;
+  readonly 'run-or-problem': string;
+  readonly problem?: string;
+  readonly model?: string;
   readonly base?: string;
   readonly 'other-base': boolean;
   readonly threshold?: string;
@@ -22,21 +24,23 @@ const NO_VERDICT =
 const text = { type: 'string', requiresArg: true } as const;
 
 export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
-  command: 'judge <model> <problem>',
+  command: 'judge <run-or-problem> [problem]',
   describe: 'Judge every step of a solution with a trained model',
   builder: (argv) =>
     argv
-      .positional('model', {
+      .positional('run-or-problem', {
         type: 'string',
         demandOption: true,
-        describe:
-          'Run directory, or its adapter/, model/ or reward/; they carry tokenizer, prompt and verdict words',
+        describe: `What judges: a run, its adapter/, model/ or reward/, or ${DEFAULT_MODEL} for the judge of the package; may be left out`,
       })
       .positional('problem', {
         type: 'string',
-        demandOption: true,
         describe:
           'Text file: the problem, a blank line, then the steps, by lines or by paragraphs; or .json with problem and steps; - is standard input',
+      })
+      .option('model', {
+        ...text,
+        describe: `What judges, where it is not the first argument [default: ${DEFAULT_MODEL}]`,
       })
       .option('base', { ...text, describe: 'Base of the adapter, where it is not where the run found it' })
       .option('other-base', {
@@ -50,7 +54,8 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print JSON' })
       .option('device', { ...text, default: 'auto', describe: 'auto, cpu or cuda:N' })
-      .example('$0 judge runs/sft/adapter problem.txt', 'a line for each step')
+      .example('$0 judge problem.txt', 'word problems, by the judge of the package')
+      .example('$0 judge runs/quickstart problem.txt', 'a line for each step')
       .example('$0 judge runs/prm solution.json --json', 'for a program') as never,
   handler: judge,
 };
@@ -62,16 +67,17 @@ async function judge(args: JudgeArguments): Promise<void> {
   const { chosenDevice } = await import('./device.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const threshold = thresholdOf(args.threshold);
-  const { problem, steps } = await readSolution(args.problem);
-  await checkJudge(args.model);
-  const adapter = adapterOf(args.model);
+  const [name, file] = namesOf(args);
+  const { problem, steps } = await readSolution(file);
+  const judge = await judgeOf(name);
+  const adapter = judge.adapter ?? name;
   const base = args.base === undefined ? undefined : await baseOf(args.base);
   if (args.base !== undefined && base !== undefined && !args['other-base'])
     await checkOwnBase({ adapter, base: args.base, directory: base }, 'judge');
   const device = openDevice(await chosenDevice(args.device));
   const interruption = untilInterrupted();
   try {
-    const model = base ? await loadModel(device, base, { adapter }) : await loadModel(device, args.model);
+    const model = base ? await loadModel(device, base, { adapter }) : await loadModel(device, judge.name);
     try {
       const { signal } = interruption;
       const judged = await judgeSteps(model, problem, steps, { threshold, signal });
@@ -88,28 +94,30 @@ async function judge(args: JudgeArguments): Promise<void> {
   }
 }
 
-/** What only the model's directory can say: prompt and verdict words. */
-async function checkJudge(name: string): Promise<void> {
-  const { isShipped } = await import('../models/base.js');
+/** The name of what judges; of the package its judge. */
+async function judgeOf(name: string): Promise<SavedModel> {
+  const expected = 'expected a run, an adapter or a model that a run has left, or word-problems';
+  const saved = resolveJudge(name);
+  if (saved.kind === 'elsewhere') throw new UsageError(`there is no ${name}; ${expected}`);
+  if (saved.kind === 'package' && saved.adapter === undefined)
+    throw new UsageError(`${name} was not trained to judge steps; ${expected}`);
   const { modelFiles } = await import('../models/saved.js');
-  const expected = 'expected a run directory, or its adapter/, model/ or reward/';
-  if (isShipped(name)) throw new UsageError(`${name} was not trained to judge steps; ${expected}`);
-  if (!existsSync(name)) throw new UsageError(`there is no ${name}; ${expected}`);
-  const isModel = isFile(name, 'config.json') || isFile(name, 'adapter_config.json');
-  if (isModel || adapterOf(name) !== name) return;
-  if (modelFiles(name).model !== name) return;
-  if (isFile(name, 'config.yaml')) {
+  if (saved.adapter !== undefined || isFile(name, 'config.json') || modelFiles(name).model !== name)
+    return saved;
+  if (saved.kind === 'run') {
     const { trainedModel } = await import('../run/trained-model.js');
     trainedModel(name, undefined);
   }
   throw new UsageError(`${name} holds no model; ${expected}`);
 }
 
-/** Of a run its adapter. */
-function adapterOf(name: string): string {
-  return isFile(name, 'adapter_config.json') || !isFile(name, 'adapter/adapter_config.json')
-    ? name
-    : join(name, 'adapter');
+/** The judge and the file: `judge FILE`, or `judge NAME FILE`. */
+function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [name: string, file: string] {
+  if (problem === undefined && model === undefined && resolveSaved(first).kind !== 'elsewhere')
+    throw new UsageError(`${first} is what judges; name the file to judge too: judge ${first} problem.txt`);
+  if (problem === undefined) return [model ?? DEFAULT_MODEL, first];
+  if (model === undefined) return [first, problem];
+  throw new UsageError(`there are two judges, ${first} and --model ${model}; name one`);
 }
 
 const isFile = (folder: string, name: string) => existsSync(join(folder, name));

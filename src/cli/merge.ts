@@ -74,7 +74,7 @@ async function named({ base, adapter, out }: MergeArguments): Promise<Named> {
   if (out !== undefined) return { base, given: adapter, out };
   const { baseOf, resolveSaved } = await import('../run/resolve-saved.js');
   const saved = resolveSaved(base);
-  if (saved.adapter !== undefined) return { base: baseOf(saved), given: base, out: adapter };
+  if (saved.adapter !== undefined) return { base: baseOf(saved), given: saved.adapter, out: adapter };
   if (isGgufName(adapter)) return { base, given: undefined, out: adapter };
   throw new UsageError(
     `${base} is neither an adapter nor a run with one; name base, adapter and the directory to write`,
@@ -89,6 +89,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
   if (!asGguf && (dtype === 'q8_0' || dtype === 'q4_0'))
     throw new UsageError(`--dtype ${dtype} is for GGUF files; name the output ${out}.gguf`);
   const { baseDirectory } = await import('../models/base.js');
+  const { readCard } = await import('../models/card.js');
   const { resolveModel } = await import('../run/paths.js');
   const resolved = await resolveModel({ base, tokenizer: 'base' }, () => 'base');
   const directory = baseDirectory(resolved.base);
@@ -136,6 +137,10 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
       console.log(
         `${asGguf ? '' : `wrote ${to}: `}${merged} adapted weights merged${whole}${asGguf ? '' : `, stored as ${report.dtype}`}`,
       );
+      if (readCard(adapter)?.judge?.likelihood !== undefined)
+        console.log(
+          'it judges steps by its verdict words alone: the base, whose likelihood judged too, is no longer there by itself',
+        );
       if (largestDifference !== undefined && largestLogit !== undefined) {
         console.log(
           `largest logit difference to the adapter on ${tokens?.length} random tokens: ` +

@@ -47,7 +47,7 @@ export function modelOptions(argv: Argv): Argv {
     .option('model', {
       ...text,
       group,
-      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-misread [default: ${DEFAULT_MODEL}]`,
+      describe: `${MODEL_NAME}: embedded, word-problems, word-problems-judge, word-problems-misread [default: ${DEFAULT_MODEL}]`,
     })
     .option('run', {
       ...text,

@@ -12,7 +12,8 @@ import { isShipped } from '../models/base.js';
 import { CARD, readCard } from '../models/card.js';
 import { collectRun } from '../report/collect.js';
 import { adapterReadme } from '../report/model-card.js';
-import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
+import { resolveSaved } from '../run/resolve-saved.js';
+import { readAdapterConfig } from '../weights/adapter.js';
 import { UsageError } from './error.js';
 import { packageVersion } from './version.js';
 
@@ -24,13 +25,13 @@ export interface PublishOptions {
 }
 
 /**
- * @param path a run directory, or an adapter directory
+ * @param path a run, or an adapter
  * @throws UsageError where there is no adapter, or where its base is a folder of this machine and `base` does not name it
  */
 export async function publishedAdapter(path: string, options: PublishOptions): Promise<PushedFile[]> {
-  const isRun = existsSync(join(path, 'config.yaml'));
-  const directory = isRun ? join(path, 'adapter') : path;
-  if (!isAdapter(directory)) {
+  const { kind, adapter: directory } = resolveSaved(path);
+  const isRun = kind === 'run';
+  if (directory === undefined) {
     throw new UsageError(
       isRun
         ? `${path} holds no adapter: its training has not ended, or it trained a whole model; hub push sends adapters`

@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
+import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { Interrupted, UsageError } from './error.js';
 import { type ModelArguments, modelOptions, withModel } from './model-options.js';
 
@@ -19,7 +20,7 @@ const text = { type: 'string', requiresArg: true } as const;
 
 export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
   command: 'score <file>',
-  describe: 'Score the steps of solutions by the reward model of a run',
+  describe: 'Score the steps of solutions by a reward model or judge',
   builder: (argv) =>
     modelOptions(argv as never)
       .positional('file', { type: 'string', demandOption: true, describe: 'Rows with problem and solution' })
@@ -73,13 +74,10 @@ export const scoreCommand: CommandModule<unknown, ScoreArguments> = {
 };
 
 async function score(given: ScoreArguments): Promise<void> {
-  const args = withModel(given);
-  if (args.run === undefined)
-    throw new UsageError(
-      given.model === undefined
-        ? 'name the run of a reward model with --model'
-        : `${given.model} is no run; --model expects the run of a reward model`,
-    );
+  const { judgeFor } = await import('../models/base.js');
+  const named = withModel(given);
+  const args = named.model === undefined ? named : { ...named, model: judgeFor(named.model) };
+  const model = args.run ?? args.model ?? args.adapter;
   const { AGGREGATIONS, isOfProbabilities } = await import('../eval/solving/aggregation.js');
   const aggregations = (
     args.aggregate === 'all' ? [...AGGREGATIONS] : args.aggregate.split(',')
@@ -106,13 +104,13 @@ async function score(given: ScoreArguments): Promise<void> {
     if (!scorer)
       throw new UsageError(
         names.length === 0
-          ? `${args.run} is a run whose model judges no steps`
-          : `${args.run} has no scorer ${args.scorer}; --scorer may be ${names.join(' or ')}`,
+          ? `${model} judges no steps; --model expects what a run has trained to judge, or ${DEFAULT_MODEL}`
+          : `${model} has no scorer ${args.scorer}; --scorer may be ${names.join(' or ')}`,
       );
     const products = scorer.scale === 'reward' ? aggregations.filter(isOfProbabilities) : [];
     if (products.length > 0 && args.aggregate !== 'all')
       throw new UsageError(
-        `${args.run} scores steps without bounds, and --aggregate ${products[0]} multiplies probabilities; leave it out`,
+        `${model} scores steps without bounds, and --aggregate ${products[0]} multiplies probabilities; leave it out`,
       );
     const journal =
       args.output === undefined
@@ -165,7 +163,7 @@ async function settingsOf(args: ScoreArguments, aggregations: readonly Aggregati
   const { contentHash } = await import('../files/content-hash.js');
   const { resolve } = await import('node:path');
   return {
-    run: resolve(args.run as string),
+    run: args.run === undefined ? (args.model ?? args.adapter ?? null) : resolve(args.run),
     scorer: args.scorer ?? null,
     aggregations: [...aggregations],
     neutral_score: args['neutral-score'] ?? null,

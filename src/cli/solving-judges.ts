@@ -5,8 +5,8 @@ import { oracleJudge, oracleScorer } from '../eval/solving/oracle.js';
 import { scoreFile } from '../eval/solving/score-file.js';
 import { stepScores } from '../eval/solving/step-scores.js';
 import type { StepScorer } from '../eval/step-scorer.js';
-import { isRun, openRewardModel } from '../methods/reward-models.js';
-import { openRunScorers, type RunScorers } from '../methods/run-scorers.js';
+import { openRewardModel, type RewardModel } from '../methods/reward-models.js';
+import type { RunScorers } from '../methods/run-scorers.js';
 import type { Device } from '../runtime/device.js';
 import { UsageError } from './error.js';
 
@@ -31,22 +31,22 @@ export interface SolvingJudges {
 /** Loads what the options name, onto the device of the model that solves. */
 export async function openJudges(device: Device, args: JudgeArguments): Promise<SolvingJudges> {
   const opened: { dispose(): void }[] = [];
-  const runs = new Map<string, RunScorers>();
+  const models = new Map<string, RewardModel>();
   /** One model serves as reward model and as judge. */
-  const ofScorers = async (run: string) => {
-    const known = runs.get(run);
+  const openModel = async (name: string) => {
+    const known = models.get(name);
     if (known) return known;
-    const scorers = await openRunScorers(device, run);
-    opened.push(scorers);
-    runs.set(run, scorers);
-    return scorers;
+    const model = await openRewardModel(device, name);
+    opened.push(model);
+    models.set(name, model);
+    return model;
   };
   const dispose = () => {
     for (const each of opened.reverse()) each.dispose();
   };
   try {
-    const judge = await openJudge(args, ofScorers);
-    const scorer = await openScorer(device, args, { ofScorers, opened });
+    const judge = await openJudge(args, openModel);
+    const scorer = await openScorer(args, openModel);
     return { ...(judge ? { judge } : {}), ...(scorer ? { scorer } : {}), dispose };
   } catch (error) {
     dispose();
@@ -54,14 +54,14 @@ export async function openJudges(device: Device, args: JudgeArguments): Promise<
   }
 }
 
-type OfScorers = (run: string) => Promise<RunScorers>;
+type OpenModel = (name: string) => Promise<RewardModel>;
 
-async function openJudge(args: JudgeArguments, ofScorers: OfScorers): Promise<StepJudge | undefined> {
+async function openJudge(args: JudgeArguments, openModel: OpenModel): Promise<StepJudge | undefined> {
   if (args['judge-oracle']) return oracleJudge;
   const run = args['judge-run'];
   if (run === undefined) return undefined;
-  const { scorers, threshold, outcomesAlone } = await ofScorers(run);
-  if (outcomesAlone)
+  const { scorers, threshold, outcomesAlone, outcomes } = await openModel(run);
+  if (outcomesAlone || outcomes)
     throw new UsageError(
       `${run} holds a reward model of outcomes, which judges no steps; name one of reward.type prm or joint`,
     );
@@ -72,29 +72,28 @@ async function openJudge(args: JudgeArguments, ofScorers: OfScorers): Promise<St
 }
 
 async function openScorer(
-  device: Device,
   {
     scores,
     'score-column': column,
     'reward-oracle': oracle,
     'reward-scorer': scorer,
-    'reward-model': name,
+    'reward-model': model,
+    'reward-run': name = model,
     aggregate,
-    'reward-run': run = name !== undefined && isRun(name) ? name : undefined,
   }: JudgeArguments,
-  { ofScorers, opened }: { readonly ofScorers: OfScorers; readonly opened: { dispose(): void }[] },
+  openModel: OpenModel,
 ): Promise<SolutionScorer | undefined> {
   if (oracle) return oracleScorer;
   if (scores !== undefined) return scoreFile(scores, column);
-  if (run !== undefined)
-    return stepScores(multiplied(named((await ofScorers(run)).scorers, scorer, run), run, aggregate), {
-      name: scorer === undefined ? run : `${run} (${scorer})`,
-    });
+  if (name === undefined && scorer !== undefined)
+    throw new UsageError('--reward-scorer chooses one of a run: name it with --reward-model');
   if (name === undefined) return undefined;
-  const found = await openRewardModel(device, name);
-  opened.push(found);
+  const { outcomes, scorers } = await openModel(name);
   return (
-    found.outcomes ?? stepScores(multiplied(named(found.scorers, scorer, name), name, aggregate), { name })
+    outcomes ??
+    stepScores(multiplied(named(scorers, scorer, name), name, aggregate), {
+      name: scorer === undefined ? name : `${name} (${scorer})`,
+    })
   );
 }
 

@@ -125,19 +125,19 @@ export function solvingOptions(argv: Argv): Argv {
     .option('reward-run', {
       ...text,
       ...rewards,
-      describe: 'Run whose model judges steps: their probabilities of being right',
+      describe: 'Deprecated: the same as --reward-model',
     })
     .option('reward-scorer', {
       ...text,
       ...rewards,
-      implies: 'reward-run',
       describe: 'Which of its scorers: verdict, or reward, the network of a StepAMC run [default: verdict]',
     })
     .option('reward-model', {
       ...text,
       ...rewards,
       conflicts: 'reward-run',
-      describe: 'What scores solutions: a run, or a classification model (a directory or hub id)',
+      describe:
+        'What scores solutions: a run, an adapter, word-problems for the judge of the package, or a classification model (a directory or hub id)',
     })
     .option('reward-oracle', {
       ...rewards,
@@ -188,7 +188,7 @@ export function solvingOptions(argv: Argv): Argv {
     .option('judge-run', {
       ...text,
       ...rewards,
-      describe: 'Run whose model says which steps of right solutions are wrong',
+      describe: 'What says which steps of right solutions are wrong; names as for --reward-model',
     })
     .option('judge-oracle', {
       ...rewards,

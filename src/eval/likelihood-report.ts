@@ -80,11 +80,18 @@ export function likelihoodRows({
 /** What `both` is made of. */
 export function likelihoodNote({ likelihood }: Pick<EvalReport, 'likelihood'>): string[] {
   if (!likelihood) return [];
-  const { constant, verdict, own, before } = likelihood.weights;
-  const [c, v, o, b] = [constant, verdict, own, before].map((weight) => weight.toFixed(2));
+  const { constant, verdict, least, before } = likelihood.weights;
+  const term = (weight: number, of: string) =>
+    ` ${weight < 0 ? '−' : '+'} ${Math.abs(weight).toFixed(2)} × ${of}`;
   return [
     'both: words and likelihood together, the judge that the adapter is kept as. Log-odds of a right step = ' +
-      `${c} + ${v} × log-odds of the words + ${o} × least log-probability of the step's tokens under the base without its ` +
-      `adapter + ${b} × the least of the steps before, fitted on validation steps`,
+      constant.toFixed(2).replace('-', '−') +
+      term(verdict, 'log-odds of the words') +
+      term(
+        least,
+        'least log-probability of a token up to the end of the step, under the base without its adapter',
+      ) +
+      term(before, 'the same up to its start') +
+      '; fitted on validation steps',
   ];
 }

@@ -10,9 +10,9 @@ import type { JudgedVerdict } from './verdicts.js';
 
 /** Natural logarithms, none below {@link FLOOR}. */
 export interface StepLikelihood {
-  /** Of the least likely token of the step. */
-  readonly own: number;
-  /** The least of the steps before it; 0 where there is none. */
+  /** Of the least likely token of the step and of those before it. */
+  readonly least: number;
+  /** Of those before it alone; 0 where there is none. What follows from a wrong step is likely by itself. */
   readonly before: number;
 }
 
@@ -21,13 +21,16 @@ export const likelihoodWeights = z.strictObject({
   constant: z.number(),
   /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
   verdict: z.number(),
-  own: z.number(),
+  least: z.number(),
   before: z.number(),
 });
 export type LikelihoodWeights = z.output<typeof likelihoodWeights>;
 
-/** A token of probability 0.0003 is as surprising as any. */
-const FLOOR = -8;
+/** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
+const FLOOR = -3;
+
+/** Words of certain models would outweigh everything. */
+const MAX_ODDS = 8;
 
 /** By sequence, then by step. */
 export type StepLikelihoods = readonly ReadonlyMap<number, StepLikelihood>[];
@@ -51,15 +54,15 @@ export async function stepLikelihoods(
     const logprobs = await logprobsOf(decoder, items);
     let at = 0;
     group.forEach((i, k) => {
-      const own = new Map<number, StepLikelihood>();
+      const bySteps = new Map<number, StepLikelihood>();
       let before = 0;
       for (const { step, tokens } of (items[k] as ReadSteps).spans) {
-        const least = Math.max(FLOOR, Math.min(0, ...logprobs.subarray(at, at + tokens)));
+        const least = Math.max(FLOOR, Math.min(before, ...logprobs.subarray(at, at + tokens)));
         at += tokens;
-        own.set(step, { own: least, before });
-        before = Math.min(before, least);
+        bySteps.set(step, { least, before });
+        before = least;
       }
-      found[i] = own;
+      found[i] = bySteps;
     });
   }
   return found;
@@ -109,11 +112,11 @@ export function fitLikelihood(
   });
   const labels = rows.map(({ verdict }) => verdict.label);
   if (new Set(labels).size < 2) return undefined;
-  const features = rows.map(({ verdict, likelihood: { own, before } }) =>
-    alone ? [1, own, before] : [1, own, before, oddsOf(verdict)],
+  const features = rows.map(({ verdict, likelihood: { least, before } }) =>
+    alone ? [1, least, before] : [1, least, before, oddsOf(verdict)],
   );
-  const [constant = 0, own = 0, before = 0, verdict = 0] = logisticRegression(features, labels);
-  return { constant, verdict, own, before };
+  const [constant = 0, least = 0, before = 0, verdict = 0] = logisticRegression(features, labels);
+  return { constant, verdict, least, before };
 }
 
 /** Verdicts by the weights; one that cannot be read stays as it is. */
@@ -123,16 +126,16 @@ export function withLikelihood(
   weights: LikelihoodWeights,
   threshold: 'greedy' | number,
 ): JudgedVerdict[] {
-  const least = threshold === 'greedy' ? 0.5 : threshold;
+  const enough = threshold === 'greedy' ? 0.5 : threshold;
   return judged.map((found): JudgedVerdict => {
     const likelihood = likelihoodOf(found, likelihoods);
     if (found.unreadable || !likelihood) return found;
-    const { constant, verdict, own, before } = weights;
-    const odds = constant + verdict * oddsOf(found) + own * likelihood.own + before * likelihood.before;
+    const { constant, verdict, least, before } = weights;
+    const odds = constant + verdict * oddsOf(found) + least * likelihood.least + before * likelihood.before;
     const probability = 1 / (1 + Math.exp(-odds));
     return {
       ...found,
-      verdict: probability >= least ? 1 : 0,
+      verdict: probability >= enough ? 1 : 0,
       probability,
       logPositive: -Math.log1p(Math.exp(-odds)),
       logNegative: -Math.log1p(Math.exp(odds)),
@@ -169,12 +172,12 @@ export function likelihoodVerdicts(
   const fit = (alone: boolean) => fitLikelihood(validation.judged, validation.likelihoods, { alone });
   const by = (chosen: LikelihoodWeights) => withLikelihood(test.judged, test.likelihoods, chosen, threshold);
   const together = weights ?? fit(false);
-  const own = fit(true);
-  return together && { weights: together, both: by(together), ...(own ? { alone: by(own) } : {}) };
+  const ofBase = fit(true);
+  return together && { weights: together, both: by(together), ...(ofBase ? { alone: by(ofBase) } : {}) };
 }
 
 const likelihoodOf = ({ solution, step }: JudgedVerdict, likelihoods: StepLikelihoods) =>
   likelihoods[solution]?.get(step);
 
 const oddsOf = ({ logPositive, logNegative }: JudgedVerdict) =>
-  Math.max(FLOOR, Math.min(-FLOOR, logPositive - logNegative));
+  Math.max(-MAX_ODDS, Math.min(MAX_ODDS, logPositive - logNegative));

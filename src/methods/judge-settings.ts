@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { prompt } from '../config/data.js';
 import { likelihoodWeights } from '../eval/likelihood.js';
 import { CARD, readCard } from '../models/card.js';
+import type { ModelFiles } from '../models/saved.js';
 import { WeightsError } from '../weights/error.js';
 import type { JsonObject } from '../weights/json.js';
 import { NEUTRAL_SCORES, rewardPrompt } from './reward/config.js';
@@ -110,6 +111,16 @@ export function networkSettings(config: RunConfig): JudgeSettings | undefined {
   const { pair_mode } = config.frn;
   const common = { prompt: config.prompt, max_length: config.data.max_length };
   return { kind: 'reward_network', ...common, threshold: 0.5, pair_mode };
+}
+
+/** Those of the card beside an adapter, or beside the weights of a whole model; undefined where there is none. */
+export function settingsOfFiles({ model, adapter }: ModelFiles): JudgeSettings | undefined {
+  const directory = adapter ?? model;
+  const judge = readCard(directory)?.judge;
+  const settings = judge && parseJudgeSettings(judge, directory);
+  // A model into which the adapter was merged has no base to ask.
+  if (settings?.kind === 'verdict' && adapter === undefined) delete settings.likelihood;
+  return settings;
 }
 
 /** @throws WeightsError naming the key */

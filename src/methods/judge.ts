@@ -14,7 +14,7 @@ import type { StepRecord } from '../records/record.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { LoadedReference } from '../train/offline/reference.js';
 import { openReference } from './implicit-reference.js';
-import { type JudgeSettings, parseJudgeSettings } from './judge-settings.js';
+import { type JudgeSettings, settingsOfFiles } from './judge-settings.js';
 import { implicitScorers, type ScoredModel } from './offline/implicit-scorer.js';
 import { rewardModelScorer } from './reward/scorer.js';
 import { rewardScorer } from './stepamc/reward/scorer.js';
@@ -240,8 +240,8 @@ function cardOf({ files }: Model) {
 function settingsOf({ files }: Model, { prompt, threshold }: JudgeStepsOptions): JudgeSettings {
   const directory = files?.adapter ?? files?.model;
   const card = directory === undefined ? undefined : readCard(directory);
-  if (card?.judge && directory !== undefined) {
-    const settings = parseJudgeSettings(card.judge, directory);
+  const settings = files && settingsOfFiles(files);
+  if (settings) {
     if (!prompt) return settings;
     if (settings.kind === 'implicit_prm')
       throw new StepTrainError(

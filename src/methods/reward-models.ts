@@ -1,25 +1,20 @@
 // What scores solutions: a run that learned it, or a classification model as transformers saves them.
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { loadModel } from '../api/model.js';
 import { className } from '../architectures/heads.js';
 import { isBidirectional } from '../architectures/table.js';
 import type { SolutionScorer } from '../eval/solving/judging.js';
 import { rewardModel } from '../eval/solving/reward-model.js';
 import { baseDirectory } from '../models/base.js';
+import { readCard } from '../models/card.js';
 import { RunError } from '../run/error.js';
 import { resolveModel } from '../run/paths.js';
+import { resolveJudge } from '../run/resolve-saved.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { LAYOUT } from './reward/config.js';
 import { CLASSES } from './reward/items.js';
 import { rewardModelScorer } from './reward/scorer.js';
-import { openRunScorers, type RunScorers } from './run-scorers.js';
-
-/** Whether `name` is a run, not a model. */
-export function isRun(name: string): boolean {
-  return existsSync(join(name, 'config.yaml'));
-}
+import { openCardScorers, openRunScorers, type RunScorers } from './run-scorers.js';
 
 /** By steps, or of a model of sequences by texts as they are. */
 export interface RewardModel extends RunScorers {
@@ -29,12 +24,17 @@ export interface RewardModel extends RunScorers {
 /**
  * Loads a reward model onto `device`.
  *
- * @param name a run directory, or the directory or hub id of a classification model: of tokens, which scores each step at its
+ * @param name a run, an adapter or a model that a run has left, a judge of the package, or the directory or hub id of a classification model: of tokens, which scores each step at its
  *   last token, or of sequences, which scores whole solutions
  * @throws RunError for a run whose model judges no steps, and for a model that is no classifier
  */
 export async function openRewardModel(device: Device, name: string): Promise<RewardModel> {
-  if (isRun(name)) return openRunScorers(device, name);
+  const saved = resolveJudge(name);
+  if (saved.kind === 'run') return openRunScorers(device, name);
+  const judge = saved.kind === 'elsewhere' ? undefined : readCard(saved.adapter ?? name)?.judge;
+  // A whole classifier scores by its head, whoever trained it.
+  if (judge && (saved.adapter !== undefined || judge.kind === 'verdict' || judge.kind === 'implicit_prm'))
+    return openCardScorers(device, saved.name);
   const found = await resolveModel({ base: name, tokenizer: 'base' }, () => name);
   const model = await loadModel(device, baseDirectory(found.base));
   try {

@@ -13,10 +13,11 @@ import { isAdapter } from '../weights/adapter.js';
 import { parseRunConfig } from './config.js';
 import { openReference } from './implicit-reference.js';
 import { scorersOf } from './judge.js';
-import { networkSettings, settingsOfRun } from './judge-settings.js';
+import { type JudgeSettings, networkSettings, settingsOfFiles, settingsOfRun } from './judge-settings.js';
 import type { NeutralScore } from './reward/config.js';
-import { withNeutralScore } from './reward/neutral-score.js';
+import { noNeutralClass, withNeutralScore } from './reward/neutral-score.js';
 import { ofRun } from './run-model.js';
+import type { RunConfig } from './table.js';
 
 export interface RunScorers {
   /** By name, the one that is meant where none is named first. */
@@ -28,7 +29,10 @@ export interface RunScorers {
   dispose(): void;
 }
 
-/** @param run a run directory; undefined: a model that was not trained here, which scores nothing */
+/**
+ * @param run a run directory; undefined: what the card beside the model says, if anything, as of an adapter or a whole model that a
+ *   run has left
+ */
 export async function runScorers(
   run: string | undefined,
   {
@@ -44,12 +48,11 @@ export async function runScorers(
   },
 ): Promise<RunScorers> {
   const none = { scorers: {}, dispose: () => {} };
-  if (run === undefined) return none;
-  const { config: own } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
-  const config = withNeutralScore(own, neutralScore, run);
-  const settings = settingsOfRun(config, run);
-  if (!settings) return none;
   const { decoder, adapter } = model;
+  const config = run === undefined ? undefined : await configOf(run, neutralScore);
+  const settings =
+    config && run !== undefined ? settingsOfRun(config, run) : settingsOfCard(model, neutralScore);
+  if (!settings) return none;
   if (settings.kind === 'implicit_prm') {
     const reference = await openReference(model, settings);
     return {
@@ -62,8 +65,8 @@ export async function runScorers(
     ...(settings.threshold === 'greedy' ? {} : { threshold: settings.threshold }),
     ...(settings.kind === 'reward_model' && settings.type === 'orm' ? { outcomesAlone: true as const } : {}),
   };
-  const directory = join(run, 'reward');
-  const of = networkSettings(config);
+  const directory = join(run ?? '', 'reward');
+  const of = config && networkSettings(config);
   if (!of || !existsSync(directory)) return { ...none, ...common, scorers };
   // A run without lora leaves a model of its own.
   const network = isAdapter(directory)
@@ -80,6 +83,30 @@ export async function runScorers(
   };
 }
 
+async function configOf(run: string, neutralScore: NeutralScore | undefined): Promise<RunConfig> {
+  const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
+  return withNeutralScore(config, neutralScore, run);
+}
+
+function settingsOfCard(
+  { files }: Model,
+  neutral_score: NeutralScore | undefined,
+): JudgeSettings | undefined {
+  const settings = files && settingsOfFiles(files);
+  if (neutral_score === undefined || settings === undefined) return settings;
+  if (settings.kind === 'reward_model' && settings.neutral_score !== undefined)
+    return { ...settings, neutral_score };
+  throw noNeutralClass(files?.adapter ?? files?.model ?? 'this model');
+}
+
+/** Loads an adapter or a whole model with what its card says; what the tokenizer cannot express has no score. */
+export async function openCardScorers(device: Device, name: string): Promise<RunScorers> {
+  const model = await loadModel(device, name);
+  return scoring(model, name, async () =>
+    runScorers(undefined, { model, tokenizer: await model.tokenizer(), skipUnreadable: true }),
+  );
+}
+
 /**
  * Loads the model of a run with what scores steps; one that the tokenizer cannot express has no score.
  *
@@ -88,10 +115,15 @@ export async function runScorers(
 export async function openRunScorers(device: Device, run: string): Promise<RunScorers> {
   const { directory, tokenizer, ...options } = await ofRun(run);
   const model = await loadModel(device, directory, options);
+  return scoring(model, run, () => runScorers(run, { model, tokenizer, skipUnreadable: true }));
+}
+
+/** What `open` finds, with the model, which is disposed with it or where nothing is found. */
+async function scoring(model: Model, name: string, open: () => Promise<RunScorers>): Promise<RunScorers> {
   try {
-    const found = await runScorers(run, { model, tokenizer, skipUnreadable: true });
+    const found = await open();
     if (Object.keys(found.scorers).length === 0)
-      throw new RunError(`${run} is a run whose model judges no steps`);
+      throw new RunError(`${name} is a run whose model judges no steps`);
     return {
       ...found,
       dispose() {

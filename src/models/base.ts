@@ -12,6 +12,31 @@ const SHIPPED: Readonly<Record<string, { readonly folder: string; readonly recip
   'word-problems-misread': { folder: 'word-problems-misread', recipe: 'pretrain_word_problems_misread' },
 };
 
+/** Adapters on them, which judge the steps of their solutions: by name the folder in `assets/`, the base, and the recipe. */
+const JUDGES: Readonly<
+  Record<string, { readonly folder: string; readonly base: string; readonly recipe: string }>
+> = {
+  'word-problems-judge': { folder: 'word-problems-judge', base: 'word-problems', recipe: 'quickstart' },
+};
+
+/** The directory of an adapter that the package ships; undefined for any other name. @throws StepTrainError where it is not here */
+export function shippedAdapter(name: string): string | undefined {
+  const judge = Object.hasOwn(JUDGES, name) ? JUDGES[name] : undefined;
+  if (judge === undefined) return undefined;
+  const directory = inAssets(judge.folder);
+  if (existsSync(join(directory, 'adapter_config.json'))) return directory;
+  throw new StepTrainError(
+    'E_ASSET',
+    `the judge ${JSON.stringify(name)} is not in this installation; make one with: steptrain run ${judge.recipe}, then name ` +
+      'that run',
+  );
+}
+
+/** The judge that the package has for the solutions of one of its models; any other name as it is. */
+export function judgeFor(name: string): string {
+  return Object.entries(JUDGES).find(([, { base }]) => base === name)?.[0] ?? name;
+}
+
 export function shippedNames(): string[] {
   return Object.keys(SHIPPED);
 }
@@ -46,5 +71,7 @@ export function tokenizerDirectory(name: string): string {
 /** Where a model of the package lies, or would; undefined for any other name. */
 export function shippedDirectory(name: string): string | undefined {
   const shipped = isShipped(name) ? SHIPPED[name] : undefined;
-  return shipped && fileURLToPath(new URL(`../../assets/${shipped.folder}`, import.meta.url));
+  return shipped && inAssets(shipped.folder);
 }
+
+const inAssets = (folder: string) => fileURLToPath(new URL(`../../assets/${folder}`, import.meta.url));

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { StepTrainError } from '../native/errors.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
-import { baseDirectory, isShipped } from './base.js';
+import { baseDirectory, isShipped, shippedAdapter } from './base.js';
 import { readCard } from './card.js';
 import { isGguf } from './gguf.js';
 
@@ -22,6 +22,8 @@ export interface ModelFiles {
  */
 export function modelFiles(name: string): ModelFiles {
   if (isShipped(name) || isGguf(name)) return { model: baseDirectory(name), adapter: undefined };
+  const judge = shippedAdapter(name);
+  if (judge !== undefined) return { model: baseOfAdapter(judge), adapter: judge };
   if (!existsSync(join(name, 'config.json'))) {
     if (isAdapter(name)) return { model: baseOfAdapter(name), adapter: name };
     const adapter = join(name, 'adapter');

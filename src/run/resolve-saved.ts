@@ -1,7 +1,7 @@
 // What a name of a model means: the one place that every command asks.
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { isShipped } from '../models/base.js';
+import { isShipped, judgeFor, shippedAdapter } from '../models/base.js';
 import { isGguf } from '../models/gguf.js';
 import { modelFiles } from '../models/saved.js';
 import { isAdapter } from '../weights/adapter.js';
@@ -21,15 +21,22 @@ export interface SavedModel {
   readonly adapter?: string;
 }
 
-/** Never throws: what is damaged or lacks its base is told when it is opened. */
+/** What is damaged or lacks its base is told when it is opened. @throws StepTrainError for a judge that this installation lacks */
 export function resolveSaved(name: string): SavedModel {
   if (isShipped(name)) return { name, kind: 'package' };
+  const judge = shippedAdapter(name);
+  if (judge !== undefined) return { name, kind: 'package', adapter: judge };
   if (isGguf(name)) return { name, kind: 'model' };
   if (!isDirectory(name)) return { name, kind: 'elsewhere' };
   if (existsSync(join(name, 'config.json'))) return { name, kind: 'model' };
   if (isAdapter(name)) return { name, kind: 'adapter', adapter: name };
   if (!existsSync(join(name, 'config.yaml'))) return { name, kind: 'model', ...adapterIn(name) };
   return { name, kind: 'run', ...adapterIn(name) };
+}
+
+/** The same where a judge is meant: a model of the package stands for the judge that the package has on it. */
+export function resolveJudge(name: string): SavedModel {
+  return resolveSaved(judgeFor(name));
 }
 
 const adapterIn = (name: string) => {

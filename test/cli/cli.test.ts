@@ -107,7 +107,10 @@ describe('the command line', () => {
     [['data', 'problems', 'x.jsonl', '--level', '9'], '--level expects 1, 2, 3 or 4, found 9'],
     [['data', 'problems', 'x.jsonl', '-n', '-5'], '--samples expects a whole number of at least 0, found -5'],
     [['data', 'problems', 'x.jsonl', '--seed', 'soon'], '--seed expects a number, found soon'],
-    [['score', 'x.jsonl'], 'name the run of a reward model with --model'],
+    [
+      ['score', 'x.jsonl', '--model', 'embedded', '--device', 'cpu'],
+      'embedded judges no steps; --model expects what a run has trained to judge, or word-problems',
+    ],
     [['data', 'preview', '-n', '0'], '--samples expects a whole number of at least 1, found 0'],
     [['data', 'preview', '-n', 'x'], '--samples expects a number, found x'],
     [

@@ -157,7 +157,15 @@ describe('inspect', () => {
     expect(found.get('base')).toBe('embedded');
     expect(found.get('rank')).toMatch(/^2, scaled by 16/);
     expect(found.get('judges')).toBe('steps, by the words + and -');
-    expect(await cli('inspect', 'adapter', at('run'))).toMatchObject({
+    // A run stands for its adapter, and both for their base.
+    expect(rows((await cli('inspect', 'adapter', at('run'))).stdout)).toEqual(found);
+    const base = (await cli('inspect', 'model', 'embedded')).stdout;
+    for (const name of ['run', 'run/adapter'])
+      expect((await cli('inspect', 'model', at(name))).stdout).toBe(base);
+    const judge = rows((await cli('inspect', 'adapter', 'word-problems-judge')).stdout);
+    expect(judge.get('base')).toBe('word-problems');
+    expect(judge.get('judges')).toBe("steps, by the words 1 and 0 and the base's likelihood");
+    expect(await cli('inspect', 'adapter', at('run/checkpoints'))).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('is no adapter'),
     });

@@ -64,11 +64,11 @@ describe('a mistake', () => {
     ['eval show HERE/empty', /^HERE\/empty holds no eval\.json; name the directory of a finished run/],
     [
       'judge HERE/gone HERE/solution.txt',
-      'there is no HERE/gone; expected a run directory, or its adapter/, model/ or reward/',
+      'there is no HERE/gone; expected a run, an adapter or a model that a run has left, or word-problems',
     ],
     [
       'judge HERE/empty HERE/solution.txt',
-      'HERE/empty holds no model; expected a run directory, or its adapter/, model/ or reward/',
+      'HERE/empty holds no model; expected a run, an adapter or a model that a run has left, or word-problems',
     ],
     [
       'judge HERE/run HERE/solution.txt',
@@ -80,8 +80,13 @@ describe('a mistake', () => {
     ],
     ['merge embedded HERE/empty HERE/merged', 'HERE/empty is no adapter: it has no adapter_config.json'],
     [
-      'judge word-problems HERE/solution.txt',
-      'word-problems was not trained to judge steps; expected a run directory, or its adapter/, model/ or reward/',
+      'judge embedded HERE/solution.txt',
+      'embedded was not trained to judge steps; expected a run, an adapter or a model that a run has left, or word-problems',
+    ],
+    ['judge HERE/run', 'HERE/run is what judges; name the file to judge too: judge HERE/run problem.txt'],
+    [
+      'judge HERE/run HERE/solution.txt --model HERE/run',
+      'there are two judges, HERE/run and --model HERE/run; name one',
     ],
     ['run quickstart_sft --output HERE/file', 'HERE/file is no directory; name another one for the run'],
     ['run quickstart_sft --dry-run --set run.threads=3000', /^threads: expected a whole number from 0/],

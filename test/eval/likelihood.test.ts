@@ -57,16 +57,18 @@ describe('of the steps of a solution', () => {
     ].map(ids) as [number[], number[], number[]];
     const [score] = await model.score([whole]);
     const logprobs = score?.logprobs as Float32Array;
-    const least = (from: number, to: number) => Math.max(-8, Math.min(...logprobs.slice(from - 1, to - 1)));
-    const own = least(problem.length, first.length);
-    expect(found?.get(0)).toEqual({ own, before: 0 });
-    expect(found?.get(1)).toEqual({ own: least(first.length, whole.length), before: own });
-    expect(own).toBeLessThan(Math.log(0.1));
+    const least = (from: number, to: number) => Math.max(-3, Math.min(...logprobs.slice(from - 1, to - 1)));
+    const slip = least(problem.length, first.length);
+    expect(found?.get(0)).toEqual({ least: slip, before: 0 });
+    // The answer follows from the slip: it is likely, and stays marked by what came before.
+    expect(least(first.length, whole.length)).toBeGreaterThan(Math.log(0.1));
+    expect(found?.get(1)).toEqual({ least: slip, before: slip });
+    expect(slip).toBeLessThan(Math.log(0.1));
   });
 
   it('tells the right line and answer from wrong ones', async () => {
     const [right, slip, answer] = await likelihoodsOf([RIGHT, SLIP, WRONG_ANSWER]);
-    const own = (of: typeof right, step: number) => Math.exp(of?.get(step)?.own as number);
+    const own = (of: typeof right, step: number) => Math.exp(of?.get(step)?.least as number);
     expect(own(right, 0)).toBeGreaterThan(0.5);
     expect(own(right, 1)).toBeGreaterThan(0.5);
     expect(own(slip, 0)).toBeLessThan(0.1);
@@ -89,7 +91,7 @@ describe('of the steps of a solution', () => {
   it('judges with its weights beside the words, and stops by a signal', async () => {
     const sequences = sequencesOf([RIGHT, SLIP]);
     const options = { threshold: 'greedy', microBatchTokens: 4096 } as const;
-    const weights = { constant: 2, verdict: 0, own: 1.5, before: 1.5 };
+    const weights = { constant: 2, verdict: 0, least: 1.5, before: 0 };
     const byWords = await judgeVerdicts(model.decoder, {}, sequences, options);
     const judged = await judgeVerdicts(model.decoder, {}, sequences, { ...options, likelihood: weights });
     expect(judged.map(({ verdict }) => verdict)).toEqual([1, 1, 0, 0]);
@@ -114,7 +116,7 @@ describe('weighed with the words', () => {
   });
   const likelihoods: StepLikelihoods = byWords.map(({ label }, i) => {
     const own = (i % 5 === 0 ? 1 - label : label) === 1 ? -0.1 : -6;
-    return new Map([[0, { own, before: 0 }]]);
+    return new Map([[0, { least: own, before: 0 }]]);
   });
   const part = { judged: byWords, likelihoods };
   const accuracy = (judged: readonly JudgedVerdict[]) =>
@@ -126,13 +128,13 @@ describe('weighed with the words', () => {
     expect(accuracy(found?.alone ?? [])).toBe(0.8);
     expect(accuracy(found?.both ?? [])).toBeGreaterThan(0.85);
     expect(found?.weights.verdict).toBeGreaterThan(0);
-    expect(found?.weights.own).toBeGreaterThan(0);
+    expect(found?.weights.least).toBeGreaterThan(0);
     const alone = fitLikelihood(byWords, likelihoods, { alone: true });
     expect(alone?.verdict).toBe(0);
   });
 
   it('has log-probabilities that are its probability, and keeps to a threshold', () => {
-    const weights = { constant: 1, verdict: 0.5, own: 1, before: 0 };
+    const weights = { constant: 1, verdict: 0.5, least: 1, before: 0 };
     for (const { probability, logPositive, logNegative, verdict } of withLikelihood(
       byWords,
       likelihoods,
@@ -143,20 +145,20 @@ describe('weighed with the words', () => {
       expect(Math.exp(logNegative)).toBeCloseTo(1 - probability, 12);
       expect(verdict).toBe(probability >= 0.7 ? 1 : 0);
     }
-    const [own] = withLikelihood(byWords, likelihoods, { constant: 0, verdict: 0, own: 1, before: 0 }, 0.5);
+    const [own] = withLikelihood(byWords, likelihoods, { constant: 0, verdict: 0, least: 1, before: 0 }, 0.5);
     expect(own?.probability).toBeCloseTo(1 / (1 + Math.exp(6)), 12);
   });
 
   it('leaves what cannot be read as it is, and is not fitted on one class', () => {
     const unread = byWords.map((each) => ({ ...each, verdict: undefined, unreadable: true as const }));
-    expect(withLikelihood(unread, likelihoods, { constant: 9, verdict: 0, own: 0, before: 0 }, 0.5)).toEqual(
-      unread,
-    );
+    expect(
+      withLikelihood(unread, likelihoods, { constant: 9, verdict: 0, least: 0, before: 0 }, 0.5),
+    ).toEqual(unread);
     const right = byWords.filter(({ label }) => label === 1);
     expect(fitLikelihood(right, likelihoods)).toBeUndefined();
     const none = { judged: [], likelihoods: [] };
     expect(likelihoodVerdicts({ validation: none, test: part }, { threshold: 'greedy' })).toBeUndefined();
-    const weights = { constant: 1, verdict: 1, own: 1, before: 1 };
+    const weights = { constant: 1, verdict: 1, least: 1, before: 1 };
     const given = likelihoodVerdicts({ validation: none, test: part }, { threshold: 'greedy', weights });
     expect(given).toMatchObject({ weights });
     expect(given?.alone).toBeUndefined();

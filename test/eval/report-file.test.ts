@@ -37,7 +37,7 @@ const report = evaluateVerdicts(judged, {
   validation: judged,
   baselines: { sft: { ...metrics, auc: 0.5, invalid: 1 } },
   likelihood: {
-    weights: { constant: 1, verdict: 1, own: 1, before: 0 },
+    weights: { constant: 1, verdict: 1, least: 1, before: 0 },
     both: judged,
     alone: judged,
   },

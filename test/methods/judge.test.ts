@@ -257,6 +257,11 @@ describe('steptrain judge', () => {
     expect(JSON.parse(stdout)).toEqual({ problem: PROBLEM, steps: await judgedBy(at('stepamc/reward')) });
   });
 
+  test('takes the judge by --model too', async () => {
+    const named = await cli('judge', at('sft'), at('problem.txt'));
+    expect(await cli('judge', at('problem.txt'), '--model', at('sft'))).toEqual(named);
+  });
+
   test.each([
     ['', /holds no solution: expected the problem, a blank line, and the steps/],
     ['one line', /holds no solution/],

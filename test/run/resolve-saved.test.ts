@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
 import { withModel } from '../../src/cli/model-options.js';
-import { baseOf, DEFAULT_MODEL, resolveSaved } from '../../src/run/resolve-saved.js';
+import { baseOf, DEFAULT_MODEL, resolveJudge, resolveSaved } from '../../src/run/resolve-saved.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;
@@ -40,6 +40,15 @@ it.each([
     kind,
     ...(adapter ? { adapter: at(adapter) } : {}),
   });
+});
+
+it('of the package, a judge is an adapter, and its base stands for it where a judge is meant', () => {
+  const judge = resolveSaved('word-problems-judge');
+  expect(judge).toMatchObject({ kind: 'package', adapter: expect.stringMatching(/word-problems-judge$/) });
+  expect(baseOf(judge)).toBe(baseOf(resolveSaved('word-problems')));
+  expect(resolveJudge('word-problems')).toEqual(judge);
+  for (const name of ['embedded', at('run'), 'owner/name'])
+    expect(resolveJudge(name)).toEqual(resolveSaved(name));
 });
 
 it('an adapter, and a run with one, know their base', () => {

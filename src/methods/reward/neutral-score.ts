@@ -9,9 +9,11 @@ export function withNeutralScore(
   run: string,
 ): RunConfig {
   if (neutral_score === undefined) return config;
-  if (config.method !== 'reward' || config.data.neutral !== 'class')
-    throw new RunError(
-      `the model of ${run} has no class for neutral steps, so --neutral-score has nothing to count; data.neutral: class trains one`,
-    );
+  if (config.method !== 'reward' || config.data.neutral !== 'class') throw noNeutralClass(run);
   return { ...config, reward: { ...config.reward, neutral_score } };
 }
+
+export const noNeutralClass = (name: string) =>
+  new RunError(
+    `the model of ${name} has no class for neutral steps, so --neutral-score has nothing to count; data.neutral: class trains one`,
+  );
