@@ -9,7 +9,7 @@ import { gpus, skipped } from './gpu.js';
 const counts = [1, 7, 8, 9, 16, 17, 32, 33, 64, 65, 129, 200];
 const maxRows = counts.at(-1)!;
 
-/** N, K, rank: one tile and a ragged one, each width; fewer steps of the depth than slices; two, four, ragged slices. */
+/** N, K, rank: one tile and a ragged one, each width; fewer steps of the depth than slices; two, four, ragged slices; more than a ring. */
 const shapes = [
   [24, 8, 0],
   [136, 104, 8],
@@ -17,6 +17,7 @@ const shapes = [
   [304, 40, 0],
   [72, 392, 8],
   [40, 776, 16],
+  [104, 2056, 0],
 ] as const;
 
 /** The kernels that an H100 has shown right, and those of 33 rows and more that wait for it. */
