@@ -8,7 +8,7 @@ namespace steptrain::cuda {
 struct StoreSwiglu;
 
 #ifdef STEPTRAIN_SM90
-/// The products of 33 to few::kMaxRows rows on sm_90 (cuda/gemm/sm90_few_rows.cuh), of factors that TMA can read.
+/// The products of 17 to few::kMaxRows rows on sm_90 (cuda/gemm/sm90_few_rows.cuh), of factors that TMA can read.
 void multiply_few_rows_sm90(Stream& stream, const Product& product, const Store& epilogue);
 void multiply_few_rows_sm90(Stream& stream, const Product& product, const StoreSwiglu& epilogue);
 void multiply_few_rows_sm90(Stream& stream, const Product& product, const few::StoreEach& epilogue);
@@ -16,7 +16,7 @@ void multiply_few_rows_sm90(Stream& stream, const Product& product, const few::S
 
 namespace few {
 
-constexpr int64_t kMostPortable = 32;  // rows, where wgmma takes more
+constexpr int64_t kMostPortable = 16;  // rows, where wgmma takes more
 
 /// Whether wgmma takes a launch, by its rows and by what TMA can read.
 template <typename Epilogue>

@@ -1,4 +1,4 @@
-// x·Wᵀ of 33 to 256 rows of x on Hopper, by wgmma: W streams from memory through all multiprocessors, and x comes
+// x·Wᵀ of 17 to 256 rows of x on Hopper, by wgmma: W streams from memory through all multiprocessors, and x comes
 // with it from the L2 cache. A tile is all rows of x by kColumns rows of W; one thread of the first warpgroup loads it
 // by TMA, 64 of the depth at a time, through a ring in shared memory, and every other warpgroup multiplies 64 rows of
 // x: as many warpgroups as x needs. kColumns is chosen so that tiles times slices of the depth
@@ -8,8 +8,8 @@
 // Up to 64 rows a block takes less than half of the shared memory and of the registers, so that two share a
 // multiprocessor, of one kernel or of two: the ring of the next kernel fills with weights before its turn.
 // The order of sums: a slice begins with its LoRA pair, the first one alone, scaled, and adds the depth in ascending
-// steps of 16, as cuda/gemm/sm90_product.cuh does; an element is its slices, added in order. Blocks leave the sums of
-// their slice in workspace, and the last one of a tile adds them.
+// steps of 16, as cuda/gemm/sm90_product.cuh does; an element is its slices, added in order. Where there are several,
+// blocks leave the sums of their slice in workspace, and a second launch adds them, by all multiprocessors.
 #pragma once
 
 #include <algorithm>
@@ -45,10 +45,10 @@ struct Maps {
 template <int kProducts>
 struct Plan {
   int items = 0;
-  int stages = 0;     // of the ring
-  int steps = 0;      // of the depth, kDepth each
-  float4* partial;    // [tile][warpgroup][kMostSlices][a thread's sums, by four][thread]
-  uint32_t* tickets;  // [tile][warpgroup]
+  int stages = 0;   // of the ring
+  int steps = 0;    // of the depth, kDepth each
+  int blocks = 1;   // of 64 rows, for each consumer
+  float4* partial;  // of sliced tiles: [tile][consumer][kMostSlices][a thread's sums, by four][thread]
   struct {
     int first_item, first_tile, slices;
   } of[kProducts];
@@ -107,20 +107,6 @@ __device__ Work work_of(const Product& first, const Epilogue& epilogue, const Pl
   return work;
 }
 
-/// last_block (cuda/reduce.cuh) of warpgroups: whether the running one is the last of `count` to arrive here. `id` is a
-/// named barrier of the group, `last` its own in shared memory.
-__device__ inline bool last_group(uint32_t* ticket, int count, bool* last, int id) {
-  __threadfence();
-  warpgroup_barrier(id);
-  if (threadIdx.x % kGroup == 0) {
-    *last = atomicAdd(ticket, 1u) + 1 == static_cast<uint32_t>(count);
-    if (*last) *ticket = 0;
-  }
-  warpgroup_barrier(id);
-  __threadfence();
-  return *last;
-}
-
 /// What an epilogue (cuda/gemm/parts.cuh) is handed: two rows, 8 apart, by two neighbouring columns, and those of the
 /// twin.
 template <bool kTwin>
@@ -128,6 +114,10 @@ struct PairSums {
   static constexpr int kRows = 2, kPairs = kTwin ? 2 : 1;
   float v[kRows][kPairs][2];
   int64_t first_row, first_column;
+  /// Of four neighbouring sums of a wgmma.
+  __device__ void set(int pair, const float4& sums) {
+    v[0][pair][0] = sums.x, v[0][pair][1] = sums.y, v[1][pair][0] = sums.z, v[1][pair][1] = sums.w;
+  }
   __device__ float& at(int i, int pair, int e) { return v[i][pair][e]; }
   __device__ int64_t row(int i) const { return first_row + 8 * i; }
   __device__ int64_t column(int) const { return first_column; }
@@ -146,7 +136,6 @@ __global__ void __launch_bounds__(kThreads, 1)
   constexpr int kRowsBytes = kGroupRows * kDepth * 2;
   constexpr bool kGrows = kBlocks * kColumns > 2 * 112;  // more sums than 168 registers have room for
   static_assert(kBoxRows % 8 == 0);
-  __shared__ bool last[kConsumers];
   // All that is used before the turn lies in dynamic shared memory.
   const int groups = static_cast<int>(blockDim.x) / kGroup - 1, stages = plan.stages;
   const int bytes = stage_bytes(groups * kBlocks, kColumns), bytes_a = groups * kBlocks * kRowsBytes;
@@ -294,59 +283,82 @@ __global__ void __launch_bounds__(kThreads, 1)
     }
     multiply(work.steps);
 
-    using Pair = PairSums<kHalves>;
-    constexpr int kPairs = kColumns / 8 / Pair::kPairs;
-    typename Epilogue::template Item<Pair> item(epilogue, p);
-    /// Hands the epilogue a pair; sums_of(half) gives the thread's four sums.
-    const auto finish_pair = [&](int block, int pair, auto sums_of) {
-      int64_t column = work.column;
-      forget(column);  // else the places of all pairs are computed ahead
-      Pair of;
-      of.first_row = (consumer * kBlocks + block) * kGroupRows + own_row();
-      of.first_column = column + fragment_column(lane, 4 * pair);
-#pragma unroll
-      for (int half = 0; half < Pair::kPairs; half++) {
-        const float4 v = sums_of(half);
-        of.v[0][half][0] = v.x, of.v[0][half][1] = v.y, of.v[1][half][0] = v.z, of.v[1][half][1] = v.w;
-      }
-      item.add(of, true);
-    };
     const auto four = [](const Sums& of, int i) {
       return float4{of[4 * i], of[4 * i + 1], of[4 * i + 2], of[4 * i + 3]};
     };
-    if (work.slices == 1) {
+    if (work.slices > 1) {
+      constexpr int kEach = kBlocks * kColumns / 8 * kGroup;  // of a slice, by four sums
+      float4* const kept = plan.partial +
+                           (int64_t{work.tile * groups + consumer} * kMostSlices + work.slice) * kEach +
+                           threadIdx.x % kGroup;
       each_block([&](const Sums& of, int block) {
 #pragma unroll
-        for (int pair = 0; pair < kPairs; pair++)
-          finish_pair(block, pair, [&](int half) { return four(of, pair + half * kPairs); });
+        for (int i = 0; i < kColumns / 8; i++) kept[(block * kColumns / 8 + i) * kGroup] = four(of, i);
       });
       continue;
     }
-    constexpr int kEach = kBlocks * kColumns / 8 * kGroup;  // of a slice, by four sums
-    const int place = work.tile * groups + consumer;
-    float4* const kept = plan.partial + int64_t{place} * kMostSlices * kEach + threadIdx.x % kGroup;
+    using Pair = PairSums<kHalves>;
+    constexpr int kPairs = kColumns / 8 / Pair::kPairs;
+    typename Epilogue::template Item<Pair> item(epilogue, p);
     each_block([&](const Sums& of, int block) {
 #pragma unroll
-      for (int i = 0; i < kColumns / 8; i++)
-        kept[work.slice * kEach + (block * kColumns / 8 + i) * kGroup] = four(of, i);
+      for (int pair = 0; pair < kPairs; pair++) {
+        int64_t column = work.column;
+        forget(column);  // else the places of all pairs are computed ahead
+        Pair pairs;
+        pairs.first_row = (consumer * kBlocks + block) * kGroupRows + own_row();
+        pairs.first_column = column + fragment_column(lane, 4 * pair);
+#pragma unroll
+        for (int half = 0; half < Pair::kPairs; half++) pairs.set(half, four(of, pair + half * kPairs));
+        item.add(pairs, true);
+      }
     });
-    if (!last_group(plan.tickets + place, work.slices, &last[consumer], group)) continue;
-#pragma unroll 2
-    for (int pair = 0; pair < kBlocks * kPairs; pair++) {
-      const int block = pair / kPairs, within = pair % kPairs;
-      finish_pair(block, within, [&](int half) {
-        const float4* const from = kept + (block * kColumns / 8 + within + half * kPairs) * kGroup;
-        float4 total = *from;
-        const auto add = [&](int slice) {
-          const float4 v = from[slice * kEach];
-          total = {total.x + v.x, total.y + v.y, total.z + v.z, total.w + v.w};
-        };
-        add(1);
-        if (work.slices == kMostSlices) add(2), add(3);
-        return total;
-      });
-    }
   }
+}
+
+/// Adds the slices of tiles that have several, and hands the sums to the epilogue: a block for each four sums of each
+/// consumer's threads (with a twin, four of each), of `row_blocks` times 64 rows by `columns` of W.
+template <typename Epilogue>
+__global__ void __launch_bounds__(kGroup)
+    sm90_add_slices_kernel(const __grid_constant__ Product first, const __grid_constant__ Epilogue epilogue,
+                           const __grid_constant__ Plan<kProducts<Epilogue>> plan, int columns,
+                           int row_blocks) {
+  using Pair = PairSums<kTwin<Epilogue>>;
+  take_turn();
+  const int pairs = columns / 8 / Pair::kPairs, unit = static_cast<int>(blockIdx.x);
+  const int pair = unit % pairs, row_block = unit / pairs % row_blocks, tile = unit / pairs / row_blocks;
+  int product = 0;
+  while (product + 1 < kProducts<Epilogue> && tile >= plan.of[product + 1].first_tile) product++;
+  const int slices = plan.of[product].slices;
+  if (slices == 1) return;
+  // A tile's row blocks lie by consumers, of plan.blocks row blocks each.
+  const int each = plan.blocks * columns / 8 * kGroup;  // of a slice
+  const int consumer = row_block / plan.blocks, block = row_block % plan.blocks;
+  const int place = tile * (row_blocks / plan.blocks) + consumer;
+  const float4* const from = plan.partial + int64_t{place} * kMostSlices * each +
+                             (block * columns / 8 + pair) * kGroup + threadIdx.x;
+  Pair sums;
+  float4 slice[Pair::kPairs][kMostSlices];
+#pragma unroll
+  for (int half = 0; half < Pair::kPairs; half++)
+#pragma unroll
+    for (int i = 0; i < kMostSlices; i++)
+      if (i < slices) slice[half][i] = from[i * each + half * pairs * kGroup];
+#pragma unroll
+  for (int half = 0; half < Pair::kPairs; half++) {
+    float4 total = slice[half][0];
+#pragma unroll
+    for (int i = 1; i < kMostSlices; i++)
+      if (i < slices)
+        total = {total.x + slice[half][i].x, total.y + slice[half][i].y, total.z + slice[half][i].z,
+                 total.w + slice[half][i].w};
+    sums.set(half, total);
+  }
+  const Product& p = product_of(first, epilogue, product);
+  sums.first_row = row_block * kGroupRows + own_row();
+  sums.first_column = int64_t{tile - plan.of[product].first_tile} * (columns / Pair::kPairs) +
+                      fragment_column(static_cast<int>(threadIdx.x) % 32, 4 * pair);
+  typename Epilogue::template Item<Pair>(epilogue, p).add(sums, true);
 }
 
 /// The products of a launch that have tiles of their own.
@@ -404,8 +416,9 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   const int64_t room = (stream.hardware.shared_per_block - 1024 * (blocks - 1)) / blocks;
   plan.stages = kMostStages;
   while (plan.stages > 2 && shared_bytes(row_blocks, kColumns, plan.stages) > room) plan.stages--;
-  plan.tickets = stream.ticket;
-  if (plan.items > tiles)
+  plan.blocks = kBlocks;
+  const bool sliced = plan.items > tiles;
+  if (sliced)
     plan.partial =
         stream.scratch.take<float4>(int64_t{tiles} * row_blocks * kMostSlices * (kColumns / 8) * kGroup);
   const auto start = [&](std::initializer_list<Span> reads) {
@@ -420,6 +433,10 @@ void launch(Stream& stream, const Product& p, const Epilogue& epilogue) {
   } else {
     start({weights[0]});
   }
+  if (!sliced) return;
+  const int pairs = kColumns / 8 / (kTwin<Epilogue> ? 2 : 1);
+  stream.launch_early({}, sm90_add_slices_kernel<Epilogue>, int64_t{tiles} * row_blocks * pairs, kGroup, 0, p,
+                      epilogue, plan, kColumns, row_blocks);
 }
 
 /// Chooses the tile whose turns of all multiprocessors take the fewest clocks, by what a stage takes of the tensor

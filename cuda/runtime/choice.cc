@@ -14,7 +14,7 @@ struct Row {
   bool by_default;  // right and faster on an H100: docs/evidence/h100.md
 };
 constexpr Row kRows[] = {
-    {"few_rows", false},
+    {"few_rows", true},
     {"lora", false},
     {"tiles", false},
     {"paged", false},

@@ -7,7 +7,7 @@
 namespace steptrain::cuda {
 
 enum class Successor : uint8_t {
-  few_rows,  // 33 to 256 rows of x·Wᵀ by wgmma with split depth
+  few_rows,  // 17 to 256 rows of x·Wᵀ by wgmma with split depth
   lora,      // the LoRA pair as rounds of the product's own ring; both skinny products of a read in one
   tiles,     // products of few columns by tiles that fill the last wave
   paged,     // attention over the paged cache with keys split over blocks

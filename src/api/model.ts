@@ -174,7 +174,8 @@ export class Model {
 
   /**
    * Log-probabilities and entropies of each sequence; on the CPU the same bits whatever else is scored with it, on a GPU
-   * among batches of up to 256 tokens and among those of more. No [tokens, vocabulary] tensor is ever held.
+   * among batches of up to 256 tokens (on Hopper of 17 to 256, and of fewer) and among those of more. No
+   * [tokens, vocabulary] tensor is ever held.
    *
    * @throws StepTrainError for a sequence that the model cannot read, DisposedError after `dispose`
    */

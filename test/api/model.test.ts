@@ -40,7 +40,8 @@ describe('score', () => {
     expect(await model.score([Int32Array.of(7, 8, 9)])).toEqual(await model.score([[7, 8, 9]]));
   });
 
-  // On a GPU other kernels multiply batches of up to 256 tokens (docs/kernels/cuda.md); across that border results round apart.
+  // On a GPU other kernels multiply batches of up to 256 tokens, on Hopper of up to 16 too (docs/kernels/cuda.md); across
+  // these borders results round apart.
   test('gives a sequence the same bits alone and among many over several batches', async () => {
     // 20 sequences of up to 500 tokens are three batches of 4096.
     const sequences = Array.from({ length: 20 }, (_, i) => ids(1 + ((i * 137) % 512), i + 1));
@@ -64,7 +65,8 @@ describe('score', () => {
     expect(sequences.reduce((sum, { length }) => sum + length, 0)).toBe(256);
     const together = await model.score(sequences);
     for (const [i, sequence] of sequences.entries())
-      expect(await model.score([sequence]), `sequence ${i}`).toEqual([together[i]]);
+      if (roundAlike(device, sequence.length, 256))
+        expect(await model.score([sequence]), `sequence ${i}`).toEqual([together[i]]);
   });
 
   test('gives the same result in concurrent calls', async () => {

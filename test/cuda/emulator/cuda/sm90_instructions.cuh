@@ -111,7 +111,10 @@ inline uint64_t matrix_descriptor(const void* tile, uint32_t across) {
   return descriptor_at(static_cast<uint32_t>(static_cast<const char*>(tile) - emulator::shared_base()), across);
 }
 
-inline void wgmma_fence() {}
+/// Like all of wgmma, by whole warps together.
+inline void wgmma_fence() {
+  emulator::exchange("wgmma.fence", nullptr, 0);
+}
 inline void wgmma_commit() {
   emulator::wgmma_commit();
 }
