@@ -205,13 +205,15 @@ __device__ void put_new(char* shared, bf16* cache, const Paged& p, const NewToke
                             key ? tokens.k.weight_dtype : tokens.q.weight_dtype, 0};
     const int64_t at = !inside ? 0 : key ? new_at : element_of(p, tile, kv_head, slot);
     const float scale = head_scale(heads, shape, at, inside);
-    if (!inside || d >= p.size) continue;
-    float x[kEight];
-    new_eight(heads, shape, tokens.rotary, at, scale, int64_t{last} * (shape.size / 2), d, x);
-    store8(reinterpret_cast<bf16*>(key ? shared + In::kNewKey + d * 2
-                                       : In::Queries::at(shared + In::kQueries, slot, lane)),
-           kEight, true, x);
-    if (key && to) store8(to + d, kEight, true, x);
+    if (inside && d < p.size) {
+      float x[kEight];
+      new_eight(heads, shape, tokens.rotary, at, scale, int64_t{last} * (shape.size / 2), d, x);
+      store8(reinterpret_cast<bf16*>(key ? shared + In::kNewKey + d * 2
+                                         : In::Queries::at(shared + In::kQueries, slot, lane)),
+             kEight, true, x);
+      if (key && to) store8(to + d, kEight, true, x);
+    }
+    __syncwarp();
   }
 }
 
