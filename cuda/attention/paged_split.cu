@@ -26,9 +26,14 @@ constexpr int64_t kMaxWorkspace = int64_t{64} << 20;  // bytes
 /// A block a chunk up to so many chunks of a row, of which the last block reads all results, and so many
 /// blocks of a multiprocessor; else sections, so that there are up to kCoarse blocks of one.
 constexpr int64_t kFineChunks = 64, kFine = 8, kCoarse = 16;
-/// Of a multiprocessor, as many as registers allow.
+/// Of a multiprocessor, as many as registers allow, and of sm_80 as its shared memory holds.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kLargeBlocks = 2;
+#else
+constexpr int kLargeBlocks = 3;
+#endif
 template <int kSize>
-constexpr int kBlocks = kSize > 64 ? 3 : 4;
+constexpr int kBlocks = kSize > 64 ? kLargeBlocks : 4;
 
 /// How the blocks of a launch divide the keys, and what they leave for the one of a tile and KV head that
 /// ends last: [tile][KV head][unit][row].

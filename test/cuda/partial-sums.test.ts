@@ -54,14 +54,17 @@ describe.skipIf(gpus.length === 0)(`sums over many blocks on cuda:0${skipped}`, 
     };
   }
 
-  /** More than one launch counts labels from 8,193 rows on; a thread adds several blocks from 262,145 on. */
-  it.each([8192, 8193, 10_240, 270_001])('weigh %d verdicts by class as one block does', async (rows) => {
-    const [got, reference] = [await verdicts(partial, rows), await verdicts(cpu, rows)];
-    if (rows < 20_000) expect(got.gradients).toEqual((await verdicts(verified, rows)).gradients);
-    expect(Math.abs(got.loss - reference.loss)).toBeLessThan(1e-6);
-    expect(maxDifference(got.stats, reference.stats)).toBeLessThan(1e-5);
-    expect(got.stats.slice(4, 6)).toEqual(reference.stats.slice(4, 6));
-  });
+  /** More than one launch counts labels from 8,193 rows on, another joins sums from 32,769 on, a thread several from 262,145 on. */
+  it.each([8192, 8193, 10_240, 33_000, 270_001])(
+    'weigh %d verdicts by class as one block does',
+    async (rows) => {
+      const [got, reference] = [await verdicts(partial, rows), await verdicts(cpu, rows)];
+      if (rows < 20_000) expect(got.gradients).toEqual((await verdicts(verified, rows)).gradients);
+      expect(Math.abs(got.loss - reference.loss)).toBeLessThan(1e-6);
+      expect(maxDifference(got.stats, reference.stats)).toBeLessThan(1e-5);
+      expect(got.stats.slice(4, 6)).toEqual(reference.stats.slice(4, 6));
+    },
+  );
 
   async function scattered(device: Device, ids: Int32Array, words: number) {
     const width = 16;
