@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kWhitenThreads)
 // The successor (Successor::partial_sums) of long inputs: kWhitenPartRows rows or more a block, in three
 // launches. Each block of the second and third adds the partial sums of the one before for itself, so all
 // have the same mean and variance.
-constexpr int64_t kWhitenParts = kThreads, kWhitenPartRows = 2048, kWhitenFewRows = 8192;
+constexpr int64_t kWhitenParts = kThreads, kWhitenPartRows = 2048, kWhitenFewRows = 24 << 10;
 
 struct Whitening {
   const float *x, *mask;  // mask may be null

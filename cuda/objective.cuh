@@ -1,6 +1,8 @@
 // How a GPU evaluates an objective (core/objective.h): one launch over its items that writes gradients, loss
 // and statistics. A block takes kItems items, its threads' sums are added in fixed order, and the last block
-// to finish adds the blocks' in index order: the bits depend on the inputs alone.
+// to finish adds the blocks' in index order. Of many blocks one thread would take long: in the successor
+// (Successor::partial_sums) another launch adds them, each thread every 256th, then threads. The bits depend on
+// the inputs alone.
 #pragma once
 
 #include "core/objective.h"
@@ -10,6 +12,7 @@
 namespace steptrain::cuda {
 
 constexpr int64_t kItems = 1024;
+constexpr int64_t kJoinedBlocks = 32;  // of the successor, by one thread
 
 /// Reports the label or target of item i.
 template <typename Objective>
@@ -28,7 +31,7 @@ __device__ void refuse(const FaultReporter& faults, const Objective& items, int6
 template <typename Objective>
 __global__ void __launch_bounds__(kThreads)
     objective_kernel(Objective items, int64_t n, objective::Tally<Objective::kSums>* partial,
-                     uint32_t* ticket, FaultReporter faults) {
+                     uint32_t* ticket, bool joins, FaultReporter faults) {
   constexpr int N = Objective::kSums;
   if constexpr (requires { items.prepare(); }) items.prepare();
   objective::Tally<N> tally = {};
@@ -51,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const double largest = block_max(tally.largest);
   if (threadIdx.x == 0) partial[blockIdx.x].largest = largest;
-  if (!last_block(ticket)) return;
+  if (!joins || !last_block(ticket)) return;
   if (threadIdx.x != 0) return;
   objective::Tally<N> total = {};
   for (unsigned block = 0; block < gridDim.x; block++) {
@@ -61,12 +64,31 @@ __global__ void __launch_bounds__(kThreads)
   items.finish(total);
 }
 
+/// One block: joins the sums of `blocks` blocks.
+template <typename Objective>
+__global__ void __launch_bounds__(kThreads)
+    objective_join_kernel(Objective items, objective::Tally<Objective::kSums>* partial, int blocks) {
+  objective::Tally<Objective::kSums> total = {};
+  for (int block = static_cast<int>(threadIdx.x); block < blocks; block += kThreads) {
+#pragma unroll
+    for (int k = 0; k < Objective::kSums; k++) total[k] += partial[block].sum[k];
+    total.raise(partial[block].largest);
+  }
+#pragma unroll
+  for (int k = 0; k < Objective::kSums; k++) total[k] = block_sum(total[k]);
+  total.largest = block_max(total.largest);
+  if (threadIdx.x == 0) items.finish(total);
+}
+
 template <typename Objective>
 void evaluate(Stream& stream, int64_t n, const Objective& items) {
   const int64_t blocks = n == 0 ? 1 : (n + kItems - 1) / kItems;
   auto* const partial = stream.scratch.take<objective::Tally<Objective::kSums>>(blocks);
-  stream.launch(objective_kernel<Objective>, blocks, kThreads, 0, items, n, partial, stream.ticket,
+  const bool joins = blocks <= kJoinedBlocks || !stream.hardware.choice.takes(Successor::partial_sums);
+  stream.launch(objective_kernel<Objective>, blocks, kThreads, 0, items, n, partial, stream.ticket, joins,
                 stream.faults);
+  if (!joins)
+    stream.launch(objective_join_kernel<Objective>, 1, kThreads, 0, items, partial, static_cast<int>(blocks));
 }
 
 }  // namespace steptrain::cuda

@@ -32,7 +32,7 @@ struct CountedVerdicts : objective::VerdictConstraint {
   }
 };
 
-constexpr int64_t kCountedRows = 8 * kThreads;
+constexpr int64_t kCountedRows = 8 * kThreads, kCountedParts = 16;
 
 __global__ void __launch_bounds__(kThreads)
     count_labels_kernel(const int32_t* labels, int64_t rows, double* counts) {
@@ -53,7 +53,7 @@ void verdict_constraint(Stream& stream, const Args& args) {
   CountedVerdicts items{objective::VerdictConstraint::from(args)};
   const int64_t parts = (items.rows + kCountedRows - 1) / kCountedRows;
   // Counts are exact in any order, so the bits are those of one launch.
-  if (!items.weights && parts > 4 && stream.hardware.choice.takes(Successor::partial_sums)) {
+  if (!items.weights && parts > kCountedParts && stream.hardware.choice.takes(Successor::partial_sums)) {
     double* const counts = stream.scratch.take<double>(2 * parts);
     stream.launch(count_labels_kernel, parts, kThreads, 0, items.labels, items.rows, counts);
     items.counts = counts, items.parts = static_cast<int>(parts);

@@ -23,12 +23,18 @@ constexpr int32_t kKeys = 32;                                        // of a war
 constexpr int32_t kChunk = kWarps * kKeys, kSection = 512 / kChunk;  // keys; chunks
 static_assert(kPageTokens % kKeys == 0, "a warp's keys lie in one page");
 constexpr int64_t kMaxWorkspace = int64_t{64} << 20;  // bytes
-/// A block a chunk up to so many chunks of a row, of which the last block reads all results, and so many
-/// blocks of a multiprocessor; else sections, so that there are up to kCoarse blocks of one.
-constexpr int64_t kFineChunks = 64, kFine = 8, kCoarse = 16;
-/// Of a multiprocessor, as many as registers allow.
+/// A block a chunk up to kFineChunks of a row, whose results the last block reads, and kFine blocks of a
+/// multiprocessor; up to kWholeSections of a row one block, where there are as many rows; else a block a section.
+/// By trial on an H100: docs/evidence/h100.md.
+constexpr int64_t kFineChunks = 64, kFine = 3, kWholeSections = 4;
+/// Of a multiprocessor, as many as registers allow, and of sm_80 as its shared memory holds.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kLargeBlocks = 2;
+#else
+constexpr int kLargeBlocks = 3;
+#endif
 template <int kSize>
-constexpr int kBlocks = kSize > 64 ? 3 : 4;
+constexpr int kBlocks = kSize > 64 ? kLargeBlocks : 4;
 
 /// How the blocks of a launch divide the keys, and what they leave for the one of a tile and KV head that
 /// ends last: [tile][KV head][unit][row].
@@ -46,17 +52,17 @@ struct Shares {
   }
 };
 
-Shares share(int64_t pairs, int64_t chunks, int64_t multiprocessors) {
+/// `even`: the rows' lengths differ little, as those of the tiles of a prompt do.
+Shares share(int64_t pairs, int64_t chunks, int64_t multiprocessors, bool even) {
+  const int64_t sections = (chunks + kSection - 1) / kSection;
   const auto shares = [](int64_t blocks, int64_t span, int64_t unit, int64_t units) {
     return Shares{static_cast<int32_t>(blocks), static_cast<int32_t>(span), static_cast<int32_t>(unit),
                   static_cast<int32_t>(units)};
   };
   if (chunks <= kFineChunks && pairs * chunks <= kFine * multiprocessors) return shares(chunks, 1, 1, chunks);
-  const int64_t sections = (chunks + kSection - 1) / kSection,
-                wanted =
-                    std::clamp<int64_t>(kCoarse * multiprocessors / std::max<int64_t>(pairs, 1), 1, sections),
-                each = (sections + wanted - 1) / wanted;
-  return shares((sections + each - 1) / each, each * kSection, kSection, sections);
+  if (2 * pairs >= 3 * multiprocessors && (sections <= kWholeSections || even))
+    return shares(1, sections * kSection, kSection, sections);
+  return shares(sections, kSection, kSection, sections);
 }
 
 /// What a block takes. Computed anew by each call, since registers are scarce.
@@ -205,13 +211,15 @@ __device__ void put_new(char* shared, bf16* cache, const Paged& p, const NewToke
                             key ? tokens.k.weight_dtype : tokens.q.weight_dtype, 0};
     const int64_t at = !inside ? 0 : key ? new_at : element_of(p, tile, kv_head, slot);
     const float scale = head_scale(heads, shape, at, inside);
-    if (!inside || d >= p.size) continue;
-    float x[kEight];
-    new_eight(heads, shape, tokens.rotary, at, scale, int64_t{last} * (shape.size / 2), d, x);
-    store8(reinterpret_cast<bf16*>(key ? shared + In::kNewKey + d * 2
-                                       : In::Queries::at(shared + In::kQueries, slot, lane)),
-           kEight, true, x);
-    if (key && to) store8(to + d, kEight, true, x);
+    if (inside && d < p.size) {
+      float x[kEight];
+      new_eight(heads, shape, tokens.rotary, at, scale, int64_t{last} * (shape.size / 2), d, x);
+      store8(reinterpret_cast<bf16*>(key ? shared + In::kNewKey + d * 2
+                                         : In::Queries::at(shared + In::kQueries, slot, lane)),
+             kEight, true, x);
+      if (key && to) store8(to + d, kEight, true, x);
+    }
+    __syncwarp();
   }
 }
 
@@ -228,7 +236,7 @@ template <int kSize, int kUnits>
 __device__ void combine(bf16* o, const Paged& p, const Shares& shares, const PagedTile& tile, int64_t pair,
                         int32_t kv_head, char* shared) {
   constexpr int kLanes = 16, kTurns = kRows * kLanes / kThreads, kColumns = kSize / 4,
-                kItems = kRows * kColumns / kThreads;
+                kItems = (kRows * kColumns + kThreads - 1) / kThreads;
   constexpr int32_t kOfUnit = kSection / kUnits;
   static_assert(kLanes * kRows * sizeof(Factors) <= Layout<kSize>::kBytes);
   Factors* const factors = reinterpret_cast<Factors*>(shared);  // [section of the batch][row]
@@ -539,7 +547,8 @@ void launch_split(Stream& stream, const Paged& p, const void* q, const NewTokens
   by_head_size(p.size, [&](auto padded) {
     constexpr int kSize = std::min<int>(padded(), 128);
     constexpr int64_t kRowBytes = kSize * sizeof(float) + sizeof(Part);
-    Shares shares = share(tiles * kv_heads, chunks, stream.hardware.multiprocessors);
+    Shares shares =
+        share(tiles * kv_heads, chunks, stream.hardware.multiprocessors, !kNew && tiles >= 4 * p.rows);
     int64_t together = std::max<int64_t>(tiles, 1);  // tiles of a launch
     if (shares.blocks > 1) {
       const int64_t held = kv_heads * shares.units * kRows;  // rows of workspace for a tile

@@ -21,21 +21,21 @@ describe.skipIf(gpus.length === 0)(`sums over many blocks on cuda:0${skipped}`, 
   }
 
   /** Around what one block takes, and more than the most blocks take without longer parts. */
-  it.each([8192, 8193, 10_241, 600_001])('whiten %d elements as the CPU does', async (n) => {
+  it.each([24_576, 24_577, 26_625, 600_001])('whiten %d elements as the CPU does', async (n) => {
     const x = random(n, 1).map((v) => 3 * v + 5);
     const mask = Float32Array.from(random(n, 2), (v) => (v > 0 ? 1 : 0));
     const masks = [mask, undefined, new Float32Array(n), new Float32Array(n).fill(1, n - 1)];
-    for (const given of n < 20_000 ? masks : [mask])
-      for (const shift of n < 20_000 ? [true, false] : [true]) {
+    for (const given of n < 30_000 ? masks : [mask])
+      for (const shift of n < 30_000 ? [true, false] : [true]) {
         const [got, want] = [await whiten(partial, x, given, shift), await whiten(cpu, x, given, shift)];
-        expect(got.launches).toBe(n > 8192 ? 3 : 1);
+        expect(got.launches).toBe(n > 24_576 ? 3 : 1);
         expect(maxDifference(got.y, want.y)).toBeLessThan(2e-6);
         expect(await whiten(partial, x, given, shift)).toEqual(got);
       }
   });
 
   it('whiten equal elements to 0', async () => {
-    const { y } = await whiten(partial, new Float32Array(9000).fill(0.5));
+    const { y } = await whiten(partial, new Float32Array(25_000).fill(0.5));
     expect(y.every((v) => v === 0)).toBe(true);
   });
 
@@ -54,10 +54,10 @@ describe.skipIf(gpus.length === 0)(`sums over many blocks on cuda:0${skipped}`, 
     };
   }
 
-  /** More than one launch counts labels from 8,193 rows on; a thread adds several blocks from 262,145 on. */
-  it.each([8192, 8193, 10_240, 270_001])('weigh %d verdicts by class as one block does', async (rows) => {
+  /** From 32,769 rows on one launch counts labels and another joins sums, a thread several from 262,145 on. */
+  it.each([8193, 32_768, 32_769, 270_001])('weigh %d verdicts by class as one block does', async (rows) => {
     const [got, reference] = [await verdicts(partial, rows), await verdicts(cpu, rows)];
-    if (rows < 20_000) expect(got.gradients).toEqual((await verdicts(verified, rows)).gradients);
+    if (rows < 40_000) expect(got.gradients).toEqual((await verdicts(verified, rows)).gradients);
     expect(Math.abs(got.loss - reference.loss)).toBeLessThan(1e-6);
     expect(maxDifference(got.stats, reference.stats)).toBeLessThan(1e-5);
     expect(got.stats.slice(4, 6)).toEqual(reference.stats.slice(4, 6));

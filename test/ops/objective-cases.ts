@@ -30,8 +30,10 @@ export async function evaluate(
   const outputs = call(device, op, { ...Object.fromEntries(tensors), ...settings });
   await device.synchronize();
   const launches = device.stats().launches - before;
-  const none = device.info().name !== 'cpu' && launches === 0; // without items a GPU skips the launch
-  if (launches !== 1 && !none) throw new Error(`${op} took ${launches} launches`);
+  // Without items a GPU skips the launch; of many rows it adds up in one or two more.
+  const most = device.info().name === 'cpu' || Object.values(inputs).every((x) => x.length < 10_000) ? 1 : 3;
+  if (launches > most || (launches === 0 && device.info().name === 'cpu'))
+    throw new Error(`${op} took ${launches} launches`);
   const read: Record<string, number[]> = {};
   for (const [name, tensor] of Object.entries(outputs)) read[name] = Array.from(await tensor.read());
   for (const [, tensor] of tensors) tensor.dispose();
