@@ -46,6 +46,10 @@ __device__ inline void mbarrier_wait(Barrier* barrier, uint32_t parity) {
   }
 }
 
+/// Brings a kernel's tensor map closer.
+__device__ inline void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 /// Starts the load of the box at (row, column) of a matrix into shared memory, 1024-byte aligned. `barrier`
 /// counts all its bytes, also those beyond the matrix, which are zeros. By one thread.
 __device__ inline void tma_load(void* to, const CUtensorMap* matrix, int32_t row, int32_t column,

@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   using X = FactorTile<kRows, kDepth, true, kThreads>;
   using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
   constexpr int kAcross = kColumns / 8;
+  take_turn();
   if (int64_t{blockIdx.x} >= slices.tiles * slices.count)
     return round_others<kThreads>(p, int64_t{blockIdx.x} - slices.tiles * slices.count);
   // The last rows first: they are what the op in front wrote last, and the first ones are then still in the L2 cache
@@ -131,8 +132,9 @@ void launch(Stream& stream, const Narrow& p) {
     slices.tickets = stream.ticket;
   }
   const int64_t blocks = slices.tiles * slices.count + rounding_blocks<kThreads>(p);
-  stream.launch(p.dropped ? slices_kernel<kColumns, kLayout, true> : slices_kernel<kColumns, kLayout, false>,
-                blocks, kThreads, kStages * (X::kBytes + B::kBytes), p, slices);
+  stream.launch_early(
+      {}, p.dropped ? slices_kernel<kColumns, kLayout, true> : slices_kernel<kColumns, kLayout, false>,
+      blocks, kThreads, kStages * (X::kBytes + B::kBytes), p, slices);
 }
 
 template <int kColumns>

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kThreads, kRank <= 16   ? 4
                                                           : 2)
     tokens_kernel(const __grid_constant__ Gradients gradients) {
   constexpr int kAcross = kRank / 8;
+  take_turn();
   char* const shared = dynamic_shared();
   const auto wide_stage = [&](int stage) { return shared + stage * (Wide::kBytes + Thin<kRank>::kBytes); };
   const auto thin_stage = [&](int stage) { return wide_stage(stage) + Wide::kBytes; };
@@ -130,8 +131,8 @@ void launch(Stream& stream, NarrowGradient first, NarrowGradient second) {
     tickets += p->tiles;
   }
   static_assert(kBlocks / 2 <= kTickets);  // with more tiles tokens are not split
-  stream.launch(tokens_kernel<kRank>, blocks, kThreads, kStages * (Wide::kBytes + Thin<kRank>::kBytes),
-                Gradients{{first, second}});
+  stream.launch_early({}, tokens_kernel<kRank>, blocks, kThreads,
+                      kStages * (Wide::kBytes + Thin<kRank>::kBytes), Gradients{{first, second}});
 }
 
 }  // namespace

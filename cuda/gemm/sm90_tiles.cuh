@@ -1,5 +1,6 @@
 // The successor of cuda/gemm/sm90_product.cuh, whose maps, boxes and order of sums it keeps. A tile is 128 × 128, 192 or
-// 256; the choice follows from how well the tiles fill the multiprocessors, and changes no bit.
+// 256; the choice follows from how well the tiles fill the multiprocessors, and changes no bit. Where the last tiles of
+// 256 columns leave half of the blocks without one, each is cut into two of 128.
 //   kColumns 256  48 KiB a stage, 4 stages
 //   kColumns 192  40 KiB a stage, 4 stages
 //   kColumns 128  32 KiB a stage, 6 stages
@@ -9,8 +10,10 @@
 //
 // A thread has up to 128 sums. What is decided at each of them costs 128 copies of all its cases, and the loop over tiles
 // then leaves the instruction cache, about 32 KiB: 14 µs a tile for a mask that is absent. So cases are decided outside of the
-// loops over sums, and a mask is computed as bits in a loop that is not unrolled.
+// loops over sums, and a mask is drawn as bits by warps that would idle.
 #pragma once
+
+#include <algorithm>
 
 #include "cuda/gemm/linear_swiglu.cuh"
 #include "cuda/gemm/sm90_product.cuh"
@@ -18,15 +21,27 @@
 namespace steptrain::cuda {
 namespace hopper {
 
-template <int kColumns>
+template <int kColumns, bool kMasked>
 struct TileRing {
   static constexpr int kStages = kColumns == 128 ? 6 : 4;
-  static constexpr int kBoxes = 2;  // of a consumer's outputs: one fills while the other is read
+  static constexpr int kBoxes = kMasked ? 1 : 2;  // of a consumer's outputs; of two one fills as one is read
   static constexpr int kBytesA = kRows * kDepth * 2, kBytesB = kColumns * kDepth * 2;
   static constexpr int kStageBytes = kBytesA + kBytesB;
   static constexpr int kBytes = kStages * kStageBytes;
-  static constexpr int kShared = kBytes + kConsumers * kBoxes * kStoreBytes + 1024;
+  static constexpr int kMasks = kBytes + kConsumers * kBoxes * kStoreBytes;  // where they lie
+  static constexpr int kBarriers =
+      kMasks + (kMasked ? 2 * kRows * kColumns / 8 + 4 * int{sizeof(Barrier)} : 0);
+  static constexpr int kShared = kBarriers + 2 * kStages * int{sizeof(Barrier)} + 1024;
 };
+
+/// Whether tiles may be cut into two.
+constexpr bool cuts(int columns) {
+  return columns == 256;
+}
+/// Rows of a K-major box of b.
+constexpr int box_rows(int columns) {
+  return cuts(columns) ? columns / 2 : columns;
+}
 
 /// The factors of the frozen product and of the LoRA pair, and the output where TMA stores it.
 struct TileMaps {
@@ -48,43 +63,72 @@ __device__ inline TilePlace banded_place(int index, int down, int across, int ba
   return {int64_t{from + within % height} * kRows, int64_t{within / height} * columns};
 }
 
-/// Masks the sums of the LoRA pair. Two lanes share each four columns of the two rows that they hold: each draws one
-/// row's bits and takes the other's from its neighbour.
-template <typename Sums>
-__device__ void mask_lora(const Product& p, Sums& sums, int lane) {
-  constexpr int kWords = Sums::kPairs / 8;
-  const Dropout& d = p.dropout;
-  const bool odd = lane % 2 != 0;
-  const int64_t row = sums.row(odd ? 1 : 0);
-  const bool inside = p.dropped == Dropped::lora && row < p.rows;
-  const uint32_t position = inside ? static_cast<uint32_t>(d.positions[row]) : 0,
-                 row_id = inside ? static_cast<uint32_t>(d.row_ids[row]) : 0;
-  const auto group = static_cast<uint32_t>((sums.tile.column + sums.first_column) / 4);
-  uint32_t kept[2][kWords];
-#pragma unroll
-  for (int word = 0; word < kWords; word++) {
-    uint32_t bits = inside ? 0 : 0xffffffffu;
-    if (inside) {
+/// The mask of a tile, a bit for each element, drawn by the warps of the first group that copy nothing, while
+/// the tile before is multiplied. Two take turns.
+template <int kColumns>
+struct TileMask {
+  static constexpr int kWords = kColumns / 32;  // of a row
+  static constexpr int kThreads = kGroup - 32;  // that draw
+  static constexpr int kBytes = kRows * kWords * 4;
+  char* memory;
+  RingPlace<2> place;
+  __device__ Barrier* full(int of) const { return reinterpret_cast<Barrier*>(memory + 2 * kBytes) + of; }
+  __device__ Barrier* empty(int of) const { return full(2 + of); }
+
+  __device__ void init() {
+    for (int i = 0; i < 2; i++) {
+      mbarrier_init(full(i), kThreads);
+      mbarrier_init(empty(i), kConsumers * kGroup);
+    }
+  }
+  __device__ uint32_t* row(int r) const {
+    return reinterpret_cast<uint32_t*>(memory + place.stage * kBytes) + r * kWords;
+  }
+
+  /// `thread` of kThreads.
+  template <int kWidth>
+  __device__ void draw(const Product& p, const TilePlace& tile, int thread) {
+    const Dropout& d = p.dropout;
+    const int first_row = static_cast<int>(tile.row), first_column = static_cast<int>(tile.column),
+              rows = static_cast<int>(p.rows) - first_row;
+    mbarrier_wait(empty(place.stage), place.parity ^ 1);
 #pragma unroll 1
-      for (int i = 0; i < 8; i++) {
-        const Philox4 block = philox({{group + 2 * (8 * word + i), position, row_id, 0}}, d.key0, d.key1);
+    for (int i = thread; i < kRows * (kWidth / 32); i += kThreads) {
+      const int r = i % kRows, word = i / kRows;
+      if (r >= rows) continue;
+      const auto position = static_cast<uint32_t>(d.positions[first_row + r]),
+                 id = static_cast<uint32_t>(d.row_ids[first_row + r]);
+      const uint32_t group = static_cast<uint32_t>(first_column) / 4 + 8 * static_cast<uint32_t>(word);
+      uint32_t bits = 0;
+#pragma unroll 1
+      for (uint32_t g = 0; g < 8; g++) {
+        const Philox4 block = philox({{group + g, position, id, 0}}, d.key0, d.key1);
 #pragma unroll
-        for (int e = 0; e < 4; e++) bits |= (uniform(block.v[e]) >= d.rate ? 1u : 0u) << (4 * i + e);
+        for (int e = 0; e < 4; e++) bits |= (uniform(block.v[e]) >= d.rate ? 1u : 0u) << (4 * g + e);
+      }
+      row(r)[word] = bits;
+    }
+    mbarrier_arrive(full(place.stage));
+    place.advance();
+  }
+  /// Multiplies a consumer's sums by `factor` or 0.
+  template <typename Sums>
+  __device__ void apply(Sums& sums, float factor) {
+    mbarrier_wait(full(place.stage), place.parity);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const uint32_t* const bits = row(sums.first_row + 8 * i);
+#pragma unroll
+      for (int pair = 0; pair < Sums::kPairs; pair++) {
+        const uint32_t kept = bits[pair / 4] >> (8 * (pair % 4) + sums.first_column);
+        sums.at(i, pair, 0) *= kept & 1u ? factor : 0.0f;
+        sums.at(i, pair, 1) *= kept & 2u ? factor : 0.0f;
       }
     }
-    const uint32_t other = __shfl_xor_sync(0xffffffffu, bits, 1);
-    kept[0][word] = (odd ? other : bits) >> (odd ? 2 : 0);
-    kept[1][word] = (odd ? bits : other) >> (odd ? 2 : 0);
+    mbarrier_arrive(empty(place.stage));
+    place.advance();
   }
-  const float factor = p.lora_scale * (p.dropped == Dropped::lora ? d.kept : 1.0f);
-#pragma unroll
-  for (int i = 0; i < 2; i++)
-#pragma unroll
-    for (int pair = 0; pair < Sums::kPairs; pair++)
-#pragma unroll
-      for (int e = 0; e < 2; e++)
-        sums.at(i, pair, e) *= kept[i][pair / 8] >> (4 * (pair % 8) + e) & 1u ? factor : 0.0f;
-}
+};
 
 /// Adds the bias to sums whose pairs of columns are inside p or outside it.
 template <typename T, typename Sums>
@@ -208,14 +252,18 @@ template <Layout kLayout, int kColumns, bool kMasked, typename Epilogue>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_tile_kernel(const __grid_constant__ Product p, const __grid_constant__ TileMapsOf<Epilogue> maps,
                      const __grid_constant__ Epilogue epilogue) {
-  using R = TileRing<kColumns>;
-  using Sums = TensorSums<2, kColumns / 8, 1>;
+  using R = TileRing<kColumns, kMasked>;
   constexpr bool kKMajorA = a_k_major(kLayout), kKMajorB = b_k_major(kLayout);
   constexpr bool kHalves = kTwin<Epilogue>;
   static_assert(!kHalves || (kKMajorB && !kMasked));
   constexpr int kTileColumns = tile_columns<Epilogue>(kColumns);
-  __shared__ Barrier full[R::kStages], empty[R::kStages];
+  constexpr int kBoxRows = box_rows(kTileColumns);
+  constexpr bool kCuts = !kHalves && cuts(kColumns);
   char* const ring = aligned_shared();
+  Barrier* const full = reinterpret_cast<Barrier*>(ring + R::kBarriers);
+  Barrier* const empty = full + R::kStages;
+  TileMask<kColumns> mask{ring + R::kMasks, {}};
+  const bool masks = kMasked && p.rank > 0 && p.dropped == Dropped::lora;
   const auto a_tile = [&](int stage) { return ring + stage * R::kStageBytes; };
   const auto b_tile = [&](int stage) { return a_tile(stage) + R::kBytesA; };
 
@@ -225,9 +273,12 @@ __global__ void __launch_bounds__(kThreads, 1)
       mbarrier_init(&full[stage], 1);
       mbarrier_init(&empty[stage], kConsumerWarps);
     }
+    if (masks) mask.init();
     fence_barrier_init();
+    if (p.depth > 0) prefetch_map(&maps.a), prefetch_map(&maps.b);
   }
   __syncthreads();
+  take_turn();
 
   const int down = static_cast<int>((p.rows + kRows - 1) / kRows),
             across = static_cast<int>((p.columns + kTileColumns - 1) / kTileColumns), items = down * across;
@@ -238,53 +289,85 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int rounds = rounds_of(p.depth);
   RingPlace<R::kStages> place;
 
+  /// body.operator()<columns>(tile) for each tile of the block. Where the last tiles are no more than half of the blocks,
+  /// each is cut into two: a block for each half.
+  const auto each_tile = [&](auto body) {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    const int last = items % blocks;
+    const bool cut = kCuts && 2 * last <= blocks;
+    const auto place_of = [&](int index) {
+      return banded_place(index, down, across, maps.band, kTileColumns);
+    };
+    for (int index = block; index < (cut ? items - last : items); index += blocks)
+      body.template operator()<kColumns>(place_of(index));
+    if constexpr (kCuts) {
+      if (!cut || block >= 2 * last) return;
+      TilePlace tile = place_of(items - last + block / 2);
+      tile.column += block % 2 * (kColumns / 2);
+      if (tile.column < p.columns) body.template operator()<kColumns / 2>(tile);
+    }
+  };
+
   if (group == 0) {
-    shrink_registers<40>();
+    shrink_registers<kMasked ? 56 : 40>();
+    if (masks && threadIdx.x >= 32)
+      each_tile([&]<int kWidth>(const TilePlace& tile) {
+        mask.template draw<kWidth>(p, tile, static_cast<int>(threadIdx.x) - 32);
+      });
     if (threadIdx.x != 0) return;
-    for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
-      const TilePlace tile = banded_place(index, down, across, maps.band, kTileColumns);
+    each_tile([&]<int kWidth>(const TilePlace& tile) {
       const auto row = static_cast<int32_t>(tile.row), column = static_cast<int32_t>(tile.column);
       /// The stage's barrier once the stage is free; in the first round all are: the phase before the
       /// first counts as ended.
       const auto take_stage = [&] {
         mbarrier_wait(&empty[place.stage], place.parity ^ 1);
-        mbarrier_expect_tx(&full[place.stage], R::kStageBytes);
+        mbarrier_expect_tx(&full[place.stage], R::kBytesA + kWidth * kDepth * 2);
         return &full[place.stage];
+      };
+      const auto copy_b = [&](const CUtensorMap* b, int32_t depth, Barrier* barrier) {
+        char* const to = b_tile(place.stage);
+        if constexpr (kKMajorB) {
+#pragma unroll
+          for (int first = 0; first < kWidth; first += kBoxRows)
+            tma_load(to + first * kDepth * 2, b, column + first, depth, barrier);
+        } else {
+          copy_factor<false, kWidth>(to, b, column, depth, barrier);
+        }
       };
       for (int round = 0; round < lora_rounds; round++, place.advance()) {
         Barrier* const barrier = take_stage();
-        char* const b = b_tile(place.stage);
         if constexpr (kHalves) {
           // The other half is zeros, from a box below the matrix.
           const bool of_twin = round >= own_lora_rounds;
           const int32_t depth = (of_twin ? round - own_lora_rounds : round) * kDepth,
                         below = static_cast<int32_t>(p.columns);
           const CUtensorMap* const pair_b = of_twin ? &maps.twin_lora_b : &maps.lora_b;
+          char* const b = b_tile(place.stage);
           tma_load(a_tile(place.stage), of_twin ? &maps.twin_lora_a : &maps.lora_a, row, depth, barrier);
           tma_load(b, pair_b, of_twin ? below : column, depth, barrier);
           tma_load(b + R::kBytesB / 2, pair_b, of_twin ? column : below, depth, barrier);
         } else {
           copy_factor<kKMajorA, kRows>(a_tile(place.stage), &maps.lora_a, row, round * kDepth, barrier);
-          copy_factor<kKMajorB, kColumns>(b, &maps.lora_b, column, round * kDepth, barrier);
+          copy_b(&maps.lora_b, round * kDepth, barrier);
         }
       }
       for (int round = 0; round < rounds; round++, place.advance()) {
         Barrier* const barrier = take_stage();
-        char* const b = b_tile(place.stage);
         const int32_t depth = round * kDepth;
         copy_factor<kKMajorA, kRows>(a_tile(place.stage), &maps.a, row, depth, barrier);
         if constexpr (kHalves) {
+          char* const b = b_tile(place.stage);
           tma_load(b, &maps.b, column, depth, barrier);
           tma_load(b + R::kBytesB / 2, &maps.twin_b, column, depth, barrier);
         } else {
-          copy_factor<kKMajorB, kColumns>(b, &maps.b, column, depth, barrier);
+          copy_b(&maps.b, depth, barrier);
         }
       }
-    }
+    });
     return;
   }
 
-  grow_registers<232>();
+  grow_registers<kMasked ? 224 : 232>();
   const int warp_row = (group - 1) * 64 + own_row();
   const auto a_factor = [&] {
     return matrix_descriptor(a_tile(place.stage) + (group - 1) * kBoxBytes, kKMajorA ? 16 : kBoxBytes);
@@ -297,9 +380,10 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   Outbox<R::kBoxes> outbox{ring + R::kBytes + (group - 1) * R::kBoxes * kStoreBytes, group};
 
-  for (int index = static_cast<int>(blockIdx.x); index < items; index += static_cast<int>(gridDim.x)) {
+  each_tile([&]<int kWidth>(const TilePlace& tile) {
+    using Sums = TensorSums<2, kWidth / 8, 1>;
     Sums sums{};
-    sums.tile = banded_place(index, down, across, maps.band, kTileColumns);
+    sums.tile = tile;
     sums.first_row = warp_row;
     sums.first_column = fragment_column(lane, 0);
     int before = -1;  // the stage whose products may be incomplete
@@ -323,7 +407,12 @@ __global__ void __launch_bounds__(kThreads, 1)
       if (lora_rounds > 0) {
         wgmma_wait<0>();
         pin(sums.v);
-        mask_lora(p, sums, lane);
+        if (masks) {
+          mask.apply(sums, p.lora_scale * p.dropout.kept);
+        } else {
+#pragma unroll
+          for (float& v : sums.v) v *= p.lora_scale;
+        }
         pin(sums.v);
       }
     }
@@ -343,30 +432,28 @@ __global__ void __launch_bounds__(kThreads, 1)
     pin(sums.v);
     if (before >= 0) release(before);
 
-    const auto row = static_cast<int32_t>(sums.tile.row) + (group - 1) * 64,
-               column = static_cast<int32_t>(sums.tile.column);
+    const auto row = static_cast<int32_t>(tile.row) + (group - 1) * 64,
+               column = static_cast<int32_t>(tile.column);
     if (maps.sends) {
       if constexpr (kHalves) {
         send_swiglu(maps, p.out != nullptr, twin.out != nullptr, sums, outbox, row, column);
       } else {
         finish_in_place(p, sums);
 #pragma unroll
-        for (int box = 0; box < kColumns / 64; box++)
+        for (int box = 0; box < kWidth / 64; box++)
           outbox.send(&maps.out, row, column + 64 * box, [&](int i, int j) {
             return round_to_bf16_pair(sums.at(i, 8 * box + j, 0), sums.at(i, 8 * box + j, 1));
           });
       }
-    } else {
-      typename Epilogue::template Item<Sums> item(epilogue, p);
-      if constexpr (!kHalves) {
-        if (p.accumulate && p.out_dtype == DType::f32 && item.paired && !p.bias) {
-          accumulate_pairs(p, sums);
-          continue;
-        }
-      }
-      item.add(sums, true);
+      return;
     }
-  }
+    typename Epilogue::template Item<Sums> item(epilogue, p);
+    if constexpr (!kHalves) {
+      if (p.accumulate && p.out_dtype == DType::f32 && item.paired && !p.bias)
+        return accumulate_pairs(p, sums);
+    }
+    item.add(sums, true);
+  });
   if (maps.sends && threadIdx.x % kGroup == 0) tma_store_wait_read<0>();
 }
 
@@ -390,11 +477,11 @@ void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue, in
   TileMapsOf<Epilogue> maps{};
   if (p.depth > 0) {
     maps.a = describe(p.a, a_k_major(kLayout), kRows);
-    maps.b = describe(p.b, b_k_major(kLayout), kTileColumns);
+    maps.b = describe(p.b, b_k_major(kLayout), box_rows(kTileColumns));
   }
   if (p.rank > 0) {
     maps.lora_a = describe(p.lora_a, a_k_major(kLayout), kRows);
-    maps.lora_b = describe(p.lora_b, b_k_major(kLayout), kTileColumns);
+    maps.lora_b = describe(p.lora_b, b_k_major(kLayout), box_rows(kTileColumns));
   }
   if constexpr (kTwin<Epilogue>) {
     const Product& twin = epilogue.twin;
@@ -416,26 +503,31 @@ void launch_tiles(Stream& stream, const Product& p, const Epilogue& epilogue, in
   }
   maps.band = band;
   const int64_t items = tile_count(p, kRows, kTileColumns);
-  stream.launch(sm90_tile_kernel<kLayout, kColumns, kMasked, Epilogue>,
-                items < stream.hardware.multiprocessors ? items : stream.hardware.multiprocessors, kThreads,
-                TileRing<kColumns>::kShared, p, maps, epilogue);
+  stream.launch_early({}, sm90_tile_kernel<kLayout, kColumns, kMasked, Epilogue>,
+                      items < stream.hardware.multiprocessors ? items : stream.hardware.multiprocessors,
+                      kThreads, TileRing<kColumns, kMasked>::kShared, p, maps, epilogue);
 }
 
 /// The columns of the tiles that take least: clocks of the rounds of a tile and of what is not hidden behind
-/// them, times how many tiles the busiest multiprocessor has.
+/// them, times how many tiles the busiest multiprocessor has; the last one may be a half.
 inline int fitting_columns(const Stream& stream, const Product& p) {
   struct Candidate {
     int columns;
     int64_t round, rest;
   };
-  constexpr Candidate kCandidates[] = {{256, 1024, 2500}, {192, 790, 2000}, {128, 550, 1500}};
+  constexpr Candidate kNarrow{128, 550, 1500};
+  constexpr Candidate kCandidates[] = {{256, 1024, 2500}, {192, 790, 2000}, kNarrow};
   const int64_t rounds = (p.depth + kDepth - 1) / kDepth;
   int best = 0;
   int64_t least = 0;
   for (const Candidate& c : kCandidates) {
-    const int64_t most = (tile_count(p, kRows, c.columns) + stream.hardware.multiprocessors - 1) /
-                         stream.hardware.multiprocessors;
-    const int64_t clocks = most * (rounds * c.round + c.rest);
+    const int64_t tiles = tile_count(p, kRows, c.columns),
+                  blocks = std::min<int64_t>(tiles, stream.hardware.multiprocessors);
+    const int64_t last = tiles % blocks, clocks_of_tile = rounds * c.round + c.rest;
+    int64_t clocks = tiles / blocks * clocks_of_tile;
+    if (last > 0)
+      clocks +=
+          cuts(c.columns) && 2 * last <= blocks ? rounds * kNarrow.round + kNarrow.rest : clocks_of_tile;
     if (best && clocks >= least) continue;
     best = c.columns, least = clocks;
   }

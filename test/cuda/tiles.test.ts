@@ -6,9 +6,9 @@ import { maxDifference, random } from '../ops/numbers.js';
 import { stored } from '../ops/precision.js';
 import { gpus, skipped } from './gpu.js';
 
-/** T, N, K, rank: 256, 192 and 128 columns a tile in x·Wᵀ; several rounds of a pair; depths that are not whole rounds. */
+/** T, N, K, rank: 256, 192 and 128 columns a tile in x·Wᵀ, and tiles that are cut into two; several rounds of a pair; depths that are not whole rounds. */
 const sizes = [
-  [272, 392, 136, 16],
+  [400, 392, 200, 16],
   [272, 576, 72, 8],
   [272, 128, 264, 48],
   [400, 136, 72, 32],

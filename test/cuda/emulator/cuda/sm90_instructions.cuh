@@ -29,6 +29,7 @@ inline int64_t swizzled(int64_t address) {
   return address ^ (address >> 7 & 7) << 4;
 }
 
+inline void prefetch_map(const CUtensorMap*) {}
 inline void tma_load(void* to, const CUtensorMap* matrix, int32_t row, int32_t column, Barrier* barrier) {
   const int64_t base = static_cast<char*>(to) - emulator::shared_base();
   if (base % 1024 != 0) emulator::forbid("a box that is not 1024-byte aligned");
