@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { className } from '../architectures/heads.js';
 import {
   bytesToGenerate,
+  fastestRows,
   type GenerateOptions,
   Generator,
   type GeneratorOptions,
@@ -246,7 +247,8 @@ export class Model {
     this.check('generate', prompts);
     checkOptions('generate', options, GENERATE_OPTIONS);
     const { decoder } = this;
-    return new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, options), ...options });
+    const chosen = { maxRows: fastestRows(decoder.device), ...options };
+    return new Generator(decoder, { cacheBytes: bytesToGenerate(decoder, prompts, chosen), ...chosen });
   }
 
   private check(what: string, sequences: readonly ArrayLike<number>[]): void {

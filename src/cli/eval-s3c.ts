@@ -1,5 +1,6 @@
 import type { Argv, CommandModule } from 'yargs';
 import { UsageError } from './error.js';
+import { MAX_ROWS } from './model-options.js';
 import { dashed } from './usage.js';
 
 interface S3cArguments {
@@ -11,7 +12,7 @@ interface S3cArguments {
   readonly seed: number;
   readonly 'max-problems'?: number;
   readonly 'max-new-tokens': number;
-  readonly 'max-rows': number;
+  readonly 'max-rows'?: number;
   readonly scope: 'step' | 'solution';
   readonly device: string;
   readonly output?: string;
@@ -51,7 +52,7 @@ export const s3cEvaluationCommand: CommandModule<unknown, S3cArguments> = {
         describe: 'Most problems, from the first',
       })
       .option('max-new-tokens', { ...number, default: 512, describe: 'Most tokens of a solution' })
-      .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time' })
+      .option('max-rows', MAX_ROWS)
       .option('scope', {
         choices: ['step', 'solution'] as const,
         default: 'step',
@@ -80,7 +81,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
   for (const [name, value, least] of [
     ['samples', n, 0],
     ['max-new-tokens', args['max-new-tokens'], 1],
-    ['max-rows', args['max-rows'], 1],
+    ['max-rows', args['max-rows'] ?? 1, 1],
     ['max-problems', args['max-problems'] ?? 1, 1],
   ] as const)
     if (!(Number.isSafeInteger(value) && value >= least))
@@ -126,7 +127,7 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
         n,
         temperature: args.temperature,
         maxNewTokens: args['max-new-tokens'],
-        maxRows: args['max-rows'],
+        ...(args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] }),
         seed: args.seed,
         eosTokenIds,
         scope: args.scope,

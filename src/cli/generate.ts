@@ -5,6 +5,7 @@ import { Interrupted, UsageError } from './error.js';
 import type { GivenPrompt } from './generate-prompts.js';
 import {
   chosenSampling,
+  MAX_ROWS,
   type ModelArguments,
   modelOptions,
   type SamplingArguments,
@@ -19,7 +20,7 @@ interface GenerateArguments extends ModelArguments, SamplingArguments {
   readonly chat: boolean;
   readonly system?: string;
   readonly n: number;
-  readonly 'max-rows': number;
+  readonly 'max-rows'?: number;
   readonly output?: string;
   readonly json: boolean;
 }
@@ -53,12 +54,7 @@ export const generateCommand: CommandModule<unknown, GenerateArguments> = {
         describe: 'A system message before it',
       })
       .option('n', { type: 'number', requiresArg: true, default: 1, describe: 'Samples of each prompt' })
-      .option('max-rows', {
-        type: 'number',
-        requiresArg: true,
-        default: 64,
-        describe: 'Most samples at a time',
-      })
+      .option('max-rows', MAX_ROWS)
       .option('output', {
         type: 'string',
         requiresArg: true,
@@ -81,8 +77,9 @@ export const generateCommand: CommandModule<unknown, GenerateArguments> = {
 
 async function generate(args: GenerateArguments): Promise<void> {
   for (const name of ['n', 'max-rows'] as const) {
-    if (!(Number.isSafeInteger(args[name]) && args[name] > 0))
-      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${args[name]}`);
+    const value = args[name];
+    if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
+      throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
   }
   if (args.system !== undefined && !args.chat) throw new UsageError('--system needs --chat');
   const sampling = chosenSampling(args);
@@ -90,14 +87,14 @@ async function generate(args: GenerateArguments): Promise<void> {
   checkOutput(args.output);
   const given = await givenPrompts(args);
   const { openChosenModel } = await import('./chosen-model.js');
-  const { bytesToGenerate, Generator } = await import('../generate/generator.js');
+  const { bytesToGenerate, fastestRows, Generator } = await import('../generate/generator.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { device, model, tokenizer, eosTokenIds } = await openChosenModel(args);
   try {
     const prompts = await tokensOf(given, args, tokenizer);
     const options = { ...sampling, n: args.n, tokenizer, eosTokenIds };
-    const limits = { maxRows: args['max-rows'] };
+    const limits = { maxRows: args['max-rows'] ?? fastestRows(device) };
     const cacheBytes = bytesToGenerate(model.decoder, prompts, { ...options, ...limits });
     const output =
       args.output === undefined

@@ -4,6 +4,7 @@ import type { StepRecord } from '../records/record.js';
 import { Interrupted, UsageError } from './error.js';
 import {
   chosenSampling,
+  MAX_ROWS,
   type ModelArguments,
   modelOptions,
   type SamplingArguments,
@@ -25,7 +26,7 @@ interface LabelArguments extends ModelArguments, SamplingArguments {
   readonly problem?: string;
   readonly solution?: string;
   readonly answer?: string;
-  readonly 'max-rows': number;
+  readonly 'max-rows'?: number;
   readonly output: string;
 }
 
@@ -78,7 +79,7 @@ export const labelCommand: CommandModule<unknown, LabelArguments> = {
         describe: 'Column of the steps [default: steps, completions, solution, …]',
       })
       .option('answer', { ...text, describe: 'Column of the answers [default: gold_answer or answer]' })
-      .option('max-rows', { ...number, default: 64, describe: 'Most completions at a time' })
+      .option('max-rows', MAX_ROWS)
       .option('output', {
         ...text,
         demandOption: true,
@@ -224,7 +225,8 @@ async function byModel(given: LabelArguments, signal: AbortSignal): Promise<Open
     separator,
     untilWrong: args['until-wrong'],
   };
-  const drawn = { ...options, prompt, eosTokenIds, maxRows: args['max-rows'], signal };
+  const rows = args['max-rows'] === undefined ? {} : { maxRows: args['max-rows'] };
+  const drawn = { ...options, prompt, eosTokenIds, ...rows, signal };
   const make = args.complete ? completedSolutions : rolloutLabels;
   return {
     settings: {

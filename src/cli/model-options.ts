@@ -30,6 +30,13 @@ const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
 /** What `--model`, or an argument in its place, may name; the same in every command. */
+/** Without it evaluate, label and generate take `fastestRows` of the device. */
+export const MAX_ROWS = {
+  type: 'number',
+  requiresArg: true,
+  describe: 'Most samples at a time [default: 64 on a CPU, 256 on a GPU]',
+} as const;
+
 export const MODEL_NAME = 'A run, an adapter, a model directory, a hub id, or a model of the package';
 
 /** The model as the first argument, of commands that take no other. */

@@ -4,7 +4,7 @@ import type { CommandModule } from 'yargs';
 import type { RunScorers } from '../methods/run-scorers.js';
 import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { UsageError } from './error.js';
-import { type ModelArguments, modelArgument, modelOptions, withModel } from './model-options.js';
+import { MAX_ROWS, type ModelArguments, modelArgument, modelOptions, withModel } from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';
 
 interface ServeArguments extends ModelArguments {
@@ -14,7 +14,7 @@ interface ServeArguments extends ModelArguments {
   readonly lora?: readonly string[];
   readonly 'adapter-root'?: string;
   readonly 'key-env': string;
-  readonly 'max-rows': number;
+  readonly 'max-rows'?: number;
   readonly 'max-queue': number;
   readonly 'max-new-tokens'?: number;
   readonly 'cache-gb'?: number;
@@ -46,7 +46,7 @@ export const serveCommand: CommandModule<unknown, ServeArguments> = {
         default: 'STEPTRAIN_API_KEY',
         describe: 'Environment variable with the key that clients must send',
       })
-      .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time; others wait' })
+      .option('max-rows', MAX_ROWS)
       .option('max-queue', { ...number, default: 1024, describe: 'Most samples that wait' })
       .option('max-new-tokens', { ...number, describe: 'Most tokens that a request may ask for' })
       .option('cache-gb', {
@@ -86,6 +86,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
   const { runScorers } = await import('../methods/run-scorers.js');
   const { serve } = await import('../serve/server.js');
   const { isLoopback } = await import('../serve/access.js');
+  const { fastestRows } = await import('../generate/generator.js');
   if (!isLoopback(args.host) && !process.env[args['key-env']])
     throw new UsageError(
       `--host ${args.host} can be reached from other machines: set ${args['key-env']} to a key that clients must send, or listen on 127.0.0.1`,
@@ -107,7 +108,7 @@ async function serveModel(given: ServeArguments): Promise<void> {
         adapters,
         adapterRoot: args['adapter-root'],
         otherBase: args['other-base'] === true,
-        maxRows: args['max-rows'],
+        maxRows: args['max-rows'] ?? fastestRows(chosen.device),
         ...(gigabytes === undefined ? {} : { cacheBytes: Math.floor(gigabytes * 1e9) }),
         limits: {
           queue: args['max-queue'],

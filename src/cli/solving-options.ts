@@ -3,6 +3,7 @@ import type { Argv } from 'yargs';
 import { LAYOUT_NAMES, type LayoutName } from '../data/benchmarks/layouts.js';
 import { AGGREGATIONS, type Aggregation } from '../eval/solving/aggregation.js';
 import {
+  MAX_ROWS,
   type ModelArguments,
   modelOptions,
   type SamplingArguments,
@@ -28,7 +29,7 @@ export interface SolveArguments
   readonly system?: string;
   readonly examples?: string;
   readonly shots: number;
-  readonly 'max-rows': number;
+  readonly 'max-rows'?: number;
   readonly expect: 'any' | 'choice';
   readonly units: 'optional' | 'required';
   readonly digits: number;
@@ -103,7 +104,7 @@ export function solvingOptions(argv: Argv): Argv {
       describe: 'File of problems with solutions to show before each',
     })
     .option('shots', { ...number, ...prompt, default: 4, describe: 'How many of them, from the first' })
-    .option('max-rows', { ...number, default: 64, describe: 'Most samples at a time' })
+    .option('max-rows', MAX_ROWS)
     .option('expect', {
       ...answers,
       choices: ['any', 'choice'] as const,

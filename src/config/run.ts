@@ -15,6 +15,16 @@ export const run = section({
     .default('auto')
     .meta({ expects: '"auto", "cpu", "cuda" or "cuda:N"' })
     .describe('Where to compute: `auto` is the first GPU, or the processor if there is none.'),
+  memory_fraction: z
+    .number()
+    .gt(0)
+    .max(1)
+    .default(0.9)
+    .meta({ expects: 'a number above 0, at most 1' })
+    .describe(
+      "Share of the device's memory that the run may plan for, so that others find room: 0.45 each for two runs on one GPU. " +
+        'Of what is free it plans for 0.9 at most.',
+    ),
   threads: countOrOff()
     .default(0)
     .describe(

@@ -30,7 +30,7 @@ export function updates(defaults: UpdateDefaults) {
       .union([z.literal('auto'), count()])
       .default(defaults.micro_batch_tokens)
       .describe(
-        'Max tokens per micro-batch; `auto` uses the free memory. Changes memory and speed, never the loss.',
+        'Max tokens per micro-batch; `auto` takes what is fastest, as far as memory allows. Changes memory and speed, never the loss.',
       ),
     warmup_ratio: fraction()
       .default(defaults.warmup_ratio)

@@ -1,6 +1,6 @@
 /** Completions of solutions after some of their steps. What is computed of shared beginnings is computed once. */
 import type { Model } from '../api/model.js';
-import { bytesToGenerate, Generator } from '../generate/generator.js';
+import { bytesToGenerate, fastestRows, Generator } from '../generate/generator.js';
 import type { SamplingOptions } from '../generate/options.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { SolvingPrompt } from './solving/prompt.js';
@@ -15,7 +15,7 @@ export interface CompletionOptions
   readonly prompt: SolvingPrompt;
   /** Between steps. Default a line break. */
   readonly separator?: string;
-  /** Most completions at a time. Default 64. */
+  /** Most completions at a time. Default 64 on a CPU, 256 on a GPU. */
   readonly maxRows?: number;
   readonly signal?: AbortSignal;
 }
@@ -39,7 +39,7 @@ export async function prefixCompletions(
   { decoder, adapter }: Pick<Model, 'decoder' | 'adapter'>,
   tokenizer: Tokenizer,
   prefixes: readonly Prefix[],
-  { k, prompt, maxRows = 64, signal, separator: _, ...sampling }: CompletionOptions,
+  { k, prompt, maxRows = fastestRows(decoder.device), signal, separator: _, ...sampling }: CompletionOptions,
 ): Promise<Completion[][] | undefined> {
   const options = { ...sampling, n: k, tokenizer };
   const opening = prompt.chat || /\s$/.test(prompt.template) ? '' : ' ';

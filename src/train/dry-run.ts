@@ -15,11 +15,12 @@ import { checkAdapter } from './adapter-start.js';
 import { formatMeasuredTime, measuredRun } from './measured-time.js';
 import {
   availableMemory,
+  fastestMicroBatch,
   fitMicroBatch,
   formatMemoryPlan,
   memoryPlan,
   settleCache,
-  USABLE,
+  usableMemory,
 } from './memory-plan.js';
 import type { Method, OpenScorers, RunData } from './method.js';
 import { modelShape, withReadableLength } from './model-shape.js';
@@ -69,14 +70,21 @@ export async function describeRun<Config extends FrameConfig>(
   const own = planFor === undefined && threads > 0 ? { threads } : {};
   const device = openDevice(chosenDevice(wanted), own);
   try {
-    const { name, memoryFree } = device.info();
+    const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
     const plan = memoryPlan(config, method.memory(config), shape, sampled.plan);
-    const available = planFor === undefined ? availableMemory(plan, device) : USABLE * planFor;
-    const free = ((planFor ?? memoryFree) / 2 ** 30).toFixed(1);
+    const fraction = config.run.memory_fraction;
+    const available =
+      planFor === undefined
+        ? availableMemory(plan, device, fraction)
+        : usableMemory({ total: planFor, free: planFor }, fraction);
+    const gib = (bytes: number) => (bytes / 2 ** 30).toFixed(1);
+    const most = `at most ${gib(available)} are planned, run.memory_fraction ${fraction}`;
     lines.push(
-      planFor === undefined ? `memory on ${name} (${free} GiB free):` : `memory, planned for ${free} GiB:`,
+      planFor === undefined
+        ? `memory on ${name} (${gib(memoryFree)} of ${gib(memoryTotal)} GiB free; ${most}):`
+        : `memory, planned for ${gib(planFor)} GiB (${most}):`,
     );
     const refusals: string[] = [];
     // Reported, not thrown: the plan for a server is often printed on another machine.
@@ -90,8 +98,9 @@ export async function describeRun<Config extends FrameConfig>(
       }
     };
     const { max_length: longest } = config.data;
+    const fastest = planFor === undefined ? fastestMicroBatch(device) : undefined;
     const sizes = Object.entries(method.sections(config)).map(([section, settings]) => {
-      const tokens = orRefused(() => fitMicroBatch(plan, available, longest, settings));
+      const tokens = orRefused(() => fitMicroBatch(plan, available, longest, settings, fastest));
       return [section, tokens ?? longest] as const;
     });
     const cacheBytes = orRefused(() => settleCache(plan, available));

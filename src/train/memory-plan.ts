@@ -143,19 +143,19 @@ function activationBytes(
   return kept + layer.backward + head;
 }
 
-/** Share of the free memory that a plan may use; the rest is for fragmentation and for other processes. */
-export const USABLE = 0.85;
+/** Share of the free memory that a plan may use; the rest is for fragmentation. */
+const USABLE = 0.9;
 
 export interface MicroBatchContext {
   readonly device: Device;
-  readonly config: Pick<FrameConfig, 'data'>;
+  readonly config: Pick<FrameConfig, 'data' | 'run'>;
   /** The batching in the checkpoint that a run continues from. */
   readonly saved: Readonly<Record<string, number>>;
 }
 
 /**
- * The micro-batch of section `name` in tokens: the section's own number or, with `auto`, the largest that fits and does
- * not exceed an optimizer step. A resumed run keeps the number it began with, since other micro-batches would round
+ * The micro-batch of section `name` in tokens: the section's own number or, with `auto`, the largest that fits, is no
+ * larger than is fastest, and does not exceed an optimizer step. A resumed run keeps the number it began with, since other micro-batches would round
  * differently. Refuses a plan that does not fit and names the missing bytes.
  */
 export function settleMicroBatch(
@@ -166,7 +166,8 @@ export function settleMicroBatch(
 ): number {
   const begun = section.micro_batch_tokens === 'auto' ? saved[microBatchKey(name)] : undefined;
   const wanted = begun === undefined ? section : { ...section, micro_batch_tokens: begun };
-  return fitMicroBatch(plan, availableMemory(plan, device), config.data.max_length, wanted);
+  const available = availableMemory(plan, device, config.run.memory_fraction);
+  return fitMicroBatch(plan, available, config.data.max_length, wanted, fastestMicroBatch(device));
 }
 
 /** Under which a checkpoint holds the micro-batch of a section. */
@@ -174,17 +175,35 @@ export function microBatchKey(section: string): string {
   return `${section}.micro_batch_tokens`;
 }
 
-/** Bytes that a plan may use on `device`, including those that roles already loaded occupy. */
-export function availableMemory(plan: MemoryPlan, device: Device): number {
-  return USABLE * (device.info().memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes));
+/** Bytes that a plan may use of `total`, of which `free` are. */
+export function usableMemory(
+  { total, free }: { readonly total: number; readonly free: number },
+  fraction: number,
+): number {
+  return Math.min(fraction * total, USABLE * free);
 }
 
-/** As `settleMicroBatch`, with `available` bytes in total. `longest`: tokens of the longest sequence. */
+/**
+ * Bytes that a plan may use on `device`, including those that roles already loaded occupy.
+ *
+ * @param fraction `run.memory_fraction`
+ */
+export function availableMemory(plan: MemoryPlan, device: Device, fraction: number): number {
+  const { memoryTotal: total, memoryFree } = device.info();
+  const free = memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes);
+  return usableMemory({ total, free }, fraction);
+}
+
+/**
+ * As `settleMicroBatch`, with `available` bytes in total. `longest`: tokens of the longest sequence; `fastest`: from which on a
+ * micro-batch is no faster.
+ */
 export function fitMicroBatch(
   plan: MemoryPlan,
   available: number,
   longest: number,
   section: BatchSection,
+  fastest = FASTEST.gpu,
 ): number {
   const { micro_batch_tokens: requested, tokens_per_step: max = Number.POSITIVE_INFINITY } = section;
   const fitting = Math.floor((available - plan.fixedBytes) / plan.bytesPerToken);
@@ -199,7 +218,7 @@ export function fitMicroBatch(
         'model.dtype: bf16, or shorten data.max_length',
     );
   }
-  return requested === 'auto' ? Math.max(longest, Math.min(fitting, max, LARGEST)) : requested;
+  return requested === 'auto' ? Math.max(longest, Math.min(fitting, max, fastest)) : requested;
 }
 
 /** Bytes of pages of keys and values, for a method that samples; refuses a plan that does not fit, as micro-batches are. */
@@ -208,8 +227,12 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
   return sampling && fitCache(sampling, { available, fixedBytes });
 }
 
-/** Larger micro-batches are no faster. */
-const LARGEST = 1 << 16;
+/** Tokens from which on a micro-batch is no faster, but takes more memory; the CPU's as docs/evidence/runtime.md measures it. */
+const FASTEST = { cpu: 1 << 12, gpu: 1 << 16 };
+
+export function fastestMicroBatch(device: Device): number {
+  return device.info().name === 'cpu' ? FASTEST.cpu : FASTEST.gpu;
+}
 
 /** What is held at once: the roles, and either the activations of a micro-batch or keys and values. */
 export function plannedPeak(plan: MemoryPlan, microBatchTokens: number, cacheBytes = 0): number {

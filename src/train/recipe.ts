@@ -82,7 +82,7 @@ async function runOn<Config extends FrameConfig>(
       const tokens = settleMicroBatch(plan, name, section, { device, config, saved: batching });
       return [microBatchKey(name), tokens] as const;
     });
-    const cacheBytes = settleCache(plan, availableMemory(plan, device));
+    const cacheBytes = settleCache(plan, availableMemory(plan, device, config.run.memory_fraction));
     const settled: Readonly<Record<string, number>> = Object.fromEntries(microBatches);
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,

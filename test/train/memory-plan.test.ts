@@ -6,13 +6,21 @@ import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { sft } from '../../src/methods/sft/method.js';
 import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { fitMicroBatch, memoryPlan, settleMicroBatch } from '../../src/train/memory-plan.js';
+import {
+  availableMemory,
+  fastestMicroBatch,
+  fitMicroBatch,
+  memoryPlan,
+  settleMicroBatch,
+  usableMemory,
+} from '../../src/train/memory-plan.js';
 import { supervisedStage } from '../../src/train/supervised.js';
 import { createTrainee } from '../../src/train/trainee.js';
 import { goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 
 const device = openTest();
+const onGpu = device.info().name !== 'cpu';
 afterAll(() => device.dispose());
 
 const config = (more: object) =>
@@ -92,6 +100,20 @@ describe('a micro-batch', () => {
     expect(fitMicroBatch(plan, 3000, 50, section)).toBe(200);
     expect(fitMicroBatch(plan, 30_000, 50, section)).toBe(500);
   });
+  test('is no larger than is fastest, but never smaller than a sequence', () => {
+    const section = { micro_batch_tokens: 'auto' } as const;
+    expect(fitMicroBatch(plan, 1e9, 50, section, fastestMicroBatch(device))).toBe(onGpu ? 65_536 : 4096);
+    expect(fitMicroBatch(plan, 1e9, 9000, section, 4096)).toBe(9000);
+    // What a recipe asks for is what it gets.
+    expect(fitMicroBatch(plan, 1e9, 50, { micro_batch_tokens: 9000 }, 4096)).toBe(9000);
+  });
+  test('is planned for a share of the memory, of what is free at most', () => {
+    expect(usableMemory({ total: 1000, free: 1000 }, 0.9)).toBe(900);
+    expect(usableMemory({ total: 1000, free: 1000 }, 0.45)).toBe(450);
+    expect(usableMemory({ total: 1000, free: 500 }, 0.9)).toBe(450);
+    const { memoryTotal } = device.info();
+    expect(availableMemory(plan, device, 1e-6)).toBeCloseTo(memoryTotal * 1e-6, 3);
+  });
   test('is the same after a resume, whatever memory is free', async () => {
     const settings = config({ sft: { micro_batch_tokens: 'auto' } });
     const { decoder, dispose } = await createTrainee(device, {
@@ -104,7 +126,7 @@ describe('a micro-batch', () => {
     const plan = memoryPlan(settings, sft.memory(settings), decoder.config);
     const context = { device, config: settings };
     const fresh = settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved: {} });
-    expect(fresh).toBe(settings.sft.tokens_per_step);
+    expect(fresh).toBe(Math.min(settings.sft.tokens_per_step, fastestMicroBatch(device)));
     const saved = { 'sft.micro_batch_tokens': 1234 };
     expect(settleMicroBatch(plan, 'sft', settings.sft, { ...context, saved })).toBe(1234);
     dispose();

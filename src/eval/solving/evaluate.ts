@@ -8,6 +8,7 @@ import type { Problem } from '../../data/benchmarks/problem.js';
 import { writeFileAtomically } from '../../files/atomic-file.js';
 import { DataError } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
+import { fastestRows } from '../../generate/generator.js';
 import { RunError } from '../../run/error.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { JsonObject } from '../../weights/json.js';
@@ -33,7 +34,7 @@ export interface SolvingOptions
     Pick<MetricOptions, 'ks'>,
     JudgingOptions,
     SolvingSamplingOptions {
-  /** Most samples at a time. Default 64. */
+  /** Most samples at a time. Default 64 on a CPU, 256 on a GPU. */
   readonly maxRows?: number | undefined;
   /**
    * A directory that every sample is written into at once; called again with the same settings, it goes on where it was
@@ -83,7 +84,7 @@ export async function evaluateSolving(
   problems: readonly Problem[],
   options: SolvingOptions = {},
 ): Promise<SolvingResult> {
-  const { n = 1, maxRows = 64, output, signal, onProgress } = options;
+  const { n = 1, maxRows = fastestRows(model.decoder.device), output, signal, onProgress } = options;
   if (!(Number.isSafeInteger(n) && n > 0))
     throw new DataError('option', `n: expected a whole number of at least 1, found ${n}`);
   if (problems.length === 0) throw new DataError('option', 'there is no problem to solve');
