@@ -13,7 +13,7 @@ const sizes = [
   [272, 128, 264, 48],
   [400, 136, 72, 32],
 ] as const;
-type Size = readonly [number, number, number, number];
+type Size = readonly [T: number, N: number, K: number, rank: number];
 
 function opened(kernels: string): Device {
   const before = process.env.STEPTRAIN_KERNELS;
