@@ -25,7 +25,7 @@ static_assert(kPageTokens % kKeys == 0, "a warp's keys lie in one page");
 constexpr int64_t kMaxWorkspace = int64_t{64} << 20;  // bytes
 /// A block a chunk up to kFineChunks of a row, whose results the last block reads, and kFine blocks of a
 /// multiprocessor; up to kWholeSections of a row one block, where there are as many rows; else a block a section.
-/// By trial on an H100: docs/evidence/h100.md.
+/// By trial on an H100.
 constexpr int64_t kFineChunks = 64, kFine = 3, kWholeSections = 4;
 /// Of a multiprocessor, as many as registers allow, and of sm_80 as its shared memory holds.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
