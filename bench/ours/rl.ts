@@ -72,7 +72,12 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
   const sampler: SolutionSampler = {
     sample: async (prompts, { iteration }) => kept ?? sample(prompts, iteration),
   };
-  const rollouts = solutionRollouts({ ...common, sampler, scoredLater: scoresInUpdate(settings) });
+  const rollouts = solutionRollouts({
+    ...common,
+    n: generations,
+    sampler,
+    scoredLater: scoresInUpdate(settings),
+  });
   const advantage = solutionAdvantage(device, settings);
   const objective = new SolutionObjective({
     ...common,
