@@ -15,8 +15,11 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kRows = 64;
-constexpr int kDepth = 64;
-constexpr int kStages = 4;
+/// A buffer: 256 bytes of each row at a time where the other factor leaves room for it.
+template <int kColumns>
+struct Buffer {
+  static constexpr int kDepth = kColumns <= 32 ? 128 : 64, kStages = kColumns <= 32 ? 3 : 4;
+};
 constexpr int kShortDepth = 2048, kShortSlice = 256, kLongSlice = 512;
 
 struct Slices {
@@ -28,6 +31,7 @@ struct Slices {
 template <int kColumns, Layout kLayout, bool kDropped>
 __global__ void __launch_bounds__(kThreads)
     slices_kernel(const __grid_constant__ Narrow p, const __grid_constant__ Slices slices) {
+  constexpr int kDepth = Buffer<kColumns>::kDepth, kStages = Buffer<kColumns>::kStages;
   using X = FactorTile<kRows, kDepth, true, kThreads>;
   using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
   constexpr int kAcross = kColumns / 8;
@@ -121,6 +125,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <int kColumns, Layout kLayout>
 void launch(Stream& stream, const Narrow& p) {
+  constexpr int kDepth = Buffer<kColumns>::kDepth, kStages = Buffer<kColumns>::kStages;
   using X = FactorTile<kRows, kDepth, true, kThreads>;
   using B = FloatTile<kColumns, kDepth, b_k_major(kLayout), kThreads>;
   Slices slices{};
@@ -148,7 +153,7 @@ void launch(Stream& stream, Layout layout, const Narrow& p) {
 bool multiply_in_slices(Stream& stream, Layout layout, const Narrow& p) {
   if (!readable_async(p.x) || (p.x.rows + kRows - 1) / kRows > kTickets) return false;
   for (const NarrowFactor& f : p.of)
-    if (f.columns > 0 && !readable_in_floats(f.b)) return false;
+    if (f.columns > 0 && f.b.dtype != DType::f32) return false;
   const int64_t columns = p.of[0].columns + p.of[1].columns;
   if (columns <= 16) {
     launch<16>(stream, layout, p);

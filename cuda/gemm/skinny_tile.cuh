@@ -33,19 +33,18 @@ __device__ void round_others(const Narrow& p, int64_t block) {
   }
 }
 
-/// Four elements of an f32 factor from (outer, k) on along its rows; zeros outside.
+/// Up to four elements of an f32 factor from (outer, k) on along its rows.
 struct FloatChunk {
   const float* data;
-  bool inside;
+  int count;
+  bool aligned;  // 16 bytes that cp.async can read, all of them or none inside
 };
 __device__ inline FloatChunk floats_of(const Factor& f, bool k_major, int64_t outer, int64_t k) {
   const int64_t row = k_major ? outer : k, column = k_major ? k : outer;
-  const bool inside = row < f.rows && column < f.columns;
-  return {static_cast<const float*>(f.data) + (inside ? row * f.columns + column : 0), inside};
-}
-/// Whether it can be read in such chunks.
-inline bool readable_in_floats(const Factor& f) {
-  return f.dtype == DType::f32 && f.columns % 4 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0;
+  const int64_t left = row < f.rows ? f.columns - column : 0;
+  const int count = static_cast<int>(left < 0 ? 0 : left < 4 ? left : 4);
+  return {static_cast<const float*>(f.data) + (count > 0 ? row * f.columns + column : 0), count,
+          f.columns % 4 == 0 && reinterpret_cast<uintptr_t>(f.data) % 16 == 0};
 }
 
 /// A tile [kOuter][kDepth] or [kDepth][kOuter] in f32, which is rounded as it is read. Rows are padded so that
@@ -68,7 +67,13 @@ struct FloatTile {
       if (kTotal % kThreads != 0 && at >= kTotal) break;
       const int row = at / kChunks, column = at % kChunks * 4;
       const FloatChunk from = kKMajor ? locate(row, column) : locate(column, row);
-      cp_async(tile + (row * kPitch + column) * 4, from.data, from.inside);
+      float* const to = reinterpret_cast<float*>(tile) + row * kPitch + column;
+      if (from.aligned) {
+        cp_async(to, from.data, from.count > 0);
+        continue;
+      }
+#pragma unroll
+      for (int e = 0; e < 4; e++) to[e] = e < from.count ? from.data[e] : 0.0f;
     }
   }
   /// b[16,8] of depth from `k` and columns from `outer`, as mma wants it.

@@ -139,7 +139,7 @@ void launch(Stream& stream, NarrowGradient first, NarrowGradient second) {
 
 bool add_gradients_of_tokens(Stream& stream, NarrowGradient first, NarrowGradient second) {
   for (const NarrowGradient* p : {&first, &second})
-    if (!readable_async(p->wide) || !readable_in_floats(p->narrow)) return false;
+    if (!readable_async(p->wide) || p->narrow.dtype != DType::f32) return false;
   const int64_t rank = first.narrow.columns;
   if (rank <= 16) {
     launch<16>(stream, first, second);
