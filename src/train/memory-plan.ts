@@ -227,7 +227,7 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
   return sampling && fitCache(sampling, { available, fixedBytes });
 }
 
-/** Tokens from which on a micro-batch is no faster, but takes more memory; the CPU's as docs/evidence/runtime.md measures it. */
+/** Tokens from which on a micro-batch is no faster, but takes more memory: docs/evidence/runtime.md, for a CPU. */
 const FASTEST = { cpu: 1 << 12, gpu: 1 << 16 };
 
 export function fastestMicroBatch(device: Device): number {

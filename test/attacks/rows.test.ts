@@ -1,14 +1,15 @@
 /** Hostile data files: what is no row is counted or refused with its place, and no file takes the process's memory. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { fileRows } from '../../src/data/files.js';
 import { jsonRows } from '../../src/data/json-rows.js';
 import { loadRecords } from '../../src/data/load.js';
 import { DataError } from '../../src/files/data-error.js';
+import { compiled } from '../e2e/program.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const GOOD = { problem: 'p', steps: [{ text: 's', label: 1 }] };
@@ -125,6 +126,30 @@ describe('a hostile row', () => {
     expect(await refusal(path)).toMatch(`line ${(64 << 20) + 2}: the row is the number 5`);
   }, 60_000);
 });
+
+test.skipIf(!compiled)(
+  'a line of 30 MB takes a few times its length of memory (needs dist/: npm run build)',
+  () => {
+    const size = 30e6;
+    const path = file(
+      JSON.stringify({ problem: 'P?', steps: [{ text: 'x'.repeat(size), label: 1 }] }),
+      'long.jsonl',
+    );
+    const { status, stdout, stderr } = spawnSync(process.execPath, [
+      '--input-type=module',
+      '--eval',
+      `import { loadRecords } from ${JSON.stringify(new URL('../../dist/index.js', import.meta.url).href)};
+     const bytes = () => process.resourceUsage().maxRSS * 1024;
+     const before = bytes();
+     for await (const _ of loadRecords(${JSON.stringify(path)}, { on_bad_row: 'skip' }).records);
+     console.log(bytes() - before);`,
+    ]);
+    expect([status, String(stderr)]).toEqual([0, '']);
+    // Bytes, their text and its value; a reader that copies what came so far takes 34 times.
+    expect(Number(stdout) / size).toBeLessThan(10);
+  },
+  60_000,
+);
 
 describe('a hostile data file', () => {
   it.each<[string, string, (path: string) => void, RegExp]>([
