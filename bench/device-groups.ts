@@ -204,10 +204,6 @@ export function deviceCases(): DeviceCases {
       tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
       cases: attentions('backward'),
     },
-    head_backward: {
-      tests: ['test/ops/head', 'test/cuda/head'],
-      cases: [head('both', '0.5B'), head('both', '1.5B'), head('both', '7B')],
-    },
     partial_sums: {
       tests: ['test/ops/advantage', 'test/ops/objective-verdict', 'test/ops/embedding'],
       cases: (['whiten', 'verdict_constraint', 'embedding_backward'] as const).map(memoryOp),

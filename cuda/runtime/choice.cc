@@ -18,9 +18,8 @@ constexpr Row kRows[] = {
     {"lora", true},
     {"tiles", true},
     {"paged", true},
-    {"attention_forward", false},
-    {"attention_backward", false},
-    {"head_backward", false},
+    {"attention_forward", true},
+    {"attention_backward", true},
     {"partial_sums", true},
 };
 constexpr uint32_t kCount = static_cast<uint32_t>(Successor::kCount);
@@ -45,6 +44,7 @@ Choice Choice::of_environment() {
   if (!set || !*set) return choice;
   std::string_view names = set;
   choice.taken_ = 0;
+  choice.forced_ = true;
   if (names == "verified") return choice;
   if (names == "new") {
     choice.taken_ = (1u << kCount) - 1;
