@@ -184,18 +184,6 @@ export function deviceCases(): DeviceCases {
         ),
       ),
     },
-    paged: {
-      tests: [
-        'test/ops/attention-paged',
-        'test/ops/attention-step',
-        'test/cuda/attention-paged',
-        'test/cuda/captured-steps',
-      ],
-      cases: [
-        ...[1, 16, 256].map((batch) => decode('0.5B', batch, 48)),
-        ...[1, 16, 256].map((batch) => decode('7B', batch, 32, 8)),
-      ],
-    },
     attention_forward: {
       tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
       cases: attentions('forward'),
@@ -207,10 +195,6 @@ export function deviceCases(): DeviceCases {
     head_backward: {
       tests: ['test/ops/head', 'test/cuda/head'],
       cases: [head('both', '0.5B'), head('both', '1.5B'), head('both', '7B')],
-    },
-    partial_sums: {
-      tests: ['test/ops/advantage', 'test/ops/objective-verdict', 'test/ops/embedding'],
-      cases: (['whiten', 'verdict_constraint', 'embedding_backward'] as const).map(memoryOp),
     },
   };
   return { groups, successors };

@@ -17,11 +17,9 @@ constexpr Row kRows[] = {
     {"few_rows", true},
     {"lora", true},
     {"tiles", true},
-    {"paged", true},
     {"attention_forward", false},
     {"attention_backward", false},
     {"head_backward", false},
-    {"partial_sums", true},
 };
 constexpr uint32_t kCount = static_cast<uint32_t>(Successor::kCount);
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == kCount);
