@@ -184,18 +184,6 @@ export function deviceCases(): DeviceCases {
         ),
       ),
     },
-    paged: {
-      tests: [
-        'test/ops/attention-paged',
-        'test/ops/attention-step',
-        'test/cuda/attention-paged',
-        'test/cuda/captured-steps',
-      ],
-      cases: [
-        ...[1, 16, 256].map((batch) => decode('0.5B', batch, 48)),
-        ...[1, 16, 256].map((batch) => decode('7B', batch, 32, 8)),
-      ],
-    },
     attention_forward: {
       tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
       cases: attentions('forward'),
@@ -203,10 +191,6 @@ export function deviceCases(): DeviceCases {
     attention_backward: {
       tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
       cases: attentions('backward'),
-    },
-    partial_sums: {
-      tests: ['test/ops/advantage', 'test/ops/objective-verdict', 'test/ops/embedding'],
-      cases: (['whiten', 'verdict_constraint', 'embedding_backward'] as const).map(memoryOp),
     },
   };
   return { groups, successors };

@@ -1,6 +1,6 @@
 // Advantages and step bookkeeping over ragged sequences: gae, whiten, group_advantages, and the sums over
 // spans with their gradient. Everything is f32 in memory and f64 in the recurrences and sums, whose order
-// depends on the sizes alone. Outputs are `=`. One launch each.
+// depends on the sizes alone. Outputs are `=`. One launch each, three to whiten many rows.
 #include <algorithm>
 
 #include "core/error.h"
@@ -79,7 +79,7 @@ void gae(Stream& stream, const Args& args) {
 
 constexpr int kWhitenThreads = 1024;
 
-/// One block: the mean, the variance, then the output. The variance of a single row is 0.
+/// One block, for few rows: the mean, the variance, then the output. The variance of a single row is 0.
 __global__ void __launch_bounds__(kWhitenThreads)
     whiten_kernel(const float* x, const float* mask, float* y, int64_t n, bool bessel, bool shift,
                   double eps) {
@@ -108,9 +108,8 @@ __global__ void __launch_bounds__(kWhitenThreads)
   });
 }
 
-// The successor (Successor::partial_sums) of long inputs: kWhitenPartRows rows or more a block, in three
-// launches. Each block of the second and third adds the partial sums of the one before for itself, so all
-// have the same mean and variance.
+// Of long inputs: kWhitenPartRows rows or more a block, in three launches. Each block of the second and third
+// adds the partial sums of the one before for itself, so all have the same mean and variance.
 constexpr int64_t kWhitenParts = kThreads, kWhitenPartRows = 2048, kWhitenFewRows = 24 << 10;
 
 struct Whitening {
@@ -183,7 +182,7 @@ void whiten_parts(Stream& stream, Whitening w) {
 
 void whiten(Stream& stream, const Args& args) {
   const auto [x, mask, y] = args.tensors<3>();
-  if (x[0] > kWhitenFewRows && stream.hardware.choice.takes(Successor::partial_sums))
+  if (x[0] > kWhitenFewRows)
     return whiten_parts(stream, {x.as<float>(), mask.as<float>(), y.as<float>(), x[0], 0, 0, nullptr, nullptr,
                                  nullptr, args.d(2), args.i(0) != 0, args.i(1) != 0});
   stream.launch(whiten_kernel, x[0] > 0 ? 1 : 0, kWhitenThreads, 0, x.as<float>(), mask.as<float>(),

@@ -14,38 +14,13 @@ struct Chains {
   uint8_t* first;       // [n]; 0 too where the key is out of range
 };
 
-/// Reports keys outside 0..limit-1 as elements of the op's input `tensor`. Every thread compares its key with
-/// all others: n² cheap steps, which cost less than the sums for any batch that fits a GPU.
-static __global__ void __launch_bounds__(kThreads)
-    chain_kernel(Chains chains, int64_t n, int64_t limit, int tensor, FaultReporter faults) {
-  __shared__ int32_t tile[kThreads];
-  const int64_t own = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int32_t key = own < n ? chains.keys[own] : -1;
-  const bool holds = own < n && index_holds(faults, tensor, own, key, limit);
-  bool before = false;
-  int64_t next = n;
-  for (int64_t begin = 0; begin < n; begin += kThreads) {
-    const int64_t at = begin + threadIdx.x;
-    __syncthreads();
-    tile[threadIdx.x] = at < n ? chains.keys[at] : -1;
-    __syncthreads();
-    for (int i = 0; i < kThreads; i++) {
-      if (tile[i] != key) continue;
-      if (begin + i < own) before = true;
-      if (begin + i > own && begin + i < next) next = begin + i;
-    }
-  }
-  if (own >= n) return;
-  chains.next[own] = holds && next < n ? static_cast<int32_t>(next) : -1;
-  chains.first[own] = holds && !before;
-}
-
 constexpr int kLinkThreads = 64, kLinkTile = 256;
 
-/// The successor (Successor::partial_sums) of the same result: smaller blocks, so that more multiprocessors
-/// have one, and four keys a read, of which most match none.
+/// Reports keys outside 0..limit-1 as elements of the op's input `tensor`. Every thread compares its key with
+/// all others, four a read, of which most match none: n² cheap steps, which cost less than the sums for any
+/// batch that fits a GPU.
 static __global__ void __launch_bounds__(kLinkThreads)
-    chain_link_kernel(Chains chains, int64_t n, int64_t limit, int tensor, FaultReporter faults) {
+    chain_kernel(Chains chains, int64_t n, int64_t limit, int tensor, FaultReporter faults) {
   __shared__ uint4 tile[kLinkTile];
   const int64_t own = int64_t{blockIdx.x} * kLinkThreads + threadIdx.x;
   const int32_t signed_key = own < n ? chains.keys[own] : 0;
@@ -115,13 +90,8 @@ void sum_chains(Stream& stream, const TensorView& keys, int tensor, int64_t limi
                 T* out, int64_t width, bool wide) {
   const int64_t n = keys.numel();
   const Chains chains{keys.as<int32_t>(), stream.scratch.take<int32_t>(n), stream.scratch.take<uint8_t>(n)};
-  if (stream.hardware.choice.takes(Successor::partial_sums)) {
-    stream.launch(chain_link_kernel, (n + kLinkThreads - 1) / kLinkThreads, kLinkThreads, 0, chains, n, limit,
-                  tensor, stream.faults);
-  } else {
-    stream.launch(chain_kernel, (n + kThreads - 1) / kThreads, kThreads, 0, chains, n, limit, tensor,
-                  stream.faults);
-  }
+  stream.launch(chain_kernel, (n + kLinkThreads - 1) / kLinkThreads, kLinkThreads, 0, chains, n, limit,
+                tensor, stream.faults);
   const int64_t groups = (width + kEight - 1) / kEight;
   const int threads = static_cast<int>(groups < kThreads ? (groups + 31) / 32 * 32 : kThreads);
   stream.launch(chain_sum_kernel<kAccumulate, T, Source>, groups == 0 ? 0 : n, threads, 0, chains, source,

@@ -1,8 +1,7 @@
 // How a GPU evaluates an objective (core/objective.h): one launch over its items that writes gradients, loss
 // and statistics. A block takes kItems items, its threads' sums are added in fixed order, and the last block
-// to finish adds the blocks' in index order. Of many blocks one thread would take long: in the successor
-// (Successor::partial_sums) another launch adds them, each thread every 256th, then threads. The bits depend on
-// the inputs alone.
+// to finish adds the blocks' in index order. Of many blocks another launch adds them, each thread every 256th,
+// then threads. The bits depend on the inputs alone.
 #pragma once
 
 #include "core/objective.h"
@@ -12,7 +11,7 @@
 namespace steptrain::cuda {
 
 constexpr int64_t kItems = 1024;
-constexpr int64_t kJoinedBlocks = 32;  // of the successor, by one thread
+constexpr int64_t kJoinedBlocks = 32;  // by the last of them
 
 /// Reports the label or target of item i.
 template <typename Objective>
@@ -31,7 +30,7 @@ __device__ void refuse(const FaultReporter& faults, const Objective& items, int6
 template <typename Objective>
 __global__ void __launch_bounds__(kThreads)
     objective_kernel(Objective items, int64_t n, objective::Tally<Objective::kSums>* partial,
-                     uint32_t* ticket, bool joins, FaultReporter faults) {
+                     uint32_t* ticket, FaultReporter faults) {
   constexpr int N = Objective::kSums;
   if constexpr (requires { items.prepare(); }) items.prepare();
   objective::Tally<N> tally = {};
@@ -54,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const double largest = block_max(tally.largest);
   if (threadIdx.x == 0) partial[blockIdx.x].largest = largest;
-  if (!joins || !last_block(ticket)) return;
+  if (gridDim.x > kJoinedBlocks || !last_block(ticket)) return;
   if (threadIdx.x != 0) return;
   objective::Tally<N> total = {};
   for (unsigned block = 0; block < gridDim.x; block++) {
@@ -84,10 +83,9 @@ template <typename Objective>
 void evaluate(Stream& stream, int64_t n, const Objective& items) {
   const int64_t blocks = n == 0 ? 1 : (n + kItems - 1) / kItems;
   auto* const partial = stream.scratch.take<objective::Tally<Objective::kSums>>(blocks);
-  const bool joins = blocks <= kJoinedBlocks || !stream.hardware.choice.takes(Successor::partial_sums);
-  stream.launch(objective_kernel<Objective>, blocks, kThreads, 0, items, n, partial, stream.ticket, joins,
+  stream.launch(objective_kernel<Objective>, blocks, kThreads, 0, items, n, partial, stream.ticket,
                 stream.faults);
-  if (!joins)
+  if (blocks > kJoinedBlocks)
     stream.launch(objective_join_kernel<Objective>, 1, kThreads, 0, items, partial, static_cast<int>(blocks));
 }
 

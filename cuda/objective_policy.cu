@@ -53,7 +53,7 @@ void verdict_constraint(Stream& stream, const Args& args) {
   CountedVerdicts items{objective::VerdictConstraint::from(args)};
   const int64_t parts = (items.rows + kCountedRows - 1) / kCountedRows;
   // Counts are exact in any order, so the bits are those of one launch.
-  if (!items.weights && parts > kCountedParts && stream.hardware.choice.takes(Successor::partial_sums)) {
+  if (!items.weights && parts > kCountedParts) {
     double* const counts = stream.scratch.take<double>(2 * parts);
     stream.launch(count_labels_kernel, parts, kThreads, 0, items.labels, items.rows, counts);
     items.counts = counts, items.parts = static_cast<int>(parts);

@@ -1,6 +1,6 @@
 // Attention over the paged cache: o = softmax(scale·q·kᵀ, visible keys)·v; o is overwritten. The visible keys of a
 // query are those up to its own, with a window only the last `window` of them. bf16 heads of up to 128
-// elements in whole 16 bytes go to tensor cores (cuda/attention/paged_bf16.cu or its successor, paged_split.cu). The rest is here: any head
+// elements in whole 16 bytes go to tensor cores (cuda/attention/paged_bf16.cu). The rest is here: any head
 // size, f32 arithmetic on either storage, on the ordinary cores. A block takes one query of one head and
 // walks over its pages. An online softmax runs over each split of kSplit keys, counted from key 0, and the results of the splits are
 // combined in order, so a token's bits depend on its own sequence alone. What lies past a row's length is
@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kThreads = 128, kWarpSize = 32;
 constexpr int kTile = static_cast<int>(kPageTokens);
+constexpr int32_t kSplit = 512;     // keys
 constexpr float kMinimum = -1e20f;  // the maximum of no scores: finite, and below any score
 
 /// A query's row and visible keys, first ≤ key ≤ last. `has_keys` is false where the row is empty.
@@ -194,10 +195,8 @@ void attention_paged(Stream& stream, const Args& args) {
   Paged problem = problem_of("attention_paged", q, cache, pages, lengths, args.i(0), args.f(1));
   problem.offsets = query_offsets.as<int32_t>();
   problem.pages_input = kPages, problem.lengths_input = kLengths;
-  const bool split = stream.hardware.choice.takes(Successor::paged);
   if (suits_tensor_cores(problem, q, {q, cache, o}))
-    return (split ? attention_paged_split : attention_paged_bf16)(stream, problem, q.data, cache.data,
-                                                                  o.data);
+    return attention_paged_bf16(stream, problem, q.data, cache.data, o.data);
   launch_portable(stream, "attention_paged", problem, q, cache, o);
 }
 
@@ -221,8 +220,7 @@ void attention_step(Stream& stream, const Args& args) {
                            v.as<bf16>(),
                            {size, lanes_for(size), args.f(0), true},
                            {cosines.as<const float>(), sines.as<const float>()}};
-    const bool split = stream.hardware.choice.takes(Successor::paged);
-    return (split ? attention_step_split : attention_step_bf16)(stream, problem, tokens, cache.data, o.data);
+    return attention_step_bf16(stream, problem, tokens, cache.data, o.data);
   }
   TensorView rotated = q;
   rotated.data = stream.scratch.take<char>(q.bytes());

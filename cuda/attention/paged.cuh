@@ -1,5 +1,4 @@
-// What the kernels of attention_paged share. A token's bits depend on its own sequence alone: keys are cut
-// into splits of kSplit, counted from key 0, whose results are combined in order.
+// What the kernels of attention_paged share. A token's bits depend on its own sequence alone.
 #pragma once
 
 #include "cuda/attention/new_heads.cuh"
@@ -8,7 +7,6 @@
 
 namespace steptrain::cuda {
 
-constexpr int32_t kSplit = 512;
 constexpr int kQueryOffsets = 2, kPages = 3, kLengths = 4;  // of attention_paged's inputs
 
 /// Extents and settings of one call.
@@ -60,8 +58,5 @@ struct NewTokens {
 void attention_paged_bf16(Stream& stream, const Paged& p, const void* q, void* cache, void* o);
 /// The same for a step of decoding, which also stores the new keys and values in the cache.
 void attention_step_bf16(Stream& stream, const Paged& p, const NewTokens& tokens, void* cache, void* o);
-/// Their successors (Successor::paged).
-void attention_paged_split(Stream& stream, const Paged& p, const void* q, void* cache, void* o);
-void attention_step_split(Stream& stream, const Paged& p, const NewTokens& tokens, void* cache, void* o);
 
 }  // namespace steptrain::cuda

@@ -1,227 +1,194 @@
-// attention_paged on tensor cores (mma.sync, cp.async), for bf16 heads of up to 128 elements. The queries of
-// a sequence times the heads of a group are rows that share keys: a block takes kRows of them and one split
-// of the keys, so that at decoding a block reads a key once for all heads of its group, and long sequences
-// are read by many blocks. Each of its four warps takes a run of kRun keys, 32 at a time, with an online
-// softmax and buffers of its own, and no barrier; the runs are merged in order, and the splits by the block that ends
-// last. A row's bits depend on its own keys alone, whatever rows share its tile.
-// In a step of decoding (attention_step) blocks norm and rotate the queries themselves, and the warp whose run has
-// the new key computes it. It puts that key and its value into its own tiles, so that no block waits for what another
-// writes; the block of the group's first 16 heads also stores them in the cache.
-// Where a tile of 32 keys and values of 128 elements is 16 KiB, a block has 64 KiB under way, three blocks of
-// a multiprocessor of an H100 192 KiB. For 16 rows a key of 512 bytes with its value is 8,192 multiply-adds,
-// 8 clocks of tensor cores, while an H100's memory takes 27 clocks of a multiprocessor for it.
+// attention_paged and attention_step on tensor cores (mma.sync, cp.async), for bf16 heads of up to 128 elements.
+// A block's copies of a chunk are all under way before it waits for any.
+// A block takes a tile of kRows rows, a KV head and one or more chunks of kChunk keys, counted
+// from key 0. A chunk is one softmax: a warp makes the scores of its kKeys keys; warps agree on the maximum
+// of each row; each multiplies the weights of all keys with 16 of every 64 columns of the values, so that
+// nothing needs to be added up over warps. Sums are a fixed tree: the chunks of a section (kSection keys) in
+// order, then the sections in order. Who computes a part of the tree follows from the shapes of the call: one
+// block all of it, or many, whose parts the block that ends last joins by the same arithmetic. Where a key is
+// masked it weighs exactly 0 and changes neither maximum nor sums, so a row's bits depend on its own keys
+// alone, whatever rows share its tile or its batch.
+// In a step of decoding (attention_step) a block copies keys and values of the cache before its turn, while
+// the kernel in front still runs; then it norms and rotates the queries and the new key, which one of the
+// blocks also stores.
 #include <algorithm>
 
-#include "cuda/attention/paged_tile.cuh"
+#include "cuda/attention/paged_join.cuh"
+#include "cuda/attention/paged_new.cuh"
 
 namespace steptrain::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int32_t kKeys = 32, kRun = kSplit / kWarps;
+using namespace paged;
+
 constexpr int64_t kMaxWorkspace = int64_t{64} << 20;  // bytes
-/// Of a multiprocessor: as many as an H100's shared memory holds of large heads.
+/// A block a chunk up to kFineChunks of a row, whose results the last block reads, and kFine blocks of a
+/// multiprocessor; up to kWholeSections of a row one block, where there are as many rows; else a block a section.
+/// By trial on an H100.
+constexpr int64_t kFineChunks = 64, kFine = 3, kWholeSections = 4;
+/// Of a multiprocessor, as many as registers allow, and of sm_80 as its shared memory holds.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kLargeBlocks = 2;
+#else
+constexpr int kLargeBlocks = 3;
+#endif
 template <int kSize>
-constexpr int kBlocks = kSize > 64 ? 3 : 4;
+constexpr int kBlocks = kSize > 64 ? kLargeBlocks : 4;
 
-/// The splits whose blocks have something to do; of a row of length 0 the first.
-struct SplitRange {
-  int32_t first, last;  // inclusive
-};
-__device__ inline SplitRange splits_of(const Paged& p, const PagedTile& tile) {
-  const KeyRange all = keys_of(p, tile);
-  return {all.first / kSplit, all.last > 0 ? all.last / kSplit : 0};
+/// `even`: the rows' lengths differ little, as those of the tiles of a prompt do.
+Shares share(int64_t pairs, int64_t chunks, int64_t multiprocessors, bool even) {
+  const int64_t sections = (chunks + kSection - 1) / kSection;
+  const auto shares = [](int64_t blocks, int64_t span, int64_t unit, int64_t units) {
+    return Shares{static_cast<int32_t>(blocks), static_cast<int32_t>(span), static_cast<int32_t>(unit),
+                  static_cast<int32_t>(units)};
+  };
+  if (chunks <= kFineChunks && pairs * chunks <= kFine * multiprocessors) return shares(chunks, 1, 1, chunks);
+  if (2 * pairs >= 3 * multiprocessors && (sections <= kWholeSections || even))
+    return shares(1, sections * kSection, kSection, sections);
+  return shares(sections, kSection, kSection, sections);
 }
 
-/// What the blocks of a tile and KV head leave for the one of them that ends last: [tile][KV head][split][row].
-struct Splits {
-  int64_t first;   // tile of the launch
-  int32_t splits;  // of a row, at most
-  Part* parts;
-  float* sums;  // and the padded head
-  __device__ int64_t at(int64_t tile, int32_t kv_heads, int32_t kv_head, int32_t split) const {
-    return ((tile * kv_heads + kv_head) * splits + split) * kRows;
-  }
-};
-
-/// What a block takes.
-struct BlockPlace {
-  int32_t split, kv_head;
-  int64_t pair, place;  // tile and KV head; tile
-};
-/// Computed anew by each call.
-__device__ inline BlockPlace block_of(const Paged& p, const Splits& splits) {
-  int64_t block = blockIdx.x;
-  forget(block);
-  const auto number = static_cast<unsigned>(block), pair = number / static_cast<unsigned>(splits.splits),
-             kv_heads = static_cast<unsigned>(p.heads / p.group);
-  return {static_cast<int32_t>(number % static_cast<unsigned>(splits.splits)),
-          static_cast<int32_t>(pair % kv_heads), pair, pair / kv_heads};
-}
-
-/// Combines the splits of a tile and a KV head, in order.
-template <int kSize>
-__device__ void combine(bf16* o, const Paged& p, const Splits& splits, const PagedTile& tile, int64_t place,
-                        int32_t kv_head) {
-  for (int i = static_cast<int>(threadIdx.x); i < tile.rows * kSize; i += kThreads) {
-    const int row = i / kSize, d = i % kSize;
-    if (d >= p.size) continue;
-    const KeyRange visible = keys_of(p, tile, row);
-    Part merged = kNoKeys;
-    float sum = 0;
-    for (int32_t split = visible.first / kSplit; split * kSplit <= visible.last; split++) {
-      const int64_t at = splits.at(place, p.heads / p.group, kv_head, split) + row;
-      const float2 factor = merge(merged, splits.parts[at]);
-      sum = fmaf(sum, factor.x, splits.sums[at * kSize + d] * factor.y);
-    }
-    o[element_of(p, tile, kv_head, row) + d] = from_float<bf16>(sum / merged.mass);
-  }
-}
-
-/// Puts the rows of a tile, normed and rotated, into shared memory, zeros around them.
-template <typename Queries, int kSize>
-__device__ void put_new_queries(char* to, const Paged& p, const NewTokens& tokens, const PagedTile& tile,
-                                int32_t kv_head) {
-  const HeadShape& shape = tokens.shape;
-  const int place = static_cast<int>(threadIdx.x) / shape.lanes,
-            lane = static_cast<int>(threadIdx.x) % shape.lanes;
-  const int64_t angles = int64_t{tile.length - 1} * (shape.size / 2);
-  for (int first = 0; first < kRows; first += kThreads / shape.lanes) {
-    const int row = first + place;
-    const bool inside = row < tile.rows && tile.length > 0;
-    const int64_t at = inside ? element_of(p, tile, kv_head, row) : 0;
-    const float scale = head_scale(tokens.q, shape, at, inside);
-    for (int d = lane * kEight; row < kRows && d < kSize; d += shape.lanes * kEight) {
-      float x[kEight] = {};
-      if (inside && d < p.size) new_group(tokens.q, shape, tokens.rotary, at, scale, angles, d, x);
-      store8(reinterpret_cast<bf16*>(Queries::at(to, row, d / kEight)), kEight, true, x);
-    }
-  }
-}
-
-/// The new key of a row and its value, each lane's elements 8·lane … 8·lane+7, where the head has as many. By a whole warp.
-__device__ inline void put_new_key(uint4* key, uint4* value, const Paged& p, const NewTokens& tokens,
-                                   const PagedTile& tile, int32_t kv_head, int lane) {
-  const HeadShape& shape = tokens.shape;
-  const int64_t at = (tile.begin * tokens.k.count + kv_head) * shape.size, d = lane * kEight;
-  const float scale = head_scale(tokens.k, shape, at, lane < shape.lanes);
-  if (d >= p.size) return;
-  float x[kEight];
-  new_group(tokens.k, shape, tokens.rotary, at, scale, int64_t{tile.length - 1} * (shape.size / 2), d, x);
-  store8(reinterpret_cast<bf16*>(key + lane), kEight, true, x);
-  value[lane] = *reinterpret_cast<const uint4*>(tokens.v + at + d);
-}
-
-/// A block takes a tile, a KV head and a split. kNew: q comes from `tokens`, and so do the last key of each row and its
-/// value.
+/// kNew: q comes from `tokens`, and so do the last key of each row and its value.
 template <int kSize, bool kNew>
 __global__ void __launch_bounds__(kThreads, kBlocks<kSize>)
-    paged_bf16_kernel(const bf16* q, bf16* cache, bf16* o, const __grid_constant__ Paged p, Splits splits,
-                      const __grid_constant__ NewTokens tokens, uint32_t* tickets, FaultReporter faults) {
-  using Queries = HeadTile<kRows, kSize>;
-  using Keys = HeadTile<kKeys, kSize>;
-  __shared__ Part runs[kWarps][kRows];
-  __shared__ PagedTile kept;  // for the end: registers are scarce
-  __shared__ uint4 new_key[kSize / kEight],
-      new_value[kSize / kEight];  // of the warp whose run has them; each lane its own
-  take_turn();
-  if (blockIdx.x == 0 && splits.first == 0) check_rows(p, faults);
-  if (p.rows == 0) return;
-  const auto [split, kv_head, pair, place] = block_of(p, splits);
-  const PagedTile tile = find_tile(p, splits.first + place, faults);
-  if (!tile.there) return;
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const KeyRange all = keys_of(p, tile);
-  if (const SplitRange runs_in = splits_of(p, tile); split < runs_in.first || split > runs_in.last) return;
-
-  char* const q_tile = dynamic_shared();
-  char* const k_tile = q_tile + Queries::kBytes + warp * 2 * Keys::kBytes;
-  char* const v_tile = k_tile + Keys::kBytes;
-  for (int i = thread; !kNew && i < kRows * Queries::kChunks; i += kThreads) {
-    const int row = i / Queries::kChunks, chunk = i % Queries::kChunks;
-    const bool inside = row < tile.rows && chunk * kEight < p.size;
-    cp_async(Queries::at(q_tile, row, chunk),
-             q + (inside ? element_of(p, tile, kv_head, row) + chunk * kEight : 0), inside);
+    paged_bf16_kernel(const bf16* q, bf16* cache, bf16* o, const __grid_constant__ Paged p,
+                      const __grid_constant__ Shares shares, const __grid_constant__ NewTokens tokens,
+                      uint32_t* tickets, FaultReporter faults) {
+  using In = Layout<kSize>;
+  char* const shared = dynamic_shared();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarp, warp = thread / kWarp;
+  if constexpr (!kNew) take_turn();
+  const auto [part, pair, kv_head, place] = block_of(p, shares);
+  PagedTile tile{};
+  if (p.rows > 0) {
+    if constexpr (kNew) {
+      tile = step_tile(p, place, faults);
+    } else {
+      tile = find_tile(p, place, faults);
+    }
   }
-  cp_async_commit();
+  const KeyRange all = keys_of(p, tile);
+  const Chunks seen = chunks_of(all);
+  int32_t begin = part * shares.span, end = begin + shares.span - 1;
+  begin = begin < seen.first ? seen.first : begin;
+  end = end > seen.last ? seen.last : end;
+  const bool works = tile.there && begin <= end;
 
-  int32_t begin = split * kSplit + warp * kRun, end = begin + kRun;
-  if (begin < all.first) begin = all.first / kKeys * kKeys;
-  if (end > all.last + 1) end = all.last + 1;
   const int32_t cached = kNew ? all.last : all.last + 1;  // keys that the cache has
-  /// Starts the copy of the keys (or the values, kPageTokens rows further) from `key` on.
-  const auto fetch = [&](char* to, int32_t key, int32_t further) {
-    if (key < end) {
-      const int64_t page = p.pages[int64_t{tile.row} * p.max_pages + key / kPageTokens];
-      const bool holds = page >= 0 && page < p.pages_held;
-      if (!holds && lane == 0)
-        report(faults, FaultKind::outside, p.pages_input, tile.row, page, p.pages_held,
-               key / kPageTokens + 1);
-      const bf16* const from = cache + (holds ? page * p.elements : 0) +
-                               (int64_t{kv_head} * 2 * kPageTokens + key % kPageTokens + further) * p.width;
+  int32_t page = -1;                                      // of the warp's keys
+  const auto turn_to = [&](int32_t chunk, bool early) {
+    const int32_t key = chunk * kChunk + warp * kKeys;
+    page = -1;
+    if (chunk <= end && key <= all.last && key + kKeys > all.first)
+      page = page_of(p, tile, key, faults, early);
+  };
+  /// Starts the copy of the warp's keys of a chunk (or their values, kPageTokens rows further), with zeros
+  /// for those that no row sees. The new key's place is left alone.
+  const auto fetch = [&](char* to, int32_t chunk, int32_t further) {
+    const int32_t key = chunk * kChunk + warp * kKeys;
+    const bf16* const from = cache + (page >= 0 ? page * p.elements : 0) +
+                             (int64_t{kv_head} * 2 * kPageTokens + key % kPageTokens + further) * p.width;
+    if (chunk <= end) {
 #pragma unroll
-      for (int i = lane; i < kKeys * Keys::kChunks; i += 32) {
-        const int row = i / Keys::kChunks, chunk = i % Keys::kChunks;
-        const bool inside = holds && key + row < cached && chunk * kEight < p.size;
-        cp_async(Keys::at(to, row, chunk), from + (inside ? row * p.width + chunk * kEight : 0), inside);
+      for (int i = lane; i < kKeys * In::Keys::kChunks; i += kWarp) {
+        const int row = i / In::Keys::kChunks, part = i % In::Keys::kChunks;
+        const bool inside =
+            page >= 0 && key + row >= all.first && key + row < cached && part * kEight < p.size;
+        if (!kNew || key + row != all.last)
+          cp_async(In::Keys::at(to, warp * kKeys + row, part),
+                   from + (inside ? row * p.width + part * kEight : 0), inside);
       }
     }
     cp_async_commit();
   };
-  fetch(k_tile, begin, 0);
-  fetch(v_tile, begin, kPageTokens);
-  // The warp whose run has the new key.
-  const bool adds = kNew && tile.length > 0 && all.last / kRun == split * kWarps + warp;
-  if constexpr (kNew) {
-    put_new_queries<Queries, kSize>(q_tile, p, tokens, tile, kv_head);
-    if (adds) put_new_key(new_key, new_value, p, tokens, tile, kv_head, lane);
-    const int64_t page = adds ? p.pages[int64_t{tile.row} * p.max_pages + all.last / kPageTokens] : -1;
-    if (lane * kEight < p.size && tile.first == 0 && page >= 0 && page < p.pages_held) {
-      bf16* const to = cache + page * p.elements + lane * kEight +
-                       (int64_t{kv_head} * 2 * kPageTokens + all.last % kPageTokens) * p.width;
-      *reinterpret_cast<uint4*>(to) = new_key[lane];
-      *reinterpret_cast<uint4*>(to + kPageTokens * p.width) = new_value[lane];
+  if (works) {
+    for (int i = thread; i < kRows * In::Queries::kChunks; i += kThreads) {
+      const int row = i / In::Queries::kChunks, part = i % In::Queries::kChunks;
+      const bool inside = row < tile.rows && part * kEight < p.size;
+      if (!kNew || !inside)
+        cp_async(In::Queries::at(shared + In::kQueries, row, part),
+                 q + (inside ? element_of(p, tile, kv_head, row) + part * kEight : 0), inside);
     }
+    cp_async_commit();
+    turn_to(begin, kNew);
+    fetch(shared + In::kKeysAt, begin, 0);
+    fetch(shared + In::kValues, begin, kPageTokens);
   }
-  /// Puts the new key, or its value, into the tile of keys from `key` on, where it is one of them.
-  const auto add_new = [&](char* to, int32_t key, const uint4* element) {
-    if (!adds || all.last - key >= kKeys) return;
-    if (lane * kEight < p.size) *reinterpret_cast<uint4*>(Keys::at(to, all.last - key, lane)) = element[lane];
-    __syncwarp();
-  };
-  if (thread == 0) kept = tile;
-  cp_async_wait<2>();
-  __syncthreads();  // all threads see the queries
+  if constexpr (kNew) {
+    take_turn();
+  } else if (blockIdx.x == 0 && shares.first == 0) {
+    check_rows(p, faults);  // in a step each row has a block, which checks it
+  }
+  if (!works) return;
 
-  float out[1][kSize / 8][4] = {};
-  Part part[2] = {kNoKeys, kNoKeys};  // of rows lane / 4 and lane / 4 + 8; maxima of unscaled scores
+  const bool adds = kNew && tile.length > 0 && end == seen.last;
+  if constexpr (kNew) put_new<kSize>(shared, cache, p, tokens, tile, kv_head, adds, faults);
+  PagedTile* const kept = reinterpret_cast<PagedTile*>(shared + In::kTile);  // for the end
+  if (thread == 0) *kept = tile;
+  cp_async_wait<2>();
+  __syncthreads();  // all threads see the queries, and the new key
+
+  Sums<kSize> row_sums, section;
   const KeyRange visible[2] = {keys_of(p, tile, lane / 4), keys_of(p, tile, lane / 4 + 8)};
-  for (int32_t key = begin; key < end; key += kKeys) {
-    cp_async_wait<1>();
-    __syncwarp();  // the warp sees the keys
-    add_new(k_tile, key, new_key);
+  float* const maxima = reinterpret_cast<float*>(shared + In::kMaxima);  // [warp][row]
+  float* const masses = reinterpret_cast<float*>(shared + In::kMasses);
+  const bool alone = begin == seen.first && end == seen.last;
+  /// Leaves sums for the block that ends last.
+  const auto leave = [&](const Sums<kSize>& sums, int32_t unit) {
+    const int64_t at = shares.at(block_of(p, shares).pair, unit);
+    const int32_t rows = kept->rows;
+    sums.each(warp, lane, [&](int half, int column, float2 x) {
+      const int row = lane / 4 + 8 * half;
+      if (row < rows) *reinterpret_cast<float2*>(shares.sums + (at + row) * kSize + column) = x;
+    });
+    for (int half = 0; half < 2; half++)
+      if (warp == 0 && lane % 4 == 0 && lane / 4 + 8 * half < rows)
+        shares.parts[at + lane / 4 + 8 * half] = sums.part[half];
+  };
+  for (int32_t chunk = begin; chunk <= end; chunk++) {
+    cp_async_wait<1>();  // the warp's keys
+    if (adds && chunk == seen.last && warp == all.last % kChunk / kKeys && lane * kEight < kSize) {
+      const int32_t row = all.last % kChunk;
+      const uint4 none{};
+      const bool holds = lane * kEight < p.size;
+      *reinterpret_cast<uint4*>(In::Keys::at(shared + In::kKeysAt, row, lane)) =
+          holds ? reinterpret_cast<const uint4*>(shared + In::kNewKey)[lane] : none;
+      *reinterpret_cast<uint4*>(In::Keys::at(shared + In::kValues, row, lane)) =
+          holds ? reinterpret_cast<const uint4*>(shared + In::kNewValue)[lane] : none;
+    }
+    __syncwarp();
     float scores[1][kKeys / 8][4];
-    multiply_heads<Queries, Keys, 1, kKeys, kSize>(scores, q_tile, 0, k_tile, 0, lane);
+    multiply_heads<typename In::Queries, typename In::Keys, 1, kKeys, kSize>(
+        scores, shared + In::kQueries, 0, shared + In::kKeysAt, warp * kKeys, lane);
     __syncwarp();  // no lane still reads the keys
-    fetch(k_tile, key + kKeys, 0);
+    turn_to(chunk + 1, false);
+    fetch(shared + In::kKeysAt, chunk + 1, 0);
+    float maximum[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-      float maximum = part[half].maximum;
+      maximum[half] = kMinimum;
 #pragma unroll
       for (int j = 0; j < kKeys / 8; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++) {
           float& score = scores[0][j][2 * half + e];
-          const int32_t at = key + fragment_column(lane, 4 * j + e);
-          if (at < visible[half].first || at > visible[half].last) score = kMasked;
-          maximum = fmaxf(maximum, score);
+          const int32_t key = chunk * kChunk + warp * kKeys + fragment_column(lane, 4 * j + e);
+          if (key < visible[half].first || key > visible[half].last) score = kMasked;
+          maximum[half] = fmaxf(maximum[half], score);
         }
       // Four lanes share a row.
-      maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, 1));
-      maximum = fmaxf(maximum, __shfl_xor_sync(0xffffffffu, maximum, 2));
-      const float decay = exp2_approximate((part[half].maximum - maximum) * p.scale),
-                  shift = maximum * p.scale;
-      float mass = part[half].mass * decay;
+      maximum[half] = fmaxf(maximum[half], __shfl_xor_sync(0xffffffffu, maximum[half], 1));
+      maximum[half] = fmaxf(maximum[half], __shfl_xor_sync(0xffffffffu, maximum[half], 2));
+      if (lane % 4 == 0) maxima[warp * kRows + lane / 4 + 8 * half] = maximum[half];
+    }
+    __syncthreads();
+    Sums<kSize> sums;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      for (int other = 0; other < kWarps; other++)
+        maximum[half] = fmaxf(maximum[half], maxima[other * kRows + lane / 4 + 8 * half]);
+      const float shift = maximum[half] * p.scale;
+      float mass = 0;
 #pragma unroll
       for (int j = 0; j < kKeys / 8; j++)
 #pragma unroll
@@ -230,88 +197,108 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kSize>)
           score = exp2_approximate(fmaf(score, p.scale, -shift));
           mass += score;
         }
-      part[half] = {maximum, mass};
+      mass += __shfl_xor_sync(0xffffffffu, mass, 1);
+      mass += __shfl_xor_sync(0xffffffffu, mass, 2);
+      if (lane % 4 == 0) masses[warp * kRows + lane / 4 + 8 * half] = mass;
+      sums.part[half].maximum = shift;
+    }
 #pragma unroll
-      for (int j = 0; j < kSize / 8; j++) {
-        out[0][j][2 * half] *= decay;
-        out[0][j][2 * half + 1] *= decay;
+    for (int j = 0; j < kKeys / 8; j++)
+      In::Weights::put(shared + In::kWeights, 0, warp * kKeys + 8 * j, scores[0][j], lane);
+    cp_async_wait<1>();
+    __syncthreads();  // all threads see weights, masses and values
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+      for (int other = 0; other < kWarps; other++)
+        sums.part[half].mass += masses[other * kRows + lane / 4 + 8 * half];
+#pragma unroll
+    for (int k = 0; k < kChunk; k += 16) {
+      uint32_t a[4];
+      In::Weights::load_a(a, shared + In::kWeights, 0, k, lane);
+#pragma unroll
+      for (int i = 0; i < Sums<kSize>::kMine; i++) {
+        const int group = warp + kWarps * i;
+        if (group >= Sums<kSize>::kGroups) break;
+        uint32_t b[4];
+        In::Keys::load_b_by_row(b, shared + In::kValues, k, group * 16, lane);
+        mma(sums.value[i][0], a, b[0], b[1]);
+        mma(sums.value[i][1], a, b[2], b[3]);
       }
     }
-    cp_async_wait<1>();
-    __syncwarp();  // the warp sees the values
-    add_new(v_tile, key, new_value);
-    multiply_rows<Keys, 1, kKeys, kSize>(
-        out, v_tile, 0, lane, [&](uint32_t(&a)[4], int, int depth) { round_to_a(a, scores[0], depth); });
-    __syncwarp();  // no lane still reads the values
-    fetch(v_tile, key + kKeys, kPageTokens);
-  }
-  cp_async_wait<0>();
-  __syncwarp();
-
-  // The run's sums take the place of its keys and values.
-  float* const own = reinterpret_cast<float*>(k_tile);
-#pragma unroll
-  for (int half = 0; half < 2; half++) {
-    float& mass = part[half].mass;
-    mass += __shfl_xor_sync(0xffffffffu, mass, 1);
-    mass += __shfl_xor_sync(0xffffffffu, mass, 2);
-    if (lane % 4 == 0) runs[warp][lane / 4 + 8 * half] = {part[half].maximum * p.scale, mass};
-#pragma unroll
-    for (int j = 0; j < kSize / 8; j++)
-#pragma unroll
-      for (int e = 0; e < 2; e++)
-        own[(lane / 4 + 8 * half) * kSize + fragment_column(lane, 4 * j + e)] = out[0][j][2 * half + e];
-  }
-  __syncthreads();
-  const BlockPlace here = block_of(p, splits);
-  const SplitRange ran = splits_of(p, kept);
-  for (int i = thread; i < kept.rows * kSize; i += kThreads) {
-    const int row = i / kSize, d = i % kSize;
-    Part merged = kNoKeys;
-    float sum = 0;
-    for (int run = 0; run < kWarps; run++) {
-      const float2 factor = merge(merged, runs[run][row]);
-      const char* const from = q_tile + Queries::kBytes + run * 2 * Keys::kBytes;
-      sum = fmaf(sum, factor.x, reinterpret_cast<const float*>(from)[row * kSize + d] * factor.y);
+    if (chunk < end) {
+      __syncthreads();  // no thread still reads values, weights and masses
+      fetch(shared + In::kValues, chunk + 1, kPageTokens);
     }
-    if (ran.first == ran.last) {
-      if (d < p.size)
-        o[element_of(p, kept, here.kv_head, row) + d] =
-            from_float<bf16>(kept.length > 0 ? sum / merged.mass : 0.0f);
+    if (!alone && shares.unit == 1) {
+      leave(sums, chunk);
+      continue;
+    }
+    section.add(sums);
+    if (chunk < end && (chunk + 1) % kSection != 0) continue;
+    if (alone) {
+      row_sums.add(section);
     } else {
-      const int64_t at = splits.at(here.place, p.heads / p.group, here.kv_head, here.split) + row;
-      splits.sums[at * kSize + d] = sum;
-      if (d == 0) splits.parts[at] = merged;
+      leave(section, chunk / kSection);
+      section = {};
     }
   }
-  if (ran.first < ran.last &&
-      last_block(tickets + here.pair, static_cast<uint32_t>(ran.last - ran.first + 1)))
-    combine<kSize>(o, p, splits, kept, here.place, here.kv_head);
+  const BlockPlace here = block_of(p, shares);
+  const PagedTile done = *kept;
+  if (alone) {
+    row_sums.each(warp, lane, [&](int half, int column, float2 x) {
+      const int row = lane / 4 + 8 * half;
+      if (row >= done.rows || column >= p.size) return;
+      const float mass = row_sums.part[half].mass;
+      *reinterpret_cast<uint32_t*>(o + element_of(p, done, here.kv_head, row) + column) =
+          done.length > 0 ? round_to_bf16_pair(x.x / mass, x.y / mass) : 0;
+    });
+    return;
+  }
+  const Chunks of_all = chunks_of(keys_of(p, done));
+  if (!last_block(tickets + here.pair,
+                  static_cast<uint32_t>(of_all.last / shares.span - of_all.first / shares.span + 1)))
+    return;
+  if (shares.unit == 1) {
+    combine<kSize, kSection>(o, p, shares, done, here.pair, here.kv_head, shared);
+  } else {
+    combine<kSize, 1>(o, p, shares, done, here.pair, here.kv_head, shared);
+  }
 }
 
 template <bool kNew>
 void launch_paged(Stream& stream, const Paged& p, const void* q, const NewTokens& tokens, void* cache,
                   void* o) {
-  const int64_t kv_heads = p.heads / p.group, tiles = p.tokens * p.group / kRows + p.rows;
-  const int64_t splits = std::max<int64_t>(1, (p.max_pages * kPageTokens + kSplit - 1) / kSplit);
+  const int64_t kv_heads = p.heads / p.group,
+                tiles = kNew ? int64_t{p.rows} * tiles_of_step(p) : p.tokens * p.group / kRows + p.rows;
+  const int64_t chunks = std::max<int64_t>(1, (p.max_pages * kPageTokens + kChunk - 1) / kChunk);
   by_head_size(p.size, [&](auto padded) {
     constexpr int kSize = std::min<int>(padded(), 128);
-    constexpr int64_t kShared = HeadTile<kRows, kSize>::kBytes + kWarps * 2 * HeadTile<kKeys, kSize>::kBytes;
     constexpr int64_t kRowBytes = kSize * sizeof(float) + sizeof(Part);
-    const int64_t held = splits > 1 ? kv_heads * splits * kRows : 0;  // rows of workspace for a tile
-    int64_t group_size = std::max<int64_t>(tiles, 1);
-    if (held > 0)
-      group_size = std::clamp<int64_t>(std::min(kMaxWorkspace / (held * kRowBytes), kTickets / kv_heads), 1,
-                                       group_size);
-    auto* const parts = held > 0 ? stream.scratch.take<Part>(group_size * held) : nullptr;
-    auto* const sums = held > 0 ? stream.scratch.take<float>(group_size * held * kSize) : nullptr;
-    // At least one block, which checks the rows.
-    for (int64_t first = 0; first == 0 || first < tiles; first += group_size) {
-      const int64_t count = std::max<int64_t>(std::min(group_size, tiles - first), 1);
-      const Splits kept{first, static_cast<int32_t>(splits), parts, sums};
-      stream.launch_early({}, paged_bf16_kernel<kSize, kNew>, count * kv_heads * splits, kThreads, kShared,
-                          static_cast<const bf16*>(q), static_cast<bf16*>(cache), static_cast<bf16*>(o), p,
-                          kept, tokens, stream.ticket, stream.faults);
+    Shares shares =
+        share(tiles * kv_heads, chunks, stream.hardware.multiprocessors, !kNew && tiles >= 4 * p.rows);
+    int64_t together = std::max<int64_t>(tiles, 1);  // tiles of a launch
+    if (shares.blocks > 1) {
+      const int64_t held = kv_heads * shares.units * kRows;  // rows of workspace for a tile
+      together =
+          std::clamp<int64_t>(std::min(kMaxWorkspace / (held * kRowBytes), kTickets / kv_heads), 1, together);
+      shares.parts = stream.scratch.take<Part>(together * held);
+      shares.sums = stream.scratch.take<float>(together * held * kSize);
+    }
+    // At least one block, which checks the offsets.
+    for (; shares.first == 0 || shares.first < tiles; shares.first += together) {
+      const int64_t blocks =
+          std::max<int64_t>(std::min(together, tiles - shares.first), 1) * kv_heads * shares.blocks;
+      const auto launch = [&](auto... reads) {
+        stream.launch_early({reads...}, paged_bf16_kernel<kSize, kNew>, blocks, kThreads,
+                            Layout<kSize>::kBytes, static_cast<const bf16*>(q), static_cast<bf16*>(cache),
+                            static_cast<bf16*>(o), p, shares, tokens, stream.ticket, stream.faults);
+      };
+      if constexpr (kNew) {
+        launch(Span{p.lengths, int64_t{p.rows} * 4}, Span{p.pages, int64_t{p.rows} * p.max_pages * 4},
+               Span{cache, p.pages_held * p.elements * 2});
+      } else {
+        launch();
+      }
     }
   });
 }

@@ -6,9 +6,13 @@
 #include "cuda/attention/paged.cuh"
 #include "cuda/attention/tile.cuh"
 
-namespace steptrain::cuda {
+namespace steptrain::cuda::paged {
 
 constexpr int kRows = 16;  // queries times heads of a group
+constexpr int kWarps = 4, kThreads = 32 * kWarps;
+constexpr int32_t kKeys = 32;                                        // of a warp
+constexpr int32_t kChunk = kWarps * kKeys, kSection = 512 / kChunk;  // keys; chunks
+static_assert(kPageTokens % kKeys == 0, "a warp's keys lie in one page");
 
 /// kRows rows of one sequence, where `there`: row i is query (first + i) / group, head (first + i) mod group
 /// of the group.
@@ -89,6 +93,15 @@ __device__ inline int64_t element_of(const Paged& p, const PagedTile& tile, int3
   return ((tile.begin + row / p.group) * p.heads + int64_t{kv_head} * p.group + row % p.group) * p.size;
 }
 
+/// Chunks, the last included.
+struct Chunks {
+  int32_t first, last;
+};
+/// Those that any row of the tile sees; of a row of length 0 the first.
+__device__ inline Chunks chunks_of(const KeyRange& all) {
+  return {all.first / kChunk, all.last > 0 ? all.last / kChunk : 0};
+}
+
 /// The softmax of a row over some keys, in powers of two, and its sums of values.
 struct Part {
   float maximum, mass;
@@ -103,4 +116,16 @@ __device__ inline float2 merge(Part& all, const Part& part) {
 }
 constexpr Part kNoKeys{kMinimum, 0};
 
-}  // namespace steptrain::cuda
+template <int kSize>
+struct Layout {  // of dynamic shared memory
+  using Queries = HeadTile<kRows, kSize>;
+  using Keys = HeadTile<kChunk, kSize>;
+  using Weights = HeadTile<kRows, kChunk>;
+  static constexpr int kQueries = 0, kKeysAt = kQueries + Queries::kBytes, kValues = kKeysAt + Keys::kBytes,
+                       kWeights = kValues + Keys::kBytes, kMaxima = kWeights + Weights::kBytes,
+                       kMasses = kMaxima + kWarps * kRows * 4, kNewKey = kMasses + kWarps * kRows * 4,
+                       kNewValue = kNewKey + kSize * 2, kTile = kNewValue + kSize * 2,
+                       kBytes = kTile + int{sizeof(PagedTile)};
+};
+
+}  // namespace steptrain::cuda::paged

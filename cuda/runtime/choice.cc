@@ -14,13 +14,8 @@ struct Row {
   bool by_default;  // right and faster on an H100: docs/evidence/h100.md
 };
 constexpr Row kRows[] = {
-    {"few_rows", true},
-    {"lora", true},
-    {"tiles", true},
-    {"paged", true},
-    {"attention_forward", true},
+    {"few_rows", true},           {"lora", true}, {"tiles", true}, {"attention_forward", true},
     {"attention_backward", true},
-    {"partial_sums", true},
 };
 constexpr uint32_t kCount = static_cast<uint32_t>(Successor::kCount);
 static_assert(sizeof(kRows) / sizeof(kRows[0]) == kCount);

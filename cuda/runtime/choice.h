@@ -10,15 +10,14 @@ enum class Successor : uint8_t {
   few_rows,  // 17 to 256 rows of x·Wᵀ by wgmma with split depth
   lora,      // the LoRA pair as rounds of the product's own ring; both skinny products of a read in one
   tiles,     // products of few columns by tiles that fill the last wave
-  paged,     // attention over the paged cache with keys split over blocks
   attention_forward,   // persistent blocks, the longest first; sequences of less than 8,192 tokens
   attention_backward,  // five products, scores before the wait; heads of 64
-  partial_sums,        // sums over all blocks in a fixed order
   kCount,
 };
 
-/// The successors that a device takes: those whose row says so, some by the shape of the work; all, none or the named ones with
-/// STEPTRAIN_KERNELS=new, verified or a list such as few_rows,paged, which is read when a device is opened.
+/// The successors that a device takes: those whose row says so, some by the shape of the work; all, none or the
+/// named ones with STEPTRAIN_KERNELS=new, verified or a list such as few_rows,tiles, which is read when a device
+/// is opened.
 class Choice {
  public:
   /// Throws E_RANGE for a name that the table does not have.

@@ -22,7 +22,7 @@ chmod +x "$work/tree/trials/greets/run.sh"
 find /usr/bin /bin -maxdepth 1 \( -type f -o -type l \) ! -name 'node*' ! -name 'np[mx]' -exec ln -sf -t "$work/path" {} +
 
 parts=("$@")
-((${#parts[@]})) || parts=(tests models main ours rival choice:few_rows,paged sanitize suite trials)
+((${#parts[@]})) || parts=(tests models main ours rival choice:few_rows sanitize suite trials)
 (
   cd "$work/tree"
   export PATH=$work/path STEPTRAIN_EMULATED_CAPABILITY=90

@@ -3,7 +3,7 @@ import { attentionPaged, cacheWrite, PAGE_TOKENS, pageElements } from '../../src
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { maxDifference, random } from '../ops/numbers.js';
 import { stored } from '../ops/precision.js';
-import { gpus, openWith, skipped } from './gpu.js';
+import { gpus, skipped } from './gpu.js';
 
 interface Shape {
   readonly heads: number;
@@ -25,12 +25,10 @@ const shapes: readonly Shape[] = [
 /** Past two splits of 512 keys, to the end of one, and within one. */
 const lengths = [1090, 512, 70] as const;
 
-const title = `attention_paged on cuda:0${skipped}, kernels: %s`;
-
-describe.skipIf(gpus.length === 0).each(['verified', 'paged'])(title, (kernels) => {
+describe.skipIf(gpus.length === 0)(`attention_paged on cuda:0${skipped}`, () => {
   let gpu: Device;
   beforeAll(() => {
-    gpu = openWith(kernels);
+    gpu = openDevice('cuda:0');
   });
   afterAll(() => gpu.dispose());
 

@@ -1,5 +1,5 @@
 import { addon } from '../../src/native/addon.js';
-import { type Device, openDevice } from '../../src/runtime/device.js';
+import type { Device } from '../../src/runtime/device.js';
 
 /** Models of the GPUs that this build can use here; empty without a GPU or without CUDA in the build. */
 export const gpus: readonly string[] = addon().cudaDevices() ?? [];
@@ -30,15 +30,3 @@ export const gradientsRoundAlike = (device: Device, a: number, b: number): boole
 
 /** The emulator's name (emulator/emulator.h); it is too slow for sizes that fill a GPU. */
 export const EMULATED = 'emulated GPU';
-
-/** Opens cuda:0 with the kernels that STEPTRAIN_KERNELS would name: verified, new, or a list of successors. */
-export function openWith(kernels: string): Device {
-  const before = process.env.STEPTRAIN_KERNELS;
-  process.env.STEPTRAIN_KERNELS = kernels;
-  try {
-    return openDevice('cuda:0');
-  } finally {
-    if (before === undefined) delete process.env.STEPTRAIN_KERNELS;
-    else process.env.STEPTRAIN_KERNELS = before;
-  }
-}
