@@ -1,4 +1,4 @@
-// Sums up what run.sh found, beside the newest earlier results of the same GPU:
+// Sums up what run.sh found, beside the newest earlier result of each case on the same GPU:
 //   node scripts/device/report.mjs OUT … [--results FOLDER]
 // Several OUT, of calls one after the other, are one report: the last result of a test or a case counts.
 // It goes to <gpu>-<date>.json in bench/results or FOLDER; of a second run on the same day to …-2.json. Cases that take
@@ -94,7 +94,7 @@ function earlier(slug, mine) {
   const date = mine.machine.started.slice(0, 10);
   const today = others.filter((other) => other.date === date).map(({ number }) => number);
   const free = today.length === 0 ? '' : `-${Math.max(...today) + 1}`;
-  return { before: others.at(-1), file: own ?? `${slug}-${date}${free}.json` };
+  return { before: others, file: own ?? `${slug}-${date}${free}.json` };
 }
 
 function reportOf(lines) {
@@ -123,13 +123,18 @@ function fastest(rivals = [], when = '') {
 }
 
 function benchTable({ bench }, before) {
-  const known = new Map((before?.report.bench ?? []).map((one) => [caseKey(one), one]));
-  const head = ['op', 'case', 'ms', 'best rival', 'ms', 'ratio', before ? before.date : 'before', 'change'];
+  // The newest of each case: a run may have been of some parts alone.
+  const [known, timed] = [new Map(), new Map()];
+  for (const { date, report } of before)
+    for (const one of report.bench) {
+      if (one.ms) known.set(caseKey(one), one.ms);
+      if (fastest(one.rivals)) timed.set(caseKey(one), fastest(one.rivals, ` (${date})`));
+    }
+  const head = ['op', 'case', 'ms', 'best rival', 'ms', 'ratio', 'before', 'change'];
   const table = new Table({ head, style: STYLE });
   for (const { kernels, op, name, ms, error, rivals = [] } of bench) {
-    const earlier = known.get(caseKey({ kernels, op, name })) ?? known.get(caseKey({ op, name }));
-    const best = fastest(rivals) ?? fastest(earlier?.rivals, ` (${before?.date})`);
-    const was = earlier?.ms;
+    const was = known.get(caseKey({ kernels, op, name })) ?? known.get(caseKey({ op, name }));
+    const best = fastest(rivals) ?? timed.get(caseKey({ op, name }));
     const change = ms && was ? `${((ms / was - 1) * 100).toFixed(1)} %${ms > SLOWER * was ? ' !' : ''}` : '';
     table.push([
       op,
@@ -187,4 +192,6 @@ writeFileSync(join(results, file), `${JSON.stringify(report, undefined, 1)}\n`);
 for (const sentence of sentences(report)) console.log(sentence);
 if (report.bench.length > 0) console.log(benchTable(report, before));
 if (report.choice.length > 0) console.log(choiceTable(report));
-console.log(`results in ${join(results, file)}${before ? `, beside ${before.file}` : ''}`);
+console.log(
+  `results in ${join(results, file)}, beside ${before.map((one) => one.file).join(', ') || 'none before'}`,
+);
