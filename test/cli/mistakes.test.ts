@@ -32,7 +32,7 @@ describe('a mistake', () => {
     ],
     [
       'run quickstart_sft --dry-run --set model.base=HERE/file',
-      /^--set model.base=HERE\/file: HERE\/file is a file; name the directory of a model$/,
+      /^--set model.base=HERE\/file: HERE\/file is a file; name the directory of a model, or a \.gguf file$/,
     ],
     [
       'inspect checkpoint HERE/empty',

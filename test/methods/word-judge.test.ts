@@ -91,15 +91,15 @@ describe('word-problems-judge', () => {
     }
   });
 
-  it.each([
-    ['judge', 'word-problems', 'problem.txt'],
-    ['judge', 'problem.txt'],
-    ['judge', 'word-problems-judge', 'problem.txt'],
-  ])('%s %s %s calls both lines of the example wrong', async (...words) => {
-    const { code, stdout } = await cli(...words.map((word) => (word === 'problem.txt' ? at(word) : word)));
-    expect(code).toBe(0);
-    expect(stdout.match(/ wrong /g)).toHaveLength(2);
-  });
+  it.each(['judge word-problems problem.txt', 'judge problem.txt', 'judge word-problems-judge problem.txt'])(
+    '%s calls both lines of the example wrong',
+    async (line) => {
+      const words = line.split(' ');
+      const { code, stdout } = await cli(...words.map((word) => (word === 'problem.txt' ? at(word) : word)));
+      expect(code).toBe(0);
+      expect(stdout.match(/ wrong /g)).toHaveLength(2);
+    },
+  );
 
   it('scores, and rewards, by its name and by its directory', async () => {
     const row = (result: number) => ({ problem: README, steps: [`Tom: 12 + 7 = ${result}`] });
