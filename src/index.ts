@@ -101,7 +101,7 @@ export {
 } from './eval/judges/agreement.js';
 export { fileJudge } from './eval/judges/file.js';
 export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './eval/judges/llm.js';
-export type { LikelihoodWeights } from './eval/likelihood.js';
+export type { LikelihoodVerdicts, LikelihoodWeights } from './eval/likelihood.js';
 export type { LikelihoodJudge, LikelihoodReport } from './eval/likelihood-report.js';
 export type { McNemar } from './eval/mcnemar.js';
 export {
@@ -415,6 +415,8 @@ export type {
 export type { StepEvent } from './train/step-event.js';
 export { applyGradients, type Update } from './train/update.js';
 export type { LoraConfig, TargetModules } from './weights/adapter-config.js';
+export type { FloatDtype } from './weights/dtype.js';
+export type { QuantizedName } from './weights/gguf/quantize.js';
 export type { JsonObject, JsonValue } from './weights/json.js';
 export type { LoraModule, LoraPlan, SavedWeight } from './weights/lora-plan.js';
 export type { Initializer, ModuleKind } from './weights/modules.js';

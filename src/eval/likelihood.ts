@@ -17,14 +17,19 @@ export interface StepLikelihood {
 }
 
 /** What each part adds to the log-odds that a step is right. */
+export type LikelihoodWeights = {
+  readonly constant: number;
+  /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
+  readonly verdict: number;
+  readonly least: number;
+  readonly before: number;
+};
 export const likelihoodWeights = z.strictObject({
   constant: z.number(),
-  /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
   verdict: z.number(),
   least: z.number(),
   before: z.number(),
-});
-export type LikelihoodWeights = z.output<typeof likelihoodWeights>;
+}) satisfies z.ZodType<LikelihoodWeights>;
 
 /** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
 const FLOOR = -3;
@@ -169,10 +174,10 @@ export function likelihoodVerdicts(
     weights,
   }: { readonly threshold: 'greedy' | number; readonly weights?: LikelihoodWeights | undefined },
 ): LikelihoodVerdicts | undefined {
-  const fit = (alone: boolean) => fitLikelihood(validation.judged, validation.likelihoods, { alone });
+  const fitted = (alone: boolean) => fitLikelihood(validation.judged, validation.likelihoods, { alone });
   const by = (chosen: LikelihoodWeights) => withLikelihood(test.judged, test.likelihoods, chosen, threshold);
-  const together = weights ?? fit(false);
-  const ofBase = fit(true);
+  const together = weights ?? fitted(false);
+  const ofBase = fitted(true);
   return together && { weights: together, both: by(together), ...(ofBase ? { alone: by(ofBase) } : {}) };
 }
 

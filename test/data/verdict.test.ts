@@ -8,7 +8,7 @@ import {
   verdictTemplate,
   verdictTokenizer,
 } from '../../src/data/verdict.js';
-import { type Step, type StepRecord, verdictSamples } from '../../src/records/record.js';
+import { type StepRecord, verdictSamples } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { segmentTokenizer } from '../../src/tokenizer/segments.js';
