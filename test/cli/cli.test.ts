@@ -224,7 +224,9 @@ describe('steptrain run --dry-run', () => {
 
   it('plans for another machine, and takes data without a test part', async () => {
     const { stdout } = await cli(...few, '--plan-for', '80GiB', '--set', 'data.split=[1,0,0]');
-    expect(stdout).toMatch(/^memory, planned for 80\.0 GiB:$/m);
+    expect(stdout).toMatch(
+      /^memory, planned for 80\.0 GiB \(at most 72\.0 are planned, run\.memory_fraction 0\.9\):$/m,
+    );
     expect(stdout).toMatch(/^ {2}test +0 solutions/m);
     expect(await cli(...few, '--plan-for', 'much')).toMatchObject({
       code: 1,
