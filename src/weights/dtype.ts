@@ -22,8 +22,8 @@ const BYTES = {
 export type Dtype = keyof typeof BYTES;
 
 /** Types in which the weights of a model may be stored. */
-const FLOAT_DTYPES = ['F32', 'BF16', 'F16'] as const;
-export type FloatDtype = (typeof FLOAT_DTYPES)[number];
+export type FloatDtype = 'F32' | 'BF16' | 'F16';
+const FLOAT_DTYPES: readonly string[] = ['F32', 'BF16', 'F16'] satisfies FloatDtype[];
 
 const ORDER = Object.keys(BYTES) as readonly Dtype[];
 
@@ -32,7 +32,7 @@ export function isDtype(name: string): name is Dtype {
 }
 
 export function isFloatDtype(name: string): name is FloatDtype {
-  return (FLOAT_DTYPES as readonly string[]).includes(name);
+  return FLOAT_DTYPES.includes(name);
 }
 
 export function dtypeNames(): readonly Dtype[] {

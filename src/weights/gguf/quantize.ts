@@ -39,8 +39,8 @@ function putHalf(bytes: Uint8Array, at: number, value: number): void {
 }
 
 /** Types that {@link quantize} makes. */
-export const QUANTIZED = ['Q8_0', 'Q4_0'] as const;
-export type QuantizedName = (typeof QUANTIZED)[number];
+export type QuantizedName = 'Q8_0' | 'Q4_0';
+export const QUANTIZED: readonly QuantizedName[] = ['Q8_0', 'Q4_0'];
 
 /** @param values whole blocks: a multiple of 32 */
 export function quantize(values: Float32Array, name: QuantizedName): Uint8Array<ArrayBuffer> {
