@@ -3,17 +3,15 @@
  * tensors without a gap up to the last byte of the file. Tensor data are read with `pread`, never mapped: if another program truncates
  * a mapped file, the process dies, while a read gives an error.
  */
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { systemReason } from '../files/error.js';
+import { closeSync } from 'node:fs';
 import { type Dtype, dtypeNames, isDtype, tensorBytes } from './dtype.js';
 import { show, WeightsError } from './error.js';
+import { openWeights, readFully } from './file-bytes.js';
 import { decodeUtf8, isJsonObject, type JsonObject, type JsonValue, parseJson } from './json.js';
 
 /** The format's own limit. */
 const MAX_HEADER_BYTES = 100_000_000;
 const MAX_NAME_CHARACTERS = 512;
-/** One read call takes at most this much, well below the 2 GiB that Linux allows. */
-const READ_BYTES = 64 * 1024 * 1024;
 
 /** Place of one tensor: bytes `begin` (inclusive) to `end` (exclusive), counted from the start of the file. */
 export interface TensorEntry {
@@ -49,22 +47,11 @@ interface Header {
  * @throws WeightsError that names the file and, where there is one, the tensor
  */
 export function openSafetensors(path: string): SafetensorsFile {
-  let descriptor: number;
-  try {
-    // Without O_NONBLOCK opening a named pipe would wait for a writer for ever.
-    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  } catch (error) {
-    throw new WeightsError(`cannot open ${path}: ${systemReason(error)}`, { cause: error });
-  }
-  try {
-    const status = fstatSync(descriptor);
-    if (!status.isFile())
-      throw new WeightsError(`${path}: expected a safetensors file, found something else`);
-    return new OpenFile(path, descriptor, readHeader(path, descriptor, status.size));
-  } catch (error) {
-    closeSync(descriptor);
-    throw error;
-  }
+  return openWeights(
+    path,
+    'a safetensors file',
+    (descriptor, bytes) => new OpenFile(path, descriptor, readHeader(path, descriptor, bytes)),
+  );
 }
 
 function readHeader(path: string, descriptor: number, fileBytes: number): Header {
@@ -176,30 +163,6 @@ export function tensorNameProblem(name: string): string | undefined {
 
 function isListOfCounts(value: JsonValue | undefined): value is readonly number[] {
   return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0);
-}
-
-function readFully(path: string, descriptor: number, bytes: Uint8Array, position: number): void {
-  let filled = 0;
-  while (filled < bytes.length) {
-    let count: number;
-    try {
-      count = readSync(
-        descriptor,
-        bytes,
-        filled,
-        Math.min(bytes.length - filled, READ_BYTES),
-        position + filled,
-      );
-    } catch (error) {
-      throw new WeightsError(`cannot read ${path}: ${systemReason(error)}`, { cause: error });
-    }
-    if (count === 0) {
-      throw new WeightsError(
-        `${path}: the file became shorter while it was read: expected data up to byte ${position + bytes.length}, found ${position + filled}`,
-      );
-    }
-    filled += count;
-  }
 }
 
 class OpenFile implements SafetensorsFile {

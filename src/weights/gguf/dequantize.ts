@@ -2,6 +2,7 @@
  * Blocks of ggml's quantised types as f32, with ggml's own order of operations (`ggml-quants.c`), so that every value has its bits:
  * products and sums are rounded to f32 one by one.
  */
+import { f16ToF32 } from '../convert.js';
 import { WeightsError } from '../error.js';
 import type { BlockType } from './types.js';
 
@@ -14,17 +15,8 @@ const IQ4_NL = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69,
 let halves: Float32Array | undefined;
 
 function half(bytes: Uint8Array, at: number): number {
-  halves ??= allHalves();
+  halves ??= f16ToF32(Uint16Array.from({ length: 65_536 }, (_, bits) => bits));
   return halves[bytes[at]! | (bytes[at + 1]! << 8)]!;
-}
-
-function allHalves(): Float32Array {
-  return Float32Array.from({ length: 65_536 }, (_, bits) => {
-    const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
-    const sign = bits & 0x8000 ? -1 : 1;
-    if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-    return sign * (exponent === 0 ? fraction * 2 ** -24 : (1 + fraction / 1024) * 2 ** (exponent - 15));
-  });
 }
 
 /** Writes the values of one block, `from` in bytes on, to `out` from `to` on. */

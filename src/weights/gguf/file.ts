@@ -2,9 +2,9 @@
  * GGUF files: metadata and tensors of a model as llama.cpp stores them (versions 2 and 3, little endian). The header is checked
  * against the size of the file before anything is allocated for it.
  */
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { systemReason } from '../../files/error.js';
+import { closeSync } from 'node:fs';
 import { show, WeightsError } from '../error.js';
+import { openWeights, readFully } from '../file-bytes.js';
 import { tensorNameProblem } from '../safetensors.js';
 import { type BlockType, blockType, blockTypeNames } from './types.js';
 
@@ -33,9 +33,8 @@ export interface GgufFile extends GgufHeader {
 }
 
 const MAGIC = 0x46554747;
-/** Bytes read at a time while the header is parsed; readSync takes no more than 2 GiB. */
+/** Bytes read at a time while the header is parsed. */
 const CHUNK = 4 << 20;
-const READ_BYTES = 1 << 30;
 const MAX_EXTENTS = 4;
 /** Lists in lists: no writer nests them, and each level is a call. */
 const MAX_NESTING = 4;
@@ -64,32 +63,21 @@ const LIST = 9;
  * @throws WeightsError that names the file and what is wrong in it
  */
 export function openGguf(path: string): GgufFile {
-  let descriptor: number;
-  try {
-    descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  } catch (error) {
-    throw new WeightsError(`cannot open ${path}: ${systemReason(error)}`, { cause: error });
-  }
-  try {
-    const status = fstatSync(descriptor);
-    if (!status.isFile()) throw new WeightsError(`${path}: expected a GGUF file, found something else`);
-    const header = readHeader(new Reader(path, descriptor, status.size));
+  return openWeights(path, 'a GGUF file', (descriptor, bytes) => {
+    const header = readHeader(new Reader(path, descriptor, bytes));
     return {
       path,
       ...header,
       read(name) {
         const tensor = header.tensors.get(name);
         if (tensor === undefined) throw new WeightsError(`${path}: there is no tensor ${show(name)}`);
-        const bytes = new Uint8Array(tensor.end - tensor.begin);
-        readFully(path, descriptor, bytes, tensor.begin);
-        return bytes;
+        const stored = new Uint8Array(tensor.end - tensor.begin);
+        readFully(path, descriptor, stored, tensor.begin);
+        return stored;
       },
       close: () => closeSync(descriptor),
     };
-  } catch (error) {
-    closeSync(descriptor);
-    throw error;
-  }
+  });
 }
 
 function readHeader(reader: Reader): GgufHeader {
@@ -255,18 +243,4 @@ class Reader {
 function exact(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
-}
-
-function readFully(path: string, descriptor: number, bytes: Uint8Array, position: number): void {
-  for (let filled = 0; filled < bytes.length; ) {
-    let count: number;
-    try {
-      const length = Math.min(bytes.length - filled, READ_BYTES);
-      count = readSync(descriptor, bytes, filled, length, position + filled);
-    } catch (error) {
-      throw new WeightsError(`cannot read ${path}: ${systemReason(error)}`, { cause: error });
-    }
-    if (count === 0) throw new WeightsError(`${path}: the file became shorter while it was read`);
-    filled += count;
-  }
 }
