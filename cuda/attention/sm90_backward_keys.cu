@@ -16,9 +16,12 @@ using namespace hopper;
 
 constexpr int kRows = kHopperRows;
 
-// Lanes of a consumer's warp that arrive where it gives a stage back: lane 0, behind __syncwarp, for what all
-// lanes have read. racecheck reports the statistics' next writes against those reads. A build with
-// STEPTRAIN_EVERY_LANE_ARRIVES, in which each lane arrives for itself, shows whether it sees that order.
+// Lanes of a consumer's warp that arrive where it gives a stage back: lane 0, behind __syncwarp, for all. Their
+// reads of the stage's statistics precede the second warp's next writes in PTX's causality order: a lane's
+// read; its bar.warp.sync, which orders memory among the lanes; lane 0's mbarrier.arrive, a release; the
+// try_wait of the lane that writes, an acquire, true once all eight warps have arrived; its write. racecheck
+// reports the two all the same (docs/kernels/cuda.md, "What racecheck reports"). With
+// STEPTRAIN_EVERY_LANE_ARRIVES each lane arrives for itself, to show on a GPU whether the report goes away.
 #ifdef STEPTRAIN_EVERY_LANE_ARRIVES
 constexpr int kArrivals = 32;
 #else
