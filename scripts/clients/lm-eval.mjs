@@ -73,7 +73,7 @@ async function evaluate({ python, kind, url, model, tokenizer, asText, folder, t
       ...['--include_path', folder, '--output_path', output, '--log_samples'],
       ...(isChat ? ['--apply_chat_template'] : []),
     ],
-    { env: { HF_HUB_OFFLINE: '1', HF_DATASETS_OFFLINE: '1', OPENAI_API_KEY: 'none' }, seconds: 1500 },
+    { env: { HF_HUB_OFFLINE: '1', HF_DATASETS_OFFLINE: '1', OPENAI_API_KEY: 'none' } },
   );
   const files = readdirSync(output, { recursive: true }).filter((file) => /samples_.*\.jsonl$/.test(file));
   const rows = (task) => {

@@ -106,11 +106,11 @@ async function main() {
       const folder = await clientNode();
       copyFileSync(here('openai-node.mjs'), join(folder, 'openai-node.mjs'));
       const args = [join(folder, 'openai-node.mjs'), `${server.url}/v1`, name];
-      report('openai-node', lines(await run(process.execPath, args, { seconds: 900 })));
+      report('openai-node', lines(await run(process.execPath, args)));
     });
     await part('openai-python', async () => {
       const args = [here('openai_python.py'), `${server.url}/v1`, name];
-      report('openai-python', lines(await run(await clientPython(), args, { seconds: 900 })));
+      report('openai-python', lines(await run(await clientPython(), args)));
     });
     await part('lm-eval', async () => {
       const python = await clientPython();
@@ -119,10 +119,13 @@ async function main() {
       report('lm-eval', await lmEval({ ...asked, isChat: local.tokenizer.hasChatTemplate }));
     });
     await part('vllm', async () => {
-      const other = await serveVllm(await vllmPython(), directory, name);
+      const python = await vllmPython();
+      console.log('vllm: starting; this takes minutes');
+      const other = await serveVllm(python, directory, name);
       try {
         const folder = join(CACHE, 'adapters');
-        report('vllm', await vllm({ url: other.url, own: server.url, name, local, folder }));
+        const each = (check) => report('vllm', [check]);
+        await vllm({ url: other.url, own: server.url, name, local, folder, report: each });
       } finally {
         record('vllm-server', other);
         await other.stop();

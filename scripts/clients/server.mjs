@@ -5,14 +5,19 @@ import { fileURLToPath } from 'node:url';
 
 const COMMAND = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url));
 
+/** How long a process that starts may print nothing: vLLM compiles and profiles, beside other work for minutes. */
+const QUIET = 600;
+
 /** Resolves with what `ready` gives, of all that the process has printed or of nothing; ends the process at exit. */
-async function started(command, args, env, ready, seconds) {
+async function started(command, args, env, ready) {
   const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
   const end = () => child.kill('SIGKILL');
   process.once('exit', end);
   let output = '';
+  let heard = Date.now();
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (data) => {
+      heard = Date.now();
       output += data;
     });
   let ended;
@@ -22,7 +27,6 @@ async function started(command, args, env, ready, seconds) {
   child.on('close', (code) => {
     ended ??= `status ${code}`;
   });
-  const until = Date.now() + 1000 * seconds;
   for (;;) {
     const found = await ready(output);
     if (found !== undefined) {
@@ -35,9 +39,11 @@ async function started(command, args, env, ready, seconds) {
       };
       return { url: found, stop };
     }
-    if (ended !== undefined || Date.now() > until) {
+    if (ended !== undefined || Date.now() - heard > 1000 * QUIET) {
       child.kill('SIGKILL');
-      throw new Error(`${command} did not start (${ended ?? `${seconds} s`}):\n${output.slice(-4000)}`);
+      throw new Error(
+        `${command} did not start (${ended ?? `${QUIET} s without a line`}):\n${output.slice(-4000)}`,
+      );
     }
     await new Promise((next) => setTimeout(next, 200));
   }
@@ -58,7 +64,7 @@ export async function serveSteptrain(model, ...more) {
     ...more,
   ];
   const printed = (output) => /served on (http:\S+)\/v1/.exec(output)?.[1];
-  const server = await started(process.execPath, args, {}, printed, 300);
+  const server = await started(process.execPath, args, {}, printed);
   return recorded(server);
 }
 
@@ -80,7 +86,7 @@ export async function serveVllm(python, model, name) {
     const response = await fetch(`${url}/health`).catch(() => undefined);
     return response?.ok ? url : undefined;
   };
-  return recorded(await started(python, args, env, answers, 1500));
+  return recorded(await started(python, args, env, answers));
 }
 
 /** Passes everything on, and keeps it in `exchanges`. */

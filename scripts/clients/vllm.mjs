@@ -17,15 +17,14 @@ const post = async (url, path, body) => {
   return text.startsWith('{') ? JSON.parse(text) : text;
 };
 
-/** @returns checks; `own` is the address of a steptrain server of the same model */
-export async function vllm({ url, own, name, local, folder }) {
+/** Calls `report` with each check as it ends; `own` is the address of a steptrain server of the same model. */
+export async function vllm({ url, own, name, local, folder, report }) {
   const { model, tokenizer } = local;
-  const checks = [];
   const check = async (what, body) => {
     try {
-      checks.push({ name: what, ok: true, detail: (await body()) ?? '' });
+      report({ name: what, ok: true, detail: (await body()) ?? '' });
     } catch (error) {
-      checks.push({ name: what, ok: false, detail: String(error).slice(0, 800) });
+      report({ name: what, ok: false, detail: String(error).slice(0, 800) });
     }
   };
   const questions = ['The capital of France is', 'Question: 3 apples and 4 more?\nAnswer:'];
@@ -164,7 +163,6 @@ export async function vllm({ url, own, name, local, folder }) {
     }
     return said.join(' | ');
   });
-  return checks;
 }
 
 function alike(there, here) {

@@ -25,14 +25,16 @@ export interface ExtractedAnswer {
 export interface ExtractionOptions {
   /** What to look for if the text marks no answer: `choice` prefers a letter to a number. Default `any`. */
   readonly expect?: 'any' | 'choice';
+  /** The prompt opened reasoning (`<think>`), and the text goes on in it: one that never ends it gives no answer. Default false. */
+  readonly inReasoning?: boolean | undefined;
 }
 
 /** The answer of a solution, or undefined where it gives none. Of a text with `</think>`, only what follows it counts. */
 export function extractAnswer(
   text: string,
-  { expect = 'any' }: ExtractionOptions = {},
+  { expect = 'any', inReasoning = false }: ExtractionOptions = {},
 ): ExtractedAnswer | undefined {
-  const spoken = withoutThinking(text);
+  const spoken = withoutReasoning(text, inReasoning);
   const found = (answer: string | undefined, method: ExtractionMethod) =>
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
@@ -53,16 +55,17 @@ export function extractAnswer(
   return last && found(last.answer, last.method);
 }
 
-const THINKING = /<\/(?:think|thinking|reasoning)>/gi;
+const REASONING_END = /<\/(?:think|thinking|thought|reasoning)>/gi;
+const REASONING_BEGIN = /^\s*<(?:think|thinking|thought|reasoning)>/i;
 const TURN = /<\|(?:im_start|im_end|endoftext|eot_id|end_of_text)\|>/;
 
-/** The text after the thinking, up to the end of the turn; empty if the thinking never ends. */
-function withoutThinking(text: string): string {
+/** The text after the reasoning, up to the end of the turn; empty if the reasoning never ends. */
+function withoutReasoning(text: string, isOpened: boolean): string {
   const end = text.search(TURN);
   const turn = end < 0 ? text : text.slice(0, end);
   let start = 0;
-  for (const match of turn.matchAll(THINKING)) start = match.index + match[0].length;
-  return start === 0 && /^\s*<think(?:ing)?>/i.test(turn) ? '' : turn.slice(start);
+  for (const match of turn.matchAll(REASONING_END)) start = match.index + match[0].length;
+  return start === 0 && (isOpened || REASONING_BEGIN.test(turn)) ? '' : turn.slice(start);
 }
 
 const PHRASE =

@@ -13,6 +13,7 @@ interface GradeArguments {
   readonly expect: 'any' | 'choice';
   readonly units: 'optional' | 'required';
   readonly digits: number;
+  readonly 'in-reasoning': boolean;
   readonly json: boolean;
 }
 
@@ -56,6 +57,11 @@ export const gradeCommand: CommandModule<unknown, GradeArguments> = {
         requiresArg: true,
         default: 6,
         describe: 'Significant digits from which a decimal stands for what it is rounded from',
+      })
+      .option('in-reasoning', {
+        type: 'boolean',
+        default: false,
+        describe: 'The prompts opened reasoning (<think>): a row that never ends it gives no answer',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the counts as JSON' })
       .example('$0 grade out.jsonl', 'columns prediction and answer')
@@ -105,7 +111,7 @@ async function gradeRows(args: GradeArguments): Promise<Grade[]> {
   if (predictions.length === 0)
     throw new UsageError(`${args.predictions} has no rows; expected one JSON object a line`);
   return predictions.map(({ value, row }, i) =>
-    grade(value, answers[i]!, { ...args, ended: !isCutOff(row) }),
+    grade(value, answers[i]!, { ...args, inReasoning: args['in-reasoning'], ended: !isCutOff(row) }),
   );
 }
 

@@ -33,7 +33,10 @@ export async function completedSolutions(
   solutions: readonly UnfinishedSolution[],
   options: CompletionOptions,
 ): Promise<StepRecord[] | undefined> {
-  const { separator = '\n' } = options;
+  const {
+    separator = '\n',
+    prompt: { inReasoning },
+  } = options;
   const open = solutions.filter(isUnfinished);
   const completions = await prefixCompletions(
     model,
@@ -58,7 +61,10 @@ export async function completedSolutions(
     const ending = endings.get(solution);
     if (ending === undefined) return recordOf(solution);
     const whole = completed(solution, ending);
-    return { ...recordOf(whole), outcome: grade(whole.steps.join('\n'), answer).correct ? 1 : 0 };
+    return {
+      ...recordOf(whole),
+      outcome: grade(whole.steps.join('\n'), answer, { inReasoning }).correct ? 1 : 0,
+    };
   });
 }
 

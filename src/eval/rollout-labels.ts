@@ -48,7 +48,11 @@ export async function rolloutLabels(
   solutions: readonly RolloutSolution[],
   { untilWrong = false, ...options }: RolloutOptions,
 ): Promise<StepRecord[] | undefined> {
-  const { k, separator = '\n' } = options;
+  const {
+    k,
+    separator = '\n',
+    prompt: { inReasoning },
+  } = options;
   const right = solutions.map(() => new Map<number, number>());
   const asked = solutions.flatMap((solution, i) =>
     rolloutPrefixes(solution).map((h) => ({ solution, i, h })),
@@ -67,7 +71,9 @@ export async function rolloutLabels(
       const { text: before = '' } = prefixes[p] ?? {};
       const found = completions[p] ?? [];
       if (found.length === 0) return;
-      const reached = found.filter(({ text, ended }) => grade(before + text, answer, { ended }).correct);
+      const reached = found.filter(
+        ({ text, ended }) => grade(before + text, answer, { ended, inReasoning }).correct,
+      );
       right[i]?.set(h, reached.length);
     });
   }

@@ -11,6 +11,8 @@ export interface RewardedSolution {
   readonly tokens: number;
   /** It was cut off at the most tokens. */
   readonly truncated: boolean;
+  /** Its prompt opened reasoning (`<think>`), which it has to end before its answer. */
+  readonly inReasoning?: boolean | undefined;
 }
 
 /** The reward of a solution and, of a source that judges steps, of each step. */

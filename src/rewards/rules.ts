@@ -2,15 +2,15 @@
 import { extractAnswer } from '../answers/extract.js';
 import { type GradeOptions, grade } from '../answers/grade.js';
 import { DataError } from '../files/data-error.js';
-import type { SolutionReward } from './reward.js';
+import type { RewardedSolution, SolutionReward } from './reward.js';
 
 /** 1 where the final answer is that of the problem, else 0, as of a solution that was cut off; see `grade`. */
 export function answerReward(options: GradeOptions = {}): SolutionReward {
   return {
     name: 'rule',
     score: async (solutions) =>
-      solutions.map(({ text, problem, truncated }) => ({
-        value: grade(text, problem.answer, { ...options, ended: !truncated }).correct ? 1 : 0,
+      solutions.map(({ text, problem, truncated, inReasoning }) => ({
+        value: grade(text, problem.answer, { inReasoning, ...options, ended: !truncated }).correct ? 1 : 0,
       })),
   };
 }
@@ -24,14 +24,14 @@ export function answerReward(options: GradeOptions = {}): SolutionReward {
  */
 export function formatReward(pattern?: string): SolutionReward {
   const form = pattern === undefined ? undefined : compiled(pattern);
-  const has = (text: string) => {
+  const has = ({ text, inReasoning }: RewardedSolution) => {
     if (form) return form.test(text);
-    const method = extractAnswer(text)?.method;
+    const method = extractAnswer(text, { inReasoning })?.method;
     return method === 'boxed' || method === 'marker' || method === 'phrase';
   };
   return {
     name: 'format',
-    score: async (solutions) => solutions.map(({ text }) => ({ value: has(text) ? 1 : 0 })),
+    score: async (solutions) => solutions.map((solution) => ({ value: has(solution) ? 1 : 0 })),
   };
 }
 

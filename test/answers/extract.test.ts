@@ -1,6 +1,7 @@
 // The answer found in a solution, and the place where it was found.
 import { describe, expect, it } from 'vitest';
 import { type ExtractionMethod, extractAnswer } from '../../src/answers/extract.js';
+import { grade } from '../../src/answers/grade.js';
 
 type Row = readonly [text: string, answer: string, method: ExtractionMethod];
 
@@ -76,7 +77,18 @@ describe('extractAnswer', () => {
     expect(extractAnswer('<think>\\boxed{3}</think> so \\boxed{4}')?.answer).toBe('4');
     expect(extractAnswer('\\boxed{3}</think> Hello to all of you.')).toBeUndefined();
     expect(extractAnswer('<think> it may be \\boxed{3}')).toBeUndefined();
+    expect(extractAnswer('<reasoning> it may be \\boxed{3}')).toBeUndefined();
+    expect(extractAnswer('is it \\boxed{3}?</thought> \\boxed{4}')?.answer).toBe('4');
     expect(extractAnswer('so it is \\boxed{3}<|im_end|><|im_start|>user \\boxed{4}')?.answer).toBe('3');
+  });
+
+  it('finds no answer in reasoning that the prompt opened and nothing ends, as TRL', () => {
+    const opened = { inReasoning: true };
+    expect(extractAnswer('so \\boxed{4}', opened)).toBeUndefined();
+    expect(extractAnswer('so \\boxed{4}<|im_end|></think>\\boxed{4}', opened)).toBeUndefined();
+    expect(extractAnswer('is it \\boxed{3}?</think> so \\boxed{4}', opened)?.answer).toBe('4');
+    expect(grade('so \\boxed{4}', '4', opened)).toMatchObject({ correct: false, got: null });
+    expect(grade('</think>4', '<think>a</think> so \\boxed{4}', opened).correct).toBe(true);
   });
 
   it('prefers a letter if a choice is expected', () => {

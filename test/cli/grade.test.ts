@@ -47,6 +47,18 @@ describe('steptrain grade', () => {
     expect(JSON.parse(stdout)).toMatchObject({ rows: 3, correct: 1, unanswered: 2 });
   });
 
+  it('takes no answer from reasoning that never ends, where the prompts opened it', async () => {
+    const texts = ['so the answer is 7', 'is it 8?</think>The answer is 7'];
+    const rows = file(
+      'out.jsonl',
+      texts.map((prediction) => ({ prediction, answer: 7 })),
+    );
+    const counts = async (...options: string[]) =>
+      JSON.parse((await cli('grade', rows, '--json', ...options)).stdout);
+    expect(await counts()).toMatchObject({ correct: 2, unanswered: 0 });
+    expect(await counts('--in-reasoning')).toMatchObject({ correct: 1, unanswered: 1 });
+  });
+
   it('keeps the result of every row, and shows the wrong ones', async () => {
     const output = join(folder, 'graded.jsonl');
     const { code, stdout } = await cli(

@@ -24,6 +24,15 @@ const values = async (reward: SolutionReward, ...solutions: RewardedSolution[]) 
   (await reward.score(solutions))?.map(({ value }) => value);
 
 describe('rules', () => {
+  it('reward nothing in reasoning that the prompt opened and nothing ends', async () => {
+    const texts = ['Answer: 7', 'is it 8?</think>Answer: 7'];
+    const asked = (inReasoning: boolean) => texts.map((text) => solution(text, { inReasoning }));
+    for (const reward of [answerReward(), formatReward()]) {
+      expect(await values(reward, ...asked(true))).toEqual([0, 1]);
+      expect(await values(reward, ...asked(false))).toEqual([1, 1]);
+    }
+  });
+
   it('reward the right answer, the form and the length', async () => {
     const texts = ['3 + 4 = 7\nAnswer: 7', 'Answer: 7.0', '3 + 4 = 8\nAnswer: 8', ''].map((text) =>
       solution(text),

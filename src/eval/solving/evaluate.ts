@@ -105,7 +105,8 @@ export async function evaluateSolving(
   };
   const journal = output === undefined ? undefined : await openJournal(output, settings);
   try {
-    const found = new Found(problems, n, options);
+    const reading = { ...options, inReasoning: options.inReasoning ?? prompt.inReasoning };
+    const found = new Found(problems, n, reading);
     for (const sample of journal?.samples ?? []) {
       refuseOtherPrompt(sample, hashes, output as string);
       found.add(sample);
@@ -144,7 +145,7 @@ export async function evaluateSolving(
     const searched =
       search &&
       (await searchedProblems(model, problems, prompts, {
-        ...options,
+        ...reading,
         ...sampling,
         ...search,
         maxRows,

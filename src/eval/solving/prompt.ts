@@ -2,6 +2,7 @@
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { DataError } from '../../files/data-error.js';
 import { promptTokens } from '../../generate/prompts.js';
+import { openedReasoning } from '../../tokenizer/chat-reply.js';
 import type { ChatMessage, Tokenizer } from '../../tokenizer/tokenizer.js';
 
 export interface SolvingPromptOptions {
@@ -30,6 +31,8 @@ export interface SolvingPrompt {
   readonly chat: boolean;
   /** Texts that end an answer to this prompt. */
   readonly stop: readonly string[];
+  /** Its end opens reasoning (`<think>`): an answer that never ends it is none. */
+  readonly inReasoning: boolean;
   /** @throws DataError for a chat without a chat template */
   tokens(problem: string): number[];
 }
@@ -64,14 +67,13 @@ export function solvingPrompt(tokenizer: Tokenizer, options: SolvingPromptOption
   const before = shown
     .map(({ request, solution }) => `${request}${/\s$/.test(request) ? '' : ' '}${solution}\n\n`)
     .join('');
+  const messages = (problem: string) => [...opening, { role: 'user', content: asked(problem) }];
+  const end = chat ? tokenizer.applyChatTemplate(messages(''), { addGenerationPrompt: true }) : asked('');
   return {
     template,
     chat,
     stop: !chat && options.template === undefined ? TEXT_STOP : [],
-    tokens: (problem) =>
-      promptTokens(
-        tokenizer,
-        chat ? [...opening, { role: 'user', content: asked(problem) }] : before + asked(problem),
-      ),
+    inReasoning: openedReasoning(end) !== undefined,
+    tokens: (problem) => promptTokens(tokenizer, chat ? messages(problem) : before + asked(problem)),
   };
 }

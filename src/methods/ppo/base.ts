@@ -118,6 +118,7 @@ export function standardised(
         steps: stepsOf(text),
         tokens,
         truncated: finish_reason === 'length',
+        inReasoning: problems[problem]?.inReasoning,
       }),
     );
     const found: WeightedSource[] = [];

@@ -33,13 +33,17 @@ export async function problemData(
   let stop: readonly string[] = [];
   const parts = {} as Record<Part, ProblemPart>;
   for (const part of PARTS) {
-    const { prompts, stop: ends } = solutionPrompts(problems[part], {
+    const {
+      prompts,
+      stop: ends,
+      inReasoning,
+    } = solutionPrompts(problems[part], {
       tokenizer,
       template: rollout.template,
       maxLength: data.max_length,
       maxNewTokens: rollout.max_new_tokens,
     });
-    parts[part] = { problems: problems[part], prompts };
+    parts[part] = { problems: problems[part].map((problem) => ({ ...problem, inReasoning })), prompts };
     stop = ends;
     const tooLong = prompts.filter((prompt) => prompt === undefined).length;
     if (tooLong > 0)

@@ -2,7 +2,6 @@
  * An implicit reward model that learns online (PRIME, arXiv 2502.01456): β·(log-prob − log-prob of the model that the run began
  * with) rewards every token, and the outcomes of the solutions that it has rewarded teach it; nobody labels steps.
  */
-import { grade } from '../../answers/grade.js';
 import { inMemory } from '../../data/dataset.js';
 import { StepTrainError } from '../../native/errors.js';
 import { groupBySize } from '../../sequences/batching.js';
@@ -12,7 +11,7 @@ import { runBatch } from '../../train/offline/batch.js';
 import type { OfflineItem } from '../../train/offline/items.js';
 import { implicitPrm } from '../../train/offline/objectives/implicit-prm.js';
 import type { RolloutBatch } from '../../train/policy/records.js';
-import type { RunProblem } from '../../train/solutions/problems.js';
+import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompt } from '../../train/solutions/sampler.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
@@ -89,8 +88,9 @@ export class ImplicitRewards {
     const items = parts.map((part): OfflineItem => {
       const { item } = part[0] as Scored;
       const answers = part.map(({ answer: { tokens, text, truncated } }) => {
-        const { correct } = grade(text, problemOf(item).answer, { ended: !truncated });
-        return { ids: tokens, from: 0, steps: [], label: correct ? (1 as const) : (0 as const) };
+        const { correct } = gradeSolution(problemOf(item), text, !truncated);
+        const label = correct ? (1 as const) : (0 as const);
+        return { ids: tokens, from: 0, steps: [], label };
       });
       return { problem: item, prompt: promptOf(item).ids, answers };
     });

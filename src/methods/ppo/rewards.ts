@@ -1,6 +1,5 @@
 /** The rewards of a rollout batch: sources mixed, placed on tokens, and what is done with solutions that were cut off. */
 
-import { grade } from '../../answers/grade.js';
 import { rocAuc } from '../../eval/metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import { type MixedReward, mixedRewards, type WeightedSource } from '../../rewards/mixture.js';
@@ -8,7 +7,7 @@ import { boundedSteps, stepEnds } from '../../rewards/placement.js';
 import type { RewardedSolution } from '../../rewards/reward.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
-import type { RunProblem } from '../../train/solutions/problems.js';
+import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
 import type { Metrics } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
 import type { ImplicitRewards } from './implicit.js';
@@ -74,7 +73,8 @@ export function solutionRewards(options: SolutionRewardOptions): RewardSource<So
 }
 
 function rewarded(problem: RunProblem, { text, tokens, truncated }: SolutionAnswer): RewardedSolution {
-  return { problem, text, steps: stepsOf(text), tokens: tokens.length, truncated };
+  const { inReasoning } = problem;
+  return { problem, text, steps: stepsOf(text), tokens: tokens.length, truncated, inReasoning };
 }
 
 function placed(
@@ -162,7 +162,7 @@ function termMetrics(
   const mean = (values: readonly number[]) => (values.length === 0 ? 0 : sum(values) / values.length);
   const answers = groups.flatMap(({ item, answers: own }) => own.map((answer) => ({ ...answer, item })));
   const right = answers.map(({ item, text, truncated }) =>
-    Number(grade(text, problemOf(item).answer, { ended: !truncated }).correct),
+    Number(gradeSolution(problemOf(item), text, !truncated).correct),
   );
   const said = (name: string) => mixed.map((terms) => terms[name] ?? 0);
   const aucs = names.flatMap((name) => {

@@ -1,10 +1,9 @@
 /** What a round makes: sampled candidates, and from them labelled records, which other runs can read as data. */
-import { grade } from '../../answers/grade.js';
 import { judgeText } from '../../data/problems/oracle.js';
 import { DataError } from '../../files/data-error.js';
 import type { Step, StepRecord } from '../../records/record.js';
 import { stepPieces } from '../../records/steps.js';
-import type { RunProblem } from '../../train/solutions/problems.js';
+import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
 
 /** A row of artefacts/samples-N.jsonl. */
 export interface CandidateRow {
@@ -27,7 +26,7 @@ export function isRight(
 ): boolean {
   if (reason !== 'stop') return false;
   if (problem.generated) return judgeText(problem.generated, text).isAnswerRight;
-  return grade(text, problem.answer).correct;
+  return gradeSolution(problem, text, true).correct;
 }
 
 export interface SelectionOptions {

@@ -1,5 +1,4 @@
 /** The last stage of a round: held-out problems solved greedily and by sampling, and what the figures are made of. */
-import { extractAnswer } from '../../answers/extract.js';
 import {
   type Contributions,
   contributions,
@@ -9,7 +8,7 @@ import {
 import type { GradedSample } from '../../eval/solving/sample.js';
 import { stepContributions, sumsOf } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
-import type { RunProblem } from '../../train/solutions/problems.js';
+import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompts } from '../../train/solutions/prompts.js';
 import type { SampledSolution, SolutionSampler } from '../../train/solutions/sampler.js';
 import type { MakingStage, SaveSettings } from '../../train/stage.js';
@@ -92,7 +91,7 @@ function gradedRow(
     text,
     tokens: tokens.length,
     finish_reason: finishReason,
-    answer: finishReason === 'stop' ? (extractAnswer(text)?.answer ?? null) : null,
+    answer: gradeSolution(of, text, finishReason === 'stop').got,
     right: isRight(of, { text, finish_reason: finishReason }),
   };
 }

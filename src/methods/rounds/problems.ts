@@ -27,16 +27,19 @@ export async function askedProblems(config: RoundsConfig, tokenizer: Tokenizer):
   const limit = config.eval.max_samples;
   const ofParts = <T>(make: (part: Part) => T) =>
     Object.fromEntries(PARTS.map((part) => [part, make(part)])) as Record<Part, T>;
-  const problems = ofParts((part) =>
+  const held = ofParts((part) =>
     part === 'train' ? parts[part] : limited(parts[part], limit, data, problemRank),
   );
   const prompts = ofParts((part) =>
-    solutionPrompts(problems[part], {
+    solutionPrompts(held[part], {
       tokenizer,
       template: question.template,
       maxLength: data.max_length,
       maxNewTokens: sampling.max_new_tokens,
     }),
+  );
+  const problems = ofParts((part) =>
+    held[part].map((problem): RunProblem => ({ ...problem, inReasoning: prompts[part].inReasoning })),
   );
   for (const part of PARTS) {
     const tooLong = prompts[part].prompts.filter((prompt) => prompt === undefined).length;

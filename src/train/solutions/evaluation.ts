@@ -1,12 +1,11 @@
 /** How many held-out problems a role solves, by group and before and after training. */
-import { grade } from '../../answers/grade.js';
 import { contributions, metricValues } from '../../eval/solving/metrics.js';
 import { oracleJudge } from '../../eval/solving/oracle.js';
 import type { SolvedGroups } from '../../eval/solving/run-report.js';
 import type { GradedSample } from '../../eval/solving/sample.js';
 import { stepContributions } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
-import type { RunProblem } from './problems.js';
+import { gradeSolution, type RunProblem } from './problems.js';
 import type { SolutionPrompts } from './prompts.js';
 import { type LocalSamplerOptions, localSampler, type SampledSolution } from './sampler.js';
 
@@ -59,7 +58,7 @@ function graded(
   if (!solution)
     return { ...place, text: '', tokens: 0, finish_reason: 'too_long', answer: null, right: false };
   const { text, tokens, finishReason } = solution;
-  const { got, correct } = grade(text, problem.answer, { ended: finishReason === 'stop' });
+  const { got, correct } = gradeSolution(problem, text, finishReason === 'stop');
   return { ...place, text, tokens: tokens.length, finish_reason: finishReason, answer: got, right: correct };
 }
 

@@ -1,5 +1,6 @@
 /** The problems of a run that samples solutions, by part of the split. */
 import { basename } from 'node:path';
+import { type Grade, grade } from '../../answers/grade.js';
 import type { DataConfig } from '../../config/schema.js';
 import type { Problem } from '../../data/benchmarks/problem.js';
 import { limited, problemRank } from '../../data/limit.js';
@@ -12,7 +13,15 @@ import { normalizeProblem } from '../../records/record.js';
 import { dividedRecords } from '../../run/parts.js';
 
 /** Its group is the level of a generated problem, the value of `data.group_by`, or the file, where there are several. */
-export type RunProblem = Problem;
+export interface RunProblem extends Problem {
+  /** Its prompt opens reasoning (`<think>`), which a solution has to end before its answer. */
+  readonly inReasoning?: boolean;
+}
+
+/** Grades a solution of a problem as the run asks it; one that was cut off, or never ends its reasoning, gives no answer. */
+export function gradeSolution({ answer, inReasoning }: RunProblem, text: string, ended: boolean): Grade {
+  return grade(text, answer, { ended, inReasoning });
+}
 
 export interface ConfiguredProblems {
   readonly parts: Readonly<Record<Part, readonly RunProblem[]>>;

@@ -19,6 +19,8 @@ export interface SolutionPrompts {
   readonly prompts: readonly (SolutionPrompt | undefined)[];
   /** Texts that end a solution of a prompt of this form. */
   readonly stop: readonly string[];
+  /** The prompts open reasoning (`<think>`), which a solution has to end before its answer. */
+  readonly inReasoning: boolean;
 }
 
 /** @throws DataError for a template without {problem}, or where no problem fits */
@@ -38,7 +40,7 @@ export function solutionPrompts(
       `no problem leaves room for ${maxNewTokens} tokens of a solution within data.max_length ${maxLength}: raise ` +
         'data.max_length, or lower max_new_tokens',
     );
-  return { prompts, stop: prompt.stop };
+  return { prompts, stop: prompt.stop, inReasoning: prompt.inReasoning };
 }
 
 /** What ends a text by the model's configuration and by the tokenizer's. */

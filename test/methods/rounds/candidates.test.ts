@@ -42,10 +42,13 @@ it('leaves out what was cut off, what is empty and what is there already, and co
   expect(selectCandidates(given, { ...all, dedupe: false }).kept).toHaveLength(2);
 });
 
-it('no answer is right of a solution that was cut off, whatever number it holds', () => {
+it('no answer is right of a solution that was cut off or never ends its reasoning, whatever number it holds', () => {
   const problem = { problem: '3 + 4?', answer: '7' };
   expect(isRight(problem, candidate('The answer is 7', false))).toBe(true);
   expect(isRight(problem, candidate('The answer is 7', false, 'length'))).toBe(false);
+  const asked = { ...problem, inReasoning: true };
+  expect(isRight(asked, candidate('The answer is 7', false))).toBe(false);
+  expect(isRight(asked, candidate('8?</think>The answer is 7', false))).toBe(true);
 });
 
 it('balances right and wrong candidates, or drops a problem that has one kind alone', () => {
