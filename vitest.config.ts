@@ -1,6 +1,7 @@
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** Folders whose tests run in a process of their own each: they print, start programs, or break things on purpose. */
 const ISOLATED = ['e2e', 'cli', 'attacks'] as const;
@@ -14,6 +15,27 @@ const APART = [
   'test/runtime/**/*.test.ts',
 ];
 
+/** Files and folders that take longest. */
+const LONG = [
+  'test/e2e/',
+  'test/attacks/full-disk',
+  'test/report/browser',
+  'test/train/planned-work',
+  'test/train/verdict-data',
+  'test/cli/',
+];
+
+/** Begins with what takes longest, so that the workers end together. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const place = ({ moduleId }: TestSpecification) => {
+      const at = LONG.findIndex((name) => moduleId.includes(name));
+      return at < 0 ? LONG.length : at;
+    };
+    return (await super.sort(files)).sort((a, b) => place(a) - place(b));
+  }
+}
+
 const folders = (names: readonly string[]) => names.map((name) => `test/${name}/**/*.test.ts`);
 
 export default defineConfig({
@@ -21,8 +43,10 @@ export default defineConfig({
     // Tests leave the user's cache alone.
     env: { STEPTRAIN_CACHE: join(tmpdir(), 'steptrain-test-cache') },
     globalSetup: 'test/global-setup.ts',
+    setupFiles: 'test/setup.ts',
     pool: 'forks',
     maxWorkers: availableParallelism(),
+    sequence: { sequencer: LongestFirst },
     testTimeout: 60_000,
     hookTimeout: 60_000,
     projects: [
@@ -34,7 +58,7 @@ export default defineConfig({
           exclude: [...folders(ISOLATED), ...APART],
           // A process loads modules and the addon once for all its files.
           isolate: false,
-          setupFiles: 'test/unit-setup.ts',
+          setupFiles: ['test/setup.ts', 'test/unit-setup.ts'],
           // Which live long enough to see that many tests leave their tensors to the collector.
           execArgv: ['--disable-warning=STEPTRAIN_ABANDONED_TENSOR'],
         },

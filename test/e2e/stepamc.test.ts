@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { repetitions } from '../repetitions.js';
 import { compiled, lastCheckpoint, metrics, steptrain, tensors } from './program.js';
 
 let folder: string;
@@ -206,8 +207,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     expect(await result(run)).toEqual(whole);
   }, 180_000);
 
-  // STEPTRAIN_KILLS=30 passed once; a few kills are enough for every run of the tests.
-  const kills = Number(process.env.STEPTRAIN_KILLS ?? 4);
+  const kills = repetitions(4, 12);
   test(`a run that is killed ${kills} times at random ends with the same bits`, async () => {
     const run = join(folder, 'killed');
     let state = 12345;

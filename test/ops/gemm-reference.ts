@@ -26,22 +26,30 @@ export const KEY = [0xdeadbeef, 12345] as const;
 
 /** a[m,k]·b[n,k]ᵀ, summed in order of k. */
 export function product(a: Numbers, b: Numbers, m: number, n: number, k: number, p: Precision): number[] {
-  const one = (i: number, j: number) => {
+  const [left, right] = [Float64Array.from(a), Float64Array.from(b)];
+  // The same loop twice: a call of one function or another for each term takes five times as long.
+  const rounded = (i: number, j: number) => {
     let sum = 0;
-    for (let d = 0; d < k; d++) sum = p.sum(sum + p.sum(a[i * k + d]! * b[j * k + d]!));
+    for (let d = 0; d < k; d++) sum = Math.fround(sum + Math.fround(left[i + d]! * right[j + d]!));
+    return sum;
+  };
+  const unrounded = (i: number, j: number) => {
+    let sum = 0;
+    for (let d = 0; d < k; d++) sum += left[i + d]! * right[j + d]!;
     return sum;
   };
   const byStep = (i: number, j: number, { depth, add }: NonNullable<Precision['step']>) => {
     let sum = 0;
     const products = new Float64Array(depth);
     for (let d = 0; d < k; d += depth) {
-      for (let e = 0; e < depth; e++) products[e] = d + e < k ? a[i * k + d + e]! * b[j * k + d + e]! : 0;
+      for (let e = 0; e < depth; e++) products[e] = d + e < k ? left[i + d + e]! * right[j + d + e]! : 0;
       sum = add(sum, products);
     }
     return sum;
   };
+  const one = p.sum === Math.fround ? rounded : unrounded;
   return Array.from({ length: m * n }, (_, at) => {
-    const [i, j] = [Math.floor(at / n), at % n];
+    const [i, j] = [Math.floor(at / n) * k, (at % n) * k];
     return p.step ? byStep(i, j, p.step) : one(i, j);
   });
 }

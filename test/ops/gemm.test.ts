@@ -51,6 +51,25 @@ function problemOf(
   };
 }
 
+type Expected = { problem: Problem; want: Results; low: Results };
+type Results = ReturnType<typeof reference>;
+const expected = new Map<string, Expected>();
+
+/** A problem and its results, exact and by a naive program, computed once for all devices. */
+function expectedOf(
+  size: readonly [number, number, number, number],
+  { rows, weights, dropout }: { rows: Storage; weights: Storage; dropout: number },
+  plain: Precision,
+): Expected {
+  const name = [...size, rows, weights, dropout, plain === tensorCores].join();
+  const known = expected.get(name);
+  if (known) return known;
+  const problem = problemOf(size, rows, weights, dropout);
+  const made = { problem, want: reference(problem, exact), low: reference(problem, plain) };
+  expected.set(name, made);
+  return made;
+}
+
 const scalarsOf = ({ scale, dropout }: Problem) => ({ scale, dropout, key0: KEY[0], key1: KEY[1] });
 
 /** The problem's tensors, with `lora` false without the pair and its mask. */
@@ -160,9 +179,11 @@ describe.each(isas)('gemm on %s', (isa) => {
   ] as const)('%s rows, %s weights, packed: %s', (rows, weights, packed) => {
     it.each(sizes)('%d rows, %d outputs, %d features, rank %d', async (...size) => {
       for (const dropout of [0, 0.4]) {
-        const problem = problemOf(size, rows, weights, dropout);
-        const want = reference(problem, exact);
-        const low = reference(problem, onGpu(isa) && rows === 'bf16' ? tensorCores : naive(rows));
+        const { problem, want, low } = expectedOf(
+          size,
+          { rows, weights, dropout },
+          onGpu(isa) && rows === 'bf16' ? tensorCores : naive(rows),
+        );
         const got = await run(device, problem, rows, weights, packed);
         for (const name of Object.keys(want) as (keyof typeof want)[]) {
           const bound = tolerance(low[name], want[name], rows);

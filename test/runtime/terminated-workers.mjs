@@ -1,5 +1,5 @@
-// Run by worker.test.ts in a process that does not load the addon itself: a hundred workers do, each terminated in the
-// middle of a training step. Prints how many ended.
+// Run by worker.test.ts in a process that does not load the addon itself: as many workers as it is told do, each terminated in
+// the middle of a training step. Prints how many ended.
 import { setTimeout } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 

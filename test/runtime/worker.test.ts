@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { goldenDirectory } from '../models/golden.js';
+import { repetitions } from '../repetitions.js';
 
 const INDEX = new URL('../../dist/index.js', import.meta.url);
 const compiled = existsSync(INDEX);
@@ -30,13 +31,14 @@ const script = (body: string) => [
   `import { openDevice } from ${JSON.stringify(INDEX.href)};\n${body}`,
 ];
 
+const times = repetitions(10, 100);
 test.skipIf(!compiled)(
-  'a worker that is the only user of the addon can be terminated during a step, a hundred times',
+  `a worker that is the only user of the addon can be terminated during a step, ${times} times`,
   { timeout: 300_000 },
   async () => {
     const file = fileURLToPath(new URL('terminated-workers.mjs', import.meta.url));
-    const result = await run([file, goldenDirectory('qwen2'), '100'], 280);
-    expect(result).toEqual({ code: 0, signal: null, output: 'ended 100', errors: '' });
+    const result = await run([file, goldenDirectory('qwen2'), String(times)], 280);
+    expect(result).toEqual({ code: 0, signal: null, output: `ended ${times}`, errors: '' });
   },
 );
 
