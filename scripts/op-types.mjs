@@ -12,13 +12,13 @@ const file = new URL('../src/runtime/op-types.ts', import.meta.url);
 const WIDTH = 110;
 
 const HEAD = `// Written by \`npm run op-types\` from the signatures in core/ops.cc.
-import type { DType, Tensor } from './tensor.js';
+import type { DType } from './dtype.js';
 
 /** In the place of an optional output: a tensor to write into, or whether to make one. */
-export type Wanted = Tensor | boolean | undefined;
+export type Wanted<Tensor> = Tensor | boolean | undefined;
 
 /** What comes back for it. */
-export type Made<W extends Wanted> = W extends Tensor | true ? Tensor : undefined;
+export type Made<Tensor, W extends Wanted<Tensor>> = W extends Tensor | true ? Tensor : undefined;
 
 /** Every op by its name: inputs, scalars and outputs to write into go in by name, outputs come back by name. */
 `;
@@ -38,9 +38,9 @@ function typeOf({ name, text, inputs, scalars, outputs }) {
     ...outputs.map(({ name, optional }) => `${name}?: ${optional ? typeName(name) : 'Tensor | undefined'}`),
   ];
   const made = outputs.map(
-    ({ name, optional }) => `${name}: ${optional ? `Made<${typeName(name)}>` : 'Tensor'}`,
+    ({ name, optional }) => `${name}: ${optional ? `Made<Tensor, ${typeName(name)}>` : 'Tensor'}`,
   );
-  const parameters = wanted.map((type) => `${type} extends Wanted = undefined`);
+  const parameters = wanted.map((type) => `${type} extends Wanted<Tensor> = undefined`);
   const generic = parameters.length > 0 ? `<${parameters.join(', ')}>` : '';
   const result = made.length > 0 ? `{ ${made.join('; ')} }` : 'void';
   return `${comment(text)}${name}${generic}(args: { ${fields.join('; ')} }): ${result};\n`;
@@ -81,7 +81,7 @@ function formatted(input) {
 }
 
 const signatures = require(join(root, 'build/Release/steptrain.node')).signatures();
-const types = formatted(`${HEAD}export interface Ops {\n${signatures.map(typeOf).join('\n')}}\n`);
+const types = formatted(`${HEAD}export interface OpsOf<Tensor> {\n${signatures.map(typeOf).join('\n')}}\n`);
 if (!process.argv.includes('--check')) writeFileSync(file, types);
 else if (readFileSync(file, 'utf8') !== types) {
   console.error('src/runtime/op-types.ts is not what core/ops.cc says; run: npm run op-types');

@@ -91,7 +91,8 @@ export {
 } from './eval/comparison.js';
 export type { VerdictRow } from './eval/dump.js';
 export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
-export type { GroupMetrics } from './eval/groups.js';
+export type { GroupMetrics, GroupsMetrics } from './eval/groups.js';
+export type { JudgedVerdict } from './eval/judged-verdict.js';
 export {
   type AgreementMetric,
   type AgreementOptions,
@@ -112,14 +113,9 @@ export {
   rocAuc,
   type VerdictMetrics,
 } from './eval/metrics.js';
-export type { Difference } from './eval/paired.js';
-export {
-  type Differences,
-  type EvalReport,
-  formatEvalTable,
-  type NetworkReport,
-  type OutcomeReport,
-} from './eval/report.js';
+export type { Difference, Differences } from './eval/paired.js';
+export type { EvalReport, NetworkReport, OutcomeReport } from './eval/report.js';
+export { formatEvalTable } from './eval/report-table.js';
 export type { KnownProcessBenchScore, ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
 export type { Aggregation } from './eval/solving/aggregation.js';
 export {
@@ -149,11 +145,11 @@ export { scoreFile } from './eval/solving/score-file.js';
 export type { SearchSettings } from './eval/solving/search.js';
 export type { SolvingSamplingOptions } from './eval/solving/settings.js';
 export { type StepScoreOptions, stepScores } from './eval/solving/step-scores.js';
-export type { StepErrorMetrics, Told } from './eval/step-errors.js';
+export type { StepErrorMetrics, StepErrors, Told } from './eval/step-errors.js';
 export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';
-export { type JudgedVerdict, type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
+export { type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
 // Generation
 export { Conversation } from './generate/conversation.js';
 export { Detokenizer, type DetokenizerOptions, detokenize } from './generate/detokenize.js';
@@ -197,15 +193,16 @@ export type { InputOf, MethodName, RunConfig, RunConfigInput } from './methods/t
 export {
   Adapter,
   createAdapter,
-  createAdapterOn,
   type DropoutSource,
   loadAdapter,
 } from './models/adapter.js';
+export { createAdapterOn } from './models/adapter-on-base.js';
 export { AdapterStack } from './models/adapter-stack.js';
 export { type RaggedBatch, raggedBatch, type Sequence, type TokenBatch } from './models/batch.js';
 export {
   Decoder,
   type DecoderOptions,
+  type LinearHead,
   type Role,
   type Rounding,
   type StackedRole,
@@ -215,7 +212,6 @@ export {
   type HeadOptions,
   headOutputs,
   headRows,
-  type LinearHead,
   loadHead,
   roleHead,
   scalarOutputs,
@@ -304,10 +300,10 @@ export { boundedSteps, type StepBound, stepEnds } from './rewards/placement.js';
 export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/reward.js';
 export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
 export { type StepRewardOptions, stepScoreReward } from './rewards/step-scores.js';
-export { Device, type DeviceOptions, openDevice } from './runtime/device.js';
+export { Device, type DeviceOptions, type Ops, openDevice, Tensor } from './runtime/device.js';
+export type { DType, TypedArray } from './runtime/dtype.js';
 export type { Graph, GraphPool } from './runtime/graph.js';
-export type { Made, Ops, Wanted } from './runtime/op-types.js';
-export { type DType, Tensor, type TypedArray } from './runtime/tensor.js';
+export type { Made, OpsOf, Wanted } from './runtime/op-types.js';
 // Forward of branched sequences, and the outputs read from it
 export {
   type BatchSchedule,
@@ -392,6 +388,7 @@ export { learningRateAt, type ScheduleOptions } from './train/schedule.js';
 export { type MixOptions, mixedBatches } from './train/solutions/mix.js';
 export { type ConfiguredProblems, configuredProblems, type RunProblem } from './train/solutions/problems.js';
 export {
+  type SolutionPrompt,
   type SolutionPromptOptions,
   type SolutionPrompts,
   solutionPrompts,
@@ -401,7 +398,6 @@ export {
   localSampler,
   type SampledSolution,
   type SamplingRound,
-  type SolutionPrompt,
   type SolutionSampler,
 } from './train/solutions/sampler.js';
 export type {

@@ -1,7 +1,8 @@
 import type { TrainableParameters } from '#src/autograd/parameters.js';
 import { Tape } from '#src/autograd/tape.js';
 import { raggedBatch } from '#src/models/batch.js';
-import { headOutputs, type LinearHead, roleHead } from '#src/models/heads.js';
+import type { LinearHead } from '#src/models/decoder.js';
+import { headOutputs, roleHead } from '#src/models/heads.js';
 import { crossEntropy } from '#src/objectives/likelihood.js';
 import type { Device } from '#src/runtime/device.js';
 import { AdamW } from '#src/train/adamw.js';

@@ -1,6 +1,5 @@
 /** Ops bound by memory: each prepares its tensors and is then queued again and again. */
-import type { Device } from '#src/runtime/device.js';
-import type { Ops } from '#src/runtime/op-types.js';
+import type { Device, Ops } from '#src/runtime/device.js';
 import { Tensor } from '#src/runtime/tensor.js';
 import { HEAD_DIM_OF_OPS, type MemoryOp, type OpCase } from '../cases.js';
 import { randomIds, randomTensor } from './random.js';

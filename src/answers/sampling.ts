@@ -1,8 +1,8 @@
 // Decides by sampling whether a value is zero, if no exact form does. Samples depend on the names of variables alone.
-import type { Algebra } from './algebra.js';
+import type { StepBudget } from './budget.js';
 import * as complex from './complex.js';
 import { type Complex, FUNCTION_VALUES, NOT_DEFINED, real } from './complex.js';
-import type { Atom, Polynomial, Ratio } from './polynomial.js';
+import type { Atom, Polynomial, Polynomials, Ratio } from './polynomial.js';
 import { toNumber } from './rational.js';
 
 const SAMPLES = 8;
@@ -11,8 +11,16 @@ const MIN_SAMPLES = 4;
 /** Doubles keep 16 digits; sampling asks that 11 agree. */
 const TOLERANCE = 1e-11;
 
+/** What values are sampled of: an `Algebra`. */
+export interface Sampled {
+  readonly budget: StepBudget;
+  readonly polynomials: Pick<Polynomials, 'atom'>;
+  /** Set where sampling had to decide. */
+  sampled: boolean;
+}
+
 /** The value of a constant in doubles, or undefined where it has variables, is not real or not finite. */
-export function realValue(algebra: Algebra, value: Ratio): number | undefined {
+export function realValue(algebra: Sampled, value: Ratio): number | undefined {
   const sample = new Sample(algebra, 0);
   const { re, im } = sample.value(value);
   return !sample.hasVariables && Math.abs(im) < TOLERANCE && !Number.isNaN(re) ? re : undefined;
@@ -22,7 +30,7 @@ export function realValue(algebra: Algebra, value: Ratio): number | undefined {
  * Whether `value` is zero wherever it is defined. A sum counts as zero where its terms cancel to {@link TOLERANCE}, so that
  * large exact parts do not hide small ones.
  */
-export function isZeroAtSamples(algebra: Algebra, { over, under }: Ratio): boolean {
+export function isZeroAtSamples(algebra: Sampled, { over, under }: Ratio): boolean {
   algebra.sampled = true;
   let defined = 0;
   for (let i = 0; i < SAMPLES; i++) {
@@ -44,7 +52,7 @@ class Sample {
   private readonly values = new Map<number, Complex>();
 
   constructor(
-    private readonly algebra: Algebra,
+    private readonly algebra: Sampled,
     private readonly index: number,
   ) {}
 

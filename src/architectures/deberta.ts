@@ -18,7 +18,7 @@ import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
 import { type Architecture, type Forward, NEW_MODEL, type Stream } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
-import { embeddingModule } from './heads.js';
+import { embeddingModule } from './head-modules.js';
 
 export interface DebertaConfig extends ModelConfig {
   readonly modelType: 'deberta-v2';

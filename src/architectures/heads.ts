@@ -1,8 +1,6 @@
-/** The heads of a model: the classes of transformers, their keys in config.json and their modules. */
+/** The heads of a model: the classes of transformers and their keys in config.json. */
 import type { Fields } from '../weights/fields.js';
 import type { JsonObject } from '../weights/json.js';
-import { type ModuleSpec, moduleSpec } from '../weights/modules.js';
-import type { ModelConfig } from './config.js';
 
 /** From the name of the class. */
 export type ModelHead =
@@ -30,8 +28,14 @@ const CLASSES: Readonly<Record<HeadKind, string>> = {
   token: 'ForTokenClassification',
 };
 
+/** What says the class of a model. */
+interface HeadedModel {
+  readonly classPrefix: string;
+  readonly head: ModelHead;
+}
+
 /** The class name that transformers gives to the model, such as `Qwen2ForCausalLM`. */
-export function className({ classPrefix, head }: Pick<ModelConfig, 'classPrefix' | 'head'>): string {
+export function className({ classPrefix, head }: HeadedModel): string {
   return `${classPrefix}${CLASSES[head.kind]}`;
 }
 
@@ -51,7 +55,7 @@ export function parseHead(fields: Fields, classPrefix: string, kinds: readonly H
 }
 
 /** The keys of config.json that determine the head. */
-export function headJson(config: Pick<ModelConfig, 'classPrefix' | 'head'>): JsonObject {
+export function headJson(config: HeadedModel): JsonObject {
   const { head } = config;
   const labels = 'numLabels' in head ? (head.labels ?? defaultLabels(head.numLabels)) : undefined;
   return {
@@ -63,25 +67,6 @@ export function headJson(config: Pick<ModelConfig, 'classPrefix' | 'head'>): Jso
       ? { classifier_dropout: head.dropout, token_classification_bias: head.bias }
       : {}),
   };
-}
-
-/** `lm_head` or `score`. */
-export function headModule(config: ModelConfig): ModuleSpec {
-  const { head, outputSize, vocabSize } = config;
-  const init = { kind: 'normal', deviation: config.initializerRange } as const;
-  if ('numLabels' in head) {
-    const bias = head.kind === 'token' && head.bias;
-    return moduleSpec('score', 'score', [head.numLabels, outputSize], init, { bias });
-  }
-  const lmHead = moduleSpec('head', 'lm_head', [vocabSize, outputSize], init);
-  return config.tieWordEmbeddings ? { ...lmHead, weights: [] } : lmHead;
-}
-
-/** The embedding of the tokens, [vocabSize, outputSize], which the head shares where they are tied. */
-export function embeddingModule(name: string, config: ModelConfig): ModuleSpec {
-  const tied = config.head.kind === 'causal' && config.tieWordEmbeddings;
-  const init = { kind: 'normal', deviation: config.initializerRange } as const;
-  return moduleSpec(tied ? 'tiedEmbedding' : 'embedding', name, [config.vocabSize, config.outputSize], init);
 }
 
 function parseLabels(fields: Fields) {

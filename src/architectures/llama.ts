@@ -22,7 +22,7 @@ import {
 } from './architecture.js';
 import { commonJson, type ModelConfig, parseCommon } from './config.js';
 import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
-import { embeddingModule, headModule } from './heads.js';
+import { embeddingModule, headModule } from './head-modules.js';
 import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
 export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral';

@@ -10,7 +10,7 @@ export async function printEvaluation(
     console.log(JSON.stringify(report, null, 2));
     return;
   }
-  const { formatEvalTable } = await import('../eval/report.js');
+  const { formatEvalTable } = await import('../eval/report-table.js');
   const { formatEvalDetails } = await import('../eval/details.js');
   const boxed = process.stdout.isTTY === true;
   const parts = [formatEvalTable(report, { boxed }), details ? formatEvalDetails(report, { boxed }) : ''];

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { formatEvalTable } from '../eval/report.js';
+import { formatEvalTable } from '../eval/report-table.js';
 import { formatSolvedReport } from '../eval/solving/run-report.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import type { PushedFile } from '../hub/push.js';

@@ -156,7 +156,7 @@ async function train(
     print: (line) => console.error(`\n${line}`),
     hint: `To resume: ${resumeLine(shown)}`,
   });
-  const { formatEvalTable } = await import('../eval/report.js');
+  const { formatEvalTable } = await import('../eval/report-table.js');
   const { REPORT } = await import('../report/write.js');
   const { closing } = await import('../methods/run.js');
   const { DamagedRunError } = await import('../run/error.js');

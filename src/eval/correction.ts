@@ -18,6 +18,7 @@ import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import {
   type LikelihoodWeights,
   likelihoodVerdicts,
@@ -27,7 +28,7 @@ import {
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 import type { StepScorer } from './step-scorer.js';
-import { type JudgedVerdict, judgeVerdicts } from './verdicts.js';
+import { judgeVerdicts } from './verdicts.js';
 
 /** The model that judges, and its settings. */
 export interface Judge {

@@ -10,7 +10,7 @@ import { refuseNonFinite } from '../files/json-file.js';
 import { normalizeProblem, type StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
 import type { ProblemStep } from './bootstrap.js';
-import type { JudgedVerdict } from './verdicts.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 
 export const VERDICT_DUMP = 'verdicts.jsonl';
 

@@ -6,6 +6,7 @@ import { BOOTSTRAP, type BootstrapOptions, bootstrapIntervals, type ProblemStep 
 import { calibration } from './calibration.js';
 import { failureSigns } from './failure-signs.js';
 import { metricsByGroup } from './groups.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import type { LikelihoodVerdicts } from './likelihood.js';
 import { likelihoodJudge } from './likelihood-report.js';
 import {
@@ -23,7 +24,6 @@ import type { EvalReport } from './report.js';
 import { type FirstErrorCase, firstWrongLabel, firstWrongVerdict, processBenchReport } from './solutions.js';
 import { metricsByError } from './step-errors.js';
 import { type ScoredStep, thresholdSweep } from './thresholds.js';
-import type { JudgedVerdict } from './verdicts.js';
 
 export interface EvaluationOptions {
   /** The training method, as in the configuration. */

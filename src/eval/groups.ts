@@ -1,21 +1,23 @@
 /** Metrics broken down by a column of the data. */
 import type { StepRecord } from '../records/record.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
-import type { EvalReport } from './report.js';
-import type { JudgedVerdict } from './verdicts.js';
 
 export interface GroupMetrics extends VerdictMetrics {
   /** Right steps among the `n` judged ones: without any, or with nothing else, some metrics are 0/0. */
   readonly positives: number;
 }
 
+/** By the name of the group. */
+export type GroupsMetrics = Readonly<Record<string, GroupMetrics>>;
+
 /** The metrics of each group of solutions, by the group's name in order; undefined where no solution has a group. */
 export function metricsByGroup(
   judged: readonly JudgedVerdict[],
   records: readonly StepRecord[],
   metricsOf: (judged: readonly JudgedVerdict[]) => VerdictMetrics,
-): EvalReport['groups'] {
+): GroupsMetrics | undefined {
   const groups = new Map<string, JudgedVerdict[]>();
   for (const verdict of judged) {
     const name = records[verdict.solution]?.group;
@@ -36,7 +38,7 @@ export function metricsByGroup(
 }
 
 /** A row for each group; a share of a class that no step of the group has is a dash. The first row has the titles. */
-export function groupRows({ groups }: Pick<EvalReport, 'groups'>): string[][] {
+export function groupRows({ groups }: { readonly groups?: GroupsMetrics }): string[][] {
   if (!groups) return [];
   return [
     ['by group, %', 'steps', 'Acc_pos', 'Acc_neg', 'F1 macro', 'AUC'],

@@ -4,9 +4,10 @@ import type { VerdictTokenizer } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { verdictSequence } from '../sequences/sequence.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import type { LikelihoodWeights } from './likelihood.js';
 import type { StepSolution } from './step-scorer.js';
-import { type JudgedVerdict, judgeVerdicts } from './verdicts.js';
+import { judgeVerdicts } from './verdicts.js';
 
 export interface JudgedSolution {
   /** By step; undefined where its sequence is longer than `maxLength`. */

@@ -1,12 +1,12 @@
 /** What the likelihood of the base adds to verdicts: the same steps judged by the words, by the likelihood, and by both. */
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import type { LikelihoodWeights } from './likelihood.js';
 import type { VerdictMetrics } from './metrics.js';
+import type { Differences } from './paired.js';
 import { percent } from './percent.js';
-import type { Differences, EvalReport } from './report.js';
-import { metricsByError } from './step-errors.js';
-import type { JudgedVerdict } from './verdicts.js';
+import { metricsByError, type StepErrors } from './step-errors.js';
 
 export interface LikelihoodReport {
   /** Fitted on validation steps. */
@@ -22,7 +22,7 @@ export interface LikelihoodReport {
 export interface LikelihoodJudge {
   readonly metrics: VerdictMetrics;
   readonly metrics_unseen?: VerdictMetrics;
-  readonly errors?: NonNullable<EvalReport['errors']>;
+  readonly errors?: StepErrors;
 }
 
 export function likelihoodJudge(
@@ -59,7 +59,12 @@ export function likelihoodRows({
   metrics_unseen: unseen,
   likelihood,
   unit = 'steps',
-}: EvalReport): string[][] {
+}: {
+  readonly metrics: VerdictMetrics;
+  readonly metrics_unseen?: VerdictMetrics;
+  readonly likelihood?: LikelihoodReport;
+  readonly unit?: 'steps' | 'solutions';
+}): string[][] {
   if (!likelihood) return [];
   const of = (judge: LikelihoodJudge) => (unseen ? judge.metrics_unseen : undefined) ?? judge.metrics;
   const words = unseen ?? all;
@@ -78,7 +83,7 @@ export function likelihoodRows({
 }
 
 /** What `both` is made of. */
-export function likelihoodNote({ likelihood }: Pick<EvalReport, 'likelihood'>): string[] {
+export function likelihoodNote({ likelihood }: { readonly likelihood?: LikelihoodReport }): string[] {
   if (!likelihood) return [];
   const { constant, verdict, least, before } = likelihood.weights;
   const term = (weight: number, of: string) =>

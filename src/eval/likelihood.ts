@@ -5,8 +5,8 @@ import type { Decoder } from '../models/decoder.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../sequences/sequence.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import { logisticRegression } from './logistic.js';
-import type { JudgedVerdict } from './verdicts.js';
 
 /** Natural logarithms, none below {@link FLOOR}. */
 export interface StepLikelihood {

@@ -19,6 +19,13 @@ export interface Difference {
   readonly p: number;
 }
 
+export interface Differences {
+  readonly steps: 'all' | 'unseen';
+  readonly n: number;
+  /** By name, as in `baselines` of an `EvalReport`; `random` has no sampling error of its own. */
+  readonly to: Readonly<Record<string, Omit<Difference, 'p'>>>;
+}
+
 /** By metric, on steps that are the same and in the same order. Deterministic for a seed. */
 export function pairedDifferences<Metric extends Exclude<IntervalMetric, 'auc'>>(
   a: readonly ProblemStep[],

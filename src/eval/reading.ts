@@ -1,7 +1,8 @@
 // What a table of judges says, in sentences made from its numbers.
 import type { VerdictMetrics } from './metrics.js';
+import type { Differences } from './paired.js';
 import { formatSigned, percent } from './percent.js';
-import type { Differences, EvalReport } from './report.js';
+import type { EvalReport } from './report.js';
 import { standingOf } from './standing.js';
 
 /** As they are called in prose. */

@@ -1,10 +1,9 @@
 /** How well each kind of error is told, where the data say what is wrong with a step. */
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import { ratio } from './metrics.js';
 import { percent } from './percent.js';
-import type { EvalReport } from './report.js';
-import type { JudgedVerdict } from './verdicts.js';
 
 /** Steps of one kind, and the share of them whose verdict is their label; a verdict that cannot be read is not. */
 export interface Told {
@@ -17,6 +16,9 @@ export interface StepErrorMetrics extends Told {
   readonly unseen?: Told;
 }
 
+/** By kind of error. */
+export type StepErrors = Readonly<Record<string, StepErrorMetrics>>;
+
 const NONE: Told = { n: 0, told: 0 };
 
 /** The key of steps that are right. */
@@ -27,7 +29,7 @@ export function metricsByError(
   judged: readonly JudgedVerdict[],
   records: readonly Pick<StepRecord, 'steps'>[],
   seen?: SeenSteps,
-): EvalReport['errors'] {
+): StepErrors | undefined {
   const kinds = new Map<string, JudgedVerdict[]>([[RIGHT, []]]);
   for (const verdict of judged) {
     const kind = verdict.label === 1 ? RIGHT : records[verdict.solution]?.steps[verdict.step]?.error;
@@ -53,7 +55,14 @@ function told(judged: readonly JudgedVerdict[]): Told {
 }
 
 /** A row for each kind; the first has the titles. Empty where no step says its kind. */
-export function errorRows({ errors, likelihood }: Pick<EvalReport, 'errors' | 'likelihood'>): string[][] {
+export function errorRows({
+  errors,
+  likelihood,
+}: {
+  readonly errors?: StepErrors;
+  /** The same of words and likelihood together. */
+  readonly likelihood?: { readonly both: { readonly errors?: StepErrors } };
+}): string[][] {
   if (!errors) return [];
   const all = Object.entries(errors);
   const hasUnseen = all.some(([, { unseen }]) => unseen !== undefined);

@@ -5,22 +5,9 @@ import type { Decoder, Role } from '../models/decoder.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 import { type LikelihoodWeights, stepLikelihoods, withLikelihood } from './likelihood.js';
-import type { JudgedStep } from './metrics.js';
 import { judgeWrittenVerdicts } from './written-verdicts.js';
-
-export interface JudgedVerdict extends JudgedStep {
-  /** Index of the solution among the sequences, and of the step within it. */
-  readonly solution: number;
-  readonly step: number;
-  /** Log-probability of each whole word. */
-  readonly logPositive: number;
-  readonly logNegative: number;
-  /** Probability of the positive word among the two. */
-  readonly probability: number;
-  /** There is no word at any threshold, as after a reason that did not end. */
-  readonly unreadable?: true;
-}
 
 export interface JudgeOptions {
   /** `greedy`: a word is the verdict if each of its tokens is the most likely one. A number: the min probability. */

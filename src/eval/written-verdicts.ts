@@ -8,7 +8,7 @@ import { StepTrainError } from '../native/errors.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../sequences/sequence.js';
-import type { JudgedVerdict } from './verdicts.js';
+import type { JudgedVerdict } from './judged-verdict.js';
 
 /** What a model wrote after a tail. */
 export interface WrittenVerdict {

@@ -1,5 +1,4 @@
 /** Penalties for tokens that are there already, with the definitions of vLLM and OpenAI. */
-import type { TokenBiases } from './sampling.js';
 
 export interface Penalties {
   /** Taken once from the logit of each token that was drawn. */
@@ -8,6 +7,15 @@ export interface Penalties {
   readonly frequency: number;
   /** Logits of tokens of the prompt and of drawn ones are divided by it where they are positive, else multiplied. */
   readonly repetition: number;
+}
+
+/** What is added to the logits of tokens, each token once. */
+export interface TokenBiases {
+  readonly tokens: Int32Array;
+  readonly values: Float32Array;
+  /** Repetition penalties by token, and the part of `values` that is added before them. */
+  readonly factors?: Float32Array;
+  readonly base?: Float32Array;
 }
 
 /** What the penalties of a sample go by. */

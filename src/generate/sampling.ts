@@ -3,7 +3,7 @@ import type { SampleInputs } from '../ops/sampling.js';
 import { keyOfSeed, philox4x32 } from '../random/philox.js';
 import type { ChoiceNode } from './choices.js';
 import type { SamplingSettings } from './options.js';
-import type { SeenTokens } from './penalties.js';
+import type { SeenTokens, TokenBiases } from './penalties.js';
 
 /** Domain of the random numbers that draw tokens. */
 const SAMPLING = 0x73616d70;
@@ -60,15 +60,6 @@ export const topKOf = ({ topK }: SamplingSettings): number => Math.min(topK, 2 *
 /** Whether tokens are pushed or ruled out beside its filters. */
 export const isBiased = (row: SampledRow): boolean =>
   row.choice !== undefined || biasesOf(row).tokens.length > 0;
-
-/** What is added to the logits of tokens, each token once. */
-export interface TokenBiases {
-  readonly tokens: Int32Array;
-  readonly values: Float32Array;
-  /** Repetition penalties by token, and the part of `values` that is added before them. */
-  readonly factors?: Float32Array;
-  readonly base?: Float32Array;
-}
 
 /** Of a request: while its end is ruled out, and from then on. */
 const known = new WeakMap<SamplingSettings, { readonly early: TokenBiases; readonly late: TokenBiases }>();

@@ -3,9 +3,9 @@
  * tokens of all of them, and packs nothing. It holds the values that the adapters had when it was made.
  */
 import { packWeight, type StackedPairs, stackLora } from '../ops/gemm.js';
+import type { Device } from '../runtime/device.js';
 import type { DType, Tensor } from '../runtime/tensor.js';
 import type { Adapter } from './adapter.js';
-import type { Decoder } from './decoder.js';
 
 /** Adapters begin at whole panels of the stack, which a device may fill up to as many outputs. */
 const STEP = 32;
@@ -22,17 +22,23 @@ export function stackBytes(
   return elements * (dtype === 'bf16' ? 2 : 4);
 }
 
+/** Where a stack lies: the device and the dtype of a decoder. */
+interface StackPlace {
+  readonly device: Device;
+  readonly dtype: DType;
+}
+
 export class AdapterStack {
   private readonly modules = new Map<string, StackedPairs>();
 
   /** Holds its memory until `dispose`. */
   constructor(
-    decoder: Decoder,
+    place: StackPlace,
     readonly adapters: readonly Adapter[],
   ) {
     const names = new Set(adapters.flatMap(({ plan }) => plan.modules.map(({ module }) => module)));
     try {
-      for (const module of names) this.modules.set(module, stackOf(decoder, module, adapters));
+      for (const module of names) this.modules.set(module, stackOf(place, module, adapters));
     } catch (error) {
       this.dispose();
       throw error;
@@ -50,7 +56,7 @@ export class AdapterStack {
   }
 }
 
-function stackOf({ device, dtype }: Decoder, module: string, adapters: readonly Adapter[]): StackedPairs {
+function stackOf({ device, dtype }: StackPlace, module: string, adapters: readonly Adapter[]): StackedPairs {
   const pairs = adapters.map((adapter) => adapter.pair(module));
   const ranks = new Int32Array(2 * pairs.length);
   let end = 0;

@@ -10,7 +10,7 @@ import {
 } from '../autograd/parameters.js';
 import { StepTrainError } from '../native/errors.js';
 import type { LoraPair } from '../ops/gemm.js';
-import { keyOfSeed, PhiloxStream, philox4x32 } from '../random/philox.js';
+import { keyOfSeed, philox4x32 } from '../random/philox.js';
 import type { Device } from '../runtime/device.js';
 import {
   type AdapterHead,
@@ -23,15 +23,10 @@ import {
 import type { LoraConfig } from '../weights/adapter-config.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
-import { WeightsError } from '../weights/error.js';
 import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
 import type { Initializer } from '../weights/modules.js';
-import type { Decoder } from './decoder.js';
+import { draw } from './initial-values.js';
 import { concatenated, type MergedAdapter, type SavedForm } from './merged-adapter.js';
-import { readWeight } from './save.js';
-
-/** Domain of the random stream from which new weights are drawn. */
-const INITIALISATION = 0x1417;
 
 /** The key of a dropout mask, in addition to row, position and feature. */
 export interface DropoutSource {
@@ -160,73 +155,6 @@ export async function frozenTwin({ config, plan, trainable, head, form }: Adapte
   return { adapter: new Adapter(config, plan, byName, undefined, head, form), parameters };
 }
 
-/**
- * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
- * under another head, see `withHead`; weights that the base does not have are drawn. `start`: directory of an adapter of the same
- * modules and ranks, whose values it begins with.
- *
- * @throws WeightsError for a `start` that does not fit, or has a head of another shape or one that `model` has not
- */
-export async function createAdapterOn(
-  decoder: Decoder,
-  config: LoraConfig,
-  {
-    model = decoder.config,
-    start,
-    ...options
-  }: {
-    readonly seed: number;
-    readonly model?: ModelConfig;
-    readonly heads?: readonly ParameterSpec[];
-    readonly start?: string | undefined;
-  },
-): Promise<Adapter> {
-  const begun = start === undefined ? undefined : storedValues(decoder.config, start);
-  if (start !== undefined && begun) {
-    const tensors = adapterTensors(loraPlan(config, modelModules(model)));
-    refuseOthers(start, begun, new Map(tensors.map(({ name, shape }) => [name, shape])));
-  }
-  const first = (name: string) => begun?.get(name)?.values;
-  const whole = new Map<string, Float32Array>();
-  for (const { weight } of loraPlan(config, modelModules(model)).saved)
-    if (decoder.weights.has(weight)) whole.set(weight, await readWeight(decoder, weight));
-  const wholeWeight = (name: string) => whole.get(name);
-  const { merged } = decoder.options;
-  return createAdapter(decoder.device, model, config, { ...options, wholeWeight, first, merged });
-}
-
-interface StoredTensor {
-  readonly shape: readonly number[];
-  readonly values: Float32Array;
-}
-
-/** All tensors of an adapter by name. */
-function storedValues(model: ModelConfig, directory: string): Map<string, StoredTensor> {
-  const { plan, file } = openAdapterOf(model, directory);
-  try {
-    const tensors = adapterTensors(plan);
-    return new Map(tensors.map(({ name, shape }) => [name, { shape, values: readStoredF32(file, name) }]));
-  } finally {
-    file.close();
-  }
-}
-
-/** What a new adapter would have no place for must not be lost without a word. */
-function refuseOthers(
-  directory: string,
-  stored: ReadonlyMap<string, StoredTensor>,
-  planned: ReadonlyMap<string, readonly number[]>,
-): void {
-  for (const [name, { shape }] of stored) {
-    const expected = planned.get(name);
-    if (expected?.join() === shape.join()) continue;
-    throw new WeightsError(
-      `${directory}: tensor '${name}': expected ${expected ? `[${expected.join(', ')}]` : 'none in what is trained here'}, ` +
-        `found [${shape.join(', ')}]; name an adapter of the same modules, ranks and head`,
-    );
-  }
-}
-
 /** Opens an adapter of `model`, under the head that the adapter brings along. `file` is closed by the caller. */
 export function openAdapterOf(
   model: ModelConfig,
@@ -286,26 +214,4 @@ export function withHead(model: ModelConfig, head: AdapterHead): ModelConfig {
 
 export function scoreHead({ saved }: LoraPlan, { head }: ModelConfig): ModelHead | undefined {
   return saved.some(({ kind }) => kind === 'score') ? head : undefined;
-}
-
-/** Values of a new matrix; each matrix has its own stream, so that adding one changes no other. */
-export function draw(
-  initializer: Initializer,
-  shape: readonly number[],
-  seed: number,
-  index: number,
-): Float32Array<ArrayBuffer> {
-  const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1));
-  if (initializer.kind === 'zero') return values;
-  if (initializer.kind === 'one') return values.fill(1);
-  const stream = new PhiloxStream(seed, INITIALISATION, index);
-  for (let i = 0; i < values.length; i++) {
-    values[i] =
-      initializer.kind === 'uniform'
-        ? (2 * stream.uniform() - 1) * initializer.bound
-        : Math.sqrt(-2 * Math.log(1 - stream.uniform())) *
-          Math.cos(2 * Math.PI * stream.uniform()) *
-          initializer.deviation;
-  }
-  return values;
 }

@@ -20,8 +20,19 @@ import { headWeight } from '../weights/modules.js';
 import type { Adapter, DropoutSource } from './adapter.js';
 import type { AdapterStack } from './adapter-stack.js';
 import { aliasBatch, type RaggedBatch, type TokenBatch } from './batch.js';
-import type { LinearHead } from './heads.js';
 import type { MergedAdapter } from './merged-adapter.js';
+
+/** A head with C outputs for each row that it reads: C = 1 is a value or a reward, C > 1 are the logits of classes. */
+export interface LinearHead {
+  /** [C, hidden] */
+  readonly weight: Parameter;
+  /** [C] */
+  readonly bias?: Parameter | undefined;
+  /** The first or last token of a sequence, or every token. */
+  readonly reads: 'first' | 'last' | 'every';
+  /** Computed on the rows that are read, before the head. */
+  readonly pool?: ((rows: Tensor) => Tensor) | undefined;
+}
 
 /** The role of a forward. The empty role is the base model, the reference of every other role. */
 export interface Role {

@@ -13,21 +13,9 @@ import { fromF32 } from '../weights/convert.js';
 import { WeightsError } from '../weights/error.js';
 import { openSafetensors } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
-import { draw } from './adapter.js';
 import type { RaggedBatch } from './batch.js';
-import type { Decoder, Role } from './decoder.js';
-
-/** A head with C outputs for each row that it reads: C = 1 is a value or a reward, C > 1 are the logits of classes. */
-export interface LinearHead {
-  /** [C, hidden] */
-  readonly weight: Parameter;
-  /** [C] */
-  readonly bias?: Parameter | undefined;
-  /** The first or last token of a sequence, or every token. */
-  readonly reads: 'first' | 'last' | 'every';
-  /** Computed on the rows that are read, before the head. */
-  readonly pool?: ((rows: Tensor) => Tensor) | undefined;
-}
+import type { Decoder, LinearHead, Role } from './decoder.js';
+import { draw } from './initial-values.js';
 
 /** The head of a role: its own, or the classifier of its adapter or of the base; undefined: the language-model head, or none. */
 export function roleHead(decoder: Decoder, role: Role): LinearHead | undefined {

@@ -3,8 +3,9 @@ import type { ModelConfig } from '../architectures/config.js';
 import { modelModules } from '../architectures/table.js';
 import { type ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { type LoraConfig, PEFT_DEFAULTS } from '../weights/adapter-config.js';
-import { Adapter, draw, scoreHead } from './adapter.js';
+import { Adapter, scoreHead } from './adapter.js';
 import type { Decoder } from './decoder.js';
+import { draw } from './initial-values.js';
 import { readWeight } from './save.js';
 
 /** What PEFT would have to be told; it has no such adapters, so a copy is saved as a model. */

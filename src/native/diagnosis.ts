@@ -1,5 +1,20 @@
 /** From failed loads of the addon to what is wrong and the commands that mend it. */
-import type { FailedLoad, Platform } from './loader.js';
+
+/** A file that was tried. */
+export interface FailedLoad {
+  readonly path: string;
+  /** The reason of the system's loader; undefined where there is no such file. */
+  readonly reason?: string;
+}
+
+/** What decides which binary fits. */
+export interface Platform {
+  readonly platform: string;
+  readonly arch: string;
+  readonly node: string;
+  /** Version of the C library; undefined where it is not glibc. */
+  readonly glibc: string | undefined;
+}
 
 /** What the prebuilt addon needs; scripts/prebuild.mjs refuses one that needs more. */
 export const PREBUILT = { glibc: '2.34', glibcxx: '3.4.29' } as const;

@@ -3,24 +3,8 @@ import { existsSync, realpathSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { diagnosis } from './diagnosis.js';
+import { diagnosis, type FailedLoad, type Platform } from './diagnosis.js';
 import { StepTrainError } from './errors.js';
-
-/** A file that was tried. */
-export interface FailedLoad {
-  readonly path: string;
-  /** The reason of the system's loader; undefined where there is no such file. */
-  readonly reason?: string;
-}
-
-/** What decides which binary fits. */
-export interface Platform {
-  readonly platform: string;
-  readonly arch: string;
-  readonly node: string;
-  /** Version of the C library; undefined where it is not glibc. */
-  readonly glibc: string | undefined;
-}
 
 export interface LoadedAddon {
   readonly path: string;

@@ -1,9 +1,14 @@
 // Tensors that nobody disposed. Those of scopes end with their scope; the others are watched here: what the garbage collector
 // finds unreachable is freed, and said once for each place that made it.
-import type { Storage, Tensor } from './tensor.js';
+
+/** What a tensor holds on to. */
+interface Held {
+  readonly device: { readonly isDisposed: boolean };
+  release(): void;
+}
 
 interface Watched {
-  readonly storage: Storage;
+  readonly held: Held;
   /** `f32 [2, 3]` */
   readonly what: () => string;
   readonly place: string;
@@ -12,9 +17,9 @@ interface Watched {
 /** How many were found at each place. */
 const found = new Map<string, number>();
 
-const registry = new FinalizationRegistry<Watched>(({ storage, what, place }) => {
-  if (storage.device.isDisposed) return;
-  storage.release();
+const registry = new FinalizationRegistry<Watched>(({ held, what, place }) => {
+  if (held.device.isDisposed) return;
+  held.release();
   const count = found.get(place) ?? 0;
   found.set(place, count + 1);
   // The collector hands over one tensor after the other; one line counts them.
@@ -22,12 +27,16 @@ const registry = new FinalizationRegistry<Watched>(({ storage, what, place }) =>
 });
 
 /** Watches a tensor that outlives every scope. `place`: the op that made it, and the scope that it left. */
-export function watch(tensor: Tensor, storage: Storage, place: string): void {
+export function watch(
+  tensor: { readonly shape: readonly number[]; readonly dtype: string },
+  held: Held,
+  place: string,
+): void {
   const { shape, dtype } = tensor;
-  registry.register(tensor, { storage, what: () => `${dtype} [${shape.join(', ')}]`, place }, tensor);
+  registry.register(tensor, { held, what: () => `${dtype} [${shape.join(', ')}]`, place }, tensor);
 }
 
-export function unwatch(tensor: Tensor): void {
+export function unwatch(tensor: object): void {
   registry.unregister(tensor);
 }
 

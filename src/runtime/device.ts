@@ -1,43 +1,26 @@
-import { availableParallelism, totalmem } from 'node:os';
+import { totalmem } from 'node:os';
 import { addon, COMMAND, type DeviceInfo, type DeviceStats, type NativeDevice } from '../native/addon.js';
-import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
+import { DisposedError, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
+import { unwatch, watch } from './abandoned.js';
+import { type CheckedOptions, checkedOptions, type DeviceOptions } from './device-options.js';
+import { bf16ToFloat32, DTYPES, type DType, kindOf, type TypedArray, toStorage } from './dtype.js';
 import { Graph, GraphPool } from './graph.js';
 import { opsOf } from './op-call.js';
-import type { Ops } from './op-types.js';
-import { DTYPES, type DType, Storage, Tensor, type TypedArray } from './tensor.js';
+import type { OpsOf } from './op-types.js';
 
-export interface DeviceOptions {
-  /** CPU threads; 0 for one per usable core. Default: STEPTRAIN_THREADS, else 0. */
-  readonly threads?: number;
-  /** Instruction set of the CPU kernels. Default: STEPTRAIN_ISA, else the best this processor has. */
-  readonly isa?: string;
-  /** Max bytes of all tensors, in segments of whole MiB; workspace is not counted. Default: no limit. */
-  readonly memoryLimit?: number;
-}
-
-const OPTIONS: Record<keyof DeviceOptions, true> = { threads: true, isa: true, memoryLimit: true };
+export type { DeviceOptions } from './device-options.js';
 
 /** How many call stacks STEPTRAIN_STACKS=1 remembers. */
 const STACKS = 16_384;
 
-/** More threads than this only wait for each other; tens of thousands cannot even be started. */
-const THREADS_PER_CORE = 16;
-
 /** Opens `cpu`, `cuda:0`, … . Everything that is made on it ends with its `dispose()`. */
 export function openDevice(name = 'cpu', options: DeviceOptions = {}): Device {
-  checkOptions('openDevice', options, OPTIONS);
-  const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
-  const most = THREADS_PER_CORE * availableParallelism();
-  if (!Number.isInteger(threads) || threads < 0 || threads > most) {
-    throw new StepTrainError(
-      'E_RANGE',
-      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found ${shown(threads)}`,
-    );
-  }
-  const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
-  return new Device(name, threads, isa, memoryLimitOf(options));
+  return new Device(name, checkedOptions(options));
 }
+
+/** Every op of core/ops.cc by its name. */
+export type Ops = OpsOf<Tensor>;
 
 /** One processor with its own memory and an in-order queue. Ops return at once; only `read` and `synchronize` wait. */
 export class Device {
@@ -55,15 +38,18 @@ export class Device {
   private disposed = false;
   private capturing = false;
 
-  constructor(
-    name: string,
-    threads: number,
-    isa: string,
-    private readonly memoryLimit?: number,
-  ) {
+  private readonly memoryLimit: number | undefined;
+
+  constructor(name: string, { threads, isa, memoryLimit }: CheckedOptions) {
+    this.memoryLimit = memoryLimit;
     this.commands = new Float64Array(addon().commandLength);
     this.native = new (addon().Device)(name, threads, isa, memoryLimit, this.commands);
-    this.ops = opsOf(this, this.commands, () => this.enqueue());
+    this.ops = opsOf<Tensor>(this.commands, {
+      enqueue: () => this.enqueue(),
+      handleOf: (value) => (value instanceof Tensor && value.device === this ? value.handle : undefined),
+      isTensor: (value) => value instanceof Tensor,
+      adopt: (handle, shape, dtype, op) => this.adopt(handle, shape, dtype, op),
+    });
   }
 
   info(): DeviceInfo {
@@ -274,11 +260,134 @@ export class Device {
   }
 }
 
-function kindOf(values: TypedArray): DType {
-  if (values instanceof Float32Array) return 'f32';
-  if (values instanceof Int32Array) return 'i32';
-  if (values instanceof Uint8Array) return 'u8';
-  return 'bf16';
+/** One native handle, shared by a tensor and whatever holds on to it (tape entries, parameter lists). */
+export class Storage {
+  references = 1;
+  constructor(
+    readonly device: Device,
+    readonly handle: number,
+  ) {}
+  release(): void {
+    if (--this.references === 0) this.device.releaseHandle(this.handle);
+  }
+}
+
+/**
+ * A window on device memory: dtype, shape, and a reference to a buffer. Call `dispose()`, or make it inside `device.scope`; one that
+ * leaves every scope and is then forgotten is freed when the garbage collector finds it, with a warning.
+ */
+export class Tensor {
+  private disposed = false;
+  private watched = false;
+
+  /** @internal Tensors come from `device.tensor` and from ops. */
+  constructor(
+    private readonly storage: Storage,
+    readonly shape: readonly number[],
+    readonly dtype: DType,
+    /** The op that made it. */
+    private readonly origin: string,
+  ) {}
+
+  get device(): Device {
+    return this.storage.device;
+  }
+
+  get size(): number {
+    return this.shape.reduce((product, extent) => product * extent, 1);
+  }
+
+  /** The native handle. Throws DisposedError. */
+  get handle(): number {
+    if (this.disposed) throw new DisposedError(`a ${this.dtype} tensor of shape [${this.shape.join(', ')}]`);
+    return this.storage.handle;
+  }
+
+  /** A second owner of the same tensor, with a `dispose()` of its own. */
+  alias(): Tensor {
+    if (this.disposed) throw new DisposedError('a tensor');
+    this.storage.references++;
+    return new Tensor(this.storage, this.shape, this.dtype, this.origin);
+  }
+
+  /** The same elements under another shape. Shares the buffer. */
+  reshape(shape: readonly number[]): Tensor {
+    return this.view(0, shape);
+  }
+
+  /** Rows `begin` to `end` (exclusive) of the first axis. Shares the buffer. */
+  slice(begin: number, end: number): Tensor {
+    const [rows = 0, ...rest] = this.shape;
+    if (!(Number.isInteger(begin) && Number.isInteger(end) && 0 <= begin && begin <= end && end <= rows)) {
+      throw new StepTrainError(
+        'E_RANGE',
+        `slice ${shown(begin)}..${shown(end)} lies outside the ${rows} rows of the tensor`,
+      );
+    }
+    const stride = rest.reduce((product, extent) => product * extent, 1);
+    return this.view(begin * stride, [end - begin, ...rest]);
+  }
+
+  /** A window of `shape`, `offset` elements into this one. Shares the buffer. */
+  view(offset: number, shape: readonly number[]): Tensor {
+    return this.device.adopt(this.device.viewHandle(this.handle, offset, shape), shape, this.dtype, 'view');
+  }
+
+  /** Values once everything queued before has run: f32 and bf16 as Float32Array, i32 and u8 as themselves. */
+  async read(): Promise<Float32Array | Int32Array | Uint8Array> {
+    const buffer = await this.device.readHandle(this.handle);
+    switch (this.dtype) {
+      case 'f32':
+        return new Float32Array(buffer);
+      case 'bf16':
+        return bf16ToFloat32(new Uint16Array(buffer));
+      case 'i32':
+        return new Int32Array(buffer);
+      case 'u8':
+        return new Uint8Array(buffer);
+    }
+  }
+
+  /** As `read`, for f32 and bf16. */
+  async readFloats(): Promise<Float32Array> {
+    const values = await this.read();
+    if (values instanceof Float32Array) return values;
+    throw new StepTrainError('E_DTYPE', `expected an f32 or bf16 tensor, got ${this.dtype}`);
+  }
+
+  /** The stored bytes, unconverted. */
+  readBytes(): Promise<ArrayBuffer> {
+    return this.device.readHandle(this.handle);
+  }
+
+  /** Overwrites the values, in the queue's order. The array is copied at the call; bf16 takes bits or floats. */
+  write(values: TypedArray): void {
+    this.device.writeHandle(this.handle, toStorage(values, this.dtype));
+  }
+
+  /** Drops this owner's reference. A second call does nothing. */
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    if (this.watched) unwatch(this);
+    this.storage.release();
+  }
+
+  /** @internal Called when it outlives every scope. */
+  leave(scope: string): void {
+    if (this.watched || this.disposed) return;
+    this.watched = true;
+    watch(this, this.storage, `${this.origin} ${scope}`);
+  }
+
+  /** Whether another owner (an alias) holds the same handle. */
+  get isShared(): boolean {
+    return this.storage.references > 1;
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
 }
 
 /** Tensors within a scope's result. */
@@ -296,25 +405,4 @@ function collect(value: unknown, into: Set<Tensor>, seen = new Set<object>()): v
   } else if (!ArrayBuffer.isView(value) && !(value instanceof Device)) {
     for (const item of Object.values(value)) collect(item, into, seen);
   }
-}
-
-function memoryLimitOf({ memoryLimit }: DeviceOptions): number | undefined {
-  if (memoryLimit === undefined || (Number.isSafeInteger(memoryLimit) && memoryLimit > 0)) return memoryLimit;
-  throw new StepTrainError(
-    'E_RANGE',
-    `openDevice: memoryLimit must be a whole number of bytes above 0, got ${shown(memoryLimit)}`,
-  );
-}
-
-function positiveInteger(variable: string): number | undefined {
-  const text = process.env[variable];
-  if (text === undefined || text === '') return undefined;
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1) {
-    throw new StepTrainError(
-      'E_RANGE',
-      `${variable} must be a whole number of at least 1, got ${shown(text)}`,
-    );
-  }
-  return value;
 }

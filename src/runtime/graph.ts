@@ -1,13 +1,17 @@
 import type { NativeDevice } from '../native/addon.js';
 import { DisposedError } from '../native/errors.js';
-import type { Device } from './device.js';
+
+/** The device that it was recorded on. */
+interface Recorder {
+  readonly isDisposed: boolean;
+}
 
 /** Ops recorded by `device.capture`. Owns its memory; equal to running the ops eagerly, bit for bit. */
 export class Graph<T> {
   private disposed = false;
 
   constructor(
-    private readonly device: Device,
+    private readonly device: Recorder,
     private readonly native: NativeDevice,
     private readonly id: number,
     /** What the captured function returned. Its tensors hold the values of the latest replay. */
@@ -33,7 +37,7 @@ export class GraphPool {
 
   /** @internal */
   constructor(
-    private readonly device: Device,
+    private readonly device: Recorder,
     private readonly native: NativeDevice,
     private readonly number: number,
   ) {}

@@ -2,17 +2,26 @@
 import { addon, COMMAND, type OpScalar, type OpSignature } from '../native/addon.js';
 import { StepTrainError } from '../native/errors.js';
 import { clipped, shown } from '../native/shown.js';
-import type { Device } from './device.js';
-import type { Ops } from './op-types.js';
-import { DTYPES, type DType, Tensor } from './tensor.js';
+import { DTYPES, type DType } from './dtype.js';
+import type { OpsOf } from './op-types.js';
 
-/** The callbacks of the functions of one device. */
+/** The device that the ops run on. */
+interface Runner<Tensor> {
+  /** Hands the filled command array to the addon. */
+  enqueue(): void;
+  /** The native handle of a tensor of this device; undefined for anything else. */
+  handleOf(value: unknown): number | undefined;
+  isTensor(value: unknown): boolean;
+  adopt(handle: number, shape: readonly number[], dtype: DType, op: string): Tensor;
+}
+
+/** What the functions of one device call. */
 interface Binding {
   readonly commands: Float64Array;
   enqueue(): void;
   handle(op: OpSignature, name: string, given: unknown): number;
   /** The tensor behind the handle that the addon left in `slot`, undefined for none; its shape and dtype lie from `at`. */
-  made(slot: number, at: number, op: string): Tensor | undefined;
+  made(slot: number, at: number, op: string): unknown;
   refuse(op: OpSignature, name: string, given: unknown): never;
 }
 
@@ -20,27 +29,31 @@ type Call = (args: Readonly<Record<string, unknown>>) => unknown;
 
 let compiled: (readonly [name: string, bind: (binding: Binding) => Call])[] | undefined;
 
-/** All ops of a device. `enqueue` hands the filled command array to the addon. */
-export function opsOf(device: Device, commands: Float64Array, enqueue: () => void): Ops {
+/** All ops of a device. */
+export function opsOf<Tensor>(commands: Float64Array, runner: Runner<Tensor>): OpsOf<Tensor> {
+  const refuse = (op: OpSignature, name: string, given: unknown): never =>
+    refuseArgument(op, name, given, runner.isTensor(given));
   const binding: Binding = {
     commands,
-    enqueue,
+    enqueue: runner.enqueue,
     handle(op, name, given) {
-      return given instanceof Tensor && given.device === device ? given.handle : refuse(op, name, given);
+      return runner.handleOf(given) ?? refuse(op, name, given);
     },
     made(slot, at, op) {
       const handle = commands[slot] as number;
       if (handle === 0) return undefined;
       const shape: number[] = [];
       for (let axis = 1; axis <= (commands[at] as number); axis++) shape.push(commands[at + axis] as number);
-      return device.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType, op);
+      return runner.adopt(handle, shape, DTYPES[commands[at + 5] as number] as DType, op);
     },
     refuse,
   };
   compiled ??= addon()
     .signatures()
     .map((op, id) => [op.name, compile(op, id)]);
-  return Object.fromEntries(compiled.map(([name, bind]) => [name, bind(binding)])) as unknown as Ops;
+  return Object.fromEntries(
+    compiled.map(([name, bind]) => [name, bind(binding)]),
+  ) as unknown as OpsOf<Tensor>;
 }
 
 /**
@@ -93,13 +106,13 @@ function number({ type, names, fallback }: OpScalar): string {
 }
 
 /** Says what is wrong with an argument that an op does not take. */
-function refuse(op: OpSignature, name: string, given: unknown): never {
+function refuseArgument(op: OpSignature, name: string, given: unknown, isTensor: boolean): never {
   const scalar = op.scalars.find((known) => known.name === name);
   const tensor = [...op.inputs, ...op.outputs].find((known) => known.name === name);
   if (!scalar && !tensor) {
     throw new StepTrainError('E_RANGE', `${op.name} has no argument '${clipped(name)}': ${op.text}`);
   }
-  if (given instanceof Tensor && tensor) {
+  if (isTensor && tensor) {
     const foreign = `${op.name}: '${name}' is a tensor of another device: copy it over first`;
     throw new StepTrainError('E_HANDLE', foreign);
   }

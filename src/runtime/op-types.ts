@@ -1,14 +1,14 @@
 // Written by `npm run op-types` from the signatures in core/ops.cc.
-import type { DType, Tensor } from './tensor.js';
+import type { DType } from './dtype.js';
 
 /** In the place of an optional output: a tensor to write into, or whether to make one. */
-export type Wanted = Tensor | boolean | undefined;
+export type Wanted<Tensor> = Tensor | boolean | undefined;
 
 /** What comes back for it. */
-export type Made<W extends Wanted> = W extends Tensor | true ? Tensor : undefined;
+export type Made<Tensor, W extends Wanted<Tensor>> = W extends Tensor | true ? Tensor : undefined;
 
 /** Every op by its name: inputs, scalars and outputs to write into go in by name, outputs come back by name. */
-export interface Ops {
+export interface OpsOf<Tensor> {
   /** pack_weight(w:F[N,K]; dtype:f32|bf16) -> y:@dtype[N,K] */
   pack_weight(args: { w: Tensor; dtype: DType; y?: Tensor | undefined }): { y: Tensor };
 
@@ -20,7 +20,7 @@ export interface Ops {
    * positions?:i32[T], stack_a?:W[S,K], stack_b?:W[N,S], adapter?:i32[T], ranks?:i32[G,2], scales?:f32[G],
    * residual?:=x[T,N]; scale:f=1, dropout:f=0, key0:i=0, key1:i=0) -> y:=x[T,N], u?:f32[T,r]
    */
-  linear<U extends Wanted = undefined>(args: {
+  linear<U extends Wanted<Tensor> = undefined>(args: {
     x: Tensor;
     w: Tensor;
     bias?: Tensor | undefined;
@@ -40,7 +40,7 @@ export interface Ops {
     key1?: number | undefined;
     y?: Tensor | undefined;
     u?: U;
-  }): { y: Tensor; u: Made<U> };
+  }): { y: Tensor; u: Made<Tensor, U> };
 
   /** stack_lora(a:f32[r,K], b:f32[N,r], &stack_a:W[S,K], &stack_b:W[N,S]; first:i) */
   stack_lora(args: { a: Tensor; b: Tensor; stack_a: Tensor; stack_b: Tensor; first: number }): void;
@@ -113,10 +113,10 @@ export interface Ops {
    * gate?:=x[T,N], up?:=x[T,N], gate_u?:f32[T,r], up_u?:f32[T,s]
    */
   linear_swiglu<
-    Gate extends Wanted = undefined,
-    Up extends Wanted = undefined,
-    GateU extends Wanted = undefined,
-    UpU extends Wanted = undefined,
+    Gate extends Wanted<Tensor> = undefined,
+    Up extends Wanted<Tensor> = undefined,
+    GateU extends Wanted<Tensor> = undefined,
+    UpU extends Wanted<Tensor> = undefined,
   >(args: {
     x: Tensor;
     w_gate: Tensor;
@@ -141,7 +141,13 @@ export interface Ops {
     up?: Up;
     gate_u?: GateU;
     up_u?: UpU;
-  }): { y: Tensor; gate: Made<Gate>; up: Made<Up>; gate_u: Made<GateU>; up_u: Made<UpU> };
+  }): {
+    y: Tensor;
+    gate: Made<Tensor, Gate>;
+    up: Made<Tensor, Up>;
+    gate_u: Made<Tensor, GateU>;
+    up_u: Made<Tensor, UpU>;
+  };
 
   /**
    * linear_swiglu_stack(x:F[T,K], w_gate:W[N,K], w_up:W[N,K], adapter:i32[T], gate_stack_a?:W[R,K],
@@ -168,7 +174,7 @@ export interface Ops {
    * linear_dx(dy:F[T,N], w:W[N,K], lora_a?:f32[r,K], lora_b?:f32[N,r], row_ids?:i32[T], positions?:i32[T];
    * scale:f=1, dropout:f=0, key0:i=0, key1:i=0, accumulate:bool=false) -> dx:=dy[T,K], v?:f32[T,r]
    */
-  linear_dx<V extends Wanted = undefined>(args: {
+  linear_dx<V extends Wanted<Tensor> = undefined>(args: {
     dy: Tensor;
     w: Tensor;
     lora_a?: Tensor | undefined;
@@ -182,7 +188,7 @@ export interface Ops {
     accumulate?: boolean | undefined;
     dx?: Tensor | undefined;
     v?: V;
-  }): { dx: Tensor; v: Made<V> };
+  }): { dx: Tensor; v: Made<Tensor, V> };
 
   /**
    * lora_grads(x:F[T,K], dy:F[T,N], u:f32[T,r], v:f32[T,r], &da:f32[r,K], &db:f32[N,r], row_ids?:i32[T],
@@ -290,7 +296,7 @@ export interface Ops {
    * cache_write(k:F[T,Hk,D], v:=k[T,Hk,D], slots:i32[T], &cache:=k[P,E], cos?:f32[M,h], sin?:f32[M,h],
    * positions?:i32[T], k_weight?:F[D], q?:=k[T,Hq,D], q_weight?:F[D]; eps:f=0) -> rotated?:=k[T,Hq,D]
    */
-  cache_write<Rotated extends Wanted = undefined>(args: {
+  cache_write<Rotated extends Wanted<Tensor> = undefined>(args: {
     k: Tensor;
     v: Tensor;
     slots: Tensor;
@@ -303,7 +309,7 @@ export interface Ops {
     q_weight?: Tensor | undefined;
     eps?: number | undefined;
     rotated?: Rotated;
-  }): { rotated: Made<Rotated> };
+  }): { rotated: Made<Tensor, Rotated> };
 
   /**
    * advance(tokens:i32[S], lengths:i32[S], rows:i32[R], pages:i32[R,N]) -> ids:i32[R], positions:i32[R],
@@ -360,7 +366,7 @@ export interface Ops {
   }): { o: Tensor };
 
   /** rmsnorm(x:F[T,H], weight:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H], rstd:f32[T] */
-  rmsnorm<Sum extends Wanted = undefined>(args: {
+  rmsnorm<Sum extends Wanted<Tensor> = undefined>(args: {
     x: Tensor;
     weight: Tensor;
     residual?: Tensor | undefined;
@@ -368,7 +374,7 @@ export interface Ops {
     y?: Tensor | undefined;
     sum?: Sum;
     rstd?: Tensor | undefined;
-  }): { y: Tensor; sum: Made<Sum>; rstd: Tensor };
+  }): { y: Tensor; sum: Made<Tensor, Sum>; rstd: Tensor };
 
   /**
    * rmsnorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], rstd:f32[T], dsum?:=dy[T,H], &dweight?:f32[H]) ->
@@ -388,7 +394,7 @@ export interface Ops {
    * layernorm(x:F[T,H], weight:F[H], bias?:F[H], residual?:=x[T,H]; eps:f) -> y:=x[T,H], sum?:=x[T,H],
    * mean:f32[T], rstd:f32[T]
    */
-  layernorm<Sum extends Wanted = undefined>(args: {
+  layernorm<Sum extends Wanted<Tensor> = undefined>(args: {
     x: Tensor;
     weight: Tensor;
     bias?: Tensor | undefined;
@@ -398,7 +404,7 @@ export interface Ops {
     sum?: Sum;
     mean?: Tensor | undefined;
     rstd?: Tensor | undefined;
-  }): { y: Tensor; sum: Made<Sum>; mean: Tensor; rstd: Tensor };
+  }): { y: Tensor; sum: Made<Tensor, Sum>; mean: Tensor; rstd: Tensor };
 
   /**
    * layernorm_backward(dy:F[T,H], sum:=dy[T,H], weight:F[H], mean:f32[T], rstd:f32[T], dsum?:=dy[T,H],
@@ -462,7 +468,7 @@ export interface Ops {
    * head_logprobs(x:F[R,H], w:W[V,H], targets:i32[R]; temperature:f=1) -> logprobs:f32[R], entropy:f32[R],
    * lse:f32[R], argmax:i32[R], expectation?:f32[R,H]
    */
-  head_logprobs<Expectation extends Wanted = undefined>(args: {
+  head_logprobs<Expectation extends Wanted<Tensor> = undefined>(args: {
     x: Tensor;
     w: Tensor;
     targets: Tensor;
@@ -472,7 +478,13 @@ export interface Ops {
     lse?: Tensor | undefined;
     argmax?: Tensor | undefined;
     expectation?: Expectation;
-  }): { logprobs: Tensor; entropy: Tensor; lse: Tensor; argmax: Tensor; expectation: Made<Expectation> };
+  }): {
+    logprobs: Tensor;
+    entropy: Tensor;
+    lse: Tensor;
+    argmax: Tensor;
+    expectation: Made<Tensor, Expectation>;
+  };
 
   /**
    * head_expectation_backward(dlogprobs:f32[R], w:W[V,H], targets:i32[R], expectation:f32[R,H];
@@ -606,7 +618,7 @@ export interface Ops {
    * kl_coef:f=0, kl:k1|k2|k3=k3, entropy_coef:f=0, vf_coef:f=0.1, value_clip:f=0) -> loss:f32[1],
    * dlogprobs:f32[R], dentropy?:f32[R], dvalues?:f32[R], stats:f32[12]
    */
-  ppo<Dentropy extends Wanted = undefined, Dvalues extends Wanted = undefined>(args: {
+  ppo<Dentropy extends Wanted<Tensor> = undefined, Dvalues extends Wanted<Tensor> = undefined>(args: {
     logprobs: Tensor;
     old_logprobs: Tensor;
     advantages: Tensor;
@@ -628,7 +640,13 @@ export interface Ops {
     dentropy?: Dentropy;
     dvalues?: Dvalues;
     stats?: Tensor | undefined;
-  }): { loss: Tensor; dlogprobs: Tensor; dentropy: Made<Dentropy>; dvalues: Made<Dvalues>; stats: Tensor };
+  }): {
+    loss: Tensor;
+    dlogprobs: Tensor;
+    dentropy: Made<Tensor, Dentropy>;
+    dvalues: Made<Tensor, Dvalues>;
+    stats: Tensor;
+  };
 
   /**
    * verdict_constraint(positive:f32[R], negative:f32[R], labels:i32[R], weights?:f32[R];
@@ -797,7 +815,7 @@ export interface Ops {
    * bias_offsets?:i32[R+1], bias_tokens?:i32[b], bias?:f32[b], allowed_offsets?:i32[R+1], allowed?:i32[A]) ->
    * tokens:i32[R], logprobs:f32[R], sampling_logprobs:f32[R], tempered_logprobs?:f32[R], status:i32[R]
    */
-  sample<TemperedLogprobs extends Wanted = undefined>(args: {
+  sample<TemperedLogprobs extends Wanted<Tensor> = undefined>(args: {
     logits: Tensor;
     keys: Tensor;
     temperature?: Tensor | undefined;
@@ -818,7 +836,7 @@ export interface Ops {
     tokens: Tensor;
     logprobs: Tensor;
     sampling_logprobs: Tensor;
-    tempered_logprobs: Made<TemperedLogprobs>;
+    tempered_logprobs: Made<Tensor, TemperedLogprobs>;
     status: Tensor;
   };
 

@@ -1,7 +1,7 @@
 /** The forward of a group of sequences, and the outputs read from it; every method builds on these. */
 import { raggedBatch } from '../models/batch.js';
-import type { Decoder, Role } from '../models/decoder.js';
-import { type LinearHead, scalarOutputs } from '../models/heads.js';
+import type { Decoder, LinearHead, Role } from '../models/decoder.js';
+import { scalarOutputs } from '../models/heads.js';
 import { type HeadLogprobs, headLogprobs, headSelect } from '../ops/head.js';
 import { gatherRows, reshape } from '../ops/memory.js';
 import type { Tensor } from '../runtime/tensor.js';

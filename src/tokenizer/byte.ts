@@ -3,9 +3,10 @@ import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError } from '../files/data-error.js';
 import { makeDirectories } from '../files/directory.js';
 import { ChatRenderer } from './chat-template.js';
+import type { TokenizerJson } from './checks.js';
 import { byteCharacters, utf8 } from './token-bytes.js';
 import type { DecodeOptions, EncodeOptions, Tokenizer } from './tokenizer.js';
-import { type TokenizerFiles, type TokenizerJson, tokenText } from './tokenizer-files.js';
+import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
 
 const SPECIAL_TEXTS = ['<|bos|>', '<|eos|>', '<|pad|>'] as const;
 const FIRST_SPECIAL = 256;

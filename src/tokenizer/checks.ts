@@ -1,6 +1,21 @@
 // What a tokenizer.json must hold, checked before the library reads it: it takes ids that are none, and builds a list as long as the largest.
 import { DataError } from '../files/data-error.js';
-import type { TokenizerJson } from './tokenizer-files.js';
+
+/** The parts of tokenizer.json used here; the library reads the rest. */
+export interface TokenizerJson {
+  readonly model: { readonly type?: string; readonly vocab?: unknown; readonly merges?: unknown };
+  readonly added_tokens: readonly AddedTokenJson[];
+  readonly normalizer: unknown;
+  readonly pre_tokenizer: unknown;
+  readonly post_processor: unknown;
+  readonly decoder: unknown;
+}
+
+export interface AddedTokenJson {
+  readonly id: number;
+  readonly content: string;
+  readonly special?: boolean;
+}
 
 /** More tokens than any vocabulary has; the library's memory follows the largest id. */
 const MAX_ID = 2 ** 24;

@@ -4,7 +4,7 @@ import { Tokenizer as LibraryTokenizer } from '@huggingface/tokenizers';
 import { writeFileAtomically } from '../files/atomic-file.js';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { ChatRenderer } from './chat-template.js';
-import { checkAddedTokens } from './checks.js';
+import { type AddedTokenJson, checkAddedTokens, type TokenizerJson } from './checks.js';
 import { respectSingleWords } from './single-words.js';
 import { type Timed, withinTime } from './time-limit.js';
 import { spellingOf, utf8 } from './token-bytes.js';
@@ -15,12 +15,7 @@ import type {
   EncodeOptions,
   Tokenizer,
 } from './tokenizer.js';
-import {
-  type AddedTokenJson,
-  type TokenizerFiles,
-  type TokenizerJson,
-  tokenText,
-} from './tokenizer-files.js';
+import { type TokenizerFiles, tokenText } from './tokenizer-files.js';
 import { withUnicodeWhiteSpace } from './white-space.js';
 
 /** Runs of one character, each with another one after it: what sends a careless pattern back to its beginning. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { DataError, reasonOf } from '../files/data-error.js';
 import { type ChatTemplates, chatTemplatesOf } from './chat-template.js';
-import { checkedTokenizer } from './checks.js';
+import { checkedTokenizer, type TokenizerJson } from './checks.js';
 
 /** A tokenizer's files, as in a Hugging Face model directory. */
 export interface TokenizerFiles {
@@ -15,22 +15,6 @@ export interface TokenizerFiles {
   readonly chatTemplates: ChatTemplates;
   /** Every file by name with its content (tokenizer.json unzipped), for saving them elsewhere. */
   readonly contents: ReadonlyMap<string, Buffer>;
-}
-
-/** The parts of tokenizer.json used here; the library reads the rest. */
-export interface TokenizerJson {
-  readonly model: { readonly type?: string; readonly vocab?: unknown; readonly merges?: unknown };
-  readonly added_tokens: readonly AddedTokenJson[];
-  readonly normalizer: unknown;
-  readonly pre_tokenizer: unknown;
-  readonly post_processor: unknown;
-  readonly decoder: unknown;
-}
-
-export interface AddedTokenJson {
-  readonly id: number;
-  readonly content: string;
-  readonly special?: boolean;
 }
 
 /** The largest known have 40 MiB. */

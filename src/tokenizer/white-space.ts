@@ -1,4 +1,4 @@
-import type { TokenizerJson } from './tokenizer-files.js';
+import type { TokenizerJson } from './checks.js';
 
 /** How GPT-2 splits text; what a byte-level pre-tokenizer does unless `use_regex` is off. */
 const GPT2_PATTERN = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;

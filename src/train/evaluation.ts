@@ -2,6 +2,7 @@
 import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
+import type { JudgedVerdict } from '../eval/judged-verdict.js';
 import {
   type LikelihoodVerdicts,
   type LikelihoodWeights,
@@ -10,7 +11,7 @@ import {
 } from '../eval/likelihood.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
-import { type JudgedVerdict, judgeVerdicts } from '../eval/verdicts.js';
+import { judgeVerdicts } from '../eval/verdicts.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';

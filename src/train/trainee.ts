@@ -4,9 +4,11 @@ import { modelModules, modelWeights, newModelConfig } from '../architectures/tab
 import type { ParameterSpec, TrainableParameters } from '../autograd/parameters.js';
 import { adapterUse } from '../config/adapter.js';
 import type { LoraConfig as LoraSection, ModelConfig as ModelSection } from '../config/schema.js';
-import { createAdapterOn, draw, withHead } from '../models/adapter.js';
+import { withHead } from '../models/adapter.js';
+import { createAdapterOn } from '../models/adapter-on-base.js';
 import { baseDirectory } from '../models/base.js';
 import type { Decoder, Role } from '../models/decoder.js';
+import { draw } from '../models/initial-values.js';
 import { loadDecoder, loadTrainableUnder, trainableDecoder } from '../models/load.js';
 import { StepTrainError } from '../native/errors.js';
 import type { Device } from '../runtime/device.js';

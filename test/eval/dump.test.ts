@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { problemSteps, readVerdictDump, writeVerdictDump } from '../../src/eval/dump.js';
-import type { JudgedVerdict } from '../../src/eval/verdicts.js';
+import type { JudgedVerdict } from '../../src/eval/judged-verdict.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 

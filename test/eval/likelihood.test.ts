@@ -4,6 +4,7 @@ import { loadModel, type Model } from '../../src/api/model.js';
 import { inMemory } from '../../src/data/dataset.js';
 import { verdictTokenizer } from '../../src/data/verdict.js';
 import { type EvaluationOptions, evaluateVerdicts } from '../../src/eval/evaluate.js';
+import type { JudgedVerdict } from '../../src/eval/judged-verdict.js';
 import {
   fitLikelihood,
   likelihoodVerdicts,
@@ -11,8 +12,8 @@ import {
   stepLikelihoods,
   withLikelihood,
 } from '../../src/eval/likelihood.js';
-import { formatEvalTable } from '../../src/eval/report.js';
-import { type JudgedVerdict, judgeVerdicts } from '../../src/eval/verdicts.js';
+import { formatEvalTable } from '../../src/eval/report-table.js';
+import { judgeVerdicts } from '../../src/eval/verdicts.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
 import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';

@@ -2,7 +2,8 @@
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { TrainableParameters } from '../../src/autograd/parameters.js';
-import { type Adapter, createAdapterOn, loadAdapter } from '../../src/models/adapter.js';
+import { type Adapter, loadAdapter } from '../../src/models/adapter.js';
+import { createAdapterOn } from '../../src/models/adapter-on-base.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import type { Decoder, Role } from '../../src/models/decoder.js';
 import { headOutputs, roleHead } from '../../src/models/heads.js';

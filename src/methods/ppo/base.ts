@@ -12,7 +12,7 @@ import { mixedBatches } from '../../train/solutions/mix.js';
 import type { LocalSamplerOptions } from '../../train/solutions/sampler.js';
 import type { MakingStage } from '../../train/stage.js';
 import type { RewardSection } from './config.js';
-import type { PpoRun } from './method.js';
+import type { PpoRun } from './run.js';
 
 /** Name of the stage and of its artefact. */
 export const BASE = 'base';

@@ -6,8 +6,8 @@ import { summarizeTrainingData } from '../../data/summary.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { RunData } from '../../train/method.js';
 import { configuredProblems, type RunProblem } from '../../train/solutions/problems.js';
+import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import { solutionPrompts } from '../../train/solutions/prompts.js';
-import type { SolutionPrompt } from '../../train/solutions/sampler.js';
 import type { PpoRunConfig } from './config.js';
 
 export interface ProblemPart {

@@ -12,7 +12,7 @@ import type { OfflineItem } from '../../train/offline/items.js';
 import { implicitPrm } from '../../train/offline/objectives/implicit-prm.js';
 import type { RolloutBatch } from '../../train/policy/records.js';
 import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
-import type { SolutionPrompt } from '../../train/solutions/sampler.js';
+import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
 import type { RewardSection } from './config.js';

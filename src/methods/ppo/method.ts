@@ -5,7 +5,7 @@ import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
 import { remoteSource } from '../../remote/remote-source.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
-import type { Evaluation, Method, OpenRun } from '../../train/method.js';
+import type { Evaluation, Method } from '../../train/method.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
@@ -18,17 +18,11 @@ import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';
 import { type ProblemData, problemData } from './data.js';
 import { plannedRewardModels } from './reward-memory.js';
-import { type OpenSource, rewardSources } from './reward-sources.js';
-import { createPpoRoles, type PpoRoles } from './roles.js';
+import { rewardSources } from './reward-sources.js';
+import { createPpoRoles } from './roles.js';
+import type { PpoRun, RewardedRoles } from './run.js';
 import { hasCritic, IMPLICIT } from './settings.js';
 import { solutionStage } from './stage.js';
-
-export type PpoRun = OpenRun<PpoRunConfig, ProblemData, RewardedRoles>;
-
-/** The roles, and what rewards their solutions. */
-export interface RewardedRoles extends PpoRoles {
-  readonly sources: readonly OpenSource[];
-}
 
 export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {
   data: problemData,

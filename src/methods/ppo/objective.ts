@@ -11,7 +11,7 @@ import { AdamW, adamSettings } from '../../train/adamw.js';
 import type { KlControl } from '../../train/policy/kl.js';
 import type { OwnOptimizer, PolicyGradients, PolicyObjective } from '../../train/policy/records.js';
 import { learningRateAt } from '../../train/schedule.js';
-import type { SolutionPrompt } from '../../train/solutions/sampler.js';
+import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import { type PpoRoles, VALUE_HEAD } from './roles.js';
 import type { CreditedSolutions, SolutionGroup } from './rollout.js';
 import { type AnsweredPrompt, answeredPrompts } from './sequences.js';

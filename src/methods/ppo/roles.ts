@@ -2,10 +2,11 @@
 import type { ModelConfig } from '../../architectures/config.js';
 import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
-import { createAdapterOn, type DropoutSource, draw, loadAdapter } from '../../models/adapter.js';
+import { type DropoutSource, loadAdapter } from '../../models/adapter.js';
+import { createAdapterOn } from '../../models/adapter-on-base.js';
 import { baseDirectory } from '../../models/base.js';
-import type { Decoder, Role } from '../../models/decoder.js';
-import type { LinearHead } from '../../models/heads.js';
+import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
+import { draw } from '../../models/initial-values.js';
 import { loadDecoder, loadTrainableDecoder } from '../../models/load.js';
 import type { Device } from '../../runtime/device.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';

@@ -10,7 +10,8 @@ import type {
   RolloutBatch,
   RolloutSource,
 } from '../../train/policy/records.js';
-import type { SampledSolution, SolutionPrompt, SolutionSampler } from '../../train/solutions/sampler.js';
+import type { SolutionPrompt } from '../../train/solutions/prompts.js';
+import type { SampledSolution, SolutionSampler } from '../../train/solutions/sampler.js';
 import type { PpoRoles } from './roles.js';
 import { type AnsweredPrompt, answeredPrompts } from './sequences.js';
 import type { PpoSettings } from './settings.js';

@@ -2,10 +2,10 @@
 import { calibration } from '../../eval/calibration.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../../eval/evaluate.js';
+import type { JudgedVerdict } from '../../eval/judged-verdict.js';
 import { lengthClassifier } from '../../eval/length-classifier.js';
 import type { VerdictMetrics } from '../../eval/metrics.js';
 import type { EvalReport } from '../../eval/report.js';
-import type { JudgedVerdict } from '../../eval/verdicts.js';
 import { DataError } from '../../files/data-error.js';
 import type { StepRecord } from '../../records/record.js';
 import { createProgress } from '../../terminal/progress.js';

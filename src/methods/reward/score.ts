@@ -2,8 +2,8 @@
 import { className } from '../../architectures/heads.js';
 import { isBidirectional } from '../../architectures/table.js';
 import type { VerdictTokenizer } from '../../data/verdict.js';
-import type { Decoder, Role } from '../../models/decoder.js';
-import { headOutputs, type LinearHead, roleHead } from '../../models/heads.js';
+import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
+import { headOutputs, roleHead } from '../../models/heads.js';
 import { StepTrainError } from '../../native/errors.js';
 import { gatherRows, reshape } from '../../ops/memory.js';
 import type { Tensor } from '../../runtime/tensor.js';

@@ -10,7 +10,7 @@ import {
   type VerdictEvaluationContext,
   validationMetrics,
 } from '../../train/evaluation.js';
-import type { Method, OpenRun } from '../../train/method.js';
+import type { Method } from '../../train/method.js';
 import type { StageEntry, TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type VerdictData, verdictData, verdictPreview } from '../../train/verdict-data.js';
@@ -22,9 +22,8 @@ import { rewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
 import { networkStage, networkTokens } from './reward/network.js';
 import { createStepAmcRoles, type StepAmcRoles } from './roles.js';
+import type { StepAmcRun } from './run.js';
 import { hasOneTokenWords } from './sampling.js';
-
-export type StepAmcRun = OpenRun<StepAmcRunConfig, VerdictData, StepAmcRoles>;
 
 /** XORed into the seed of a continued warm-up, so that it does not repeat the order of the first epochs. */
 const CONTINUED_SEED = 0xc047;

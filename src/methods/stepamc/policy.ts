@@ -6,7 +6,6 @@ import { mean } from '../../train/policy/metrics.js';
 import { policyStage } from '../../train/policy/stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { verdictAdvantage } from './advantage.js';
-import type { StepAmcRun } from './method.js';
 import { ScpoObjective } from './objective.js';
 import { isAsked } from './questions.js';
 import type { RewardData } from './reward/data.js';
@@ -14,6 +13,7 @@ import { judgeByNetwork } from './reward/judge.js';
 import { labelRewards, NetworkRewards } from './rewards.js';
 import { VALUE_HEAD } from './roles.js';
 import { type Question, verdictRollouts } from './rollout.js';
+import type { StepAmcRun } from './run.js';
 import { answerMetrics, rolloutSamples } from './samples.js';
 
 /** XORed into the seed of sampling and mini-batch order, to differ from the warm-up's. */

@@ -12,8 +12,8 @@ import { type VerdictSequence, verdictSequence } from '../../sequences/sequence.
 import type { MakingStage, TrainingStage } from '../../train/stage.js';
 import { supervisedStage } from '../../train/supervised.js';
 import { type LabelCounts, learnedVerdicts } from '../../train/verdict-data.js';
-import type { StepAmcRun } from './method.js';
 import { rewardSequence, scoreVerdicts } from './reward/score.js';
+import type { StepAmcRun } from './run.js';
 
 const ARTEFACT = 'pseudo_labels';
 

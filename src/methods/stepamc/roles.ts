@@ -5,17 +5,12 @@
 import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
-import {
-  type Adapter,
-  createAdapterOn,
-  draw,
-  frozenTwin,
-  loadAdapter,
-  withHead,
-} from '../../models/adapter.js';
+import { type Adapter, frozenTwin, loadAdapter, withHead } from '../../models/adapter.js';
+import { createAdapterOn } from '../../models/adapter-on-base.js';
 import { baseDirectory } from '../../models/base.js';
-import type { Decoder, Role } from '../../models/decoder.js';
-import { type LinearHead, roleHead } from '../../models/heads.js';
+import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
+import { roleHead } from '../../models/heads.js';
+import { draw } from '../../models/initial-values.js';
 import { loadDecoder } from '../../models/load.js';
 import { wholeCopy } from '../../models/whole-copy.js';
 import type { Device } from '../../runtime/device.js';

@@ -1,6 +1,6 @@
 /** The tables of the final evaluation. */
 
-import { breakdownRows, evalTable } from '../../eval/report.js';
+import { breakdownRows, evalTable } from '../../eval/report-table.js';
 import { correctionNotes, correctionTables } from '../../eval/solving/corrections.js';
 import { solvedRows } from '../../eval/solving/run-report.js';
 import type { CollectedRun } from '../collect.js';

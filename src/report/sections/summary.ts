@@ -1,5 +1,5 @@
 /** The head of a page: what the run is, how it stands, and its results in a few numbers. */
-import { evalTable } from '../../eval/report.js';
+import { evalTable } from '../../eval/report-table.js';
 import { type CollectedRun, configValue } from '../collect.js';
 import { count, duration, number, percent, points } from '../format.js';
 import { type Content, type Html, html } from '../html.js';

@@ -3,7 +3,13 @@ import { solvingPrompt } from '../../eval/solving/prompt.js';
 import { DataError } from '../../files/data-error.js';
 import type { Decoder } from '../../models/decoder.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import type { SolutionPrompt } from './sampler.js';
+
+/** What is to be solved. */
+export interface SolutionPrompt {
+  /** Keys the random numbers; the same for the same problem in every round. */
+  readonly id: number;
+  readonly ids: readonly number[];
+}
 
 export interface SolutionPromptOptions {
   readonly tokenizer: Tokenizer;

@@ -8,14 +8,7 @@ import type { Sample } from '../../generate/sample-row.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { endOfSolution } from './prompts.js';
-
-/** What is to be solved. */
-export interface SolutionPrompt {
-  /** Keys the random numbers; the same for the same problem in every round. */
-  readonly id: number;
-  readonly ids: readonly number[];
-}
+import { endOfSolution, type SolutionPrompt } from './prompts.js';
 
 /** One solution. */
 export interface SampledSolution {

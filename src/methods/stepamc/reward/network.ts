@@ -1,7 +1,7 @@
 /** The reward network in a run: its stage, and the tokens the stage computes. */
 import { shortMetrics } from '../../../train/evaluation.js';
 import type { TrainingStage } from '../../../train/stage.js';
-import type { StepAmcRun } from '../method.js';
+import type { StepAmcRun } from '../run.js';
 import { type RewardData, rewardData } from './data.js';
 import { judgeByNetwork } from './judge.js';
 import { comparePairs, rewardStage, rewardTokens } from './stage.js';

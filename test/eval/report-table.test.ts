@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { baselineMetrics, confusionMetrics } from '../../src/eval/metrics.js';
-import { formatEvalTable } from '../../src/eval/report.js';
+import { formatEvalTable } from '../../src/eval/report-table.js';
 
 const report = {
   method: 'sft',

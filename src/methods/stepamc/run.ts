@@ -1,0 +1,7 @@
+/** What a run of this method has open. */
+import type { OpenRun } from '../../train/method.js';
+import type { VerdictData } from '../../train/verdict-data.js';
+import type { StepAmcRunConfig } from './config.js';
+import type { StepAmcRoles } from './roles.js';
+
+export type StepAmcRun = OpenRun<StepAmcRunConfig, VerdictData, StepAmcRoles>;

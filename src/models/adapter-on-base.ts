@@ -1,0 +1,79 @@
+/** A new adapter of a loaded base: what it keeps whole begins as in the base, and all of it may begin as in another adapter. */
+import type { ModelConfig } from '../architectures/config.js';
+import { modelModules } from '../architectures/table.js';
+import type { ParameterSpec } from '../autograd/parameters.js';
+import { adapterTensors } from '../weights/adapter.js';
+import type { LoraConfig } from '../weights/adapter-config.js';
+import { readStoredF32 } from '../weights/checkpoint.js';
+import { WeightsError } from '../weights/error.js';
+import { loraPlan } from '../weights/lora-plan.js';
+import { type Adapter, createAdapter, openAdapterOf } from './adapter.js';
+import type { Decoder } from './decoder.js';
+import { readWeight } from './save.js';
+
+/**
+ * As `createAdapter`; weights that are kept whole begin as those of the base, as in PEFT. `model`: the configuration of the base
+ * under another head, see `withHead`; weights that the base does not have are drawn. `start`: directory of an adapter of the same
+ * modules and ranks, whose values it begins with.
+ *
+ * @throws WeightsError for a `start` that does not fit, or has a head of another shape or one that `model` has not
+ */
+export async function createAdapterOn(
+  decoder: Decoder,
+  config: LoraConfig,
+  {
+    model = decoder.config,
+    start,
+    ...options
+  }: {
+    readonly seed: number;
+    readonly model?: ModelConfig;
+    readonly heads?: readonly ParameterSpec[];
+    readonly start?: string | undefined;
+  },
+): Promise<Adapter> {
+  const begun = start === undefined ? undefined : storedValues(decoder.config, start);
+  if (start !== undefined && begun) {
+    const tensors = adapterTensors(loraPlan(config, modelModules(model)));
+    refuseOthers(start, begun, new Map(tensors.map(({ name, shape }) => [name, shape])));
+  }
+  const first = (name: string) => begun?.get(name)?.values;
+  const whole = new Map<string, Float32Array>();
+  for (const { weight } of loraPlan(config, modelModules(model)).saved)
+    if (decoder.weights.has(weight)) whole.set(weight, await readWeight(decoder, weight));
+  const wholeWeight = (name: string) => whole.get(name);
+  const { merged } = decoder.options;
+  return createAdapter(decoder.device, model, config, { ...options, wholeWeight, first, merged });
+}
+
+interface StoredTensor {
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
+
+/** All tensors of an adapter by name. */
+function storedValues(model: ModelConfig, directory: string): Map<string, StoredTensor> {
+  const { plan, file } = openAdapterOf(model, directory);
+  try {
+    const tensors = adapterTensors(plan);
+    return new Map(tensors.map(({ name, shape }) => [name, { shape, values: readStoredF32(file, name) }]));
+  } finally {
+    file.close();
+  }
+}
+
+/** What a new adapter would have no place for must not be lost without a word. */
+function refuseOthers(
+  directory: string,
+  stored: ReadonlyMap<string, StoredTensor>,
+  planned: ReadonlyMap<string, readonly number[]>,
+): void {
+  for (const [name, { shape }] of stored) {
+    const expected = planned.get(name);
+    if (expected?.join() === shape.join()) continue;
+    throw new WeightsError(
+      `${directory}: tensor '${name}': expected ${expected ? `[${expected.join(', ')}]` : 'none in what is trained here'}, ` +
+        `found [${shape.join(', ')}]; name an adapter of the same modules, ranks and head`,
+    );
+  }
+}

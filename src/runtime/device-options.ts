@@ -1,0 +1,61 @@
+/** How a device is opened: its options, checked, with what the environment says. */
+import { availableParallelism } from 'node:os';
+import { checkOptions, StepTrainError } from '../native/errors.js';
+import { shown } from '../native/shown.js';
+
+export interface DeviceOptions {
+  /** CPU threads; 0 for one per usable core. Default: STEPTRAIN_THREADS, else 0. */
+  readonly threads?: number;
+  /** Instruction set of the CPU kernels. Default: STEPTRAIN_ISA, else the best this processor has. */
+  readonly isa?: string;
+  /** Max bytes of all tensors, in segments of whole MiB; workspace is not counted. Default: no limit. */
+  readonly memoryLimit?: number;
+}
+
+const OPTIONS: Record<keyof DeviceOptions, true> = { threads: true, isa: true, memoryLimit: true };
+
+/** More threads than this only wait for each other; tens of thousands cannot even be started. */
+const THREADS_PER_CORE = 16;
+
+/** Options without gaps. */
+export interface CheckedOptions {
+  readonly threads: number;
+  readonly isa: string;
+  readonly memoryLimit: number | undefined;
+}
+
+/** @throws StepTrainError for an option or a variable that no device can have */
+export function checkedOptions(options: DeviceOptions): CheckedOptions {
+  checkOptions('openDevice', options, OPTIONS);
+  const threads = options.threads ?? positiveInteger('STEPTRAIN_THREADS') ?? 0;
+  const most = THREADS_PER_CORE * availableParallelism();
+  if (!Number.isInteger(threads) || threads < 0 || threads > most) {
+    throw new StepTrainError(
+      'E_RANGE',
+      `threads: expected a whole number from 0 (one per core) to ${most} on this machine, found ${shown(threads)}`,
+    );
+  }
+  const isa = options.isa ?? process.env.STEPTRAIN_ISA ?? '';
+  return { threads, isa, memoryLimit: memoryLimitOf(options) };
+}
+
+function memoryLimitOf({ memoryLimit }: DeviceOptions): number | undefined {
+  if (memoryLimit === undefined || (Number.isSafeInteger(memoryLimit) && memoryLimit > 0)) return memoryLimit;
+  throw new StepTrainError(
+    'E_RANGE',
+    `openDevice: memoryLimit must be a whole number of bytes above 0, got ${shown(memoryLimit)}`,
+  );
+}
+
+function positiveInteger(variable: string): number | undefined {
+  const text = process.env[variable];
+  if (text === undefined || text === '') return undefined;
+  const value = Number(text);
+  if (!Number.isInteger(value) || value < 1) {
+    throw new StepTrainError(
+      'E_RANGE',
+      `${variable} must be a whole number of at least 1, got ${shown(text)}`,
+    );
+  }
+  return value;
+}
