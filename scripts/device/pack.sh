@@ -91,7 +91,7 @@ runtime() {
   touch "$stage/runtime/node_modules/lightningcss/index.js"
 }
 runtime
-key=$(cd "$stage/runtime" && find . -type f -printf '%P %s\n' | sort | cksum)
+key=$(cd "$stage/runtime" && find . -type f -print0 | sort -z | xargs -0 cksum | cksum)
 if [[ ! -f $parts/runtime.tar.xz || $(cat "$parts/runtime.key" 2> /dev/null) != "$key" ]]; then
   compress runtime 9
   echo "$key" > "$parts/runtime.key"

@@ -3,8 +3,8 @@
 // Several OUT, of calls one after the other, are one report: the last result of a test or a case counts.
 // It goes to <gpu>-<date>.json in bench/results or FOLDER; of a second run on the same day to …-2.json. Cases that take
 // more than 5 % longer than before are marked with `!`; those whose rivals were not timed again stand beside the
-// earlier ones.
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+// earlier ones. What cannot be read, of OUT or of earlier results, is left out and named.
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -17,23 +17,29 @@ const { values, positionals } = parseArgs({
 });
 const results = values.results ?? fileURLToPath(new URL('../../bench/results', import.meta.url));
 
-/** A last line that was cut off is left out. */
+/** Without lines that were cut off. */
 function linesOf(out) {
   const path = join(out, 'lines.jsonl');
   if (!existsSync(path)) fail(`there is no ${path}: give a folder that scripts/device/run.sh wrote`);
-  return readFileSync(path, 'utf8')
-    .split('\n')
-    .flatMap((line) => {
-      try {
-        return line ? [JSON.parse(line)] : [];
-      } catch {
-        return [];
-      }
-    });
+  const written = readFileSync(path, 'utf8').split('\n').filter(Boolean);
+  const lines = written.map(parsed).filter((line) => typeof line?.kind === 'string');
+  if (lines.length < written.length) warn(`${written.length - lines.length} lines of ${path} cannot be read`);
+  return lines;
+}
+
+/** undefined for what is no JSON. */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {}
+}
+
+function warn(message) {
+  console.error(`report.mjs: ${message}`);
 }
 
 function fail(message) {
-  console.error(`report.mjs: ${message}`);
+  warn(message);
   process.exit(1);
 }
 
@@ -80,44 +86,63 @@ function benchesOf(lines) {
   return [...named.values()];
 }
 
-function earlier(slug, mine) {
+/** Cards of one name have one, without the words that tell their memory. */
+function slugOf(gpu) {
+  const words = gpu.toLowerCase().split(/[^a-z0-9]+/);
+  return words.filter((word) => word && !/^(\d+gb|hbm\w*)$/.test(word)).join('-');
+}
+
+/** Reports of the same GPU that began before this one, the oldest first, and the name of the file for this one. */
+function earlier(mine) {
+  const slug = slugOf(mine.machine.gpu);
   const pattern = new RegExp(`^${slug}-(\\d{4}-\\d\\d-\\d\\d)(?:-(\\d+))?\\.json$`);
-  const found = (existsSync(results) ? readdirSync(results) : []).flatMap((file) => {
+  const files = readdirSync(results).flatMap((file) => {
     const [, date, number = 1] = pattern.exec(file) ?? [];
-    const report = date && JSON.parse(readFileSync(join(results, file), 'utf8'));
-    return report ? [{ file, date, number: Number(number), report }] : [];
+    return date ? [{ file, date, number: Number(number) }] : [];
   });
-  const others = found.filter(({ report }) => report.machine.started !== mine.machine.started);
-  others.sort((a, b) => a.date.localeCompare(b.date) || a.number - b.number);
+  const found = files.flatMap((one) => {
+    const report = parsed(readFileSync(join(results, one.file), 'utf8'));
+    if (typeof report?.machine?.started === 'string' && Array.isArray(report.bench))
+      return report.machine.gpu === mine.machine.gpu ? [{ ...one, report }] : [];
+    warn(`${join(results, one.file)} is no whole report of this script; it is left out`);
+    return [];
+  });
+  const before = found.filter(({ report }) => report.machine.started < mine.machine.started);
+  before.sort((a, b) => a.date.localeCompare(b.date) || a.number - b.number);
   // The same OUT again, with more in it, replaces its report.
   const own = found.find(({ report }) => report.machine.started === mine.machine.started)?.file;
   const date = mine.machine.started.slice(0, 10);
-  const today = others.filter((other) => other.date === date).map(({ number }) => number);
+  const today = files.filter((one) => one.date === date).map(({ number }) => number);
   const free = today.length === 0 ? '' : `-${Math.max(...today) + 1}`;
-  return { before: others, file: own ?? `${slug}-${date}${free}.json` };
+  return { before, file: own ?? `${slug}-${date}${free}.json` };
 }
 
 function reportOf(lines) {
   const of = (kind) => lines.filter((line) => line.kind === kind);
-  const [machine] = of('machine').map(without);
-  if (!machine) fail('no line says which machine it was');
+  const machines = of('machine').map(without);
+  const [machine] = machines;
+  if (!machine?.gpu || !machine.started) fail('no line says which machine it was, and when');
+  const gpus = [...new Set(machines.map(({ gpu }) => gpu))];
+  if (gpus.length > 1) fail(`these are of several GPUs, ${gpus.join(' and ')}: give the folders of one`);
   const main = of('main').at(-1)?.eval;
   return {
     machine,
     parts: latest(of('part'), ({ name, kernels }) => `${name} ${kernels}`).map(without),
     tests: testsOf(of('test')),
     sanitizers: latest(of('sanitizer'), ({ name }) => name).map(without),
+    ...(of('gpu').length > 0 ? { lost: of('gpu').map(({ after }) => after) } : {}),
     bench: benchesOf(of('bench')),
     choice: latest(of('choice'), ({ kernels, op, name }) => JSON.stringify([kernels, op, name])).map(without),
     ...(main ? { main: { method: main.method, metrics: main.metrics } } : {}),
   };
 }
 
-const number = (value) => (value === undefined ? '–' : String(Number(value.toPrecision(4))));
+const number = (value) => (typeof value === 'number' ? String(Number(value.toPrecision(4))) : '–');
 const STYLE = { head: [], border: [], compact: true };
 
 /** `when`: where the rival was not timed again. */
-function fastest(rivals = [], when = '') {
+function fastest(rivals, when = '') {
+  if (!Array.isArray(rivals)) return;
   const [best] = rivals.filter(({ ms }) => ms).sort((a, b) => a.ms - b.ms);
   return best && { ms: best.ms, setting: best.setting + when };
 }
@@ -139,8 +164,8 @@ function benchTable({ bench }, before) {
     table.push([
       op,
       kernels ? `${name} (${kernels})` : name,
-      error ? error.slice(0, 40) : number(ms),
-      best?.setting ?? rivals[0]?.error?.slice(0, 30) ?? '',
+      error ? `${error}`.slice(0, 40) : number(ms),
+      best?.setting ?? `${rivals[0]?.error ?? ''}`.slice(0, 30),
       number(best?.ms),
       ms && best ? (best.ms / ms).toFixed(2) : '',
       number(was),
@@ -163,35 +188,48 @@ function choiceTable({ choice }) {
       number(verified?.[0]),
       number(successor?.[0]),
       number(ratio),
-      winner ?? error.slice(0, 60),
+      winner ?? `${error ?? ''}`.slice(0, 60),
     ]);
   return table.toString();
 }
 
-function sentences({ parts, tests, sanitizers }) {
+function sentences({ parts, tests, sanitizers, lost = [] }) {
   const said = tests.flatMap(({ set, passed, failed }) => [
     `${set}: ${passed} of ${passed + failed.length} tests passed`,
     ...failed.map(({ name, errors = [] }) => `  failed: ${name}: ${errors[0]?.split('\n')[0] ?? ''}`),
   ]);
-  for (const { name, errors, first } of sanitizers)
+  for (const { name, errors, kernels, first } of sanitizers) {
+    const where = kernels ? ` in ${kernels.replaceAll('\n', ', ')}` : '';
     said.push(
-      `${name}: ${errors < 0 ? 'no summary' : `${errors} findings`}${first ? `; ${first.split('\n')[0]}` : ''}`,
+      `${name}: ${errors < 0 ? 'no summary' : `${errors} findings${where}`}${first ? `; ${first.split('\n')[0]}` : ''}`,
     );
+  }
+  for (const name of lost) said.push(`after ${name} the GPU did not answer`);
   for (const { name, code, seconds } of parts)
     if (code !== 0)
       said.push(`${name}: ${code === -1 ? 'not begun' : `ended with ${code} after ${seconds} s`}`);
   return said;
 }
 
+/** What `work` returns; a sentence where the results cannot be written. */
+function writing(work) {
+  try {
+    return work();
+  } catch (error) {
+    fail(`${results} cannot be written (${error.code}): name another folder by --results`);
+  }
+}
+
 if (positionals.length === 0) fail('name the folder that scripts/device/run.sh wrote');
 const report = reportOf(positionals.flatMap(linesOf));
-const slug = report.machine.gpu.toLowerCase().split(' ').slice(0, 2).join('-');
-const { before, file } = earlier(slug, report);
-mkdirSync(results, { recursive: true });
-writeFileSync(join(results, file), `${JSON.stringify(report, undefined, 1)}\n`);
+writing(() => mkdirSync(results, { recursive: true }));
+const { before, file } = earlier(report);
+const path = join(results, file);
+writing(() => {
+  writeFileSync(`${path}.part`, `${JSON.stringify(report, undefined, 1)}\n`);
+  renameSync(`${path}.part`, path);
+});
 for (const sentence of sentences(report)) console.log(sentence);
 if (report.bench.length > 0) console.log(benchTable(report, before));
 if (report.choice.length > 0) console.log(choiceTable(report));
-console.log(
-  `results in ${join(results, file)}, beside ${before.map((one) => one.file).join(', ') || 'none before'}`,
-);
+console.log(`results in ${path}, beside ${before.map((one) => one.file).join(', ') || 'none before'}`);

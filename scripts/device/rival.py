@@ -67,21 +67,35 @@ def measured(group, item, setting, bench):
         note(group, item, setting, error=f"{type(error).__name__}: {error}"[:300])
 
 
+def cases_of(group):
+    if group != "liger":
+        return [(group, item) for item in groups[group]]
+    heads = [("head", item) for item in groups["head"] if item["shown"] == "both"]
+    return heads + [("step", item) for item in groups["step"]]
+
+
+def absent(group, setting, error):
+    for of, item in cases_of(group):
+        note(of, item, setting, error=f"absent: {error}"[:300])
+
+
 def liger():
-    cases = [("head", item) for item in groups["head"] if item["shown"] == "both"]
-    cases += [("step", item) for item in groups["step"]]
+    cases = cases_of("liger")
     try:
         from liger_kernel.ops.fused_linear_cross_entropy import LigerFusedLinearCrossEntropyFunction as Fused
         from liger_kernel.transformers import apply_liger_kernel_to_qwen2
-    except ImportError as error:
-        for group, item in cases:
-            note(group, item, "Liger", error=f"absent: {error}")
-        return
-    apply_liger_kernel_to_qwen2()
-    step = importlib.import_module("step")
+
+        apply_liger_kernel_to_qwen2()
+    except Exception as error:  # also of what it imports: Triton needs a driver
+        return absent("liger", "Liger", error)
     for group, item in cases:
         if group == "step":
-            measured(group, item, "Liger, adapters in bf16", lambda: step.bench(item, "adapters in bf16", args.seconds))
+            measured(
+                group,
+                item,
+                "Liger, adapters in bf16",
+                lambda: importlib.import_module("step").bench(item, "adapters in bf16", args.seconds),
+            )
         else:
             measured(group, item, "Liger", lambda: fused_head(item, Fused))
 
@@ -107,10 +121,9 @@ with open(args.cases) as file:
     groups = json.load(file)["groups"]
 try:
     import torch
-except ImportError as error:
+except Exception as error:  # an OSError where a library is missing
     for group in args.groups:
-        for item in groups.get(group, []):
-            note(group, item, "PyTorch", error=f"absent: {error}")
+        absent(group, "Liger" if group == "liger" else "PyTorch", error)
     sys.exit()
 device = os.environ.get("STEPTRAIN_BENCH_DEVICE", "cuda:0")
 on_gpu = device != "cpu"
@@ -126,5 +139,7 @@ for group in args.groups:
     for setting in dict.fromkeys(setting for suite in suites for setting in SETTINGS[suite]):
         for item in groups[group]:
             if setting in SETTINGS[item["suite"]]:
-                module = importlib.import_module(item["suite"])
-                measured(group, item, setting, lambda: module.bench(item, setting, args.seconds))
+                # Within what is measured: a package that is missing, transformers say, costs its own cases alone.
+                measured(
+                    group, item, setting, lambda: importlib.import_module(item["suite"]).bench(item, setting, args.seconds)
+                )

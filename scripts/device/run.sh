@@ -37,15 +37,29 @@ while [[ ${1:-} == --* ]]; do
   esac
   shift 2 || complain "$1 needs a value; see --help"
 done
+[[ $budget =~ ^[0-9]+$ ]] || complain "--seconds takes a whole number, not '$budget'"
 (($# > 0)) || complain "name the folder for the results; see --help"
-mkdir -p "$1" && OUT=$(cd "$1" && pwd) || exit 1
+OUT=$({ mkdir -p "$1" && cd "$1" && pwd && : >> lines.jsonl && : >> log.txt; } 2> /dev/null) ||
+  complain "$1 is no folder that can be written: name another for the results"
+# A call that was killed may have left half a line.
+[[ -z $(tail -c 1 "$OUT/lines.jsonl") ]] || echo >> "$OUT/lines.jsonl"
 shift
+declare -A CHOICES=([tests]= [models]= [main]= [suite]= [trials]=any [choice]=any
+  [ours]='gemm rows lora attention head kernels step decode prefill' [rival]='ops step liger decode'
+  [sanitize]='memcheck-gemm memcheck-attention memcheck-head memcheck-rest racecheck-attention racecheck-gemm racecheck-head
+    initcheck-attention')
 (($#)) || set -- tests models main ours rival choice sanitize suite
 for part; do
-  [[ " tests models main ours rival choice sanitize suite trials " == *" ${part%%:*} "* ]] || complain "no part '$part'; see --help"
+  [[ -v CHOICES[${part%%:*}] ]] || complain "no part '$part'; see --help"
+  [[ $part == *:* && ${CHOICES[${part%%:*}]} != any ]] || continue
+  for name in $(tr , ' ' <<< "${part#*:}"); do
+    [[ " $(echo ${CHOICES[${part%%:*}]}) " == *" $name "* ]] ||
+      complain "${part%%:*} has no '$name'; expected $(echo ${CHOICES[${part%%:*}]:-no choice})"
+  done
 done
 
 if [[ -n $pack ]]; then
+  [[ -r $pack ]] || complain "there is no file $pack"
   sum=$(cksum "$pack") || exit 1
   if [[ $(cat build/device.unpacked 2> /dev/null) != "$sum" ]]; then
     tar -xiJf "$pack" 2> /dev/null || python3 -c 'import lzma, sys, tarfile
@@ -58,7 +72,10 @@ fi
 command -v node > /dev/null || complain "no node in build/node/bin or on the PATH: give --pack FILE"
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+mkdir "$work/running"
+# A part is a group of processes, of which those that outlive it, or this script, are killed: they would hold the GPU.
+trap 'for group in "$work"/running/*; do kill -KILL -- "-${group##*/}"; done 2> /dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
 export PATH NO_COLOR=1 STEPTRAIN_LINES=$OUT/lines.jsonl STEPTRAIN_BENCH_DEVICE=cuda:0 GPU_LOCK=$work/gpu
 export STEPTRAIN_THREADS=${STEPTRAIN_THREADS:-2} STEPTRAIN_KERNELS=$kernels
 [[ -n $kernels ]] || unset STEPTRAIN_KERNELS
@@ -84,8 +101,13 @@ limited() { # name, seconds, command …: its output goes to $work/NAME.log and 
     touch "$work/failed"
     return 1
   fi
-  timeout -k 5 "$limit" "$@" > "$work/$name.log" 2>&1
+  timeout -k 5 "$limit" "$@" > "$work/$name.log" 2>&1 &
+  local group=$!
+  touch "$work/running/$group"
+  wait "$group"
   code=$?
+  kill -KILL -- "-$group" 2> /dev/null
+  rm -f "$work/running/$group"
   ((code == 0)) || touch "$work/failed"
   { echo "== $name: $*" && tail -c 400000 "$work/$name.log"; } >> "$OUT/log.txt"
   line part name "$name" code "$code" seconds $((SECONDS - began)) kernels "${STEPTRAIN_KERNELS:-}"
@@ -94,6 +116,10 @@ limited() { # name, seconds, command …: its output goes to $work/NAME.log and 
     124 | 137) echo "[$SECONDS s] $name: stopped at its limit of $limit s" ;;
     *) echo "[$SECONDS s] $name: exit code $code, $((SECONDS - began)) s" ;;
   esac
+  if ((code != 0)) && command -v nvidia-smi > /dev/null && ! smi -L > /dev/null; then
+    echo "[$SECONDS s] after $name the GPU does not answer: what follows says nothing of its own" | tee -a "$OUT/log.txt"
+    line gpu after "$name" state 'no answer'
+  fi
   return "$code"
 }
 vitest() { # name, seconds, workers, arguments …
@@ -106,11 +132,15 @@ chosen() { # the parts of $selected, or all that follow
   [[ -z $selected ]] && echo "$*" || echo "${selected//,/ }"
 }
 cases() { # writes $work/cases.json
-  [[ -s $work/cases.json ]] || node $BENCH --list $tiny > "$work/cases.json" || complain "the list of cases failed"
+  [[ -s $work/cases.json ]] && return
+  limited cases 30 bash -c "node $BENCH --list $tiny > '$work/cases.part'" && mv "$work/cases.part" "$work/cases.json"
 }
 of_cases() { node -p "const c = JSON.parse(require('fs').readFileSync('$work/cases.json', 'utf8')); $1" "${@:2}"; }
+smi() { # what nvidia-smi says, which hangs where the driver does
+  timeout -k 2 10 nvidia-smi "$@" 2> /dev/null
+}
 clocks() {
-  line clocks at "$1" now "$(nvidia-smi --query-gpu=clocks.sm,power.draw,temperature.gpu,memory.used --format=csv,noheader 2> /dev/null)"
+  line clocks at "$1" now "$(smi --query-gpu=clocks.sm,power.draw,temperature.gpu,memory.used --format=csv,noheader)"
 }
 
 tests() {
@@ -134,31 +164,31 @@ suite() {
   STEPTRAIN_TEST_DEVICE=cuda:0 vitest suite 150 "$workers" $files "${without[@]}"
 }
 ours() {
-  declare -A seconds=([gemm]=15 [rows]=18 [lora]=10 [attention]=15 [head]=12 [kernels]=14 [step]=25 [decode]=25 [prefill]=12)
+  local -A seconds=([gemm]=15 [rows]=18 [lora]=10 [attention]=15 [head]=12 [kernels]=14 [step]=25 [decode]=25 [prefill]=12)
   local group
   clocks before-ours
-  for group in $(chosen gemm rows lora attention head kernels step decode prefill); do
-    limited "ours-$group" $((${seconds[$group]:-15} + 15)) node $BENCH "$group" --budget "${seconds[$group]:-15}" \
+  for group in $(chosen ${CHOICES[ours]}); do
+    limited "ours-$group" $((seconds[$group] + 15)) node $BENCH "$group" --budget "${seconds[$group]}" \
       --out "$STEPTRAIN_LINES" $tiny ${tiny:+--seconds 0.001}
   done
   clocks after-ours
 }
 rival() {
-  declare -A groups=([ops]='gemm rows lora attention head kernels' [step]=step [liger]=liger [decode]=decode)
-  declare -A seconds=([ops]=50 [step]=30 [liger]=40 [decode]=40)
+  local -A groups=([ops]='gemm rows lora attention head kernels' [step]=step [liger]=liger [decode]=decode)
+  local -A seconds=([ops]=50 [step]=30 [liger]=40 [decode]=40)
   local name wheel
   for wheel in build/wheels/*.whl; do
     [[ -f $wheel ]] && python3 -m zipfile -e "$wheel" "$work/site"
   done
-  cases
-  for name in $(chosen ops step liger decode); do
+  cases || return
+  for name in $(chosen ${CHOICES[rival]}); do
     PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} limited "rival-$name" $((seconds[$name] + 20)) python3 scripts/device/rival.py \
       "$work/cases.json" "$STEPTRAIN_LINES" --budget "${seconds[$name]}" ${groups[$name]}
   done
 }
 choice() {
   local name names=
-  cases
+  cases || return
   # A successor that has become the kernel has no row any more.
   for name in $(chosen $(of_cases "Object.keys(c.successors).join(' ')")); do
     grep -qF "{\"$name\"," cuda/runtime/choice.cc && names+=" $name"
@@ -176,12 +206,14 @@ choice() {
 sanitizer() { # tool, name, tests …
   local tool=$1 name=$1-$2 log=$work/$1-$2.log
   shift 2
-  STEPTRAIN_SET=$name limited "$name" 90 compute-sanitizer --tool "$tool" --target-processes all --print-limit 20 --error-exitcode 9 \
+  [[ " $(chosen $name) " == *" $name "* ]] || return
+  STEPTRAIN_SET=$name limited "$name" 90 compute-sanitizer --tool "$tool" --target-processes all --print-limit 10000 --error-exitcode 9 \
     node node_modules/vitest/vitest.mjs run --reporter=dot --reporter=./scripts/device/tests.mjs --maxWorkers=1 \
     --testTimeout=60000 --hookTimeout=60000 -t cuda "$@"
-  # Each process of the tests ends with a summary of its own.
-  line sanitizer tool "$tool" name "$name" errors \
-    "$(grep -oE 'SUMMARY: [0-9]+ (error|hazard)' "$log" | awk '{ sum += $2 } END { print NR ? sum : -1 }')" \
+  # Each process of the tests ends with a summary of its own; racecheck's has what it found in brackets.
+  line sanitizer tool "$tool" name "$name" version "$version" errors \
+    "$(grep -E 'SUMMARY: [0-9]+ (error|hazard)' "$log" | grep -v printed | grep -oE '[0-9]+ (error|warning)' | awk '{ sum += $1 } END { print NR ? sum : -1 }')" \
+    kernels "$(grep -E '^=+ .* at ' "$log" | grep -oE '\w+_kernel(<[^>]*>)?' | sort -u)" \
     first "$(grep -m 3 -E '^=+ (Invalid|Error:|Warning:|Race|Barrier|Uninitialized|Program hit)' "$log" | cut -c 1-300)"
 }
 sanitize() {
@@ -190,6 +222,8 @@ sanitize() {
     line part name sanitize code 127 seconds 0
     return
   fi
+  local version
+  version=$(compute-sanitizer --version | grep -i version | head -n 1)
   sanitizer memcheck gemm test/ops/gemm.test.ts &
   sanitizer memcheck attention test/ops/attention.test.ts test/ops/attention-paged.test.ts &
   sanitizer memcheck head test/ops/head.test.ts test/cuda/few-rows.test.ts test/ops/sampling.test.ts test/ops/objective &
@@ -209,10 +243,13 @@ main() {
   limited main 90 node dist/cli/main.js run stepamc_arithmetic --output "$work/run" --set run.device=cuda:0 $few
   [[ ! -f $work/run/eval.json ]] ||
     node -p 'JSON.stringify({ kind: "main", eval: JSON.parse(require("fs").readFileSync(process.argv[1], "utf8")) })' \
-      "$work/run/eval.json" >> "$STEPTRAIN_LINES"
+      "$work/run/eval.json" >> "$STEPTRAIN_LINES" 2>> "$OUT/log.txt"
 }
 trials() {
   local trial name
+  for name in $(chosen); do
+    [[ -x trials/$name/run.sh ]] || limited "trial-$name" 5 bash -c "echo 'there is no executable trials/$name/run.sh' && exit 1"
+  done
   for trial in trials/*/run.sh; do
     name=$(basename "$(dirname "$trial")")
     [[ -x $trial && (-z $selected || ,$selected, == *,$name,*) ]] || continue
@@ -223,13 +260,13 @@ trials() {
   [[ ! -d $work/trials ]] || tar -C "$work" -czf "$OUT/trials.tar.gz" trials
 }
 
-node -e 'const fs = require("fs"); const os = require("os"); const [gpu, driver, clock, total] = process.argv[1].split(", ");
-  const pack = fs.existsSync("build/pack.json") ? JSON.parse(fs.readFileSync("build/pack.json", "utf8")) : {};
-  import(process.cwd() + "/dist/native/addon.js").then(({ addon }) => console.log(JSON.stringify({ kind: "machine", started: new Date().toISOString(),
-    gpu: gpu || addon().cudaDevices()?.[0] || "none", driver, clock, memory: total, processor: os.cpus()[0]?.model.trim(),
-    cores: os.availableParallelism(), node: process.versions.node, python: process.argv[2] || undefined, ...pack })));' \
-  "$(nvidia-smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader 2> /dev/null | head -n 1)" \
-  "$(python3 -c 'import torch; print("torch", torch.__version__)' 2> /dev/null)" | tee -a "$STEPTRAIN_LINES"
+if timeout -k 2 60 node scripts/device/machine.mjs \
+  "$(smi --query-gpu=name,driver_version,clocks.max.sm,memory.total --format=csv,noheader)" \
+  "$(timeout 60 python3 -c 'import torch; print("torch", torch.__version__)' 2> /dev/null)" > "$work/machine"; then
+  tee -a "$STEPTRAIN_LINES" < "$work/machine"
+else
+  line machine started "$(date -u +%FT%TZ)" gpu unknown
+fi
 for part; do
   selected=
   [[ $part == *:* ]] && selected=${part#*:}

@@ -2,10 +2,12 @@
 // once as sm_80, where the portable kernels are chosen, and once as sm_90, for the families with kernels of Hopper's own.
 //   npm run test:emulated                  both; arguments go on to vitest
 //   STEPTRAIN_EMULATED_CAPABILITY=90 …     that one alone
+//   npm run test:emulated -- --suite       instead, what STEPTRAIN_TEST_DEVICE moves to a GPU (suite.mjs)
 // Where both pass in whole, it notes in verified.json of which sources that is true.
 import { spawnSync } from 'node:child_process';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runSuite } from './suite.mjs';
 import { markVerified } from './verified.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../../..');
@@ -32,6 +34,11 @@ function run(command, args, env = {}) {
 
 const built = run(process.execPath, [join(root, 'test/cuda/emulator/build.mjs')]);
 if (built !== 0) process.exit(built);
+const addon = join(root, 'build/emulated/build/Release/steptrain.node');
+if (process.argv[2] === '--suite') {
+  const environment = { STEPTRAIN_ADDON: addon, STEPTRAIN_EMULATED_CAPABILITY: '90' };
+  process.exit(runSuite(root, process.argv.slice(3), environment));
+}
 let status = 0;
 for (const [capability, files] of [
   ['80', PORTABLE],
@@ -55,7 +62,7 @@ for (const [capability, files] of [
       ...process.argv.slice(2),
     ],
     {
-      STEPTRAIN_ADDON: join(root, 'build/emulated/build/Release/steptrain.node'),
+      STEPTRAIN_ADDON: addon,
       STEPTRAIN_EMULATED_CAPABILITY: capability,
       STEPTRAIN_EMULATED_GPUS: '2',
     },
