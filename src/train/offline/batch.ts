@@ -1,13 +1,12 @@
 /** One batch of an offline objective, with and without a gradient. */
 import type { TrainableParameters } from '../../autograd/parameters.js';
-import { Tape } from '../../autograd/tape.js';
 import type { DropoutSource } from '../../models/adapter.js';
 import type { Decoder, Role } from '../../models/decoder.js';
-import { readStatistics } from '../../objectives/statistics.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { accumulate } from '../accumulate.js';
 import { offlineSequence, sequenceLength } from './items.js';
 import { Means } from './means.js';
-import type { OfflineObjective, OfflineTerm } from './objective.js';
+import type { OfflineObjective } from './objective.js';
 import type { OfflinePlan } from './plan.js';
 import { readSums, type SpanSums, scoreBatch } from './scores.js';
 
@@ -33,7 +32,6 @@ export async function runBatch(
   index: number,
   training?: { readonly parameters: TrainableParameters; readonly dropout: DropoutSource },
 ): Promise<BatchMeasures> {
-  const { device } = decoder;
   const chosen = plan.batches[index] as readonly number[];
   const batch = chosen.map((i) => plan.items.get(i));
   const means = new Means();
@@ -45,34 +43,28 @@ export async function runBatch(
   }
   const reference = pairs.map((_, i) => references[plan.pairsAt(index) + i]?.[0] ?? []);
   const begun = objective.begin(batch, pairs.length > 0 ? { policy, reference } : undefined, means);
-  training?.parameters.zeroGrads();
-  for (const group of groupBySize(chosen, (i) => sequenceLength(plan.items.get(i)), microBatchTokens)) {
-    const sequences = group.map((i) => offlineSequence(plan.items.get(i), i));
-    const known = objective.needsReference ? group.flatMap((i) => references[i] ?? []) : undefined;
-    const tape = training && new Tape(device);
-    const used = training ? { ...role, dropout: training.dropout } : role;
-    const terms = device.scope(() => {
-      const forward = () => begun.terms(scoreBatch(decoder, used, sequences, known));
-      return tape ? tape.run(forward) : forward();
-    });
-    tape?.backward(terms.map(({ loss }) => [loss, 1]));
-    tape?.dispose();
-    // One micro-batch at a time, so that its memory is freed before the next.
-    for (const term of terms) await measured(term, means);
+  const terms = await accumulate(
+    chosen,
+    {
+      device: decoder.device,
+      microBatchTokens,
+      sizeOf: (i) => sequenceLength(plan.items.get(i)),
+      normaliser: () => begun,
+      trains: training && [training.parameters],
+    },
+    (group, { terms }) => {
+      const sequences = group.map((i) => offlineSequence(plan.items.get(i), i));
+      const known = objective.needsReference ? group.flatMap((i) => references[i] ?? []) : undefined;
+      const used = training ? { ...role, dropout: training.dropout } : role;
+      return terms(scoreBatch(decoder, used, sequences, known));
+    },
+  );
+  for (const { term, loss, statistics } of terms) {
+    means.add('loss', loss);
+    term.measure(statistics, means);
   }
   begun.end?.(means);
   const metrics = means.result();
   const tokens = [...batch, ...pairs].reduce((sum, item) => sum + sequenceLength(item), 0);
   return { metrics: { ...metrics, loss: metrics.loss ?? 0 }, tokens };
-}
-
-async function measured({ loss, statistics, measure }: OfflineTerm, means: Means): Promise<void> {
-  const [[value], named] = await Promise.all([
-    loss.readFloats(),
-    statistics ? readStatistics(statistics) : {},
-  ]);
-  means.add('loss', value as number);
-  measure(named, means);
-  loss.dispose();
-  statistics?.values.dispose();
 }

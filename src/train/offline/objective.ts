@@ -1,6 +1,5 @@
 /** What an objective plugs into the loop of `stage.ts`. */
-import type { Statistics } from '../../objectives/statistics.js';
-import type { Tensor } from '../../runtime/tensor.js';
+import type { LossTerm } from '../accumulate.js';
 import type { OfflineItem } from './items.js';
 import type { Means } from './means.js';
 import type { ScoredBatch, SpanSums } from './scores.js';
@@ -11,11 +10,8 @@ export interface MismatchedSums {
   readonly reference: readonly SpanSums[];
 }
 
-/** A term of the loss of a micro-batch; the terms' sum, over all micro-batches, is minimised. */
-export interface OfflineTerm {
-  /** f32 [1] */
-  readonly loss: Tensor;
-  readonly statistics?: Statistics<string>;
+/** A term of the loss that says what is logged of it. */
+export interface OfflineTerm extends LossTerm {
   /** Logs the statistics. */
   measure(statistics: Readonly<Record<string, number>>, means: Means): void;
 }
