@@ -180,7 +180,7 @@ export {
   judgeSteps,
   type StepJudgement,
 } from './methods/judge.js';
-export { ALGORITHMS, type Algorithm } from './methods/ppo/sections.js';
+export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
 export {
   type RewardModelScorerOptions,
   type RewardModelSettings,

@@ -4,7 +4,7 @@ import { Generator } from '#src/generate/generator.js';
 import { completeRunConfig } from '#src/methods/config.js';
 import { solutionAdvantage } from '#src/methods/ppo/advantage.js';
 import type { PpoRunConfig } from '#src/methods/ppo/config.js';
-import { SolutionObjective } from '#src/methods/ppo/objective.js';
+import { solutionObjective } from '#src/methods/ppo/objective.js';
 import { type SolutionGroup, solutionRollouts } from '#src/methods/ppo/rollout.js';
 import { scoresInUpdate, settled } from '#src/methods/ppo/settings.js';
 import type { Device } from '#src/runtime/device.js';
@@ -80,7 +80,7 @@ export async function benchRl(device: Device, item: RlCase, seconds: number): Pr
     scoredLater: scoresInUpdate(settings),
   });
   const advantage = solutionAdvantage(device, settings);
-  const objective = new SolutionObjective({
+  const objective = solutionObjective({
     ...common,
     kl: new KlControl(settings),
     longest: newTokens,

@@ -7,9 +7,9 @@ import { baseDirectory } from '../models/base.js';
 import type { Decoder } from '../models/decoder.js';
 import { loadDecoder } from '../models/load.js';
 import { RunError } from '../run/error.js';
-import type { LoadedReference } from '../train/offline/reference.js';
 import { isAdapter } from '../weights/adapter.js';
 import type { ImplicitSettings } from './judge-settings.js';
+import type { LoadedReference } from './offline/answers/reference.js';
 
 /**
  * The model as it was before training: under an adapter the same base without it, which costs no memory; else the base that the

@@ -2,13 +2,18 @@
 import type { z } from 'zod';
 import type { MethodSchema } from '../config/schema.js';
 import type { Method } from '../train/method.js';
-import { implicitPrmConfig, rftConfig, solutionSftConfig } from './offline/answers.js';
-import { dpoConfig } from './offline/dpo.js';
-import { ktoConfig } from './offline/kto.js';
-import { fullStepDpoConfig, orpoConfig, simpoConfig, stepDpoConfig } from './offline/pairs.js';
-import { stepKtoConfig } from './offline/step-kto.js';
+import { dpo } from './offline/dpo.js';
+import { fullStepDpo } from './offline/full-step-dpo.js';
+import { implicitPrm } from './offline/implicit-prm.js';
+import { kto } from './offline/kto.js';
+import { orpo } from './offline/orpo.js';
+import { rft } from './offline/rft.js';
+import { simpo } from './offline/simpo.js';
+import { solutionSft } from './offline/solution-sft.js';
+import { stepDpo } from './offline/step-dpo.js';
+import { stepKto } from './offline/step-kto.js';
+import type { Algorithm } from './ppo/algorithms.js';
 import { ppoConfig } from './ppo/config.js';
-import type { Algorithm } from './ppo/sections.js';
 import { pretrainConfig } from './pretrain/config.js';
 import { rewardConfig } from './reward/config.js';
 import { s3cConfig } from './s3c/config.js';
@@ -23,28 +28,16 @@ export const methods = {
   reward: { ...rewardConfig, load: async () => (await import('./reward/method.js')).reward },
   ppo: { ...ppoConfig, load: async () => (await import('./ppo/method.js')).ppo },
   pretrain: { ...pretrainConfig, load: async () => (await import('./pretrain/method.js')).pretrain },
-  kto: { ...ktoConfig, load: async () => (await import('./offline/methods.js')).ktoMethod },
-  dpo: { ...dpoConfig, load: async () => (await import('./offline/methods.js')).dpoMethod },
-  step_dpo: { ...stepDpoConfig, load: async () => (await import('./offline/methods.js')).stepDpoMethod },
-  full_step_dpo: {
-    ...fullStepDpoConfig,
-    load: async () => (await import('./offline/methods.js')).fullStepDpoMethod,
-  },
-  simpo: { ...simpoConfig, load: async () => (await import('./offline/methods.js')).simpoMethod },
-  orpo: { ...orpoConfig, load: async () => (await import('./offline/methods.js')).orpoMethod },
-  solution_sft: {
-    ...solutionSftConfig,
-    load: async () => (await import('./offline/methods.js')).solutionSftMethod,
-  },
-  rft: { ...rftConfig, load: async () => (await import('./offline/methods.js')).rftMethod },
-  implicit_prm: {
-    ...implicitPrmConfig,
-    load: async () => (await import('./offline/methods.js')).implicitPrmMethod,
-  },
-  step_kto: {
-    ...stepKtoConfig,
-    load: async () => (await import('./offline/methods.js')).stepKtoMethod,
-  },
+  kto,
+  dpo,
+  step_dpo: stepDpo,
+  full_step_dpo: fullStepDpo,
+  simpo,
+  orpo,
+  solution_sft: solutionSft,
+  rft,
+  implicit_prm: implicitPrm,
+  step_kto: stepKto,
 } as const;
 
 export type MethodName = keyof typeof methods;

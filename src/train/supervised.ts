@@ -1,16 +1,15 @@
 /** Learning the tokens of the loss mask: supervised fine-tuning and pre-training. */
 
 import type { TrainableParameters } from '../autograd/parameters.js';
-import { Tape } from '../autograd/tape.js';
 import type { OptimizationConfig } from '../config/schema.js';
 import type { Dataset } from '../data/dataset.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
-import type { Tensor } from '../runtime/tensor.js';
-import { groupBySize, scheduleBatches } from '../sequences/batching.js';
+import { scheduleBatches } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
+import { accumulate, totalLoss } from './accumulate.js';
 import { AdamW, adamSettings } from './adamw.js';
 import { type BatchGradients, batchedStage } from './batched-stage.js';
 import type { OpenTraining, TrainingStage } from './stage.js';
@@ -61,7 +60,7 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
     settings,
     optimizer: () => new AdamW(options.parameters, adamSettings(settings)),
     gradients: (batch, step) =>
-      accumulate(
+      learn(
         options,
         batch.map((i) => sequences.get(i)),
         { seed, step },
@@ -70,38 +69,31 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
 }
 
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
-async function accumulate(
+async function learn(
   { decoder, role, parameters, microBatchTokens }: SupervisedOptions,
   batch: readonly TrainingSequence[],
   dropout: { readonly seed: number; readonly step: number },
 ): Promise<BatchGradients> {
   const { device } = decoder;
   const all = batch.flatMap(({ targets }) => targets);
-  const total = all.reduce((sum, { weight }) => sum + weight, 0);
-  parameters.zeroGrads();
-  const losses: Tensor[] = [];
-  for (const group of groupBySize(batch, ({ ids }) => ids.length, microBatchTokens)) {
-    const weights = Float32Array.from(
-      group.flatMap(({ targets }) => targets.map(({ weight }) => weight / total)),
-    );
-    const tape = new Tape(device);
-    const loss = device.scope(() =>
-      tape.run(() => {
-        const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));
-        const { logprobs } = scoreRows(decoder, { ...role, dropout }, items);
-        return nll(logprobs, device.tensor(weights));
-      }),
-    );
-    tape.backward([[loss, 1]]);
-    tape.dispose();
-    losses.push(loss);
-    // Queue one micro-batch at a time, so that its memory is freed before the next and the event loop can run.
-    await device.synchronize();
-  }
-  const values = await Promise.all(losses.map((loss) => loss.readFloats()));
-  for (const loss of losses) loss.dispose();
+  const terms = await accumulate(
+    batch,
+    {
+      device,
+      microBatchTokens,
+      sizeOf: ({ ids }) => ids.length,
+      normaliser: () => all.reduce((sum, { weight }) => sum + weight, 0),
+      trains: [parameters],
+    },
+    (group, total) => {
+      const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));
+      const { logprobs } = scoreRows(decoder, { ...role, dropout }, items);
+      const weights = group.flatMap(({ targets }) => targets.map(({ weight }) => weight / total));
+      return [{ loss: nll(logprobs, device.tensor(Float32Array.from(weights))) }];
+    },
+  );
   return {
-    metrics: { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length },
+    metrics: { loss: totalLoss(terms), targets: all.length },
     tokens: batch.reduce((sum, { ids }) => sum + ids.length, 0),
   };
 }

@@ -3,8 +3,8 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { openLabelJudge } from '../../src/methods/offline/rounds/judges.js';
 import { openRewardModel } from '../../src/methods/reward-models.js';
-import { openLabelJudge } from '../../src/methods/rounds/judges.js';
 import { train } from '../../src/methods/run.js';
 import { baseDirectory } from '../../src/models/base.js';
 import { openDevice } from '../../src/runtime/device.js';

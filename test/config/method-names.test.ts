@@ -1,7 +1,7 @@
 // The names under which people know the algorithms of method ppo.
 import { describe, expect, it } from 'vitest';
 import { completeRunConfig, parseRunConfig, recipeSchema } from '../../src/methods/config.js';
-import { ALGORITHMS } from '../../src/methods/ppo/sections.js';
+import { ALGORITHMS } from '../../src/methods/ppo/algorithms.js';
 
 const RECIPE = 'data: {source: word_problems}\nmodel: {base: word-problems}\nreward: {rule: {weight: 1}}\n';
 

@@ -1,10 +1,10 @@
 // Data sets of problems with worked solutions, as each method needs them: by their columns, without being named.
 import { describe, expect, it } from 'vitest';
 import { solutionsOf } from '../../src/data/solution-rows.js';
+import { allAnswers, labelledAnswers, rightAnswers } from '../../src/methods/offline/answers/kinds.js';
+import { answerTokenizer } from '../../src/methods/offline/answers/tokens.js';
 import type { StepRecord } from '../../src/records/record.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
-import { allAnswers, labelledAnswers, rightAnswers } from '../../src/train/offline/kinds.js';
-import { answerTokenizer } from '../../src/train/offline/tokens.js';
 import { fileWith, load } from './data-file.js';
 
 const rows = {

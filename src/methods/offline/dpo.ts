@@ -1,11 +1,33 @@
-// `method: dpo`: how it is configured.
+/** `method: dpo`: direct preference optimisation of pairs of answers. */
 import { z } from 'zod';
-import { frame, offlineSchema, offlineSection } from './config.js';
+import { dpo as dpoLoss } from '../../objectives/pairs.js';
+import { answerPairs } from './answers/kinds.js';
+import type { OfflineObjective } from './answers/objective.js';
+import { pairObjective, wholeScores } from './answers/pairs.js';
 import { beta, labelSmoothing } from './fields.js';
+import { offlineMethod } from './method.js';
 
-const dpo = offlineSection(
-  { learning_rate: 1e-5, batch_size: 32 },
-  {
+/** Keys are TRL's. */
+export interface DpoSettings {
+  readonly beta: number;
+  readonly loss_type: 'sigmoid' | 'ipo' | 'hinge';
+  readonly label_smoothing: number;
+}
+
+/** arXiv 2305.18290; `ipo` (arXiv 2310.12036) takes means per token, as TRL does. */
+export function dpoObjective({ beta, loss_type: kind, label_smoothing }: DpoSettings): OfflineObjective {
+  return pairObjective({
+    needsReference: true,
+    score: wholeScores({ mean: kind === 'ipo' }),
+    loss: (sides) => dpoLoss(sides, { beta, kind, labelSmoothing: label_smoothing }),
+  });
+}
+
+export const dpo = offlineMethod({
+  name: 'dpo',
+  about: 'Direct preference optimisation of pairs of answers',
+  defaults: { learning_rate: 1e-5, batch_size: 32 },
+  keys: {
     beta: beta(),
     loss_type: z
       .enum(['sigmoid', 'ipo', 'hinge'])
@@ -15,14 +37,6 @@ const dpo = offlineSection(
       ),
     label_smoothing: labelSmoothing(),
   },
-).describe('Direct preference optimisation of pairs of answers (`method: dpo`).');
-
-const schema = z.strictObject({
-  method: z.literal('dpo').describe('The training method.'),
-  ...frame,
-  dpo,
+  kind: answerPairs,
+  objective: dpoObjective,
 });
-
-export type DpoRunConfig = z.output<typeof schema>;
-
-export const dpoConfig = offlineSchema(schema, ({ dpo }) => ({ name: 'dpo', settings: dpo }));

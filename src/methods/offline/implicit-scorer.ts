@@ -4,9 +4,9 @@ import { DataError } from '../../files/data-error.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { type OfflineItem, offlineSequence, sequenceLength } from '../../train/offline/items.js';
-import { readSums, type SpanSums } from '../../train/offline/scores.js';
-import { answerTokenizer } from '../../train/offline/tokens.js';
+import { type OfflineItem, offlineSequence, sequenceLength } from './answers/items.js';
+import { readSums, type SpanSums } from './answers/scores.js';
+import { answerTokenizer } from './answers/tokens.js';
 
 /** A decoder and what lies on it, without dropout. */
 export interface ScoredModel {

@@ -3,6 +3,7 @@ import { type GroupBaseline, groupAdvantages } from '../../ops/advantage.js';
 import type { Device } from '../../runtime/device.js';
 import { assemble, estimate, whitened } from '../../train/policy/advantage.js';
 import type { Advantage, AnswerReward } from '../../train/policy/records.js';
+import { type AdvantageOf, algorithmOf } from './algorithms.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
 import type { PpoSettings } from './settings.js';
 
@@ -10,8 +11,6 @@ export type AdvantageSettings = Pick<
   PpoSettings,
   'algorithm' | 'gamma' | 'lam' | 'whiten_advantages' | 'group_baseline' | 'loss_type' | 'truncated'
 >;
-
-const WHITENED: ReadonlySet<AdvantageSettings['algorithm']> = new Set(['ppo', 'reinforce_pp', 'prime']);
 
 type Rewards = readonly (readonly AnswerReward[])[];
 
@@ -22,10 +21,10 @@ export function solutionAdvantage(device: Device, settings: AdvantageSettings): 
     async credit(groups, rewards) {
       const flat = groups.flatMap(({ answers }) => answers);
       const mask = Float32Array.from(flat.flatMap((answer) => answer.tokens.map(() => shareOf(answer))));
-      const { advantages, returns } = await raw(device, groups, rewards, settings);
-      const { algorithm, whiten_advantages } = settings;
-      const whitens = whiten_advantages && WHITENED.has(algorithm);
-      const final = whitens ? await whitened(device, advantages, mask) : advantages;
+      const { advantage, whitens = false } = algorithmOf(settings);
+      const { advantages, returns } = await ADVANTAGES[advantage](device, groups, rewards, settings);
+      const final =
+        settings.whiten_advantages && whitens ? await whitened(device, advantages, mask) : advantages;
       return assemble(groups, rewards, { advantages: final, returns, shareOf });
     },
   };
@@ -37,48 +36,49 @@ interface Flat {
   readonly returns: Float32Array;
 }
 
-async function raw(
+type Credit = (
   device: Device,
   groups: readonly SolutionGroup[],
   rewards: Rewards,
   settings: AdvantageSettings,
-): Promise<Flat> {
-  const answers = groups.flatMap((group) => group.answers);
-  const own = rewards.flat();
-  switch (settings.algorithm) {
-    case 'ppo':
-      return estimate(device, groups, rewards, {
-        ...settings,
-        lastValues: answers.map(({ truncated, endValue = 0 }) =>
+) => Promise<Flat>;
+
+const ADVANTAGES: Readonly<Record<AdvantageOf, Credit>> = {
+  critic: (device, groups, rewards, settings) =>
+    estimate(device, groups, rewards, {
+      ...settings,
+      lastValues: groups
+        .flatMap(({ answers }) => answers)
+        .map(({ truncated, endValue = 0 }) =>
           truncated && settings.truncated === 'bootstrap' ? endValue : 0,
         ),
-      });
-    case 'reinforce_pp': {
-      const above = settings.group_baseline
-        ? rewards.flatMap((group) => aboveGroup(group))
-        : own.map(({ byToken }) => byToken);
-      return withoutReturns(above.flatMap((byToken) => returnsToGo(byToken, settings.gamma)));
-    }
-    case 'prime': {
-      const outcomes = await ofGroups(
-        device,
-        rewards.map((group) => group.map(withoutProcess)),
-        'leave_one_out',
-      );
-      const process = rewards.flatMap((group) => processAdvantages(group, settings.gamma));
-      return withoutReturns(
-        process.flatMap((byToken, i) => byToken.map((advantage) => advantage + (outcomes[i] as number))),
-      );
-    }
-    default: {
-      const { algorithm, loss_type } = settings;
-      const kind = algorithm === 'rloo' ? 'leave_one_out' : loss_type === 'dr_grpo' ? 'mean' : 'grpo';
-      const hasSteps = own.some(({ places }) => places !== undefined);
-      if (hasSteps && algorithm === 'grpo') return withoutReturns(stepAdvantages(rewards, kind === 'mean'));
-      const totals = await ofGroups(device, rewards, kind);
-      return withoutReturns(own.flatMap(({ byToken }, i) => byToken.map(() => totals[i] as number)));
-    }
-  }
+    }),
+  async returns(_device, _groups, rewards, { group_baseline, gamma }) {
+    const above = group_baseline ? rewards.flatMap(aboveGroup) : rewards.flat().map(({ byToken }) => byToken);
+    return withoutReturns(above.flatMap((byToken) => returnsToGo(byToken, gamma)));
+  },
+  async process(device, _groups, rewards, { gamma }) {
+    const outcomes = rewards.map((group) => group.map(withoutProcess));
+    const above = await ofGroups(device, outcomes, 'leave_one_out');
+    const process = rewards.flatMap((group) => processAdvantages(group, gamma));
+    return withoutReturns(
+      process.flatMap((byToken, i) => byToken.map((advantage) => advantage + (above[i] as number))),
+    );
+  },
+  leave_one_out: (device, _groups, rewards) => ofTotals(device, rewards, 'leave_one_out'),
+  async group(device, _groups, rewards, settings) {
+    const meanOnly = settings.loss_type === 'dr_grpo';
+    const hasSteps = rewards.flat().some(({ places }) => places !== undefined);
+    if (hasSteps && algorithmOf(settings).ratio === 'token')
+      return withoutReturns(stepAdvantages(rewards, meanOnly));
+    return ofTotals(device, rewards, meanOnly ? 'mean' : 'grpo');
+  },
+};
+
+/** Every token of an answer has the advantage of the whole. */
+async function ofTotals(device: Device, rewards: Rewards, baseline: GroupBaseline): Promise<Flat> {
+  const totals = await ofGroups(device, rewards, baseline);
+  return withoutReturns(rewards.flat().flatMap(({ byToken }, i) => byToken.map(() => totals[i] as number)));
 }
 
 function withoutReturns(advantages: readonly number[]): Flat {

@@ -7,8 +7,9 @@ import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
+import { ALGORITHMS, algorithmOf, comparesGroups } from './algorithms.js';
 import { reward } from './reward-sections.js';
-import { ALGORITHMS, ppo, rollout } from './sections.js';
+import { ppo, rollout } from './sections.js';
 
 const schema = z.strictObject({
   method: z.literal('ppo').describe('The training method.'),
@@ -48,19 +49,19 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['data', 'source'],
       'data.source "arithmetic" has no final answers; use "word_problems", "problems" or rows with gold_answer',
     );
-  if (ppo.critic === 'adapter' && ppo.algorithm === 'ppo' && lora === 'none')
+  const { advantage, ratio } = algorithmOf(ppo);
+  const critic = advantage === 'critic' ? ppo.critic : undefined;
+  if (critic === 'adapter' && lora === 'none')
     add(['ppo', 'critic'], 'ppo.critic "adapter" needs lora; without it use "trunk" or "model"');
-  if (ppo.critic === 'model' && ppo.algorithm === 'ppo' && adapterUse(model).start !== undefined)
+  if (critic === 'model' && adapterUse(model).start !== undefined)
     add(
       ['ppo', 'critic'],
       'ppo.critic "model" begins with the base alone, and model.adapter names an adapter on it; use "adapter" or "trunk", or model.adapter_mode stack',
     );
-  const compares = ['grpo', 'gspo', 'rloo', 'prime'].includes(ppo.algorithm);
-  const baseline = ppo.algorithm === 'reinforce_pp' && ppo.group_baseline;
-  if ((compares || baseline) && rollout.num_generations < 2)
+  if (comparesGroups(ppo) && rollout.num_generations < 2)
     add(
       ['rollout', 'num_generations'],
-      `ppo.algorithm "${ppo.algorithm}"${baseline ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
+      `ppo.algorithm "${ppo.algorithm}"${advantage === 'returns' ? ' with ppo.group_baseline' : ''} compares the solutions of a problem and needs at least 2; found ${rollout.num_generations}`,
     );
   if (rollout.server && lora === 'none')
     add(
@@ -85,7 +86,7 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['ppo', 'kl_coef'],
       'ppo.reference "none" leaves nothing to keep near to: set ppo.kl_coef and kl_target to 0',
     );
-  if (ppo.truncated === 'bootstrap' && ppo.algorithm !== 'ppo')
+  if (ppo.truncated === 'bootstrap' && critic === undefined)
     add(['ppo', 'truncated'], 'ppo.truncated "bootstrap" needs the critic of ppo.algorithm "ppo"');
   if (rollout.max_new_tokens >= data.max_length)
     add(
@@ -125,12 +126,12 @@ function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): C
       ['reward', 'implicit', 'weight'],
       'reward.implicit is an adapter beside the policy on one base, and lora is none; add lora, or train method "implicit_prm" first and name it as reward.steps.model',
     );
-  if (ppo.algorithm === 'prime' && reward.implicit.weight === 0)
+  if (advantage === 'process' && reward.implicit.weight === 0)
     add(
       ['ppo', 'algorithm'],
       'ppo.algorithm "prime" compares the rewards of tokens that reward.implicit gives: set reward.implicit.weight above 0, or choose "rloo"',
     );
-  if (ppo.algorithm === 'grpo' && reward.placement === 'step') {
+  if (advantage === 'group' && ratio === 'token' && reward.placement === 'step') {
     // Rewards of steps are compared with each other; others between them would be scaled with them, and compared with nothing.
     if (ppo.kl_in === 'reward' && ppo.kl_coef > 0)
       add(

@@ -1,19 +1,10 @@
 /** Tells once that group methods have nothing to learn from: rewards that are equal in every group. */
+import { algorithmOf, comparesGroups } from './algorithms.js';
 import type { CreditedSolutions } from './rollout.js';
 import type { PpoSettings } from './settings.js';
 
 /** So many rollout batches in a row. */
 const IN_A_ROW = 3;
-
-/** Whether advantages are differences between the solutions of a problem alone. */
-function comparesGroups({
-  algorithm,
-  group_baseline,
-}: Pick<PpoSettings, 'algorithm' | 'group_baseline'>): boolean {
-  return (
-    ['grpo', 'gspo', 'rloo'].includes(algorithm) || (algorithm === 'reinforce_pp' && group_baseline === true)
-  );
-}
 
 /**
  * A function that takes the groups of each rollout batch and returns the warning when it is due.
@@ -25,7 +16,9 @@ export function equalGroupsWatch(
   batches: number,
 ): (groups: readonly Pick<CreditedSolutions, 'answers'>[]) => string | undefined {
   const needed = Math.min(IN_A_ROW, batches);
-  let seen = comparesGroups(settings) ? 0 : Number.NEGATIVE_INFINITY;
+  // Rewards of tokens differ where those of outcomes do not.
+  const isWhole = algorithmOf(settings).advantage !== 'process';
+  let seen = comparesGroups(settings) && isWhole ? 0 : Number.NEGATIVE_INFINITY;
   return (groups) => {
     const rewards = groups.map(({ answers }) => [...new Set(answers.map(({ reward }) => reward))]);
     const isEqual = groups.length > 0 && rewards.every((own) => own.length === 1);

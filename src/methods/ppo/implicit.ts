@@ -7,14 +7,14 @@ import { StepTrainError } from '../../native/errors.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
-import { runBatch } from '../../train/offline/batch.js';
-import type { OfflineItem } from '../../train/offline/items.js';
-import { implicitPrm } from '../../train/offline/objectives/implicit-prm.js';
 import type { RolloutBatch } from '../../train/policy/records.js';
 import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { Metrics } from '../../train/stage.js';
 import { applyGradients } from '../../train/update.js';
+import { runBatch } from '../offline/answers/batch.js';
+import type { OfflineItem } from '../offline/answers/items.js';
+import { implicitPrmObjective } from '../offline/implicit-prm.js';
 import type { RewardSection } from './config.js';
 import type { ImplicitRole, PlacedRole } from './roles.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
@@ -99,7 +99,7 @@ export class ImplicitRewards {
       {
         decoder,
         role: role.role,
-        objective: implicitPrm(reward),
+        objective: implicitPrmObjective(reward),
         plan: {
           items: inMemory(items),
           batches: [[...items.keys()]],

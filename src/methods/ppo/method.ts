@@ -14,6 +14,7 @@ import {
   localSampler,
   type SolutionSampler,
 } from '../../train/solutions/sampler.js';
+import { hasCritic } from './algorithms.js';
 import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';
 import { type ProblemData, problemData } from './data.js';
@@ -21,7 +22,7 @@ import { plannedRewardModels } from './reward-memory.js';
 import { rewardSources } from './reward-sources.js';
 import { createPpoRoles } from './roles.js';
 import type { PpoRun, RewardedRoles } from './run.js';
-import { hasCritic, IMPLICIT } from './settings.js';
+import { IMPLICIT } from './settings.js';
 import { solutionStage } from './stage.js';
 
 export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {

@@ -9,6 +9,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { AnswerReward, RewardSource } from '../../train/policy/records.js';
 import { gradeSolution, type RunProblem } from '../../train/solutions/problems.js';
 import type { Metrics } from '../../train/stage.js';
+import { algorithms } from './algorithms.js';
 import type { RewardSection } from './config.js';
 import type { ImplicitRewards } from './implicit.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
@@ -123,7 +124,7 @@ function comparedWhole(
   { value, process }: AnswerReward,
   { algorithm }: Pick<PpoSettings, 'algorithm'>,
 ): number {
-  return algorithm === 'prime' ? value - sum(process ?? []) : value;
+  return algorithms[algorithm].advantage === 'process' ? value - sum(process ?? []) : value;
 }
 
 function sum(values: readonly number[]): number {

@@ -1,12 +1,11 @@
 /** Policy, reference and critic; on one frozen base where the policy is an adapter. */
 import type { ModelConfig } from '../../architectures/config.js';
-import type { ParameterSpec, TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
+import type { TrainableParameters, TrainedParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
 import { type DropoutSource, loadAdapter } from '../../models/adapter.js';
 import { createAdapterOn } from '../../models/adapter-on-base.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
-import { draw } from '../../models/initial-values.js';
 import { loadDecoder, loadTrainableDecoder } from '../../models/load.js';
 import type { Device } from '../../runtime/device.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
@@ -14,10 +13,9 @@ import type { RoleParameters } from '../../train/checkpoint.js';
 import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import { loraConfig } from '../../train/lora-config.js';
 import { saveModel } from '../../train/save-model.js';
-import { fromF32 } from '../../weights/convert.js';
-import { writeSafetensors } from '../../weights/safetensors-writer.js';
+import { saveValueHead, VALUE_HEAD, valueHead, valueHeadOf } from '../../train/value-head.js';
+import { hasCritic } from './algorithms.js';
 import type { PpoRunConfig } from './config.js';
-import { hasCritic } from './settings.js';
 
 /** A role and the decoder that computes it. */
 export interface PlacedRole {
@@ -59,13 +57,8 @@ export interface PpoRoles {
   dispose(): void;
 }
 
-/** Prefix in a parameter's name that marks the value head. */
-export const VALUE_HEAD = 'value_head.';
-
-/** Random streams of the critic's first values. */
-const VALUE_STREAM = 0x7a1e;
+/** Random streams of the first values of a critic's adapter, and of the implicit reward model. */
 const CRITIC_SEED = 0xc417;
-/** Of the implicit reward model's first values. */
 const IMPLICIT_SEED = 0x1b7c;
 
 export async function createPpoRoles(
@@ -137,7 +130,7 @@ export async function createPpoRoles(
       async save(fileOf) {
         if (policy.adapter) await policy.adapter.save(fileOf('adapter'));
         else await saveModel(decoder, tokenizer, fileOf('model'));
-        if (critic) await saveHead(critic.own?.parameters ?? policyParameters, fileOf);
+        if (critic) await saveValueHead(critic.own?.parameters ?? policyParameters, fileOf);
         await implicit?.role.adapter?.save(fileOf('implicit'));
       },
       dispose() {
@@ -178,14 +171,14 @@ export async function createPpoRoles(
     async function criticOf(): Promise<Critic> {
       if (trunk)
         return {
-          head: headAmong(policyParameters),
+          head: valueHeadOf(policyParameters),
           trained: policyParameters.part((name) => name.startsWith(VALUE_HEAD)),
         };
       if (ppo.critic === 'model' || lora === 'none') {
         const { decoder: own, parameters } = whole(true);
         mark('critic');
         const placed = { decoder: own, role: {}, parameters };
-        return { head: headAmong(parameters), trained: parameters, own: placed };
+        return { head: valueHeadOf(parameters), trained: parameters, own: placed };
       }
       const seed = (run.seed ^ CRITIC_SEED) >>> 0;
       const adapter = keep(
@@ -198,39 +191,10 @@ export async function createPpoRoles(
       mark('critic');
       const parameters = adapter.trainable as TrainableParameters;
       const placed = { decoder, role: { adapter }, parameters };
-      return { head: headAmong(parameters), trained: parameters, own: placed };
+      return { head: valueHeadOf(parameters), trained: parameters, own: placed };
     }
   } catch (error) {
     for (const item of made.toReversed()) item.dispose();
     throw error;
   }
-}
-
-function valueHead(config: ModelConfig, seed: number): ParameterSpec[] {
-  const shape = [1, config.outputSize];
-  const init = draw({ kind: 'normal', deviation: config.initializerRange }, shape, seed, VALUE_STREAM);
-  return [
-    { name: `${VALUE_HEAD}weight`, shape, init },
-    { name: `${VALUE_HEAD}bias`, shape: [1], init: new Float32Array(1) },
-  ];
-}
-
-function headAmong(parameters: TrainableParameters): LinearHead {
-  const named = (name: string) => {
-    const found = parameters.get(`${VALUE_HEAD}${name}`);
-    if (!found) throw new RangeError(`there is no ${VALUE_HEAD}${name}`);
-    return found;
-  };
-  return { weight: named('weight'), bias: named('bias'), reads: 'every' };
-}
-
-async function saveHead(parameters: TrainableParameters, fileOf: (name: string) => string): Promise<void> {
-  const head = parameters.list.filter(({ name }) => name.startsWith(VALUE_HEAD));
-  const sources = head.map(({ name, value }) => ({
-    name,
-    shape: value.shape,
-    dtype: 'F32' as const,
-    data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
-  }));
-  await writeSafetensors(fileOf('value_head.safetensors'), sources, { format: 'pt' });
 }

@@ -3,9 +3,7 @@ import { z } from 'zod';
 import { count, countOrOff, patterned, positiveNumber, section, text } from '../../config/fields.js';
 import { sampling } from '../../config/sampling.js';
 import { updates } from '../../config/training.js';
-
-export const ALGORITHMS = ['ppo', 'grpo', 'rloo', 'reinforce_pp', 'gspo', 'prime'] as const;
-export type Algorithm = (typeof ALGORITHMS)[number];
+import { ALGORITHMS } from './algorithms.js';
 
 const server = z
   .strictObject({

@@ -1,4 +1,5 @@
 /** The settings that `auto` stands for. */
+import { algorithmOf, hasCritic } from './algorithms.js';
 import type { PpoRunConfig, PpoSection } from './config.js';
 
 /** The implicit reward model in checkpoints, in metrics, and the name of its folder. */
@@ -19,24 +20,18 @@ export interface PpoSettings
 
 export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoSettings {
   const or = <T>(value: T | 'auto', otherwise: T): T => (value === 'auto' ? otherwise : value);
-  const { algorithm } = ppo;
-  const bySequence = algorithm === 'gspo';
-  const cliprange = or(ppo.cliprange, bySequence ? 3e-4 : 0.2);
-  const kl_in = or(ppo.kl_in, algorithm === 'grpo' || algorithm === 'gspo' ? 'loss' : 'reward');
+  const { clip = [0.2, 0.2], klIn } = algorithmOf(ppo);
+  const [low, high] = ppo.cliprange === 'auto' ? clip : [ppo.cliprange, ppo.cliprange];
+  const kl_in = or(ppo.kl_in, klIn);
   return {
     ...ppo,
     learning_rate: or(ppo.learning_rate, lora === 'none' ? 1e-6 : 1e-5),
-    cliprange,
-    cliprange_high: or(ppo.cliprange_high, ppo.cliprange === 'auto' && bySequence ? 4e-4 : cliprange),
+    cliprange: low,
+    cliprange_high: or(ppo.cliprange_high, high),
     loss_type: or(ppo.loss_type, 'dapo'),
     kl_in,
     kl_estimator: or(ppo.kl_estimator, kl_in === 'reward' ? 'k1' : 'k2'),
   };
-}
-
-/** Whether values are learned: the other algorithms compare rewards with each other. */
-export function hasCritic({ algorithm }: Pick<PpoSection, 'algorithm'>): boolean {
-  return algorithm === 'ppo';
 }
 
 /**
@@ -54,11 +49,6 @@ export function scoresInUpdate(settings: PpoSettings): boolean {
     kl_target === 0 &&
     !hasCritic(settings)
   );
-}
-
-/** Whether one ratio stands for a whole solution. */
-export function countsSolutions({ algorithm }: Pick<PpoSection, 'algorithm'>): boolean {
-  return algorithm === 'gspo' || algorithm === 'rloo';
 }
 
 /** Sentences about settings that are allowed and rarely meant. */

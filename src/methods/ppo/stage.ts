@@ -9,15 +9,16 @@ import type { SolutionPrompt } from '../../train/solutions/prompts.js';
 import type { SolutionSampler } from '../../train/solutions/sampler.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
+import { hasCritic } from './algorithms.js';
 import { type BaseSolutions, standardised } from './base.js';
 import { equalGroupsWatch } from './equal-groups.js';
 import { ImplicitRewards } from './implicit.js';
-import { SolutionObjective } from './objective.js';
+import { solutionObjective } from './objective.js';
 import { solutionRewards } from './rewards.js';
 import { type SolutionGroup, solutionRollouts } from './rollout.js';
 import type { PpoRun } from './run.js';
 import { solutionMetrics, solutionSamples } from './samples.js';
-import { hasCritic, scoresInUpdate, settingWarnings, settled } from './settings.js';
+import { scoresInUpdate, settingWarnings, settled } from './settings.js';
 
 export interface SolutionStageOptions {
   readonly sampler: SolutionSampler;
@@ -70,7 +71,7 @@ export function solutionStage(
         settings: { ...reward, ...settings },
       }),
       advantage: solutionAdvantage(roles.decoder.device, settings),
-      objective: new SolutionObjective({ ...common, kl, longest: rollout.max_new_tokens, steps }),
+      objective: solutionObjective({ ...common, kl, longest: rollout.max_new_tokens, steps }),
     }),
     seed: run.seed,
     best: 'accuracy',

@@ -2,12 +2,12 @@
 
 import { classifierOf } from '../../architectures/table.js';
 import type { TrainableParameters } from '../../autograd/parameters.js';
-import { Tape } from '../../autograd/tape.js';
 import { StepTrainError } from '../../native/errors.js';
 import { binaryCrossEntropy } from '../../objectives/binary.js';
 import { crossEntropy } from '../../objectives/likelihood.js';
 import type { Tensor } from '../../runtime/tensor.js';
-import { groupBySize, scheduleBatches } from '../../sequences/batching.js';
+import { scheduleBatches } from '../../sequences/batching.js';
+import { accumulate, totalLoss } from '../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { type BatchGradients, batchedStage } from '../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
@@ -62,7 +62,7 @@ export function rewardTraining(options: RewardTrainingOptions): TrainingStage {
     best: 'auc',
     validate: options.validate,
     gradients: (batch, step) =>
-      accumulate(
+      learn(
         options,
         batch.map((i) => items.get(i)),
         step,
@@ -71,45 +71,35 @@ export function rewardTraining(options: RewardTrainingOptions): TrainingStage {
 }
 
 /** Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. */
-async function accumulate(
+async function learn(
   { network, parameters, weigh, microBatchTokens, seed }: RewardTrainingOptions,
   batch: readonly RewardItem[],
   step: number,
 ): Promise<BatchGradients> {
-  const { device } = network.decoder;
   const learned = batch.map((item) => ({
     ...item,
     rows: item.rows.filter(({ target }) => target !== undefined),
   }));
   const all = learned.flatMap(({ rows }) => rows);
-  const total = all.reduce((sum, row) => sum + weigh(row), 0);
-  parameters.zeroGrads();
-  const losses: Tensor[] = [];
-  for (const group of groupBySize(learned, ({ tokens }) => tokens, microBatchTokens)) {
-    const rows = group.flatMap((item) => item.rows);
-    if (rows.length === 0) continue;
-    const tape = new Tape(device);
-    const loss = device.scope(
-      () =>
-        tape.run(() =>
-          rewardLoss(
-            rewardLogits(network, group, { seed, step }),
-            rows,
-            rows.map((row) => weigh(row) / total),
-          ),
-        ),
-      'reward model',
-    );
-    tape.backward([[loss, 1]]);
-    tape.dispose();
-    losses.push(loss);
-    // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
-    await device.synchronize();
-  }
-  const values = await Promise.all(losses.map((loss) => loss.readFloats()));
-  for (const loss of losses) loss.dispose();
+  const terms = await accumulate(
+    learned,
+    {
+      device: network.decoder.device,
+      microBatchTokens,
+      sizeOf: ({ tokens }) => tokens,
+      normaliser: () => all.reduce((sum, row) => sum + weigh(row), 0),
+      trains: [parameters],
+      scope: 'reward model',
+    },
+    (group, total) => {
+      const rows = group.flatMap((item) => item.rows);
+      if (rows.length === 0) return [];
+      const weights = rows.map((row) => weigh(row) / total);
+      return [{ loss: rewardLoss(rewardLogits(network, group, { seed, step }), rows, weights) }];
+    },
+  );
   return {
-    metrics: { loss: values.reduce((sum, [value]) => sum + (value as number), 0), targets: all.length },
+    metrics: { loss: totalLoss(terms), targets: all.length },
     tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
   };
 }

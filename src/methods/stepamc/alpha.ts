@@ -68,7 +68,7 @@ export class AlphaBalance {
   }
 
   /** Updates a learned α by Adam on the gradient of the total loss. */
-  learn(losses: StepLosses): void {
+  learn(losses: Omit<StepLosses, 'value'> & Partial<StepLosses>): void {
     const gradient = this.gradient(losses);
     if (gradient === undefined) return;
     const steps = this.state.steps + 1;
@@ -80,7 +80,7 @@ export class AlphaBalance {
   }
 
   /** Derivative by the learned parameter of the total loss without its value loss. */
-  private gradient({ policy, constraint }: StepLosses): number | undefined {
+  private gradient({ policy, constraint }: Omit<StepLosses, 'value'>): number | undefined {
     const { mode, lo, hi } = this.settings.alpha;
     if (mode === 'uncertainty') return 1 - Math.exp(-this.state.raw) * constraint;
     if (mode !== 'learnable_clamped') return undefined;

@@ -1,13 +1,12 @@
 /** Direct preference optimisation, right verdict over wrong verdict: a baseline on the same roles and pairs. */
-import { Tape } from '../../autograd/tape.js';
 import type { Dataset } from '../../data/dataset.js';
 import { dpo } from '../../objectives/pairs.js';
-import { readStatistics } from '../../objectives/statistics.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
-import { groupBySize, scheduleBatches } from '../../sequences/batching.js';
+import { scheduleBatches } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
+import { accumulate, totalLoss } from '../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { batchedStage } from '../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
@@ -64,55 +63,43 @@ async function preferRight(
 ): Promise<{ loss: number; preference_accuracy: number; reward_margin: number }> {
   const { decoder, policy, reference, policyParameters } = roles;
   const { device } = decoder;
-  policyParameters.zeroGrads();
-  const count = (sequence: VerdictSequence) => sequence.verdicts.filter(({ label }) => label !== null).length;
-  const total = batch.reduce((sum, sequence) => sum + count(sequence), 0);
-  const metrics = { loss: 0, preference_accuracy: 0, reward_margin: 0 };
-  for (const group of groupBySize(batch, ({ ids }) => ids.length, microBatchTokens)) {
-    const judged = group.map(({ verdicts }) => verdicts.filter(({ label }) => label !== null));
-    const side = (right: boolean) =>
-      judged.map((list) =>
-        list.map(({ label, positive, negative }) => ((label === 1) === right ? positive : negative)),
+  const judged = ({ verdicts }: VerdictSequence) => verdicts.filter(({ label }) => label !== null);
+  const sidesOf = (states: HiddenStates, group: readonly VerdictSequence[]) =>
+    [true, false].map((right) =>
+      answerLogprobs(
+        states,
+        group.map((sequence) =>
+          judged(sequence).map(({ label, positive, negative }) =>
+            (label === 1) === right ? positive : negative,
+          ),
+        ),
+      ),
+    ) as [Tensor, Tensor];
+  const terms = await accumulate(
+    batch,
+    {
+      device,
+      microBatchTokens,
+      sizeOf: ({ ids }) => ids.length,
+      normaliser: (sequences) => sequences.flatMap(judged).length,
+      trains: [policyParameters],
+      scope: 'policy',
+      before: (group) =>
+        device.scope(() => sidesOf(hiddenStates(decoder, reference, group), group), 'reference'),
+    },
+    (group, total, [refChosen, refRejected]) => {
+      const [chosen, rejected] = sidesOf(hiddenStates(decoder, policy, group), group);
+      const weights = device.tensor(new Float32Array(chosen.size).fill(1 / total));
+      const preferred = dpo(
+        { chosen, rejected, refChosen, refRejected, weights },
+        { beta: settings.beta, labelSmoothing: settings.label_smoothing },
       );
-    const [chosen, rejected] = [side(true), side(false)];
-    const pairs = judged.flat().length;
-    const states = device.scope(() => hiddenStates(decoder, reference, group), 'reference');
-    const refs = device.scope(
-      () => [answerLogprobs(states, chosen), answerLogprobs(states, rejected)] as const,
-    );
-    states.hidden.dispose();
-    const tape = new Tape(device);
-    const objective = device.scope(
-      () =>
-        tape.run(() => {
-          const own = hiddenStates(decoder, policy, group);
-          return dpo(
-            {
-              chosen: answerLogprobs(own, chosen),
-              rejected: answerLogprobs(own, rejected),
-              refChosen: refs[0],
-              refRejected: refs[1],
-              weights: device.tensor(new Float32Array(pairs).fill(1 / total)),
-            },
-            { beta: settings.beta, labelSmoothing: settings.label_smoothing },
-          );
-        }),
-      'policy',
-    );
-    tape.backward([[objective.loss, 1]]);
-    tape.dispose();
-    for (const tensor of refs) tensor.dispose();
-    const [[loss], { accuracy, margin }] = await Promise.all([
-      objective.loss.readFloats(),
-      readStatistics(objective.statistics),
-    ]);
-    objective.loss.dispose();
-    objective.statistics.values.dispose();
-    metrics.loss += loss as number;
-    metrics.preference_accuracy += (pairs / total) * accuracy;
-    metrics.reward_margin += (pairs / total) * margin;
-  }
-  return metrics;
+      return [{ ...preferred, share: chosen.size / total }];
+    },
+  );
+  const mean = (name: 'accuracy' | 'margin') =>
+    terms.reduce((sum, { term, statistics }) => sum + term.share * statistics[name], 0);
+  return { loss: totalLoss(terms), preference_accuracy: mean('accuracy'), reward_margin: mean('margin') };
 }
 
 /** Log-probability of each whole answer, f32 [answers]. */

@@ -3,15 +3,17 @@ import { weakNetwork } from '../../eval/failure-signs.js';
 import { type BatchSchedule, scheduleBatches } from '../../sequences/batching.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import { mean } from '../../train/policy/metrics.js';
+import { ClippedObjective } from '../../train/policy/objective.js';
 import { policyStage } from '../../train/policy/stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
+import { VALUE_HEAD } from '../../train/value-head.js';
 import { verdictAdvantage } from './advantage.js';
-import { ScpoObjective } from './objective.js';
+import { VerdictConstraint } from './constraint.js';
+import { questionPieces } from './pieces.js';
 import { isAsked } from './questions.js';
 import type { RewardData } from './reward/data.js';
 import { judgeByNetwork } from './reward/judge.js';
 import { labelRewards, NetworkRewards } from './rewards.js';
-import { VALUE_HEAD } from './roles.js';
 import { type Question, verdictRollouts } from './rollout.js';
 import type { StepAmcRun } from './run.js';
 import { answerMetrics, rolloutSamples } from './samples.js';
@@ -50,7 +52,7 @@ export function scpoStage(
         ...adamSettings(ppo),
         rateOf: (name) => (name.startsWith(VALUE_HEAD) ? ppo.head_rate : 1),
       }),
-    parts: (steps) => ({
+    parts: (steps, kl) => ({
       rollouts: verdictRollouts({
         roles,
         template: tokenizer.template,
@@ -75,15 +77,20 @@ export function scpoStage(
           })
         : labelRewards(ppo),
       advantage: verdictAdvantage(roles.decoder.device, ppo),
-      objective: new ScpoObjective({
-        roles,
-        ppo,
-        constraint,
-        constrained: !ablation.no_scpn,
-        tokenizer,
-        sequences,
-        microBatchTokens,
-        steps,
+      objective: new ClippedObjective({
+        ...{ ...roles, kl, microBatchTokens },
+        trains: [roles.policyParameters],
+        critic: { head: roles.valueHead },
+        settings: { ...ppo, loss_type: 'dapo' },
+        ratio: 'token',
+        longest: 0,
+        pieces: (questions) => questionPieces(questions, { sequences, tokenizer }),
+        own: new VerdictConstraint({
+          constraint,
+          constrained: !ablation.no_scpn,
+          template: tokenizer.template,
+          steps,
+        }),
       }),
     }),
     seed,

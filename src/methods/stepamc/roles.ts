@@ -2,7 +2,7 @@
  * The roles of StepAMC on one frozen base: each is an adapter, or without lora a copy of all weights, and for values and rewards a
  * scalar head.
  */
-import type { ParameterBuffer, ParameterSpec, TrainableParameters } from '../../autograd/parameters.js';
+import type { ParameterBuffer, TrainableParameters } from '../../autograd/parameters.js';
 import { adapterUse } from '../../config/adapter.js';
 import type { LoraConfig as LoraSection, ModelConfig } from '../../config/schema.js';
 import { type Adapter, frozenTwin, loadAdapter, withHead } from '../../models/adapter.js';
@@ -10,7 +10,6 @@ import { createAdapterOn } from '../../models/adapter-on-base.js';
 import { baseDirectory } from '../../models/base.js';
 import type { Decoder, LinearHead, Role } from '../../models/decoder.js';
 import { roleHead } from '../../models/heads.js';
-import { draw } from '../../models/initial-values.js';
 import { loadDecoder } from '../../models/load.js';
 import { wholeCopy } from '../../models/whole-copy.js';
 import type { Device } from '../../runtime/device.js';
@@ -19,9 +18,8 @@ import type { RoleParameters } from '../../train/checkpoint.js';
 import { type HeldMemory, heldMemory } from '../../train/held-memory.js';
 import { loraConfig } from '../../train/lora-config.js';
 import { saveModel } from '../../train/save-model.js';
+import { saveValueHead, valueHead, valueHeadOf } from '../../train/value-head.js';
 import type { LoraConfig } from '../../weights/adapter-config.js';
-import { fromF32 } from '../../weights/convert.js';
-import { writeSafetensors } from '../../weights/safetensors-writer.js';
 
 export interface StepAmcRoles {
   readonly decoder: Decoder;
@@ -68,12 +66,8 @@ export interface RolesOptions {
   readonly continued?: boolean;
 }
 
-/** Prefix in a parameter's name that marks the head. */
-export const VALUE_HEAD = 'value_head.';
-
-/** Random streams of the other roles' initialisations. */
+/** Random stream of the reward network's initialisation. */
 const REWARD_SEED = 0x5eed;
-const VALUE_STREAM = 0x7a1e;
 
 export async function createStepAmcRoles(device: Device, options: RolesOptions): Promise<StepAmcRoles> {
   const { model, lora, seed, gradientCheckpointing } = options;
@@ -86,17 +80,7 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
   mark('base');
   const made: { dispose(): void }[] = [decoder];
   try {
-    const { outputSize } = decoder.config;
-    const shape = [1, outputSize];
-    const deviation = decoder.config.initializerRange;
-    const heads: ParameterSpec[] = [
-      {
-        name: `${VALUE_HEAD}weight`,
-        shape,
-        init: draw({ kind: 'normal', deviation }, shape, seed, VALUE_STREAM),
-      },
-      { name: `${VALUE_HEAD}bias`, shape: [1], init: new Float32Array(1) },
-    ];
+    const heads = valueHead(decoder.config, seed);
     const scored = withHead(decoder.config, { kind: 'sequence', numLabels: 1, bias: false });
     const rewardSeed = (seed ^ REWARD_SEED) >>> 0;
     const config = lora === 'none' ? undefined : loraConfig(lora, directory);
@@ -126,7 +110,7 @@ export async function createStepAmcRoles(device: Device, options: RolesOptions):
     const save: StepAmcRoles['save'] = async (fileOf, { reward: withReward, tokenizer }) => {
       if (config) await policy.save(fileOf('adapter'));
       else await saveModel(decoder, tokenizer, fileOf('model'), { role: { adapter: policy } });
-      await saveValueHead(policy.trainable as TrainableParameters, fileOf('value_head.safetensors'));
+      await saveValueHead(policy.trainable as TrainableParameters, fileOf);
       if (!withReward) return;
       if (config) return reward.save(fileOf('reward'));
       const saved = { role: { adapter: reward }, model: scored };
@@ -160,16 +144,11 @@ function assemble(
   const { policy, reward, reference, referenceParameters, continued, begun } = adapters;
   const policyParameters = policy.trainable as TrainableParameters;
   const rewardParameters = reward.trainable as TrainableParameters;
-  const named = (name: string) => {
-    const found = policyParameters.get(`${VALUE_HEAD}${name}`);
-    if (!found) throw new RangeError(`the policy has no ${VALUE_HEAD}${name}`);
-    return found;
-  };
   return {
     decoder,
     held,
     policy: { adapter: policy },
-    valueHead: { weight: named('weight'), bias: named('bias'), reads: 'every' },
+    valueHead: valueHeadOf(policyParameters),
     reference: { adapter: reference },
     continued: continued && { adapter: continued.adapter },
     base: begun ? { adapter: begun } : {},
@@ -202,16 +181,4 @@ function assemble(
       for (const item of made.toReversed()) item.dispose();
     },
   };
-}
-
-async function saveValueHead({ list }: TrainableParameters, path: string): Promise<void> {
-  const sources = list
-    .filter(({ name }) => name.startsWith(VALUE_HEAD))
-    .map(({ name, value }) => ({
-      name,
-      shape: value.shape,
-      dtype: 'F32' as const,
-      data: async () => fromF32((await value.readFloats()) as Float32Array<ArrayBuffer>, 'F32'),
-    }));
-  await writeSafetensors(path, sources, { format: 'pt' });
 }

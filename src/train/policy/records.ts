@@ -77,7 +77,7 @@ export interface RolloutSource<G extends Group> {
 }
 
 /** State that a plug-in keeps between steps, as JSON for the checkpoint. */
-interface Keeps {
+export interface Keeps {
   state?(): unknown;
   restore?(state: unknown): void;
 }

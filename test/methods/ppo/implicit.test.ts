@@ -7,6 +7,12 @@ import { loadModel } from '../../../src/api/model.js';
 import { inMemory } from '../../../src/data/dataset.js';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { judgeSteps } from '../../../src/methods/judge.js';
+import { runBatch } from '../../../src/methods/offline/answers/batch.js';
+import { offlineSequence } from '../../../src/methods/offline/answers/items.js';
+import { heldOutPlan } from '../../../src/methods/offline/answers/plan.js';
+import { readSums } from '../../../src/methods/offline/answers/scores.js';
+import { answerTokenizer } from '../../../src/methods/offline/answers/tokens.js';
+import { implicitPrmObjective } from '../../../src/methods/offline/implicit-prm.js';
 import { implicitScorers } from '../../../src/methods/offline/implicit-scorer.js';
 import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
 import { ImplicitRewards } from '../../../src/methods/ppo/implicit.js';
@@ -16,12 +22,6 @@ import { settled } from '../../../src/methods/ppo/settings.js';
 import { train } from '../../../src/methods/run.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
 import { AdamW, adamSettings } from '../../../src/train/adamw.js';
-import { runBatch } from '../../../src/train/offline/batch.js';
-import { offlineSequence } from '../../../src/train/offline/items.js';
-import { implicitPrm } from '../../../src/train/offline/objectives/implicit-prm.js';
-import { heldOutPlan } from '../../../src/train/offline/plan.js';
-import { readSums } from '../../../src/train/offline/scores.js';
-import { answerTokenizer } from '../../../src/train/offline/tokens.js';
 import { applyGradients } from '../../../src/train/update.js';
 import { f32Bound, openTest } from '../../ops/devices.js';
 
@@ -142,7 +142,7 @@ describe('an implicit reward model that learns online', () => {
         ],
       })),
     );
-    const objective = implicitPrm(online.config.reward.implicit);
+    const objective = implicitPrmObjective(online.config.reward.implicit);
     const plan = heldOutPlan(inMemory(items), { pairs: false, maxLength: 256 });
     const { signal } = new AbortController();
     const optimizer = new AdamW(

@@ -3,7 +3,7 @@ import { afterAll, expect, it } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import { solutionAdvantage } from '../../../src/methods/ppo/advantage.js';
 import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
-import { SolutionObjective } from '../../../src/methods/ppo/objective.js';
+import { solutionObjective } from '../../../src/methods/ppo/objective.js';
 import { createPpoRoles, type PpoRoles } from '../../../src/methods/ppo/roles.js';
 import { type SolutionGroup, solutionRollouts } from '../../../src/methods/ppo/rollout.js';
 import { answeredPrompts } from '../../../src/methods/ppo/sequences.js';
@@ -70,7 +70,7 @@ async function setUp(ppo: object, lora: unknown = { r: 4, lora_alpha: 8, lora_dr
   const credited = await creditOf(groups);
   const unscored = async () =>
     creditOf((await solutionRollouts({ ...sampled, scoredLater: true }).rollOut(batch))!);
-  const objective = new SolutionObjective({ ...common, kl: new KlControl(settings), longest: 9, steps: 10 });
+  const objective = solutionObjective({ ...common, kl: new KlControl(settings), longest: 9, steps: 10 });
   return { roles, groups, credited, unscored, objective, settings, parts: [...parts] };
 }
 

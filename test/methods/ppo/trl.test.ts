@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, expect, it } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
 import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
-import { SolutionObjective } from '../../../src/methods/ppo/objective.js';
+import { solutionObjective } from '../../../src/methods/ppo/objective.js';
 import { createPpoRoles } from '../../../src/methods/ppo/roles.js';
 import type { CreditedSolutions } from '../../../src/methods/ppo/rollout.js';
 import { settled } from '../../../src/methods/ppo/settings.js';
@@ -79,7 +79,7 @@ async function measured(
   } as never) as PpoRunConfig;
   const roles = await createPpoRoles(device, config, byteTokenizer());
   const settings = settled(config);
-  const objective = new SolutionObjective({
+  const objective = solutionObjective({
     roles,
     settings,
     kl: new KlControl(settings),

@@ -1,10 +1,10 @@
 /** Training the reward network by the pairwise loss (equation 14 of StepAMC, arXiv 2503.18432). */
-import { Tape } from '../../../autograd/tape.js';
 import type { DropoutSource } from '../../../models/adapter.js';
 import { StepTrainError } from '../../../native/errors.js';
 import { pairwise } from '../../../objectives/pairs.js';
-import { type BatchSchedule, groupBySize, scheduleBatches } from '../../../sequences/batching.js';
+import { type BatchSchedule, scheduleBatches } from '../../../sequences/batching.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
+import { accumulate, totalLoss } from '../../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
 import { batchedStage } from '../../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../../train/stage.js';
@@ -113,30 +113,36 @@ export async function comparePairs(
 ): Promise<{ readonly metrics: PairMetrics; readonly tokens: number }> {
   const { device } = decoder;
   const { settings, train } = options;
-  const total = batch.reduce((sum, { pairs }) => sum + pairs.length, 0);
-  if (train) rewardParameters.zeroGrads();
-  const sums = { loss: 0, accuracy: 0, margin: 0, chosen: 0, rejected: 0 };
-  for (const group of groupBySize(batch, ({ tokens }) => tokens, options.microBatchTokens)) {
-    const sequences = group.flatMap((unit) => unit.sequences);
-    const firsts = group.map((_, i) =>
-      group.slice(0, i).reduce((sum, unit) => sum + unit.sequences.length, 0),
-    );
-    const count = group.reduce((sum, { pairs }) => sum + pairs.length, 0);
-    if (count === 0) continue;
-    const side = (of: (pair: RewardPair) => readonly [number, number]) =>
-      group.flatMap(({ pairs }, i) =>
-        pairs.map((pair) => {
-          const [sequence, row] = of(pair);
-          return [(firsts[i] as number) + sequence, row] as const;
-        }),
+  const terms = await accumulate(
+    batch,
+    {
+      device,
+      microBatchTokens: options.microBatchTokens,
+      sizeOf: ({ tokens }) => tokens,
+      normaliser: (units) => units.reduce((sum, { pairs }) => sum + pairs.length, 0),
+      trains: train && [rewardParameters],
+      scope: 'reward network',
+    },
+    (group, total) => {
+      const firsts = group.map((_, i) =>
+        group.slice(0, i).reduce((sum, unit) => sum + unit.sequences.length, 0),
       );
-    const compare = () => {
+      const count = group.reduce((sum, { pairs }) => sum + pairs.length, 0);
+      if (count === 0) return [];
+      const side = (of: (pair: RewardPair) => readonly [number, number]) =>
+        group.flatMap(({ pairs }, i) =>
+          pairs.map((pair) => {
+            const [sequence, row] = of(pair);
+            return [(firsts[i] as number) + sequence, row] as const;
+          }),
+        );
+      const sequences = group.flatMap((unit) => unit.sequences);
       const states = hiddenStates(decoder, { ...reward, dropout: train?.dropout }, sequences);
       const scores = (places: readonly (readonly [number, number])[]) => {
         const rows = places.map(([sequence, row]) => (states.offsets[sequence] as number) + row);
         return scalarsAt({ ...states, offsets: [0] }, rewardHead, [rows]);
       };
-      return pairwise(
+      const compared = pairwise(
         {
           chosen: scores(side(({ chosen }) => chosen)),
           rejected: scores(side(({ rejected }) => rejected)),
@@ -144,31 +150,18 @@ export async function comparePairs(
         },
         { margin: settings.margin, center: settings.center_coef },
       );
-    };
-    const tape = train ? new Tape(device) : undefined;
-    const objective = device.scope(() => (tape ? tape.run(compare) : compare()), 'reward network');
-    tape?.backward([[objective.loss, 1]]);
-    tape?.dispose();
-    const [[loss], [accuracy, margin, chosen, rejected]] = (await Promise.all([
-      objective.loss.readFloats(),
-      objective.statistics.values.readFloats(),
-    ])) as unknown as [[number], [number, number, number, number]];
-    objective.loss.dispose();
-    objective.statistics.values.dispose();
-    const share = count / total;
-    sums.loss += loss;
-    sums.accuracy += share * accuracy;
-    sums.margin += share * margin;
-    sums.chosen += share * chosen;
-    sums.rejected += share * rejected;
-  }
+      return [{ ...compared, share: count / total }];
+    },
+  );
+  const mean = (name: (typeof terms)[number]['term']['statistics']['names'][number]) =>
+    terms.reduce((sum, { term, statistics }) => sum + term.share * statistics[name], 0);
   return {
     metrics: {
-      loss: sums.loss,
-      pair_accuracy: sums.accuracy,
-      reward_margin: sums.margin,
-      reward_chosen: sums.chosen,
-      reward_rejected: sums.rejected,
+      loss: totalLoss(terms),
+      pair_accuracy: mean('accuracy'),
+      reward_margin: mean('margin'),
+      reward_chosen: mean('chosen'),
+      reward_rejected: mean('rejected'),
     },
     tokens: batch.reduce((sum, { tokens }) => sum + tokens, 0),
   };

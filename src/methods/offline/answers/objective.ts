@@ -1,0 +1,32 @@
+/** What an objective plugs into the loop of `stage.ts`. */
+import type { LossTerm } from '../../../train/accumulate.js';
+import type { OfflineItem } from './items.js';
+import type { Means } from './means.js';
+import type { ScoredBatch, SpanSums } from './scores.js';
+
+/** Sums of the mismatched pairs of an optimizer batch; see `pairing.ts`. */
+export interface MismatchedSums {
+  readonly policy: readonly SpanSums[];
+  readonly reference: readonly SpanSums[];
+}
+
+/** A term of the loss that says what is logged of it. */
+export interface OfflineTerm extends LossTerm {
+  /** Logs the statistics. */
+  measure(statistics: Readonly<Record<string, number>>, means: Means): void;
+}
+
+/** The objective of one optimizer batch: its normalisers and reference points are known. */
+export interface BatchObjective {
+  terms(batch: ScoredBatch): readonly OfflineTerm[];
+  /** After the last micro-batch: logs what depends on all of them. */
+  end?(means: Means): void;
+}
+
+export interface OfflineObjective {
+  /** Reads `ScoredAnswer.reference`. */
+  readonly needsReference: boolean;
+  /** Needs the sums of mismatched pairs, and so problems that differ within each batch. */
+  readonly needsMismatched: boolean;
+  begin(batch: readonly OfflineItem[], mismatched: MismatchedSums | undefined, means: Means): BatchObjective;
+}

@@ -1,0 +1,99 @@
+/** Which answers are in which batch, and which mismatched pairs: known before training, so that the reference scores them once. */
+import type { AnswerBatchConfig } from '../../../config/schema.js';
+import { type Dataset, dataset } from '../../../data/dataset.js';
+import { scheduleBatches } from '../../../sequences/batching.js';
+import { mismatched, type OfflineItem, sequenceLength } from './items.js';
+import { mismatch, mixProblems } from './pairing.js';
+
+export interface OfflinePlan {
+  readonly items: Dataset<OfflineItem>;
+  readonly batches: readonly (readonly number[])[];
+  epochAt(batch: number): number;
+  /** The mismatched pairs of a batch, one for each of its items; none where they have no use. */
+  pairsOf(batch: number): readonly OfflineItem[];
+  /** Where they begin among the references: after those of all items. */
+  pairsAt(batch: number): number;
+  /** Number of references. */
+  readonly references: number;
+}
+
+export interface OfflinePlanOptions {
+  /** Whether each batch needs mismatched pairs. */
+  readonly pairs: boolean;
+  /** Tokens of a mismatched pair; beyond them its answer is cut off. */
+  readonly maxLength: number;
+}
+
+/** @throws StepTrainError where mismatched pairs are needed and cannot be formed */
+export function trainingPlan(
+  items: Dataset<OfflineItem>,
+  {
+    settings,
+    seed,
+    ...options
+  }: OfflinePlanOptions & { readonly settings: AnswerBatchConfig; readonly seed: number },
+): OfflinePlan {
+  const { batches, epochAt } = scheduleBatches(
+    Array.from({ length: items.length }, (_, i) => i),
+    {
+      epochs: settings.num_train_epochs,
+      maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
+      seed,
+      sizeOf: () => 1,
+      tokensOf: (i) => sequenceLength(items.get(i)),
+      batchSize: settings.batch_size,
+    },
+  );
+  const mixed = options.pairs ? mixProblems(batches, (i) => items.get(i).problem) : batches;
+  return { ...planned(items, mixed, options), epochAt: (batch) => epochAt(batch) };
+}
+
+/** Held-out items: one batch of all. Of a single problem it has no mismatched pairs. */
+export function heldOutPlan(items: Dataset<OfflineItem>, options: OfflinePlanOptions): OfflinePlan {
+  const all = Array.from({ length: items.length }, (_, i) => i);
+  const problems = new Set(all.map((i) => items.get(i).problem));
+  return planned(items, [all], { ...options, pairs: options.pairs && problems.size > 1 });
+}
+
+function planned(
+  items: Dataset<OfflineItem>,
+  batches: readonly (readonly number[])[],
+  { pairs, maxLength }: OfflinePlanOptions,
+): OfflinePlan {
+  const starts: number[] = [];
+  let references = items.length;
+  for (const batch of batches) {
+    starts.push(references);
+    if (pairs) references += batch.length;
+  }
+  return {
+    items,
+    batches,
+    references,
+    pairsAt: (batch) => starts[batch] as number,
+    epochAt: (batch) => batch,
+    pairsOf(index) {
+      if (!pairs) return [];
+      const batch = (batches[index] as number[]).map((i) => items.get(i));
+      const partners = mismatch(batch.map(({ problem }) => problem));
+      return batch.map((asked, i) =>
+        mismatched(asked, batch[partners[i] as number] as OfflineItem, maxLength),
+      );
+    },
+  };
+}
+
+/** What a reference scores for a plan: its items, then the pairs of each batch. */
+export function referencedItems(plan: OfflinePlan): Dataset<OfflineItem> {
+  const { items, batches, references } = plan;
+  // Pairs are made again when they are wanted; those of the batch that was asked for last are kept.
+  let batch = 0;
+  let pairs: readonly OfflineItem[] | undefined;
+  return dataset(references, (index) => {
+    if (index < items.length) return items.get(index);
+    const at = batches.findLastIndex((_, i) => plan.pairsAt(i) <= index);
+    if (at !== batch || !pairs) pairs = plan.pairsOf(at);
+    batch = at;
+    return pairs[index - plan.pairsAt(at)] as OfflineItem;
+  });
+}

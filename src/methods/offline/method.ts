@@ -1,0 +1,125 @@
+/**
+ * A method that learns from answers: once, from those of the data, or in rounds, from its model's own. Its section, its kind of data
+ * and its objective are its own; the stages are those of `run.ts`.
+ */
+import { z } from 'zod';
+import { data } from '../../config/data.js';
+import { section } from '../../config/fields.js';
+import { lora, model } from '../../config/model.js';
+import { question } from '../../config/question.js';
+import { run } from '../../config/run.js';
+import type { Conflict } from '../../config/schema.js';
+import { answerBatches } from '../../config/training.js';
+import { wholeSolutions } from '../../config/whole-solutions.js';
+import type { Dataset } from '../../data/dataset.js';
+import type { Method } from '../../train/method.js';
+import type { Trainee } from '../../train/trainee.js';
+import type { OfflineItem } from './answers/items.js';
+import type { ItemKind } from './answers/kinds.js';
+import type { OfflineObjective } from './answers/objective.js';
+import { type RoundSettings, type RoundsConfig, roundConflicts } from './rounds/config.js';
+import type { AnswerData } from './rounds/run.js';
+import { evaluation, judge, roundKeys, sampling } from './rounds/sections.js';
+
+/** The sections of every offline method, beside its own. */
+const frame = { model, lora, data, question, sampling, judge, run, eval: evaluation };
+
+/** The section of a method, as its objective sees it: its own keys, and those of rounds and batches. */
+type Settings<Keys extends z.ZodRawShape> = RoundSettings & z.output<z.ZodObject<Keys>>;
+
+export interface OfflineMethodOptions<Name extends string, Keys extends z.ZodRawShape> {
+  /** The method, its section and its stage. */
+  readonly name: Name;
+  /** What it does, in a line without its full stop. */
+  readonly about: string;
+  readonly defaults: {
+    readonly learning_rate: number;
+    readonly batch_size: number;
+    readonly iterations?: number;
+  };
+  /** Beside those of rounds and batches. */
+  readonly keys: Keys;
+  readonly kind: ItemKind | ((settings: Settings<Keys>) => ItemKind);
+  /** `train`: what it may count before it begins. */
+  readonly objective: (settings: Settings<Keys>, train: Dataset<OfflineItem>) => OfflineObjective;
+  /** Whether its batches need answers to several problems, for a reference point. */
+  readonly comparesProblems?: (settings: Settings<Keys>) => boolean;
+  /** Why its model's own samples are nothing to learn from. */
+  readonly withoutRounds?: string;
+}
+
+/** What the stages know of a method. */
+export interface OfflineLearning {
+  readonly name: string;
+  kind(config: RoundsConfig): ItemKind;
+  settings(config: RoundsConfig): RoundSettings;
+  objective(config: RoundsConfig, train: Dataset<OfflineItem>): OfflineObjective;
+}
+
+export function offlineMethod<const Name extends string, Keys extends z.ZodRawShape>(
+  options: OfflineMethodOptions<Name, Keys>,
+) {
+  const { name, about, keys, kind, objective, comparesProblems, withoutRounds } = options;
+  const { iterations = 0, ...defaults } = options.defaults;
+  const keysOf = section({
+    ...roundKeys(iterations),
+    ...answerBatches({
+      num_train_epochs: 1,
+      micro_batch_tokens: 4096,
+      warmup_ratio: 0.1,
+      lr_scheduler_type: 'cosine',
+      weight_decay: 0,
+      ...defaults,
+    }),
+    ...keys,
+  }).describe(`${about} (\`method: ${name}\`).`);
+  const schema = z.strictObject({
+    method: z.literal(name).describe('The training method.'),
+    ...frame,
+    [name]: keysOf,
+  }) as unknown as z.ZodObject<
+    typeof frame & { readonly method: z.ZodLiteral<Name> } & { readonly [N in Name]: typeof keysOf },
+    z.core.$strict
+  >;
+  type Config = z.output<typeof schema>;
+  const settingsOf = (config: unknown) => (config as Readonly<Record<string, Settings<Keys>>>)[name]!;
+  const learning: OfflineLearning = {
+    name,
+    settings: settingsOf,
+    kind: (config) => (typeof kind === 'function' ? kind(settingsOf(config)) : kind),
+    objective: (config, train) => objective(settingsOf(config), train),
+  };
+  return {
+    schema,
+    sections: (config: Config) => ({ [name]: settingsOf(config) }),
+    paths: ['judge.path', 'judge.cache', 'eval.judge_run', 'eval.judge_file', 'eval.llm.cache'],
+    conflicts(config: Config): Conflict[] {
+      const settings = settingsOf(config);
+      const own = config as unknown as RoundsConfig;
+      return [
+        ...wholeSolutions(name, own.data),
+        ...(comparesProblems?.(settings) ? loneBatch(name, settings) : []),
+        ...roundConflicts(own, settings, withoutRounds),
+      ];
+    },
+    load: async () =>
+      (await import('./run.js')).answerMethod(learning) as unknown as Method<
+        Config & RoundsConfig,
+        AnswerData,
+        Trainee
+      >,
+  };
+}
+
+/** Reference points need prompts of other answers. */
+function loneBatch(name: string, { batch_size }: RoundSettings): Conflict[] {
+  if (batch_size > 1) return [];
+  return [
+    {
+      path: [name, 'batch_size'],
+      message:
+        `${name}.batch_size is 1, and KTO compares prompts with answers to other problems of their batch: with its own ` +
+        'answer the reference point would be the reward itself; set it to 2 or more (TRL refuses it too)',
+    },
+  ];
+}

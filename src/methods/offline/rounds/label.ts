@@ -1,0 +1,134 @@
+/** The second stage of a round: outcomes by the answers, steps by the judge, as records that any run can read. */
+import { PhiloxStream } from '../../../random/philox.js';
+import type { StepLabel } from '../../../records/record.js';
+import { stepsOf } from '../../../records/steps.js';
+import type { RunProblem } from '../../../train/solutions/problems.js';
+import type { MakingStage, SaveSettings } from '../../../train/stage.js';
+import {
+  type Candidate,
+  type CandidateRow,
+  isRight,
+  labelledRecord,
+  type SelectionOptions,
+  selectCandidates,
+} from './candidates.js';
+import { chunkedStage } from './chunked-stage.js';
+import type { OpenJudge } from './judges.js';
+
+export interface LabelStageOptions {
+  readonly name: string;
+  /** The artefact that the candidates come from. */
+  readonly source: string;
+  readonly rows: readonly CandidateRow[];
+  readonly problems: readonly RunProblem[];
+  /** Absent: no step gets a label. */
+  readonly judge: OpenJudge | undefined;
+  /** What makes a candidate right: `answer`, or also (`clean`) that no step is labelled wrong. */
+  readonly outcome: 'answer' | 'clean';
+  /** A control: this share of the labels is turned round. */
+  readonly flip: { readonly share: number; readonly seed: number };
+  readonly selection: SelectionOptions;
+  readonly settings: SaveSettings;
+}
+
+export function labelStage(options: LabelStageOptions): MakingStage {
+  const { name, source, problems, judge, outcome, flip, selection, settings } = options;
+  const byProblem = new Map<number, Candidate[]>();
+  for (const row of options.rows) {
+    const candidates = byProblem.get(row.problem) ?? [];
+    byProblem.set(row.problem, candidates);
+    candidates.push({ ...row, right: isRight(problems[row.problem] as RunProblem, row) });
+  }
+  return chunkedStage({
+    name,
+    settings,
+    items: [...byProblem.values()],
+    async step(chunk, index, signal) {
+      const clean = outcome === 'clean';
+      const selected = chunk.map((candidates) =>
+        selectCandidates(candidates, clean ? { ...selection, ...ALL } : selection),
+      );
+      const asked = selected.flatMap(({ kept }) => kept);
+      const solutions = asked.map((candidate) => ({
+        ...candidate,
+        of: problems[candidate.problem] as RunProblem,
+        steps: stepsOf(candidate.text),
+      }));
+      const judged =
+        (await judge?.judge(solutions, signal)) ?? solutions.map(({ steps }) => steps.map(() => null));
+      if (signal.aborted) return undefined;
+      const labels = flipped(judged, flip, index);
+      const labelled = asked.map((candidate, i) => {
+        const own = labels[i] ?? [];
+        return { ...candidate, right: candidate.right && !(clean && own.includes(0)), labels: own };
+      });
+      // Where labels of steps say what is right, a problem's right and wrong candidates are known only now.
+      const chosen = clean
+        ? selected.map(({ kept: [first] }) =>
+            selectCandidates(
+              labelled.filter(({ problem }) => problem === first?.problem),
+              { ...selection, dedupe: false },
+            ),
+          )
+        : [];
+      const kept = clean ? chosen.flatMap(({ kept }) => kept) : labelled;
+      const rows = kept.map((candidate) =>
+        labelledRecord(problems[candidate.problem] as RunProblem, candidate, candidate.labels, source),
+      );
+      const steps = rows.flatMap((row) => row.steps);
+      const share = (count: number, of: number) => (of === 0 ? 0 : count / of);
+      const left = sums([...selected, ...chosen].map((each) => each.left));
+      const metrics = {
+        records: rows.length,
+        right_answers: share(rows.filter(({ outcome }) => outcome === 1).length, rows.length),
+        right_steps: share(
+          steps.filter(({ label }) => label === 1).length,
+          steps.filter(({ label }) => label !== null).length,
+        ),
+        unlabelled_steps: share(steps.filter(({ label }) => label === null).length, steps.length),
+        // Of a judge that costs something: what it cost so far.
+        ...Object.fromEntries(
+          Object.entries(judge?.report?.() ?? {}).map(([name, value]) => [`judge_${name}`, value]),
+        ),
+        ...Object.fromEntries(Object.entries(left).map(([reason, count]) => [`left_${reason}`, count])),
+      };
+      const { records, right_answers, right_steps } = metrics;
+      return {
+        metrics,
+        shown: { records, right_answers, right_steps },
+        tokens: asked.reduce((sum, { tokens }) => sum + tokens, 0),
+        rows: rows.map((row) => ({ ...row })),
+      };
+    },
+    dispose: () => judge?.dispose(),
+  });
+}
+
+/** Selection that reads no labels. */
+const ALL = { balance_per_problem: false, drop_unanimous: false };
+
+/** Domain of the random stream of labels that are turned round. */
+const FLIPS = 0x666c6970;
+
+/** @param chunk the step of the stage that the solutions belong to, which numbers the stream */
+function flipped(
+  solutions: readonly (readonly StepLabel[])[],
+  { share, seed }: LabelStageOptions['flip'],
+  chunk: number,
+): readonly (readonly StepLabel[])[] {
+  if (share === 0) return solutions;
+  const stream = new PhiloxStream(seed, FLIPS, chunk);
+  return solutions.map((labels) =>
+    labels.map((label) => {
+      const turned = stream.uniform() < share;
+      return label !== null && turned ? ((1 - label) as 0 | 1) : label;
+    }),
+  );
+}
+
+function sums<Name extends string>(all: readonly Readonly<Record<Name, number>>[]): Record<string, number> {
+  const total: Record<string, number> = {};
+  for (const each of all)
+    for (const [name, count] of Object.entries<number>(each)) total[name] = (total[name] ?? 0) + count;
+  return total;
+}

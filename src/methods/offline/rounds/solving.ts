@@ -1,0 +1,113 @@
+/** Held-out problems solved by the model as it is: a stage, a choice among parameters, and the report of a run. */
+import type { Part } from '../../../data/split.js';
+import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report.js';
+import type { Evaluation } from '../../../train/method.js';
+import { localSampler, type SolutionSampler } from '../../../train/solutions/sampler.js';
+import type { SaveSettings, StageEntry } from '../../../train/stage.js';
+import { type EvaluatedRow, evaluateStage, evaluationMetrics } from './evaluate.js';
+import { lazily, openEvaluationJudge } from './judges.js';
+import { artefactRows } from './rows.js';
+import type { AskingRun } from './run.js';
+
+export function samplerOf(
+  { config, data, roles, tokenizer, cacheBytes }: AskingRun,
+  how: 'greedy' | 'sampled' = 'sampled',
+): SolutionSampler {
+  const { sampling } = config;
+  const stop = [...sampling.stop, ...data.asked.prompts.train.stop];
+  const greedy = { temperature: 0, top_p: 1, top_k: 0, min_p: 0 };
+  return localSampler({
+    decoder: roles.decoder,
+    role: roles.role,
+    tokenizer,
+    sampling: { ...sampling, stop, ...(how === 'greedy' ? greedy : {}) },
+    seed: config.run.seed,
+    cacheBytes,
+  });
+}
+
+/** Test problems, solved by model `i`: M0 is the one that the run begins with. */
+export const evaluation = (open: AskingRun, i: number, settings: SaveSettings): StageEntry =>
+  solved(open, { name: `eval-${i}`, part: 'test', settings });
+
+const VALIDATION = 'eval-validation';
+
+/** Validation problems, solved by the last model: what a sweep may select by. */
+export const validation = (open: AskingRun, settings: SaveSettings): StageEntry[] =>
+  open.data.asked.problems.validation.length === 0
+    ? []
+    : [solved(open, { name: VALIDATION, part: 'validation', settings })];
+
+interface SolvedOptions {
+  readonly name: string;
+  readonly part: Part;
+  readonly settings: SaveSettings;
+}
+
+function solved(open: AskingRun, { name, part, settings }: SolvedOptions): StageEntry {
+  const { config, data } = open;
+  const judge = lazily(() => openEvaluationJudge(config, open.openScorers));
+  return evaluateStage({
+    name,
+    problems: data.asked.problems[part],
+    prompts: data.asked.prompts[part].prompts,
+    greedy: samplerOf(open, 'greedy'),
+    sampler: samplerOf(open),
+    samples: config.eval.num_generations,
+    judge: config.eval.judge === 'none' ? undefined : judge,
+    settings,
+  });
+}
+
+/** Share of validation problems whose greedy solution is right: chooses among the parameters of a round. */
+export async function passAt1(
+  open: AskingRun,
+  { settings, signal }: { readonly settings: SaveSettings; readonly signal: AbortSignal },
+): Promise<Record<string, number> | undefined> {
+  const { validation: problems } = open.data.asked.problems;
+  if (problems.length === 0) return {};
+  const stage = evaluateStage({
+    name: 'validation',
+    problems,
+    prompts: open.data.asked.prompts.validation.prompts,
+    greedy: samplerOf(open, 'greedy'),
+    sampler: samplerOf(open),
+    samples: 0,
+    judge: undefined,
+    settings,
+  });
+  const opened = stage.open();
+  let right = 0;
+  for (let step = 0; step < stage.steps; step++) {
+    const outcome = await opened.step(step, signal);
+    if (!outcome) return undefined;
+    right += outcome.rows.filter((row) => row.right).length;
+  }
+  return { pass_at_1: right / problems.length };
+}
+
+/** eval.json, and by it the table, of M0 … MN. */
+export async function solvedReport(open: AskingRun, last: number, tokens: number): Promise<Evaluation> {
+  const { config, run, data } = open;
+  const models: Record<string, SolvedGroups> = {};
+  const groups = async (name: string): Promise<SolvedGroups> => ({
+    all: evaluationMetrics(await artefactRows<EvaluatedRow>(run.artefact(name).path)),
+  });
+  for (let i = 0; i <= last; i++) models[`M${i}`] = await groups(`eval-${i}`);
+  const metrics = flatMetrics(models[`M${last}`] as SolvedGroups);
+  return {
+    metrics: Object.fromEntries(
+      Object.entries(metrics).map(([name, value]) => [name.replace(/[@ ]/g, '_'), value]),
+    ),
+    solved: {
+      method: config.method,
+      unit: 'problems',
+      data: { problems: data.asked.problems.test.length, trained_tokens: tokens },
+      metrics,
+      ...(data.asked.problems.validation.length > 0
+        ? { metrics_validation: flatMetrics(await groups(VALIDATION)) }
+        : {}),
+      models,
+    },
+  };
+}

@@ -1,0 +1,192 @@
+/** The stages of a round: samples, labels, log-probs of the reference, training, evaluation. */
+
+import { adapterUse } from '../../../config/adapter.js';
+import type { Dataset } from '../../../data/dataset.js';
+import { inMemory } from '../../../data/dataset.js';
+import { objectRows } from '../../../data/rows.js';
+import { DataError } from '../../../files/data-error.js';
+import { loadAdapter } from '../../../models/adapter.js';
+import { baseDirectory } from '../../../models/base.js';
+import { loadDecoder } from '../../../models/load.js';
+import type { StepRecord } from '../../../records/record.js';
+import type { StageEntry, TrainingStage } from '../../../train/stage.js';
+import type { OfflineItem } from '../answers/items.js';
+import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan.js';
+import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
+import { offlineStage } from '../answers/stage.js';
+import { answerTokenizer } from '../answers/tokens.js';
+import type { OfflineLearning } from '../method.js';
+import type { CandidateRow } from './candidates.js';
+import type { RoundSettings, RoundsConfig } from './config.js';
+import { lazily, openLabelJudge } from './judges.js';
+import { labelStage } from './label.js';
+import { artefactRows } from './rows.js';
+import type { AskingRun } from './run.js';
+import { roundProblems, sampleStage } from './sample.js';
+import { evaluation, passAt1, samplerOf, validation } from './solving.js';
+
+/** M0 that is more than the base without its adapter is a second copy, loaded while a round asks it. */
+export function loadsReference(
+  { lora, model }: RoundsConfig,
+  { iterations, reference }: RoundSettings,
+): boolean {
+  return reference === 'm0' && (lora === 'none' || adapterUse(model).start !== undefined) && iterations > 0;
+}
+
+/** The model that the run began with. */
+async function firstModel({ config: { model }, device, roles }: AskingRun): Promise<LoadedReference> {
+  const { start } = adapterUse(model);
+  if (start !== undefined) {
+    const adapter = loadAdapter(device, roles.decoder.config, start);
+    return { decoder: roles.decoder, role: { adapter }, dispose: () => adapter.dispose() };
+  }
+  const decoder = await loadDecoder(device, baseDirectory(model.base as string), { dtype: model.dtype });
+  return { decoder, role: {}, dispose: () => decoder.dispose() };
+}
+
+export function roundStages(open: AskingRun, learning: OfflineLearning): StageEntry[] {
+  const settings = learning.settings(open.config);
+  const rounds = Array.from({ length: settings.iterations }, (_, i) => round(open, i + 1, learning));
+  return [evaluation(open, 0, settings), ...rounds.flat(), ...validation(open, settings)];
+}
+
+/** Why nothing of a round can be learned: most often its candidates were cut off before they came to an answer. */
+export function nothingToLearn(
+  candidates: readonly Pick<CandidateRow, 'finish_reason'>[],
+  {
+    round,
+    what,
+    max_new_tokens,
+    where,
+  }: {
+    readonly round: number;
+    readonly what: string;
+    readonly max_new_tokens: number;
+    readonly where: string;
+  },
+): DataError {
+  const cut = candidates.filter(({ finish_reason }) => finish_reason === 'length').length;
+  const all = candidates.length;
+  const limit = `cut off at sampling.max_new_tokens ${max_new_tokens}`;
+  return new DataError(
+    'file',
+    all > 0 && cut === all
+      ? `round ${round} has nothing to learn from: all ${all} candidates were ${limit}; raise it`
+      : `round ${round} has no ${what} to learn from: of ${all} candidates ${cut} were ${limit}; see ${where}, and left_… in metrics.jsonl`,
+  );
+}
+
+/** Round `i`, from 1. */
+function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntry[] {
+  const { config, data, roles, run, tokenizer } = open;
+  const { name } = learning;
+  const settings = learning.settings(config);
+  const kind = learning.kind(config);
+  const objective = (train: Dataset<OfflineItem>) => learning.objective(config, train);
+  const { sampling } = config;
+  const names = {
+    samples: `samples-${i}`,
+    labels: `labels-${i}`,
+    reference: `reference-${i}`,
+    training: `${name}-${i}`,
+  };
+  const microBatchTokens = open.microBatchTokens(name);
+  const seed = (config.run.seed + i) >>> 0;
+  const path = (name: string) => run.artefact(name).path;
+  const planned = async (): Promise<OfflinePlan> => {
+    const records = await artefactRows<StepRecord>(path(names.labels));
+    const items = kind
+      .items(records, answerTokenizer(tokenizer, config.question.template))
+      .filter((item) =>
+        item.answers.every(({ ids }) => item.prompt.length + ids.length <= config.data.max_length),
+      );
+    if (items.length === 0)
+      throw nothingToLearn(await artefactRows<CandidateRow>(path(names.samples)), {
+        round: i,
+        what: kind.noun,
+        max_new_tokens: sampling.max_new_tokens,
+        where: `${names.labels}.jsonl and ${names.samples}.jsonl`,
+      });
+    const { needsMismatched: pairs } = objective(inMemory(items));
+    const options = { pairs, maxLength: config.data.max_length, settings, seed };
+    return trainingPlan(inMemory<OfflineItem>(items), options);
+  };
+  const judge = lazily(() => openLabelJudge(config, open.openScorers));
+  const { needsReference } = objective(inMemory<OfflineItem>([]));
+  const reference: StageEntry = {
+    name: names.reference,
+    prepare: async () =>
+      referenceStage({
+        name: names.reference,
+        decoder: roles.decoder,
+        // The model that the round begins with, or the base without its adapter.
+        role: settings.reference === 'm0' ? {} : roles.role,
+        ...(loadsReference(config, settings) ? { load: () => firstModel(open) } : {}),
+        items: referencedItems(await planned()),
+        microBatchTokens,
+        settings,
+      }),
+  };
+  return [
+    sampleStage({
+      name: names.samples,
+      iteration: i,
+      sampler: samplerOf(open),
+      prompts: data.asked.prompts.train.prompts,
+      problems: roundProblems(data.asked.problems.train.length, {
+        iteration: i,
+        size: sampling.problems_per_iteration,
+        fresh: sampling.fresh_problems,
+        seed: config.run.seed,
+      }),
+      settings,
+      n: sampling.num_generations,
+      draws: run.draws,
+    }),
+    {
+      name: names.labels,
+      prepare: async () =>
+        labelStage({
+          name: names.labels,
+          source: names.samples,
+          rows: await artefactRows<CandidateRow>(path(names.samples)),
+          problems: data.asked.problems.train,
+          judge,
+          outcome: config.judge.outcome,
+          flip: { share: config.judge.flip, seed },
+          selection: sampling,
+          settings,
+        }),
+    },
+    ...(needsReference ? [reference] : []),
+    {
+      name: names.training,
+      async prepare() {
+        const plan = await planned();
+        const stage = offlineStage({
+          name: names.training,
+          decoder: roles.decoder,
+          role: roles.role,
+          parameters: roles.trained,
+          objective: objective(plan.items),
+          plan,
+          references: needsReference
+            ? await referenceSums(objectRows(path(names.reference)), plan.references)
+            : [],
+          settings,
+          microBatchTokens,
+          seed,
+          best: 'pass_at_1',
+          validate: (signal) => passAt1(open, { settings, signal }),
+        });
+        return keeping(stage, () => roles.save((name) => run.file(`${name}-${i}`)));
+      },
+    },
+    evaluation(open, i, settings),
+  ];
+}
+
+/** The model of each round is kept. */
+function keeping(stage: TrainingStage, save: () => Promise<void>): TrainingStage {
+  return { ...stage, open: () => ({ ...stage.open(), end: save }) };
+}

@@ -1,0 +1,56 @@
+// The algorithms of `method: ppo`. A new one is a row here and a test, and a function in `advantage.ts` where its advantages are new.
+import type { RatioOf } from '../../train/policy/objective.js';
+
+/**
+ * Where advantages come from: a critic, the group of a problem, the other solutions of the group, returns from a token on, or the other
+ * solutions apart for outcomes and for the rewards of tokens.
+ */
+export type AdvantageOf = 'critic' | 'group' | 'leave_one_out' | 'returns' | 'process';
+
+export interface OnlineAlgorithm {
+  readonly ratio: RatioOf;
+  readonly advantage: AdvantageOf;
+  /** Where the KL penalty goes by default. */
+  readonly klIn: 'reward' | 'loss';
+  /** Whether `whiten_advantages` is read. */
+  readonly whitens?: true;
+  /** How far the ratio counts down and up by default. Default 0.2 each. */
+  readonly clip?: readonly [low: number, high: number];
+}
+
+export const algorithms = {
+  /** arXiv 1707.06347 */
+  ppo: { ratio: 'token', advantage: 'critic', klIn: 'reward', whitens: true },
+  /** arXiv 2402.03300 */
+  grpo: { ratio: 'token', advantage: 'group', klIn: 'loss' },
+  /** arXiv 2402.14740 */
+  rloo: { ratio: 'answer', advantage: 'leave_one_out', klIn: 'reward' },
+  /** arXiv 2501.03262 */
+  reinforce_pp: { ratio: 'token', advantage: 'returns', klIn: 'reward', whitens: true },
+  /** arXiv 2507.18071 */
+  gspo: { ratio: 'answer_mean', advantage: 'group', klIn: 'loss', clip: [3e-4, 4e-4] },
+  /** arXiv 2502.01456 */
+  prime: { ratio: 'token', advantage: 'process', klIn: 'reward', whitens: true },
+} as const satisfies Readonly<Record<string, OnlineAlgorithm>>;
+
+export type Algorithm = keyof typeof algorithms;
+
+export const ALGORITHMS = Object.keys(algorithms) as [Algorithm, ...Algorithm[]];
+
+export function algorithmOf({ algorithm }: { readonly algorithm: Algorithm }): OnlineAlgorithm {
+  return algorithms[algorithm];
+}
+
+/** Whether values are learned: the other algorithms compare rewards with each other. */
+export function hasCritic(settings: { readonly algorithm: Algorithm }): boolean {
+  return algorithmOf(settings).advantage === 'critic';
+}
+
+/** Whether advantages are differences between the solutions of a problem. */
+export function comparesGroups(settings: {
+  readonly algorithm: Algorithm;
+  readonly group_baseline: boolean;
+}): boolean {
+  const { advantage } = algorithmOf(settings);
+  return advantage === 'returns' ? settings.group_baseline : advantage !== 'critic';
+}

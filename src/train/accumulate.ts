@@ -1,0 +1,94 @@
+/**
+ * The loop over micro-batches: every stage that learns cuts its optimizer batch here, so that the batch, not what fits in memory,
+ * decides what a step learns.
+ */
+import type { TrainableParameters } from '../autograd/parameters.js';
+import { Tape } from '../autograd/tape.js';
+import { readStatistics, type Statistics } from '../objectives/statistics.js';
+import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+import { groupBySize } from '../sequences/batching.js';
+
+/** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
+export interface LossTerm<Name extends string = string> {
+  /** f32 [1] */
+  readonly loss: Tensor;
+  /** In the sum. Default 1. */
+  readonly weight?: number;
+  readonly statistics?: Statistics<Name> | undefined;
+  /** f32, read back with the loss. */
+  readonly values?: Tensor | undefined;
+}
+
+/** A term of one micro-batch, read back. */
+export interface ReadTerm<Item, Name extends string, Term> {
+  readonly group: readonly Item[];
+  readonly term: Term;
+  readonly loss: number;
+  /** Empty for a term without any. */
+  readonly statistics: Readonly<Record<Name, number>>;
+  /** Empty for a term without any. */
+  readonly values: Float32Array;
+}
+
+export interface Accumulation<Item, Total, Before> {
+  readonly device: Device;
+  /** Tokens of an item. */
+  readonly sizeOf: (item: Item) => number;
+  /** Tokens in memory at once. */
+  readonly microBatchTokens: number;
+  /** What losses are divided by: counts of the whole optimizer batch, which no micro-batch knows by itself. */
+  readonly normaliser: (items: readonly Item[]) => Total;
+  /** Their gradients are zeroed, then added to. Absent: the losses are measured and nothing is learned. */
+  readonly trains?: readonly TrainableParameters[] | undefined;
+  /** Of the ops in messages and profiles. */
+  readonly scope?: string;
+  /** A forward of the micro-batch whose results get no gradients. */
+  readonly before?: (group: readonly Item[]) => Before;
+}
+
+/**
+ * Forward and backward of one optimizer batch; gradients are added into the parameters' buffers. A micro-batch without a term is
+ * left out.
+ *
+ * @returns the terms of every micro-batch, in order
+ */
+export async function accumulate<Item, Total, Name extends string, Term extends LossTerm<Name>, Before>(
+  items: readonly Item[],
+  options: Accumulation<Item, Total, Before>,
+  loss: (group: readonly Item[], total: Total, before: Before) => readonly (Term & LossTerm<Name>)[],
+): Promise<ReadTerm<Item, Name, Term>[]> {
+  const { device, sizeOf, microBatchTokens, trains, scope } = options;
+  const total = options.normaliser(items);
+  for (const parameters of trains ?? []) parameters.zeroGrads();
+  const read: ReadTerm<Item, Name, Term>[] = [];
+  for (const group of groupBySize(items, sizeOf, microBatchTokens)) {
+    const tape = trains && new Tape(device);
+    const terms = device.scope(() => {
+      const before = options.before?.(group) as Before;
+      const forward = () => loss(group, total, before);
+      return tape ? tape.run(forward) : forward();
+    }, scope);
+    tape?.backward(terms.map(({ loss, weight = 1 }) => [loss, weight]));
+    tape?.dispose();
+    // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
+    for (const term of terms) read.push({ group, term, ...(await readTerm(term)) });
+    await device.synchronize();
+  }
+  return read;
+}
+
+async function readTerm<Name extends string>({ loss, statistics, values }: LossTerm<Name>) {
+  const [[value], named, found] = await Promise.all([
+    loss.readFloats(),
+    statistics ? readStatistics(statistics) : ({} as Readonly<Record<Name, number>>),
+    values?.readFloats() ?? new Float32Array(),
+  ]);
+  for (const tensor of [loss, statistics?.values, values]) tensor?.dispose();
+  return { loss: value as number, statistics: named, values: found };
+}
+
+/** Their sum. */
+export function totalLoss(terms: readonly { readonly loss: number }[]): number {
+  return terms.reduce((sum, { loss }) => sum + loss, 0);
+}

@@ -1,0 +1,129 @@
+// How records become what objectives learn from, on the byte tokenizer: one token per character.
+import { expect, it } from 'vitest';
+import { type OfflineItem, offlineSequence } from '../../../../src/methods/offline/answers/items.js';
+import {
+  answerPairs,
+  judgedAnswers,
+  labelledAnswers,
+  rightAnswers,
+  stepPairs,
+} from '../../../../src/methods/offline/answers/kinds.js';
+import { answerTokenizer } from '../../../../src/methods/offline/answers/tokens.js';
+import type { StepRecord } from '../../../../src/records/record.js';
+import { byteTokenizer } from '../../../../src/tokenizer/byte.js';
+
+const tokenizer = byteTokenizer();
+const tokens = answerTokenizer(tokenizer, '{problem}\n');
+const step = (text: string, label: 1 | 0 | null) => ({ text, label, kind: 'normal' as const });
+const record = (problem: string, marks: readonly (1 | 0 | null)[], outcome: 1 | 0): StepRecord => ({
+  problem,
+  steps: marks.map((label, i) => step(`s${i}${label === 0 ? 'x' : ''}`, label)),
+  outcome,
+});
+
+/** What is learned of each answer. */
+const learned = ({ answers }: OfflineItem) =>
+  answers.map(({ ids, from }) => tokenizer.decode(ids.slice(from), { skipSpecialTokens: true }));
+
+it('steps are lines after a prompt that is a line, and tile the answer; the end belongs to the last', () => {
+  const [item] = labelledAnswers.items([record('p', [1, 0], 0)], tokens);
+  const { ids, steps, label } = item!.answers[0]!;
+  expect(tokenizer.decode(item!.prompt, { skipSpecialTokens: true })).toBe('p\n');
+  expect(learned(item!)).toEqual(['s0\ns1x\n']);
+  expect(steps.map(({ begin, end }) => [begin, end])).toEqual([
+    [0, 3],
+    [3, ids.length],
+  ]);
+  expect(label).toBe(0);
+});
+
+it('a prompt of the source stands word for word, without a line break or a space', () => {
+  const row: StepRecord = { problem: 'q', prompt: 'q:', steps: [step('a', null)], outcome: 1 };
+  const [item] = labelledAnswers.items([row], tokens);
+  expect(tokenizer.decode(item!.prompt, { skipSpecialTokens: true })).toBe('q:');
+  expect(learned(item!)).toEqual(['a']);
+});
+
+it('a prompt that ends in a word is parted from the answer by a space, unless the answer brings its own', () => {
+  const after = answerTokenizer(tokenizer, 'Q: {problem} A:');
+  const answerOf = (text: string) => {
+    const [item] = labelledAnswers.items([{ problem: 'p', steps: [step(text, 1)], outcome: 1 }], after);
+    return learned(item!);
+  };
+  expect(answerOf('a')).toEqual([' a']);
+  expect(answerOf(' a')).toEqual([' a']);
+  expect(answerOf('\na')).toEqual(['\na']);
+});
+
+it.each([
+  ['keep', 'keep', [1, 0, 1]],
+  ['mask', 'keep', [1, 0, null]],
+  ['negative', 'keep', [1, 0, 0]],
+  ['negative', 'exclude', [1, 0, null]],
+] as const)(
+  'labels after the first error: %s, answer step: %s',
+  (after_first_error, answer_step, expected) => {
+    const [item] = judgedAnswers({ after_first_error, answer_step }).items(
+      [record('p', [1, 0, 1], 0)],
+      tokens,
+    );
+    expect(item!.answers[0]!.steps.map(({ label }) => label)).toEqual(expected);
+  },
+);
+
+it('right and wrong answers to one problem become pairs in turn, others wait', () => {
+  const records = [
+    record('a', [1], 1),
+    record('b', [1], 1),
+    record('a', [1], 1),
+    record('a', [0], 0),
+    record('A', [0], 0),
+  ];
+  const pairs = answerPairs.items(records, tokens);
+  expect(pairs.map(learned)).toEqual([
+    ['s0\n', 's0x\n'],
+    ['s0\n', 's0x\n'],
+  ]);
+  expect(rightAnswers.items(records, tokens)).toHaveLength(3);
+});
+
+it('an answer whose outcome nobody gave is no right one with a wrong step, nor is another version of a step', () => {
+  const { outcome: _, ...judged } = record('a', [1, 0], 0);
+  const { outcome: __, ...unjudged } = record('b', [1, null], 1);
+  const alternative = { ...unjudged, context_steps: 1 };
+  expect(rightAnswers.items([judged, unjudged, alternative], tokens)).toHaveLength(1);
+  // A right answer stays one, whatever its steps.
+  expect(rightAnswers.items([record('c', [0, 1], 1)], tokens)).toHaveLength(1);
+});
+
+it('the same text judged right and wrong is no pair, and what nothing is learned from has a reason', () => {
+  const same = record('a', [1], 1);
+  const twin = { ...record('a', [0], 0), steps: same.steps.map((step) => ({ ...step, label: 0 as const })) };
+  const other = record('a', [0], 0);
+  const pairs = answerPairs.items([same, twin, other], tokens);
+  expect(pairs.map(learned)).toEqual([['s0\n', 's0x\n']]);
+  expect(stepPairs.items([same, twin, other], tokens).map(learned)).toEqual([['s0\n', 's0x\n']]);
+  const { outcome: _, ...unjudged } = same;
+  expect(answerPairs.unused?.({ ...same, rejected: same.steps })).toMatch(
+    /chosen answer is the rejected one/,
+  );
+  expect(answerPairs.items([{ ...same, rejected: same.steps }], tokens)).toEqual([]);
+  expect(answerPairs.unused?.(unjudged)).toMatch(/without a label/);
+  expect(labelledAnswers.unused?.(unjudged)).toMatch(/without a label/);
+  expect(labelledAnswers.unused?.(same)).toBeUndefined();
+});
+
+it('a wrong step is no beginning of a pair', () => {
+  expect(stepPairs.items([record('a', [0, 1], 0), record('a', [0, 0], 0)], tokens)).toEqual([]);
+});
+
+it('a right and a wrong step after the same beginning are learned alone, and nothing ends them', () => {
+  const pairs = stepPairs.items([record('a', [1, 1, 1], 1), record('a', [1, 0, 0], 0)], tokens);
+  expect(pairs).toHaveLength(1);
+  expect(learned(pairs[0]!)).toEqual(['s1\n', 's1x\n']);
+  const { answers } = offlineSequence(pairs[0]!, 0);
+  expect(answers.map(({ rows }) => tokenizer.decode(rows.map(({ token }) => token)))).toEqual([
+    's1\n',
+    's1x\n',
+  ]);
+});

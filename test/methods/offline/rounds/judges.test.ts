@@ -1,0 +1,97 @@
+// The judges that a configuration names, for labels and for the evaluation.
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { completeRunConfig } from '../../../../src/methods/config.js';
+import type { RoundsConfig } from '../../../../src/methods/offline/rounds/config.js';
+import { openEvaluationJudge, openLabelJudge } from '../../../../src/methods/offline/rounds/judges.js';
+import { acceptedChanges } from '../../../../src/run/inputs.js';
+import { fileWith } from '../../../data/data-file.js';
+
+const solution = {
+  problem: 0,
+  sample: 0,
+  text: '1+1=2\n2+1=4',
+  of: { problem: 'What is 1+1+1?', answer: '3' },
+  steps: ['1+1=2', '2+1=4'],
+};
+
+let folder: string;
+let server: Server;
+let asked: { model: string }[];
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'judges-'));
+  asked = [];
+  server = createServer(async (request, response) => {
+    const parts: Buffer[] = [];
+    for await (const part of request) parts.push(part as Buffer);
+    asked.push(JSON.parse(Buffer.concat(parts).toString()));
+    const choices = [{ message: { content: '{"1": "correct", "2": "incorrect"}' } }];
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ choices, usage: { prompt_tokens: 100, completion_tokens: 10 } }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+afterAll(async () => {
+  server.closeAllConnections();
+  server.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const url = () => `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+const config = (sections: Record<string, object>) =>
+  completeRunConfig({
+    method: 'step_kto',
+    model: { base: 'word-problems-misread' },
+    data: { source: 'word_problems' },
+    run: { output_dir: folder },
+    ...sections,
+  } as never) as unknown as RoundsConfig;
+const noRun = () => Promise.reject(new Error('no run is asked'));
+
+it('a language model behind one server labels, and another behind another server evaluates', async () => {
+  const both = config({
+    judge: { kind: 'llm', url: url(), model: 'labeller' },
+    eval: { judge: 'llm', llm: { url: url(), model: 'critic' } },
+  });
+  for (const [open, model, file] of [
+    [openLabelJudge, 'labeller', 'judge-cache.jsonl'],
+    [openEvaluationJudge, 'critic', 'eval-judge-cache.jsonl'],
+  ] as const) {
+    const judge = await open(both, noRun);
+    expect(await judge!.judge([solution])).toEqual([[1, 0]]);
+    expect(judge!.report!()).toMatchObject({ requests: 1, inputTokens: 100 });
+    judge!.dispose();
+    expect(asked.at(-1)!.model).toBe(model);
+    expect(await readFile(join(folder, file), 'utf8')).toContain('incorrect');
+  }
+});
+
+it('labels of a file evaluate; what it does not have stays unjudged', async () => {
+  const steps = ['1+1=2', '2+1=4'].map((text, i) => ({ text, label: 1 - i }));
+  const file = fileWith('labels.jsonl', JSON.stringify({ problem: 'What is 1+1+1?', steps }));
+  const judge = await openEvaluationJudge(config({ eval: { judge: 'file', judge_file: file } }), noRun);
+  expect(await judge!.judge([solution, { ...solution, steps: ['2'] }])).toEqual([[1, 0], [null]]);
+});
+
+it.each([
+  [{ eval: { judge: 'file' } }, /eval.judge "file" needs eval.judge_file/],
+  [
+    { judge: { kind: 'file', path: 'a.jsonl' }, eval: { judge: 'file', judge_file: './a.jsonl' } },
+    /a.jsonl labels the training data and would judge its own lessons/,
+  ],
+  [
+    { judge: { kind: 'llm', model: 'm' }, eval: { judge: 'llm', llm: { model: 'm' } } },
+    /the model "m" at http:\/\/127.0.0.1:8000\/v1 labels the training data and would judge its own lessons/,
+  ],
+] as const)('refuses %j', (sections, message) => {
+  expect(() => config(sections as never)).toThrow(message);
+});
+
+it('its budget may grow when the run is resumed', () => {
+  const inputs = (tokens: number) => ({ config: { 'eval.llm.token_budget': tokens }, files: {} });
+  expect(acceptedChanges('run', inputs(10), inputs(20)).changed).toHaveLength(1);
+});
