@@ -20,9 +20,9 @@ import { resolveSaved } from '../run/resolve-saved.js';
 import { formatBytes } from '../terminal/progress.js';
 import { loadTokenizer } from '../tokenizer/load.js';
 import { readRunState } from '../train/checkpoint.js';
-import { readAdapterConfig } from '../weights/adapter.js';
+import { openAdapterWeights, readAdapterConfig } from '../weights/adapter.js';
 import type { TargetModules } from '../weights/adapter-config.js';
-import { openSafetensors, type TensorEntry } from '../weights/safetensors.js';
+import type { TensorEntry } from '../weights/safetensors.js';
 import { UsageError } from './error.js';
 
 type Row = readonly [name: string, value: string];
@@ -65,7 +65,7 @@ export async function adapter(name: string): Promise<Row[]> {
   if (path === undefined) throw new UsageError(`${name} is no adapter: it has no adapter_config.json`);
   const { r, loraAlpha, useRslora, targetModules, modulesToSave, taskType, baseModel } =
     readAdapterConfig(path);
-  const file = openSafetensors(join(path, 'adapter_model.safetensors'));
+  const file = openAdapterWeights(path);
   file.close();
   const pairs = [...file.tensors.keys()].filter((name) => name.includes('lora_A')).length;
   const card = readCard(path);

@@ -1,6 +1,5 @@
 // Selects the files of a model repository to download.
-import { INDEX_FILE, SINGLE_FILE } from '../weights/checkpoint.js';
-import { conversionCommand, PICKLES } from '../weights/pickles.js';
+import { INDEX_FILE, SINGLE_FILE, type WeightsLayout, weightsLayout } from '../weights/checkpoint.js';
 import { HubError } from './error.js';
 
 /** The files read besides the weights; see `readTokenizerFiles`. */
@@ -33,21 +32,19 @@ export function modelConfigFiles(paths: readonly string[], what: string): readon
     const adapter = paths.includes('adapter_config.json') ? '; it is an adapter, not a base model' : '';
     throw new HubError('missing', `the ${what} has no config.json${adapter}`);
   }
-  if (!paths.includes(SINGLE_FILE) && !paths.includes(INDEX_FILE)) {
-    const pickle = paths.find((path) => PICKLES.test(path));
-    if (pickle !== undefined)
-      throw new HubError(
-        'missing',
-        `the ${what} has its weights in ${pickle} alone, whose format can run code and is never read; convert it with ` +
-          `transformers and name the new folder: ${conversionCommand(what.replace(/^model /, '').replace(/@.*/, ''))}`,
-      );
-    throw new HubError(
-      'missing',
-      `the ${what} has no ${SINGLE_FILE} and no ${INDEX_FILE}; weights in other formats are not read`,
-    );
-  }
-  const index = paths.includes(SINGLE_FILE) ? [] : [INDEX_FILE];
-  return ['config.json', ...paths.filter((path) => path === 'generation_config.json'), ...index];
+  const { single, index } = layoutOf(paths, what);
+  const description = paths.includes(single) ? [] : [index];
+  return ['config.json', ...paths.filter((path) => path === 'generation_config.json'), ...description];
+}
+
+/** How the weights are stored. Throws HubError for a repository without them. */
+export function layoutOf(paths: readonly string[], what: string): WeightsLayout {
+  const layout = weightsLayout((path) => paths.includes(path));
+  if (layout !== undefined) return layout;
+  throw new HubError(
+    'missing',
+    `the ${what} has no ${SINGLE_FILE}, no ${INDEX_FILE} and no pytorch_model.bin; weights in other formats are not read`,
+  );
 }
 
 /** The weights: one file, or the shards named in the index (undefined if there is none). */
@@ -56,11 +53,12 @@ export function weightFiles(
   shards: readonly string[] | undefined,
   what: string,
 ): readonly string[] {
-  if (shards === undefined) return [SINGLE_FILE];
+  const { single, index } = layoutOf(paths, what);
+  if (shards === undefined) return [single];
   const absent = shards.find((shard) => !paths.includes(shard));
   if (absent === undefined) return shards;
   throw new HubError(
     'missing',
-    `${INDEX_FILE} of the ${what} names ${absent}, which the repository does not have`,
+    `${index} of the ${what} names ${absent}, which the repository does not have`,
   );
 }

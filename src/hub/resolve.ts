@@ -2,15 +2,15 @@
 import { join } from 'node:path';
 import { readModelConfig } from '../architectures/table.js';
 import type { Part } from '../data/split.js';
-import { INDEX_FILE, shardNames } from '../weights/checkpoint.js';
+import { shardNames } from '../weights/checkpoint.js';
 import { pathOf, selectDataFiles } from './data-files.js';
 import type { HubId } from './hub-id.js';
-import { modelConfigFiles, tokenizerFiles, weightFiles } from './model-files.js';
+import { layoutOf, modelConfigFiles, tokenizerFiles, weightFiles } from './model-files.js';
 import { describe } from './repository.js';
 import { fetchSnapshot, type SnapshotOptions } from './snapshot.js';
 
 /**
- * The directory of a model: config.json, generation config, weights in safetensors and optionally the tokenizer. The
+ * The directory of a model: config.json, generation config, weights and optionally the tokenizer. The
  * configuration is read before the weights are downloaded, so that an unsupported model costs no download; with
  * `weights: false` no weights are downloaded.
  *
@@ -29,12 +29,13 @@ export async function resolveHubModel(
     ...modelConfigFiles(paths, what),
     ...(tokenizer ? tokenizerFiles(paths, what) : []),
   ];
-  const { directory, commit, paths } = await fetchSnapshot('model', id, small, options);
+  const { directory, commit, paths, all } = await fetchSnapshot('model', id, small, options);
   readModelConfig(directory);
   if (!weights) return directory;
-  const shards = paths.includes(INDEX_FILE) ? shardNames(join(directory, INDEX_FILE)) : undefined;
+  const { index } = layoutOf(all, what);
+  const shards = paths.includes(index) ? shardNames(join(directory, index)) : undefined;
   const pinned = { ...id, revision: commit };
-  await fetchSnapshot('model', pinned, (all) => weightFiles(all, shards, what), options);
+  await fetchSnapshot('model', pinned, (files) => weightFiles(files, shards, what), options);
   return directory;
 }
 

@@ -10,6 +10,7 @@ import { type CheckpointReader, matchWeights, openCheckpoint, readStoredF32 } fr
 import { countInexact } from '../weights/convert.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import type { WeightSpec } from '../weights/modules.js';
+import { withTrunkNames } from '../weights/trunk.js';
 import { Decoder, type Rounding } from './decoder.js';
 import { addPair, type MergedAdapter, readMergedAdapter } from './merged-adapter.js';
 
@@ -28,12 +29,17 @@ export interface LoadOptions {
 
 /** Opens a directory's weights, checked against its config.json. The caller closes the reader. */
 export function openDecoderWeights(directory: string, config: ModelConfig): CheckpointReader {
-  const reader = openCheckpoint(directory);
+  const stored = openCheckpoint(directory);
   try {
-    matchWeights(reader, modelWeights(config), matchOptions(config));
+    const expected = modelWeights(config);
+    const reader = withTrunkNames(
+      stored,
+      expected.map(({ name }) => name),
+    );
+    matchWeights(reader, expected, matchOptions(config));
     return reader;
   } catch (error) {
-    reader.close();
+    stored.close();
     throw error;
   }
 }

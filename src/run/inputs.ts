@@ -10,6 +10,7 @@ import { trainingFiles } from '../data/training-files.js';
 import { contentHash } from '../files/content-hash.js';
 import { isShipped } from '../models/base.js';
 import { adapterFiles } from '../weights/adapter.js';
+import { weightsLayout } from '../weights/checkpoint.js';
 import { RunError } from './error.js';
 
 /** Of each configured path, what it holds by file name: SHA-256 of data and tokenizer, bytes of weights. */
@@ -150,9 +151,11 @@ async function modelContent(path: string): Promise<Record<string, string>> {
   if (isShipped(path)) return { [path]: 'of the package' };
   if (!(await stat(path)).isDirectory()) return hashes([path]);
   const found: Record<string, string> = {};
-  for (const name of (await readdir(path)).sort()) {
+  const names = (await readdir(path)).sort();
+  const weights = weightsLayout((name) => names.includes(name))?.ending ?? '.safetensors';
+  for (const name of names) {
     const file = join(path, name);
-    if (/\.safetensors$/.test(name)) found[name] = `${(await stat(file)).size} bytes`;
+    if (name.endsWith(weights)) found[name] = `${(await stat(file)).size} bytes`;
     else if (/\.(json|jinja|model|txt)$/.test(name)) found[name] = await contentHash(file);
   }
   return found;

@@ -72,7 +72,7 @@ async function hasSameFiles(one: string, other: string): Promise<boolean> {
 }
 
 async function filesOf(directory: string): Promise<[string, number][]> {
-  const names = (await readdir(directory)).filter((name) => /^config\.json$|\.safetensors$/.test(name));
+  const names = (await readdir(directory)).filter((name) => /^config\.json$|\.(safetensors|bin)$/.test(name));
   return Promise.all(
     names
       .sort()

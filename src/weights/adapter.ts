@@ -13,8 +13,9 @@ import { WeightsError } from './error.js';
 import { readJsonObject } from './json.js';
 import { type LoraPlan, loraPlan } from './lora-plan.js';
 import type { ModuleSpec } from './modules.js';
-import { openSafetensors, type SafetensorsFile } from './safetensors.js';
+import { openSafetensors, type WeightsFile } from './safetensors.js';
 import { type TensorData, type TensorSource, writeSafetensors } from './safetensors-writer.js';
+import { openTorch } from './torch/file.js';
 
 const CONFIG_FILE = 'adapter_config.json';
 const WEIGHTS_FILE = 'adapter_model.safetensors';
@@ -25,7 +26,7 @@ export interface AdapterReader {
   readonly config: LoraConfig;
   readonly plan: LoraPlan;
   /** Closed by the caller. */
-  readonly file: SafetensorsFile;
+  readonly file: WeightsFile;
 }
 
 /** The head that the weights of an adapter bring along. */
@@ -39,7 +40,19 @@ export interface AdapterHead {
 
 /** The files that say what an adapter computes. */
 export function adapterFiles(directory: string): string[] {
-  return [CONFIG_FILE, WEIGHTS_FILE].map((name) => join(directory, name));
+  return [join(directory, CONFIG_FILE), adapterWeights(directory)];
+}
+
+/** The file of the weights: of torch.save where there is no other. */
+export function adapterWeights(directory: string): string {
+  const [path, older] = [join(directory, WEIGHTS_FILE), join(directory, 'adapter_model.bin')];
+  return !existsSync(path) && existsSync(older) ? older : path;
+}
+
+/** @throws WeightsError for a file that is damaged or not there */
+export function openAdapterWeights(directory: string): WeightsFile {
+  const path = adapterWeights(directory);
+  return path.endsWith('.bin') ? openTorch(path) : openSafetensors(path);
 }
 
 /** Whether the directory holds an adapter. */
@@ -77,7 +90,7 @@ export function openAdapter(directory: string, modules: readonly ModuleSpec[]): 
   const config = readAdapterConfig(directory);
   // The tensors in the file decide; an entry of target_modules that fits nothing took part in nothing.
   const plan = loraPlan(config, modules, { where: join(directory, CONFIG_FILE), strictTargets: false });
-  const file = openWeights(directory);
+  const file = openAdapterWeights(directory);
   try {
     refuseOtherModel({ directory, config, tensors: file.tensors, modules });
     matchWeights({ directory, tensors: file.tensors, readChunks: () => [] }, adapterTensors(plan));
@@ -98,7 +111,7 @@ export function readAdapterHead(directory: string, module = 'score'): AdapterHea
   const { taskType, modulesToSave } = readAdapterConfig(directory);
   if ((taskType !== 'SEQ_CLS' && taskType !== 'TOKEN_CLS') || !modulesToSave.includes(module))
     return undefined;
-  const file = openWeights(directory);
+  const file = openAdapterWeights(directory);
   try {
     const score = file.tensors.get(`base_model.model.${module}.weight`);
     if (score === undefined || score.shape.length !== 2) {
@@ -115,7 +128,7 @@ export function readAdapterHead(directory: string, module = 'score'): AdapterHea
 
 /** The modules that have a pair in the file of an adapter, whatever its configuration says of them. */
 export function adaptedModules(directory: string): string[] {
-  const file = openWeights(directory);
+  const file = openAdapterWeights(directory);
   try {
     return [...file.tensors.keys()].flatMap(
       (name) => /^base_model\.model\.(.+)\.lora_A\.weight$/.exec(name)?.[1] ?? [],
@@ -160,14 +173,4 @@ export async function writeAdapter(
   await writeSafetensors(join(directory, WEIGHTS_FILE), sources, { format: 'pt' });
   const targets = [...new Set(plan.modules.map(({ module }) => module.split('.').at(-1)!))].sort();
   await writeJson(join(directory, CONFIG_FILE), adapterConfigJson(config, targets));
-}
-
-function openWeights(directory: string): SafetensorsFile {
-  const path = join(directory, WEIGHTS_FILE);
-  if (!existsSync(path) && existsSync(join(directory, 'adapter_model.bin'))) {
-    throw new WeightsError(
-      `${directory}: expected ${WEIGHTS_FILE}, found only adapter_model.bin, whose format can run code and is never read; convert it with PEFT's save_pretrained`,
-    );
-  }
-  return openSafetensors(path);
 }

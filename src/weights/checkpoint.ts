@@ -1,6 +1,7 @@
 /**
- * Weights of a Hugging Face model directory: one `model.safetensors`, or shards listed by `model.safetensors.index.json`. Every
- * weight must be where the index says, and nowhere else. Beside the configuration of a GGUF file (`models/gguf.ts`) it is that file.
+ * Weights of a Hugging Face model directory: one `model.safetensors`, or shards listed by `model.safetensors.index.json`; without
+ * either, the same of `pytorch_model.bin`. Every weight must be where the index says, and nowhere else. Beside the configuration of a
+ * GGUF file (`models/gguf.ts`) it is that file.
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,14 +12,33 @@ import { show, showNames, WeightsError } from './error.js';
 import { Fields } from './fields.js';
 import { GGUF_FILE, openGgufCheckpoint } from './gguf/checkpoint.js';
 import { readJsonObject } from './json.js';
-import { conversionCommand, PICKLES } from './pickles.js';
 import type { CheckpointReader } from './reader.js';
-import { openSafetensors, type SafetensorsFile, type TensorEntry } from './safetensors.js';
+import { openSafetensors, type TensorEntry, type WeightsFile } from './safetensors.js';
+import { openTorch } from './torch/file.js';
 
 export type { CheckpointReader } from './reader.js';
 
 export const SINGLE_FILE = 'model.safetensors';
 export const INDEX_FILE = 'model.safetensors.index.json';
+
+/** The files of a layout. */
+export interface WeightsLayout {
+  readonly single: string;
+  readonly index: string;
+  /** Ends the names of both, and of shards. */
+  readonly ending: string;
+}
+
+/** In the order of preference. */
+export const LAYOUTS: readonly WeightsLayout[] = [
+  { single: SINGLE_FILE, index: INDEX_FILE, ending: '.safetensors' },
+  { single: 'pytorch_model.bin', index: 'pytorch_model.bin.index.json', ending: '.bin' },
+];
+
+/** The layout of a directory or repository with these files; undefined where there are no weights. */
+export function weightsLayout(has: (file: string) => boolean): WeightsLayout | undefined {
+  return LAYOUTS.find(({ single, index }) => has(single) || has(index));
+}
 
 /** A stored tensor as f32, whatever its dtype on disk. */
 export function readStoredF32(
@@ -54,18 +74,16 @@ export interface MatchOptions {
  * @throws WeightsError naming the file, and the weight where there is one
  */
 export function openCheckpoint(directory: string): CheckpointReader {
-  const single = join(directory, SINGLE_FILE);
-  const index = join(directory, INDEX_FILE);
   const gguf = join(directory, GGUF_FILE);
   if (existsSync(gguf)) return openGgufCheckpoint(gguf, directory);
-  if (existsSync(single) && existsSync(index)) {
-    throw new WeightsError(
-      `${directory}: expected either ${SINGLE_FILE} or ${INDEX_FILE}, found both; remove the one that is out of date`,
-    );
-  }
-  if (existsSync(single)) return new OpenCheckpoint(directory, [openSafetensors(single)]);
-  if (existsSync(index)) return openShards(directory, index);
-  throw new WeightsError(absenceReason(directory));
+  const layout = weightsLayout((file) => existsSync(join(directory, file)));
+  if (layout === undefined) throw new WeightsError(absenceReason(directory));
+  const [single, index] = [join(directory, layout.single), join(directory, layout.index)];
+  if (!existsSync(index)) return new OpenCheckpoint(directory, [openFile(single)]);
+  if (!existsSync(single)) return openShards(directory, index);
+  throw new WeightsError(
+    `${directory}: expected either ${layout.single} or ${layout.index}, found both; remove the one that is out of date`,
+  );
 }
 
 /**
@@ -125,16 +143,21 @@ function readIndex(indexPath: string): ReadonlyMap<string, string> {
   const map = index.nested('weight_map') ?? index.fail('weight_map', 'an object');
   const names = Object.keys(map.object);
   if (names.length === 0) index.fail('weight_map', 'at least one weight');
-  return new Map(names.map((name) => [name, shardName(map, name)]));
+  const { ending } = LAYOUTS.find((layout) => indexPath.endsWith(layout.index)) as WeightsLayout;
+  return new Map(names.map((name) => [name, shardName(map, name, ending)]));
+}
+
+function openFile(path: string): WeightsFile {
+  return path.endsWith('.bin') ? openTorch(path) : openSafetensors(path);
 }
 
 function openShards(directory: string, indexPath: string): CheckpointReader {
   const fileOf = readIndex(indexPath);
-  const shards: SafetensorsFile[] = [];
+  const shards: WeightsFile[] = [];
   try {
     const seen = new Map<string, string>();
     for (const file of shardNames(indexPath)) {
-      const shard = openSafetensors(join(directory, file));
+      const shard = openFile(join(directory, file));
       shards.push(shard);
       for (const name of shard.tensors.keys()) {
         const other = seen.get(name);
@@ -165,26 +188,21 @@ function openShards(directory: string, indexPath: string): CheckpointReader {
 }
 
 /** A shard lies beside its index: a path in its name could lead anywhere. */
-function shardName(map: Fields, weight: string): string {
+function shardName(map: Fields, weight: string, ending: string): string {
   const file = map.value(weight);
-  if (typeof file !== 'string' || !/^\w[\w.-]*\.safetensors$/.test(file)) {
-    return map.fail(weight, 'the name of a .safetensors file in the same directory');
+  if (typeof file !== 'string' || !/^\w[\w.-]*$/.test(file) || !file.endsWith(ending)) {
+    return map.fail(weight, `the name of a ${ending} file in the same directory`);
   }
   return file;
 }
 
 function absenceReason(directory: string): string {
-  let files: string[];
   try {
-    files = readdirSync(directory);
+    readdirSync(directory);
   } catch (error) {
     return `cannot read ${directory}: ${systemReason(error)}`;
   }
-  const pickle = files.find((file) => PICKLES.test(file));
-  if (pickle !== undefined) {
-    return `${directory}: expected ${SINGLE_FILE}, found only ${pickle}, whose format can run code and is never read; convert it with transformers: ${conversionCommand(directory)}`;
-  }
-  return `${directory}: expected ${SINGLE_FILE} or ${INDEX_FILE}, found neither`;
+  return `${directory}: expected ${SINGLE_FILE}, ${INDEX_FILE} or pytorch_model.bin, found none`;
 }
 
 function sameShape(a: readonly number[], b: readonly number[]): boolean {
@@ -214,11 +232,11 @@ function requireSameBytes(
 
 class OpenCheckpoint implements CheckpointReader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  readonly #files = new Map<string, SafetensorsFile>();
+  readonly #files = new Map<string, WeightsFile>();
 
   constructor(
     readonly directory: string,
-    readonly shards: readonly SafetensorsFile[],
+    readonly shards: readonly WeightsFile[],
   ) {
     const tensors = new Map<string, TensorEntry>();
     for (const shard of shards) {
@@ -239,7 +257,7 @@ class OpenCheckpoint implements CheckpointReader {
     for (const shard of this.shards) shard.close();
   }
 
-  #file(name: string): SafetensorsFile {
+  #file(name: string): WeightsFile {
     const file = this.#files.get(name);
     if (file === undefined) throw new WeightsError(`${this.directory}: there is no weight ${show(name)}`);
     return file;

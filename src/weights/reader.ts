@@ -4,11 +4,11 @@ import type { TensorEntry } from './safetensors.js';
 export interface CheckpointReader {
   readonly directory: string;
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** As {@link SafetensorsFile.read} */
+  /** As {@link WeightsFile.read} */
   read(name: string): Uint8Array<ArrayBuffer>;
-  /** As {@link SafetensorsFile.readInto} */
+  /** As {@link WeightsFile.readInto} */
   readInto(name: string, buffer: Uint8Array, offset?: number): number;
-  /** As {@link SafetensorsFile.readChunks} */
+  /** As {@link WeightsFile.readChunks} */
   readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
   close(): void;
 }

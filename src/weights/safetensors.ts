@@ -21,12 +21,10 @@ export interface TensorEntry {
   readonly end: number;
 }
 
-/** An open file. Every method that takes a name throws {@link WeightsError} for an unknown one. */
-export interface SafetensorsFile {
+/** An open file of weights. Every method that takes a name throws {@link WeightsError} for an unknown one. */
+export interface WeightsFile {
   readonly path: string;
-  /** In the order of the data. */
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  readonly metadata: ReadonlyMap<string, string>;
   /** The little-endian bytes of one tensor in an array of its own (aligned for every element type). */
   read(name: string): Uint8Array<ArrayBuffer>;
   /** Reads one tensor into `buffer` from byte `offset` on, and returns how many bytes it has. */
@@ -34,6 +32,11 @@ export interface SafetensorsFile {
   /** The bytes of one tensor in pieces of at most `chunkBytes`; each piece is valid until the next one is asked for. */
   readChunks(name: string, chunkBytes: number): Iterable<Uint8Array<ArrayBuffer>>;
   close(): void;
+}
+
+/** Its tensors are in the order of the data. */
+export interface SafetensorsFile extends WeightsFile {
+  readonly metadata: ReadonlyMap<string, string>;
 }
 
 interface Header {

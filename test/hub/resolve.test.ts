@@ -25,7 +25,7 @@ const small = {
 const model: TestRepository = {
   kind: 'model',
   name: 'golden/qwen2',
-  files: { ...small, 'model.safetensors': weights, 'pytorch_model.bin': Buffer.from('pickle') },
+  files: { ...small, 'model.safetensors': weights },
 };
 const index = {
   metadata: {},
@@ -126,7 +126,7 @@ describe('a model of the hub', () => {
     ['config.json', 'has no config.json'],
     [
       'model.safetensors',
-      'has its weights in pytorch_model.bin alone, whose format can run code and is never read; convert it with transformers and name the new folder: python -c',
+      'has no model.safetensors, no model.safetensors.index.json and no pytorch_model.bin; weights in other formats are not read',
     ],
     ['tokenizer.json', 'has no tokenizer.json (found none); name a model that has one with model.tokenizer'],
   ])('without %s is refused', async (absent, message) => {

@@ -142,7 +142,7 @@ describe('openAdapter', () => {
     );
     writeFileSync(join(directory, 'adapter_model.bin'), '');
     expect(() => openAdapter(directory, modulesOf('llama3'))).toThrow(
-      /found only adapter_model\.bin, .*convert it with PEFT/,
+      /adapter_model\.bin: expected the zip archive that torch\.save writes/,
     );
   });
 });

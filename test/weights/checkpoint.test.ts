@@ -1,9 +1,16 @@
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { INDEX_FILE, matchWeights, openCheckpoint, SINGLE_FILE } from '../../src/weights/checkpoint.js';
 import { type WeightSource, writeCheckpoint } from '../../src/weights/checkpoint-writer.js';
-import { conversionCommand } from '../../src/weights/pickles.js';
 import { writeSafetensors } from '../../src/weights/safetensors-writer.js';
 import { goldenPath } from './golden.js';
 import { temporaryDirectory } from './temporary-directory.js';
@@ -137,18 +144,31 @@ describe('openCheckpoint', () => {
   it('says what is missing', async () => {
     const directory = temporaryDirectory();
     expect(() => openCheckpoint(directory)).toThrow(
-      `${directory}: expected ${SINGLE_FILE} or ${INDEX_FILE}, found neither`,
-    );
-    writeFileSync(join(directory, 'pytorch_model.bin'), '');
-    expect(() => openCheckpoint(directory)).toThrow(
-      /found only pytorch_model\.bin, whose format can run code and is never read; convert it with transformers: python -c "/,
-    );
-    expect(conversionCommand('facebook/opt-1.3b')).toMatch(
-      /^python -c "[^"]+save_pretrained\(to\)" facebook\/opt-1\.3b opt-1\.3b-safetensors$/,
+      `${directory}: expected ${SINGLE_FILE}, ${INDEX_FILE} or pytorch_model.bin, found none`,
     );
     expect(() => openCheckpoint(join(directory, 'absent'))).toThrow(
       /cannot read .*absent: no such file or directory/,
     );
+  });
+
+  it('prefers safetensors to a file of torch.save, and reads that where it is alone', async () => {
+    const directory = await sharded();
+    copyFileSync(goldenPath('torch/mixed.bin'), join(directory, 'pytorch_model.bin'));
+    const preferred = openCheckpoint(directory);
+    expect([...preferred.tensors.keys()]).toEqual(['a', 'b', 'c', 'd']);
+    preferred.close();
+    const alone = temporaryDirectory();
+    copyFileSync(goldenPath('torch/mixed.bin'), join(alone, 'pytorch_model.bin'));
+    const read = openCheckpoint(alone);
+    expect(read.tensors.get('rows')).toMatchObject({ dtype: 'F32', shape: [2, 8] });
+    read.close();
+    writeFileSync(
+      join(alone, 'pytorch_model.bin.index.json'),
+      JSON.stringify({ weight_map: { a: 'a.safetensors' } }),
+    );
+    expect(() => openCheckpoint(alone)).toThrow(/found both/);
+    rmSync(join(alone, 'pytorch_model.bin'));
+    expect(() => openCheckpoint(alone)).toThrow(/a: expected the name of a \.bin file in the same directory/);
   });
 
   it('refuses a single file beside an index', async () => {

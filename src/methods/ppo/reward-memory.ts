@@ -5,6 +5,7 @@ import { parse } from 'yaml';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
 import { trainedModel } from '../../run/trained-model.js';
 import type { LoadedModel } from '../../train/memory-plan.js';
+import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
 
 /** One line for each model, whatever number of sources reads it; 0 bytes, and a word of it, for one that is not there yet. */
@@ -42,7 +43,7 @@ function sizeOf(directory: string): Omit<LoadedModel, 'role'> {
 /** Weights of the model as `dtype`, and those of the adapter in f32 as they are stored. */
 function held(directory: string, dtype: 'f32' | 'bf16', adapter?: string): Omit<LoadedModel, 'role'> {
   const weights = countParameters(readModelConfig(directory));
-  const own = adapter === undefined ? 0 : statSync(join(adapter, 'adapter_model.safetensors')).size;
+  const own = adapter === undefined ? 0 : statSync(adapterWeights(adapter)).size;
   return {
     what: `${(weights / 1e6).toFixed(1)}M frozen parameters, ${dtype}${adapter === undefined ? '' : ', and an adapter'}`,
     bytes: weights * (dtype === 'bf16' ? 2 : 4) + own,
