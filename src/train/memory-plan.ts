@@ -227,7 +227,10 @@ export function settleCache(plan: MemoryPlan, available: number): number | undef
   return sampling && fitCache(sampling, { available, fixedBytes });
 }
 
-/** Tokens from which on a micro-batch is no faster, but takes more memory: docs/evidence/runtime.md, for a CPU. */
+/**
+ * Tokens from which on a micro-batch is no faster, but takes more memory: on a CPU as measured (docs/evidence/runtime.md); on a
+ * GPU a guess, since none has run more than 8,192 at once.
+ */
 const FASTEST = { cpu: 1 << 12, gpu: 1 << 16 };
 
 export function fastestMicroBatch(device: Device): number {

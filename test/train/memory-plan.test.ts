@@ -4,6 +4,7 @@ import { inMemory } from '../../src/data/dataset.js';
 import { completeRunConfig } from '../../src/methods/config.js';
 import type { SftRunConfig } from '../../src/methods/sft/config.js';
 import { sft } from '../../src/methods/sft/method.js';
+import { openDevice } from '../../src/runtime/device.js';
 import { maskedSequence } from '../../src/sequences/sequence.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import {
@@ -113,6 +114,30 @@ describe('a micro-batch', () => {
     expect(usableMemory({ total: 1000, free: 500 }, 0.9)).toBe(450);
     const { memoryTotal } = device.info();
     expect(availableMemory(plan, device, 1e-6)).toBeCloseTo(memoryTotal * 1e-6, 3);
+  });
+  test('leaves room for a second run beside the first, if both plan for half', () => {
+    const total = 80e9;
+    const beside = (fraction: number) => {
+      const first = usableMemory({ total, free: total }, fraction);
+      return [first, usableMemory({ total, free: total - first }, fraction)];
+    };
+    expect(beside(0.45)).toEqual([36e9, 36e9]);
+    // By default the first takes nearly all: the second is refused, unless it is small.
+    const [, second = 0] = beside(0.9);
+    expect(second / total).toBeCloseTo(0.09);
+    const model = { items: [], fixedBytes: 15e9, bytesPerToken: 1e6 };
+    const section = { micro_batch_tokens: 'auto', tokens_per_step: 8192 } as const;
+    expect(fitMicroBatch(model, 36e9, 1024, section)).toBe(8192);
+    expect(() => fitMicroBatch(model, second, 1024, section)).toThrow(/GiB are missing/);
+  });
+  test.runIf(onGpu)('is planned for what another program on the same GPU leaves', () => {
+    const MiB = 1 << 20;
+    const before = device.info().memoryFree;
+    const other = openDevice('cuda:0');
+    other.empty([64 * MiB]); // f32
+    const taken = before - device.info().memoryFree;
+    other.dispose();
+    expect(taken).toBeGreaterThanOrEqual(256 * MiB);
   });
   test('is the same after a resume, whatever memory is free', async () => {
     const settings = config({ sft: { micro_batch_tokens: 'auto' } });
