@@ -179,6 +179,7 @@ export {
   judgeSolutions,
   judgeSteps,
   type StepJudgement,
+  unlikeTraining,
 } from './methods/judge.js';
 export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
 export {

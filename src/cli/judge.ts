@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
-import type { StepJudgement } from '../methods/judge.js';
+import type { StepJudgement, unlikeTraining } from '../methods/judge.js';
 import { DEFAULT_MODEL, resolveJudge, resolveSaved, type SavedModel } from '../run/resolve-saved.js';
 import { Interrupted, UsageError } from './error.js';
 import { checkOwnBase } from './other-base.js';
@@ -62,7 +62,7 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
 
 async function judge(args: JudgeArguments): Promise<void> {
   const { loadModel } = await import('../api/model.js');
-  const { judgeSteps } = await import('../methods/judge.js');
+  const { judgeSteps, unlikeTraining: unlikeOf } = await import('../methods/judge.js');
   const { openDevice } = await import('../runtime/device.js');
   const { chosenDevice } = await import('./device.js');
   const { untilInterrupted } = await import('./interrupt.js');
@@ -83,6 +83,8 @@ async function judge(args: JudgeArguments): Promise<void> {
       const judged = await judgeSteps(model, problem, steps, { threshold, signal });
       console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
       if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
+      const unlike = unlikeOf(model, steps);
+      if (unlike) console.error(unlikeLine(unlike));
     } finally {
       model.dispose();
     }
@@ -92,6 +94,13 @@ async function judge(args: JudgeArguments): Promise<void> {
     interruption.dispose();
     device.dispose();
   }
+}
+
+function unlikeLine({ places, forms }: NonNullable<ReturnType<typeof unlikeTraining>>): string {
+  const numbers = places.map((i) => i + 1).join(', ');
+  const which = places.length === 1 ? `step ${numbers} is` : `steps ${numbers} are`;
+  const known = forms.slice(0, 2).map((step) => `"${step}"`);
+  return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }
 
 /** The name of what judges; of the package its judge. */

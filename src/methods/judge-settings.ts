@@ -24,6 +24,8 @@ const settings = z.discriminatedUnion('kind', [
     ...common,
     /** Of how likely the base finds the steps, where that judges too (`eval.likelihood`). */
     likelihood: likelihoodWeights.exactOptional(),
+    /** A step of each form that it learned to judge, where they are few. */
+    forms: z.array(z.string()).exactOptional(),
   }),
   /** `method: reward`. */
   z.strictObject({
@@ -93,9 +95,9 @@ export function settingsOfRun(config: RunConfig, run: string): JudgeSettings | u
   const directory = join(run, 'adapter');
   const judge = settings?.kind === 'verdict' ? readCard(directory)?.judge : undefined;
   const kept = judge && parseJudgeSettings(judge, directory);
-  return settings?.kind === 'verdict' && kept?.kind === 'verdict' && kept.likelihood
-    ? { ...settings, likelihood: kept.likelihood }
-    : settings;
+  if (settings?.kind !== 'verdict' || kept?.kind !== 'verdict') return settings;
+  const { likelihood, forms } = kept;
+  return { ...settings, ...(likelihood ? { likelihood } : {}), ...(forms ? { forms } : {}) };
 }
 
 /** Those of the implicit reward model in `implicit/` that a run of `method: ppo` trained beside its policy. */

@@ -4,6 +4,7 @@ import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js'
 import { evaluateOn } from '../eval/correction.js';
 import { judgedSolutions } from '../eval/judged-solutions.js';
 import type { EvalReport } from '../eval/report.js';
+import { foreignSteps } from '../eval/step-forms.js';
 import type { StepScorer, StepSolution } from '../eval/step-scorer.js';
 import { verdictScorer } from '../eval/verdict-scorer.js';
 import type { Adapter } from '../models/adapter.js';
@@ -108,6 +109,21 @@ export async function judgeSolutions(
       };
     }),
   );
+}
+
+/**
+ * Steps that are written like none that the model learned to judge; undefined where there are none, or where it is not known.
+ *
+ * @returns their places, from 0, and steps of the forms that it learned, commonest first
+ */
+export function unlikeTraining(
+  { files }: Model,
+  steps: readonly string[],
+): { readonly places: readonly number[]; readonly forms: readonly string[] } | undefined {
+  const settings = files && settingsOfFiles(files);
+  const forms = (settings?.kind === 'verdict' && settings.forms) || [];
+  const places = forms.length > 0 ? foreignSteps(steps, forms) : [];
+  return places.length > 0 ? { places, forms } : undefined;
 }
 
 export interface EvaluateOptions extends JudgeStepsOptions {

@@ -11,6 +11,7 @@ import {
 } from '../eval/likelihood.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
+import { formsOf } from '../eval/step-forms.js';
 import { judgeVerdicts } from '../eval/verdicts.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
@@ -156,13 +157,18 @@ async function byLikelihood(
   const validation = await partOf('validation');
   const test = validation && (await partOf('test'));
   const found = test && likelihoodVerdicts({ validation, test }, { threshold: config.eval.threshold });
-  if (found) await keepWeights(run.file('adapter'), found.weights);
+  if (found) await keepWeights(run.file('adapter'), found.weights, formsOf(data.records.validation));
   return found;
 }
 
-async function keepWeights(adapter: string, likelihood: LikelihoodWeights): Promise<void> {
+async function keepWeights(
+  adapter: string,
+  likelihood: LikelihoodWeights,
+  forms: readonly string[] | undefined,
+): Promise<void> {
   const card = readCard(adapter);
-  if (card?.judge) await writeCard(adapter, { ...card, judge: { ...card.judge, likelihood } });
+  const fitted = { likelihood, ...(forms ? { forms } : {}) };
+  if (card?.judge) await writeCard(adapter, { ...card, judge: { ...card.judge, ...fitted } });
 }
 
 function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {

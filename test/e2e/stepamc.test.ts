@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { foreignSteps } from '../../src/eval/step-forms.js';
 import { repetitions } from '../repetitions.js';
 import { compiled, lastCheckpoint, metrics, steptrain, tensors } from './program.js';
 
@@ -143,6 +144,7 @@ describe.skipIf(!compiled)('steptrain run: stepamc (needs dist/: npm run build)'
     // The adapter is kept as the judge of the table, which the base's likelihood makes good at once.
     const card = JSON.parse(await readFile(join(run, 'adapter', 'steptrain.json'), 'utf8'));
     expect(card.judge.likelihood).toEqual(likelihood.weights);
+    expect(foreignSteps(['Tom: 12 + 7 = 19', '12 + 7 = 19', 'Answer: 19'], card.judge.forms)).toEqual([1]);
     const again = await steptrain(['eval', 'correction', run, '--output', join(folder, 'again')]);
     expect(again.code, again.err).toBe(0);
     const repeated = JSON.parse(await readFile(join(folder, 'again', 'eval.json'), 'utf8'));

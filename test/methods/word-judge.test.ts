@@ -101,6 +101,18 @@ describe('word-problems-judge', () => {
     },
   );
 
+  it('says which lines are written unlike those that it learned from', async () => {
+    const stderr = async (...steps: string[]) => {
+      writeFileSync(at('other.txt'), `${README}\n\n${steps.join('\n')}\n`);
+      return (await cli('judge', 'word-problems', at('other.txt'))).stderr;
+    };
+    expect(await stderr('Tom: 12 + 7 = 19', 'Answer: 19')).toBe('');
+    expect(await stderr('12 + 7 = 19', 'Answer: 19')).toMatch(
+      /^step 1 is written unlike the steps .* such as "Answer: \d+" or "\w+: \d+ - \d+ = \d+": from there on/,
+    );
+    expect(await stderr('Tom: 12 + 7 = 19', '12+7=19', 'The answer is 19.')).toMatch(/^steps 2, 3 are/);
+  });
+
   it('scores, and rewards, by its name and by its directory', async () => {
     const row = (result: number) => ({ problem: README, steps: [`Tom: 12 + 7 = ${result}`] });
     writeFileSync(at('rows.jsonl'), [19, 18].map((result) => `${JSON.stringify(row(result))}\n`).join(''));
