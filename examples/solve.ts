@@ -4,16 +4,15 @@
  *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/solve.js
  */
+import { loadModel, openDevice } from 'steptrain';
+import { promptTokens } from 'steptrain/ops';
 import {
   answerReward,
   lengthReward,
-  loadModel,
   mixedRewards,
-  openDevice,
-  promptTokens,
   type RewardedSolution,
   wordProblems,
-} from 'steptrain';
+} from 'steptrain/train';
 
 const device = openDevice('cpu');
 const model = await loadModel(device, 'word-problems');

@@ -4,16 +4,9 @@
  *   node scripts/build.mjs --no-addon --bench     (once, in a clone: compiles the examples into build/ts)
  *   node build/ts/examples/training-step.js DIRECTORY     (a Hugging Face model directory)
  */
-import {
-  AdamW,
-  gatherRows,
-  headLogprobs,
-  loadTrainableDecoder,
-  nll,
-  openDevice,
-  raggedBatch,
-  Tape,
-} from 'steptrain';
+import { openDevice } from 'steptrain';
+import { gatherRows, headLogprobs, loadTrainableDecoder, nll, raggedBatch, Tape } from 'steptrain/ops';
+import { AdamW } from 'steptrain/train';
 
 const [directory] = process.argv.slice(2);
 if (directory === undefined) throw new Error('usage: training-step.js DIRECTORY');

@@ -86,7 +86,7 @@ function step(name, files, output, build) {
   });
 }
 
-function buildTypeScript(name, project, folders, output) {
+function buildTypeScript(name, project, folders, output, finish = async () => {}) {
   const files = sources(root, [...folders, project, 'tsconfig.json', 'package-lock.json'], ['.ts']);
   return step(name, files, output, async () => {
     const known = join(root, 'build', `${name}.tsbuildinfo`);
@@ -99,6 +99,7 @@ function buildTypeScript(name, project, folders, output) {
       [require.resolve('typescript/bin/tsc'), ...['-p', project], ...incremental],
       { verbose },
     );
+    await finish();
   });
 }
 
@@ -133,7 +134,11 @@ function buildPages() {
 
 async function build() {
   if (!flags.has('--no-typescript')) {
-    await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js');
+    await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {
+      // Of a clone alone: an installed package has no TypeScript.
+      const { formerNames } = await import('./build/former-names.mjs');
+      writeFileSync(join(root, 'dist/former-names.d.ts'), formerNames(root));
+    });
     await buildPages();
   }
   if (!flags.has('--no-addon')) await buildAddon();

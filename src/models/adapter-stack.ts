@@ -23,7 +23,7 @@ export function stackBytes(
 }
 
 /** Where a stack lies: the device and the dtype of a decoder. */
-interface StackPlace {
+export interface StackPlace {
   readonly device: Device;
   readonly dtype: DType;
 }

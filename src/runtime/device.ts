@@ -40,6 +40,7 @@ export class Device {
 
   private readonly memoryLimit: number | undefined;
 
+  /** @internal Devices come from `openDevice`. */
   constructor(name: string, { threads, isa, memoryLimit }: CheckedOptions) {
     this.memoryLimit = memoryLimit;
     this.commands = new Float64Array(addon().commandLength);

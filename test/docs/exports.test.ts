@@ -3,6 +3,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import * as api from '../../src/index.js';
+import * as ops from '../../src/ops.js';
+import * as train from '../../src/train.js';
 import { pages } from './pages.js';
 
 /** Whether a code span means a function: a call, or a name in camelCase. Single words are mostly keys and methods. */
@@ -13,7 +15,7 @@ function meansFunction(span: string): boolean {
 /** Objectives have names of one word, and the code spans of their section are all objectives. */
 const OBJECTIVES = /^## Objectives$(.*?)^## /ms;
 
-const exported = new Set(Object.keys(api));
+const exported = new Set([api, ops, train].flatMap((entry) => Object.keys(entry)));
 
 function definedIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })

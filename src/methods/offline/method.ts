@@ -17,6 +17,7 @@ import type { Trainee } from '../../train/trainee.js';
 import type { OfflineItem } from './answers/items.js';
 import type { ItemKind } from './answers/kinds.js';
 import type { OfflineObjective } from './answers/objective.js';
+import type { OfflineLearning } from './learning.js';
 import { type RoundSettings, type RoundsConfig, roundConflicts } from './rounds/config.js';
 import type { AnswerData } from './rounds/run.js';
 import { evaluation, judge, roundKeys, sampling } from './rounds/sections.js';
@@ -46,14 +47,6 @@ export interface OfflineMethodOptions<Name extends string, Keys extends z.ZodRaw
   readonly comparesProblems?: (settings: Settings<Keys>) => boolean;
   /** Why its model's own samples are nothing to learn from. */
   readonly withoutRounds?: string;
-}
-
-/** What the stages know of a method. */
-export interface OfflineLearning {
-  readonly name: string;
-  kind(config: RoundsConfig): ItemKind;
-  settings(config: RoundsConfig): RoundSettings;
-  objective(config: RoundsConfig, train: Dataset<OfflineItem>): OfflineObjective;
 }
 
 export function offlineMethod<const Name extends string, Keys extends z.ZodRawShape>(

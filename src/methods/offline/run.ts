@@ -15,7 +15,7 @@ import type { OfflineItem } from './answers/items.js';
 import { heldOutPlan, type OfflinePlan, referencedItems, trainingPlan } from './answers/plan.js';
 import { referenceStage, referenceSums } from './answers/reference.js';
 import { heldOutMetrics, offlineStage } from './answers/stage.js';
-import type { OfflineLearning } from './method.js';
+import type { OfflineLearning } from './learning.js';
 import type { RoundsConfig } from './rounds/config.js';
 import { askedProblems } from './rounds/problems.js';
 import type { AnswerData, AskingRun } from './rounds/run.js';

@@ -15,7 +15,7 @@ import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan
 import { type LoadedReference, referenceStage, referenceSums } from '../answers/reference.js';
 import { offlineStage } from '../answers/stage.js';
 import { answerTokenizer } from '../answers/tokens.js';
-import type { OfflineLearning } from '../method.js';
+import type { OfflineLearning } from '../learning.js';
 import type { CandidateRow } from './candidates.js';
 import type { RoundSettings, RoundsConfig } from './config.js';
 import { lazily, openLabelJudge } from './judges.js';

@@ -1,0 +1,197 @@
+/**
+ * What runs and evaluations are made of: data, word problems, rewards, the loop of online learning and its plug-ins, optimizer,
+ * judges, metrics and comparisons.
+ *
+ * @packageDocumentation
+ */
+
+export type { Equality, EqualityMethod, EqualityOptions } from './answers/equal.js';
+export type { ExtractionMethod, ExtractionOptions } from './answers/extract.js';
+export { secondPass } from './corrections/assemble.js';
+export { type CorrectionEvaluationOptions, evaluateCorrections } from './corrections/evaluation/evaluate.js';
+export type { HeldOutStep } from './corrections/evaluation/prefixes.js';
+export type { LayoutName } from './data/benchmarks/layouts.js';
+export type { LoadedProblems, ProblemOptions } from './data/benchmarks/load.js';
+export type { CorrectionFormat } from './data/corrections/layout.js';
+export type { CorrectionReading, CorrectionScope } from './data/corrections/standing.js';
+export { type Dataset, dataset, inMemory } from './data/dataset.js';
+export type { SeenSteps } from './data/overlap.js';
+export type { TemplateChoice } from './data/problems/choices.js';
+export type { Fact, Operation } from './data/problems/facts.js';
+export { type WordProblemOptions, wordProblems } from './data/problems/generate.js';
+export {
+  isRightAnswer,
+  type JudgedLine,
+  type JudgedSolution,
+  judgeSolution,
+  judgeText,
+  type StepError,
+} from './data/problems/oracle.js';
+export type { Ending, Operand, PlannedStep, WordProblem } from './data/problems/problem.js';
+export {
+  solutionRecord,
+  type WordProblemRecordOptions,
+  wordProblemRecords,
+} from './data/problems/records.js';
+export {
+  MISTAKES,
+  type Mistake,
+  type MistakeOptions,
+  rightSolution,
+  USUAL_MISTAKES,
+} from './data/problems/solution.js';
+export type { Part } from './data/split.js';
+export {
+  type PlaceOptions,
+  type SolutionVerdicts,
+  type VerdictPlace,
+  type VerdictPromptOptions,
+  type VerdictTemplate,
+  type VerdictTokenizer,
+  verdictTokenizer,
+} from './data/verdict.js';
+export type { BootstrapOptions, IntervalMetric, Intervals } from './eval/bootstrap.js';
+export type { Calibration, ReliabilityBin } from './eval/calibration.js';
+export { type ComparedMetric, type Comparison, compareVerdicts } from './eval/comparison.js';
+export type { VerdictRow } from './eval/dump.js';
+export { type EvaluationOptions, evaluateVerdicts, verdictMetrics } from './eval/evaluate.js';
+export type { GroupMetrics, GroupsMetrics } from './eval/groups.js';
+export type { JudgedVerdict } from './eval/judged-verdict.js';
+export {
+  type AgreementMetric,
+  type AgreementOptions,
+  formatAgreement,
+  type JudgeAgreement,
+  judgeAgreement,
+} from './eval/judges/agreement.js';
+export { fileJudge } from './eval/judges/file.js';
+export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './eval/judges/llm.js';
+export type { LikelihoodVerdicts, LikelihoodWeights } from './eval/likelihood.js';
+export type { LikelihoodJudge, LikelihoodReport } from './eval/likelihood-report.js';
+export type { McNemar } from './eval/mcnemar.js';
+export {
+  type Baselines,
+  baselineMetrics,
+  type ConfusionMetrics,
+  type JudgedStep,
+  rocAuc,
+  type VerdictMetrics,
+} from './eval/metrics.js';
+export type { Difference, Differences } from './eval/paired.js';
+export type { NetworkReport, OutcomeReport } from './eval/report.js';
+export type { KnownProcessBenchScore, ProcessBenchReport, ProcessBenchScore } from './eval/solutions.js';
+export type { Aggregation } from './eval/solving/aggregation.js';
+export {
+  compareSolving,
+  formatSolvingComparison,
+  type SolvingComparison,
+  type SolvingDifference,
+} from './eval/solving/comparison.js';
+export type { CorrectionReport, OutputMetrics, PrefixMetrics } from './eval/solving/corrections.js';
+export { readSolvedProblems, type SolvedProblem } from './eval/solving/dump.js';
+export type { EqualTokenVotes } from './eval/solving/equal-tokens.js';
+export type { SolvingProgress } from './eval/solving/evaluate.js';
+export type { Solution, SolutionScorer, StepJudge } from './eval/solving/judging.js';
+export type { MetricOptions, MetricValue } from './eval/solving/metrics.js';
+export { oracleJudge } from './eval/solving/oracle.js';
+export type { SolvingPromptOptions } from './eval/solving/prompt.js';
+export type { SolvedGroup } from './eval/solving/report.js';
+export { rewardModel } from './eval/solving/reward-model.js';
+export type { SolvedGroups, SolvedReport } from './eval/solving/run-report.js';
+export type { DrawnSample, GradedSample, SamplePlace, SolvingSample } from './eval/solving/sample.js';
+export { scoreFile } from './eval/solving/score-file.js';
+export type { SearchSettings } from './eval/solving/search.js';
+export type { SolvingSamplingOptions } from './eval/solving/settings.js';
+export { type StepScoreOptions, stepScores } from './eval/solving/step-scores.js';
+export type { StepErrorMetrics, StepErrors, Told } from './eval/step-errors.js';
+export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js';
+export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
+export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';
+export { type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
+export { unlikeTraining } from './methods/judge.js';
+export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
+export {
+  type RewardModelScorerOptions,
+  type RewardModelSettings,
+  rewardModelScorer,
+} from './methods/reward/scorer.js';
+export { type RewardScorerOptions, rewardScorer } from './methods/stepamc/reward/scorer.js';
+export type { InputOf, RunConfig } from './methods/table.js';
+export {
+  MESSAGE_EXTRAS,
+  type Message,
+  type MessageExtras,
+  type Provenance,
+  type StepKind,
+  type VerdictSample,
+  verdictSamples,
+} from './records/record.js';
+export { ChatClient, type ChatClientOptions, type ChatReply, type ChatSettings } from './remote/chat.js';
+export { RemoteError } from './remote/errors.js';
+export { type RemoteSourceOptions, remoteSource } from './remote/remote-source.js';
+export { type FunctionRewardOptions, functionReward, type RewardFunction } from './rewards/function.js';
+export {
+  type MixedReward,
+  type MixtureOptions,
+  mixedRewards,
+  type RewardMoments,
+  type SourceWeight,
+  type WeightedSource,
+} from './rewards/mixture.js';
+export { boundedSteps, type StepBound, stepEnds } from './rewards/placement.js';
+export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/reward.js';
+export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
+export { type StepRewardOptions, stepScoreReward } from './rewards/step-scores.js';
+export type { Served } from './serve/engine.js';
+export type { ServeLimits } from './serve/limits.js';
+export type { ProgressPart } from './terminal/progress.js';
+export { AdamW, type AdamWOptions, type OptimizerStep } from './train/adamw.js';
+export { type GaeSettings, gaeAdvantage } from './train/policy/advantage.js';
+export { KlControl, type KlSettings, klEstimate, withKlPenalty } from './train/policy/kl.js';
+export type {
+  Advantage,
+  Answer,
+  AnswerReward,
+  Credit,
+  CreditedGroup,
+  Group,
+  OwnOptimizer,
+  PolicyGradients,
+  PolicyObjective,
+  RewardSource,
+  Rewards,
+  RolloutBatch,
+  RolloutSource,
+} from './train/policy/records.js';
+export {
+  type PolicyParts,
+  type PolicySettings,
+  type PolicyStageOptions,
+  policyStage,
+} from './train/policy/stage.js';
+export type { RunResult } from './train/result.js';
+export { learningRateAt, type ScheduleOptions } from './train/schedule.js';
+export { type MixOptions, mixedBatches } from './train/solutions/mix.js';
+export { type ConfiguredProblems, configuredProblems, type RunProblem } from './train/solutions/problems.js';
+export {
+  type SolutionPrompt,
+  type SolutionPromptOptions,
+  type SolutionPrompts,
+  solutionPrompts,
+} from './train/solutions/prompts.js';
+export {
+  type LocalSamplerOptions,
+  localSampler,
+  type SampledSolution,
+  type SamplingRound,
+  type SolutionSampler,
+} from './train/solutions/sampler.js';
+export type {
+  Metrics,
+  OpenTraining,
+  SaveSettings,
+  TrainingOutcome,
+  TrainingSettings,
+  TrainingStage,
+} from './train/stage.js';
+export { applyGradients, type Update } from './train/update.js';
