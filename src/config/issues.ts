@@ -14,6 +14,8 @@ export interface ProblemContext {
   readonly outline: Outline;
   readonly value: unknown;
   readonly locate: Locate;
+  /** What to do about a key that is not known. */
+  readonly unknown?: string | undefined;
 }
 
 /** Sentences for `issues`, in the order of the schema. */
@@ -32,7 +34,8 @@ function expectedBy(issue: Issue): string {
 function describeIssue(issue: Issue, prefix: Path, context: ProblemContext): string[] {
   const path = [...prefix, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => unknownKey([...path, key], context));
+    const advice = context.unknown === undefined ? '' : `; ${context.unknown}`;
+    return issue.keys.map((key) => `${unknownKey([...path, key], context)}${advice}`);
   }
   if (issue.code === 'invalid_union') {
     const inside = sectionIssues(issue, valueAt(context.value, path));

@@ -11,6 +11,7 @@ import { forget, methodNames, methodTyped, spellOutMethod, spellOutOverrides } f
 import { nearestName } from './nearest.js';
 import { methodOutline, type Outline, sectionOf } from './outline.js';
 import { applyOverrides, type Override, parseOverride } from './overrides.js';
+import { replaceRemoved } from './removed.js';
 import type { FrameConfig, MethodSchema, MethodSchemas } from './schema.js';
 import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe } from './source.js';
 
@@ -22,15 +23,20 @@ export interface LoadedConfig<Config extends FrameConfig = FrameConfig> {
   readonly locate: Locate;
 }
 
+export interface ParseOptions {
+  /** Stands for the file in messages. */
+  readonly name: string;
+  readonly settings?: readonly string[];
+  /** What to do about a key that is not known, at the end of the sentence about it. */
+  readonly unknown?: string | undefined;
+}
+
 /** The methods of `table`; every function throws ConfigError. */
 export interface ConfigReader<Config extends FrameConfig> {
   /** Reads a recipe file; `settings` are the texts after `--set`. */
   load(file: string, settings?: readonly string[]): Promise<LoadedConfig<Config>>;
-  /** The same for a recipe that is already in memory; `name` stands for the file in messages. */
-  parse(
-    content: string,
-    options: { readonly name: string; readonly settings?: readonly string[] },
-  ): LoadedConfig<Config>;
+  /** The same for a recipe that is already in memory. */
+  parse(content: string, options: ParseOptions): LoadedConfig<Config>;
   /** The same for an object built by a program: fills in the defaults and checks. */
   complete(value: unknown): Config;
 }
@@ -38,12 +44,12 @@ export interface ConfigReader<Config extends FrameConfig> {
 export function configReader<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
 ): ConfigReader<Config> {
-  const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [] }) => {
+  const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [], unknown }) => {
     const recipe = withBases(parseRecipe(content, name), (value, at) => spellOutMethod(methods, value, at));
     const overrides = spellOutOverrides(methods, settings.map(parseOverride));
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
-    return { config: complete(methods, recipe, overrides, locate), locate };
+    return { config: complete(methods, recipe, overrides, locate, unknown), locate };
   };
   return {
     parse,
@@ -75,6 +81,7 @@ function complete<Config extends FrameConfig>(
   { value, implied, own }: Omit<LayeredRecipe, 'locate'>,
   overrides: readonly Override[],
   locate: Locate,
+  unknown?: string,
 ): Config {
   const name = chooseMethod(methods, value, overrides, locate);
   if (overrides.some(({ path }) => path[0] === 'method')) forget(value, implied);
@@ -82,6 +89,8 @@ function complete<Config extends FrameConfig>(
   const outline = methodOutline(method);
   const written = value.method;
   const changed = typeof written === 'string' && written !== name;
+  const removed = replaceRemoved(value, locate);
+  for (const note of removed.notes) sayOnce(note);
   applyOverrides(value, overrides, outline);
   const lacking = outline.properties?.lora ? fillLora(value, locate) : undefined;
   if (lacking !== undefined) throw problems([lacking]);
@@ -96,8 +105,11 @@ function complete<Config extends FrameConfig>(
     sayOnce(`method ${written} of the recipe is ${name} by --set: its ${sections} is left out`);
   }
   const parsed = method.schema.safeParse(value);
-  const wrong = parsed.success ? [] : describeIssues(parsed.error.issues, { outline, value, locate });
-  if (!parsed.success || sentences.length > 0) throw problems([...sentences, ...wrong]);
+  const wrong = parsed.success
+    ? []
+    : describeIssues(parsed.error.issues, { outline, value, locate, unknown });
+  if (!parsed.success || sentences.length + removed.wrong.length > 0)
+    throw problems([...sentences, ...removed.wrong, ...wrong]);
   const config = parsed.data;
   const conflicts = [...sharedConflicts(config, method.sections(config)), ...method.conflicts(config)];
   if (conflicts.length > 0) {

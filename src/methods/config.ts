@@ -1,8 +1,8 @@
 /** Reading and writing the configurations of the methods in the table. */
 import { configurationPage as pageOf } from '../config/docs.js';
 import { recipeSchema as schemaOf } from '../config/json-schema.js';
-import { configReader, type LoadedConfig } from '../config/load.js';
-import { methodOutline } from '../config/outline.js';
+import { configReader, type LoadedConfig, type ParseOptions } from '../config/load.js';
+import { methodOutline, outlineAt } from '../config/outline.js';
 import { formatConfig } from '../config/write.js';
 import { methodOf, methods, type RunConfig } from './table.js';
 
@@ -12,11 +12,9 @@ const reader = configReader<RunConfig>(methods);
 export const loadRunConfig: (file: string, settings?: readonly string[]) => Promise<LoadedConfig<RunConfig>> =
   reader.load;
 
-/** The same for a recipe that is already in memory; `name` stands for the file in messages. */
-export const parseRunConfig: (
-  content: string,
-  options: { readonly name: string; readonly settings?: readonly string[] },
-) => LoadedConfig<RunConfig> = reader.parse;
+/** The same for a recipe that is already in memory. */
+export const parseRunConfig: (content: string, options: ParseOptions) => LoadedConfig<RunConfig> =
+  reader.parse;
 
 /** The same for an object built by a program: fills in the defaults and checks. Throws ConfigError. */
 export const completeRunConfig: (value: unknown) => RunConfig = reader.complete;
@@ -24,6 +22,11 @@ export const completeRunConfig: (value: unknown) => RunConfig = reader.complete;
 /** `config.yaml` of a run: complete, with the meaning of every key. `head` is written above it as a comment. */
 export function formatRunConfig(config: RunConfig, options: { readonly head?: string } = {}): string {
   return formatConfig(config, methodOutline(methodOf(config)), options);
+}
+
+/** Whether the method of `config` has a key, dotted. */
+export function hasKey(config: RunConfig, key: string): boolean {
+  return outlineAt(methodOutline(methodOf(config)), key.split('.')) !== undefined;
 }
 
 /** docs/reference/configuration.md. */

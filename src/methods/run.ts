@@ -11,7 +11,7 @@ import { withReadableLength } from '../train/model-shape.js';
 import { runMethod } from '../train/recipe.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
-import { completeRunConfig, formatRunConfig, parseRunConfig } from './config.js';
+import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
 import { completeSaved } from './saved-models.js';
 import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 
@@ -109,7 +109,7 @@ export async function openRun(
 ): Promise<{ readonly config: RunConfig; readonly run: RunDirectory }> {
   const name = `${directory}/config.yaml`;
   const text = await readRunConfig(directory);
-  const parsed = parseRunConfig(text, { name, settings });
+  const parsed = parseRunConfig(text, { name, settings, unknown: OTHER_VERSION });
   const config = await resolveInputs(parsed.config, parsed.locate);
   await checkAdapter(config);
   const run = await openRunDirectory(directory);
@@ -117,12 +117,15 @@ export async function openRun(
     const now = await readRunInputs(config);
     const before = await run.readInputs();
     const defaults = () => unnamedValues(text, name, parseRunConfig(text, { name }).config);
-    const { changed = [], added = [] } = before ? acceptedChanges(directory, before, now, { defaults }) : {};
+    const isKey = (key: string) => hasKey(config, key);
+    const accepted = before && acceptedChanges(directory, before, now, { defaults, isKey });
+    const { changed = [], added = [], gone = [] } = accepted ?? {};
     if (!before)
       console.error(`${directory} has no inputs.json: whether its data is unchanged cannot be checked`);
     for (const change of changed) console.error(`changed: ${change}`);
     if (added.length > 0)
       console.error(`added since this run began, with their defaults: ${added.join(', ')}`);
+    if (gone.length > 0) console.error(`no keys of this version, and left out: ${gone.join(', ')}`);
     if (settings.length > 0 || added.length > 0)
       await run.writeConfig(formatRunConfig(config, { head: RESUMED }));
     await run.writeInputs(now);
@@ -132,6 +135,9 @@ export async function openRun(
   }
   return { config, run };
 }
+
+const OTHER_VERSION =
+  'another version may have begun this run: go on with that one, or remove the key from config.yaml if its value does not matter';
 
 const RESUMED = 'Merged by steptrain, changed when the run was resumed; steptrain run reads it again.';
 

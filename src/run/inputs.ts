@@ -3,6 +3,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { CHANGEABLE } from '../config/changeable.js';
+import { withoutRemoved } from '../config/removed.js';
 import type { FrameConfig } from '../config/schema.js';
 import { parseRecipe } from '../config/source.js';
 import { dataFiles } from '../data/files.js';
@@ -62,13 +63,15 @@ export interface AcceptedChanges {
   readonly changed: readonly string[];
   /** Keys that the program did not have when the run began, with their defaults. */
   readonly added: readonly string[];
+  /** Keys that the program no longer has, with what they were. */
+  readonly gone: readonly string[];
 }
 
 /**
  * The changes from `before` to `now` that a resumed run may make.
  *
  * @param options `changeable`: keys that may change; `*` stands for any section. `defaults`: by key, what this version gives to what
- *   the run's own configuration does not name; see `unnamedValues`
+ *   the run's own configuration does not name; see `unnamedValues`. `isKey`: whether this version has a key
  * @throws RunError naming a key or a file that must not change
  */
 export function acceptedChanges(
@@ -78,17 +81,25 @@ export function acceptedChanges(
   {
     changeable = CHANGEABLE,
     defaults = () => ({}),
-  }: { readonly changeable?: readonly string[]; readonly defaults?: () => RunInputs['config'] } = {},
+    isKey = () => true,
+  }: {
+    readonly changeable?: readonly string[];
+    readonly defaults?: () => RunInputs['config'];
+    readonly isKey?: (key: string) => boolean;
+  } = {},
 ): AcceptedChanges {
-  const keys = new Set([...Object.keys(before.config), ...Object.keys(now.config)]);
+  const began = withoutRemoved(before.config);
+  const keys = new Set([...Object.keys(began), ...Object.keys(now.config)]);
   const differing = [...keys].flatMap((key) => {
-    const [old, value] = [before.config[key], now.config[key]].map((given) => JSON.stringify(given));
+    const [old, value] = [began[key], now.config[key]].map((given) => JSON.stringify(given));
     return old === value ? [] : [{ key, old, value }];
   });
-  const isNew = ({ key }: { readonly key: string }) => !(key in before.config);
+  const isNew = ({ key }: { readonly key: string }) => !(key in began);
   const given = differing.some(isNew) ? defaults() : {};
   const added = differing.filter((each) => isNew(each) && JSON.stringify(given[each.key]) === each.value);
-  const changes = differing.filter((each) => !added.includes(each));
+  // Whoever took it out of config.yaml, as the sentence about an unknown key says, knows that it does not matter.
+  const gone = differing.filter(({ key, value }) => value === undefined && !isKey(key));
+  const changes = differing.filter((each) => !added.includes(each) && !gone.includes(each));
   const textOf = ({ key, old, value }: (typeof changes)[number]) =>
     old === undefined
       ? `${key} is ${value} and was not there`
@@ -110,7 +121,11 @@ export function acceptedChanges(
       );
     }
   }
-  return { changed: changes.map(textOf), added: added.map(({ key, value }) => `${key} ${value}`) };
+  return {
+    changed: changes.map(textOf),
+    added: added.map(({ key, value }) => `${key} ${value}`),
+    gone: gone.map(({ key, old }) => `${key} ${old}`),
+  };
 }
 
 /**

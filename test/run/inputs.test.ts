@@ -22,7 +22,7 @@ const inputs = (b: string, weight: number) =>
 
 it('a resumed run keeps the content of every training file and its weight', async () => {
   const before = await inputs('b.jsonl', 2);
-  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual({ changed: [], added: [] });
+  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual({ changed: [], added: [], gone: [] });
   const other = await inputs('b.jsonl', 3);
   expect(() => acceptedChanges('run', before, other)).toThrow(
     /data\.train\.weight is \[1,3\] and was \[1,2\]/,
@@ -54,6 +54,7 @@ it('a key that came since a run began has its default, and no other value', () =
   expect(acceptedChanges('run', began, now({}), { defaults })).toEqual({
     changed: [],
     added: ['sft.class_weight "none"'],
+    gone: [],
   });
   // Another value than the default, and a key that has changed.
   expect(() => acceptedChanges('run', began, now({ 'sft.class_weight': 'balanced' }), { defaults })).toThrow(

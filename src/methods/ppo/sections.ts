@@ -121,7 +121,8 @@ export const ppo = section({
     ),
   kl_coef: z.number().min(0).default(0.02).describe('Weight of the KL penalty to the reference.'),
   kl_in: auto(z.enum(['reward', 'loss'])).describe(
-    'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo` and `gspo`, else the reward.',
+    'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo`, `gspo` ' +
+      'and `reinforce_pp` with `group_baseline`, else the reward.',
   ),
   kl_estimator: auto(z.enum(['k1', 'k2', 'k3'])).describe(
     'Estimator of the penalty from d = log-prob − reference log-prob: d, d²/2 or exp(−d) − 1 + d. `auto` is `k1` in the reward and ' +

@@ -20,9 +20,11 @@ export interface PpoSettings
 
 export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoSettings {
   const or = <T>(value: T | 'auto', otherwise: T): T => (value === 'auto' ? otherwise : value);
-  const { clip = [0.2, 0.2], klIn } = algorithmOf(ppo);
+  const { clip = [0.2, 0.2], klIn, advantage } = algorithmOf(ppo);
   const [low, high] = ppo.cliprange === 'auto' ? clip : [ppo.cliprange, ppo.cliprange];
-  const kl_in = or(ppo.kl_in, klIn);
+  // REINFORCE++-baseline has its penalty in the loss, as in the paper and in OpenRLHF's own runs of it.
+  const hasBaseline = advantage === 'returns' && ppo.group_baseline;
+  const kl_in = or(ppo.kl_in, hasBaseline ? 'loss' : klIn);
   return {
     ...ppo,
     learning_rate: or(ppo.learning_rate, lora === 'none' ? 1e-6 : 1e-5),

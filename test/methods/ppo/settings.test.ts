@@ -34,6 +34,13 @@ it('auto follows algorithm and lora', () => {
     kl_estimator: 'k2',
   });
   expect(of({ algorithm: 'grpo', cliprange: 0.1 })).toMatchObject({ cliprange: 0.1, cliprange_high: 0.1 });
+  // REINFORCE++ has its penalty in the reward, REINFORCE++-baseline in the loss, as the paper and OpenRLHF's runs.
+  const algorithm = 'reinforce_pp';
+  expect(of({ algorithm })).toMatchObject({ kl_in: 'reward', kl_estimator: 'k1' });
+  const baseline = { algorithm, group_baseline: true };
+  expect(of(baseline)).toMatchObject({ kl_in: 'loss', kl_estimator: 'k2' });
+  expect(of({ ...baseline, kl_in: 'reward' })).toMatchObject({ kl_in: 'reward', kl_estimator: 'k1' });
+  expect(of({ algorithm: 'rloo', group_baseline: true })).toMatchObject({ kl_in: 'reward' });
 });
 
 it('warns of what is sampled otherwise than it is trained, and of a penalty without effect', () => {
