@@ -24,7 +24,8 @@ Relative paths start at the directory in which the command runs.
 \`steptrain run --resume DIR\` continues with the configuration, data, tokenizer and base that the run began with, and refuses what has changed (files may be
 moved: \`--set data.train=NEW\`). \`--resume DIR --set key=value\` may change ${CHANGEABLE.map((key) => `\`${key}\``).join(', ')}; more epochs or steps
 only extend a stage that has not ended, and change its learning rates from there on. A key that came with a later version has its
-default in a run that began before it, which one line says.
+default in a run that began before it, which one line says. A key that this version no longer has is renamed or left out where it
+asked for nothing, with a line too; any other is refused by name, with what to do.
 `;
 
 /** The page as Markdown: one table per section, in the order of the schema. */
