@@ -66,6 +66,22 @@ const RECIPES = [
 ];
 
 describe.each(RECIPES)('$name', ({ name, model, parameters, fits, tooSmall }) => {
+  test('sums the log-ratios of a step, and has a judge that labels and another that evaluates', async () => {
+    const recipe = new URL(`../../recipes/${name}.yaml`, import.meta.url).pathname;
+    const { config } = await loadRunConfig(recipe, ['data.train=rows.jsonl']);
+    // By the mean over tokens a whole step weighs as little as one token: nearly KTO (docs/methods/step-kto.md).
+    expect(config).toMatchObject({
+      step_kto: { reduction: 'sum', step_weight: 1, auto_balance: true },
+      judge: { kind: 'llm' },
+      eval: { judge: 'llm' },
+    });
+    const { judge, eval: evaluation } = config as unknown as {
+      readonly judge: { readonly model: string };
+      readonly eval: { readonly llm: { readonly model: string } };
+    };
+    expect(evaluation.llm.model).not.toBe(judge.model);
+  });
+
   test(`fits ${fits} GiB, and of ${tooSmall} GiB says how many are missing`, async () => {
     const folder = temporaryDirectory();
     const base = join(folder, 'model');

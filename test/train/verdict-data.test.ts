@@ -12,6 +12,7 @@ import { configuredRecords } from '../../src/run/parts.js';
 import { configuredTokenizer } from '../../src/run/tokenizer.js';
 import { verdictSequence } from '../../src/sequences/sequence.js';
 import { type VerdictData, verdictData } from '../../src/train/verdict-data.js';
+import { chatModel, TEMPLATE } from '../generate/chat-model.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -271,4 +272,18 @@ describe.skipIf(!existsSync(compiled))('in the compiled program (needs dist/: np
     // A solution of 780 tokens takes about 25 kB as a sequence in memory; the additional ones would take 350 MB.
     expect((many.held - few.held) / 14_000).toBeLessThan(8_000);
   });
+});
+
+it('warns where verdicts would be learned inside reasoning that the chat template opens', async () => {
+  const warned = async (template: string, prompt: object = {}) => {
+    const base = await chatModel(template);
+    const { summary } = await dataOf({ data: arithmetic, model: { base }, prompt });
+    return summary.warnings.filter((warning) => warning.includes('<think>'));
+  };
+  const opens = TEMPLATE.replace("assistant\\n'", "assistant\\n<think>\\n'");
+  expect(await warned(opens)).toEqual([
+    'the chat template opens <think> before what is learned: without </think> the model learns to answer inside its reasoning; ' +
+      'set prompt.template to a text that opens none',
+  ]);
+  expect(await warned(TEMPLATE)).toEqual([]);
 });
