@@ -22,7 +22,11 @@ const inputs = (b: string, weight: number) =>
 
 it('a resumed run keeps the content of every training file and its weight', async () => {
   const before = await inputs('b.jsonl', 2);
-  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual({ changed: [], added: [], gone: [] });
+  expect(acceptedChanges('run', before, await inputs('b.jsonl', 2))).toEqual({
+    changed: [],
+    added: [],
+    gone: [],
+  });
   const other = await inputs('b.jsonl', 3);
   expect(() => acceptedChanges('run', before, other)).toThrow(
     /data\.train\.weight is \[1,3\] and was \[1,2\]/,
