@@ -8,11 +8,16 @@ import { DataError, reasonOf } from '../files/data-error.js';
 import { csvRows } from './csv-rows.js';
 import { jsonRows, type RawRow } from './json-rows.js';
 import { parquetRows } from './parquet-rows.js';
+import { textRows } from './text-rows.js';
 
 const EXTENSIONS = [
   ...['.jsonl', '.json', '.ndjson', '.csv'].flatMap((extension) => [extension, `${extension}.gz`]),
   '.parquet',
 ];
+/** Of questions and answers; see `textRows`. A directory's are data where it has no other. */
+const TEXT = /\.txt(\.gz)?$/;
+const ABOUT = /^(readme|licen[cs]e|notice|changelog)/i;
+const EXPECTED = `${EXTENSIONS.join(', ')}, .txt of questions and answers`;
 
 /**
  * The data files behind a path, in a fixed order: the file itself, the files whose name fits a pattern with `*`, or all
@@ -25,25 +30,24 @@ export async function dataFiles(path: string): Promise<readonly string[]> {
     throw new DataError('file', missing(error), { file: path }, { cause: error });
   });
   if (!info.isDirectory()) {
-    if (!isDataFile(path)) {
-      throw new DataError(
-        'file',
-        `cannot tell the format from the name; expected one of ${EXTENSIONS.join(', ')}`,
-        {
-          file: path,
-        },
-      );
+    if (!isDataFile(path) && !TEXT.test(path)) {
+      throw new DataError('file', `cannot tell the format from the name; expected one of ${EXPECTED}`, {
+        file: path,
+      });
     }
     return [path];
   }
   const entries = await readdir(path, { recursive: true, withFileTypes: true });
   // Files of the Hugging Face cache are links.
-  const files = entries
-    .filter((entry) => !entry.isDirectory() && !entry.name.startsWith('.') && isDataFile(entry.name))
-    .map((entry) => join(entry.parentPath, entry.name))
-    .sort();
+  const found = (fits: (name: string) => boolean) =>
+    entries
+      .filter((entry) => !entry.isDirectory() && !entry.name.startsWith('.') && fits(entry.name))
+      .map((entry) => join(entry.parentPath, entry.name))
+      .sort();
+  const rows = found(isDataFile);
+  const files = rows.length > 0 ? rows : found((name) => TEXT.test(name) && !ABOUT.test(name));
   if (files.length === 0) {
-    throw new DataError('file', `the directory holds no data file; expected ${EXTENSIONS.join(', ')}`, {
+    throw new DataError('file', `the directory holds no data file; expected ${EXPECTED}`, {
       file: path,
     });
   }
@@ -62,9 +66,9 @@ async function matchingFiles(path: string): Promise<readonly string[]> {
   const names = await readdir(dirname(path)).catch((error: unknown) => {
     throw new DataError('file', missing(error), { file: dirname(path) }, { cause: error });
   });
-  const files = names.filter((name) => test(name) && isDataFile(name)).sort();
+  const files = names.filter((name) => test(name) && (isDataFile(name) || TEXT.test(name))).sort();
   if (files.length > 0) return files.map((name) => join(dirname(path), name));
-  throw new DataError('file', `no data file fits this pattern; expected ${EXTENSIONS.join(', ')}`, {
+  throw new DataError('file', `no data file fits this pattern; expected ${EXPECTED}`, {
     file: path,
   });
 }
@@ -83,6 +87,7 @@ export async function* fileRows(file: string): AsyncGenerator<RawRow> {
   const lines = !/\.json(\.gz)?$/.test(file);
   try {
     if (/\.csv(\.gz)?$/.test(file)) yield* csvRows(stream, file);
+    else if (TEXT.test(file)) yield* textRows(stream, file);
     else yield* jsonRows(stream, file, { lines });
   } catch (error) {
     if (error instanceof DataError) throw error;

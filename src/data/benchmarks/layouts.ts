@@ -2,6 +2,7 @@
 import { extractAnswer } from '../../answers/extract.js';
 import { BadRow } from '../bad-row.js';
 import {
+  checkedText,
   describeValue,
   isRow,
   listColumn,
@@ -20,6 +21,8 @@ export type LayoutName =
   | 'svamp'
   | 'math'
   | 'aime'
+  | 'amps'
+  | 'deepmind'
   | 'verl'
   | 'word_problem'
   | 'record'
@@ -109,6 +112,40 @@ const aime: Layout = {
   }),
 };
 
+/** Khan Academy's part of AMPS: the hints are the steps of the solution, the last one has the answer. */
+const amps: Layout = {
+  name: 'amps',
+  columns: 'problem or question, hints',
+  matches: (row) => Array.isArray(row.hints) && (has(row, 'problem') || has(row, 'question')),
+  read(row) {
+    const hints = listColumn(row, 'hints').map((hint, i) => checkedText(hint, `hint ${i + 1}`).trim());
+    const solution = hints.join('\n\n');
+    const answer = extractAnswer(hints.at(-1) ?? '')?.answer;
+    if (answer === undefined) throw new BadRow('no_answer', 'the last of the hints has no answer');
+    return { problem: textColumn(row, has(row, 'problem') ? 'problem' : 'question'), answer, solution };
+  },
+};
+
+/** The Mathematics Dataset as the hub's script writes it: texts as Python prints bytes, `b'Solve …\\n'`. */
+const deepmind: Layout = {
+  name: 'deepmind',
+  columns: "question and answer as b'…'",
+  matches: (row) =>
+    [row.question, row.answer].every((value) => typeof value === 'string' && BYTES.test(value)),
+  read: (row) => ({
+    problem: unquoted(textColumn(row, 'question')),
+    answer: nonEmpty(unquoted(textColumn(row, 'answer')), "column 'answer'"),
+  }),
+};
+
+const BYTES = /^b(['"])(.*)\1$/s;
+
+function unquoted(text: string): string {
+  const escapes: Readonly<Record<string, string>> = { n: '\n', t: '\t', r: '\r' };
+  const [, , inside = text] = BYTES.exec(text) ?? [];
+  return inside.replace(/\\(.)/g, (_, letter: string) => escapes[letter] ?? letter).trim();
+}
+
 /** verl's parquet files: messages, and the answer that a rule compares with. */
 const verl: Layout = {
   name: 'verl',
@@ -188,6 +225,8 @@ export const LAYOUTS: Readonly<Record<LayoutName, Layout>> = {
   svamp,
   math,
   aime,
+  amps,
+  deepmind,
   verl,
   word_problem: wordProblem,
   record,

@@ -34,6 +34,24 @@ describe('layouts', () => {
       'metamath',
     ],
     [
+      'AMPS, Khan Academy',
+      { problem: 'Two and two?', hints: ['Add them.', 'So the answer is $4$.'] },
+      { problem: 'Two and two?', answer: '$4$', solution: 'Add them.\n\nSo the answer is $4$.' },
+      'amps',
+    ],
+    [
+      'the Mathematics Dataset on the hub',
+      { question: "b'Solve 24 = 6*c for c.\\n'", answer: "b'4\\n'" },
+      { problem: 'Solve 24 = 6*c for c.', answer: '4' },
+      'deepmind',
+    ],
+    [
+      'the Mathematics Dataset with an apostrophe',
+      { question: 'b"What is Tom\'s age?"', answer: "b'it\\'s 4'" },
+      { problem: "What is Tom's age?", answer: "it's 4" },
+      'deepmind',
+    ],
+    [
       'MATH',
       {
         problem: 'Half of 1?',
