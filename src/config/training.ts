@@ -34,7 +34,9 @@ export function updates(defaults: UpdateDefaults) {
       ),
     warmup_ratio: fraction()
       .default(defaults.warmup_ratio)
-      .describe('Share of the steps over which the learning rate rises from 0 to its peak.'),
+      .describe(
+        'Share of the steps over which the learning rate rises from 0 to its peak; the first of them has rate 0, as in transformers.',
+      ),
     lr_scheduler_type: z
       .enum(['constant', 'linear', 'cosine'])
       .default(defaults.lr_scheduler_type)

@@ -1,4 +1,5 @@
 // Several devices in one process, and tensors used on the wrong device.
+import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { DisposedError } from '../../src/native/errors.js';
 import { openDevice } from '../../src/runtime/device.js';
@@ -62,5 +63,33 @@ test('a stale handle is refused after its slot has a new tensor', () => {
   expect(fresh.handle).not.toBe(handle);
   const stale = device.adopt(handle, [4], 'f32', 'a test');
   expect(() => device.ops.copy({ x: stale })).toThrow(expect.objectContaining({ code: 'E_HANDLE' }));
+  device.dispose();
+});
+
+/** The nice value of every thread of this process, by its id. */
+function niceOfThreads(): Map<string, number> {
+  const nice = readdirSync('/proc/self/task').flatMap((id) => {
+    try {
+      const stat = readFileSync(`/proc/self/task/${id}/stat`, 'utf8');
+      // Behind the name, which may hold anything; the 19th value of all.
+      return [[id, Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[16])] as const];
+    } catch {
+      return []; // a thread that has just ended
+    }
+  });
+  return new Map(nice);
+}
+
+test('compute threads have the priority of their process, so that others leave them a fair share', async () => {
+  const before = niceOfThreads();
+  const device = openDevice('cpu', { threads: 3 });
+  await device.ops
+    .add({ x: device.tensor(random(1 << 20)), y: device.tensor(random(1 << 20)) })
+    .z.readFloats();
+  const after = niceOfThreads();
+  const started = [...after.keys()].filter((id) => !before.has(id));
+  expect(started.length).toBeGreaterThanOrEqual(3);
+  const own = after.get(String(process.pid));
+  expect(started.map((id) => after.get(id))).toEqual(started.map(() => own));
   device.dispose();
 });
