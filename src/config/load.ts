@@ -123,7 +123,6 @@ const MEANT: Readonly<Record<string, string>> = {
   prm: 'reward',
   orm: 'reward',
   reward_model: 'reward',
-  dapo: 'grpo',
   dr_grpo: 'grpo',
   reinforce: 'reinforce_pp',
   pretraining: 'pretrain',

@@ -50,7 +50,6 @@ it.each([
   ['GRPO', 'grpo'],
   ['reinforce++', 'reinforce_pp'],
   ['reinforce', 'reinforce_pp'],
-  ['dapo', 'grpo'],
   ['PRM', 'reward'],
   ['stf', 'sft'],
 ])('method: %s proposes %s', (typed, meant) => {

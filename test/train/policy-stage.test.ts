@@ -23,7 +23,11 @@ const settings = {
 const answer: Answer = { tokens: [1], oldLogprobs: [-1], refLogprobs: [], samplerLogprobs: [-1], values: [] };
 
 /** One step of a stage on three weights and a head of one, whose answer counts `share`. */
-async function step(share: number, more: Partial<PolicyGradients> = {}) {
+async function step(
+  share: number,
+  more: Partial<PolicyGradients> = {},
+  rolled: { readonly settings?: Partial<PolicySettings>; readonly rewards?: (draw: number) => number[] } = {},
+) {
   const parameters = new TrainableParameters(device, [
     { name: 'weight', shape: [3], init: Float32Array.of(1, 2, 3) },
     { name: 'head', shape: [1], init: Float32Array.of(4) },
@@ -35,18 +39,27 @@ async function step(share: number, more: Partial<PolicyGradients> = {}) {
   ];
   const critic = new AdamW(head, OPTIONS);
   let asked = 0;
+  const draws: number[] = [];
+  const { rewards: rewardsOf = () => [1] } = rolled;
   const training = policyStage<Group>({
-    ...{ name: 'ppo', settings, batching: {}, trains: parameters, seed: 1, begin: async () => {} },
+    ...{ name: 'ppo', batching: {}, trains: parameters, seed: 1, begin: async () => {} },
+    settings: { ...settings, ...rolled.settings },
     iterations: { batches: [[0]], epochAt: () => 1 } as never,
     optimizer: () => new AdamW(policy, OPTIONS),
     parts: () => ({
       rollouts: {
-        rollOut: async ({ report }) => {
+        rollOut: async ({ items, iteration, report }) => {
           report?.({ unit: 'rollout: solution', done: 1, total: 2 });
-          return [{ item: 0, answers: [answer] }];
+          draws.push(iteration);
+          return items.map((item) => ({ item, answers: rewardsOf(0).map(() => answer) }));
         },
       },
-      rewards: { reward: async () => ({ byGroup: [[{ value: 1, byToken: [1] }]], metrics: {} }) },
+      rewards: {
+        reward: async () => ({
+          byGroup: [rewardsOf(draws.length - 1).map((value) => ({ value, byToken: [value] }))],
+          metrics: {},
+        }),
+      },
       advantage: {
         credit: async (groups) =>
           groups.map(
@@ -76,7 +89,7 @@ async function step(share: number, more: Partial<PolicyGradients> = {}) {
   const steps = Object.fromEntries(
     Object.entries(training.optimizers).map(([name, own]) => [name, own.steps]),
   );
-  return { outcome, asked, values, steps, parts };
+  return { outcome, asked, values, steps, parts, draws };
 }
 
 it('takes no step where every answer is masked: not even weights decay', async () => {
@@ -104,4 +117,15 @@ it('skips a step whose loss is not finite, the critic alone too', async () => {
 
 it('a step says how far its rollout is', async () => {
   expect((await step(1)).parts).toEqual([{ unit: 'rollout: solution', done: 1, total: 2 }]);
+});
+
+it('draws a group of equal rewards again, with other numbers, until they differ or the limit is reached', async () => {
+  const settings = { resample_equal: 3 };
+  const rewards = (draw: number) => (draw < 2 ? [1, 1] : [1, 0]);
+  const found = await step(1, {}, { settings, rewards });
+  expect(new Set(found.draws).size).toBe(3);
+  expect(found.outcome?.metrics).toMatchObject({ resampled_groups: 2, reward_mean: 1 });
+  expect((await step(1, {}, { settings, rewards: () => [1, 1] })).draws).toHaveLength(4);
+  expect((await step(1, {}, { settings, rewards: () => [1, 0] })).draws).toHaveLength(1);
+  expect((await step(1, {}, { rewards })).draws).toHaveLength(1);
 });

@@ -16,6 +16,8 @@ export interface OnlineAlgorithm {
   readonly whitens?: true;
   /** How far the ratio counts down and up by default. Default 0.2 each. */
   readonly clip?: readonly [low: number, high: number];
+  /** How often a group of equal rewards is drawn again by default. Default 0. */
+  readonly resample?: number;
 }
 
 export const algorithms = {
@@ -23,6 +25,8 @@ export const algorithms = {
   ppo: { ratio: 'token', advantage: 'critic', klIn: 'reward', whitens: true },
   /** arXiv 2402.03300 */
   grpo: { ratio: 'token', advantage: 'group', klIn: 'loss' },
+  /** arXiv 2503.14476; the clip is the paper's, and so is that groups with nothing to compare are drawn again. */
+  dapo: { ratio: 'token', advantage: 'group', klIn: 'loss', clip: [0.2, 0.28], resample: 3 },
   /** arXiv 2402.14740 */
   rloo: { ratio: 'answer', advantage: 'leave_one_out', klIn: 'reward' },
   /** arXiv 2501.03262 */

@@ -60,7 +60,7 @@ export const ppo = section({
     .enum(ALGORITHMS)
     .default('ppo')
     .describe(
-      'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `gspo` with one ratio per ' +
+      'Where advantages come from and what is clipped: a critic (`ppo`), the group of a problem (`grpo`; `dapo` with a wider clip and groups drawn again; `gspo` with one ratio per ' +
         'solution), the other solutions of the group (`rloo`, one ratio per solution), returns whitened over the batch ' +
         '(`reinforce_pp`), or the other solutions, apart for outcomes and for the rewards of tokens that `reward.implicit` gives (`prime`).',
     ),
@@ -73,6 +73,10 @@ export const ppo = section({
     .meta({ expects: '-1 (no limit) or a whole number of at least 1' })
     .describe('Max rollout batches, whatever the epochs; -1 for no limit.'),
   rollout_batch: count().default(32).describe('Problems per rollout batch.'),
+  resample_equal: auto(countOrOff()).describe(
+    'How often a problem whose solutions all have the same reward is sampled again, since such a group teaches nothing; `auto` is 3 for ' +
+      '`dapo`, else 0.',
+  ),
   num_ppo_epochs: count().default(1).describe('Passes over each rollout batch.'),
   num_mini_batches: count().default(1).describe('Optimizer steps per pass over a rollout batch.'),
   old_logprobs: z
@@ -93,7 +97,7 @@ export const ppo = section({
     'The ratio counts down to 1 − this; `auto` is 0.2, for `gspo` 3e-4.',
   ),
   cliprange_high: auto(positiveNumber()).describe(
-    'The ratio counts up to 1 + this; `auto` is `cliprange`, for `gspo` 4e-4.',
+    'The ratio counts up to 1 + this; `auto` is `cliprange`, for `dapo` 0.28, for `gspo` 4e-4.',
   ),
   loss_type: auto(z.enum(['grpo', 'dapo', 'dr_grpo'])).describe(
     'What a token counts: `grpo` the mean over each solution, then over solutions; `dapo` the mean over all tokens; `dr_grpo` a share of ' +
@@ -121,7 +125,7 @@ export const ppo = section({
     ),
   kl_coef: z.number().min(0).default(0.02).describe('Weight of the KL penalty to the reference.'),
   kl_in: auto(z.enum(['reward', 'loss'])).describe(
-    'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo`, `gspo` ' +
+    'Subtract the penalty from the reward of each token, or add it to the loss. `auto` is the loss for `grpo`, `dapo`, `gspo` ' +
       'and `reinforce_pp` with `group_baseline`, else the reward.',
   ),
   kl_estimator: auto(z.enum(['k1', 'k2', 'k3'])).describe(

@@ -8,7 +8,13 @@ export const IMPLICIT = 'implicit';
 export interface PpoSettings
   extends Omit<
     PpoSection,
-    'learning_rate' | 'cliprange' | 'cliprange_high' | 'loss_type' | 'kl_in' | 'kl_estimator'
+    | 'learning_rate'
+    | 'cliprange'
+    | 'cliprange_high'
+    | 'loss_type'
+    | 'kl_in'
+    | 'kl_estimator'
+    | 'resample_equal'
   > {
   readonly learning_rate: number;
   readonly cliprange: number;
@@ -16,11 +22,12 @@ export interface PpoSettings
   readonly loss_type: 'grpo' | 'dapo' | 'dr_grpo';
   readonly kl_in: 'reward' | 'loss';
   readonly kl_estimator: 'k1' | 'k2' | 'k3';
+  readonly resample_equal: number;
 }
 
 export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoSettings {
   const or = <T>(value: T | 'auto', otherwise: T): T => (value === 'auto' ? otherwise : value);
-  const { clip = [0.2, 0.2], klIn, advantage } = algorithmOf(ppo);
+  const { clip = [0.2, 0.2], klIn, advantage, resample = 0 } = algorithmOf(ppo);
   const [low, high] = ppo.cliprange === 'auto' ? clip : [ppo.cliprange, ppo.cliprange];
   // REINFORCE++-baseline has its penalty in the loss, as in the paper and in OpenRLHF's own runs of it.
   const hasBaseline = advantage === 'returns' && ppo.group_baseline;
@@ -32,6 +39,7 @@ export function settled({ ppo, lora }: Pick<PpoRunConfig, 'ppo' | 'lora'>): PpoS
     cliprange_high: or(ppo.cliprange_high, high),
     loss_type: or(ppo.loss_type, 'dapo'),
     kl_in,
+    resample_equal: or(ppo.resample_equal, resample),
     kl_estimator: or(ppo.kl_estimator, kl_in === 'reward' ? 'k1' : 'k2'),
   };
 }

@@ -42,7 +42,12 @@ export interface PolicySettings
   readonly num_ppo_epochs: number;
   readonly num_mini_batches: number;
   readonly load_best_model_at_end: boolean;
+  /** How often a group whose answers all have the same reward is drawn again. Default 0. */
+  readonly resample_equal?: number;
 }
+
+/** Between the numbers of the iterations that the first and a further draw of a group are keyed by. */
+const NEXT_DRAW = 2 ** 24;
 
 export interface PolicyStageOptions<G extends Group> {
   readonly name: string;
@@ -199,11 +204,9 @@ class PolicyStage<G extends Group> implements OpenTraining {
     const { iterations } = options;
     const batch: RolloutBatch = { items: iterations.batches[iteration] as number[], iteration, ...told };
     const began = performance.now();
-    const rolled = await parts.rollouts.rollOut(batch);
-    if (!rolled) return undefined;
-    const judging = performance.now();
-    const rewards = await parts.rewards.reward(rolled, batch);
-    if (!rewards) return undefined;
+    const drawn = await this.drawn(batch);
+    if (!drawn) return undefined;
+    const { rolled, rewards, resampled, judging } = drawn;
     const { inReward: coefficient, estimator } = this.kl;
     const penalised = rolled.map(({ answers }, g) => {
       const own = rewards.byGroup[g] ?? [];
@@ -229,11 +232,38 @@ class PolicyStage<G extends Group> implements OpenTraining {
         ...rolloutMetrics(groups),
         ...this.kl.observe(groups),
         ...rewards.metrics,
+        ...(options.settings.resample_equal ? { resampled_groups: resampled } : {}),
         ...learned?.metrics,
         rollout_seconds: (judging - began) / 1000,
         reward_seconds: (performance.now() - judging) / 1000,
       },
     };
+  }
+
+  /**
+   * Answers and their rewards. Groups of equal rewards are drawn again (dynamic sampling, arXiv 2503.14476, which takes other questions);
+   * every draw is rewarded with the whole batch, which rewards may be normalised over.
+   */
+  private async drawn(batch: RolloutBatch) {
+    const { parts, options } = this;
+    let rolled = await parts.rollouts.rollOut(batch);
+    let [judging, resampled] = [performance.now(), 0];
+    let rewards = rolled && (await parts.rewards.reward(rolled, batch));
+    for (let draw = 1; draw <= (options.settings.resample_equal ?? 0); draw++) {
+      if (!rolled || !rewards) break;
+      const { byGroup } = rewards;
+      const equal = rolled.filter((_, g) => new Set(byGroup[g]?.map(({ value }) => value)).size === 1);
+      if (equal.length === 0) break;
+      const items = equal.map(({ item }) => item);
+      const iteration = batch.iteration + draw * NEXT_DRAW;
+      const again = await parts.rollouts.rollOut({ ...batch, items, iteration });
+      const others = again && new Map(again.map((group) => [group.item, group]));
+      rolled = others && rolled.map((group) => others.get(group.item) ?? group);
+      resampled += equal.length;
+      judging = performance.now();
+      rewards = rolled && (await parts.rewards.reward(rolled, batch));
+    }
+    return rolled && rewards ? { rolled, rewards, resampled, judging } : undefined;
   }
 
   /** Updates what is trained beside the policy. */

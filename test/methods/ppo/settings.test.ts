@@ -33,6 +33,11 @@ it('auto follows algorithm and lora', () => {
     kl_in: 'loss',
     kl_estimator: 'k2',
   });
+  expect(of({ algorithm: 'dapo' })).toMatchObject({
+    ...{ cliprange: 0.2, cliprange_high: 0.28, loss_type: 'dapo', kl_in: 'loss', resample_equal: 3 },
+  });
+  expect(of({ algorithm: 'dapo', resample_equal: 1 }).resample_equal).toBe(1);
+  expect(of({ algorithm: 'grpo' }).resample_equal).toBe(0);
   expect(of({ algorithm: 'grpo', cliprange: 0.1 })).toMatchObject({ cliprange: 0.1, cliprange_high: 0.1 });
   // REINFORCE++ has its penalty in the reward, REINFORCE++-baseline in the loss, as the paper and OpenRLHF's runs.
   const algorithm = 'reinforce_pp';
