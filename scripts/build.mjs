@@ -9,7 +9,7 @@
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { compileAddon, run } from './build/compile.mjs';
 import { contentHash, readStamp, removeStamp, sources, writeStamp } from './build/fresh.mjs';
 import { lockBuild } from './build/lock.mjs';
@@ -132,6 +132,15 @@ function buildPages() {
   });
 }
 
+/** What editors complete and check recipes with. */
+function buildRecipeSchema() {
+  const path = 'recipes/recipe.schema.json';
+  return step('schema', sources(root, ['src', 'package-lock.json'], ['.ts']), path, async () => {
+    const { recipeSchema } = await import(pathToFileURL(join(root, 'dist/methods/config.js')).href);
+    writeFileSync(join(root, path), `${JSON.stringify(recipeSchema(), null, 1)}\n`);
+  });
+}
+
 async function build() {
   if (!flags.has('--no-typescript')) {
     await buildTypeScript('typescript', 'tsconfig.build.json', ['src'], 'dist/index.js', async () => {
@@ -140,6 +149,7 @@ async function build() {
       writeFileSync(join(root, 'dist/former-names.d.ts'), formerNames(root));
     });
     await buildPages();
+    await buildRecipeSchema();
   }
   if (!flags.has('--no-addon')) await buildAddon();
   if (flags.has('--bench'))

@@ -1,10 +1,9 @@
-// Writes what the built package says of itself: docs/reference/configuration.md, docs/reference/commands.md and recipes/recipe.schema.json.
+// Writes what the built package says of itself: docs/reference/configuration.md and docs/reference/commands.md.
 // node scripts/config-docs.mjs
 import { writeFileSync } from 'node:fs';
 import { commandReference } from '../dist/cli/reference.js';
-import { configurationPage, recipeSchema } from '../dist/methods/config.js';
+import { configurationPage } from '../dist/methods/config.js';
 
 const write = (path, text) => writeFileSync(new URL(`../${path}`, import.meta.url), text);
 write('docs/reference/configuration.md', configurationPage());
 write('docs/reference/commands.md', await commandReference());
-write('recipes/recipe.schema.json', `${JSON.stringify(recipeSchema(), null, 1)}\n`);

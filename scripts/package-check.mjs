@@ -54,6 +54,7 @@ say(
   `${filename}: ${(size / 1e6).toFixed(1)} MB, ${(unpackedSize / 1e6).toFixed(1)} MB unpacked, ${files.length} files`,
 );
 if (!names.has('prebuilds/linux-x64/steptrain.node')) fail('the prebuilt addon is not in it');
+if (!names.has('recipes/recipe.schema.json')) fail('the schema that its recipes name is not in it');
 const strays = [...names].filter((name) => /^(test|build|bench|runs|node_modules|\.)/.test(name));
 if (strays.length > 0) fail(`${strays.join(', ')} should not be in it`);
 const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
