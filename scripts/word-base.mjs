@@ -5,7 +5,6 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadModel } from '../dist/api/model.js';
 import { wordProblems } from '../dist/data/problems/generate.js';
-import { solveWordProblems } from '../dist/eval/word-problems.js';
 import { writeJson } from '../dist/files/json-file.js';
 import { baseDirectory } from '../dist/models/base.js';
 import { saveDecoder } from '../dist/models/save.js';
@@ -14,6 +13,7 @@ import { loadTokenizer } from '../dist/tokenizer/load.js';
 import { fromF32, toF32 } from '../dist/weights/convert.js';
 import { openSafetensors } from '../dist/weights/safetensors.js';
 import { writeSafetensors } from '../dist/weights/safetensors-writer.js';
+import { solveWordProblems } from './solve-word-problems.mjs';
 
 const FILES = ['tokenizer.json', 'tokenizer_config.json', 'chat_template.jinja'];
 const percent = (share) => (100 * share).toFixed(1).padStart(6);

@@ -2,9 +2,9 @@
 import type { DataConfig, PromptConfig } from '../config/schema.js';
 import { verdictTokenizer } from '../data/verdict.js';
 import { percent } from '../eval/percent.js';
-import { openRowJournal } from '../eval/row-journal.js';
 import { emptyTally, type ReasonTally, withSampledReasons } from '../methods/stepamc/rationales.js';
 import type { RunConfig } from '../methods/table.js';
+import { openJournal } from '../run/journal.js';
 import { configuredRecords } from '../run/parts.js';
 import { DEFAULT_MODEL } from '../run/resolve-saved.js';
 import { createProgress } from '../terminal/progress.js';
@@ -43,7 +43,7 @@ export async function makeRationales(
     const named = { model: args.run ?? args.model ?? DEFAULT_MODEL, adapter: args.adapter };
     const settings = { data, prompt, attempts, temperature, seed, ...named };
     const verdicts = verdictTokenizer(prompt, tokenizer);
-    const journal = await openRowJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
+    const journal = await openJournal(directory, FILE, JSON.parse(JSON.stringify(settings)));
     const tally = emptyTally();
     const start = journal.rows;
     let done = start;

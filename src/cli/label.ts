@@ -122,7 +122,7 @@ async function label(args: LabelArguments): Promise<void> {
         `--complete labels no steps, and --${name} is about labels of steps; leave one out`,
       );
   const { inBatches, solutionStream } = await import('../eval/solution-stream.js');
-  const { openRowJournal } = await import('../eval/row-journal.js');
+  const { openJournal } = await import('../run/journal.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { createProgress } = await import('../terminal/progress.js');
   const { dataFiles } = await import('../data/files.js');
@@ -137,7 +137,7 @@ async function label(args: LabelArguments): Promise<void> {
   try {
     const data = await Promise.all((await dataFiles(args.file)).map(contentHash));
     const settings = JSON.parse(JSON.stringify({ ...labeller.settings, ...columns, data }));
-    const journal = await openRowJournal(args.output, 'labels.jsonl', settings);
+    const journal = await openJournal(args.output, 'labels.jsonl', settings);
     const progress = createProgress({ total: cost.solutions, unit: 'solution' });
     try {
       let done = journal.rows;

@@ -89,7 +89,7 @@ async function score(given: ScoreArguments): Promise<void> {
   const { runScorers } = await import('../methods/run-scorers.js');
   const { scoredRows } = await import('../eval/score-rows.js');
   const { solutionStream } = await import('../eval/solution-stream.js');
-  const { openRowJournal } = await import('../eval/row-journal.js');
+  const { openJournal } = await import('../run/journal.js');
   const { untilInterrupted } = await import('./interrupt.js');
   const { device, ...chosen } = await openChosenModel(args);
   const interruption = untilInterrupted();
@@ -115,7 +115,7 @@ async function score(given: ScoreArguments): Promise<void> {
     const journal =
       args.output === undefined
         ? undefined
-        : await openRowJournal(args.output, 'scores.jsonl', await settingsOf(args, aggregations));
+        : await openJournal(args.output, 'scores.jsonl', await settingsOf(args, aggregations));
     try {
       const rows = scoredRows(
         solutionStream(args.file, {

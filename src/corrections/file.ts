@@ -1,19 +1,13 @@
 /** Samples in a directory of their own, written chunk by chunk, so that making them can be stopped at any point and go on. */
 import { existsSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { refuseOtherSettings } from '../eval/solving/journal.js';
-import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
-import { lockDirectory } from '../files/lock.js';
 import type { StepRecord } from '../records/record.js';
-import { RunError } from '../run/error.js';
-import { openLogFile } from '../run/log-file.js';
+import { openJournal } from '../run/journal.js';
 import type { JsonObject } from '../weights/json.js';
 import { Tally, type TallyState } from './tally.js';
 
 export const SAMPLES = 'samples.jsonl';
-const SETTINGS = 'settings.json';
 const PROGRESS = 'progress.json';
 
 interface Progress {
@@ -43,23 +37,12 @@ export interface SampleFile {
  * @throws RunError where it holds samples of other settings; FileError where another process writes into it
  */
 export async function openSampleFile(directory: string, settings: JsonObject): Promise<SampleFile> {
+  const journal = await openJournal(directory, SAMPLES, settings);
   try {
-    await mkdir(directory, { recursive: true });
-  } catch (error) {
-    throw new RunError(`cannot make the directory ${directory}: ${systemReason(error)}`, { cause: error });
-  }
-  const unlock = await lockDirectory(directory);
-  try {
-    const path = join(directory, SETTINGS);
-    const file = join(directory, SAMPLES);
-    if (existsSync(path)) refuseOtherSettings(directory, await readJson(path), settings);
-    else if (existsSync(file))
-      throw new RunError(`${directory} has a ${SAMPLES} and no ${SETTINGS}; choose another directory`);
-    else await writeJson(path, settings);
+    const { log } = journal;
     const progress = existsSync(join(directory, PROGRESS))
       ? ((await readJson(join(directory, PROGRESS))) as Progress)
       : undefined;
-    const log = openLogFile(file);
     log.cutTo(progress?.bytes ?? 0);
     const tally = new Tally(progress?.tally);
     let { solutions, tokens } = { solutions: 0, tokens: 0, ...progress };
@@ -79,13 +62,10 @@ export async function openSampleFile(directory: string, settings: JsonObject): P
         const state: Progress = { solutions, bytes: log.length, tokens, tally: tally.state };
         await writeJson(join(directory, PROGRESS), state);
       },
-      async close() {
-        log.close();
-        await unlock();
-      },
+      close: journal.close,
     };
   } catch (error) {
-    await unlock();
+    await journal.close();
     throw error;
   }
 }

@@ -1,12 +1,23 @@
 // The word-problem models of the package: they fit, solve problems as a pupil would, and end.
 import { statSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { loadModel } from '../../src/api/model.js';
+import { loadModel, type Model } from '../../src/api/model.js';
 import { wordProblems } from '../../src/data/problems/generate.js';
-import { solveWordProblems } from '../../src/eval/word-problems.js';
+import type { WordProblem } from '../../src/data/problems/problem.js';
 import { baseDirectory } from '../../src/models/base.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
+import type { Tokenizer } from '../../src/tokenizer/tokenizer.js';
+
+type Solve = (
+  model: Pick<Model, 'generate'>,
+  tokenizer: Tokenizer,
+  problems: readonly WordProblem[],
+  options: { readonly k: number },
+) => Promise<{ readonly greedy: number }>;
+const { solveWordProblems }: { solveWordProblems: Solve } = await import(
+  new URL('../../scripts/solve-word-problems.mjs', import.meta.url).href
+);
 
 describe.each(['word-problems', 'word-problems-misread'])('%s', (name) => {
   it('takes less than 4 MB', () => {

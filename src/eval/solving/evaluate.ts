@@ -10,19 +10,20 @@ import { DataError } from '../../files/data-error.js';
 import { writeJson } from '../../files/json-file.js';
 import { fastestRows } from '../../generate/generator.js';
 import { RunError } from '../../run/error.js';
+import { openJournal } from '../../run/journal.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import type { JsonObject } from '../../weights/json.js';
 import { BOOTSTRAP, type BootstrapOptions, CONFIDENCE } from '../bootstrap.js';
 import { byName } from '../groups.js';
 import { drawSamples } from './draw.js';
 import { type SolvedProblem, writeSolvedProblems } from './dump.js';
-import { openJournal } from './journal.js';
 import { AGGREGATION, type JudgingOptions, judgedSamples } from './judging.js';
 import { contributions, type MetricOptions, metricValues } from './metrics.js';
 import { type SolvingPromptOptions, solvingPrompt } from './prompt.js';
 import type { SolvingReport } from './report.js';
 import { REPORT } from './report-file.js';
 import type { GradedSample, SolvingSample } from './sample.js';
+import { readSamples, SAMPLES } from './samples-file.js';
 import { type SearchOptions, type SearchSettings, searchSolutions } from './search.js';
 import { type GradedSearch, searchContributions } from './search-metrics.js';
 import { fingerprint, promptSettings, type SolvingSamplingOptions, samplingOf, sha256 } from './settings.js';
@@ -103,11 +104,11 @@ export async function evaluateSolving(
     ...sampling,
     model: await fingerprint(model, prompts[0] as readonly number[]),
   };
-  const journal = output === undefined ? undefined : await openJournal(output, settings);
+  const journal = output === undefined ? undefined : await openJournal(output, SAMPLES, settings);
   try {
     const reading = { ...options, inReasoning: options.inReasoning ?? prompt.inReasoning };
     const found = new Found(problems, n, reading);
-    for (const sample of journal?.samples ?? []) {
+    for (const sample of journal ? await readSamples(journal.path) : []) {
       refuseOtherPrompt(sample, hashes, output as string);
       found.add(sample);
     }
@@ -127,7 +128,7 @@ export async function evaluateSolving(
       has: (problem, sample) => found.samples[problem]?.[sample] !== undefined,
       onSample(drawn) {
         const sample = { ...drawn, prompt: hashes[drawn.problem] as string };
-        journal?.append(sample);
+        journal?.append({ ...sample });
         found.add(sample);
         report();
       },

@@ -3,11 +3,13 @@ import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { wordProblems } from '../../src/data/problems/generate.js';
 import { rightSolution } from '../../src/data/problems/solution.js';
-import { solveWordProblems } from '../../src/eval/word-problems.js';
 import type { Sample } from '../../src/generate/sample-row.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 
 const tokenizer = await loadTokenizer(fileURLToPath(new URL('../../assets/word-problems', import.meta.url)));
+const { solveWordProblems } = await import(
+  new URL('../../scripts/solve-word-problems.mjs', import.meta.url).href
+);
 const problems = [...wordProblems({ seed: 8, samples: 300, levels: [0, 1], part: 'test' })];
 
 /** Solves the problem of a prompt greedily; of its samples the first has a wrong line, the second is right and has no end, the others are neither. */

@@ -1,5 +1,4 @@
-/** Results of rows in a directory of their own, a line for each, so that making them can be stopped at any point and go on. */
-
+/** Results in a directory of their own, a line for each, so that making them can be stopped at any point and go on. */
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,20 +6,18 @@ import { makeDirectories } from '../files/directory.js';
 import { systemReason } from '../files/error.js';
 import { readJson, writeJson } from '../files/json-file.js';
 import { lockDirectory } from '../files/lock.js';
-import { refuseRun } from '../run/directory.js';
-import { RunError } from '../run/error.js';
-import { openLogFile } from '../run/log-file.js';
 import type { JsonObject } from '../weights/json.js';
-import { refuseOtherSettings } from './solving/journal.js';
+import { refuseRun } from './directory.js';
+import { RunError } from './error.js';
+import { type LogFile, openLogFile } from './log-file.js';
 
 const SETTINGS = 'settings.json';
 
-export interface RowJournal {
-  readonly path: string;
+export interface Journal extends Pick<LogFile, 'path' | 'append'> {
   /** Lines that were there when it was opened. */
   readonly rows: number;
-  /** The line is in the file when the call returns. */
-  append(row: Readonly<Record<string, unknown>>): void;
+  readonly log: LogFile;
+  /** Syncs, and lets other processes write into the directory. */
   close(): Promise<void>;
 }
 
@@ -28,13 +25,10 @@ export interface RowJournal {
  * Opens `name` in `directory`, or begins it. A last line that was cut off is dropped.
  *
  * @param settings all that the results depend on
- * @throws RunError where the directory has results of other settings; FileError where another process writes into it
+ * @throws RunError where the directory has results of other settings, naming the first that differs; FileError where another process
+ *   writes into it
  */
-export async function openRowJournal(
-  directory: string,
-  name: string,
-  settings: JsonObject,
-): Promise<RowJournal> {
+export async function openJournal(directory: string, name: string, settings: JsonObject): Promise<Journal> {
   refuseRun(directory);
   try {
     await makeDirectories(directory);
@@ -54,7 +48,8 @@ export async function openRowJournal(
     return {
       path,
       rows: lines.reduce((count, byte) => count + (byte === 10 ? 1 : 0), 0),
-      append: (row) => log.append(row),
+      log,
+      append: log.append,
       async close() {
         log.sync();
         log.close();
@@ -65,4 +60,21 @@ export async function openRowJournal(
     await unlock();
     throw error;
   }
+}
+
+function refuseOtherSettings(directory: string, found: unknown, settings: JsonObject): void {
+  const earlier = typeof found === 'object' && found !== null ? (found as JsonObject) : {};
+  for (const key of Object.keys({ ...settings, ...earlier })) {
+    const [was, is] = [JSON.stringify(earlier[key]), JSON.stringify(settings[key])];
+    if (was === is) continue;
+    throw new RunError(
+      `${directory} holds samples with other settings: ${key} was ${shown(was)} and is ${shown(is)} now; go on with the ` +
+        'settings of then, or choose another directory',
+    );
+  }
+}
+
+function shown(text: string | undefined): string {
+  if (text === undefined) return 'not set';
+  return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
