@@ -1,5 +1,6 @@
 /**
- * Pre-norm decoders with RMSNorm, rotary positions, grouped key/value heads and SwiGLU: llama, mistral, qwen2, qwen3.
+ * Pre-norm decoders with RMSNorm, rotary positions, grouped key/value heads and SwiGLU: llama, mistral, qwen2, qwen3, smollm3, whose
+ * every fourth layer has no positions.
  *
  *     a = RMSNorm(x);  x += o(attend(rope(norm(q(a))), rope(norm(k(a))), v(a)))      norm: qwen3 alone
  *     m = RMSNorm(x);  x += down(silu(gate(m)) · up(m))
@@ -25,7 +26,7 @@ import { type FixedKeys, refuseUnknownKeys } from './config-keys.js';
 import { embeddingModule, headModule } from './head-modules.js';
 import { parseRope, type RopeConfig, ropeJson, ropeTable, scaledPositions } from './rope.js';
 
-export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral';
+export type LlamaType = 'qwen2' | 'qwen3' | 'llama' | 'mistral' | 'smollm3';
 
 export interface LlamaConfig extends ModelConfig {
   readonly modelType: LlamaType;
@@ -42,6 +43,8 @@ export interface LlamaConfig extends ModelConfig {
   readonly mlpBias: boolean;
   /** RMSNorm over each head of q and k before the rotation. */
   readonly qkNorm: boolean;
+  /** Per layer: whether q and k are rotated. */
+  readonly rotates: readonly boolean[];
   /** Per layer: each token and the `window − 1` tokens before it are visible to it; undefined: all before it. */
   readonly slidingWindow: readonly (number | undefined)[];
 }
@@ -56,6 +59,11 @@ interface Defaults {
   readonly headDim: number | undefined;
   readonly bosTokenId: number | undefined;
   readonly eosTokenId: number | undefined;
+  readonly padTokenId?: number;
+  /** Default 10,000. */
+  readonly theta?: number;
+  /** Default false. */
+  readonly tied?: boolean;
 }
 
 const QWEN = { maxPositions: 32768, numKeyValueHeads: 32, bosTokenId: undefined, eosTokenId: undefined };
@@ -78,7 +86,21 @@ const TYPES: Readonly<Record<LlamaType, Defaults>> = {
     bosTokenId: 1,
     eosTokenId: 2,
   },
+  smollm3: {
+    classPrefix: 'SmolLM3',
+    maxPositions: 32768,
+    numKeyValueHeads: 4,
+    headDim: undefined,
+    bosTokenId: 128_000,
+    eosTokenId: 128_001,
+    padTokenId: 128_004,
+    theta: 2_000_000,
+    tied: true,
+  },
 };
+
+/** Of smollm3, one layer of so many is not rotated. */
+const UNROTATED = 4;
 
 const FIXED: FixedKeys = {
   is_llama_config: [true, 'true'],
@@ -176,7 +198,7 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
   const mixed = forward.attend(q, k, v, {
     layer: index,
     headDim,
-    rotary: { cos: constant('cos'), sin: constant('sin'), positions },
+    rotary: config.rotates[index] ? { cos: constant('cos'), sin: constant('sin'), positions } : undefined,
     norms: config.qkNorm ? { q: norm('self_attn.q_norm'), k: norm('self_attn.k_norm'), eps } : undefined,
     window: config.slidingWindow[index],
   });
@@ -189,7 +211,7 @@ function layer(forward: Forward, config: LlamaConfig, index: number, stream: Str
 }
 
 /** What follows a norm reads x: normed together with the addition, or still to be normed. */
-function entering([delta, residual]: Stream, norm: Norm) {
+export function entering([delta, residual]: Stream, norm: Norm) {
   const x = delta as Tensor;
   if (!residual) return { x, sum: x, norm };
   const { y, sum } = addRmsNorm(x, residual, norm.weight, norm.eps);
@@ -234,17 +256,26 @@ function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
   const common = parseCommon(
     fields,
     { modelType, classPrefix: defaults.classPrefix, heads: ['causal', 'sequence', 'token'] },
-    { ...defaults, tieWordEmbeddings: false, padTokenId: undefined, initializerRange: 0.02 },
+    {
+      ...defaults,
+      tieWordEmbeddings: defaults.tied ?? false,
+      padTokenId: defaults.padTokenId,
+      initializerRange: 0.02,
+    },
   );
   const heads = parseHeads(fields, common.hiddenSize, defaults);
   const activation = fields.string('hidden_act') ?? 'silu';
   if (activation !== 'silu' && activation !== 'swish')
     fields.fail('hidden_act', "'silu'; other activations are not supported");
-  const bias = (modelType === 'llama' || modelType === 'qwen3') && fields.boolean('attention_bias') === true;
+  const biased = modelType === 'llama' || modelType === 'qwen3' || modelType === 'smollm3';
+  const bias = biased && fields.boolean('attention_bias') === true;
   if (modelType === 'qwen2' && fields.boolean('attention_bias') === false) {
     fields.fail('attention_bias', 'nothing (qwen2 always has biases on q, k and v)');
   }
-  const rope = parseRope(fields, heads.headDim, common.maxPositions);
+  const rope = parseRope(fields, heads.headDim, common.maxPositions, defaults.theta);
+  // The checkpoint has it, and transformers does not read it.
+  if (modelType === 'smollm3') fields.integer('pretraining_tp');
+  const rotates = parseRotated(fields, modelType, common.numLayers);
   const config: LlamaConfig = {
     ...common,
     maxPositions: scaledPositions(rope, common.maxPositions),
@@ -255,9 +286,10 @@ function parse(fields: Fields, modelType: LlamaType): LlamaConfig {
     rope,
     qkvBias: modelType === 'qwen2' || bias,
     outputBias: bias,
-    mlpBias: modelType === 'llama' && fields.boolean('mlp_bias') === true,
+    mlpBias: (modelType === 'llama' || modelType === 'smollm3') && fields.boolean('mlp_bias') === true,
     qkNorm: modelType === 'qwen3',
-    slidingWindow: parseSlidingWindow(fields, modelType, common.numLayers),
+    rotates,
+    slidingWindow: parseSlidingWindow(fields, modelType, common.numLayers, rotates),
   };
   refuseUnknownKeys(fields, FIXED);
   return config;
@@ -278,10 +310,13 @@ function json(config: LlamaConfig): JsonObject {
     hidden_act: 'silu',
     rms_norm_eps: config.rmsNormEps,
     rope_parameters: ropeJson(config.rope),
-    ...(modelType === 'llama' || modelType === 'qwen3' ? { attention_bias: config.qkvBias } : {}),
-    ...(modelType === 'llama' ? { mlp_bias: config.mlpBias } : {}),
+    ...(modelType === 'llama' || modelType === 'qwen3' || modelType === 'smollm3'
+      ? { attention_bias: config.qkvBias }
+      : {}),
+    ...(modelType === 'llama' || modelType === 'smollm3' ? { mlp_bias: config.mlpBias } : {}),
+    ...(modelType === 'smollm3' ? { no_rope_layers: config.rotates.map(Number) } : {}),
     ...(modelType === 'mistral' ? { sliding_window: windows[0] ?? null } : {}),
-    ...(modelType === 'qwen2' || modelType === 'qwen3'
+    ...(modelType === 'qwen2' || modelType === 'qwen3' || modelType === 'smollm3'
       ? {
           use_sliding_window: windows.length > 0,
           sliding_window: windows[0] ?? null,
@@ -313,8 +348,28 @@ function parseHeads(fields: Fields, hiddenSize: number, defaults: Defaults) {
   return { numHeads, numKeyValueHeads, headDim };
 }
 
-/** Qwen windows the layers from `max_window_layers` on, or those that `layer_types` names; Mistral windows all. */
-function parseSlidingWindow(fields: Fields, modelType: LlamaType, numLayers: number): (number | undefined)[] {
+/** `no_rope_layers` has a 1 for each layer that is rotated. */
+function parseRotated(fields: Fields, modelType: LlamaType, numLayers: number): boolean[] {
+  if (modelType !== 'smollm3') return Array(numLayers).fill(true);
+  const interval = fields.integer('no_rope_layer_interval', 1) ?? UNROTATED;
+  const marks = fields.integers('no_rope_layers');
+  if (marks !== undefined && marks.length < numLayers)
+    fields.fail('no_rope_layers', `a 1 or 0 for each of the ${numLayers} layers`);
+  return Array.from({ length: numLayers }, (_, index) =>
+    marks ? marks[index] !== 0 : (index + 1) % interval !== 0,
+  );
+}
+
+/**
+ * Qwen windows the layers from `max_window_layers` on, SmolLM3 those that are not rotated, both those that `layer_types` names; Mistral
+ * windows all.
+ */
+function parseSlidingWindow(
+  fields: Fields,
+  modelType: LlamaType,
+  numLayers: number,
+  rotates: readonly boolean[],
+): (number | undefined)[] {
   const layerTypes = fields.strings('layer_types');
   if (layerTypes !== undefined && layerTypes.length !== numLayers) {
     fields.fail('layer_types', `one entry for each of the ${numLayers} layers`);
@@ -349,7 +404,8 @@ function parseSlidingWindow(fields: Fields, modelType: LlamaType, numLayers: num
     fields.fail('layer_types', 'only full_attention without use_sliding_window and sliding_window');
   }
   return Array.from({ length: numLayers }, (_, layer) => {
-    const sliding = layerTypes === undefined ? layer >= from : layerTypes[layer] === 'sliding_attention';
+    const unnamed = modelType === 'smollm3' ? !rotates[layer] : layer >= from;
+    const sliding = layerTypes === undefined ? unnamed : layerTypes[layer] === 'sliding_attention';
     return sliding ? window : undefined;
   });
 }

@@ -158,7 +158,12 @@ function yarnRange(
  * @param config the whole file; `rope_parameters`, `rope_scaling`, `rope_theta` and `original_max_position_embeddings` are read
  * @throws WeightsError for an unsupported type or key, a value out of range, or two spellings that disagree
  */
-export function parseRope(config: Fields, headDim: number, maxPositions: number): RopeConfig {
+export function parseRope(
+  config: Fields,
+  headDim: number,
+  maxPositions: number,
+  absentTheta: number = DEFAULT_THETA,
+): RopeConfig {
   const outer = {
     theta: config.number('rope_theta', 0),
     original: config.integer('original_max_position_embeddings', 1),
@@ -167,7 +172,7 @@ export function parseRope(config: Fields, headDim: number, maxPositions: number)
     (settings) =>
       settings === undefined || Object.keys(settings.object).length === 0
         ? undefined
-        : parseSettings(settings, headDim, maxPositions, outer),
+        : parseSettings(settings, headDim, maxPositions, { ...outer, absentTheta }),
   );
   if (modern !== undefined && legacy !== undefined && JSON.stringify(modern) !== JSON.stringify(legacy)) {
     throw new WeightsError(
@@ -175,11 +180,26 @@ export function parseRope(config: Fields, headDim: number, maxPositions: number)
     );
   }
   const rope = modern ??
-    legacy ?? { headDim, theta: outer.theta ?? DEFAULT_THETA, scaling: { type: 'default' } };
+    legacy ?? { headDim, theta: outer.theta ?? absentTheta, scaling: { type: 'default' } };
+  return usable(rope, config.where);
+}
+
+/** Settings of one kind of layer, where a model has several. */
+export function parseRopeSettings(
+  settings: Fields,
+  headDim: number,
+  maxPositions: number,
+  absentTheta: number,
+): RopeConfig {
+  const outer = { theta: undefined, original: undefined, absentTheta };
+  return usable(parseSettings(settings, headDim, maxPositions, outer), settings.where);
+}
+
+function usable(rope: RopeConfig, where: string): RopeConfig {
   const { inverse, attentionScaling } = ropeFrequencies(rope);
   if (!inverse.every(Number.isFinite) || !Number.isFinite(round(attentionScaling))) {
     throw new WeightsError(
-      `${config.where}: the rotary settings ${show(ropeJson(rope))} give frequencies that are not finite`,
+      `${where}: the rotary settings ${show(ropeJson(rope))} give frequencies that are not finite`,
     );
   }
   return rope;
@@ -235,7 +255,11 @@ function parseSettings(
   settings: Fields,
   headDim: number,
   maxPositions: number,
-  outer: { readonly theta: number | undefined; readonly original: number | undefined },
+  outer: {
+    readonly theta: number | undefined;
+    readonly original: number | undefined;
+    readonly absentTheta: number;
+  },
 ): RopeConfig {
   const type = settings.string('rope_type') ?? settings.string('type') ?? 'default';
   const alias = settings.string('type');
@@ -244,7 +268,7 @@ function parseSettings(
   if (inner !== undefined && outer.theta !== undefined && inner !== outer.theta) {
     settings.fail('rope_theta', `the value of rope_theta beside it, ${outer.theta}`);
   }
-  const theta = inner ?? outer.theta ?? DEFAULT_THETA;
+  const theta = inner ?? outer.theta ?? outer.absentTheta;
   const partial = settings.number('partial_rotary_factor');
   if (partial !== undefined && partial !== 1)
     settings.fail('partial_rotary_factor', '1 (partial rotation is not supported)');

@@ -1,6 +1,7 @@
 // Settings that the golden models leave out, against transformers in float64: logits and every gradient.
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { loadModel } from '../../src/api/model.js';
 import { Tape } from '../../src/autograd/tape.js';
 import { raggedBatch } from '../../src/models/batch.js';
 import { loadTrainableDecoder } from '../../src/models/load.js';
@@ -21,6 +22,8 @@ const VARIANTS = [
   'opt-norm-last',
   'opt-plain',
   'opt-untied',
+  'smollm3-no-rope',
+  'smollm3-windows',
 ];
 
 describe.each(isas)('%s', (isa) => {
@@ -61,5 +64,20 @@ describe.each(isas)('%s', (isa) => {
     }
     file.close();
     for (const owned of [logits, loss, batch, tape, parameters, decoder]) owned.dispose();
+  });
+
+  test.each(VARIANTS)('%s generates what its forward scores', async (name) => {
+    const model = await loadModel(device, goldenPath(`variants/${name}`), { dtype: 'f32' });
+    const prompts = [[5, 9, 12, 30, 31, 32, 33, 36], [7]];
+    const options = { temperature: 0, maxNewTokens: 12, ignoreEos: true };
+    for (const [i, [sample]] of (await model.generate(prompts, options)).entries()) {
+      const { tokens = [], logprobs = [] } = sample ?? {};
+      const prompt = prompts[i] as number[];
+      const [scored] = await model.score([[...prompt, ...tokens]]);
+      const wanted = [...(scored?.logprobs ?? [])].slice(prompt.length - 1);
+      expect(tokens).toHaveLength(12);
+      expect(maxDifference([...logprobs], wanted)).toBeLessThan(1e-5);
+    }
+    model.dispose();
   });
 });
