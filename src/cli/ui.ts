@@ -8,12 +8,15 @@ interface UiArguments {
   readonly port: number;
 }
 
+/** Where runs are written unless they name another place. */
+const RUNS = 'runs';
+
 export const uiCommand: CommandModule<unknown, UiArguments> = {
   command: 'ui [folder]',
   describe: 'Show the runs of a folder in a browser, live, on this machine alone',
   builder: (argv) =>
     argv
-      .positional('folder', { type: 'string', default: 'runs', describe: 'Folder of runs, or one run' })
+      .positional('folder', { type: 'string', default: RUNS, describe: 'Folder of runs, or one run' })
       .option('port', {
         type: 'number',
         requiresArg: true,
@@ -25,9 +28,10 @@ export const uiCommand: CommandModule<unknown, UiArguments> = {
   handler: async ({ folder, port }) => {
     checkPort(port);
     const { existsSync } = await import('node:fs');
-    if (!existsSync(folder))
+    if (existsSync(folder)) checkFolder('folder', folder);
+    // The first run may begin after the page.
+    else if (folder !== RUNS)
       throw new UsageError(`there is no folder ${folder}; name the one that holds the runs`);
-    checkFolder('folder', folder);
     const { startUi } = await import('../ui/server.js');
     const { listenForInterrupt } = await import('../run/interrupt.js');
     const ui = await startUi({ root: folder, port, program: [PROGRAM] });
