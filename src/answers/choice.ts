@@ -1,4 +1,4 @@
-// Multiple choice: `(C)`, `C)`, `\textbf{C}`, `(D) Alina`, `C Cecile`.
+// Multiple choice: `(C)`, `(c)`, `C)`, `\textbf{C}`, `(D) Alina`, `C Cecile`.
 
 export interface Choice {
   readonly letter: string;
@@ -16,6 +16,8 @@ export function choiceOf(plainForm: string): Choice | undefined {
     .trim();
   const bare = /^([A-J])$/.exec(text);
   if (bare !== null) return { letter: bare[1]!, rest: '', marked: false };
+  const small = /^\(([a-j])\)$/.exec(text);
+  if (small !== null) return { letter: small[1]!.toUpperCase(), rest: '', marked: true };
   const bracketed = /^\(([A-J])\)\s*(.*)$/s.exec(text) ?? /^([A-J])(?:\)|\.(?=\s))\s*(.*)$/s.exec(text);
   if (bracketed !== null) return { letter: bracketed[1]!, rest: bracketed[2]!.trim(), marked: true };
   const named = /^([A-J]) ((?:\p{Lu}\p{Ll}+ ?)+)$/u.exec(text);

@@ -5,14 +5,15 @@ import { answersEqual } from './equal.js';
 const AFTER =
   /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning)\b(?!\s+well)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
 /** Brackets at the end. */
-const BRACKETS = /^([^()]*[^()\s])\s+\(([^()]*)\)$/;
+const BRACKETS = /^([^()[\]]*[^()[\]\s])\s+(?:\(([^()]*)\)|\[([^[\]]*)\])$/;
 const STEPS = 2000;
 
 /** The answer at the beginning of a sentence: `14 (7*2)` and `14, which is 7*2` are 14. The whole sentence where it begins with none. */
 export function withoutDerivation(said: string): string {
   const at = said.search(AFTER);
   const head = at > 0 && isValue(said.slice(0, at)) ? said.slice(0, at).trim() : said;
-  const [, value = '', note = ''] = BRACKETS.exec(head) ?? [];
+  const [, value = '', round, square] = BRACKETS.exec(head) ?? [];
+  const note = round ?? square ?? '';
   if (!isValue(value)) return head;
   // `2 (x + 1)` is a product, `3 (mod 5)` and `12 (base 8)` are not 3 and 12.
   const words = note.replace(/\\[a-zA-Z]+/g, ' ').match(/\p{L}{3,}/gu) ?? [];

@@ -34,7 +34,7 @@ export function extractAnswer(
   text: string,
   { expect = 'any', inReasoning = false }: ExtractionOptions = {},
 ): ExtractedAnswer | undefined {
-  const spoken = withoutReasoning(text, inReasoning);
+  const spoken = tagged(withoutReasoning(text, inReasoning));
   const found = (answer: string | undefined, method: ExtractionMethod) =>
     answer === undefined || normalise(answer) === '' ? undefined : { answer: answer.trim(), method };
   const boxed = lastBoxed(spoken);
@@ -68,8 +68,16 @@ function withoutReasoning(text: string, isOpened: boolean): string {
   return start === 0 && (isOpened || REASONING_BEGIN.test(turn)) ? '' : turn.slice(start);
 }
 
+/** What stands between the last `<answer>` and its end, as R1-Zero's prompt asks for it; else all of the text. */
+function tagged(text: string): string {
+  const begin = text.toLowerCase().lastIndexOf('<answer>');
+  if (begin < 0) return text;
+  const [inside = ''] = text.slice(begin + '<answer>'.length).split(/<\/answer>/i);
+  return inside.trim() === '' ? text : inside;
+}
+
 const PHRASE =
-  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|would\s+be\b|must\s+be\b)\s*\*{0,2}|^[ \t]*A:\s|^\**answer\**\s(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\s?[:：]?/gim;
+  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|would\s+be\b|must\s+be\b)\s*\*{0,2}|^[ \t]*A:\s|^[#* ]{0,8}answer\**\s{1,3}(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\s?[:：]?/gim;
 const FILLER =
   /^(?:\s|[:*]|(?:is|the|final|answer|option|choice|indeed|simply|just|approximately|about|then|thus|=)\b|=)+/i;
 

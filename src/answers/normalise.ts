@@ -31,6 +31,7 @@ export function normalise(answer: string): string {
   return withoutDecoration(text)
     .replace(/(?<=\d)\s?(?:\\!\s?)+,\s?(?=\d{3})|,\s?(?:\\!\s?)+(?=\d{3})/g, '')
     .replace(/(?<=\d)(?:\\(?:text|mbox|mathrm|mathord)\s?)?(?:\{,\}|\\,)(?=\d{3})/g, '')
+    .replace(/(?<![\d.,'’])\d{1,3}(?:['’]\d{3})+(?![\d'’])/g, (match) => match.replace(/['’]/g, ''))
     .replace(/\\\\|\\[!,;:> ]|~/g, (match) => (match === '\\\\' ? match : ' '))
     .replace(/\^\s?(?:\{\s?\\(?:circ|degree)\s?\}|\\(?:circ|degree)(?![a-zA-Z]))/g, '\\degree ')
     .replace(/\^\s?(?:\{\s?\\prime\s?\}|\\prime)/g, "'")
@@ -70,9 +71,12 @@ const COLOUR =
 const LEAD =
   /^[\s*]*(?:\\(?:text|textbf|textit|textrm|mbox|mathrm)\s?\{[^{}]{0,80}\b(?:is|are|equals|answer)\s?:?\s?\}|(?:the\s)?(?:final\s|correct\s)?answer\s?(?:is\b|:)|(?:最终|最後)?答案(?:是|为|為)?\s?:?)\s?:?(?=.*\S)/i;
 
-/** Without colours and words before the answer. */
+/** Quotation marks around all of it. */
+const QUOTED = /^\s*["“”„]([^"“”„]*)["“”][\s.]*$/;
+
+/** Without colours, words before the answer and quotation marks around it. */
 function withoutDecoration(text: string): string {
-  return text.replace(COLOUR, ' ').replace(LEAD, '');
+  return text.replace(COLOUR, ' ').replace(LEAD, '').replace(QUOTED, '$1');
 }
 
 /** Full-width forms of ASCII as ASCII. */
