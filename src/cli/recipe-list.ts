@@ -7,6 +7,7 @@ import { UsageError } from './error.js';
 /** In the order in which they are listed, with what is said above each. */
 export const GROUPS = {
   'try now': 'Try now: generated problems, nothing to download',
+  'any model': 'Any model: --set model.base=FILE.gguf, a directory or a hub id',
   'your data': 'Your data: give rows with --set data.train=FILE',
   'published set-ups': 'Published set-ups: models and data sets of publications',
 } as const;

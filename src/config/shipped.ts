@@ -1,15 +1,20 @@
 // The recipes of the package.
 import { readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const shippedFolder = fileURLToPath(new URL('../../recipes', import.meta.url));
 
-/** The names of the recipes in `folder`, without extension. */
+/** The family of recipes for a model of any size. */
+const FAMILY = 'base';
+
+/** The names of the recipes in `folder`, without extension: `quickstart`, `base/judge`. */
 export function recipeNames(folder: string = shippedFolder): string[] {
-  return readdirSync(folder)
+  const files = readdirSync(folder);
+  const family = files.includes(FAMILY) ? readdirSync(join(folder, FAMILY)) : [];
+  return [...files, ...family.map((file) => `${FAMILY}/${file}`)]
     .filter((name) => name.endsWith('.yaml'))
-    .map((file) => basename(file, '.yaml'))
+    .map((file) => file.slice(0, -'.yaml'.length))
     .sort();
 }
 
