@@ -89,7 +89,9 @@ export class RequestFields {
     const value = this.value(name);
     if (value === undefined || values.includes(value) || (Array.isArray(value) && value.length === 0)) return;
     const expected =
-      values.length === 0 ? 'no value' : values.map((each) => JSON.stringify(each)).join(' or ');
+      values.length === 0
+        ? 'no value'
+        : [...new Set(values.map((each) => JSON.stringify(each)))].join(' or ');
     this.fail(name, `${expected}, as this server does not implement it`);
   }
 

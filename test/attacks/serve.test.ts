@@ -167,6 +167,7 @@ const cases: readonly Case[] = [
     400,
     /^stream_options: expected it only beside stream: true/,
   ],
+  ['the best of several', C, { ...good, best_of: 3 }, 400, /^best_of: expected 1, as this server does not/],
   ['half a seed', C, { ...good, seed: 1.5 }, 400, /^seed: expected a whole number, found 1\.5$/],
   [
     'numbers of other prompts',
