@@ -1,0 +1,211 @@
+/** Which process of how many this one is, by the variables that launchers set: torchrun, PyTorchJob, srun, mpirun. */
+import { createHash } from 'node:crypto';
+import { StepTrainError } from '../native/errors.js';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** This process among those of one job. */
+export interface Place {
+  readonly launcher: 'torchrun' | 'torch' | 'slurm' | 'mpi';
+  /** 0 … size − 1. */
+  readonly rank: number;
+  readonly size: number;
+  /** The same among the processes of this machine. */
+  readonly localRank: number;
+  readonly localSize: number;
+  /** Equal for all processes of one start of one job, and no other's. */
+  readonly job: string;
+  /** Where rank 0 listens. */
+  readonly host: string;
+  /** Rank 0 takes the first that is free; the others try each. */
+  readonly ports: readonly number[];
+}
+
+/** Further ports where the first is taken: beside another job of the same machine. */
+const PORTS = 16;
+
+/**
+ * The place that the environment gives this process, or undefined where no launcher has started several.
+ *
+ * @throws StepTrainError E_RANGE where the variables contradict each other or lack an address
+ */
+export function placeOf(environment: Environment): Place | undefined {
+  const place =
+    fromTorch(environment) ?? fromOpenMpi(environment) ?? fromMpich(environment) ?? fromSlurm(environment);
+  return place && place.size > 1 ? place : undefined;
+}
+
+/** What a launcher set for this process; programs that it starts must not believe that they are ranks of the same job. */
+export const LAUNCHER_VARIABLES =
+  /^(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_\w+|MASTER_(ADDR|PORT)|TORCHELASTIC_\w+|PET_\w+|SLURM_\w+|OMPI_\w+|PMIX?_\w+|PRTE_\w+|MPI_LOCAL\w+)$/;
+
+/** The environment without the launcher's variables, for processes that are started from here. */
+export function withoutLauncher(environment: Environment): Record<string, string | undefined> {
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => !LAUNCHER_VARIABLES.test(name)));
+}
+
+/** torchrun, and operators that set what `torch.distributed` reads. torchrun's agent itself holds MASTER_PORT. */
+function fromTorch(environment: Environment): Place | undefined {
+  const { TORCHELASTIC_RUN_ID: run, TORCHELASTIC_RESTART_COUNT: restart = '0' } = environment;
+  if (environment.RANK === undefined || environment.WORLD_SIZE === undefined) return undefined;
+  const launcher = run === undefined ? 'torch' : 'torchrun';
+  const [rank, size] = among(environment, launcher, 'RANK', 'WORLD_SIZE');
+  if (size === 1) return undefined;
+  const local =
+    environment.LOCAL_RANK === undefined
+      ? ([0, 1] as const)
+      : among(environment, launcher, 'LOCAL_RANK', 'LOCAL_WORLD_SIZE');
+  const host = needed(environment, launcher, 'MASTER_ADDR');
+  const port = whole(environment, launcher, 'MASTER_PORT');
+  return {
+    launcher,
+    rank,
+    size,
+    localRank: local[0],
+    localSize: local[1],
+    job: `${run ?? 'torch'}/${host}:${port}/${restart}`,
+    host,
+    ports: range(run === undefined ? port : port + 1),
+  };
+}
+
+function fromOpenMpi(environment: Environment): Place | undefined {
+  if (environment.OMPI_COMM_WORLD_RANK === undefined) return undefined;
+  const [rank, size] = among(environment, 'mpi', 'OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE');
+  const [localRank, localSize] = among(
+    environment,
+    'mpi',
+    'OMPI_COMM_WORLD_LOCAL_RANK',
+    'OMPI_COMM_WORLD_LOCAL_SIZE',
+  );
+  const job =
+    environment.PMIX_NAMESPACE ?? environment.OMPI_MCA_ess_base_jobid ?? environment.OMPI_MCA_orte_hnp_uri;
+  return byMpi(environment, { rank, size, localRank, localSize, job });
+}
+
+/** MPICH, Intel MPI and MVAPICH. */
+function fromMpich(environment: Environment): Place | undefined {
+  const { PMI_RANK, PMI_SIZE, MPI_LOCALRANKID } = environment;
+  if (PMI_RANK === undefined || PMI_SIZE === undefined) return undefined;
+  const [rank, size] = among(environment, 'mpi', 'PMI_RANK', 'PMI_SIZE');
+  const [localRank, localSize] =
+    MPI_LOCALRANKID === undefined
+      ? [rank, size]
+      : among(environment, 'mpi', 'MPI_LOCALRANKID', 'MPI_LOCALNRANKS');
+  return byMpi(environment, {
+    rank,
+    size,
+    localRank,
+    localSize,
+    job: environment.PMI_ID ?? environment.PMI_PORT,
+  });
+}
+
+function byMpi(
+  environment: Environment,
+  found: Omit<Place, 'launcher' | 'job' | 'host' | 'ports'> & { readonly job: string | undefined },
+): Place | undefined {
+  const { rank, size, localSize } = found;
+  if (size === 1) return undefined;
+  const host =
+    environment.MASTER_ADDR ?? slurmHost(environment) ?? (localSize === size ? '127.0.0.1' : undefined);
+  if (host === undefined)
+    throw new StepTrainError(
+      'E_RANGE',
+      `rank ${rank} of ${size} (mpi): the processes are on several machines, and nothing says on which rank 0 is; ` +
+        'name its host: mpirun -x MASTER_ADDR=HOST …',
+    );
+  const job = found.job ?? `mpi/${environment.SLURM_JOB_ID ?? host}`;
+  return { ...found, launcher: 'mpi', job, host, ports: portsOf(environment, 'mpi', job) };
+}
+
+/** A script of sbatch has SLURM_NTASKS and SLURM_PROCID too, but is no step: only `srun` starts several. */
+function fromSlurm(environment: Environment): Place | undefined {
+  const { SLURM_STEP_ID: step, SLURM_JOB_ID: id, SLURM_RESTART_COUNT: restart = '0' } = environment;
+  if (step === undefined || environment.SLURM_PROCID === undefined) return undefined;
+  const sizeName = environment.SLURM_STEP_NUM_TASKS === undefined ? 'SLURM_NTASKS' : 'SLURM_STEP_NUM_TASKS';
+  const [rank, size] = among(environment, 'slurm', 'SLURM_PROCID', sizeName);
+  if (size === 1) return undefined;
+  const localRank = whole(environment, 'slurm', 'SLURM_LOCALID');
+  const node = environment.SLURM_NODEID === undefined ? 0 : whole(environment, 'slurm', 'SLURM_NODEID');
+  const tasks = environment.SLURM_STEP_TASKS_PER_NODE ?? environment.SLURM_TASKS_PER_NODE ?? String(size);
+  const host = environment.MASTER_ADDR ?? slurmHost(environment);
+  if (host === undefined)
+    throw new StepTrainError(
+      'E_RANGE',
+      `rank ${rank} of ${size} (slurm): SLURM_STEP_NODELIST is missing; set MASTER_ADDR to the host of rank 0`,
+    );
+  const job = `${id}.${step}/${restart}`;
+  return {
+    launcher: 'slurm',
+    rank,
+    size,
+    localRank,
+    localSize: tasksOn(tasks, node) ?? size,
+    job,
+    host,
+    ports: portsOf(environment, 'slurm', job),
+  };
+}
+
+/** The first host of a list such as `gpu[03-05,9],login`. */
+export function firstHost(list: string): string {
+  const [, prefix = '', inside, suffix = ''] = /^([^,[]+)(?:\[([^\]]*)\])?([^,[]*)/.exec(list) ?? [];
+  const [first] = inside === undefined ? [''] : (inside.split(/[-,]/) as [string]);
+  return `${prefix}${first}${suffix}`;
+}
+
+/** The tasks of node `node` in a list such as `4(x2),3`. */
+export function tasksOn(list: string, node: number): number | undefined {
+  const each = list.split(',').flatMap((part) => {
+    const [, tasks, times = '1'] = /^(\d+)(?:\(x(\d+)\))?$/.exec(part.trim()) ?? [];
+    return tasks === undefined ? [] : Array<number>(Number(times)).fill(Number(tasks));
+  });
+  return each[node];
+}
+
+function slurmHost({ SLURM_STEP_NODELIST, SLURM_JOB_NODELIST }: Environment): string | undefined {
+  const list = SLURM_STEP_NODELIST ?? SLURM_JOB_NODELIST;
+  return list === undefined ? undefined : firstHost(list);
+}
+
+/** MASTER_PORT, else one that the job's name gives, below those that systems hand out themselves. */
+function portsOf(environment: Environment, launcher: string, job: string): readonly number[] {
+  if (environment.MASTER_PORT !== undefined) return range(whole(environment, launcher, 'MASTER_PORT'));
+  return range(20_000 + (createHash('sha256').update(job).digest().readUInt32LE() % 12_000));
+}
+
+const range = (first: number) => Array.from({ length: PORTS }, (_, i) => first + i);
+
+function among(environment: Environment, launcher: string, rankName: string, sizeName: string) {
+  const [rank, size] = [
+    whole(environment, launcher, rankName),
+    whole(environment, launcher, sizeName),
+  ] as const;
+  if (rank >= size)
+    throw new StepTrainError(
+      'E_RANGE',
+      `${rankName} is ${rank}, and ${sizeName} is ${size} (${launcher}): unset both, or start with the launcher`,
+    );
+  return [rank, size] as const;
+}
+
+function whole(environment: Environment, launcher: string, name: string): number {
+  const text = needed(environment, launcher, name);
+  if (!/^\d{1,9}$/.test(text))
+    throw new StepTrainError(
+      'E_RANGE',
+      `${name} is ${JSON.stringify(text)} (${launcher}), expected a whole number`,
+    );
+  return Number(text);
+}
+
+function needed(environment: Environment, launcher: string, name: string): string {
+  const text = environment[name];
+  if (text === undefined || text === '')
+    throw new StepTrainError(
+      'E_RANGE',
+      `${name} is not set, and the other variables of ${launcher} are; start with the launcher, or set it`,
+    );
+  return text;
+}

@@ -1,0 +1,337 @@
+/**
+ * The processes of a job as a star around rank 0: who they are, their data, their signs of life, the first error.
+ * A thread of its own runs it (`link-thread.ts`), so that signs of life go on while the main thread is busy.
+ */
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { hostname } from 'node:os';
+import type { Place } from './environment.js';
+import { type Frame, FrameReader, MAX_BYTES, MAX_HELLO, sendFrame } from './frames.js';
+
+export interface LinkOptions {
+  readonly place: Pick<Place, 'rank' | 'size' | 'job' | 'host' | 'ports'>;
+  /** What must be the same in all processes, by what it is called in the sentence that refuses a difference. */
+  readonly greeting: Readonly<Record<string, string>>;
+  /** A process that says nothing for so long is lost. Default 15. */
+  readonly silentSeconds?: number;
+  /** How long to wait until all are there. Default 300. */
+  readonly joinSeconds?: number;
+}
+
+export type LinkEvent =
+  | { readonly kind: 'ready' }
+  /** On rank 0 from rank `from`, elsewhere from rank 0. */
+  | { readonly kind: 'data'; readonly from: number; readonly number: number; readonly bytes: Uint8Array }
+  /** Another process ended, failed, is silent or differs; all end. */
+  | { readonly kind: 'lost'; readonly reason: string };
+
+export interface Link {
+  /** To rank `to`: from rank 0 to any, from the others to rank 0 alone. */
+  send(to: number, number: number, bytes: Uint8Array): void;
+  /** Tells all others why this process fails. */
+  fail(reason: string): void;
+  /** Ends in peace: the others do not count it as lost. */
+  close(): Promise<void>;
+}
+
+interface Hello {
+  readonly rank: number;
+  readonly size: number;
+  readonly job: string;
+  readonly host: string;
+  readonly pid: number;
+  readonly greeting: Readonly<Record<string, string>>;
+}
+
+interface Peer {
+  readonly rank: number;
+  readonly name: string;
+  readonly socket: Socket;
+  heard: number;
+  left: boolean;
+}
+
+const REDIAL_MS = 200;
+const STRANGER_MS = 10_000;
+
+export function openLink(options: LinkOptions, tell: (event: LinkEvent) => void): Link {
+  return new Star(options, tell);
+}
+
+class Star implements Link {
+  private readonly peers = new Map<number, Peer>();
+  private readonly timers = new Set<NodeJS.Timeout>();
+  private server: Server | undefined;
+  private ready = false;
+  private over = false;
+  private readonly silentMs: number;
+
+  constructor(
+    private readonly options: LinkOptions,
+    private readonly tell: (event: LinkEvent) => void,
+  ) {
+    const { silentSeconds = 15, joinSeconds = 300, place } = options;
+    this.silentMs = silentSeconds * 1000;
+    this.timers.add(setInterval(() => this.beat(), this.silentMs / 10));
+    this.timers.add(setTimeout(() => this.missing(joinSeconds), joinSeconds * 1000));
+    if (place.size === 1) queueMicrotask(() => this.complete());
+    else if (place.rank === 0) this.listen(0);
+    else this.dial(0);
+  }
+
+  send(to: number, number: number, bytes: Uint8Array): void {
+    const peer = this.peers.get(to);
+    if (peer) sendFrame(peer.socket, 'data', bytes, number);
+  }
+
+  fail(reason: string): void {
+    if (this.over) return;
+    const { rank } = this.options.place;
+    this.stop(`rank ${rank} on ${hostname()}: ${reason}`, false);
+  }
+
+  async close(): Promise<void> {
+    if (this.over) return;
+    this.over = true;
+    for (const { socket } of this.peers.values()) sendFrame(socket, 'bye');
+    await this.end();
+  }
+
+  // Rank 0.
+
+  private listen(attempt: number): void {
+    const { ports, host } = this.options.place;
+    const port = ports[attempt];
+    if (port === undefined) {
+      this.stop(
+        `rank 0 cannot listen on ${host}: ports ${ports[0]} to ${ports.at(-1)} are all taken; set MASTER_PORT to a free one`,
+      );
+      return;
+    }
+    const server = createServer((socket) => this.greet(socket));
+    server.once('error', () => this.listen(attempt + 1));
+    server.listen(port, () => {
+      if (this.over) server.close();
+      else this.server = server;
+    });
+  }
+
+  /** A stranger becomes a peer by its hello, or is sent away. */
+  private greet(socket: Socket): void {
+    const timer = setTimeout(() => socket.destroy(), STRANGER_MS);
+    let peer: Peer | undefined;
+    this.read(socket, {
+      limit: () => (peer ? MAX_BYTES : MAX_HELLO),
+      name: () => peer?.name ?? 'a stranger',
+      closed: () => {
+        clearTimeout(timer);
+        if (peer) this.gone(peer);
+      },
+      frame: (frame) => {
+        if (peer) {
+          this.heard(peer, frame);
+          return;
+        }
+        clearTimeout(timer);
+        const hello = frame.kind === 'hello' ? readHello(frame.bytes) : undefined;
+        // A process of another job, which will try the next port.
+        if (hello?.job === this.options.place.job) peer = this.join(hello, socket);
+        else socket.destroy();
+      },
+    });
+  }
+
+  private join(hello: Hello, socket: Socket): Peer | undefined {
+    const { place, greeting } = this.options;
+    const name = `rank ${hello.rank} on ${hello.host} (process ${hello.pid})`;
+    const known = this.peers.get(hello.rank);
+    const reason =
+      hello.size !== place.size
+        ? `${name} counts ${hello.size} processes, and rank 0 ${place.size}`
+        : hello.rank <= 0 || hello.rank >= place.size
+          ? `${name} is none of 1 to ${place.size - 1}`
+          : known
+            ? `${name} has the rank of ${known.name.replace(/^rank \d+ /, '')}: two jobs share an address, or a rank was started twice`
+            : difference(greeting, hello.greeting, name);
+    const peer = { rank: hello.rank, name, socket, heard: Date.now(), left: false };
+    if (reason) {
+      sendFrame(socket, 'stop', Buffer.from(reason));
+      this.stop(reason);
+      return undefined;
+    }
+    this.peers.set(hello.rank, peer);
+    if (this.peers.size === place.size - 1) this.complete();
+    return peer;
+  }
+
+  private complete(): void {
+    this.ready = true;
+    if (this.options.place.rank === 0)
+      for (const { socket } of this.peers.values()) sendFrame(socket, 'welcome');
+    this.tell({ kind: 'ready' });
+  }
+
+  // The others.
+
+  private dial(attempt: number): void {
+    if (this.over) return;
+    const { host, ports, rank, size, job } = this.options.place;
+    const socket = connect({ host, port: ports[attempt % ports.length] as number });
+    const peer: Peer = { rank: 0, name: `rank 0 on ${host}`, socket, heard: Date.now(), left: false };
+    socket.once('connect', () => {
+      const hello: Hello = {
+        rank,
+        size,
+        job,
+        host: hostname(),
+        pid: process.pid,
+        greeting: this.options.greeting,
+      };
+      this.peers.set(0, peer);
+      sendFrame(socket, 'hello', Buffer.from(JSON.stringify(hello)));
+    });
+    this.read(socket, {
+      limit: () => MAX_BYTES,
+      name: () => peer.name,
+      // Until rank 0 has welcomed everybody, a closed connection is one to another job, or comes too early.
+      closed: () => {
+        if (this.ready || this.over) {
+          this.gone(peer);
+          return;
+        }
+        this.peers.delete(0);
+        this.later(
+          () => this.dial(attempt + 1),
+          attempt % ports.length === ports.length - 1 ? REDIAL_MS : 20,
+        );
+      },
+      frame: (frame) => this.heard(peer, frame),
+    });
+  }
+
+  // Both.
+
+  private read(
+    socket: Socket,
+    on: {
+      readonly limit: () => number;
+      readonly name: () => string;
+      readonly closed: () => void;
+      readonly frame: (frame: Frame) => void;
+    },
+  ): void {
+    socket.setNoDelay(true);
+    const reader = new FrameReader(on.limit);
+    socket.on('error', () => {}); // 'close' follows
+    socket.on('close', on.closed);
+    socket.on('data', (data) => {
+      for (const frame of reader.read(data)) {
+        if (typeof frame === 'string') {
+          socket.destroy();
+          return;
+        }
+        if (this.over) return;
+        on.frame(frame);
+      }
+      const peer = [...this.peers.values()].find((other) => other.socket === socket);
+      if (peer) peer.heard = Date.now();
+    });
+  }
+
+  private heard(peer: Peer, { kind, number, bytes }: Frame): void {
+    peer.heard = Date.now();
+    if (kind === 'data') this.tell({ kind: 'data', from: peer.rank, number, bytes: Uint8Array.from(bytes) });
+    else if (kind === 'stop') this.stop(bytes.toString());
+    else if (kind === 'bye') peer.left = true;
+    else if (kind === 'welcome') this.complete();
+  }
+
+  private gone(peer: Peer): void {
+    if (this.over || peer.left) return;
+    this.stop(`${peer.name} ended`);
+  }
+
+  private beat(): void {
+    if (this.over) return;
+    for (const peer of this.peers.values()) {
+      sendFrame(peer.socket, 'beat');
+      if (!peer.left && Date.now() - peer.heard > this.silentMs)
+        this.stop(`${peer.name} has said nothing for ${Math.round(this.silentMs / 1000)} s`);
+    }
+  }
+
+  private missing(seconds: number): void {
+    if (this.ready || this.over) return;
+    const { place } = this.options;
+    const { rank, size, host, ports } = place;
+    const absent = Array.from({ length: size - 1 }, (_, i) => i + 1).filter(
+      (other) => !this.peers.has(other),
+    );
+    this.stop(
+      rank === 0
+        ? `${absent.length} of ${size} processes have not come within ${seconds} s: rank ${absent.join(', ')}`
+        : `rank 0 of ${size} does not answer on ${host}, ports ${ports[0]} to ${ports.at(-1)}, for ${seconds} s`,
+    );
+  }
+
+  /** All hear the first reason, then the links close. */
+  private stop(reason: string, tells = true): void {
+    if (this.over) return;
+    this.over = true;
+    for (const { socket } of this.peers.values()) sendFrame(socket, 'stop', Buffer.from(reason));
+    if (tells) this.tell({ kind: 'lost', reason });
+    void this.end();
+  }
+
+  private async end(): Promise<void> {
+    for (const timer of this.timers) clearInterval(timer);
+    this.server?.close();
+    await Promise.all(
+      [...this.peers.values()].map(
+        ({ socket }) =>
+          new Promise<void>((resolve) => {
+            // A stopped process reads nothing any more.
+            const timer = setTimeout(() => socket.destroy(), 2000);
+            socket.once('close', () => {
+              clearTimeout(timer);
+              resolve();
+            });
+            if (socket.destroyed) socket.emit('close');
+            else socket.end();
+            socket.resume();
+          }),
+      ),
+    );
+  }
+
+  private later(work: () => void, ms: number): void {
+    const timer = setTimeout(() => {
+      this.timers.delete(timer);
+      work();
+    }, ms);
+    this.timers.add(timer);
+  }
+}
+
+function readHello(bytes: Buffer): Hello | undefined {
+  try {
+    const hello = JSON.parse(bytes.toString()) as Partial<Hello> | null;
+    const { rank, size, job, host, pid, greeting } = hello ?? {};
+    if (typeof rank !== 'number' || typeof size !== 'number' || typeof job !== 'string') return undefined;
+    if (typeof host !== 'string' || typeof pid !== 'number' || typeof greeting !== 'object') return undefined;
+    return { rank, size, job, host, pid, greeting: greeting ?? {} };
+  } catch {
+    return undefined;
+  }
+}
+
+function difference(
+  ours: Readonly<Record<string, string>>,
+  theirs: Readonly<Record<string, string>>,
+  name: string,
+): string | undefined {
+  const key = [...new Set([...Object.keys(ours), ...Object.keys(theirs)])].find(
+    (each) => ours[each] !== theirs[each],
+  );
+  if (key === undefined) return undefined;
+  return `${name} has another ${key} than rank 0 (${theirs[key] ?? 'none'}, not ${ours[key] ?? 'none'}): start all processes with the same one`;
+}

@@ -1,0 +1,71 @@
+/**
+ * An optimizer batch in shards, and the sum of what they give as a binary tree over their numbers: shard 2i with 2i + 1, then
+ * pairs of pairs. Whoever computes them, and in how many processes, the sum has the same bits.
+ */
+import { StepTrainError } from '../native/errors.js';
+
+/** The tree's value over shards `first` … `first + count − 1`, an aligned run: `count` is a power of two that divides `first`. */
+export interface ShardSum {
+  readonly first: number;
+  readonly count: number;
+  readonly values: Float32Array;
+}
+
+/** Shards of process `rank`: whole runs of equal length where `size` divides them, else the first ones have one more. */
+export function shardsOf(
+  shards: number,
+  rank: number,
+  size: number,
+): { readonly begin: number; readonly end: number } {
+  return { begin: Math.floor((rank * shards) / size), end: Math.floor(((rank + 1) * shards) / size) };
+}
+
+/** Items of shard `shard`: runs of equal number, the first ones longer by one where they do not come out even. */
+export function itemsOf<Item>(items: readonly Item[], shard: number, shards: number): readonly Item[] {
+  const [each, rest] = [Math.floor(items.length / shards), items.length % shards];
+  const begin = shard * each + Math.min(shard, rest);
+  return items.slice(begin, begin + each + (shard < rest ? 1 : 0));
+}
+
+/** Adds neighbours as far as the tree allows; the values of `sums` may change. */
+export function joinNeighbours(sums: readonly ShardSum[]): ShardSum[] {
+  const done: ShardSum[] = [];
+  for (const sum of [...sums].sort((a, b) => a.first - b.first)) {
+    done.push(sum);
+    for (;;) {
+      const [left, right] = done.slice(-2) as [ShardSum, ShardSum | undefined];
+      if (!right || left.count !== right.count || left.first + left.count !== right.first) break;
+      if (left.first % (2 * left.count) !== 0) break;
+      done.splice(-2, 2, {
+        first: left.first,
+        count: 2 * left.count,
+        values: add(left.values, right.values),
+      });
+    }
+  }
+  return done;
+}
+
+/** The whole tree; a node without a right neighbour is passed on as it is. */
+export function addTree(sums: readonly ShardSum[]): Float32Array {
+  const runs = joinNeighbours(sums);
+  const gap = runs.findIndex(
+    ({ first }, i) =>
+      first !== (i === 0 ? 0 : (runs[i - 1] as ShardSum).first + (runs[i - 1] as ShardSum).count),
+  );
+  if (gap >= 0 || runs.length === 0)
+    throw new StepTrainError(
+      'E_RANGE',
+      `the shards of a sum are not whole: ${runs.map(({ first, count }) => `${first}+${count}`).join(', ')}`,
+    );
+  // What is left falls in size from left to right: the tree's right edge.
+  return runs.reduceRight<Float32Array | undefined>(
+    (right, { values }) => (right ? add(values, right) : values),
+    undefined,
+  ) as Float32Array;
+}
+
+function add(into: Float32Array, other: Float32Array): Float32Array {
+  for (let i = 0; i < into.length; i++) into[i] = (into[i] as number) + (other[i] as number);
+  return into;
+}

@@ -1,0 +1,136 @@
+// Processes of a job in one process: what they exchange, and what each hears when one is lost.
+import { connect, createServer } from 'node:net';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
+import { joinNeighbours, shardsOf } from '../../src/cluster/shards.js';
+
+let nextPort = 21_000 + (process.pid % 500) * 20;
+const open: Cluster[] = [];
+afterEach(() => {
+  for (const cluster of open.splice(0)) cluster.fail('the test is over');
+});
+
+interface Start {
+  readonly ports?: readonly number[];
+  readonly greeting?: (rank: number) => Record<string, string>;
+  readonly silentSeconds?: number;
+  readonly joinSeconds?: number;
+  readonly ranks?: readonly number[];
+}
+
+function start(size: number, { ports = [nextPort++, nextPort++], greeting, ranks, ...limits }: Start = {}) {
+  const all = ranks ?? Array.from({ length: size }, (_, rank) => rank);
+  return all.map(async (rank) => {
+    const place = { rank, size, job: `job-${ports[0]}`, host: '127.0.0.1', ports };
+    const cluster = await joinCluster({ place, greeting: greeting?.(rank) ?? {}, ...limits });
+    open.push(cluster);
+    return cluster;
+  });
+}
+
+const values = (shard: number) =>
+  Float32Array.from({ length: 50 }, (_, i) => Math.sin(shard * 97 + i) * 10 ** (i % 5));
+
+describe('processes of a job', () => {
+  it('have the same sum of shards, bit for bit, however many they are', async () => {
+    const sums: Float32Array[] = [];
+    for (const size of [1, 2, 3, 4]) {
+      const clusters = await Promise.all(start(size));
+      const found = await Promise.all(
+        clusters.map((cluster) => {
+          const { begin, end } = shardsOf(6, cluster.rank, size);
+          const own = Array.from({ length: end - begin }, (_, i) => ({
+            first: begin + i,
+            count: 1,
+            values: values(begin + i),
+          }));
+          return cluster.sum(joinNeighbours(own), 50);
+        }),
+      );
+      for (const each of found) expect(each).toEqual(found[0]);
+      sums.push(found[0]!);
+      await Promise.all(clusters.map((cluster) => cluster.close()));
+    }
+    for (const sum of sums) expect(sum).toEqual(sums[0]);
+  });
+
+  it('gather bytes by rank, also of different lengths and longer than a frame', async () => {
+    const clusters = await Promise.all(start(3));
+    const own = [new Uint8Array(0), new Uint8Array(7).fill(1), new Uint8Array((1 << 24) + 5).fill(2)];
+    const found = await Promise.all(clusters.map((cluster) => cluster.gather(own[cluster.rank]!)));
+    for (const parts of found) {
+      expect(parts.map(({ length }) => length)).toEqual(own.map(({ length }) => length));
+      expect(parts.map((part) => part.at(-1))).toEqual([undefined, 1, 2]);
+    }
+    // Calls may overlap; their order is that of the calls.
+    const twice = await Promise.all(
+      clusters.flatMap((cluster) => [1, 2].map((call) => cluster.gather(Uint8Array.of(call, cluster.rank)))),
+    );
+    expect(twice[1]).toEqual([Uint8Array.of(2, 0), Uint8Array.of(2, 1), Uint8Array.of(2, 2)]);
+    await Promise.all(clusters.map((cluster) => cluster.close()));
+  });
+
+  it('find each other where the first port is another job’s', async () => {
+    const ports = [nextPort++, nextPort++, nextPort++];
+    const stranger = createServer((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'));
+    await new Promise<void>((resolve) => stranger.listen(ports[0], resolve));
+    try {
+      const clusters = await Promise.all(start(2, { ports }));
+      expect(clusters.map(({ rank }) => rank)).toEqual([0, 1]);
+    } finally {
+      stranger.close();
+    }
+  });
+
+  it('are not disturbed by strangers', async () => {
+    const ports = [nextPort++];
+    const [first] = start(2, { ports, ranks: [0] });
+    for (const words of [
+      'GET / HTTP/1.1\r\n\r\n',
+      '\u0001\0\0\0\0\u00ff\u00ff\u00ff\u00ff',
+      '\u0001\0\0\0\0\u0002\0\0\0{}',
+    ])
+      await new Promise<void>((resolve) => {
+        const dial = () => {
+          const socket = connect(ports[0]!, '127.0.0.1', () => socket.write(Buffer.from(words, 'latin1')));
+          socket.once('close', (failed) => (failed ? setTimeout(dial, 20) : resolve()));
+          socket.on('error', () => {});
+          socket.resume();
+        };
+        dial();
+      });
+    const [second] = start(2, { ports, ranks: [1] });
+    const both = await Promise.all([first!, second!]);
+    const found = await Promise.all(both.map((cluster) => cluster.gather(Uint8Array.of(cluster.rank))));
+    expect(found).toEqual([0, 1].map(() => [Uint8Array.of(0), Uint8Array.of(1)]));
+  });
+
+  it('refuse what differs, by its name, in all of them', async () => {
+    const starts = start(3, {
+      greeting: (rank) => ({ version: '1', configuration: rank === 2 ? 'b' : 'a' }),
+    });
+    const said = await Promise.allSettled(starts);
+    const reasons = said.flatMap((each) =>
+      each.status === 'rejected' ? [(each.reason as Error).message] : [],
+    );
+    expect(reasons.length).toBeGreaterThanOrEqual(2);
+    for (const reason of reasons)
+      expect(reason).toMatch(/^rank 2 on .* has another configuration than rank 0 \(b, not a\)/);
+  });
+
+  it('say who has not come', async () => {
+    const [alone] = start(3, { ranks: [0], joinSeconds: 0.3 });
+    await expect(alone).rejects.toThrow('2 of 3 processes have not come within 0.3 s: rank 1, 2');
+    const [follower] = start(2, { ranks: [1], joinSeconds: 0.3 });
+    await expect(follower).rejects.toThrow(/^rank 0 of 2 does not answer on 127.0.0.1/);
+  });
+
+  it('all hear the first reason when one fails, also while they wait', async () => {
+    const clusters = await Promise.all(start(3));
+    const waiting = [0, 2].map((rank) => clusters[rank]!.gather(new Uint8Array(3)));
+    clusters[1]!.fail('out of memory');
+    for (const each of waiting) await expect(each).rejects.toThrow(/^rank 1 on .*: out of memory$/);
+    expect(clusters.map(({ lost }) => lost.aborted)).toEqual([true, true, true]);
+    await expect(clusters[0]!.gather(new Uint8Array())).rejects.toThrow('out of memory');
+  });
+});

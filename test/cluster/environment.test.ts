@@ -1,0 +1,150 @@
+// The place of a process, by what each launcher was seen to set.
+import { describe, expect, it } from 'vitest';
+import { firstHost, placeOf, tasksOn, withoutLauncher } from '../../src/cluster/environment.js';
+
+const TORCHRUN = {
+  RANK: '5',
+  WORLD_SIZE: '8',
+  LOCAL_RANK: '1',
+  LOCAL_WORLD_SIZE: '4',
+  MASTER_ADDR: 'node-a',
+  MASTER_PORT: '29500',
+  TORCHELASTIC_RUN_ID: 'job-7',
+  TORCHELASTIC_RESTART_COUNT: '2',
+};
+
+const SRUN = {
+  SLURM_JOB_ID: '4711',
+  SLURM_STEP_ID: '0',
+  SLURM_PROCID: '3',
+  SLURM_NTASKS: '6',
+  SLURM_STEP_NUM_TASKS: '6',
+  SLURM_LOCALID: '0',
+  SLURM_NODEID: '1',
+  SLURM_STEP_TASKS_PER_NODE: '3(x2)',
+  SLURM_STEP_NODELIST: 'gpu[03-04]',
+};
+
+const MPIRUN = {
+  OMPI_COMM_WORLD_RANK: '1',
+  OMPI_COMM_WORLD_SIZE: '2',
+  OMPI_COMM_WORLD_LOCAL_RANK: '1',
+  OMPI_COMM_WORLD_LOCAL_SIZE: '2',
+  PMIX_NAMESPACE: '3014524929',
+};
+
+describe('the place of a process', () => {
+  it('is alone where no launcher has set anything, or a single process', () => {
+    expect(placeOf({ PATH: '/bin' })).toBeUndefined();
+    expect(
+      placeOf({ ...TORCHRUN, RANK: '0', WORLD_SIZE: '1', LOCAL_RANK: '0', LOCAL_WORLD_SIZE: '1' }),
+    ).toBeUndefined();
+    expect(
+      placeOf({
+        ...MPIRUN,
+        OMPI_COMM_WORLD_RANK: '0',
+        OMPI_COMM_WORLD_SIZE: '1',
+        OMPI_COMM_WORLD_LOCAL_RANK: '0',
+      }),
+    ).toBeUndefined();
+    expect(placeOf({ ...SRUN, SLURM_PROCID: '0', SLURM_STEP_NUM_TASKS: '1' })).toBeUndefined();
+  });
+
+  it('is read from torchrun, whose agent holds MASTER_PORT', () => {
+    expect(placeOf(TORCHRUN)).toMatchObject({
+      launcher: 'torchrun',
+      rank: 5,
+      size: 8,
+      localRank: 1,
+      localSize: 4,
+      job: 'job-7/node-a:29500/2',
+      host: 'node-a',
+    });
+    expect(placeOf(TORCHRUN)!.ports).toEqual(Array.from({ length: 16 }, (_, i) => 29501 + i));
+  });
+
+  it('is read from a PyTorchJob, which has a process a pod and no agent', () => {
+    const {
+      LOCAL_RANK: _,
+      LOCAL_WORLD_SIZE: _1,
+      TORCHELASTIC_RUN_ID: _2,
+      TORCHELASTIC_RESTART_COUNT: _3,
+      ...pod
+    } = TORCHRUN;
+    expect(placeOf(pod)).toMatchObject({ launcher: 'torch', rank: 5, localRank: 0, localSize: 1 });
+    expect(placeOf(pod)!.ports[0]).toBe(29500);
+  });
+
+  it('is read from mpirun', () => {
+    expect(placeOf(MPIRUN)).toMatchObject({
+      launcher: 'mpi',
+      rank: 1,
+      size: 2,
+      localRank: 1,
+      localSize: 2,
+      host: '127.0.0.1',
+    });
+    const several = { ...MPIRUN, OMPI_COMM_WORLD_LOCAL_RANK: '0', OMPI_COMM_WORLD_LOCAL_SIZE: '1' };
+    expect(() => placeOf(several)).toThrow(/mpirun -x MASTER_ADDR=HOST/);
+    expect(placeOf({ ...several, MASTER_ADDR: 'a', MASTER_PORT: '4000' })).toMatchObject({ host: 'a' });
+    expect(
+      placeOf({ ...several, SLURM_JOB_NODELIST: 'n7,n9', SLURM_PROCID: '0', SLURM_JOB_ID: '1' }),
+    ).toMatchObject({ launcher: 'mpi', host: 'n7' });
+    expect(
+      placeOf({ PMI_RANK: '1', PMI_SIZE: '2', MPI_LOCALRANKID: '1', MPI_LOCALNRANKS: '2' }),
+    ).toMatchObject({ launcher: 'mpi', rank: 1 });
+  });
+
+  it('is read from srun, and not from a script of sbatch', () => {
+    expect(placeOf(SRUN)).toMatchObject({
+      launcher: 'slurm',
+      rank: 3,
+      size: 6,
+      localRank: 0,
+      localSize: 3,
+      job: '4711.0/0',
+      host: 'gpu03',
+    });
+    const { SLURM_STEP_ID: _, ...script } = SRUN;
+    expect(placeOf(script)).toBeUndefined();
+  });
+
+  it('has the same ports in all processes of a job, and others in another job', () => {
+    const ports = (job: string, rank: string) =>
+      placeOf({ ...SRUN, SLURM_JOB_ID: job, SLURM_PROCID: rank })!.ports;
+    expect(ports('4711', '0')).toEqual(ports('4711', '5'));
+    expect(ports('4711', '0')).not.toEqual(ports('4712', '0'));
+    for (const port of ports('4711', '0')) expect(port).toBeLessThan(32_768);
+  });
+
+  it.each([
+    [{ ...TORCHRUN, RANK: '8' }, 'RANK is 8, and WORLD_SIZE is 8'],
+    [{ ...TORCHRUN, RANK: '-1' }, 'RANK is "-1" (torchrun), expected a whole number'],
+    [{ ...TORCHRUN, MASTER_ADDR: '' }, 'MASTER_ADDR is not set, and the other variables of torchrun are'],
+    [{ ...TORCHRUN, MASTER_PORT: undefined }, 'MASTER_PORT is not set'],
+    [{ ...SRUN, SLURM_STEP_NODELIST: undefined }, 'SLURM_STEP_NODELIST is missing'],
+  ])('is refused where variables contradict each other: %#', (environment, message) => {
+    expect(() => placeOf(environment)).toThrow(message);
+  });
+
+  it('is nothing that processes which a rank starts inherit', () => {
+    const kept = { PATH: '/bin', HOME: '/home/a', STEPTRAIN_CACHE: '/c' };
+    expect(withoutLauncher({ ...kept, ...TORCHRUN, ...SRUN, ...MPIRUN, PMI_RANK: '0' })).toEqual(kept);
+  });
+});
+
+describe('lists of SLURM', () => {
+  it.each([
+    ['gpu03', 'gpu03'],
+    ['gpu03,gpu05', 'gpu03'],
+    ['gpu[03-05,9],login', 'gpu03'],
+    ['rack[7]-node,x', 'rack7-node'],
+  ])('%s begins with %s', (list, first) => expect(firstHost(list)).toBe(first));
+
+  it.each([
+    ['4', 0, 4],
+    ['4(x2),3', 1, 4],
+    ['4(x2),3', 2, 3],
+    ['4(x2),3', 3, undefined],
+  ])('%s has on node %i the tasks %s', (list, node, tasks) => expect(tasksOn(list, node)).toBe(tasks));
+});
