@@ -22,7 +22,7 @@ import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
 import { type CommandGroup, noNumber, usageSentence } from './usage.js';
-import { packageVersion } from './version.js';
+import { packageVersion } from '../native/version.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {

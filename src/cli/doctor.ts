@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { availableParallelism, cpus, freemem, release, totalmem } from 'node:os';
 import type { CommandModule } from 'yargs';
 import { StepTrainError } from '../native/errors.js';
-import { packageVersion } from './version.js';
+import { packageVersion } from '../native/version.js';
 
 type Row = readonly [name: string, value: string];
 

@@ -15,7 +15,7 @@ import { adapterReadme } from '../report/model-card.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { readAdapterConfig } from '../weights/adapter.js';
 import { UsageError } from './error.js';
-import { packageVersion } from './version.js';
+import { packageVersion } from '../native/version.js';
 
 export interface PublishOptions {
   readonly repo: string;

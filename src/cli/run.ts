@@ -1,10 +1,13 @@
 import { existsSync } from 'node:fs';
 import type { CommandModule } from 'yargs';
+import type { Cluster } from '../cluster/cluster.js';
+import type { StartedRun } from '../methods/job.js';
 import type { RunConfig } from '../methods/table.js';
 import type { RunDirectory } from '../run/directory.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { Interrupted, UsageError } from './error.js';
+import { wordsInto } from './rank-log.js';
 import { type RecipeArguments, recipeFile, recipeOptions } from './recipe-file.js';
 
 /** The training code as the command line uses it. */
@@ -19,6 +22,7 @@ interface StartOptions {
   readonly resume: boolean;
   /** Folder of stages that runs have in common. */
   readonly shareStages: string | undefined;
+  readonly cluster?: Cluster | undefined;
   readonly onStep?: (event: StepEvent) => void;
 }
 
@@ -121,8 +125,9 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     return;
   }
   const { createRun } = await import('../methods/run.js');
-  const { resolved, run } = await createRun(config, locate, { output: args.output, origin: file });
-  await train(resolved, run, { resume: false, shareStages: args['share-stages'] }, loadRecipe);
+  await inJob({ configuration: config }, { resume: false, shareStages: args['share-stages'] }, loadRecipe, (cluster) =>
+    createRun(config, locate, { output: args.output, origin: file, processes: cluster?.size }),
+  );
 }
 
 /** 80GiB, 512MiB, 1.5TB. */
@@ -139,8 +144,32 @@ export async function resumeRun(
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { openRun } = await import('../methods/run.js');
-  const { config, run } = await openRun(args.resume, args.set);
-  await train(config, run, { resume: true, shareStages: args['share-stages'] }, loadRecipe);
+  const same = { run: args.resume, changes: args.set ?? [] };
+  await inJob(same, { resume: true, shareStages: args['share-stages'] }, loadRecipe, () =>
+    openRun(args.resume, args.set),
+  );
+}
+
+/** Alone, or with the processes that a launcher has started beside this one. */
+async function inJob(
+  same: Readonly<Record<string, unknown>>,
+  options: StartOptions,
+  loadRecipe: () => Promise<RunRecipe>,
+  start: (cluster: Cluster | undefined) => Promise<StartedRun>,
+): Promise<void> {
+  const { joinJob, startTogether, together } = await import('../methods/job.js');
+  const cluster = await joinJob(same);
+  if (cluster && options.shareStages !== undefined)
+    throw new UsageError('--share-stages is for runs in one process; leave it out');
+  await together(cluster, async () => {
+    const { config, run, home } = await startTogether(cluster, () => start(cluster));
+    const log = cluster && cluster.rank > 0 ? wordsInto(home, cluster.rank) : undefined;
+    try {
+      await train(config, run, { ...options, cluster }, loadRecipe);
+    } finally {
+      log?.end();
+    }
+  });
 }
 
 async function train(
@@ -161,7 +190,7 @@ async function train(
   const { closing } = await import('../methods/run.js');
   const { DamagedRunError } = await import('../run/error.js');
   let last: StepEvent | undefined;
-  const result = await closing(run, async () => {
+  const result = await closing(run, options.cluster, async () => {
     const runRecipe = await loadRecipe();
     const onStep = (event: StepEvent) => {
       last = event;

@@ -8,6 +8,7 @@ import { type Link, type LinkEvent, type LinkOptions, openLink } from './link.js
 import { addTree, type ShardSum } from './shards.js';
 
 export interface Cluster {
+  readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize'>;
   readonly rank: number;
   readonly size: number;
   /** Aborted with the reason when another process is lost. */
@@ -27,12 +28,16 @@ export interface Cluster {
   close(): Promise<void>;
 }
 
+export interface ClusterOptions extends LinkOptions {
+  readonly place: LinkOptions['place'] & Cluster['place'];
+}
+
 /**
  * Waits until all processes of the job are there.
  *
  * @throws StepTrainError E_CLUSTER where one is missing, or differs in what `greeting` holds
  */
-export async function joinCluster(options: LinkOptions): Promise<Cluster> {
+export async function joinCluster(options: ClusterOptions): Promise<Cluster> {
   const cluster = new StarCluster(options);
   await cluster.ready;
   return cluster;
@@ -44,6 +49,7 @@ interface Expected {
 }
 
 class StarCluster implements Cluster {
+  readonly place: Cluster['place'];
   readonly rank: number;
   readonly size: number;
   readonly ready: Promise<void>;
@@ -54,7 +60,8 @@ class StarCluster implements Cluster {
   private fails: (error: Error) => void = () => {};
   private readonly failure: Promise<never>;
 
-  constructor({ place, ...rest }: LinkOptions & { readonly place: Pick<Place, 'rank' | 'size'> }) {
+  constructor({ place, ...rest }: ClusterOptions) {
+    this.place = place;
     this.rank = place.rank;
     this.size = place.size;
     let joined: () => void = () => {};
@@ -68,7 +75,7 @@ class StarCluster implements Cluster {
       }),
       this.failure,
     ]);
-    this.link = openInThread({ place, ...rest } as LinkOptions, (event) => {
+    this.link = openInThread({ place, ...rest }, (event) => {
       if (event.kind === 'ready') joined();
       else if (event.kind === 'data') this.arrived(event);
       else this.end(event.reason);

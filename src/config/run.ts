@@ -30,6 +30,12 @@ export const run = section({
     .describe(
       'Processor threads; 0 for one per core, also beside other programs: no thread waits for one that has no core.',
     ),
+  shards: countOrOff()
+    .default(0)
+    .describe(
+      'Parts into which an optimizer batch is cut for the processes of a job, and whose gradients are added in one fixed order: ' +
+        'with the same number a run has the same bits in one process and in many. 0 for one per process at the start.',
+    ),
   max_skipped_steps: count()
     .default(5)
     .describe(

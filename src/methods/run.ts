@@ -1,4 +1,5 @@
 /** Starts a run from a configuration in a new directory, or resumes an earlier run in its directory. */
+import type { Cluster } from '../cluster/cluster.js';
 import type { Locate } from '../config/issues.js';
 import { writeRunReport } from '../report/write.js';
 import { createRunDirectory, openRunDirectory, type RunDirectory, readRunConfig } from '../run/directory.js';
@@ -12,6 +13,7 @@ import { runMethod } from '../train/recipe.js';
 import type { RunResult } from '../train/result.js';
 import type { StepEvent } from '../train/step-event.js';
 import { completeRunConfig, formatRunConfig, hasKey, parseRunConfig } from './config.js';
+import { joinJob, type StartedRun, startTogether, together } from './job.js';
 import { completeSaved } from './saved-models.js';
 import { methodOf, type RunConfig, type RunConfigInput } from './table.js';
 
@@ -45,10 +47,15 @@ export async function train(
   { output, signal, onStep, shareStages }: TrainOptions = {},
 ): Promise<TrainResult> {
   const complete = completeRunConfig(config);
-  const { resolved, run } = await createRun(complete, (path) => `config ${path.join('.')}`, { output });
-  return finished(run, () =>
-    runRecipe(resolved, run, signal ?? never(), { resume: false, onStep, shareStages }),
-  );
+  const cluster = await joinJob({ configuration: complete });
+  return together(cluster, async () => {
+    const started = await startTogether(cluster, () =>
+      createRun(complete, (path) => `config ${path.join('.')}`, { output, processes: cluster?.size }),
+    );
+    return finished(started.run, cluster, () =>
+      runRecipe(started.config, started.run, signal ?? never(), { resume: false, onStep, shareStages, cluster }),
+    );
+  });
 }
 
 export interface ResumeRunOptions extends Pick<TrainOptions, 'signal' | 'onStep' | 'shareStages'> {
@@ -65,18 +72,29 @@ export async function resume(
   directory: string,
   { signal, set, onStep, shareStages }: ResumeRunOptions = {},
 ): Promise<TrainResult> {
-  const { config, run } = await openRun(directory, set);
-  return finished(run, () =>
-    runRecipe(config, run, signal ?? never(), { resume: true, onStep, shareStages }),
-  );
+  const cluster = await joinJob({ run: directory, changes: set ?? [] });
+  return together(cluster, async () => {
+    const { config, run } = await startTogether(cluster, () => openRun(directory, set));
+    return finished(run, cluster, () =>
+      runRecipe(config, run, signal ?? never(), { resume: true, onStep, shareStages, cluster }),
+    );
+  });
+}
+
+export interface CreateOptions {
+  readonly output?: string | undefined;
+  /** Named in the head of config.yaml. */
+  readonly origin?: string;
+  /** Of the job. Default 1. */
+  readonly processes?: number | undefined;
 }
 
 /** Resolves the paths of a configuration and creates the run directory with its config.yaml. */
 export async function createRun(
   config: RunConfig,
   locate: Locate,
-  { output, origin }: { readonly output?: string | undefined; readonly origin?: string },
-): Promise<{ readonly resolved: RunConfig; readonly run: RunDirectory }> {
+  { output, origin, processes = 1 }: CreateOptions,
+): Promise<StartedRun> {
   const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config).paths ?? []);
   await checkAdapter(absolute);
   const found = await withReadableLength(absolute);
@@ -84,7 +102,9 @@ export async function createRun(
   const run = await createRunDirectory(output ?? found.run.output_dir, {
     onExisting: output === undefined ? 'number' : 'refuse',
   });
-  const resolved = { ...found, run: { ...found.run, output_dir: run.path } };
+  // A run that goes on in more or fewer processes keeps its shards, and so its bits.
+  const shards = found.run.shards || processes;
+  const resolved = { ...found, run: { ...found.run, output_dir: run.path, shards } };
   const from = origin === undefined ? '' : ` from ${origin}`;
   try {
     await run.writeConfig(
@@ -95,7 +115,7 @@ export async function createRun(
     await run.discard();
     throw error;
   }
-  return { resolved, run };
+  return { config: resolved, run };
 }
 
 /**
@@ -106,7 +126,7 @@ export async function createRun(
 export async function openRun(
   directory: string,
   settings: readonly string[] = [],
-): Promise<{ readonly config: RunConfig; readonly run: RunDirectory }> {
+): Promise<StartedRun> {
   const name = `${directory}/config.yaml`;
   const text = await readRunConfig(directory);
   const parsed = parseRunConfig(text, { name, settings, unknown: OTHER_VERSION });
@@ -145,7 +165,10 @@ export async function runRecipe(
   config: RunConfig,
   run: RunDirectory,
   signal: AbortSignal,
-  options: { readonly resume: boolean } & Pick<TrainOptions, 'onStep' | 'shareStages'>,
+  options: { readonly resume: boolean; readonly cluster?: Cluster | undefined } & Pick<
+    TrainOptions,
+    'onStep' | 'shareStages'
+  >,
 ): Promise<RunResult> {
   const row = methodOf(config);
   const loaded = await row.load();
@@ -164,7 +187,11 @@ export async function runRecipe(
 }
 
 /** Closes the run directory after `work` and writes its report; one in which nothing has been logged yet is removed when `work` fails. */
-export async function closing<T>(run: RunDirectory, work: () => Promise<T>): Promise<T> {
+export async function closing<T>(
+  run: RunDirectory,
+  cluster: Cluster | undefined,
+  work: () => Promise<T>,
+): Promise<T> {
   let result: T;
   try {
     result = await work();
@@ -174,7 +201,7 @@ export async function closing<T>(run: RunDirectory, work: () => Promise<T>): Pro
   } finally {
     await run.close();
   }
-  await reported(run.path);
+  if (!cluster || cluster.rank === 0) await reported(run.path);
   return result;
 }
 
@@ -187,7 +214,11 @@ async function reported(path: string): Promise<void> {
   }
 }
 
-const finished = (run: RunDirectory, work: () => Promise<RunResult>): Promise<TrainResult> =>
-  closing(run, async () => ({ ...(await work()), directory: run.path }));
+const finished = (
+  run: RunDirectory,
+  cluster: Cluster | undefined,
+  work: () => Promise<RunResult>,
+): Promise<TrainResult> =>
+  closing(run, cluster, async () => ({ ...(await work()), directory: run.path }));
 
 const never = () => new AbortController().signal;

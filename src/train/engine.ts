@@ -38,6 +38,8 @@ export interface EngineOptions {
   readonly device: Device;
   readonly run: RunDirectory;
   readonly signal: AbortSignal;
+  /** Called before the signal is read: the processes of a job stop after the same step. */
+  readonly settle?: (() => Promise<void>) | undefined;
   readonly resume: boolean;
   readonly loggingSteps: number;
   /** Max consecutive non-finite steps before the run stops. */
@@ -120,7 +122,7 @@ class Engine {
   }
 
   async run(): Promise<EngineResult> {
-    const { run, resume, signal } = this.options;
+    const { run, resume } = this.options;
     const checkpoint = resume ? (await run.findCheckpoint())?.checkpoint : undefined;
     run.rewind(checkpoint);
     if (checkpoint) {
@@ -135,7 +137,7 @@ class Engine {
     }
     let folder = checkpoint?.path;
     while (this.state.stage < this.stages.length) {
-      if (signal.aborted) return this.interrupted(undefined);
+      if (await this.stops()) return this.interrupted(undefined);
       const stage = await this.prepared(this.stages[this.state.stage] as StageEntry);
       this.options.device.resetPeak();
       await this.options.run.writeJson('progress.json', {
@@ -173,6 +175,11 @@ class Engine {
       await this.options.onStageEnd?.(stage.name);
     }
     return this.result('finished');
+  }
+
+  private async stops(): Promise<boolean> {
+    await this.options.settle?.();
+    return this.options.signal.aborted;
   }
 
   /** Stopped before its first step, a stage begins again, but keeps the evaluation of its start. */
@@ -223,7 +230,6 @@ class Engine {
 
   /** False where the signal stopped it. */
   private async runStage(work: Work): Promise<boolean> {
-    const { signal } = this.options;
     const { name, steps, settings } = work.stage;
     const progress = createProgress({ total: steps, start: this.state.stage_step, unit: `${name} step` });
     this.rate = new TokenRate();
@@ -239,7 +245,7 @@ class Engine {
           this.state.step % settings.save_steps === 0
         )
           await this.saveBetween(work);
-        if (signal.aborted || !(await this.step(work, progress))) return false;
+        if ((await this.stops()) || !(await this.step(work, progress))) return false;
       }
     } finally {
       progress.finish();

@@ -1,13 +1,16 @@
 /** What every run does: open device, data and roles, train the stages, save, evaluate, and dispose of everything. */
 import { resolve } from 'node:path';
+import type { Cluster } from '../cluster/cluster.js';
+import { leastOfAll, openShare, sameKernels } from './cluster-device.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import type { RunDirectory } from '../run/directory.js';
 import { readRunInputs } from '../run/inputs.js';
 import { limitTime } from '../run/time-limit.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
-import { chosenDevice } from '../runtime/chosen-device.js';
-import { type Device, openDevice } from '../runtime/device.js';
+import type { Device } from '../runtime/device.js';
+import { type Agreement, agreeing } from './agreement.js';
 import { type RunState, readRunState } from './checkpoint.js';
+import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
@@ -27,19 +30,23 @@ export interface RunOptions<Config extends FrameConfig> {
   /** Loads the scorers of an earlier run; see `RunContext`. */
   readonly openScorers: (device: Device, run: string) => Promise<OpenScorers>;
   readonly onStep?: ((event: StepEvent) => void) | undefined;
+  /** The processes of the job; absent where this one is alone. */
+  readonly cluster?: Cluster | undefined;
   /** Folder from which stages that another run has trained are taken, and where this run leaves its own. */
   readonly shareStages?: string | undefined;
 }
 
 export async function runMethod<Config extends FrameConfig>(options: RunOptions<Config>): Promise<RunResult> {
-  const { config, signal } = options;
-  const { threads, device: name, max_minutes: minutes } = config.run;
-  const device = openDevice(chosenDevice(name), threads > 0 ? { threads } : {});
-  warnOfUnverified(device);
-  const time = limitTime(signal, minutes);
+  const { config, signal, cluster } = options;
+  const device = openShare(config, cluster);
+  const time = limitTime(signal, config.run.max_minutes);
   try {
-    const result = await runOn(device, { ...options, signal: time.signal }, () => time.expired);
-    return result.status === 'interrupted' && time.expired ? { ...result, outOfTime: true } : result;
+    warnOfUnverified(device);
+    await sameKernels(device, cluster);
+    divideBatches(device, { shards: Math.max(1, config.run.shards), cluster });
+    const agreement = agreeing(cluster, time);
+    const result = await runOn(device, options, agreement);
+    return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;
   } finally {
     time.dispose();
     device.dispose();
@@ -48,9 +55,10 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
 
 async function runOn<Config extends FrameConfig>(
   device: Device,
-  { method, config, run, signal, resume, openScorers, onStep, shareStages }: RunOptions<Config>,
-  outOfTime: () => boolean,
+  { method, config, run, resume, openScorers, onStep, shareStages, cluster }: RunOptions<Config>,
+  agreement: Agreement,
 ): Promise<RunResult> {
+  const { signal } = agreement;
   const begun = resume ? await continuation(run) : undefined;
   const batching = begun?.batching ?? {};
   const tokenizer = await configuredTokenizer(config.model);
@@ -82,8 +90,9 @@ async function runOn<Config extends FrameConfig>(
       const tokens = settleMicroBatch(plan, name, section, { device, config, saved: batching });
       return [microBatchKey(name), tokens] as const;
     });
-    const cacheBytes = settleCache(plan, availableMemory(plan, device, config.run.memory_fraction));
-    const settled: Readonly<Record<string, number>> = Object.fromEntries(microBatches);
+    const settled = await leastOfAll(cluster, Object.fromEntries(microBatches));
+    const available = { bytes: availableMemory(plan, device, config.run.memory_fraction) };
+    const cacheBytes = settleCache(plan, (await leastOfAll(cluster, available)).bytes as number);
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,
       data,
@@ -130,6 +139,7 @@ async function runOn<Config extends FrameConfig>(
       validates,
       run,
       signal,
+      settle: agreement.settle,
       resume: resume || taken !== undefined,
       onStageEnd: (stage) => shared?.leave(run, stage) ?? Promise.resolve(),
       loggingSteps: config.run.logging_steps,
@@ -137,7 +147,8 @@ async function runOn<Config extends FrameConfig>(
       batching: settled,
       onStep,
     });
-    if (result.status === 'finished' || outOfTime()) {
+    if (cluster && cluster.rank > 0) return result;
+    if (result.status === 'finished' || agreement.expired) {
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
       await method.save(open, reached);
     }
