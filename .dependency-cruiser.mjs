@@ -16,7 +16,7 @@ const ROOMS = [
   ['architectures'],
   ['tokenizer', 'weights'],
   ['objectives', 'ops', 'autograd', 'runtime'],
-  ['answers', 'records', 'files', 'random', 'terminal'],
+  ['answers', 'cluster', 'records', 'files', 'random', 'terminal'],
   ['native'],
 ];
 

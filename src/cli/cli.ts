@@ -1,5 +1,6 @@
 // The command line: the list of commands, and how each of them ends.
 import yargs, { type Argv } from 'yargs';
+import { packageVersion } from '../native/version.js';
 import { buildCommand } from './build.js';
 import { chatCommand } from './chat.js';
 import { configCommand } from './config.js';
@@ -22,7 +23,6 @@ import { serveCommand } from './serve.js';
 import { sweepCommand } from './sweep.js';
 import { uiCommand } from './ui.js';
 import { type CommandGroup, noNumber, usageSentence } from './usage.js';
-import { packageVersion } from '../native/version.js';
 
 /** Runs one command line (without `node` and the script) and returns the exit code. */
 export async function runCli(args: readonly string[]): Promise<number> {

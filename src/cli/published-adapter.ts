@@ -10,12 +10,12 @@ import { hubFetch } from '../hub/request.js';
 import type { HubSettings } from '../hub/settings.js';
 import { isShipped } from '../models/base.js';
 import { CARD, readCard } from '../models/card.js';
+import { packageVersion } from '../native/version.js';
 import { collectRun } from '../report/collect.js';
 import { adapterReadme } from '../report/model-card.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { readAdapterConfig } from '../weights/adapter.js';
 import { UsageError } from './error.js';
-import { packageVersion } from '../native/version.js';
 
 export interface PublishOptions {
   readonly repo: string;

@@ -125,8 +125,11 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
     return;
   }
   const { createRun } = await import('../methods/run.js');
-  await inJob({ configuration: config }, { resume: false, shareStages: args['share-stages'] }, loadRecipe, (cluster) =>
-    createRun(config, locate, { output: args.output, origin: file, processes: cluster?.size }),
+  await inJob(
+    { configuration: config },
+    { resume: false, shareStages: args['share-stages'] },
+    loadRecipe,
+    (cluster) => createRun(config, locate, { output: args.output, origin: file, processes: cluster?.size }),
   );
 }
 

@@ -22,8 +22,8 @@ export interface Cluster {
    * @param shards of this process: sums over aligned runs of shards, of `length` elements each
    */
   sum(shards: readonly ShardSum[], length: number): Promise<Float32Array>;
-  /** Tells the others why this process ends. */
-  fail(reason: string): void;
+  /** Tells the others why this process ends; resolves once they could hear it. */
+  fail(reason: string): Promise<void>;
   /** All processes call it at their end, which none then takes for a loss. */
   close(): Promise<void>;
 }
@@ -111,10 +111,11 @@ class StarCluster implements Cluster {
     return new Float32Array(summed.buffer, summed.byteOffset, length);
   }
 
-  fail(reason: string): void {
+  async fail(reason: string): Promise<void> {
     if (this.lost.aborted) return;
-    this.link.fail(reason);
+    const told = this.link.fail(reason);
     this.end(reason);
+    await told;
   }
 
   async close(): Promise<void> {
@@ -203,19 +204,24 @@ function openInThread(options: LinkOptions, tell: (event: LinkEvent) => void): L
   // Uncompiled sources, as in the tests, have no file that a worker could load.
   if (!existsSync(entry)) return openLink(options, tell);
   const worker = new Worker(entry, { workerData: options, execArgv: [] });
-  worker.on('message', tell);
+  worker.on('message', (event: LinkEvent) => {
+    // The process ends when the main thread has nothing to do any more, and the thread does not hold it.
+    if (event.kind === 'lost') worker.unref();
+    tell(event);
+  });
   worker.on('error', (error) =>
     tell({ kind: 'lost', reason: `the thread of the link failed: ${error.message}` }),
   );
   const closed = new Promise<void>((resolve) => worker.once('exit', () => resolve()));
+  const last = (order: object) => {
+    worker.postMessage(order);
+    return closed;
+  };
   return {
     send: (to, number, bytes) =>
       worker.postMessage({ order: 'send', to, number, bytes }, [bytes.buffer as ArrayBuffer]),
-    fail: (reason) => worker.postMessage({ order: 'fail', reason }),
-    close() {
-      worker.postMessage({ order: 'close' });
-      return closed;
-    },
+    fail: (reason) => last({ order: 'fail', reason }),
+    close: () => last({ order: 'close' }),
   };
 }
 

@@ -24,9 +24,8 @@ const link = openLink(workerData as LinkOptions, (event) => {
 
 port.on('message', async (order: LinkOrder) => {
   if (order.order === 'send') link.send(order.to, order.number, order.bytes);
-  else if (order.order === 'fail') link.fail(order.reason);
   else {
-    await link.close();
+    await (order.order === 'fail' ? link.fail(order.reason) : link.close());
     port.close();
   }
 });

@@ -27,8 +27,8 @@ export type LinkEvent =
 export interface Link {
   /** To rank `to`: from rank 0 to any, from the others to rank 0 alone. */
   send(to: number, number: number, bytes: Uint8Array): void;
-  /** Tells all others why this process fails. */
-  fail(reason: string): void;
+  /** Tells all others why this process fails; resolves once they could hear it. */
+  fail(reason: string): Promise<void>;
   /** Ends in peace: the others do not count it as lost. */
   close(): Promise<void>;
 }
@@ -83,10 +83,10 @@ class Star implements Link {
     if (peer) sendFrame(peer.socket, 'data', bytes, number);
   }
 
-  fail(reason: string): void {
+  async fail(reason: string): Promise<void> {
     if (this.over) return;
     const { rank } = this.options.place;
-    this.stop(`rank ${rank} on ${hostname()}: ${reason}`, false);
+    await this.stop(`rank ${rank} on ${hostname()}: ${reason}`, false);
   }
 
   async close(): Promise<void> {
@@ -274,12 +274,12 @@ class Star implements Link {
   }
 
   /** All hear the first reason, then the links close. */
-  private stop(reason: string, tells = true): void {
-    if (this.over) return;
+  private stop(reason: string, tells = true): Promise<void> {
+    if (this.over) return Promise.resolve();
     this.over = true;
     for (const { socket } of this.peers.values()) sendFrame(socket, 'stop', Buffer.from(reason));
     if (tells) this.tell({ kind: 'lost', reason });
-    void this.end();
+    return this.end();
   }
 
   private async end(): Promise<void> {

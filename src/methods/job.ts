@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { type Cluster, joinCluster } from '../cluster/cluster.js';
 import { type Environment, placeOf } from '../cluster/environment.js';
 import { packageVersion } from '../native/version.js';
-import { readRunConfig, type RunDirectory } from '../run/directory.js';
+import { type RunDirectory, readRunConfig } from '../run/directory.js';
 import { acceptedChanges, readRunInputs, unnamedValues } from '../run/inputs.js';
 import { resolveInputs } from '../run/paths.js';
 import { shadowRunDirectory } from '../run/shadow.js';
@@ -72,14 +72,17 @@ async function follow(home: string): Promise<StartedRun> {
 }
 
 /** Ends together: the others learn of a failure of this process, and do not take its end for one. */
-export async function together<Result>(cluster: Cluster | undefined, work: () => Promise<Result>): Promise<Result> {
+export async function together<Result>(
+  cluster: Cluster | undefined,
+  work: () => Promise<Result>,
+): Promise<Result> {
   if (!cluster) return work();
   try {
     const result = await work();
     await cluster.close();
     return result;
   } catch (error) {
-    cluster.fail(error instanceof Error ? error.message : String(error));
+    await cluster.fail(error instanceof Error ? error.message : String(error));
     throw error;
   }
 }

@@ -53,7 +53,12 @@ export async function train(
       createRun(complete, (path) => `config ${path.join('.')}`, { output, processes: cluster?.size }),
     );
     return finished(started.run, cluster, () =>
-      runRecipe(started.config, started.run, signal ?? never(), { resume: false, onStep, shareStages, cluster }),
+      runRecipe(started.config, started.run, signal ?? never(), {
+        resume: false,
+        onStep,
+        shareStages,
+        cluster,
+      }),
     );
   });
 }
@@ -97,14 +102,15 @@ export async function createRun(
 ): Promise<StartedRun> {
   const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config).paths ?? []);
   await checkAdapter(absolute);
-  const found = await withReadableLength(absolute);
+  const readable = await withReadableLength(absolute);
+  // A run that goes on in more or fewer processes keeps its shards, and so its bits.
+  const shards = readable.run.shards || processes;
+  const found = { ...readable, run: { ...readable.run, shards } };
   const inputs = await readRunInputs(found);
   const run = await createRunDirectory(output ?? found.run.output_dir, {
     onExisting: output === undefined ? 'number' : 'refuse',
   });
-  // A run that goes on in more or fewer processes keeps its shards, and so its bits.
-  const shards = found.run.shards || processes;
-  const resolved = { ...found, run: { ...found.run, output_dir: run.path, shards } };
+  const resolved = { ...found, run: { ...found.run, output_dir: run.path } };
   const from = origin === undefined ? '' : ` from ${origin}`;
   try {
     await run.writeConfig(
@@ -123,10 +129,7 @@ export async function createRun(
  *
  * @throws RunError where data, base or a key that must not change are not those that the run began with
  */
-export async function openRun(
-  directory: string,
-  settings: readonly string[] = [],
-): Promise<StartedRun> {
+export async function openRun(directory: string, settings: readonly string[] = []): Promise<StartedRun> {
   const name = `${directory}/config.yaml`;
   const text = await readRunConfig(directory);
   const parsed = parseRunConfig(text, { name, settings, unknown: OTHER_VERSION });
@@ -218,7 +221,6 @@ const finished = (
   run: RunDirectory,
   cluster: Cluster | undefined,
   work: () => Promise<RunResult>,
-): Promise<TrainResult> =>
-  closing(run, cluster, async () => ({ ...(await work()), directory: run.path }));
+): Promise<TrainResult> => closing(run, cluster, async () => ({ ...(await work()), directory: run.path }));
 
 const never = () => new AbortController().signal;

@@ -8,6 +8,7 @@ import { readStatistics, type Statistics } from '../objectives/statistics.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
+import { dataParallel, overShards } from './data-parallel.js';
 
 /** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
 export interface LossTerm<Name extends string = string> {
@@ -21,9 +22,11 @@ export interface LossTerm<Name extends string = string> {
 }
 
 /** A term of one micro-batch, read back. */
-export interface ReadTerm<Item, Name extends string, Term> {
+export interface ReadTerm<Item, Name extends string, Term, Told = undefined> {
   readonly group: readonly Item[];
-  readonly term: Term;
+  /** Where another process has computed it, its plain values alone. */
+  readonly term: Plain<Term>;
+  readonly told: Told;
   readonly loss: number;
   /** Empty for a term without any. */
   readonly statistics: Readonly<Record<Name, number>>;
@@ -31,7 +34,11 @@ export interface ReadTerm<Item, Name extends string, Term> {
   readonly values: Float32Array;
 }
 
-export interface Accumulation<Item, Total, Before> {
+/** Without tensors and functions. */
+type Plain<Term> = { readonly [Key in keyof Term as Term[Key] extends Scalar ? Key : never]: Term[Key] };
+type Scalar = string | number | boolean | null | undefined;
+
+export interface Accumulation<Item, Total, Before, Term = LossTerm, Told = undefined> {
   readonly device: Device;
   /** Tokens of an item. */
   readonly sizeOf: (item: Item) => number;
@@ -45,6 +52,11 @@ export interface Accumulation<Item, Total, Before> {
   readonly scope?: string;
   /** A forward of the micro-batch whose results get no gradients. */
   readonly before?: (group: readonly Item[]) => Before;
+  /** What the term says of itself, by functions that only the process has which made it: JSON. */
+  readonly tell?: (
+    term: Term,
+    read: { readonly loss: number; readonly statistics: Readonly<Record<string, number>> },
+  ) => Told;
 }
 
 /**
@@ -53,29 +65,51 @@ export interface Accumulation<Item, Total, Before> {
  *
  * @returns the terms of every micro-batch, in order
  */
-export async function accumulate<Item, Total, Name extends string, Term extends LossTerm<Name>, Before>(
+export async function accumulate<
+  Item,
+  Total,
+  Name extends string,
+  Term extends LossTerm<Name>,
+  Before,
+  Told = undefined,
+>(
   items: readonly Item[],
-  options: Accumulation<Item, Total, Before>,
+  options: Accumulation<Item, Total, Before, Term, Told>,
   loss: (group: readonly Item[], total: Total, before: Before) => readonly (Term & LossTerm<Name>)[],
-): Promise<ReadTerm<Item, Name, Term>[]> {
+): Promise<ReadTerm<Item, Name, Term, Told>[]> {
   const { device, sizeOf, microBatchTokens, trains, scope } = options;
   const total = options.normaliser(items);
+  const run = async (own: readonly Item[]) => {
+    const read: ReadTerm<Item, Name, Term, Told>[] = [];
+    for (const group of groupBySize(own, sizeOf, microBatchTokens)) {
+      const tape = trains && new Tape(device);
+      const terms = device.scope(() => {
+        const before = options.before?.(group) as Before;
+        const forward = () => loss(group, total, before);
+        return tape ? tape.run(forward) : forward();
+      }, scope);
+      tape?.backward(terms.map(({ loss, weight = 1 }) => [loss, weight]));
+      tape?.dispose();
+      // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
+      for (const term of terms) {
+        const found = await readTerm<Name>(term);
+        read.push({ group, term: plain<Term>(term), told: options.tell?.(term, found) as Told, ...found });
+      }
+      await device.synchronize();
+    }
+    return read;
+  };
+  const parallel = trains && dataParallel(device);
+  if (parallel) return overShards(items, trains, parallel, run);
   for (const parameters of trains ?? []) parameters.zeroGrads();
-  const read: ReadTerm<Item, Name, Term>[] = [];
-  for (const group of groupBySize(items, sizeOf, microBatchTokens)) {
-    const tape = trains && new Tape(device);
-    const terms = device.scope(() => {
-      const before = options.before?.(group) as Before;
-      const forward = () => loss(group, total, before);
-      return tape ? tape.run(forward) : forward();
-    }, scope);
-    tape?.backward(terms.map(({ loss, weight = 1 }) => [loss, weight]));
-    tape?.dispose();
-    // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
-    for (const term of terms) read.push({ group, term, ...(await readTerm(term)) });
-    await device.synchronize();
-  }
-  return read;
+  return run(items);
+}
+
+function plain<Term extends object>(term: Term): Plain<Term> {
+  const scalars = Object.entries(term).filter(
+    ([, value]) => typeof value !== 'object' && typeof value !== 'function',
+  );
+  return Object.fromEntries(scalars) as Plain<Term>;
 }
 
 async function readTerm<Name extends string>({ loss, statistics, values }: LossTerm<Name>) {

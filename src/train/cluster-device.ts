@@ -19,7 +19,9 @@ export function openShare({ run }: Pick<FrameConfig, 'run'>, cluster: Cluster | 
 /** @throws StepTrainError where a process would round in another way */
 export async function sameKernels(device: Device, cluster: Cluster | undefined): Promise<void> {
   if (!cluster) return;
-  const all = (await cluster.gather(Buffer.from(device.info().isa))).map((bytes) => Buffer.from(bytes).toString());
+  const all = (await cluster.gather(Buffer.from(device.info().isa))).map((bytes) =>
+    Buffer.from(bytes).toString(),
+  );
   const other = all.findIndex((isa) => isa !== all[0]);
   if (other < 0) return;
   throw new StepTrainError(

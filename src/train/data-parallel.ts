@@ -26,39 +26,59 @@ export function dataParallel(device: Device): DataParallel | undefined {
   return parallels.get(device);
 }
 
+/** What a micro-batch gave: a `ReadTerm`, whose group is of the items. */
+interface OfGroup<Item> {
+  readonly group: readonly Item[];
+  readonly values: Float32Array;
+}
+
 /**
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
- * @param compute adds the gradients of a shard's items to zeroed buffers; what it gives for each must be JSON
- * @returns what all shards of all processes gave, in order
+ * @param compute adds the gradients of a shard's items to zeroed buffers
+ * @returns what all shards of all processes gave, in order; of others what JSON holds
  */
-export async function overShards<Item, Found>(
+export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
   trains: readonly TrainedParameters[],
   { shards, cluster }: DataParallel,
-  compute: (items: readonly Item[], first: number) => Promise<readonly Found[]>,
+  compute: (items: readonly Item[]) => Promise<readonly Found[]>,
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
   const sums: ShardSum[][] = trains.map(() => []);
   const found: Found[] = [];
-  let first = 0;
-  for (let shard = 0; shard < end; shard++) {
-    const own = itemsOf(items, shard, shards);
-    if (shard >= begin) {
-      for (const parameters of trains) parameters.zeroGrads();
-      found.push(...(await compute(own, first)));
-      for (const [i, { grads }] of trains.entries()) {
-        const values = await grads.readFloats();
-        sums[i] = joinNeighbours([...(sums[i] as ShardSum[]), { first: shard, count: 1, values }]);
-      }
+  for (let shard = begin; shard < end; shard++) {
+    for (const parameters of trains) parameters.zeroGrads();
+    found.push(...(await compute(itemsOf(items, shard, shards))));
+    for (const [i, { grads }] of trains.entries()) {
+      const values = await grads.readFloats();
+      sums[i] = joinNeighbours([...(sums[i] as ShardSum[]), { first: shard, count: 1, values }]);
     }
-    first += own.length;
   }
   for (const [i, { grads, size }] of trains.entries()) {
     const parts = sums[i] as ShardSum[];
     grads.write(cluster ? await cluster.sum(parts, size) : addTree(parts));
   }
   if (!cluster) return found;
-  const all = await cluster.gather(Buffer.from(JSON.stringify(found)));
-  return all.flatMap((bytes) => JSON.parse(Buffer.from(bytes).toString()) as Found[]);
+  const places = new Map(items.map((item, i) => [item, i]));
+  const packed = found.map(({ group, values, ...rest }) => ({
+    ...rest,
+    group: group.map((item) => places.get(item)),
+    values: [...values],
+  }));
+  const all = await cluster.gather(Buffer.from(JSON.stringify(packed)));
+  // The own ones again too, so that all processes have the same.
+  return all.flatMap((bytes) => unpacked<Item, Found>(Buffer.from(bytes).toString(), items));
+}
+
+/** JSON has no NaN and no infinity: null is one of them. */
+function unpacked<Item, Found>(text: string, items: readonly Item[]): Found[] {
+  const read = JSON.parse(text, (_, value) => (value === null ? Number.NaN : value)) as {
+    readonly group: readonly number[];
+    readonly values: readonly number[];
+  }[];
+  return read.map(
+    ({ group, values, ...rest }) =>
+      ({ ...rest, group: group.map((i) => items[i] as Item), values: Float32Array.from(values) }) as Found,
+  );
 }

@@ -1,7 +1,6 @@
 /** What every run does: open device, data and roles, train the stages, save, evaluate, and dispose of everything. */
 import { resolve } from 'node:path';
 import type { Cluster } from '../cluster/cluster.js';
-import { leastOfAll, openShare, sameKernels } from './cluster-device.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import type { RunDirectory } from '../run/directory.js';
 import { readRunInputs } from '../run/inputs.js';
@@ -10,6 +9,7 @@ import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { type Agreement, agreeing } from './agreement.js';
 import { type RunState, readRunState } from './checkpoint.js';
+import { leastOfAll, openShare, sameKernels } from './cluster-device.js';
 import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';

@@ -21,7 +21,15 @@ interface Start {
 function start(size: number, { ports = [nextPort++, nextPort++], greeting, ranks, ...limits }: Start = {}) {
   const all = ranks ?? Array.from({ length: size }, (_, rank) => rank);
   return all.map(async (rank) => {
-    const place = { rank, size, localRank: rank, localSize: size, job: `job-${ports[0]}`, host: '127.0.0.1', ports };
+    const place = {
+      rank,
+      size,
+      localRank: rank,
+      localSize: size,
+      job: `job-${ports[0]}`,
+      host: '127.0.0.1',
+      ports,
+    };
     const cluster = await joinCluster({ place, greeting: greeting?.(rank) ?? {}, ...limits });
     open.push(cluster);
     return cluster;

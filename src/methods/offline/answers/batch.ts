@@ -6,7 +6,7 @@ import { groupBySize } from '../../../sequences/batching.js';
 import { accumulate } from '../../../train/accumulate.js';
 import { offlineSequence, sequenceLength } from './items.js';
 import { Means } from './means.js';
-import type { OfflineObjective } from './objective.js';
+import type { OfflineObjective, OfflineTerm } from './objective.js';
 import type { OfflinePlan } from './plan.js';
 import { readSums, type SpanSums, scoreBatch } from './scores.js';
 
@@ -51,6 +51,12 @@ export async function runBatch(
       sizeOf: (i) => sequenceLength(plan.items.get(i)),
       normaliser: () => begun,
       trains: training && [training.parameters],
+      tell: (term: OfflineTerm, { loss, statistics }) => {
+        const own = new Means();
+        own.add('loss', loss);
+        term.measure(statistics, own);
+        return own.additions;
+      },
     },
     (group, { terms }) => {
       const sequences = group.map((i) => offlineSequence(plan.items.get(i), i));
@@ -59,10 +65,7 @@ export async function runBatch(
       return terms(scoreBatch(decoder, used, sequences, known));
     },
   );
-  for (const { term, loss, statistics } of terms) {
-    means.add('loss', loss);
-    term.measure(statistics, means);
-  }
+  for (const { told } of terms) means.addAll(told);
   begun.end?.(means);
   const metrics = means.result();
   const tokens = [...batch, ...pairs].reduce((sum, item) => sum + sequenceLength(item), 0);

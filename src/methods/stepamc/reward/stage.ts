@@ -153,7 +153,7 @@ export async function comparePairs(
       return [{ ...compared, share: count / total }];
     },
   );
-  const mean = (name: (typeof terms)[number]['term']['statistics']['names'][number]) =>
+  const mean = (name: keyof (typeof terms)[number]['statistics']) =>
     terms.reduce((sum, { term, statistics }) => sum + term.share * statistics[name], 0);
   return {
     metrics: {
