@@ -161,9 +161,10 @@ async function inJob(
   start: (cluster: Cluster | undefined) => Promise<StartedRun>,
 ): Promise<void> {
   const { joinJob, startTogether, together } = await import('../methods/job.js');
-  const cluster = await joinJob(same);
-  if (cluster && options.shareStages !== undefined)
+  const { placeOf } = await import('../cluster/environment.js');
+  if (options.shareStages !== undefined && placeOf(process.env))
     throw new UsageError('--share-stages is for runs in one process; leave it out');
+  const cluster = await joinJob(same);
   await together(cluster, async () => {
     const { config, run, home } = await startTogether(cluster, () => start(cluster));
     const log = cluster && cluster.rank > 0 ? wordsInto(home, cluster.rank) : undefined;

@@ -1,8 +1,10 @@
 // A run of a sweep in a process of its own, so that nothing of one run is left in the next.
+
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { dirname } from 'node:path';
+import { withoutLauncher } from '../cluster/environment.js';
 import { INTERRUPTED } from '../run/interrupt.js';
 import type { Cell } from './cells.js';
 import type { SweepFolder } from './folder.js';
@@ -21,7 +23,7 @@ export function childRuns(
 ): Children {
   const running = new Set<ChildProcess>();
   const threads = Math.max(1, Math.floor(availableParallelism() / jobs));
-  const env = { STEPTRAIN_THREADS: String(threads), ...process.env };
+  const env = { STEPTRAIN_THREADS: String(threads), ...withoutLauncher(process.env) };
   return {
     start: (cell, { resume, signal }) =>
       new Promise<CellOutcome>((done, reject) => {

@@ -1,5 +1,6 @@
 /** Runs that this page resumed: only these can be stopped from it. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { withoutLauncher } from '../cluster/environment.js';
 
 export class Children {
   private readonly running = new Map<string, ChildProcess>();
@@ -22,6 +23,7 @@ export class Children {
     this.ended.delete(path);
     const child = spawn(process.execPath, [...this.program, 'run', '--resume', path], {
       stdio: ['ignore', 'ignore', 'pipe'],
+      env: withoutLauncher(process.env),
     });
     this.running.set(path, child);
     let said = '';
