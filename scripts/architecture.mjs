@@ -12,7 +12,7 @@ import { readSources } from './architecture/sources.mjs';
 const LIMITS = {
   circles: 0,
   scorers: 11,
-  branches: 13,
+  branches: 9,
   names: 60,
 };
 

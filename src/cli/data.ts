@@ -165,9 +165,8 @@ const s3cCommand: CommandModule<unknown, S3cArguments> = {
       ) as never,
   handler: async (args) => {
     const { makeCorrections } = await import('./data-s3c.js');
-    const config = await readConfig(args);
-    if (config.method !== 's3c')
-      throw new UsageError(`the recipe is one of method ${config.method}; name one of method s3c`);
+    const { requireS3c } = await import('../methods/s3c/config.js');
+    const config = requireS3c(await readConfig(args), 'the recipe is one');
     for (const line of await makeCorrections(config, args.to, args.part)) console.log(line);
   },
 };

@@ -94,9 +94,9 @@ async function evaluate(args: S3cArguments & { readonly samples?: number }): Pro
     throw new UsageError(`--output expects a new file name that ends in .json, found ${args.output}`);
   const { parseRunConfig } = await import('../methods/config.js');
   const { readRunConfig } = await import('../run/directory.js');
-  const { config } = parseRunConfig(await readRunConfig(args.run), { name: join(args.run, 'config.yaml') });
-  if (config.method !== 's3c')
-    throw new UsageError(`${args.run} is a run of method ${config.method}; name one of method s3c`);
+  const { requireS3c } = await import('../methods/s3c/config.js');
+  const read = parseRunConfig(await readRunConfig(args.run), { name: join(args.run, 'config.yaml') });
+  const config = requireS3c(read.config, `${args.run} is a run`);
   const { resolveData } = await import('../run/paths.js');
   const { loadProblems } = await import('../data/benchmarks/load.js');
   const { problems } = await loadProblems(await resolveData(args.data, 'test', () => 'data'));

@@ -2,23 +2,23 @@
 import { newModelConflicts } from '../architectures/table.js';
 import { GENERATED, isGenerated } from '../data/generated.js';
 import { isShipped } from '../models/base.js';
-import type { BatchSection, Conflict, DataConfig, FrameConfig, ModelConfig, PromptConfig } from './schema.js';
+import type { Conflict, DataConfig, FrameConfig, MethodSchema, ModelConfig, PromptConfig } from './schema.js';
 
 const NAMED_TEMPLATES = ['auto', 'compact', 'chat'];
 
-/** Conflicts within the sections that every method has, and between them and `sections`. */
-export function sharedConflicts(
-  config: FrameConfig,
-  sections: Readonly<Record<string, BatchSection>>,
+/** Conflicts within the sections that every method has, and between them and those of `method`. */
+export function sharedConflicts<Config extends FrameConfig>(
+  config: Config,
+  method: Pick<MethodSchema<Config>, 'sections' | 'neutralClass'>,
 ): Conflict[] {
   const conflicts = [
     ...modelConflicts(config.model),
     ...adapterConflicts(config),
     ...dataConflicts(config.data),
-    ...neutralConflicts(config),
+    ...neutralConflicts(config, method),
     ...likelihoodConflicts(config),
   ];
-  for (const [name, section] of Object.entries(sections)) {
+  for (const [name, section] of Object.entries(method.sections(config))) {
     for (const key of ['micro_batch_tokens', 'tokens_per_step'] as const) {
       const tokens = section[key];
       if (typeof tokens !== 'number' || tokens >= config.data.max_length) continue;
@@ -130,8 +130,11 @@ function dataConflicts(data: DataConfig): Conflict[] {
   return conflicts;
 }
 
-function neutralConflicts({ method, data, eval: { neutral } }: FrameConfig): Conflict[] {
-  if (data.neutral === 'class' && method !== 'reward')
+function neutralConflicts(
+  { method, data, eval: { neutral } }: FrameConfig,
+  { neutralClass }: Pick<MethodSchema, 'neutralClass'>,
+): Conflict[] {
+  if (data.neutral === 'class' && !neutralClass)
     return [
       {
         path: ['data', 'neutral'],

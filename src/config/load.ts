@@ -111,7 +111,7 @@ function complete<Config extends FrameConfig>(
   if (!parsed.success || sentences.length + removed.wrong.length > 0)
     throw problems([...sentences, ...removed.wrong, ...wrong]);
   const config = parsed.data;
-  const conflicts = [...sharedConflicts(config, method.sections(config)), ...method.conflicts(config)];
+  const conflicts = [...sharedConflicts(config, method), ...method.conflicts(config)];
   if (conflicts.length > 0) {
     throw problems(conflicts.map(({ path, message }) => `${locate(path)}: ${message}`));
   }

@@ -1,5 +1,6 @@
 // Config section `question`: what a model that shall answer is asked.
 import { section, text } from './fields.js';
+import type { RunWords } from './schema.js';
 
 export const question = section({
   template: text()
@@ -10,3 +11,8 @@ export const question = section({
         'word (`data.source: trl` and `llama_factory`) keep it.',
     ),
 }).describe('What the model is asked.');
+
+/** The words of a run that asks with `template`: those of `auto` are the usual ones. */
+export function questionWords({ template }: { readonly template?: string }): RunWords {
+  return template === undefined || template === 'auto' ? {} : { template, chat: false };
+}

@@ -1,5 +1,6 @@
 // The sections that methods share, and the type of a row of `src/methods/table.ts`.
 import type { z } from 'zod';
+import type { CorrectionReading } from '../data/corrections/standing.js';
 import type { HeldOutNeutral } from '../data/neutral.js';
 import type { data, prompt } from './data.js';
 import type { verdictEvaluation } from './evaluation.js';
@@ -48,6 +49,14 @@ export interface Conflict {
   readonly message: string;
 }
 
+/** How a run asks its problems, and how its model corrects itself, if it does. */
+export interface RunWords {
+  /** The text around a problem, and whether it is asked in a chat; absent: the usual ones. */
+  readonly template?: string | undefined;
+  readonly chat?: boolean | undefined;
+  readonly corrections?: CorrectionReading | undefined;
+}
+
 /** The configuration of a method; `Input` is what a recipe may leave out. */
 export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = unknown> {
   readonly schema: z.ZodType<Config, Input>;
@@ -57,6 +66,10 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   readonly paths?: readonly string[];
   /** Names of `method:` that mean this one with that value of a key: section and name of the key. */
   readonly algorithms?: { readonly key: readonly [string, string]; readonly names: readonly string[] };
+  /** Absent: as the section `question` says, in the usual words where there is none. */
+  words?(config: Config): RunWords;
+  /** Its model may learn a class for neutral steps (`data.neutral: class`). */
+  readonly neutralClass?: true;
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): readonly Conflict[];
 }

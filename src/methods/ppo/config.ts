@@ -4,6 +4,7 @@ import { adapterUse } from '../../config/adapter.js';
 import { data } from '../../config/data.js';
 import { solvingEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
+import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
@@ -31,6 +32,7 @@ export type RolloutSection = PpoRunConfig['rollout'];
 export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ ppo }) => ({ ppo }),
+  words: ({ rollout }) => questionWords(rollout),
   algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },
   paths: ['reward.steps.model', 'reward.outcome.model', 'reward.function.module'],
   conflicts,

@@ -108,6 +108,7 @@ export type RewardConfig = z.output<typeof reward>;
 export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ reward }) => ({ reward }),
+  neutralClass: true,
   conflicts,
 };
 

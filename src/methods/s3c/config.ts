@@ -13,6 +13,7 @@ import { correctionWriter, DEFAULT_FORMAT } from '../../data/corrections/layout.
 import type { CorrectionReading } from '../../data/corrections/standing.js';
 import { VARIANTS } from '../../data/corrections/variants.js';
 import { reasonOf } from '../../files/data-error.js';
+import { RunError } from '../../run/error.js';
 
 const format = section({
   template: text()
@@ -110,6 +111,17 @@ const schema = z.strictObject({
 
 export type S3cRunConfig = z.output<typeof schema>;
 
+/**
+ * The same configuration, for what only this method does.
+ *
+ * @param what whose it is, such as `runs/a is a run`
+ * @throws RunError for one of another method
+ */
+export function requireS3c(config: { readonly method: string }, what: string): S3cRunConfig {
+  if (config.method === 's3c') return config as S3cRunConfig;
+  throw new RunError(`${what} of method ${config.method}; name one of method s3c`);
+}
+
 /** How solutions of a run's model are read: what stands and what was taken back. */
 export function correctionReading({
   format,
@@ -122,6 +134,11 @@ export function correctionReading({
 export const s3cConfig: MethodSchema<S3cRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ s3c }) => ({ s3c }),
+  words: ({ format, corrections }) => ({
+    template: format.template,
+    ...(format.chat === 'auto' ? {} : { chat: format.chat }),
+    corrections: correctionReading({ format, corrections }),
+  }),
   conflicts({ model, data, format, corrections, s3c }) {
     const conflicts = wholeSolutions('s3c', data);
     if (corrections !== 'none' && typeof model.base !== 'string')
