@@ -22,6 +22,11 @@ export function divideBatches(device: Device, parallel: DataParallel): void {
   if (parallel.shards > 1 || parallel.cluster) parallels.set(device, parallel);
 }
 
+/** From here on, rank 0 goes on alone. */
+export function divideNothing(device: Device): void {
+  parallels.delete(device);
+}
+
 export function dataParallel(device: Device): DataParallel | undefined {
   return parallels.get(device);
 }

@@ -10,7 +10,7 @@ import type { Device } from '../runtime/device.js';
 import { type Agreement, agreeing } from './agreement.js';
 import { type RunState, readRunState } from './checkpoint.js';
 import { leastOfAll, openShare, sameKernels } from './cluster-device.js';
-import { divideBatches } from './data-parallel.js';
+import { divideBatches, divideNothing } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
@@ -148,6 +148,7 @@ async function runOn<Config extends FrameConfig>(
       onStep,
     });
     if (cluster && cluster.rank > 0) return result;
+    divideNothing(device);
     if (result.status === 'finished' || agreement.expired) {
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
       await method.save(open, reached);

@@ -70,6 +70,14 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
     'sft.load_best_model_at_end=false',
   ],
   quickstart_kto: ['data.word_problems.samples=60', 'kto.max_steps=3'],
+  quickstart_reinforce: [
+    'data.word_problems.samples=60',
+    'ppo.max_iterations=2',
+    'ppo.rollout_batch=6',
+    'ppo.load_best_model_at_end=false',
+    'rollout.num_generations=4',
+  ],
+  quickstart_step_kto: ['data.word_problems.samples=60', 'step_kto.iterations=1'],
   stepamc_arithmetic: [
     'data.arithmetic.samples=120',
     'sft.max_steps=2',
@@ -81,7 +89,10 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
 };
 
 const learned = async (run: string) => (await metrics(run)).filter((line) => 'loss' in line);
-const adapter = (run: string) => tensors(join(run, 'adapter', 'adapter_model.safetensors'));
+const trained = (run: string) => {
+  const adapter = join(run, 'adapter', 'adapter_model.safetensors');
+  return tensors(existsSync(adapter) ? adapter : join(run, 'model', 'model.safetensors'));
+};
 
 describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run build)', () => {
   beforeAll(async () => {
@@ -97,7 +108,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
         const run = join(folder, `${recipe}-${size}`);
         const ended = await launch(size, ['run', recipe, '--output', run, ...set(...COMMON, ...own)]);
         for (const { code, err } of ended) expect(code, err).toBe(0);
-        runs.push({ metrics: await learned(run), adapter: adapter(run) });
+        runs.push({ metrics: await learned(run), trained: trained(run) });
       }
       expect(runs[0]!.metrics.length).toBeGreaterThan(1);
       for (const run of runs.slice(1)) expect(run).toEqual(runs[0]);
@@ -120,7 +131,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     );
     expect(new Set(ended.map(({ code }) => code)).size).toBe(1);
     for (const { code, err } of await launch(4, ['run', '--resume', stopped])) expect(code, err).toBe(0);
-    expect(adapter(stopped)).toEqual(adapter(whole));
+    expect(trained(stopped)).toEqual(trained(whole));
   }, 300_000);
 
   test('ends in all processes, with its reason, when one is killed, and goes on afterwards', async () => {
@@ -154,7 +165,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
         const mpi = ['--allow-run-as-root', '--oversubscribe', '-n', String(size), process.execPath, ...args];
         const { status, stderr } = spawnSync('mpirun', mpi, { encoding: 'utf8' });
         expect(status, stderr).toBe(0);
-        bits.push(adapter(run));
+        bits.push(trained(run));
       }
       expect(bits[1]).toEqual(bits[0]);
     },

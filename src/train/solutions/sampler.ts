@@ -8,6 +8,8 @@ import type { Sample } from '../../generate/sample-row.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
+import { dataParallel } from '../data-parallel.js';
+import { dividedSampler } from './divided-sampler.js';
 import { endOfSolution, type SolutionPrompt } from './prompts.js';
 
 /** One solution. */
@@ -67,7 +69,7 @@ export interface LocalSamplerOptions {
  */
 export function localSampler(options: LocalSamplerOptions): SolutionSampler {
   const { decoder, role, tokenizer, sampling, seed, cacheBytes = Number.POSITIVE_INFINITY } = options;
-  return {
+  const sampler: SolutionSampler = {
     async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
       if (signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
@@ -105,6 +107,8 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
       }
     },
   };
+  const cluster = dataParallel(decoder.device)?.cluster;
+  return cluster ? dividedSampler(sampler, cluster) : sampler;
 }
 
 /** In place of a sample that was not asked for. */
