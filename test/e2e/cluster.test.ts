@@ -5,6 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { repetitions } from '../repetitions.js';
 import { compiled, type Ended, MAIN, metrics, tensors } from './program.js';
 
 let folder: string;
@@ -69,15 +70,6 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
     'sft.tokens_per_step=1024',
     'sft.load_best_model_at_end=false',
   ],
-  quickstart_kto: ['data.word_problems.samples=60', 'kto.max_steps=3'],
-  quickstart_reinforce: [
-    'data.word_problems.samples=60',
-    'ppo.max_iterations=2',
-    'ppo.rollout_batch=6',
-    'ppo.load_best_model_at_end=false',
-    'rollout.num_generations=4',
-  ],
-  quickstart_step_kto: ['data.word_problems.samples=60', 'step_kto.iterations=1'],
   stepamc_arithmetic: [
     'data.arithmetic.samples=120',
     'sft.max_steps=2',
@@ -85,6 +77,20 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
     'frn.max_steps=2',
     'ppo.max_iterations=1',
     'ppo.load_best_model_at_end=false',
+  ],
+  quickstart_reinforce: [
+    'data.word_problems.samples=60',
+    'ppo.max_iterations=2',
+    'ppo.rollout_batch=6',
+    'ppo.load_best_model_at_end=false',
+    'rollout.num_generations=4',
+  ],
+  quickstart_kto: ['data.word_problems.samples=20', 'kto.max_steps=3', 'eval.max_samples=2'],
+  quickstart_step_kto: [
+    'data.word_problems.samples=20',
+    'step_kto.iterations=1',
+    'sampling.num_generations=4',
+    'eval.max_samples=2',
   ],
 };
 
@@ -100,17 +106,17 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test.each(Object.entries(METHODS))(
+  test.each(Object.entries(METHODS).slice(0, repetitions(3, 5)))(
     '%s has the bits of one process',
     async (recipe, own) => {
       const runs = [];
-      for (const size of [1, 2, 4]) {
+      for (const size of [1, 2, 4].slice(0, repetitions(2, 3))) {
         const run = join(folder, `${recipe}-${size}`);
         const ended = await launch(size, ['run', recipe, '--output', run, ...set(...COMMON, ...own)]);
         for (const { code, err } of ended) expect(code, err).toBe(0);
         runs.push({ metrics: await learned(run), trained: trained(run) });
       }
-      expect(runs[0]!.metrics.length).toBeGreaterThan(1);
+      expect(runs[0]!.metrics.length).toBeGreaterThan(0);
       for (const run of runs.slice(1)) expect(run).toEqual(runs[0]);
     },
     300_000,
