@@ -8,7 +8,7 @@ import {
   type TemplateInputs,
 } from '../../records/record.js';
 import { BadRow } from '../bad-row.js';
-import { checkedText, describeValue, isRow, type Row } from '../columns.js';
+import { checkedText, describeValue, isRow, labelValue, type Row } from '../columns.js';
 import type { ConversionLog, ReadingOptions } from './source.js';
 
 const SPEAKERS: Readonly<Record<string, string>> = { human: 'user', gpt: 'assistant', observation: 'tool' };
@@ -77,17 +77,35 @@ export function splitReply(
   return { prompt: messages.slice(0, -1), reply: last };
 }
 
-/** Where the replies of a conversation stand that are learned; a label says something of the last alone. */
+/**
+ * Where the replies of a conversation stand that are learned; a label says something of the last alone. Of OpenAI's data for
+ * fine-tuning a reply of `weight` 0 is context.
+ *
+ * @param given the turns as they stand in the row
+ * @throws BadRow where no reply is left
+ */
 export function learnedReplies(
   messages: readonly Message[],
-  { turns, labelled }: Pick<ReadingOptions, 'turns'> & { readonly labelled: boolean },
+  {
+    turns,
+    labelled,
+    given = [],
+  }: Pick<ReadingOptions, 'turns'> & { readonly labelled: boolean; readonly given?: readonly unknown[] },
   log: ConversionLog,
 ): number[] {
   const replies = messages.flatMap(({ role }, i) => (role === 'assistant' && i > 0 ? [i] : []));
-  const learned = turns === 'all' && !labelled ? replies : replies.slice(-1);
+  const asked = turns === 'all' && !labelled ? replies : replies.slice(-1);
+  const learned = asked.filter((i) => labelValue(rowOf(given[i]).weight, `weight of message ${i + 1}`) !== 0);
+  if (learned.length === 0)
+    throw new BadRow(
+      'no_reply',
+      'every reply that would be learned has weight 0; expected one with weight 1',
+    );
   if (replies.length > 1) log.replies(learned.length, replies.length);
   return learned;
 }
+
+const rowOf = (turn: unknown): Row => (isRow(turn) ? turn : {});
 
 /** A record whose one step is the whole reply. */
 export function answered({

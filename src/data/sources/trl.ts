@@ -30,7 +30,8 @@ export const trl: Source<ReadingOptions> = {
       // Conversations may have other labels, such as a subject.
       const label = isMark(row.label) ? 'label' : 'kto_tag';
       const labelled = row[label] !== undefined;
-      return learnedReplies(messages, { turns, labelled }, log).map((at) => ({
+      const given = row.messages as readonly unknown[];
+      return learnedReplies(messages, { turns, labelled, given }, log).map((at) => ({
         ...withOutcome(whole, row, label),
         prompt: messages.slice(0, at),
         steps: [wholeStep(messages[at] as Message)],

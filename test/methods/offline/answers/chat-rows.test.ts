@@ -226,6 +226,24 @@ describe('a conversation with several replies', () => {
     expect((await learned(history)).answers).toEqual(answers);
   });
 
+  it('has replies of weight 0 as context, as OpenAI’s data for fine-tuning', async () => {
+    const weighed = (...weights: unknown[]) => ({
+      messages: messages.map((message, i) =>
+        i % 2 === 0 ? message : { ...message, weight: weights[i >> 1] },
+      ),
+    });
+    const answersOf = async (...weights: unknown[]) =>
+      (await learned(weighed(...weights))).answers.map(([, answer]) => answer);
+    expect(await answersOf(0, 1)).toEqual(['6<|end|>']);
+    expect(await answersOf(1, 0)).toEqual(['4<|end|>']);
+    expect(await answersOf(null, 1)).toEqual(['4<|end|>', '6<|end|>']);
+    expect((await learned(weighed(0, 1))).answers[0]![0]).toContain('4<|end|>');
+    await expect(answersOf(0, 0)).rejects.toThrow(/every reply that would be learned has weight 0/);
+    await expect(answersOf(2, 1)).rejects.toThrow(
+      /weight of message 2 is the number 2; expected true, false/,
+    );
+  });
+
   it('is learned by its last reply where that is asked for, or has a label', async () => {
     for (const [row, turns] of [
       [{ messages }, 'last'],
