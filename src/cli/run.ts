@@ -165,15 +165,20 @@ async function inJob(
   if (options.shareStages !== undefined && placeOf(process.env))
     throw new UsageError('--share-stages is for runs in one process; leave it out');
   const cluster = await joinJob(same);
-  await together(cluster, async () => {
+  // A stop is agreed: it is no failure that the others should hear of.
+  const stopped = await together(cluster, async () => {
     const { config, run, home } = await startTogether(cluster, () => start(cluster));
     const log = cluster && cluster.rank > 0 ? wordsInto(home, cluster.rank) : undefined;
     try {
       await train(config, run, { ...options, cluster }, loadRecipe);
+    } catch (error) {
+      if (error instanceof Interrupted) return error;
+      throw error;
     } finally {
       log?.end();
     }
   });
+  if (stopped) throw stopped;
 }
 
 async function train(
