@@ -8,7 +8,7 @@ import type { Tally } from './tally.js';
 import type { WrongStep } from './teacher.js';
 
 /** The model that the steps were sampled from, at temperature 1. */
-export type StepScorer = Pick<Model, 'score' | 'decoder'>;
+export type SampledModel = Pick<Model, 'score' | 'decoder'>;
 
 const COMPARED = 'wrong steps compared';
 const UNLIKELY = 'wrong steps less likely than the right one';
@@ -16,7 +16,7 @@ const UNLIKELY = 'wrong steps less likely than the right one';
 /** Counts wrong steps, and those of them that the model finds less likely, to their separator, than the right step. */
 export async function tallyLikelihood(
   wrong: readonly WrongStep[],
-  { sampler, scorer }: { readonly sampler: StepSampler; readonly scorer?: StepScorer },
+  { sampler, scorer }: { readonly sampler: StepSampler; readonly scorer?: SampledModel },
   tally: Tally,
 ): Promise<void> {
   if (!scorer) return;

@@ -6,7 +6,7 @@ import { PhiloxStream } from '../random/philox.js';
 import type { StepRecord } from '../records/record.js';
 import { type CorrectedStep, cleanRecord, sampleRecord, secondPass } from './assemble.js';
 import { correctionFault } from './filters.js';
-import { type StepScorer, tallyLikelihood } from './likelihood.js';
+import { type SampledModel, tallyLikelihood } from './likelihood.js';
 import { sameNumber, sameResult } from './result.js';
 import type { Continuation, Prefix, StepSampler } from './sampler.js';
 import { normalisedStep, type SourceSolution } from './solution.js';
@@ -20,7 +20,7 @@ export interface MakingTools {
   readonly seed: number;
   readonly separator: string;
   /** The sampled model, where it is in this process. */
-  readonly scorer?: StepScorer;
+  readonly scorer?: SampledModel;
 }
 
 /** A step that may be wrong. */

@@ -60,9 +60,9 @@ export function judgeSolution(
   problem: Pick<WordProblem, 'plan' | 'ending' | 'answer'>,
   lines: readonly string[],
 ): JudgedSolution {
-  const judge = new Judge(problem);
-  const judged = lines.filter((text) => text.trim() !== '').map((text) => judge.line(text));
-  return { lines: judged, ...judge.end() };
+  const reader = new SolutionReader(problem);
+  const judged = lines.filter((text) => text.trim() !== '').map((text) => reader.line(text));
+  return { lines: judged, ...reader.end() };
 }
 
 /** The same for a text of one line per step. */
@@ -93,7 +93,7 @@ function isSameAnswer(got: string, expected: string): boolean {
   return answersEqual(got, expected).equal;
 }
 
-class Judge {
+class SolutionReader {
   /** The step has a right line. */
   private readonly done = new Set<number>();
   /** Results as the solution has them, right or wrong. */

@@ -27,7 +27,7 @@ export interface PseudoLabel {
 }
 
 /** The probability that each step is right, by solution and place; undefined if the signal stopped it. */
-type Judge = (
+type StepProbabilities = (
   sequences: readonly VerdictSequence[],
   signal: AbortSignal,
 ) => Promise<readonly (readonly number[])[] | undefined>;
@@ -148,7 +148,7 @@ function unlabelledItems(train: Dataset<VerdictSequence>): number[] {
   );
 }
 
-function byWarmUp({ data, roles, ...open }: StepAmcRun): Judge {
+function byWarmUp({ data, roles, ...open }: StepAmcRun): StepProbabilities {
   return async (sequences, signal) => {
     // Only labelled steps are judged; the label itself changes no verdict.
     const asked = sequences.map((sequence) => relabelled(sequence, () => 1, data.tokenizer));
@@ -165,7 +165,7 @@ function byWarmUp({ data, roles, ...open }: StepAmcRun): Judge {
   };
 }
 
-function byNetwork({ config, data, roles, ...open }: StepAmcRun): Judge {
+function byNetwork({ config, data, roles, ...open }: StepAmcRun): StepProbabilities {
   const mode = config.frn.pair_mode;
   return async (sequences, signal) => {
     const asked = sequences.map((sequence) => rewardSequence(sequence, data.tokenizer, mode));
