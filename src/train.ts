@@ -179,13 +179,8 @@ export {
   type SolutionPrompts,
   solutionPrompts,
 } from './train/solutions/prompts.js';
-export {
-  type LocalSamplerOptions,
-  localSampler,
-  type SampledSolution,
-  type SamplingRound,
-  type SolutionSampler,
-} from './train/solutions/sampler.js';
+export { type LocalSamplerOptions, localSampler } from './train/solutions/sampler.js';
+export type { SampledSolution, SamplingRound, SolutionSampler } from './train/solutions/solution-sampler.js';
 export type {
   Metrics,
   OpenTraining,

@@ -11,7 +11,7 @@ import type { Device } from '#src/runtime/device.js';
 import { AdamW, adamSettings } from '#src/train/adamw.js';
 import { KlControl } from '#src/train/policy/kl.js';
 import type { SolutionPrompt } from '#src/train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '#src/train/solutions/sampler.js';
+import type { SampledSolution, SolutionSampler } from '#src/train/solutions/solution-sampler.js';
 import { applyGradients } from '#src/train/update.js';
 import type { RlCase } from '../cases.js';
 import { newAdapter, randomDecoder } from './decoder.js';

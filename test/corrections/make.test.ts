@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { likelihoodWarning, type StepScorer } from '../../src/corrections/likelihood.js';
+import { likelihoodWarning, type SampledModel } from '../../src/corrections/likelihood.js';
 import { makeSamples, reaches } from '../../src/corrections/make.js';
 import { makeTreeSamples } from '../../src/corrections/mcts.js';
 import type { SourceSolution } from '../../src/corrections/solution.js';
@@ -81,7 +81,7 @@ describe('making samples', () => {
     });
     const counted = async (wrong: number, right: number) => {
       const tally = new Tally();
-      const scorer = scorerOf(wrong, right) as unknown as StepScorer;
+      const scorer = scorerOf(wrong, right) as unknown as SampledModel;
       await makeSamples([solution()], { ...tools(pupil, at0), scorer }, tally);
       expect(tally.get('wrong steps compared')).toBe(1);
       return likelihoodWarning(tally);

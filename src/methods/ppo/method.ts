@@ -9,11 +9,8 @@ import type { Evaluation, Method } from '../../train/method.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
 import { endOfSolution } from '../../train/solutions/prompts.js';
 import { remoteSampler } from '../../train/solutions/remote-sampler.js';
-import {
-  type LocalSamplerOptions,
-  localSampler,
-  type SolutionSampler,
-} from '../../train/solutions/sampler.js';
+import { type LocalSamplerOptions, localSampler } from '../../train/solutions/sampler.js';
+import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
 import { hasCritic } from './algorithms.js';
 import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';

@@ -11,7 +11,7 @@ import type {
   RolloutSource,
 } from '../../train/policy/records.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '../../train/solutions/sampler.js';
+import type { SampledSolution, SolutionSampler } from '../../train/solutions/solution-sampler.js';
 import type { PpoRoles } from './roles.js';
 import { type AnsweredPrompt, answeredPrompts } from './sequences.js';
 import type { PpoSettings } from './settings.js';

@@ -6,7 +6,7 @@ import { AdamW, adamSettings } from '../../train/adamw.js';
 import { policyStage } from '../../train/policy/stage.js';
 import { mixedBatches } from '../../train/solutions/mix.js';
 import type { SolutionPrompt } from '../../train/solutions/prompts.js';
-import type { SolutionSampler } from '../../train/solutions/sampler.js';
+import type { SolutionSampler } from '../../train/solutions/solution-sampler.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import { solutionAdvantage } from './advantage.js';
 import { hasCritic } from './algorithms.js';

@@ -1,6 +1,6 @@
 /** Solutions sampled by all processes of a job: each draws those of its prompts, and all get all of them. */
 import type { Cluster } from '../../cluster/cluster.js';
-import type { SampledSolution, SolutionSampler } from './sampler.js';
+import type { SampledSolution, SolutionSampler } from './solution-sampler.js';
 
 /** @param sampler whose samples depend on their prompt and number alone, so that it does not matter who draws them */
 export function dividedSampler(sampler: SolutionSampler, cluster: Cluster): SolutionSampler {

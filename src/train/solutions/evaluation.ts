@@ -7,7 +7,8 @@ import { stepContributions } from '../../eval/solving/step-metrics.js';
 import { stepsOf } from '../../records/steps.js';
 import { gradeSolution, type RunProblem } from './problems.js';
 import type { SolutionPrompts } from './prompts.js';
-import { type LocalSamplerOptions, localSampler, type SampledSolution } from './sampler.js';
+import { type LocalSamplerOptions, localSampler } from './sampler.js';
+import type { SampledSolution } from './solution-sampler.js';
 
 export interface HeldOutProblems {
   readonly problems: readonly RunProblem[];

@@ -6,7 +6,7 @@ import type { Adapter } from '../../models/adapter.js';
 import { StepTrainError } from '../../native/errors.js';
 import { RemoteError } from '../../remote/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import type { SampledSolution, SolutionSampler } from './sampler.js';
+import type { SampledSolution, SolutionSampler } from './solution-sampler.js';
 
 export interface RemoteSamplerOptions {
   readonly source: SampleSource;

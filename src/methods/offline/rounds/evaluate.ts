@@ -10,7 +10,7 @@ import { stepContributions, sumsOf } from '../../../eval/solving/step-metrics.js
 import { stepsOf } from '../../../records/steps.js';
 import { gradeSolution, type RunProblem } from '../../../train/solutions/problems.js';
 import type { SolutionPrompts } from '../../../train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '../../../train/solutions/sampler.js';
+import type { SampledSolution, SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { isRight } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';

@@ -3,7 +3,7 @@ import { PhiloxStream } from '../../../random/philox.js';
 import { type Draws, drawKey } from '../../../run/draws.js';
 import { epochOrder } from '../../../sequences/batching.js';
 import type { SolutionPrompts } from '../../../train/solutions/prompts.js';
-import type { SampledSolution, SolutionSampler } from '../../../train/solutions/sampler.js';
+import type { SampledSolution, SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import type { CandidateRow } from './candidates.js';
 import { chunkedStage } from './chunked-stage.js';

@@ -2,7 +2,8 @@
 import type { Part } from '../../../data/split.js';
 import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report.js';
 import type { Evaluation } from '../../../train/method.js';
-import { localSampler, type SolutionSampler } from '../../../train/solutions/sampler.js';
+import { localSampler } from '../../../train/solutions/sampler.js';
+import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
 import type { SaveSettings, StageEntry } from '../../../train/stage.js';
 import { type EvaluatedRow, evaluateStage, evaluationMetrics } from './evaluate.js';
 import { lazily, openEvaluationJudge } from './judges.js';

@@ -4,7 +4,7 @@ import {
   evaluateStage,
   evaluationMetrics,
 } from '../../../../src/methods/offline/rounds/evaluate.js';
-import type { SolutionSampler } from '../../../../src/train/solutions/sampler.js';
+import type { SolutionSampler } from '../../../../src/train/solutions/solution-sampler.js';
 
 const row = (problem: number, right: boolean, steps: readonly (0 | 1 | null)[]): EvaluatedRow => ({
   problem,

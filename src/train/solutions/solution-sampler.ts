@@ -1,0 +1,38 @@
+/** What samples solutions, whatever it samples them from. */
+import type { SolutionPrompt } from './prompts.js';
+
+/** One solution. */
+export interface SampledSolution {
+  /** All that was drawn, also the token that ended it. */
+  readonly tokens: readonly number[];
+  /** log p of each token at the temperature of sampling, over the whole vocabulary; in nats. */
+  readonly logprobs: readonly number[];
+  /** Without special tokens, up to a stop text. */
+  readonly text: string;
+  /** `stop`: it ended by itself; `length`: it was cut off at the most tokens, its own or the model's. */
+  readonly finishReason: 'stop' | 'length';
+}
+
+export interface SamplingRound {
+  /** Gives rounds with one seed different random numbers. */
+  readonly iteration: number;
+  /** Samples of each prompt. Default: `num_generations`. */
+  readonly n?: number;
+  /** Ends the round after the token that is being computed. */
+  readonly signal?: AbortSignal | undefined;
+  /** Samples that the caller has already: what is returned in their place means nothing. */
+  readonly skip?: (prompt: number, sample: number) => boolean;
+  /** Called with each sample when it has ended, before all of them are returned. */
+  readonly onSample?: (prompt: number, sample: number, ended: SampledSolution) => void;
+}
+
+/** A source of solutions; such as `localSampler`. */
+export interface SolutionSampler {
+  /** By prompt its samples; undefined if the signal stopped it. */
+  sample(
+    prompts: readonly SolutionPrompt[],
+    round: SamplingRound,
+  ): Promise<readonly (readonly SampledSolution[])[] | undefined>;
+  /** Frees what it has of a server. */
+  dispose?(): void;
+}
