@@ -7,6 +7,7 @@ const ROOMS = [
   ['train', 'corrections'],
   ['rewards'],
   ['eval'],
+  ['scoring'],
   ['run'],
   ['config', 'hub'],
   ['api', 'remote'],

@@ -66,7 +66,7 @@ export {
 } from './eval/judges/agreement.js';
 export { fileJudge } from './eval/judges/file.js';
 export { type LlmJudge, type LlmJudgeOptions, type LlmJudgeReport, llmJudge } from './eval/judges/llm.js';
-export type { LikelihoodVerdicts, LikelihoodWeights } from './eval/likelihood.js';
+export type { LikelihoodVerdicts } from './eval/likelihood.js';
 export type { LikelihoodJudge, LikelihoodReport } from './eval/likelihood-report.js';
 export type { McNemar } from './eval/mcnemar.js';
 export {
@@ -142,6 +142,7 @@ export { boundedSteps, type StepBound, stepEnds } from './rewards/placement.js';
 export type { RewardedSolution, SolutionReward, SourceReward } from './rewards/reward.js';
 export { answerReward, formatReward, lengthReward } from './rewards/rules.js';
 export { type StepRewardOptions, stepScoreReward } from './rewards/step-scores.js';
+export type { LikelihoodWeights } from './scoring/settings.js';
 export type { Served } from './serve/engine.js';
 export type { ServeLimits } from './serve/limits.js';
 export type { ProgressPart } from './terminal/progress.js';

@@ -1,6 +1,4 @@
 /** The embedding API: a model that scores token sequences and writes them. */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { className } from '../architectures/heads.js';
 import {
   bytesToGenerate,
@@ -12,11 +10,10 @@ import {
 import type { GeneratedToken, Sample } from '../generate/sample-row.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.js';
-import { readCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
 import { loadDecoder } from '../models/load.js';
-import { type ModelFiles, modelFiles } from '../models/saved.js';
+import { type ModelFiles, type SavedModel, savedModel, withCard } from '../models/saved.js';
 import { checkOptions, DisposedError, StepTrainError } from '../native/errors.js';
 import { shown } from '../native/shown.js';
 import { headLogprobs } from '../ops/head.js';
@@ -117,20 +114,28 @@ export async function loadModel(
   if (wanted !== undefined && wanted !== 'f32' && wanted !== 'bf16') {
     throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
   }
-  const found = modelFiles(name);
-  if (adapter !== undefined && found.adapter !== undefined) {
+  const found = savedModel(name);
+  if (adapter === undefined) return openSaved(device, found, { dtype: wanted, signal });
+  if (found.adapter !== undefined) {
     throw new StepTrainError(
       'E_RANGE',
       `loadModel: ${name} is an adapter already; name the base of ${adapter}`,
     );
   }
-  const files = { ...found, adapter: adapter ?? found.adapter };
-  const dtype = wanted ?? readCard(files.adapter ?? files.model)?.dtype ?? 'f32';
-  const decoder = await loadDecoder(device, files.model, { dtype, signal });
+  return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, signal });
+}
+
+/** The same of a name that is resolved already. */
+export async function openSaved(
+  device: Device,
+  saved: Pick<SavedModel, 'directory' | 'adapter' | 'dtype' | 'tokenizer'>,
+  { dtype = saved.dtype, signal }: Pick<LoadModelOptions, 'dtype' | 'signal'> = {},
+): Promise<Model> {
+  const { directory, adapter } = saved;
+  const decoder = await loadDecoder(device, directory, { dtype, signal });
   try {
-    const loaded =
-      files.adapter === undefined ? undefined : loadAdapter(device, decoder.config, files.adapter);
-    return new Model(decoder, loaded, decoder.config.eosTokenIds, files);
+    const loaded = adapter === undefined ? undefined : loadAdapter(device, decoder.config, adapter);
+    return new Model(decoder, loaded, decoder.config.eosTokenIds, { model: directory, adapter });
   } catch (error) {
     decoder.dispose();
     throw error;
@@ -168,9 +173,7 @@ export class Model {
     const { files } = this;
     if (!files)
       throw new StepTrainError('E_RANGE', 'this model was not loaded from a directory: pass a tokenizer');
-    const { model, adapter } = files;
-    const carries = adapter !== undefined && existsSync(join(adapter, 'tokenizer.json'));
-    return loadTokenizer(carries ? adapter : model);
+    return loadTokenizer(withCard({ directory: files.model, adapter: files.adapter }).tokenizer);
   }
 
   /**

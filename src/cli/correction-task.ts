@@ -12,8 +12,7 @@ import type { SourceName } from '../data/sources/source.js';
 import type { CorrectionTask, Judge } from '../eval/correction.js';
 import { readEvalReport } from '../eval/report-file.js';
 import { completeRunConfig, parseRunConfig } from '../methods/config.js';
-import { settingsOfRun } from '../methods/judge-settings.js';
-import type { NeutralScore, RewardRunConfig } from '../methods/reward/config.js';
+import type { RewardRunConfig } from '../methods/reward/config.js';
 import { heldOutNeutral } from '../methods/reward/data.js';
 import { withNeutralScore } from '../methods/reward/neutral-score.js';
 import { scorerOfRun } from '../methods/reward/run-scorer.js';
@@ -25,8 +24,9 @@ import { RunError } from '../run/error.js';
 import { readMetric } from '../run/log-file.js';
 import { configuredRecords } from '../run/parts.js';
 import { resolveInputs } from '../run/paths.js';
-import { configuredTokenizer } from '../run/tokenizer.js';
-import { trainedModel } from '../run/trained-model.js';
+import { resolveSaved } from '../run/resolve-saved.js';
+import { configuredTokenizer, namedTokenizer } from '../run/tokenizer.js';
+import { type NeutralScore, settingsOfFiles } from '../scoring/settings.js';
 
 /** Options for runs and models; undefined: the run's value, or the default. */
 export interface CorrectionOptions {
@@ -67,7 +67,9 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
     );
   if (!('prompt' in config))
     throw new RunError(`${directory} is a run of method ${config.method}, whose model judges no steps`);
-  const settings = settingsOfRun(config, directory);
+  const saved = await resolveSaved(directory);
+  const { directory: model, adapter } = saved;
+  const settings = settingsOfFiles({ model, adapter });
   const groupBy = options.by !== undefined && options.data === undefined ? { group_by: options.by } : {};
   const source = await configuredRecords({ ...config.data, ...groupBy });
   const given = await readGiven(config, options);
@@ -91,9 +93,8 @@ export async function taskOfRun(directory: string, options: CorrectionOptions): 
   return {
     method: config.method,
     judge: {
-      ...trainedModel(directory, config.model.base),
-      dtype: config.model.dtype,
-      tokenizer: await configuredTokenizer(config.model),
+      ...{ model, adapter, dtype: saved.dtype },
+      tokenizer: await namedTokenizer(saved.tokenizer),
       prompt: promptOf(options, config.prompt),
       maxLength: options.maxLength ?? config.data.max_length,
       threshold: options.threshold ?? config.eval.threshold,

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { DEFAULT_MODEL } from '../run/resolve-saved.js';
+import { DEFAULT_MODEL } from '../models/saved.js';
 import { Interrupted, UsageError } from './error.js';
 import { chosenSampling, withModel } from './model-options.js';
 import type { SolvingJudges } from './solving-judges.js';

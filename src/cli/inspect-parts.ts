@@ -8,14 +8,13 @@ import { loadRecords } from '../data/load.js';
 import { formatLoadReport } from '../data/summary.js';
 import { DataError } from '../files/data-error.js';
 import { parseRunConfig } from '../methods/config.js';
-import { baseDirectory } from '../models/base.js';
 import { type ModelCard, readCard } from '../models/card.js';
 import { openDecoderWeights } from '../models/load.js';
-import { modelFiles } from '../models/saved.js';
+import { namedModel } from '../models/saved.js';
 import { checkedCheckpoint } from '../run/checkpoint.js';
 import { readRunConfig } from '../run/directory.js';
 import { readLog } from '../run/log-file.js';
-import { resolveData, resolveModel } from '../run/paths.js';
+import { resolveData } from '../run/paths.js';
 import { resolveSaved } from '../run/resolve-saved.js';
 import { formatBytes } from '../terminal/progress.js';
 import { loadTokenizer } from '../tokenizer/load.js';
@@ -33,10 +32,7 @@ export const DAMAGED = 'damaged: ';
 const count = (value: number) => value.toLocaleString('en');
 
 export async function model(path: string): Promise<Row[]> {
-  const saved = resolveSaved(path);
-  const of = saved.kind === 'elsewhere' ? path : modelFiles(path).model;
-  const { base } = await resolveModel({ base: of, tokenizer: 'base' }, () => 'inspect model');
-  const directory = baseDirectory(base);
+  const { directory } = await resolveSaved(path, { locate: () => 'inspect model' });
   const config = readModelConfig(directory);
   // Weights that do not fit the configuration are refused, as by everything that loads them.
   const weights = openDecoderWeights(directory, config);
@@ -61,7 +57,7 @@ export async function model(path: string): Promise<Row[]> {
 }
 
 export async function adapter(name: string): Promise<Row[]> {
-  const { adapter: path } = resolveSaved(name);
+  const { adapter: path } = namedModel(name);
   if (path === undefined) throw new UsageError(`${name} is no adapter: it has no adapter_config.json`);
   const { r, loraAlpha, useRslora, targetModules, modulesToSave, taskType, baseModel } =
     readAdapterConfig(path);

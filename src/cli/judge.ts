@@ -2,9 +2,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { StepJudgement, unlikeTraining } from '../methods/judge.js';
-import { DEFAULT_MODEL, resolveJudge, resolveSaved, type SavedModel } from '../run/resolve-saved.js';
+import { DEFAULT_MODEL, namedModel, type SavedModel, savedModel } from '../models/saved.js';
 import { Interrupted, UsageError } from './error.js';
-import { checkOwnBase } from './other-base.js';
 
 interface JudgeArguments {
   readonly 'run-or-problem': string;
@@ -61,7 +60,7 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
 };
 
 async function judge(args: JudgeArguments): Promise<void> {
-  const { loadModel } = await import('../api/model.js');
+  const { openSaved } = await import('../api/model.js');
   const { judgeSteps, unlikeTraining: unlikeOf } = await import('../methods/judge.js');
   const { openDevice } = await import('../runtime/device.js');
   const { chosenDevice } = await import('./device.js');
@@ -69,15 +68,11 @@ async function judge(args: JudgeArguments): Promise<void> {
   const threshold = thresholdOf(args.threshold);
   const [name, file] = namesOf(args);
   const { problem, steps } = await readSolution(file);
-  const judge = await judgeOf(name);
-  const adapter = judge.adapter ?? name;
-  const base = args.base === undefined ? undefined : await baseOf(args.base);
-  if (args.base !== undefined && base !== undefined && !args['other-base'])
-    await checkOwnBase({ adapter, base: args.base, directory: base }, 'judge');
+  const judge = await judgeOf(name, args);
   const device = openDevice(await chosenDevice(args.device));
   const interruption = untilInterrupted();
   try {
-    const model = base ? await loadModel(device, base, { adapter }) : await loadModel(device, judge.name);
+    const model = await openSaved(device, judge);
     try {
       const { signal } = interruption;
       const judged = await judgeSteps(model, problem, steps, { threshold, signal });
@@ -103,46 +98,38 @@ function unlikeLine({ places, forms }: NonNullable<ReturnType<typeof unlikeTrain
   return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }
 
-/** The name of what judges; of the package its judge. */
-async function judgeOf(name: string): Promise<SavedModel> {
+/** What judges; of the package its judge. */
+async function judgeOf(name: string, { base, 'other-base': otherBase }: JudgeArguments): Promise<SavedModel> {
+  const { judgeFor } = await import('../models/base.js');
+  const { resolveSaved } = await import('../run/resolve-saved.js');
   const expected = 'expected a run, an adapter or a model that a run has left, or word-problems';
-  const saved = resolveJudge(name);
-  if (saved.kind === 'elsewhere') throw new UsageError(`there is no ${name}; ${expected}`);
-  if (saved.kind === 'package' && saved.adapter === undefined)
+  const { kind, adapter } = namedModel(judgeFor(name));
+  if (kind === 'elsewhere') throw new UsageError(`there is no ${name}; ${expected}`);
+  if (kind === 'package' && adapter === undefined)
     throw new UsageError(`${name} was not trained to judge steps; ${expected}`);
-  const { modelFiles } = await import('../models/saved.js');
-  if (saved.adapter !== undefined || isFile(name, 'config.json') || modelFiles(name).model !== name)
-    return saved;
-  if (saved.kind === 'run') {
-    const { trainedModel } = await import('../run/trained-model.js');
-    trainedModel(name, undefined);
-  }
-  throw new UsageError(`${name} holds no model; ${expected}`);
+  const locate = () => '--base';
+  if (base !== undefined) return resolveSaved(base, { adapter: adapter ?? name, otherBase, locate });
+  if (kind === 'model' && !isModel(savedModel(name).directory))
+    throw new UsageError(`${name} holds no model; ${expected}`);
+  return resolveSaved(judgeFor(name));
 }
 
 /** The judge and the file: `judge FILE`, or `judge NAME FILE`. */
 function namesOf({ 'run-or-problem': first, problem, model }: JudgeArguments): [name: string, file: string] {
-  if (problem === undefined && model === undefined && resolveSaved(first).kind !== 'elsewhere')
+  if (problem === undefined && model === undefined && namedModel(first).kind !== 'elsewhere')
     throw new UsageError(`${first} is what judges; name the file to judge too: judge ${first} problem.txt`);
   if (problem === undefined) return [model ?? DEFAULT_MODEL, first];
   if (model === undefined) return [first, problem];
   throw new UsageError(`there are two judges, ${first} and --model ${model}; name one`);
 }
 
-const isFile = (folder: string, name: string) => existsSync(join(folder, name));
+const isModel = (directory: string) => existsSync(join(directory, 'config.json'));
 
 function thresholdOf(given: string | undefined): 'greedy' | number | undefined {
   if (given === undefined || given === 'greedy') return given;
   const value = Number(given);
   if (given.trim() !== '' && value >= 0 && value <= 1) return value;
   throw new UsageError(`--threshold expects greedy or a number from 0 to 1, found ${given}`);
-}
-
-async function baseOf(name: string): Promise<string> {
-  const { resolveModel } = await import('../run/paths.js');
-  const { baseDirectory } = await import('../models/base.js');
-  const { base } = await resolveModel({ base: name, tokenizer: 'base' }, () => '--base');
-  return baseDirectory(base);
 }
 
 async function readSolution(

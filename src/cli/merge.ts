@@ -6,7 +6,6 @@ import type { ModelConfig } from '../architectures/config.js';
 import type { GgufType } from '../models/save-gguf.js';
 import type { FloatDtype } from '../weights/dtype.js';
 import { UsageError } from './error.js';
-import { checkOwnBase } from './other-base.js';
 
 const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'] as const;
 
@@ -72,9 +71,10 @@ interface Named {
 /** `merge ADAPTER OUT`: the base is the one that the adapter was trained on. `merge MODEL OUT.gguf`: there is none. */
 async function named({ base, adapter, out }: MergeArguments): Promise<Named> {
   if (out !== undefined) return { base, given: adapter, out };
-  const { baseOf, resolveSaved } = await import('../run/resolve-saved.js');
-  const saved = resolveSaved(base);
-  if (saved.adapter !== undefined) return { base: baseOf(saved), given: saved.adapter, out: adapter };
+  const { namedModel, savedModel } = await import('../models/saved.js');
+  const saved = namedModel(base);
+  if (saved.adapter !== undefined)
+    return { base: savedModel(base).directory, given: saved.adapter, out: adapter };
   if (isGgufName(adapter)) return { base, given: undefined, out: adapter };
   throw new UsageError(
     `${base} is neither an adapter nor a run with one; name base, adapter and the directory to write`,
@@ -124,6 +124,7 @@ async function merge({ dtype, check, 'other-base': otherBase, ...names }: MergeA
     const { isAdapter } = await import('../weights/adapter.js');
     const ofRun = join(given, 'adapter');
     const adapter = !isAdapter(given) && isAdapter(ofRun) ? ofRun : given;
+    const { checkOwnBase } = await import('../run/trained-on.js');
     if (!otherBase) await checkOwnBase({ adapter, base, directory }, 'merge');
     const device = openDevice('cpu');
     try {

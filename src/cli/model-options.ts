@@ -1,7 +1,7 @@
 // Options of the commands that write text: which model, and how it is sampled.
 import type { Argv } from 'yargs';
 import type { SamplingOptions } from '../generate/options.js';
-import { DEFAULT_MODEL, resolveSaved } from '../run/resolve-saved.js';
+import { DEFAULT_MODEL, namedModel } from '../models/saved.js';
 import { UsageError } from './error.js';
 
 export interface ModelArguments {
@@ -89,7 +89,7 @@ export function withModel<Arguments extends Partial<ModelArguments>>(args: Argum
   if (model === undefined) return adapter === undefined ? { ...args, model: DEFAULT_MODEL } : args;
   // A tokenizer or adapter beside it is for its weights alone.
   const whole = adapter === undefined && args.tokenizer === undefined;
-  return whole && resolveSaved(model).kind === 'run'
+  return whole && namedModel(model).kind === 'run'
     ? { ...args, model: undefined, run: model }
     : { ...args, model };
 }

@@ -10,10 +10,10 @@ import { hubFetch } from '../hub/request.js';
 import type { HubSettings } from '../hub/settings.js';
 import { isShipped } from '../models/base.js';
 import { CARD, readCard } from '../models/card.js';
+import { namedModel } from '../models/saved.js';
 import { packageVersion } from '../native/version.js';
 import { collectRun } from '../report/collect.js';
 import { adapterReadme } from '../report/model-card.js';
-import { resolveSaved } from '../run/resolve-saved.js';
 import { readAdapterConfig } from '../weights/adapter.js';
 import { UsageError } from './error.js';
 
@@ -29,7 +29,7 @@ export interface PublishOptions {
  * @throws UsageError where there is no adapter, or where its base is a folder of this machine and `base` does not name it
  */
 export async function publishedAdapter(path: string, options: PublishOptions): Promise<PushedFile[]> {
-  const { kind, adapter: directory } = resolveSaved(path);
+  const { kind, adapter: directory } = namedModel(path);
   const isRun = kind === 'run';
   if (directory === undefined) {
     throw new UsageError(

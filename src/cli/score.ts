@@ -1,6 +1,6 @@
 import type { CommandModule } from 'yargs';
 import type { Aggregation } from '../eval/solving/aggregation.js';
-import { DEFAULT_MODEL } from '../run/resolve-saved.js';
+import { DEFAULT_MODEL } from '../models/saved.js';
 import { Interrupted, UsageError } from './error.js';
 import { type ModelArguments, modelOptions, withModel } from './model-options.js';
 

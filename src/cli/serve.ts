@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { RunScorers } from '../methods/run-scorers.js';
-import { DEFAULT_MODEL } from '../run/resolve-saved.js';
+import { DEFAULT_MODEL } from '../models/saved.js';
 import { UsageError } from './error.js';
 import { MAX_ROWS, type ModelArguments, modelArgument, modelOptions, withModel } from './model-options.js';
 import { checkFolder, checkPort } from './usage.js';

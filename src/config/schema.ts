@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import type { CorrectionReading } from '../data/corrections/standing.js';
 import type { HeldOutNeutral } from '../data/neutral.js';
+import type { JsonObject } from '../weights/json.js';
 import type { data, prompt } from './data.js';
 import type { verdictEvaluation } from './evaluation.js';
 import type { lora, model } from './model.js';
@@ -72,6 +73,11 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   readonly neutralClass?: true;
   /** Conflicts in the method's own sections. */
   conflicts(config: Config): readonly Conflict[];
+  /**
+   * How the model in the folder `saved` of a run judges steps, for its card; absent or undefined: it judges none. The keys are those
+   * of `src/scoring/settings.ts`.
+   */
+  judge?(config: Config, saved: string): JsonObject | undefined;
 }
 
 /** The methods by name, in the order in which messages and documentation list them. */

@@ -14,17 +14,13 @@ import { loadDecoder } from '../models/load.js';
 import type { StepRecord } from '../records/record.js';
 import { RunError } from '../run/error.js';
 import type { Device } from '../runtime/device.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import { verdictSequence } from '../sequences/sequence.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { VERDICT_DUMP, writeVerdictDump } from './dump.js';
 import { type EvaluationOptions, evaluateVerdicts } from './evaluate.js';
 import type { JudgedVerdict } from './judged-verdict.js';
-import {
-  type LikelihoodWeights,
-  likelihoodVerdicts,
-  type StepLikelihoods,
-  stepLikelihoods,
-} from './likelihood.js';
+import { likelihoodVerdicts, type StepLikelihoods, stepLikelihoods } from './likelihood.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { EvalReport } from './report.js';
 import type { StepScorer } from './step-scorer.js';

@@ -3,9 +3,9 @@ import { inMemory } from '../data/dataset.js';
 import type { VerdictTokenizer } from '../data/verdict.js';
 import { DataError } from '../files/data-error.js';
 import type { Decoder, Role } from '../models/decoder.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import { verdictSequence } from '../sequences/sequence.js';
 import type { JudgedVerdict } from './judged-verdict.js';
-import type { LikelihoodWeights } from './likelihood.js';
 import type { StepSolution } from './step-scorer.js';
 import { judgeVerdicts } from './verdicts.js';
 

@@ -1,8 +1,8 @@
 /** What the likelihood of the base adds to verdicts: the same steps judged by the words, by the likelihood, and by both. */
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import type { JudgedVerdict } from './judged-verdict.js';
-import type { LikelihoodWeights } from './likelihood.js';
 import type { VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
 import { percent } from './percent.js';

@@ -1,7 +1,7 @@
 /** How likely the base finds a step: evidence beside a verdict, where the base writes such solutions itself. */
-import { z } from 'zod';
 import { type Dataset, indices } from '../data/dataset.js';
 import type { Decoder } from '../models/decoder.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../sequences/sequence.js';
@@ -15,21 +15,6 @@ export interface StepLikelihood {
   /** Of those before it alone; 0 where there is none. What follows from a wrong step is likely by itself. */
   readonly before: number;
 }
-
-/** What each part adds to the log-odds that a step is right. */
-export type LikelihoodWeights = {
-  readonly constant: number;
-  /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
-  readonly verdict: number;
-  readonly least: number;
-  readonly before: number;
-};
-export const likelihoodWeights = z.strictObject({
-  constant: z.number(),
-  verdict: z.number(),
-  least: z.number(),
-  before: z.number(),
-}) satisfies z.ZodType<LikelihoodWeights>;
 
 /** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
 const FLOOR = -3;

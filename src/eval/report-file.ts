@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { readJson } from '../files/json-file.js';
 import { RunError } from '../run/error.js';
-import { likelihoodWeights } from './likelihood.js';
+import { likelihoodWeights } from '../scoring/settings.js';
 import type { EvalReport } from './report.js';
 
 const fraction = z.number().min(0).max(1);

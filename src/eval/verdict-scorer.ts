@@ -1,9 +1,9 @@
 /** A verdict model as a scorer: the probability of the word for a right step, after each step. */
 import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js';
 import type { Decoder, Role } from '../models/decoder.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { judgedSolutions } from './judged-solutions.js';
-import type { LikelihoodWeights } from './likelihood.js';
 import type { StepScorer } from './step-scorer.js';
 
 export interface VerdictScorerOptions {

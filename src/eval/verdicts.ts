@@ -2,11 +2,12 @@
 import { type Dataset, indices } from '../data/dataset.js';
 import type { VerdictTokenizer } from '../data/verdict.js';
 import type { Decoder, Role } from '../models/decoder.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import { groupBySize } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
 import type { JudgedVerdict } from './judged-verdict.js';
-import { type LikelihoodWeights, stepLikelihoods, withLikelihood } from './likelihood.js';
+import { stepLikelihoods, withLikelihood } from './likelihood.js';
 import { judgeWrittenVerdicts } from './written-verdicts.js';
 
 export interface JudgeOptions {

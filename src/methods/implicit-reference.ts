@@ -7,8 +7,8 @@ import { baseDirectory } from '../models/base.js';
 import type { Decoder } from '../models/decoder.js';
 import { loadDecoder } from '../models/load.js';
 import { RunError } from '../run/error.js';
+import type { SettingsOf } from '../scoring/settings.js';
 import { isAdapter } from '../weights/adapter.js';
-import type { ImplicitSettings } from './judge-settings.js';
 import type { LoadedReference } from './offline/answers/reference.js';
 
 /**
@@ -19,7 +19,7 @@ import type { LoadedReference } from './offline/answers/reference.js';
  */
 export async function openReference(
   { decoder, adapter: trained, files }: Pick<Model, 'decoder' | 'adapter' | 'files'>,
-  { reference: { model, adapter } }: ImplicitSettings,
+  { reference: { model, adapter } }: SettingsOf<'implicit_prm'>,
 ): Promise<LoadedReference> {
   const name = files?.adapter ?? files?.model ?? 'the model';
   const refuse = (reason: string): never => {

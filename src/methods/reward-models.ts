@@ -4,17 +4,17 @@ import { className } from '../architectures/heads.js';
 import { isBidirectional } from '../architectures/table.js';
 import type { SolutionScorer } from '../eval/solving/judging.js';
 import { rewardModel } from '../eval/solving/reward-model.js';
-import { baseDirectory } from '../models/base.js';
+import { baseDirectory, judgeFor } from '../models/base.js';
 import { readCard } from '../models/card.js';
+import { namedModel } from '../models/saved.js';
 import { RunError } from '../run/error.js';
 import { resolveModel } from '../run/paths.js';
-import { resolveJudge } from '../run/resolve-saved.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
 import { LAYOUT } from './reward/config.js';
 import { CLASSES } from './reward/items.js';
 import { rewardModelScorer } from './reward/scorer.js';
-import { openCardScorers, openRunScorers, type RunScorers } from './run-scorers.js';
+import { openRunScorers, type RunScorers } from './run-scorers.js';
 
 /** By steps, or of a model of sequences by texts as they are. */
 export interface RewardModel extends RunScorers {
@@ -29,12 +29,12 @@ export interface RewardModel extends RunScorers {
  * @throws RunError for a run whose model judges no steps, and for a model that is no classifier
  */
 export async function openRewardModel(device: Device, name: string): Promise<RewardModel> {
-  const saved = resolveJudge(name);
-  if (saved.kind === 'run') return openRunScorers(device, name);
-  const judge = saved.kind === 'elsewhere' ? undefined : readCard(saved.adapter ?? name)?.judge;
+  const { kind, adapter } = namedModel(judgeFor(name));
+  const judge = kind === 'elsewhere' ? undefined : readCard(adapter ?? name)?.judge;
   // A whole classifier scores by its head, whoever trained it.
-  if (judge && (saved.adapter !== undefined || judge.kind === 'verdict' || judge.kind === 'implicit_prm'))
-    return openCardScorers(device, saved.name);
+  const byCard =
+    judge && (adapter !== undefined || judge.kind === 'verdict' || judge.kind === 'implicit_prm');
+  if (kind === 'run' || byCard) return openRunScorers(device, name);
   const found = await resolveModel({ base: name, tokenizer: 'base' }, () => name);
   const model = await loadModel(device, baseDirectory(found.base));
   try {

@@ -1,23 +1,19 @@
 // What of a run can score steps: its verdict or reward model, and the reward network where it was kept.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadModel, type Model } from '../api/model.js';
+import { type Model, openSaved } from '../api/model.js';
 import type { StepScorer } from '../eval/step-scorer.js';
 import { loadAdapter } from '../models/adapter.js';
 import { loadDecoder } from '../models/load.js';
-import { readRunConfig } from '../run/directory.js';
 import { RunError } from '../run/error.js';
+import { resolveJudge } from '../run/resolve-saved.js';
+import { namedTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
+import { type JudgeSettings, type NeutralScore, settingsOfFiles } from '../scoring/settings.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import { isAdapter } from '../weights/adapter.js';
-import { parseRunConfig } from './config.js';
 import { openReference } from './implicit-reference.js';
 import { scorersOf } from './judge.js';
-import { type JudgeSettings, networkSettings, settingsOfFiles, settingsOfRun } from './judge-settings.js';
-import type { NeutralScore } from './reward/config.js';
-import { noNeutralClass, withNeutralScore } from './reward/neutral-score.js';
-import { ofRun } from './run-model.js';
-import type { RunConfig } from './table.js';
 
 export interface RunScorers {
   /** By name, the one that is meant where none is named first. */
@@ -30,8 +26,9 @@ export interface RunScorers {
 }
 
 /**
- * @param run a run directory; undefined: what the card beside the model says, if anything, as of an adapter or a whole model that a
- *   run has left
+ * By what the card beside the model says, if anything.
+ *
+ * @param run of the model of a run its directory, where a reward network may lie beside it
  */
 export async function runScorers(
   run: string | undefined,
@@ -48,11 +45,10 @@ export async function runScorers(
   },
 ): Promise<RunScorers> {
   const none = { scorers: {}, dispose: () => {} };
-  const { decoder, adapter } = model;
-  const config = run === undefined ? undefined : await configOf(run, neutralScore);
-  const settings =
-    config && run !== undefined ? settingsOfRun(config, run) : settingsOfCard(model, neutralScore);
-  if (!settings) return none;
+  const { decoder, adapter, files } = model;
+  const own = files && settingsOfFiles(files);
+  if (!own) return none;
+  const settings = withNeutralScore(own, neutralScore, run ?? files.adapter ?? files.model);
   if (settings.kind === 'implicit_prm') {
     const reference = await openReference(model, settings);
     return {
@@ -66,8 +62,11 @@ export async function runScorers(
     ...(settings.kind === 'reward_model' && settings.type === 'orm' ? { outcomesAlone: true as const } : {}),
   };
   const directory = join(run ?? '', 'reward');
-  const of = config && networkSettings(config);
-  if (!of || !existsSync(directory)) return { ...none, ...common, scorers };
+  const of =
+    run !== undefined && existsSync(directory)
+      ? settingsOfFiles({ model: directory, adapter: undefined })
+      : undefined;
+  if (of?.kind !== 'reward_network') return { ...none, ...common, scorers };
   // A run without lora leaves a model of its own.
   const network = isAdapter(directory)
     ? { decoder, adapter: loadAdapter(decoder.device, decoder.config, directory) }
@@ -83,45 +82,32 @@ export async function runScorers(
   };
 }
 
-async function configOf(run: string, neutralScore: NeutralScore | undefined): Promise<RunConfig> {
-  const { config } = parseRunConfig(await readRunConfig(run), { name: join(run, 'config.yaml') });
-  return withNeutralScore(config, neutralScore, run);
-}
-
-function settingsOfCard(
-  { files }: Model,
+/** The settings of a model that is to score with its neutral class counted otherwise; undefined: as its run has it. */
+export function withNeutralScore(
+  settings: JudgeSettings,
   neutral_score: NeutralScore | undefined,
-): JudgeSettings | undefined {
-  const settings = files && settingsOfFiles(files);
-  if (neutral_score === undefined || settings === undefined) return settings;
+  name: string,
+): JudgeSettings {
+  if (neutral_score === undefined) return settings;
   if (settings.kind === 'reward_model' && settings.neutral_score !== undefined)
     return { ...settings, neutral_score };
-  throw noNeutralClass(files?.adapter ?? files?.model ?? 'this model');
-}
-
-/** Loads an adapter or a whole model with what its card says; what the tokenizer cannot express has no score. */
-export async function openCardScorers(device: Device, name: string): Promise<RunScorers> {
-  const model = await loadModel(device, name);
-  return scoring(model, name, async () =>
-    runScorers(undefined, { model, tokenizer: await model.tokenizer(), skipUnreadable: true }),
+  throw new RunError(
+    `the model of ${name} has no class for neutral steps, so --neutral-score has nothing to count; data.neutral: class trains one`,
   );
 }
 
 /**
- * Loads the model of a run with what scores steps; one that the tokenizer cannot express has no score.
+ * Loads a model with what scores steps; a solution that the tokenizer cannot express has no score.
  *
- * @throws RunError for a run whose model judges no steps
+ * @throws RunError for a model that judges no steps
  */
-export async function openRunScorers(device: Device, run: string): Promise<RunScorers> {
-  const { directory, tokenizer, ...options } = await ofRun(run);
-  const model = await loadModel(device, directory, options);
-  return scoring(model, run, () => runScorers(run, { model, tokenizer, skipUnreadable: true }));
-}
-
-/** What `open` finds, with the model, which is disposed with it or where nothing is found. */
-async function scoring(model: Model, name: string, open: () => Promise<RunScorers>): Promise<RunScorers> {
+export async function openRunScorers(device: Device, name: string): Promise<RunScorers> {
+  const saved = await resolveJudge(name);
+  const model = await openSaved(device, saved);
   try {
-    const found = await open();
+    const tokenizer = await namedTokenizer(saved.tokenizer);
+    const run = saved.kind === 'run' ? name : undefined;
+    const found = await runScorers(run, { model, tokenizer, skipUnreadable: true });
     if (Object.keys(found.scorers).length === 0)
       throw new RunError(`${name} is a run whose model judges no steps`);
     return {

@@ -1,11 +1,26 @@
-/** Where the files of a model lie: a base, an adapter with its base, or what a run trained. */
-import { existsSync } from 'node:fs';
+/** What a name of a model means here: the one place that everything asks. */
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { StepTrainError } from '../native/errors.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import { baseDirectory, isShipped, shippedAdapter } from './base.js';
-import { readCard } from './card.js';
+import { type ModelCard, readCard } from './card.js';
 import { isGguf } from './gguf.js';
+
+/** The model of a command where none is named. */
+export const DEFAULT_MODEL = 'word-problems';
+
+export interface NamedModel {
+  /** As it was named. */
+  readonly name: string;
+  /**
+   * `package`: a model of the package. `run`: what `steptrain run` left, whole. `adapter`: a PEFT directory, also `adapter/` of a run.
+   * `model`: a directory with weights, also `model/` of a run; a GGUF file. `elsewhere`: nothing here has that name; it may be on the hub.
+   */
+  readonly kind: 'package' | 'run' | 'adapter' | 'model' | 'elsewhere';
+  /** Directory of the adapter, of a run too. */
+  readonly adapter?: string;
+}
 
 export interface ModelFiles {
   /** Directory of the weights. */
@@ -14,24 +29,62 @@ export interface ModelFiles {
   readonly adapter: string | undefined;
 }
 
-/**
- * The files of a model by its name: a model directory, an adapter (whose base is the one that it was trained on), a run directory
- * (its `adapter/` or `model/`), a GGUF file, or the name of a model of the package.
- *
- * @throws StepTrainError for an adapter whose base is not here, WeightsError for a damaged adapter
- */
-export function modelFiles(name: string): ModelFiles {
-  if (isShipped(name) || isGguf(name)) return { model: baseDirectory(name), adapter: undefined };
+/** A model by its directories: what is behind a name once it is resolved. */
+export interface SavedModel extends Omit<NamedModel, 'adapter'> {
+  /** Of the weights. */
+  readonly directory: string;
+  /** Of the PEFT adapter on top of them. */
+  readonly adapter: string | undefined;
+  /** `bytes`, or the directory that holds it: of the adapter, where that carries one. */
+  readonly tokenizer: string;
+  /** What its run says of it; undefined of a model that no run left. */
+  readonly card: ModelCard | undefined;
+  /** In which it was trained; else f32. */
+  readonly dtype: 'f32' | 'bf16';
+}
+
+/** What is damaged or lacks its base is told when it is opened. @throws StepTrainError for a judge that this installation lacks */
+export function namedModel(name: string): NamedModel {
+  if (isShipped(name)) return { name, kind: 'package' };
   const judge = shippedAdapter(name);
-  if (judge !== undefined) return { model: baseOfAdapter(judge), adapter: judge };
-  if (!existsSync(join(name, 'config.json'))) {
-    if (isAdapter(name)) return { model: baseOfAdapter(name), adapter: name };
-    const adapter = join(name, 'adapter');
-    if (isAdapter(adapter)) return { model: baseOfAdapter(adapter), adapter };
-    const model = join(name, 'model');
-    if (existsSync(join(model, 'config.json'))) return { model, adapter: undefined };
-  }
-  return { model: name, adapter: undefined };
+  if (judge !== undefined) return { name, kind: 'package', adapter: judge };
+  if (isGguf(name)) return { name, kind: 'model' };
+  if (statSync(name, { throwIfNoEntry: false })?.isDirectory() !== true) return { name, kind: 'elsewhere' };
+  if (existsSync(join(name, 'config.json'))) return { name, kind: 'model' };
+  if (isAdapter(name)) return { name, kind: 'adapter', adapter: name };
+  const adapter = join(name, 'adapter');
+  const kind = existsSync(join(name, 'config.yaml')) ? 'run' : 'model';
+  return { name, kind, ...(isAdapter(adapter) ? { adapter } : {}) };
+}
+
+/**
+ * The model by its name: a model directory, an adapter (whose base is the one that it was trained on), a run directory (its `adapter/`
+ * or `model/`), a GGUF file, or the name of a model of the package. A name that is not here stays as it is.
+ *
+ * @throws StepTrainError for an adapter whose base is not here, WeightsError for a damaged adapter or card
+ */
+export function savedModel(name: string): SavedModel {
+  const { kind, adapter } = namedModel(name);
+  const whole = join(name, 'model');
+  const directory =
+    adapter !== undefined
+      ? baseOfAdapter(adapter)
+      : kind !== 'elsewhere' &&
+          existsSync(join(whole, 'config.json')) &&
+          !existsSync(join(name, 'config.json'))
+        ? whole
+        : baseDirectory(name);
+  return { name, kind, ...withCard({ directory, adapter }) };
+}
+
+/** What lies beside the files of a model. */
+export function withCard({ directory, adapter }: Pick<SavedModel, 'directory' | 'adapter'>) {
+  const card = readCard(adapter ?? directory);
+  const carries = adapter !== undefined && existsSync(join(adapter, 'tokenizer.json'));
+  return {
+    ...{ directory, adapter, card, dtype: card?.dtype ?? ('f32' as const) },
+    tokenizer: carries ? adapter : directory,
+  };
 }
 
 function baseOfAdapter(adapter: string): string {

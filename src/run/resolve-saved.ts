@@ -1,52 +1,69 @@
-// What a name of a model means: the one place that every command asks.
-import { existsSync, statSync } from 'node:fs';
+// The door for names of models: behind it are directories.
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { isShipped, judgeFor, shippedAdapter } from '../models/base.js';
-import { isGguf } from '../models/gguf.js';
-import { modelFiles } from '../models/saved.js';
-import { isAdapter } from '../weights/adapter.js';
+import type { Locate } from '../config/issues.js';
+import { baseDirectory, judgeFor } from '../models/base.js';
+import { DEFAULT_MODEL, type SavedModel, savedModel, withCard } from '../models/saved.js';
+import { refuseClassifier } from '../models/writes-text.js';
+import { isAdapter, noAdapter } from '../weights/adapter.js';
+import { RunError } from './error.js';
+import { type PathOptions, resolveModel } from './paths.js';
+import { checkOwnBase } from './trained-on.js';
 
-/** The model of a command where none is named. */
-export const DEFAULT_MODEL = 'word-problems';
-
-export interface SavedModel {
-  /** As it was named. */
-  readonly name: string;
-  /**
-   * `package`: a model of the package. `run`: what `steptrain run` left, whole. `adapter`: a PEFT directory, also `adapter/` of a run.
-   * `model`: a directory with weights, also `model/` of a run; a GGUF file. `elsewhere`: nothing here has that name; it may be on the hub.
-   */
-  readonly kind: 'package' | 'run' | 'adapter' | 'model' | 'elsewhere';
-  /** Directory of the adapter, of a run too. */
-  readonly adapter?: string;
+export interface ResolveOptions extends PathOptions {
+  /** An adapter, or a run with one, on top of the named model. */
+  readonly adapter?: string | undefined;
+  /** Also where it was trained on another model. */
+  readonly otherBase?: boolean | undefined;
+  /** An adapter of a classifier, which writes no text, is refused; of a run it scores beside the model. Default false. */
+  readonly writes?: boolean | undefined;
+  /** `bytes`, a directory or a hub id; default: the model's. */
+  readonly tokenizer?: string | undefined;
+  /** What a refusal calls a key of the section `model`, and `adapter`. */
+  readonly locate?: Locate;
 }
 
-/** What is damaged or lacks its base is told when it is opened. @throws StepTrainError for a judge that this installation lacks */
-export function resolveSaved(name: string): SavedModel {
-  if (isShipped(name)) return { name, kind: 'package' };
-  const judge = shippedAdapter(name);
-  if (judge !== undefined) return { name, kind: 'package', adapter: judge };
-  if (isGguf(name)) return { name, kind: 'model' };
-  if (!isDirectory(name)) return { name, kind: 'elsewhere' };
-  if (existsSync(join(name, 'config.json'))) return { name, kind: 'model' };
-  if (isAdapter(name)) return { name, kind: 'adapter', adapter: name };
-  if (!existsSync(join(name, 'config.yaml'))) return { name, kind: 'model', ...adapterIn(name) };
-  return { name, kind: 'run', ...adapterIn(name) };
+/**
+ * The model that a name means: a run, an adapter, a directory, a GGUF file, a model of the package or a hub id, which is downloaded.
+ *
+ * @param name undefined: the base of the adapter, else {@link DEFAULT_MODEL}
+ * @throws ConfigError where there is nothing of that name, RunError for a run without a model and an adapter of another base
+ */
+export async function resolveSaved(
+  name: string | undefined,
+  {
+    adapter: given,
+    otherBase = false,
+    writes = false,
+    tokenizer = 'base',
+    locate = () => String(name),
+    ...paths
+  }: ResolveOptions = {},
+): Promise<SavedModel> {
+  const onTop = given === undefined ? undefined : adapterOf(given, locate);
+  const saved = savedModel(name ?? onTop ?? DEFAULT_MODEL);
+  if (saved.kind === 'run' && saved.directory === saved.name) throw withoutModel(saved.name);
+  const found = await resolveModel({ base: saved.directory, tokenizer }, locate, paths);
+  const directory = baseDirectory(found.base);
+  const whole = { ...saved, ...withCard({ directory, adapter: onTop ?? saved.adapter }) };
+  if (writes && whole.adapter !== undefined && saved.kind !== 'run') refuseClassifier(whole.adapter);
+  if (name !== undefined && onTop !== undefined && !otherBase)
+    await checkOwnBase({ adapter: onTop, base: name, directory }, 'use it');
+  return tokenizer === 'base' ? whole : { ...whole, tokenizer: found.tokenizer };
 }
 
 /** The same where a judge is meant: a model of the package stands for the judge that the package has on it. */
-export function resolveJudge(name: string): SavedModel {
-  return resolveSaved(judgeFor(name));
+export const resolveJudge = (name: string, options?: ResolveOptions): Promise<SavedModel> =>
+  resolveSaved(judgeFor(name), options);
+
+/** Of a run its adapter. */
+function adapterOf(path: string, locate: Locate): string {
+  for (const found of [path, join(path, 'adapter')]) if (isAdapter(found)) return found;
+  const from = existsSync(path) ? '' : ` (looked for from ${process.cwd()})`;
+  throw new RunError(`${locate(['model', 'adapter'])}: ${noAdapter(path)}${from}`);
 }
 
-const adapterIn = (name: string) => {
-  const adapter = join(name, 'adapter');
-  return isAdapter(adapter) ? { adapter } : {};
-};
-
-/** The base that an adapter, or a run with one, was trained on. @throws StepTrainError where it is not here */
-export function baseOf({ name }: SavedModel): string {
-  return modelFiles(name).model;
-}
-
-const isDirectory = (name: string) => statSync(name, { throwIfNoEntry: false })?.isDirectory() === true;
+const withoutModel = (run: string) =>
+  new RunError(
+    `${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
+  );

@@ -9,9 +9,13 @@ import type { Tokenizer } from '../tokenizer/tokenizer.js';
 export async function configuredTokenizer(
   model: Pick<ModelConfig, 'base' | 'tokenizer'>,
 ): Promise<Tokenizer> {
-  if (model.tokenizer === 'bytes') return byteTokenizer();
-  if (model.tokenizer !== 'base') return loadTokenizer(tokenizerDirectory(model.tokenizer));
+  if (model.tokenizer !== 'base') return namedTokenizer(tokenizerDirectory(model.tokenizer));
   if (typeof model.base !== 'string')
     throw new DataError('tokenizer', 'a freshly initialised model has no tokenizer');
-  return model.base === 'embedded' ? byteTokenizer() : loadTokenizer(baseDirectory(model.base));
+  return loadTokenizer(baseDirectory(model.base));
+}
+
+/** @param name `bytes`, or a directory */
+export async function namedTokenizer(name: string): Promise<Tokenizer> {
+  return name === 'bytes' ? byteTokenizer() : loadTokenizer(name);
 }

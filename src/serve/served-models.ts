@@ -7,7 +7,7 @@ import { systemReason } from '../files/error.js';
 import type { Generator } from '../generate/generator.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
 import { refuseClassifier } from '../models/writes-text.js';
-import { foreignBase } from '../train/trained-on.js';
+import { foreignBase } from '../run/trained-on.js';
 import { isAdapter } from '../weights/adapter.js';
 import { RequestError } from './errors.js';
 

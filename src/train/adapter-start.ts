@@ -7,10 +7,10 @@ import type { FrameConfig, LoraConfig } from '../config/schema.js';
 import { openAdapterOf } from '../models/adapter.js';
 import { baseDirectory } from '../models/base.js';
 import { readMergedAdapter } from '../models/merged-adapter.js';
+import { trainedOn } from '../run/trained-on.js';
 import { WeightsError } from '../weights/error.js';
 import { type LoraPlan, loraPlan } from '../weights/lora-plan.js';
 import { loraConfig } from './lora-config.js';
-import { trainedOn } from './trained-on.js';
 
 /** Keys of `lora` that an adapter fixes by value; its modules are compared by what they are. */
 const FIXED = ['r', 'lora_alpha', 'use_rslora', 'rank_pattern', 'alpha_pattern'] as const;

@@ -3,12 +3,7 @@ import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
 import type { JudgedVerdict } from '../eval/judged-verdict.js';
-import {
-  type LikelihoodVerdicts,
-  type LikelihoodWeights,
-  likelihoodVerdicts,
-  stepLikelihoods,
-} from '../eval/likelihood.js';
+import { type LikelihoodVerdicts, likelihoodVerdicts, stepLikelihoods } from '../eval/likelihood.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
 import { formsOf } from '../eval/step-forms.js';
@@ -16,6 +11,7 @@ import { judgeVerdicts } from '../eval/verdicts.js';
 import { readCard, writeCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
+import type { LikelihoodWeights } from '../scoring/settings.js';
 import { createProgress } from '../terminal/progress.js';
 import type { VerdictData } from './verdict-data.js';
 

@@ -12,7 +12,9 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { wordProblems } from '../../src/data/problems/generate.js';
 import { completeRunConfig, formatRunConfig } from '../../src/methods/config.js';
+import { completeSaved } from '../../src/methods/saved-models.js';
 import { baseDirectory } from '../../src/models/base.js';
+import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { chatModel } from '../generate/chat-model.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { cli } from './run-cli.js';
@@ -195,6 +197,7 @@ describe('steptrain eval solve', () => {
       eval: { threshold: 0.5 },
     });
     writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
+    await completeSaved(run, config, byteTokenizer());
     const output = join(folder, 'out');
     const args = [file('rows.jsonl'), '-n', '4', '--output', output, '--reward-run', run, '--judge-run', run];
     const { code, stdout } = await solve(...args);

@@ -7,6 +7,7 @@ import { loadModel } from '../../src/api/model.js';
 import { type ChatOptions, chat } from '../../src/cli/chat-loop.js';
 import { promptsFrom } from '../../src/cli/generate-prompts.js';
 import { completeRunConfig, formatRunConfig } from '../../src/methods/config.js';
+import { completeSaved } from '../../src/methods/saved-models.js';
 import { openDevice } from '../../src/runtime/device.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
@@ -94,6 +95,7 @@ describe('steptrain generate', () => {
       data: { source: 'arithmetic' },
     });
     writeFileSync(join(run, 'config.yaml'), formatRunConfig(config, { head: 'A run' }));
+    await completeSaved(run, config, byteTokenizer());
     const { stdout } = await generate('--run', run, 'abc', '--json', ...few);
     const device = openDevice('cpu');
     const model = await loadModel(device, golden, { adapter: join(golden, 'adapter') });

@@ -142,9 +142,9 @@ describe('judge.kind run', () => {
   });
 
   test('refuses one of outcomes alone', async () => {
-    const config = readFileSync(at('run/config.yaml'), 'utf8').replace('type: joint', 'type: orm');
     cpSync(at('run'), at('orm'), { recursive: true });
-    writeFileSync(at('orm/config.yaml'), config);
+    const card = at('orm/adapter/steptrain.json');
+    writeFileSync(card, readFileSync(card, 'utf8').replace('"joint"', '"orm"'));
     await expect(open(at('orm'))).rejects.toThrow('holds a reward model of outcomes, which judges no steps');
   });
 });

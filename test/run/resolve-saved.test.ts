@@ -3,7 +3,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, it } from 'vitest';
 import { withModel } from '../../src/cli/model-options.js';
-import { baseOf, DEFAULT_MODEL, resolveJudge, resolveSaved } from '../../src/run/resolve-saved.js';
+import { DEFAULT_MODEL, namedModel, savedModel } from '../../src/models/saved.js';
+import { resolveJudge, resolveSaved } from '../../src/run/resolve-saved.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 let folder: string;
@@ -23,7 +24,7 @@ it.each([
   ['word-problems', 'package', undefined],
   ['owner/name', 'elsewhere', undefined],
 ])('%s is %s', (name, kind, adapter) => {
-  expect(resolveSaved(name)).toEqual({ name, kind, ...(adapter ? { adapter } : {}) });
+  expect(namedModel(name)).toEqual({ name, kind, ...(adapter ? { adapter } : {}) });
 });
 
 it.each([
@@ -35,25 +36,49 @@ it.each([
   ['model', 'model', undefined],
   ['gone', 'elsewhere', undefined],
 ])('the directory %s is %s', (name, kind, adapter) => {
-  expect(resolveSaved(at(name))).toEqual({
+  expect(namedModel(at(name))).toEqual({
     name: at(name),
     kind,
     ...(adapter ? { adapter: at(adapter) } : {}),
   });
 });
 
-it('of the package, a judge is an adapter, and its base stands for it where a judge is meant', () => {
-  const judge = resolveSaved('word-problems-judge');
+it('of the package, a judge is an adapter, and its base stands for it where a judge is meant', async () => {
+  const judge = savedModel('word-problems-judge');
   expect(judge).toMatchObject({ kind: 'package', adapter: expect.stringMatching(/word-problems-judge$/) });
-  expect(baseOf(judge)).toBe(baseOf(resolveSaved('word-problems')));
-  expect(resolveJudge('word-problems')).toEqual(judge);
-  for (const name of ['embedded', at('run'), 'owner/name'])
-    expect(resolveJudge(name)).toEqual(resolveSaved(name));
+  expect(judge.card?.judge?.kind).toBe('verdict');
+  expect(judge.directory).toBe(savedModel('word-problems').directory);
+  expect(judge.tokenizer).toBe(judge.directory);
+  expect(await resolveJudge('word-problems')).toEqual(judge);
+  for (const name of ['embedded', at('run')]) expect(await resolveJudge(name)).toEqual(savedModel(name));
+});
+
+it('a run that trained every weight is its model; one without a model says how to go on', async () => {
+  expect((await resolveSaved(at('whole'))).directory).toBe(at('whole/model'));
+  await expect(resolveSaved(at('begun'))).rejects.toThrow(
+    /neither adapter\/ nor model\/: its training has not ended/,
+  );
+  await expect(resolveSaved(at('gone'))).rejects.toThrow(`there is no ${at('gone')}`);
+});
+
+it('an adapter is put on the model that is named, with a tokenizer of its own where it has one', async () => {
+  const adapter = at('run/adapter');
+  expect(await resolveSaved('word-problems', { adapter: at('run') })).toMatchObject({
+    adapter,
+    kind: 'package',
+  });
+  await expect(resolveSaved('embedded', { adapter })).rejects.toThrow(
+    /was trained on word-problems, and embedded is another model/,
+  );
+  expect(await resolveSaved('embedded', { adapter, otherBase: true })).toMatchObject({ adapter });
+  writeFileSync(at('run/adapter/tokenizer.json'), '{}');
+  expect((await resolveSaved(at('run'))).tokenizer).toBe(adapter);
+  expect((await resolveSaved(at('run'), { tokenizer: 'bytes' })).tokenizer).toBe('bytes');
 });
 
 it('an adapter, and a run with one, know their base', () => {
-  const base = baseOf(resolveSaved('word-problems'));
-  for (const name of ['run', 'run/adapter']) expect(baseOf(resolveSaved(at(name)))).toBe(base);
+  const base = savedModel('word-problems').directory;
+  for (const name of ['run', 'run/adapter']) expect(savedModel(at(name)).directory).toBe(base);
 });
 
 it('the one default holds where nothing is named; a run is taken as one however it is named', () => {

@@ -1,5 +1,7 @@
 /** `method: implicit_prm`: PRIME's implicit process reward model: outcomes alone teach log-ratios that are rewards of every token. */
+import type { z } from 'zod';
 import { dpo } from '../../objectives/pairs.js';
+import { implicitSettings } from '../../scoring/settings.js';
 import { labelledAnswers } from './answers/kinds.js';
 import type { OfflineObjective, OfflineTerm } from './answers/objective.js';
 import { type ScoredAnswer, type ScoredBatch, spanScores } from './answers/scores.js';
@@ -63,7 +65,7 @@ function term(
   };
 }
 
-export const implicitPrm = offlineMethod({
+const method = offlineMethod({
   name: 'implicit_prm',
   about:
     'PRIME’s implicit process reward model: from outcomes alone, log-ratios that are rewards of every token',
@@ -74,3 +76,10 @@ export const implicitPrm = offlineMethod({
   withoutRounds:
     'it trains a reward model, which writes no solutions; label candidates with another method first',
 });
+
+export const implicitPrm = {
+  ...method,
+  judge(config: z.output<typeof method.schema>) {
+    return implicitSettings(config, { template: config.question.template, beta: config.implicit_prm.beta });
+  },
+};

@@ -8,8 +8,9 @@ import { questionWords } from '../../config/question.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { wholeSolutions } from '../../config/whole-solutions.js';
+import { implicitSettings } from '../../scoring/settings.js';
 import { ALGORITHMS, algorithmOf, comparesGroups } from './algorithms.js';
-import { reward } from './reward-sections.js';
+import { IMPLICIT, reward } from './reward-sections.js';
 import { ppo, rollout } from './sections.js';
 
 const schema = z.strictObject({
@@ -36,6 +37,11 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },
   paths: ['reward.steps.model', 'reward.outcome.model', 'reward.function.module'],
   conflicts,
+  judge(config, saved) {
+    const { rollout, reward } = config;
+    if (saved !== IMPLICIT) return undefined;
+    return implicitSettings(config, { template: rollout.template, beta: reward.implicit.beta });
+  },
 };
 
 function conflicts({ model, lora, data, rollout, reward, ppo }: PpoRunConfig): Conflict[] {

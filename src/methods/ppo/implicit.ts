@@ -16,10 +16,11 @@ import { runBatch } from '../offline/answers/batch.js';
 import type { OfflineItem } from '../offline/answers/items.js';
 import { implicitPrmObjective } from '../offline/implicit-prm.js';
 import type { RewardSection } from './config.js';
+import { IMPLICIT } from './reward-sections.js';
 import type { ImplicitRole, PlacedRole } from './roles.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
 import { answeredPrompts, inParts } from './sequences.js';
-import { IMPLICIT, type PpoSettings } from './settings.js';
+import type { PpoSettings } from './settings.js';
 
 export interface ImplicitRewardOptions {
   readonly role: ImplicitRole;

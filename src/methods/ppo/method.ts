@@ -16,10 +16,10 @@ import { BASE, baseProblems, baseSolutions, baseStage } from './base.js';
 import type { PpoRunConfig } from './config.js';
 import { type ProblemData, problemData } from './data.js';
 import { plannedRewardModels } from './reward-memory.js';
+import { IMPLICIT } from './reward-sections.js';
 import { rewardSources } from './reward-sources.js';
 import { createPpoRoles } from './roles.js';
 import type { PpoRun, RewardedRoles } from './run.js';
-import { IMPLICIT } from './settings.js';
 import { solutionStage } from './stage.js';
 
 export const ppo: Method<PpoRunConfig, ProblemData, RewardedRoles> = {

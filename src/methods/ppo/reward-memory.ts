@@ -1,9 +1,8 @@
 /** The reward models of a run in its memory plan, from their files alone. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
-import { parse } from 'yaml';
+import { statSync } from 'node:fs';
 import { countParameters, readModelConfig } from '../../architectures/table.js';
-import { trainedModel } from '../../run/trained-model.js';
+import { judgeFor } from '../../models/base.js';
+import { savedModel } from '../../models/saved.js';
 import type { LoadedModel } from '../../train/memory-plan.js';
 import { adapterWeights } from '../../weights/adapter.js';
 import type { RewardSection } from './config.js';
@@ -20,23 +19,15 @@ export function plannedRewardModels({ steps, outcome }: Pick<RewardSection, 'ste
   return [...found.values()];
 }
 
-function sizeOf(directory: string): Omit<LoadedModel, 'role'> {
-  const absent = { what: `${directory} is not there yet and not counted`, bytes: 0 };
-  const config = join(directory, 'config.yaml');
-  if (!existsSync(config))
-    return existsSync(join(directory, 'config.json')) ? held(directory, 'f32') : absent;
-  const { method, model } = parse(readFileSync(config, 'utf8')) as {
-    readonly method: unknown;
-    readonly model: { readonly base: unknown; readonly dtype: 'f32' | 'bf16' };
-  };
+function sizeOf(name: string): Omit<LoadedModel, 'role'> {
   try {
-    const trained = trainedModel(directory, model.base);
-    const found = held(trained.model, model.dtype, trained.adapter);
+    const { directory, adapter, card, dtype } = savedModel(judgeFor(name));
+    const found = held(directory, dtype, adapter);
     // Under an adapter the reference of log-ratios is the same base; a model trained in full is held beside its own.
-    if (method !== 'implicit_prm' || trained.adapter !== undefined) return found;
+    if (card?.method !== 'implicit_prm' || adapter !== undefined) return found;
     return { what: `${found.what}, and as many of its reference`, bytes: 2 * found.bytes };
   } catch {
-    return absent;
+    return { what: `${name} is not there yet and not counted`, bytes: 0 };
   }
 }
 

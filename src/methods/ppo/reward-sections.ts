@@ -3,6 +3,9 @@ import { z } from 'zod';
 import { count, positiveNumber, section, text } from '../../config/fields.js';
 import { AGGREGATIONS } from '../../eval/solving/aggregation.js';
 
+/** The implicit reward model in checkpoints, in metrics, and the name of its folder. */
+export const IMPLICIT = 'implicit';
+
 const source = (weight: number) => ({
   weight: z.number().default(weight).describe('Weight in the sum; 0 leaves the source out.'),
   scale: z.number().default(1).describe('Multiplies the source’s rewards before they are clipped.'),

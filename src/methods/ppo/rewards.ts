@@ -12,8 +12,9 @@ import type { Metrics } from '../../train/stage.js';
 import { algorithms } from './algorithms.js';
 import type { RewardSection } from './config.js';
 import type { ImplicitRewards } from './implicit.js';
+import { IMPLICIT } from './reward-sections.js';
 import type { SolutionAnswer, SolutionGroup } from './rollout.js';
-import { IMPLICIT, type PpoSettings } from './settings.js';
+import type { PpoSettings } from './settings.js';
 
 export interface SolutionRewardOptions {
   /** When the first rollout batch is there; undefined if the signal stopped it. */

@@ -2,9 +2,6 @@
 import { algorithmOf, hasCritic } from './algorithms.js';
 import type { PpoRunConfig, PpoSection } from './config.js';
 
-/** The implicit reward model in checkpoints, in metrics, and the name of its folder. */
-export const IMPLICIT = 'implicit';
-
 export interface PpoSettings
   extends Omit<
     PpoSection,

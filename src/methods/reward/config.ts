@@ -8,10 +8,7 @@ import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
 import { unchangedLabels } from '../../config/whole-solutions.js';
-
-/** What the class of neutral steps counts as in a score. */
-export const NEUTRAL_SCORES = ['positive', 'negative', 'drop'] as const;
-export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
+import { NEUTRAL_SCORES, type SettingsOf, verdictSettings } from '../../scoring/settings.js';
 
 export const reward = section({
   type: z
@@ -110,6 +107,7 @@ export const rewardConfig: MethodSchema<RewardRunConfig, z.input<typeof schema>>
   sections: ({ reward }) => ({ reward }),
   neutralClass: true,
   conflicts,
+  judge,
 };
 
 function conflicts({ reward: { type, head, solutions, soft_labels }, data }: RewardRunConfig): Conflict[] {
@@ -165,4 +163,11 @@ export const LAYOUT = '{problem}\n{steps}\n';
 /** The prompt that the head reads: heads of their own have no use for a request in words. */
 export function rewardPrompt({ prompt, reward }: Pick<RewardRunConfig, 'prompt' | 'reward'>) {
   return reward.head !== 'verdict' && prompt.template === 'auto' ? { ...prompt, template: LAYOUT } : prompt;
+}
+
+function judge(config: RewardRunConfig): SettingsOf<'reward_model'> {
+  const { type, head, input, neutral_score } = config.reward;
+  const neutral = config.data.neutral === 'class' ? { neutral_score } : {};
+  const common = { ...verdictSettings(config), prompt: rewardPrompt(config), kind: 'reward_model' } as const;
+  return { ...common, type, head, input, ...neutral };
 }

@@ -1,6 +1,6 @@
 import { RunError } from '../../run/error.js';
+import type { NeutralScore } from '../../scoring/settings.js';
 import type { RunConfig } from '../table.js';
-import type { NeutralScore } from './config.js';
 
 /** The configuration of a run whose model is to score with its neutral class counted otherwise; undefined: as the run has it. */
 export function withNeutralScore(

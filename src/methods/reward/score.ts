@@ -7,9 +7,10 @@ import { headOutputs, roleHead } from '../../models/heads.js';
 import { StepTrainError } from '../../native/errors.js';
 import { gatherRows, reshape } from '../../ops/memory.js';
 import type { Tensor } from '../../runtime/tensor.js';
+import type { NeutralScore } from '../../scoring/settings.js';
 import { groupBySize } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logitsAt } from '../../sequences/forward.js';
-import type { NeutralScore, RewardConfig } from './config.js';
+import type { RewardConfig } from './config.js';
 import { CLASSES, type RewardItem, type ScoredRow } from './items.js';
 
 /** f32 [R] each; σ(positive − negative) is the probability of right. */

@@ -3,8 +3,8 @@ import { type VerdictPromptOptions, verdictTokenizer } from '../../data/verdict.
 import { type StepScorer, scoresByStep } from '../../eval/step-scorer.js';
 import { DataError } from '../../files/data-error.js';
 import type { Decoder, Role } from '../../models/decoder.js';
+import type { NeutralScore } from '../../scoring/settings.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import type { NeutralScore } from './config.js';
 import { type RewardItem, rewardItem } from './items.js';
 import { probability, rewardNetwork, scoreItems } from './score.js';
 

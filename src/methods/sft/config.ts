@@ -7,6 +7,7 @@ import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { MethodSchema } from '../../config/schema.js';
 import { optimization } from '../../config/training.js';
+import { verdictSettings } from '../../scoring/settings.js';
 
 export const sft = section({
   ...optimization({
@@ -52,4 +53,5 @@ export const sftConfig: MethodSchema<SftRunConfig, z.input<typeof schema>> = {
   schema,
   sections: ({ sft }) => ({ sft }),
   conflicts: () => [],
+  judge: verdictSettings,
 };

@@ -5,6 +5,7 @@ import { verdictEvaluation } from '../../config/evaluation.js';
 import { lora, model } from '../../config/model.js';
 import { run } from '../../config/run.js';
 import type { Conflict, MethodSchema } from '../../config/schema.js';
+import { verdictSettings } from '../../scoring/settings.js';
 import { sft } from '../sft/config.js';
 import {
   ablation,
@@ -57,6 +58,11 @@ export const stepAmcConfig: MethodSchema<StepAmcRunConfig, z.input<typeof schema
     };
   },
   conflicts,
+  judge(config, saved) {
+    const words = verdictSettings(config);
+    if (saved !== 'reward') return words;
+    return { ...words, kind: 'reward_network', threshold: 0.5, pair_mode: config.frn.pair_mode };
+  },
 };
 
 /** Whether a reward network is trained. */

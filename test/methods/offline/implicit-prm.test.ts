@@ -233,17 +233,12 @@ test('steps are rewarded by them: a dry run counts the model, and two steps are 
 test('a plan counts the reference of a model trained in full', () => {
   const of = (name: string) =>
     plannedRewardModels({
-      steps: { weight: 1, model: at(name) },
+      steps: { weight: 1, model: name },
       outcome: { weight: 0 },
     } as never)[0]!;
-  expect(of('full').bytes).toBe(
-    2 *
-      plannedRewardModels({
-        steps: { weight: 1, model: at('full/model') },
-        outcome: { weight: 0 },
-      } as never)[0]!.bytes,
-  );
-  expect(of('run').what).not.toContain('reference');
+  const { bytes } = of(baseDirectory(BASE));
+  for (const name of ['full', 'full/model']) expect(of(at(name)).bytes).toBe(2 * bytes);
+  expect(of(at('run')).what).not.toContain('reference');
 });
 
 describe('a reference', () => {

@@ -15,7 +15,6 @@ import { openRewardModel } from '../../../src/methods/reward-models.js';
 import { train } from '../../../src/methods/run.js';
 import type { RunConfigInput } from '../../../src/methods/table.js';
 import { configuredTokenizer } from '../../../src/run/tokenizer.js';
-import { trainedModel } from '../../../src/run/trained-model.js';
 import { byteTokenizer } from '../../../src/tokenizer/byte.js';
 import { goldenDirectory } from '../../models/golden.js';
 import { openTest } from '../../ops/devices.js';
@@ -71,8 +70,7 @@ const trainedOn = async (name: string, reward: object, more: object = {}) => {
   const { directory } = await train(recipe(reward, more), { output: join(folder, name) });
   const report = JSON.parse(await readFile(join(directory, 'eval.json'), 'utf8'));
   const { config } = parseRunConfig(await readFile(join(directory, 'config.yaml'), 'utf8'), { name });
-  const { model, adapter } = trainedModel(directory, config.model.base);
-  const loaded = await loadModel(device, model, { adapter });
+  const loaded = await loadModel(device, directory);
   const { decoder, adapter: own } = loaded;
   const tokenizer = await configuredTokenizer(config.model);
   const scorer = (output?: 'step' | 'outcome') =>

@@ -9,6 +9,7 @@ import { baseDirectory, shippedDirectory } from '../models/base.js';
 import { readCard } from '../models/card.js';
 import { isGguf } from '../models/gguf.js';
 import { readAdapterConfig } from '../weights/adapter.js';
+import { RunError } from './error.js';
 
 export interface TrainedOn {
   /** What the adapter says of its base: a directory, a hub id or a name of the package. */
@@ -44,6 +45,23 @@ export async function foreignBase(
   return {
     warning: `${adapter} was trained on ${named}, which is not here, and ${base} has another name; if it is another model, the result is useless`,
   };
+}
+
+/**
+ * Warns where that cannot be told, as the model that the adapter names is not here.
+ *
+ * @param named the adapter, its base as it was given, and where that lies
+ * @param use what is done with the two, such as `merge`
+ * @throws RunError for an adapter of another base
+ */
+export async function checkOwnBase(
+  { adapter, base, directory }: Readonly<Record<'adapter' | 'base' | 'directory', string>>,
+  use: string,
+): Promise<void> {
+  const { refusal, warning } = await foreignBase(adapter, base, directory);
+  if (refusal !== undefined)
+    throw new RunError(`${refusal}; name that one, or ${use} all the same with --other-base`);
+  if (warning !== undefined) console.error(`warning: ${warning}`);
 }
 
 async function compare(named: string, base: string, directory: string): Promise<TrainedOn['same']> {

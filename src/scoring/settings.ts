@@ -1,0 +1,122 @@
+/** How a trained model judges steps: said by the method that trained it, kept in the card beside its weights. */
+import { join } from 'node:path';
+import { z } from 'zod';
+import { prompt } from '../config/data.js';
+import type { DataConfig, ModelConfig, PromptConfig } from '../config/schema.js';
+import { CARD, readCard } from '../models/card.js';
+import type { ModelFiles } from '../models/saved.js';
+import { WeightsError } from '../weights/error.js';
+import type { JsonObject } from '../weights/json.js';
+
+/** What the class of neutral steps counts as in a score. */
+export const NEUTRAL_SCORES = ['positive', 'negative', 'drop'] as const;
+export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
+
+/** What each part adds to the log-odds that a step is right. */
+export type LikelihoodWeights = {
+  readonly constant: number;
+  /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
+  readonly verdict: number;
+  readonly least: number;
+  readonly before: number;
+};
+export const likelihoodWeights = z.strictObject({
+  constant: z.number(),
+  verdict: z.number(),
+  least: z.number(),
+  before: z.number(),
+}) satisfies z.ZodType<LikelihoodWeights>;
+
+const common = {
+  prompt,
+  /** Most tokens of a sequence. */
+  max_length: z.number().int().positive(),
+  threshold: z.union([z.literal('greedy'), z.number().min(0).max(1)]),
+};
+
+const settings = z.discriminatedUnion('kind', [
+  /** Verdict words of a language model. */
+  z.strictObject({
+    kind: z.literal('verdict'),
+    ...common,
+    /** Of how likely the base finds the steps, where that judges too (`eval.likelihood`). */
+    likelihood: likelihoodWeights.exactOptional(),
+    /** A step of each form that it learned to judge, where they are few. */
+    forms: z.array(z.string()).exactOptional(),
+  }),
+  /** `method: reward`. */
+  z.strictObject({
+    kind: z.literal('reward_model'),
+    ...common,
+    type: z.enum(['prm', 'orm', 'joint']),
+    head: z.enum(['scalar', 'classes', 'verdict']),
+    input: z.enum(['whole', 'prefixes']),
+    /** Of a model with a class for neutral steps. */
+    neutral_score: z.enum(NEUTRAL_SCORES).exactOptional(),
+  }),
+  /** The reward network of `method: stepamc`. */
+  z.strictObject({ kind: z.literal('reward_network'), ...common, pair_mode: z.enum(['label', 'step']) }),
+  /** `method: implicit_prm`: log-ratios to its reference. */
+  z.strictObject({
+    kind: z.literal('implicit_prm'),
+    /** Text around a problem. */
+    template: z.string(),
+    beta: z.number().positive(),
+    /** The base, absent where it had random weights; and the adapter on it that training began with. */
+    reference: z.strictObject({ model: z.string().exactOptional(), adapter: z.string().exactOptional() }),
+    max_length: common.max_length,
+    threshold: common.threshold,
+  }),
+]);
+
+export type JudgeSettings = z.output<typeof settings>;
+export type SettingsOf<Kind extends JudgeSettings['kind']> = Extract<JudgeSettings, { readonly kind: Kind }>;
+
+/** Of a model that answers with verdict words. */
+export function verdictSettings({
+  prompt,
+  data,
+  eval: { threshold },
+}: {
+  readonly prompt: PromptConfig;
+  readonly data: DataConfig;
+  readonly eval: { readonly threshold: 'greedy' | number };
+}): SettingsOf<'verdict'> {
+  return { kind: 'verdict', prompt, max_length: data.max_length, threshold };
+}
+
+/** Of an implicit reward model. A log-ratio of 0 is a probability of one half: the greedy threshold. */
+export function implicitSettings(
+  { model: { base, adapter }, data }: { readonly model: ModelConfig; readonly data: DataConfig },
+  how: Pick<SettingsOf<'implicit_prm'>, 'template' | 'beta'>,
+): SettingsOf<'implicit_prm'> {
+  return {
+    kind: 'implicit_prm',
+    ...how,
+    reference: {
+      ...(typeof base === 'string' ? { model: base } : {}),
+      ...(adapter === undefined ? {} : { adapter }),
+    },
+    max_length: data.max_length,
+    threshold: 'greedy',
+  };
+}
+
+/** Those of the card beside an adapter, or beside the weights of a whole model; undefined where there is none. */
+export function settingsOfFiles({ model, adapter }: ModelFiles): JudgeSettings | undefined {
+  const directory = adapter ?? model;
+  const judge = readCard(directory)?.judge;
+  const found = judge && parseJudgeSettings(judge, directory);
+  // A model into which the adapter was merged has no base to ask.
+  if (found?.kind === 'verdict' && adapter === undefined) delete found.likelihood;
+  return found;
+}
+
+/** @throws WeightsError naming the key */
+export function parseJudgeSettings(value: JsonObject, directory: string): JudgeSettings {
+  const parsed = settings.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const key = ['judge', ...(issue?.path ?? [])].join('.');
+  throw new WeightsError(`${join(directory, CARD)}: ${key}: ${issue?.message ?? 'is not as a run wrote it'}`);
+}
