@@ -21,6 +21,7 @@ const HARMLESS: ReadonlySet<string> = new Set([
   'unsloth_fixed',
   'unsloth_version',
   // What a forward returns, and how it caches
+  'cache_implementation',
   'chunk_size_feed_forward',
   'keys_to_ignore_at_inference',
   'output_attentions',

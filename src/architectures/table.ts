@@ -10,10 +10,11 @@ import type { Architecture, Classifier, InitConflict, NewModel } from './archite
 import type { ModelConfig } from './config.js';
 import { debertaV2 } from './deberta.js';
 import { endOfTextTokens } from './end-of-text.js';
+import { gemma } from './gemma.js';
 import { llama } from './llama.js';
 import { opt } from './opt.js';
 
-export const ARCHITECTURES = [llama, opt, debertaV2] satisfies readonly Architecture[];
+export const ARCHITECTURES = [llama, gemma, opt, debertaV2] satisfies readonly Architecture[];
 
 const rows: ReadonlyMap<string, Architecture> = new Map(
   ARCHITECTURES.flatMap((row) => row.modelTypes.map((modelType) => [modelType, row])),

@@ -90,7 +90,7 @@ async function textOf(args: RecipeArguments): Promise<string> {
   const schema = `$schema=${join(shippedFolder, 'recipe.schema.json')}`;
   if (args.full) return `# yaml-language-server: ${schema}\n${await whole(args)}`;
   const { readFile } = await import('node:fs/promises');
-  return (await readFile(recipeFile(args), 'utf8')).replace('$schema=recipe.schema.json', schema);
+  return (await readFile(recipeFile(args), 'utf8')).replace(/\$schema=\S+/, schema);
 }
 
 /** Every key. Where the recipe leaves the rows to the user, their file stands there as data.train. */

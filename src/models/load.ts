@@ -120,7 +120,11 @@ export function loadTrainableUnder(
     const config = head?.of(stored) ?? stored;
     const specs = modelWeights(config).map((spec, i): ParameterSpec => {
       const made = head && !isStored(spec) ? head.make(spec, i) : undefined;
-      return { name: spec.name, shape: spec.shape, init: made ?? readStoredF32(reader, spec.name) };
+      return {
+        name: spec.name,
+        shape: spec.shape,
+        init: made ?? withOffset(readStoredF32(reader, spec.name), spec),
+      };
     });
     const made = trainableDecoder(device, config, [...specs, ...(heads?.(config) ?? [])], options);
     if (merged) {
@@ -155,7 +159,9 @@ async function frozen(
   merged: MergedAdapter | undefined,
 ): Promise<Parameter> {
   const value = device.scope(() => {
-    const stored = uploadStored(device, reader, spec);
+    const stored = spec.offset
+      ? device.tensor(withOffset(readStoredF32(reader, spec.name), spec), spec.shape)
+      : uploadStored(device, reader, spec);
     if (!merged?.pairs.has(spec.name)) return device.keep(layout(stored, spec, dtype));
     const exact = castTo(stored, 'f32');
     addMerged(exact, spec.name, merged);
@@ -163,6 +169,15 @@ async function frozen(
   });
   await device.synchronize();
   return { name: spec.name, value };
+}
+
+/** The weight of the model from that of a checkpoint. In place. */
+function withOffset(
+  values: Float32Array<ArrayBuffer>,
+  { offset = 0 }: WeightSpec,
+): Float32Array<ArrayBuffer> {
+  if (offset !== 0) for (let i = 0; i < values.length; i++) values[i] = (values[i] as number) + offset;
+  return values;
 }
 
 /** In place. */

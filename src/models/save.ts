@@ -36,13 +36,14 @@ export async function saveDecoder(
 ): Promise<Rounding> {
   let inexact = 0;
   let count = 0;
-  const weights = modelWeights(model).map(({ name, shape }) => ({
+  const weights = modelWeights(model).map(({ name, shape, offset = 0 }) => ({
     name,
     shape,
     dtype,
     data: async () => {
       signal?.throwIfAborted();
-      const values = await readWeight(decoder, name, role);
+      const weight = await readWeight(decoder, name, role);
+      const values = offset === 0 ? weight : weight.map((value) => value - offset);
       inexact += countInexact(values, dtype);
       count += values.length;
       return fromF32(values, dtype);

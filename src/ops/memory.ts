@@ -25,6 +25,38 @@ export function add(x: Tensor, y: Tensor): Tensor {
   return z;
 }
 
+/** factor · x. */
+export function scale(x: Tensor, factor: number): Tensor {
+  const { ops } = x.device;
+  const { y } = ops.scale({ x, factor });
+  const tape = openTape();
+  if (tape?.tracks(x))
+    tape.record(y, {}, (dy, _, gradients) => gradients.add(x, ops.scale({ x: dy, factor }).y));
+  return y;
+}
+
+/** x · y, elementwise, rounded once to their dtype. */
+export function multiply(x: Tensor, y: Tensor): Tensor {
+  const z = product(x, y);
+  const tape = openTape();
+  if (!tape || !(tape.tracks(x) || tape.tracks(y))) return z;
+  tape.record(z, { x, y }, (dz, saved, gradients) => {
+    if (gradients.wants(x)) gradients.add(x, product(dz, saved.y));
+    if (gradients.wants(y)) gradients.add(y, product(dz, saved.x));
+  });
+  return z;
+}
+
+/** No kernel has it alone. The gradient of swiglu for its gate is dy · up · silu'(gate), and silu'(0) is exactly a half. */
+function product(x: Tensor, y: Tensor): Tensor {
+  const { device } = x;
+  return device.scope(() => {
+    const gate = device.ops.scale({ x, factor: 0 }).y;
+    const { dgate } = device.ops.swiglu_backward({ dy: x, gate, up: y });
+    return device.keep(device.ops.scale({ x: dgate, factor: 2 }).y);
+  });
+}
+
 /** x as f32 or bf16. */
 export function cast(x: Tensor, dtype: DType): Tensor {
   if (x.dtype === dtype) return x;

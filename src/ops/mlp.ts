@@ -1,11 +1,17 @@
 import { openTape, type Tape } from '../autograd/tape.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { multiply } from './memory.js';
 
 /** silu(gate) · up, elementwise [T, N]. */
 export function swiglu(gate: Tensor, up: Tensor): Tensor {
   const { y } = gate.device.ops.swiglu({ gate, up });
   recordSwiglu(openTape(), y, gate, up);
   return y;
+}
+
+/** gelu(gate) · up with GELU's tanh form, elementwise [T, N]. */
+export function geglu(gate: Tensor, up: Tensor): Tensor {
+  return multiply(gelu(gate, { tanh: true }), up);
 }
 
 /** Records y = silu(gate) · up, however it was made. */

@@ -32,6 +32,8 @@ export interface WeightSpec {
   /** Of the module that it belongs to. */
   readonly kind: ModuleKind;
   readonly init: Initializer;
+  /** What is added to each value of a checkpoint: the norms of some models are stored as their distance from 1. Default 0. */
+  readonly offset?: number;
 }
 
 export interface ModuleSpec {
@@ -50,9 +52,10 @@ export function moduleSpec(
   name: string,
   shape: readonly number[],
   init: Initializer,
-  { bias = false }: { readonly bias?: boolean } = {},
+  { bias = false, offset }: { readonly bias?: boolean; readonly offset?: number } = {},
 ): ModuleSpec {
-  const weights: WeightSpec[] = [{ name: `${name}.weight`, shape, kind, init }];
+  const own = { name: `${name}.weight`, shape, kind, init };
+  const weights: WeightSpec[] = [offset === undefined ? own : { ...own, offset }];
   if (bias) weights.push({ name: `${name}.bias`, shape: shape.slice(0, 1), kind, init: { kind: 'zero' } });
   return { name, kind, weights, shape };
 }

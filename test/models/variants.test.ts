@@ -22,6 +22,8 @@ const VARIANTS = [
   'opt-norm-last',
   'opt-plain',
   'opt-untied',
+  'gemma3-windows',
+  'gemma3-untied',
   'smollm3-no-rope',
   'smollm3-windows',
 ];
