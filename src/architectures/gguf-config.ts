@@ -9,7 +9,15 @@ import { type Metadata, metadataOf } from '../weights/gguf/metadata.js';
 import type { JsonObject } from '../weights/json.js';
 
 /** By `general.architecture`. llama.cpp stores mistral's models as llama. */
-const CLASSES: Readonly<Record<string, string>> = { llama: 'Llama', qwen2: 'Qwen2', qwen3: 'Qwen3' };
+const CLASSES: Readonly<Record<string, string>> = {
+  llama: 'Llama',
+  qwen2: 'Qwen2',
+  qwen3: 'Qwen3',
+  gemma3: 'Gemma3',
+};
+
+/** Of Gemma 3, where metadata does not say: one layer of so many attends to everything, by llama.cpp's own constants. */
+const GEMMA = { pattern: 6, localTheta: 10_000, largest: 62 };
 
 /** Llama 3's scalings: the file has the divisors of the frequencies, not what they were computed from. */
 const LLAMA3 = [8, 32].map((factor) => ({
@@ -37,20 +45,19 @@ export function ggufConfig(file: GgufFile): JsonObject {
   if (rotated !== headDim) of.fail(of.of('rope.dimension_count'), `${headDim}, the width of a head`);
   const optional = (key: string) => of.integer(of.of(key));
   const window = optional('attention.sliding_window');
-  if (window) of.fail(of.of('attention.sliding_window'), 'nothing (windows are not read from GGUF)');
+  if (window && architecture !== 'gemma3')
+    of.fail(of.of('attention.sliding_window'), 'nothing (windows are not read from GGUF)');
   const tokens = of.required('tokenizer.ggml.tokens', of.texts('tokenizer.ggml.tokens'));
   const theta = of.number(of.of('rope.freq_base')) ?? 10_000;
   const scaling = scalingOf(of) ?? llama3Scaling(file, theta, headDim);
-  return {
+  const common = {
     architectures: [`${prefix}ForCausalLM`],
-    model_type: architecture,
     hidden_size: integer('embedding_length'),
     intermediate_size: integer('feed_forward_length'),
     num_hidden_layers: integer('block_count'),
     num_attention_heads: integer('attention.head_count'),
     num_key_value_heads: optional('attention.head_count_kv') ?? integer('attention.head_count'),
     head_dim: headDim,
-    hidden_act: 'silu',
     vocab_size: file.tensors.get('token_embd.weight')?.shape[0] ?? tokens.length,
     max_position_embeddings: integer('context_length'),
     rms_norm_eps: shortest(
@@ -60,12 +67,41 @@ export function ggufConfig(file: GgufFile): JsonObject {
       ),
     ),
     tie_word_embeddings: !file.tensors.has('output.weight'),
-    ...(architecture === 'qwen2' ? {} : { attention_bias: file.tensors.has('blk.0.attn_q.bias') }),
-    ...(architecture === 'llama' ? {} : { use_sliding_window: false }),
-    rope_parameters: { rope_theta: shortest(theta), ...(scaling ?? { rope_type: 'default' }) },
     bos_token_id: of.integer('tokenizer.ggml.bos_token_id') ?? null,
     eos_token_id: endOfText(of),
     pad_token_id: of.integer('tokenizer.ggml.padding_token_id') ?? null,
+  };
+  const rope = { rope_theta: shortest(theta), ...(scaling ?? { rope_type: 'default' }) };
+  if (architecture === 'gemma3') return { ...common, ...gemmaKeys(of, headDim, rope) };
+  return {
+    ...common,
+    model_type: architecture,
+    hidden_act: 'silu',
+    ...(architecture === 'qwen2' ? {} : { attention_bias: file.tensors.has('blk.0.attn_q.bias') }),
+    ...(architecture === 'llama' ? {} : { use_sliding_window: false }),
+    rope_parameters: rope,
+  };
+}
+
+function gemmaKeys(of: Metadata, headDim: number, rope: JsonObject): JsonObject {
+  const key = (name: string) => of.of(name);
+  const integer = (name: string) => of.required(key(name), of.integer(key(name)));
+  // The largest model scales scores by the width of all heads, as llama.cpp knows by its number of layers.
+  const isLargest = integer('block_count') === GEMMA.largest;
+  const localTheta = of.number(key('rope.freq_base_swa')) ?? GEMMA.localTheta;
+  return {
+    model_type: 'gemma3_text',
+    hidden_activation: 'gelu_pytorch_tanh',
+    query_pre_attn_scalar: isLargest
+      ? integer('embedding_length') / integer('attention.head_count')
+      : headDim,
+    sliding_window: integer('attention.sliding_window'),
+    sliding_window_pattern: of.integer(key('attention.sliding_window_pattern')) ?? GEMMA.pattern,
+    attention_bias: false,
+    rope_parameters: {
+      full_attention: rope,
+      sliding_attention: { rope_type: 'default', rope_theta: shortest(localTheta) },
+    },
   };
 }
 

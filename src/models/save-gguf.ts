@@ -1,5 +1,6 @@
 /** A model directory as one GGUF file, for llama.cpp and what is built on it. */
 
+import type { GemmaConfig } from '../architectures/gemma.js';
 import { llama3Divisors } from '../architectures/gguf-config.js';
 import type { LlamaConfig } from '../architectures/llama.js';
 import { ropeJson } from '../architectures/rope.js';
@@ -10,12 +11,21 @@ import { readTokenizerFiles } from '../tokenizer/tokenizer-files.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { fromF32 } from '../weights/convert.js';
 import { type FloatDtype, isFloatDtype } from '../weights/dtype.js';
-import { ggufName, hasPairedRows, pairedRows } from '../weights/gguf/names.js';
+import { ggufName, hasPairedRows, pairedRows, storedOffset } from '../weights/gguf/names.js';
 import { type QuantizedName, quantize } from '../weights/gguf/quantize.js';
 import { type Typed, writeGguf } from '../weights/gguf/writer.js';
 import { openDecoderWeights } from './load.js';
 
 export type GgufType = FloatDtype | QuantizedName;
+
+/** `general.architecture` by `model_type`. */
+const ARCHITECTURES: Readonly<Record<string, string>> = {
+  llama: 'llama',
+  mistral: 'llama',
+  qwen2: 'qwen2',
+  qwen3: 'qwen3',
+  gemma3_text: 'gemma3',
+};
 
 /** llama.cpp's numbers of what most of a file's tensors are. */
 const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, BF16: 32 };
@@ -26,15 +36,21 @@ const FILE_TYPES: Readonly<Record<GgufType, number>> = { F32: 0, F16: 1, Q4_0: 2
  * @throws StepTrainError for an architecture, head or tokenizer that GGUF files do not have; FileError for a failed write
  */
 export async function saveGguf(directory: string, path: string, type: GgufType): Promise<void> {
-  const config = readModelConfig(directory) as LlamaConfig;
+  const config = readModelConfig(directory) as LlamaConfig | GemmaConfig;
   const { modelType, head } = config;
-  const architecture = modelType === 'mistral' ? 'llama' : modelType;
-  if (!['llama', 'qwen2', 'qwen3'].includes(architecture) || head.kind !== 'causal')
+  const architecture = ARCHITECTURES[modelType];
+  if (architecture === undefined || head.kind !== 'causal')
     throw new StepTrainError(
       'E_UNSUPPORTED',
-      `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of llama, mistral, qwen2 and qwen3 that write text`,
+      `${directory} is ${head.kind === 'causal' ? '' : 'a classifier '}of type ${modelType}; GGUF files are written of ${Object.keys(ARCHITECTURES).join(', ')} that write text`,
     );
-  if (config.slidingWindow.some((window) => window !== undefined))
+  const windowed = config.slidingWindow.map((window) => window !== undefined);
+  if (modelType === 'gemma3_text' && windowed.some((is, layer) => is !== ((layer + 1) % 6 !== 0)))
+    throw new StepTrainError(
+      'E_UNSUPPORTED',
+      `${directory} has windows in other layers than five of six, which llama.cpp takes for granted`,
+    );
+  if (modelType !== 'gemma3_text' && windowed.includes(true))
     throw new StepTrainError(
       'E_UNSUPPORTED',
       `${directory} attends within windows, which is not written as GGUF`,
@@ -42,7 +58,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
   const weights = openDecoderWeights(directory, config);
   try {
     const tensors = modelWeights(config).map(({ name, shape }) => {
-      const stored = ggufName(name) as string;
+      const stored = ggufName(architecture, name) as string;
       const kept =
         shape.length === 1 ? 'F32' : type === 'Q4_0' && /token_embd|^output/.test(stored) ? 'Q8_0' : type;
       return {
@@ -50,7 +66,9 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
         type: kept,
         shape,
         data() {
-          const values = readStoredF32(weights, name);
+          const offset = storedOffset(architecture, stored);
+          const read = readStoredF32(weights, name);
+          const values = offset === 0 ? read : read.map((value) => value + offset);
           const bytes = isFloatDtype(kept) ? fromF32(values, kept) : quantize(values, kept);
           if (!hasPairedRows(architecture, stored)) return bytes;
           return pairedRows(bytes, bytes.length / (shape[0] as number), config.headDim);
@@ -77,7 +95,7 @@ export async function saveGguf(directory: string, path: string, type: GgufType):
   }
 }
 
-function shapeOf(config: LlamaConfig, architecture: string): [string, Typed][] {
+function shapeOf(config: LlamaConfig | GemmaConfig, architecture: string): [string, Typed][] {
   const { scaling } = config.rope;
   const original = modelConfigJson(config).max_position_embeddings as number;
   const keys: [string, Typed][] = [
@@ -94,6 +112,11 @@ function shapeOf(config: LlamaConfig, architecture: string): [string, Typed][] {
     ['rope.freq_base', { f32: config.rope.theta }],
     ['vocab_size', { u32: config.vocabSize }],
   ];
+  if (config.modelType === 'gemma3_text')
+    keys.push(
+      ['attention.sliding_window', { u32: config.slidingWindow[0] as number }],
+      ['rope.freq_base_swa', { f32: config.localRope.theta }],
+    );
   if (scaling.type === 'linear' || scaling.type === 'yarn') {
     keys.push(
       ['rope.scaling.type', { text: scaling.type }],

@@ -24,7 +24,7 @@ export async function changedModel(name: string, change: Change = {}): Promise<s
   const { config = (same) => same, dtype = 'F32', remove = [], add = {} } = change;
   const source = goldenDirectory(name);
   const directory = join(temporaryDirectory(), name);
-  mkdirSync(directory);
+  mkdirSync(directory, { recursive: true });
   const json = JSON.parse(readFileSync(join(source, 'config.json'), 'utf8')) as Record<string, unknown>;
   writeFileSync(join(directory, 'config.json'), JSON.stringify(config(json)));
   const file = openSafetensors(join(source, 'model.safetensors'));

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { loadModel } from '../../src/api/model.js';
 import { readModelConfig } from '../../src/architectures/table.js';
 import { baseDirectory } from '../../src/models/base.js';
+import { openDecoderWeights } from '../../src/models/load.js';
 import { saveGguf } from '../../src/models/save-gguf.js';
 import { type Device, openDevice } from '../../src/runtime/device.js';
 import { cuttingOf, ignoresMerges } from '../../src/tokenizer/gguf-cutting.js';
@@ -12,6 +13,9 @@ import { ggufTokens } from '../../src/tokenizer/gguf-tokens.js';
 import { loadTokenizer } from '../../src/tokenizer/load.js';
 import { byteCharacters } from '../../src/tokenizer/token-bytes.js';
 import { readTokenizerFiles } from '../../src/tokenizer/tokenizer-files.js';
+import { readStoredF32 } from '../../src/weights/checkpoint.js';
+import { openGguf } from '../../src/weights/gguf/file.js';
+import { random } from '../ops/numbers.js';
 import { sharedPath } from '../shared.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 import { changedModel } from './changed-model.js';
@@ -68,6 +72,74 @@ describe('models as GGUF', () => {
     device = openDevice('cpu');
   });
   afterAll(() => device.dispose());
+
+  /** The tiny Gemma with as many tokens as the tokenizer has, and windows as llama.cpp knows them: here in all three layers. */
+  const gemma = (change: object = {}) =>
+    changedModel('variants/gemma3-windows', {
+      remove: ['model.embed_tokens.weight'],
+      add: {
+        'model.embed_tokens.weight': { shape: [320, 24], values: [...random(320 * 24, 5)].map((v) => v / 4) },
+      },
+      config: (config) => ({
+        ...config,
+        ...{
+          vocab_size: 320,
+          eos_token_id: 300,
+          bos_token_id: null,
+          pad_token_id: null,
+          initializer_range: 0.02,
+        },
+        layer_types: Array(3).fill('sliding_attention'),
+        ...change,
+      }),
+    });
+
+  it('gemma3 has its norms, names and windows as llama.cpp stores them, and is the same model again', async () => {
+    const directory = await gemma();
+    writeTokenizer(directory, 'qwen2');
+    const path = join(temporaryDirectory(), 'model.gguf');
+    await saveGguf(directory, path, 'F32');
+    const file = openGguf(path);
+    const { metadata } = file;
+    expect(metadata.get('general.architecture')).toBe('gemma3');
+    expect(metadata.get('gemma3.attention.sliding_window')).toBe(5);
+    expect(metadata.get('gemma3.rope.scaling.factor')).toBe(8);
+    // The names of gguf-py's table for gemma3.
+    const layer = [
+      ...['attn_norm', 'attn_q', 'attn_k', 'attn_v', 'attn_output', 'attn_q_norm', 'attn_k_norm'],
+      ...['post_attention_norm', 'ffn_norm', 'ffn_gate', 'ffn_up', 'ffn_down', 'post_ffw_norm'],
+    ];
+    const names = [0, 1, 2].flatMap((index) => layer.map((name) => `blk.${index}.${name}.weight`));
+    expect([...file.tensors.keys()].sort()).toEqual(
+      [...names, 'token_embd.weight', 'output_norm.weight'].sort(),
+    );
+    const weights = openDecoderWeights(directory, readModelConfig(directory));
+    const stored = new Float32Array(file.read('blk.1.ffn_norm.weight').buffer);
+    const name = 'model.layers.1.pre_feedforward_layernorm.weight';
+    expect([...stored]).toEqual(Array.from(readStoredF32(weights, name), (v) => Math.fround(v + 1)));
+    weights.close();
+    file.close();
+    const [want, got] = [
+      await loadModel(device, directory, { dtype: 'f32' }),
+      await loadModel(device, path, { dtype: 'f32' }),
+    ];
+    const ids = [
+      [5, 9, 12, 30, 31, 32, 33, 36, 200, 301],
+      [7, 8],
+    ];
+    expect(await got.score(ids)).toEqual(await want.score(ids));
+    const { source: _, dtype: __, ...config } = readModelConfig(baseDirectory(path));
+    expect(readModelConfig(directory)).toMatchObject(config);
+    for (const model of [want, got]) model.dispose();
+  });
+
+  it('gemma3 with windows in other layers is refused', async () => {
+    const directory = await gemma({ layer_types: ['full_attention', ...Array(2).fill('sliding_attention')] });
+    writeTokenizer(directory, 'qwen2');
+    await expect(saveGguf(directory, join(temporaryDirectory(), 'model.gguf'), 'F32')).rejects.toThrow(
+      /has windows in other layers than five of six/,
+    );
+  });
 
   it.each(WAYS)('%s cut as %s is the same model: %o', async (name, pre, change) => {
     const directory = await changedModel(name, {

@@ -1,4 +1,5 @@
 /** The weights of a GGUF file as a checkpoint: names, shapes and order of rows of transformers; quantised ones in f32. */
+import { fromF32, toF32 } from '../convert.js';
 import { bytesPerElement, type Dtype, isFloatDtype } from '../dtype.js';
 import { show, showNames, WeightsError } from '../error.js';
 import type { CheckpointReader } from '../reader.js';
@@ -6,7 +7,7 @@ import type { TensorEntry } from '../safetensors.js';
 import { dequantize } from './dequantize.js';
 import { type GgufFile, type GgufTensor, openGguf } from './file.js';
 import { metadataOf } from './metadata.js';
-import { checkpointName, hasPairedRows, unpairedRows } from './names.js';
+import { checkpointName, hasPairedRows, storedOffset, unpairedRows } from './names.js';
 
 /** The name, in the directory of its configuration, of a link to the file. */
 export const GGUF_FILE = 'model.gguf';
@@ -45,7 +46,7 @@ class GgufCheckpoint implements CheckpointReader {
     const unknown: string[] = [];
     for (const tensor of file.tensors.values()) {
       if (COMPUTED.test(tensor.name)) continue;
-      const name = checkpointName(tensor.name);
+      const name = checkpointName(metadata.architecture, tensor.name);
       if (name === undefined) {
         unknown.push(tensor.name);
         continue;
@@ -72,6 +73,14 @@ class GgufCheckpoint implements CheckpointReader {
     const ordered = hasPairedRows(this.#architecture, tensor.name)
       ? unpairedRows(stored, stored.length / rows, this.#headDim)
       : stored;
+    const offset = storedOffset(this.#architecture, tensor.name);
+    if (offset !== 0 && tensor.type.name === 'F32') {
+      const values = toF32(ordered, 'F32');
+      return fromF32(
+        values.map((value) => value - offset),
+        'F32',
+      );
+    }
     if (isFloatDtype(tensor.type.name)) return ordered;
     return new Uint8Array(dequantize(ordered, tensor.type).buffer);
   }

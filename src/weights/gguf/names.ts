@@ -15,6 +15,16 @@ const LAYER: Readonly<Record<string, string>> = {
   ffn_down: 'mlp.down_proj',
 };
 
+/** Gemma 3's, whose layers have four norms: `ffn_norm` is the one before the MLP. */
+const GEMMA: Readonly<Record<string, string>> = {
+  ...LAYER,
+  ffn_norm: 'pre_feedforward_layernorm',
+  post_attention_norm: 'post_attention_layernorm',
+  post_ffw_norm: 'post_feedforward_layernorm',
+};
+
+const layerNames = (architecture: string) => (architecture === 'gemma3' ? GEMMA : LAYER);
+
 const OUTER: Readonly<Record<string, string>> = {
   token_embd: 'model.embed_tokens',
   output_norm: 'model.norm',
@@ -22,17 +32,19 @@ const OUTER: Readonly<Record<string, string>> = {
 };
 
 /** The name in a checkpoint, or undefined for a tensor that none has. */
-export function checkpointName(name: string): string | undefined {
+export function checkpointName(architecture: string, name: string): string | undefined {
   const [, layer, module, kind] = /^(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)$/.exec(name) ?? [];
   if (module === undefined) return undefined;
   if (layer === undefined) return Object.hasOwn(OUTER, module) ? `${OUTER[module]}.${kind}` : undefined;
-  return Object.hasOwn(LAYER, module) ? `model.layers.${layer}.${LAYER[module]}.${kind}` : undefined;
+  const names = layerNames(architecture);
+  return Object.hasOwn(names, module) ? `model.layers.${layer}.${names[module]}.${kind}` : undefined;
 }
 
 /** The name in a GGUF file, or undefined for a weight that none has. */
-export function ggufName(name: string): string | undefined {
+export function ggufName(architecture: string, name: string): string | undefined {
   const [, layer, module, kind] = /^(?:model\.layers\.(\d+)\.)?([\w.]+)\.(weight|bias)$/.exec(name) ?? [];
-  const [found] = Object.entries(layer === undefined ? OUTER : LAYER).find(([, to]) => to === module) ?? [];
+  const names = layer === undefined ? OUTER : layerNames(architecture);
+  const [found] = Object.entries(names).find(([, to]) => to === module) ?? [];
   if (found === undefined) return undefined;
   return `${layer === undefined ? '' : `blk.${layer}.`}${found}.${kind}`;
 }
@@ -43,6 +55,11 @@ export function ggufName(name: string): string | undefined {
  */
 export function hasPairedRows(architecture: string, name: string): boolean {
   return architecture === 'llama' && /\.attn_[qk]\.(weight|bias)$/.test(name);
+}
+
+/** What llama.cpp has added to the values of this tensor: of Gemma the 1 that checkpoints leave to the forward. */
+export function storedOffset(architecture: string, name: string): number {
+  return architecture === 'gemma3' && /_norm\.weight$/.test(name) ? 1 : 0;
 }
 
 /** The rows of heads of `headDim`, `rowBytes` each, in the order of the checkpoint. */
