@@ -12,7 +12,7 @@ import { readSources } from './architecture/sources.mjs';
 const LIMITS = {
   circles: 0,
   scorers: 7,
-  branches: 9,
+  branches: 6,
   names: 60,
 };
 
