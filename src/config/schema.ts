@@ -65,6 +65,8 @@ export interface MethodSchema<Config extends FrameConfig = FrameConfig, Input = 
   sections(config: Config): Readonly<Record<string, BatchSection>>;
   /** Dotted keys of the method's own sections that name files; they are made absolute, so that a run can be resumed elsewhere. */
   readonly paths?: readonly string[];
+  /** Those that name a model: a path, which is made absolute where it is here, a model of the package or a hub id. */
+  readonly models?: readonly string[];
   /** Names of `method:` that mean this one with that value of a key: section and name of the key. */
   readonly algorithms?: { readonly key: readonly [string, string]; readonly names: readonly string[] };
   /** Absent: as the section `question` says, in the usual words where there is none. */

@@ -100,7 +100,7 @@ export async function createRun(
   locate: Locate,
   { output, origin, processes = 1 }: CreateOptions,
 ): Promise<StartedRun> {
-  const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config).paths ?? []);
+  const absolute = withAbsolutePaths(await resolveInputs(config, locate), methodOf(config));
   await checkAdapter(absolute);
   const readable = await withReadableLength(absolute);
   // A run that goes on in more or fewer processes keeps its shards, and so its bits.

@@ -183,19 +183,22 @@ function findUpwards(start: string, path: string): string | undefined {
   }
 }
 
-/** The same configuration with the texts at these dotted keys as absolute paths. */
+/** The same configuration with the texts at these dotted keys as absolute paths; of `models` those that are here, which may be names. */
 export function withAbsolutePaths<Config extends object>(
   config: Config,
-  keys: readonly string[],
+  { paths = [], models = [] }: Partial<Readonly<Record<'paths' | 'models', readonly string[]>>>,
   cwd = process.cwd(),
 ): Config {
   const copy = structuredClone(config);
-  for (const key of keys) {
+  for (const key of [...paths, ...models]) {
     const sections = key.split('.');
     const last = sections.pop() as string;
     let section = copy as Record<string, unknown> | undefined;
     for (const name of sections) section = section?.[name] as Record<string, unknown> | undefined;
-    if (typeof section?.[last] === 'string') section[last] = resolve(cwd, section[last] as string);
+    const text = section?.[last];
+    if (section === undefined || typeof text !== 'string') continue;
+    const path = resolve(cwd, text);
+    if (paths.includes(key) || existsSync(path)) section[last] = path;
   }
   return copy;
 }

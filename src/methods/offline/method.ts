@@ -85,7 +85,8 @@ export function offlineMethod<const Name extends string, Keys extends z.ZodRawSh
   return {
     schema,
     sections: (config: Config) => ({ [name]: settingsOf(config) }),
-    paths: ['judge.path', 'judge.cache', 'eval.judge_run', 'eval.judge_file', 'eval.llm.cache'],
+    paths: ['judge.cache', 'eval.judge_file', 'eval.llm.cache'],
+    models: ['judge.path', 'eval.judge_run'],
     conflicts(config: Config): Conflict[] {
       const settings = settingsOf(config);
       const own = config as unknown as RoundsConfig;

@@ -35,7 +35,8 @@ export const ppoConfig: MethodSchema<PpoRunConfig, z.input<typeof schema>> = {
   sections: ({ ppo }) => ({ ppo }),
   words: ({ rollout }) => questionWords(rollout),
   algorithms: { key: ['ppo', 'algorithm'], names: ALGORITHMS },
-  paths: ['reward.steps.model', 'reward.outcome.model', 'reward.function.module'],
+  paths: ['reward.function.module'],
+  models: ['reward.steps.model', 'reward.outcome.model'],
   conflicts,
   judge(config, saved) {
     const { rollout, reward } = config;

@@ -26,7 +26,11 @@ const source = (weight: number) => ({
 });
 
 const model = {
-  model: text().optional().describe('The run that trained it, or the directory of a classification model.'),
+  model: text()
+    .optional()
+    .describe(
+      'What trained it, by name: a run, an adapter, `word-problems` for the judge of the package, or a classification model (a directory or hub id).',
+    ),
   scorer: text()
     .optional()
     .describe(

@@ -1,7 +1,8 @@
 // What `auto` stands for, what is warned of, and paths that stay where they were.
+import { resolve } from 'node:path';
 import { expect, it } from 'vitest';
 import { completeRunConfig } from '../../../src/methods/config.js';
-import type { PpoRunConfig } from '../../../src/methods/ppo/config.js';
+import { type PpoRunConfig, ppoConfig } from '../../../src/methods/ppo/config.js';
 import { settingWarnings, settled } from '../../../src/methods/ppo/settings.js';
 import { withAbsolutePaths } from '../../../src/run/paths.js';
 
@@ -80,9 +81,17 @@ it('refuses rewards of tokens between the rewards of steps that grpo compares', 
 
 it('paths of rewards become absolute, other texts stay', () => {
   const reward = { function: { module: 'a/b.mjs' }, steps: {} };
-  const keys = ['reward.function.module', 'reward.steps.model', 'none.at.all'];
-  expect(withAbsolutePaths({ reward, other: 'x' }, keys, '/here')).toEqual({
+  const paths = ['reward.function.module', 'reward.steps.model', 'none.at.all'];
+  expect(withAbsolutePaths({ reward, other: 'x' }, { paths }, '/here')).toEqual({
     reward: { function: { module: '/here/a/b.mjs' }, steps: {} },
     other: 'x',
   });
+});
+
+it('names of models become absolute paths where they are here', () => {
+  const { models = [] } = ppoConfig;
+  const named = (model: string) =>
+    withAbsolutePaths({ reward: { steps: { model } } }, { models }, process.cwd()).reward.steps.model;
+  expect(named('src')).toBe(resolve('src'));
+  for (const name of ['word-problems', 'owner/name']) expect(named(name)).toBe(name);
 });

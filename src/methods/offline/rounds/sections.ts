@@ -83,7 +83,11 @@ export const judge = section({
         'package that judges steps: verdicts, or a reward model of steps), `file` (labels that were made elsewhere), `llm` (a language model behind an OpenAI-compatible server), ' +
         'or `none` (outcomes alone, which makes the method KTO).',
     ),
-  path: text().optional().describe('The run directory (`run`), or the file of records (`file`).'),
+  path: text()
+    .optional()
+    .describe(
+      'What judges (`run`: a run, an adapter, `word-problems` for the judge of the package, a classification model of tokens), or the file of records (`file`).',
+    ),
   outcome: z
     .enum(['answer', 'clean'])
     .default('answer')
@@ -114,7 +118,7 @@ export const evaluation = section({
       'Who judges the steps of held-out solutions (with `solve`, or rounds). Not the judge that labels, whose mistakes the policy learns; the oracle ' +
         'makes none and may do both.',
     ),
-  judge_run: text().optional().describe('The run directory of that judge (`run`).'),
+  judge_run: text().optional().describe('The name of that judge (`run`), as for `judge.path`.'),
   judge_file: text().optional().describe('Records with its labels (`file`).'),
   llm: section(endpoint).describe('The language model of that judge (`llm`), and what it may cost.'),
 }).describe('Evaluation on held-out problems: before the first round and after each, or once at the end.');
