@@ -1,7 +1,4 @@
-/**
- * The cases of the check of a GPU (scripts/device), by group, the most telling first; and those that tell whether a
- * successor of a kernel (cuda/runtime/choice.h) is the faster one.
- */
+/** The cases of the check of a GPU (scripts/device), by group, the most telling first. */
 import {
   type AttentionCase,
   attentionCase,
@@ -18,15 +15,8 @@ import {
 } from './cases.js';
 import { QWEN_0_5B, QWEN_1_5B, QWEN_7B, SMALL } from './models.js';
 
-export interface Successor {
-  /** Substrings of the paths of the test files that concern it. */
-  readonly tests: readonly string[];
-  readonly cases: readonly RivalCase[];
-}
-
 export interface DeviceCases {
   readonly groups: Readonly<Record<string, readonly RivalCase[]>>;
-  readonly successors: Readonly<Record<string, Successor>>;
 }
 
 const RANK = 16;
@@ -54,20 +44,16 @@ function attention(
 const head = (direction: HeadCase['direction'], who: Who): HeadCase =>
   headCase('bf16', direction, ROWS, MODELS[who].hidden_size, MODELS[who].vocab_size);
 
-/** `layers`: fewer than the model has, where two models must fit. */
-function decode(who: Who, batch: number, newTokens: number, layers?: number): RivalCase {
-  const config = { ...MODELS[who], ...(layers ? { num_hidden_layers: layers } : {}) };
+function decode(who: Who, batch: number, newTokens: number): RivalCase {
+  const config = MODELS[who];
   const item = generateCase('decode', 'bf16', config, { batch, prompt: 128, newTokens });
-  return { ...item, name: `${shapeName(who, layers)}, ${item.name}` };
+  return { ...item, name: `${shapeName(who)}, ${item.name}` };
 }
 
-function step(who: Who, count: number, layers?: number): RivalCase {
-  const config = { ...MODELS[who], ...(layers ? { num_hidden_layers: layers } : {}) };
-  return stepCase('bf16', shapeName(who, layers), config, times(count, 1024), RANK);
-}
+const step = (who: Who, count: number): RivalCase =>
+  stepCase('bf16', shapeName(who), MODELS[who], times(count, 1024), RANK);
 
-const shapeName = (who: Who, layers?: number) =>
-  layers ? `${layers} layers of Qwen2.5-${who}` : `Qwen2.5-${who}`;
+const shapeName = (who: Who) => `Qwen2.5-${who}`;
 
 const prefill = (): RivalCase => {
   const item = generateCase('prefill', 'bf16', QWEN_7B, { batch: 4, prompt: 1024, newTokens: 1 });
@@ -154,51 +140,11 @@ export function deviceCases(): DeviceCases {
     ],
     prefill: [prefill()],
   };
-  const successors = {
-    few_rows: {
-      tests: ['test/ops/gemm', 'test/cuda/gemm', 'test/ops/mlp', 'test/cuda/captured-steps'],
-      cases: [
-        ...[64, 256].map((batch) => decode('0.5B', batch, 32)),
-        ...[64, 256].map((batch) => decode('7B', batch, 32, 8)),
-        ...fewRows([33, 64, 256]),
-        gemm('linear_dx', 64, 3584, 18_944),
-        gemm('linear_dx', 256, 3584, 18_944),
-      ],
-    },
-    lora: {
-      tests: ['test/ops/gemm', 'test/cuda/gemm', 'test/ops/mlp'],
-      cases: [
-        ...LORA.map(([k, n]) => gemm('both', ROWS, k, n, RANK)),
-        gemm('linear', ROWS, 1536, 8960, RANK),
-        gemm('linear_dx', ROWS, 1536, 8960, RANK),
-        step('0.5B', 8),
-        step('1.5B', 8),
-        step('7B', 4, 8),
-      ],
-    },
-    tiles: {
-      tests: ['test/ops/gemm', 'test/cuda/gemm'],
-      cases: (['linear', 'linear_dx'] as const).flatMap((op) =>
-        [...NARROW, [3584, 3584] as const, [18_944, 3584] as const, [3584, 18_944] as const].map(([k, n]) =>
-          gemm(op, ROWS, k, n),
-        ),
-      ),
-    },
-    attention_forward: {
-      tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
-      cases: attentions('forward'),
-    },
-    attention_backward: {
-      tests: ['test/ops/attention.test', 'test/cuda/attention.test'],
-      cases: attentions('backward'),
-    },
-  };
-  return { groups, successors };
+  return { groups };
 }
 
 /** One small case for each that goes the same way: for an emulated GPU, which takes seconds for what a GPU does in none. */
 export function tinyCases(): DeviceCases {
-  const { successors } = deviceCases();
   const config = { ...SMALL, hidden_size: 64, intermediate_size: 128, num_attention_heads: 2 };
   const tiny = { ...config, num_key_value_heads: 1, num_hidden_layers: 1, vocab_size: 64 };
   const [product, attended] = [gemm('linear', 64, 64, 64), attention('forward', [1, 64], [2, 1, 64])];
@@ -214,13 +160,5 @@ export function tinyCases(): DeviceCases {
     decode: [generated],
     prefill: [],
   };
-  return {
-    groups,
-    successors: Object.fromEntries(
-      Object.entries(successors).map(([name, { tests }]) => [
-        name,
-        { tests: tests.slice(0, 1), cases: [product] },
-      ]),
-    ),
-  };
+  return { groups };
 }

@@ -148,228 +148,70 @@ __device__ inline void pin(uint32_t (&a)[n]) {
   for (int i = 0; i < n; i++) asm volatile("" : "+r"(a[i])::"memory");
 }
 
-/// d[64, 64] += a[64,16]·b[64,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
+// The operands of an instruction with many registers, ten at a time: "%10, %11, …, %19" is STEPTRAIN_TEN(1).
+#define STEPTRAIN_TWO(t) "%" #t "0, %" #t "1"
+#define STEPTRAIN_SIX(t) STEPTRAIN_TWO(t) ", %" #t "2, %" #t "3, %" #t "4, %" #t "5"
+#define STEPTRAIN_TEN(t) STEPTRAIN_SIX(t) ", %" #t "6, %" #t "7, %" #t "8, %" #t "9"
+#define STEPTRAIN_THIRTY STEPTRAIN_TEN() ", " STEPTRAIN_TEN(1) ", " STEPTRAIN_TEN(2) ", "
+#define STEPTRAIN_SIXTY STEPTRAIN_THIRTY STEPTRAIN_TEN(3) ", " STEPTRAIN_TEN(4) ", " STEPTRAIN_TEN(5) ", "
+#define STEPTRAIN_NINETY STEPTRAIN_SIXTY STEPTRAIN_TEN(6) ", " STEPTRAIN_TEN(7) ", " STEPTRAIN_TEN(8) ", "
+#define STEPTRAIN_HELD_4(d, i) "+f"(d[i]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
+#define STEPTRAIN_HELD_8(d, i) STEPTRAIN_HELD_4(d, i), STEPTRAIN_HELD_4(d, (i) + 4)
+#define STEPTRAIN_HELD_16(d, i) STEPTRAIN_HELD_8(d, i), STEPTRAIN_HELD_8(d, (i) + 8)
+#define STEPTRAIN_HELD_32(d, i) STEPTRAIN_HELD_16(d, i), STEPTRAIN_HELD_16(d, (i) + 16)
+#define STEPTRAIN_HELD_64(d, i) STEPTRAIN_HELD_32(d, i), STEPTRAIN_HELD_32(d, (i) + 32)
+#define STEPTRAIN_HELD_40(d, i) STEPTRAIN_HELD_32(d, i), STEPTRAIN_HELD_8(d, (i) + 32)
+#define STEPTRAIN_HELD_56(d, i) STEPTRAIN_HELD_40(d, i), STEPTRAIN_HELD_16(d, (i) + 40)
+#define STEPTRAIN_HELD_72(d, i) STEPTRAIN_HELD_64(d, i), STEPTRAIN_HELD_8(d, (i) + 64)
+#define STEPTRAIN_HELD_96(d, i) STEPTRAIN_HELD_64(d, i), STEPTRAIN_HELD_32(d, (i) + 64)
+#define STEPTRAIN_HELD_128(d, i) STEPTRAIN_HELD_64(d, i), STEPTRAIN_HELD_64(d, (i) + 64)
+
+/// wgmma of [64, columns], whose `sums` registers are the operands `registers`, constrained as `held`; the five numbers that
+/// follow them are those of a, b, whether their rows are the depth, and whether to add.
+#define STEPTRAIN_WGMMA(columns, sums, registers, held, na, nb, nta, ntb, nadd)                          \
+  template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false>                                         \
+  __device__ inline void wgmma(float(&d)[sums], uint64_t a, uint64_t b) {                                \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #nadd                                              \
+                 ", 0;\n"                                                                                \
+                 "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" registers "}, %" #na \
+                 ", %" #nb ", p, 1, 1, %" #nta ", %" #ntb ";\n}\n"                                       \
+                 : held                                                                                  \
+                 : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}), "n"(int{!kFresh}));         \
+  }
+
+/// d[64, columns] += a[64,16]·b[columns,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
 /// rows each, as mma's d in every eight columns. kMnMajorA, kMnMajorB: the rows of a tile are the depth.
 /// kFresh: = instead of +=, whatever d holds.
-template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false>
-__device__ inline void wgmma(float (&d)[32], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %36, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, %32, %33, p, 1, 1, %34, %35;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}), "n"(int{!kFresh}));
-}
-/// The same for [64, 128].
-template <bool kMnMajorA, bool kMnMajorB, bool kFresh = false>
-__device__ inline void wgmma(float (&d)[64], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, %68, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, %64, %65, p, 1, 1, %66, %67;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
-        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}), "n"(int{!kFresh}));
-}
+STEPTRAIN_WGMMA(32, 16, STEPTRAIN_TEN() ", " STEPTRAIN_SIX(1), STEPTRAIN_HELD_16(d, 0), 16, 17, 18, 19, 20)
+STEPTRAIN_WGMMA(64, 32, STEPTRAIN_THIRTY STEPTRAIN_TWO(3), STEPTRAIN_HELD_32(d, 0), 32, 33, 34, 35, 36)
+STEPTRAIN_WGMMA(80, 40, STEPTRAIN_THIRTY STEPTRAIN_TEN(3), STEPTRAIN_HELD_40(d, 0), 40, 41, 42, 43, 44)
+STEPTRAIN_WGMMA(112, 56, STEPTRAIN_THIRTY STEPTRAIN_TEN(3) ", " STEPTRAIN_TEN(4) ", " STEPTRAIN_SIX(5),
+                STEPTRAIN_HELD_56(d, 0), 56, 57, 58, 59, 60)
+STEPTRAIN_WGMMA(128, 64, STEPTRAIN_SIXTY STEPTRAIN_TWO(6) ", %62, %63", STEPTRAIN_HELD_64(d, 0), 64, 65, 66,
+                67, 68)
+STEPTRAIN_WGMMA(144, 72, STEPTRAIN_SIXTY STEPTRAIN_TEN(6) ", " STEPTRAIN_TWO(7), STEPTRAIN_HELD_72(d, 0), 72,
+                73, 74, 75, 76)
+STEPTRAIN_WGMMA(192, 96, STEPTRAIN_NINETY STEPTRAIN_SIX(9), STEPTRAIN_HELD_96(d, 0), 96, 97, 98, 99, 100)
+STEPTRAIN_WGMMA(256, 128,
+                STEPTRAIN_NINETY STEPTRAIN_TEN(9) ", " STEPTRAIN_TEN(10) ", " STEPTRAIN_TEN(
+                    11) ", " STEPTRAIN_SIX(12) ", %126, %127",
+                STEPTRAIN_HELD_128(d, 0), 128, 129, 130, 131, 132)
 
-/// d[64, 256] += a[64,16]·b[256,16]ᵀ of the tiles that the descriptors name; a warpgroup's four warps hold 16
-/// rows each, as mma's d in every eight columns. kMnMajorA, kMnMajorB: the rows of a tile are the depth.
-template <bool kMnMajorA, bool kMnMajorB>
-__device__ inline void wgmma(float (&d)[128], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
-      "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
-      "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "
-      "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "
-      "%126, %127"
-      "}, %128, %129, p, 1, 1, %130, %131;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
-        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
-        "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
-        "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
-        "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]),
-        "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]),
-        "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
-        "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]),
-        "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
-}
-/// The same for [64, 192].
-template <bool kMnMajorA, bool kMnMajorB>
-__device__ inline void wgmma(float (&d)[96], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-      "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-      "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
-      "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
-      "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
-      "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-      "}, %96, %97, p, 1, 1, %98, %99;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
-        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
-        "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
-        "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
-        "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
-}
-/// The same for [64, 32].
-template <bool kMnMajorA, bool kMnMajorB>
-__device__ inline void wgmma(float (&d)[16], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-      "}, %16, %17, p, 1, 1, %18, %19;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
-}
-/// The same for [64, 80].
-template <bool kMnMajorA, bool kMnMajorB>
-__device__ inline void wgmma(float (&d)[40], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-      "%36, %37, %38, %39"
-      "}, %40, %41, p, 1, 1, %42, %43;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
-}
-/// The same for [64, 112].
-template <bool kMnMajorA, bool kMnMajorB>
-__device__ inline void wgmma(float (&d)[56], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n112k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-      "%53, %54, %55"
-      "}, %56, %57, p, 1, 1, %58, %59;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
-}
-/// The same for [64, 144].
-template <bool kMnMajorA, bool kMnMajorB>
-__device__ inline void wgmma(float (&d)[72], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-      "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
-      "%70, %71"
-      "}, %72, %73, p, 1, 1, %74, %75;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
-        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
-        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71])
-      : "l"(a), "l"(b), "n"(int{kMnMajorA}), "n"(int{kMnMajorB}));
-}
-
-/// d[64, 64] += a[64,16]·b: a warp holds its 16 rows of a as mma's a, in registers that are not to
-/// change before the product is waited for; b's tile has rows of the depth.
-__device__ inline void wgmma_from_registers(float (&d)[32], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
-/// d[64, 128] += a[64,16]·b: a warp holds its 16 rows of a as mma's a;
-/// b's tile has rows of the depth.
-__device__ inline void wgmma_from_registers(float (&d)[64], const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"  // p: add to d
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 1;\n}\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
-        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
-        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
-        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
-        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
-        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-}
+/// The same with a from registers: a warp holds its 16 rows as mma's a, in registers that are not to change before the
+/// product is waited for; the rows of b's tile are the depth.
+#define STEPTRAIN_WGMMA_FROM_REGISTERS(columns, sums, registers, held, na0, na1, na2, na3, nb)               \
+  __device__ inline void wgmma_from_registers(float(&d)[sums], const uint32_t(&a)[4], uint64_t b) {          \
+    asm volatile(                                                                                            \
+        "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"                                                           \
+        "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" registers "}, {%" #na0 ", %" #na1 \
+        ", %" #na2 ", %" #na3 "}, %" #nb ", p, 1, 1, 1;\n}\n"                                                \
+        : held                                                                                               \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                               \
+  }
+STEPTRAIN_WGMMA_FROM_REGISTERS(64, 32, STEPTRAIN_THIRTY STEPTRAIN_TWO(3), STEPTRAIN_HELD_32(d, 0), 32, 33, 34,
+                               35, 36)
+STEPTRAIN_WGMMA_FROM_REGISTERS(128, 64, STEPTRAIN_SIXTY STEPTRAIN_TWO(6) ", %62, %63",
+                               STEPTRAIN_HELD_64(d, 0), 64, 65, 66, 67, 68)
 
 /// After ordinary writes to shared memory that a wgmma or tma_store will read,
 /// before the barrier between them.

@@ -1,7 +1,7 @@
 // The gradient of attention (cuda/attention/attention.cc): dq, dk and dv, all =. Chooses the kernels: bf16 on
-// tensor cores (cuda/attention/sm90_backward_*.cu, backward_bf16_*.cu); f32, odd head sizes and odd addresses
+// tensor cores (cuda/attention/sm90_backward*.cu, backward_bf16_*.cu); f32, odd head sizes and odd addresses
 // on the ordinary cores (portable.cu). Sums run in the order of the forward. Four launches: plan, delta, dq,
-// dk and dv; a fifth where blocks divide a group's heads.
+// dk and dv (on Hopper, of heads of 64, both, then dq's rounding); a fifth where blocks divide a group's heads.
 #include <algorithm>
 
 #include "core/error.h"
@@ -86,9 +86,7 @@ void attention_backward(Stream& stream, const Args& args) {
   const GroupParts parts = divide_group(stream, problem);
 #ifdef STEPTRAIN_SM90
   const int32_t columns = problem.kv_heads * parts.parts;
-  // Of heads of 128 an H100 took 6 to 28 % longer with it.
-  const bool fused = hopper && stream.hardware.choice.takes(Successor::attention_backward, q[2] == 64);
-  if (fused) {
+  if (hopper && problem.size == 64) {
     // What a column reads of a token: q and do of its heads.
     attention_backward_sm90(stream, problem, tensors, parts,
                             columns_in_cache(problem, columns, 1, 4 * q[2] * parts.heads));

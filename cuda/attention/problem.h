@@ -88,20 +88,21 @@ void attention_queries_bf16(Stream& stream, const Attention& problem, const Atte
 void attention_keys_bf16(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                          const GroupParts& parts);
 
-/// The same on sm_90, D of 64 or 128; kHopperRows for both directions.
+/// The same on sm_90, D of 64 or 128; kHopperRows for both directions. The forward has two kernels of the same bits:
+/// one with a block for each tile of queries, and one with persistent blocks, which load a tile while they end another.
 constexpr int kHopperRows = 128;
 void attention_forward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             float* lse);
+void attention_forward_sm90_persistent(Stream& stream, const Attention& problem,
+                                       const AttentionTensors& tensors, float* lse);
+/// The backward of heads of 128; of heads of 64 five products in one kernel are faster than these seven (an H100: 1.18 to
+/// 1.30 times; of 128 0.78 to 0.95 times).
 void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                             const Columns& heads);
 void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                          const GroupParts& parts, const Columns& columns);
-/// Their successor: both in one kernel.
 void attention_backward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
                              const GroupParts& parts, const Columns& columns);
-/// The forward's successor, of the same bits: persistent blocks, which load a tile while they end another.
-void attention_forward_sm90_persistent(Stream& stream, const Attention& problem,
-                                       const AttentionTensors& tensors, float* lse);
 
 /// f32 arithmetic on either storage, any D that fits (E_UNSUPPORTED).
 constexpr int kPortableRows = 32;

@@ -1,8 +1,8 @@
-// dq, dk and dv of attention on Hopper in one kernel (see problem.h), for heads of 64 and 128 elements: five products of
-// a tile instead of the seven of sm90_backward_queries.cu and sm90_backward_keys.cu. A block takes 128 keys of one KV
+// dq, dk and dv of attention on Hopper in one kernel (see problem.h), for heads of 64 elements: five products of a tile
+// instead of the seven of sm90_backward_queries.cu and sm90_backward_keys.cu, which heads of 128 take. A block takes 128 keys of one KV
 // head and walks over the queries of the group's heads, or of a part of them, in order. As there, sᵀ = k·qᵀ and dpᵀ =
 // v·doᵀ give pᵀ and dsᵀ, from whose registers come dv += pᵀ·do and dk += dsᵀ·q. dsᵀ also goes to shared memory, where
-// both consumers meet for dq = ds·k over all 128 keys, half of it each. Those sums leave in f32: the block whose turn it
+// both consumers meet for dq = ds·k over all 128 keys, 64 of the 128 queries each. Those sums leave in f32: the block whose turn it
 // is stores or adds them, in descending order of the keys, by one bulk copy to each consumer's 16 KiB, so that the order
 // of sums is fixed. A block waits for those after it in the sequence alone, which have drawn lower tickets, and finds
 // that they are ahead: each begins at its own diagonal. Another launch rounds dq. Queries of the next sequence and their
@@ -15,6 +15,7 @@ namespace {
 using namespace hopper;
 
 constexpr int kRows = kHopperRows;
+constexpr int kSize = 64;
 constexpr int kSumsBytes = 64 * 64 * 4;  // of a consumer's dq
 constexpr int kBuffers = 2;              // of those
 constexpr int kSlopesBarrier = 3;        // named, of both consumers
@@ -23,12 +24,10 @@ struct Maps {
   CUtensorMap q, k, v, dout;
 };
 
-template <int kSize>
 struct Layout {
-  static constexpr int kQueries = kSize == 64 ? 128 : 64;
+  static constexpr int kQueries = 128;
   static constexpr int kParts = kQueries / 64;
   static constexpr int kStages = 2;
-  static constexpr int kSteps = kRows / kQueries;  // of a tile of the plan
   using Own = BoxTile<kRows, kSize>;
   using Other = BoxTile<kQueries, kSize>;
   using Slopes = BoxTile<kRows, kQueries>;  // rows are keys, columns queries
@@ -39,31 +38,27 @@ struct Layout {
   static_assert(fits_in_shared(kShared));
 };
 
-/// dq before it is rounded, tile by tile of the plan and head: for each of the tile's steps and each consumer 16 KiB as
-/// the consumer's threads hold them, and how many blocks of keys have added theirs.
+/// dq before it is rounded, tile by tile of the plan and head: for each consumer 16 KiB as its threads hold them, and how many blocks of keys have added theirs.
 struct Sums {
   float* sums;
   uint32_t* added;
 };
 /// The place in Sums of a consumer's part of the queries from `query`.
-template <int kSize>
 __device__ int64_t place_of_sums(const Attention& p, const AttentionTile& tile, int32_t query, int32_t head,
                                  int consumer) {
-  using L = Layout<kSize>;
-  const int64_t of_tile = int64_t{tile.exists - 1 + query / kRows} * p.heads + head;
-  return (of_tile * L::kSteps + query % kRows / L::kQueries) * kConsumers + consumer;
+  static_assert(Layout::kQueries == kRows);
+  return (int64_t{tile.exists - 1 + query / kRows} * p.heads + head) * kConsumers + consumer;
 }
 
-template <int kSize>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_backward_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
                                    const __grid_constant__ AttentionTensors t,
                                    const __grid_constant__ GroupParts parts, const Columns columns,
                                    const Sums sums, uint32_t* ticket) {
-  using L = Layout<kSize>;
-  using Own = typename L::Own;
-  using Other = typename L::Other;
-  using Slopes = typename L::Slopes;
+  using L = Layout;
+  using Own = L::Own;
+  using Other = L::Other;
+  using Slopes = L::Slopes;
   constexpr int kQueries = L::kQueries, kStages = L::kStages;
   __shared__ Barrier own_full, full[kStages], empty[kStages], slopes_empty, sums_full[kConsumers][kBuffers],
       sums_empty[kConsumers][kBuffers];
@@ -156,7 +151,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         open = -1;
       };
       walk([&](int32_t head, int32_t query) {
-        const int64_t at = place_of_sums<kSize>(p, tile, query, head, consumer);
+        const int64_t at = place_of_sums(p, tile, query, head, consumer);
         // Blocks of keys add in descending order, from the last one that any of the queries sees.
         const auto turn =
             static_cast<uint32_t>((p.causal ? query : tile.length - 1) / kRows - tile.start / kRows);
@@ -297,12 +292,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     fence_proxy_async();
     // For both consumers' ds of this step.
     named_barrier_sync(kSlopesBarrier);
-    // The consumer's queries where the tile has 128, else its half of the head.
+    // Of the consumer's queries.
     float dq[32];
-    char* const ds_own = ds_tile + (kQueries == 128 ? consumer * Slopes::kBoxBytes : 0);
-    char* const k_own = k_tile + (kQueries == 128 ? 0 : consumer * Own::kBoxBytes);
-    const uint64_t a = matrix_descriptor(ds_own, Slopes::kBoxBytes),
-                   b = matrix_descriptor(k_own, Own::kBoxBytes);
+    const uint64_t a = matrix_descriptor(ds_tile + consumer * Slopes::kBoxBytes, Slopes::kBoxBytes),
+                   b = matrix_descriptor(k_tile, Own::kBoxBytes);
     wgmma_fence();
     wgmma<true, true, true>(dq, a, b);
 #pragma unroll
@@ -347,25 +340,18 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 /// dq = scale·sums, rounded. A block for a consumer's part of each tile and head.
-template <int kSize>
 __global__ void __launch_bounds__(kGroup)
     sm90_attention_round_kernel(const __grid_constant__ Attention p, const float* sums, bf16* dq) {
-  using L = Layout<kSize>;
-  constexpr unsigned kParts = L::kSteps * kConsumers;
-  const unsigned part = blockIdx.x % kParts, rest = blockIdx.x / kParts;
+  const unsigned part = blockIdx.x % kConsumers, rest = blockIdx.x / kConsumers;
   const auto head = static_cast<int32_t>(rest % static_cast<unsigned>(p.heads));
   const AttentionTile tile = find_tile(p, rest / static_cast<unsigned>(p.heads), kRows);
   if (!tile.exists) return;
-  const int consumer = static_cast<int>(part % kConsumers);
-  const int32_t first = tile.start + static_cast<int32_t>(part / kConsumers) * L::kQueries;
-  if (first >= tile.length) return;
-  const auto* const from =
-      reinterpret_cast<const float4*>(sums + place_of_sums<kSize>(p, tile, first, head, consumer) *
-                                                 (kSumsBytes / 4)) +
-      threadIdx.x;
-  const int32_t query = first + own_row() + (L::kQueries == 128 ? consumer * kGroupRows : 0);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int column = (L::kQueries == 128 ? 0 : consumer * 64) + fragment_column(lane, 0);
+  const int consumer = static_cast<int>(part);
+  const auto* const from = reinterpret_cast<const float4*>(
+                               sums + place_of_sums(p, tile, tile.start, head, consumer) * (kSumsBytes / 4)) +
+                           threadIdx.x;
+  const int32_t query = tile.start + consumer * kGroupRows + own_row();
+  const int column = fragment_column(static_cast<int>(threadIdx.x) % 32, 0);
   float4 values[8];
 #pragma unroll
   for (int i = 0; i < 8; i++) values[i] = from[i * kGroup];
@@ -381,32 +367,24 @@ __global__ void __launch_bounds__(kGroup)
   }
 }
 
-template <int kSize>
-void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const GroupParts& parts,
-            const Columns& columns) {
+}  // namespace
+
+void attention_backward_sm90(Stream& stream, const Attention& p, const AttentionTensors& t,
+                             const GroupParts& parts, const Columns& columns) {
   if (p.tokens == 0) return;
-  using L = Layout<kSize>;
+  using L = Layout;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
     return make_tensor_map(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
                   describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};
-  const int64_t places = p.max_tiles * p.heads * L::kSteps * kConsumers;
+  const int64_t places = p.max_tiles * p.heads * kConsumers;
   const Sums sums{stream.scratch.take<float>(places * (kSumsBytes / 4)),
                   stream.scratch.take<uint32_t>(places)};
   stream.zero(sums.added, places * 4);
-  stream.launch(sm90_attention_backward_kernel<kSize>, p.max_tiles * columns.all, kThreads, L::kShared, p,
-                maps, t, parts, columns, sums, stream.ticket);
-  stream.launch(sm90_attention_round_kernel<kSize>, places, kGroup, 0, p, sums.sums,
-                static_cast<bf16*>(t.dq));
-}
-
-}  // namespace
-
-void attention_backward_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
-                             const GroupParts& parts, const Columns& columns) {
-  if (problem.size == 64) return launch<64>(stream, problem, tensors, parts, columns);
-  launch<128>(stream, problem, tensors, parts, columns);
+  stream.launch(sm90_attention_backward_kernel, p.max_tiles * columns.all, kThreads, L::kShared, p, maps, t,
+                parts, columns, sums, stream.ticket);
+  stream.launch(sm90_attention_round_kernel, places, kGroup, 0, p, sums.sums, static_cast<bf16*>(t.dq));
 }
 
 }  // namespace steptrain::cuda

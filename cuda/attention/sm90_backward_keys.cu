@@ -1,12 +1,11 @@
-// dk = scale·dsᵀ·q and dv = pᵀ·do on Hopper (see problem.h), for heads of 64 and 128 elements. A block takes
+// dk = scale·dsᵀ·q and dv = pᵀ·do on Hopper (see problem.h), for heads of 128 elements. A block takes
 // 128 keys of one KV head and walks over the queries of the group's heads, or of a part of them, in order.
 // wgmma computes sᵀ = k·qᵀ and dpᵀ = v·doᵀ from shared memory, so that pᵀ and dsᵀ, rounded to bf16, are
 // already in the registers from which wgmma takes A for dv += pᵀ·do and dk += dsᵀ·q. The arithmetic of one
 // consumer overlaps with the products of the other. Queries are columns here: the second warp writes their
 // lse and delta to shared memory. Queries of the next sequence, and their do, are overwritten with zeros,
-// because 0 times NaN or infinity is not 0. A tile of a consumer is 4·64·64·D multiply-adds, at 2,048 a clock
-// of an H100's multiprocessor 512 clocks for D = 64 and 1,024 for D = 128, and 64·64 exponentials, 256 clocks
-// at 16 a clock.
+// because 0 times NaN or infinity is not 0. A tile of a consumer is 4·64·64·128 multiply-adds, at 2,048 a
+// clock of an H100's multiprocessor 1,024 clocks, and 64·64 exponentials, 256 clocks at 16 a clock.
 #include "cuda/attention/sm90_tiles.cuh"
 
 namespace steptrain::cuda {
@@ -15,6 +14,7 @@ namespace {
 using namespace hopper;
 
 constexpr int kRows = kHopperRows;
+constexpr int kSize = 128;
 
 // Lanes of a consumer's warp that arrive where it gives a stage back: lane 0, behind __syncwarp, for all. Their
 // reads of the stage's statistics precede the second warp's next writes in PTX's causality order: a lane's
@@ -32,7 +32,6 @@ struct Maps {
   CUtensorMap q, k, v, dout;
 };
 
-template <int kSize>
 struct Layout {
   static constexpr int kQueries = 64;
   static constexpr int kStages = 4;
@@ -43,14 +42,13 @@ struct Layout {
   static_assert(fits_in_shared(kShared));
 };
 
-template <int kSize>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_keys_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
                                const __grid_constant__ AttentionTensors t,
                                const __grid_constant__ GroupParts parts, const Columns columns) {
-  using L = Layout<kSize>;
-  using Own = typename L::Own;
-  using Other = typename L::Other;
+  using L = Layout;
+  using Own = L::Own;
+  using Other = L::Other;
   constexpr int kQueries = L::kQueries, kStages = L::kStages;
   __shared__ Barrier own_full, full[kStages], empty[kStages];
   char* const k_tile = aligned_shared();
@@ -198,26 +196,19 @@ __global__ void __launch_bounds__(kThreads, 1)
   Own::write(v_tile, row, dv, {1, 1}, static_cast<bf16*>(t.dv), tile, first, kv_head, p.kv_heads);
 }
 
-template <int kSize>
-void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const GroupParts& parts,
-            const Columns& columns) {
+}  // namespace
+
+void attention_keys_sm90(Stream& stream, const Attention& p, const AttentionTensors& t,
+                         const GroupParts& parts, const Columns& columns) {
   if (p.tokens == 0) return;
-  using L = Layout<kSize>;
+  using L = Layout;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
     return make_tensor_map(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, L::kQueries), describe(t.k, p.kv_heads, kRows),
                   describe(t.v, p.kv_heads, kRows), describe(t.dout, p.heads, L::kQueries)};
-  stream.launch(sm90_attention_keys_kernel<kSize>, p.max_tiles * columns.all, kThreads, L::kShared, p, maps,
-                t, parts, columns);
-}
-
-}  // namespace
-
-void attention_keys_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
-                         const GroupParts& parts, const Columns& columns) {
-  if (problem.size == 64) return launch<64>(stream, problem, tensors, parts, columns);
-  launch<128>(stream, problem, tensors, parts, columns);
+  stream.launch(sm90_attention_keys_kernel, p.max_tiles * columns.all, kThreads, L::kShared, p, maps, t,
+                parts, columns);
 }
 
 }  // namespace steptrain::cuda

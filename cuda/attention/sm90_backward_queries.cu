@@ -1,10 +1,9 @@
-// dq = scale·ds·k on Hopper (see problem.h), for heads of 64 and 128 elements. A block takes 128 queries of
+// dq = scale·ds·k on Hopper (see problem.h), for heads of 128 elements. A block takes 128 queries of
 // one head and walks over their keys. wgmma computes s = q·kᵀ and dp = do·vᵀ from shared memory, then dq +=
 // ds·k with ds, rounded to bf16, from registers; that product overlaps with those of the next tile. Keys and
 // values of the next sequence are overwritten with zeros, because 0 times NaN or infinity is not 0. A tile of a
-// consumer is 3·64·kKeys·D multiply-adds, 768 clocks at 2,048 a clock of an H100's multiprocessor for D = 64
-// (128 keys) and for D = 128 (64 keys), and 64·kKeys exponentials, 512 or 256 clocks at 16 a clock. Shared
-// memory holds q, do and four stages of k and v: 160 KiB for D = 64, 192 KiB for D = 128.
+// consumer is 3·64·64·128 multiply-adds, 768 clocks at 2,048 a clock of an H100's multiprocessor, and 64·64
+// exponentials, 256 clocks at 16 a clock. Shared memory holds q, do and four stages of k and v, 192 KiB.
 #include "cuda/attention/sm90_tiles.cuh"
 
 namespace steptrain::cuda {
@@ -13,14 +12,14 @@ namespace {
 using namespace hopper;
 
 constexpr int kRows = kHopperRows;
+constexpr int kSize = 128;
 
 struct Maps {
   CUtensorMap q, k, v, dout;
 };
 
-template <int kSize>
 struct Layout {
-  static constexpr int kKeys = kSize == 64 ? 128 : 64;
+  static constexpr int kKeys = 64;
   static constexpr int kStages = 4;
   using Own = BoxTile<kRows, kSize>;
   using Other = BoxTile<kKeys, kSize>;
@@ -28,13 +27,12 @@ struct Layout {
   static_assert(fits_in_shared(kShared));
 };
 
-template <int kSize>
 __global__ void __launch_bounds__(kThreads, 1)
     sm90_attention_queries_kernel(const __grid_constant__ Attention p, const __grid_constant__ Maps maps,
                                   const __grid_constant__ AttentionTensors t, const Columns heads) {
-  using L = Layout<kSize>;
-  using Own = typename L::Own;
-  using Other = typename L::Other;
+  using L = Layout;
+  using Own = L::Own;
+  using Other = L::Other;
   constexpr int kKeys = L::kKeys, kStages = L::kStages;
   __shared__ Barrier own_full, full[kStages], empty[kStages];
   char* const q_tile = aligned_shared();
@@ -140,25 +138,19 @@ __global__ void __launch_bounds__(kThreads, 1)
   Own::write(q_tile, row, dq, {p.scale, p.scale}, static_cast<bf16*>(t.dq), tile, first, head, p.heads);
 }
 
-template <int kSize>
-void launch(Stream& stream, const Attention& p, const AttentionTensors& t, const Columns& heads) {
+}  // namespace
+
+void attention_queries_sm90(Stream& stream, const Attention& p, const AttentionTensors& t,
+                            const Columns& heads) {
   if (p.tokens == 0) return;
-  using L = Layout<kSize>;
+  using L = Layout;
   const auto describe = [&](const void* data, int32_t heads, int rows) {
     return make_tensor_map(stream, data, p.tokens, int64_t{heads} * kSize, rows);
   };
   const Maps maps{describe(t.q, p.heads, kRows), describe(t.k, p.kv_heads, L::kKeys),
                   describe(t.v, p.kv_heads, L::kKeys), describe(t.dout, p.heads, kRows)};
-  stream.launch(sm90_attention_queries_kernel<kSize>, p.max_tiles * p.heads, kThreads, L::kShared, p, maps, t,
+  stream.launch(sm90_attention_queries_kernel, p.max_tiles * p.heads, kThreads, L::kShared, p, maps, t,
                 heads);
-}
-
-}  // namespace
-
-void attention_queries_sm90(Stream& stream, const Attention& problem, const AttentionTensors& tensors,
-                            const Columns& heads) {
-  if (problem.size == 64) return launch<64>(stream, problem, tensors, heads);
-  launch<128>(stream, problem, tensors, heads);
 }
 
 }  // namespace steptrain::cuda

@@ -111,31 +111,24 @@ __device__ void load_b(uint32_t (&b)[4], char* tile, int outer, int k, int lane)
   }
 }
 
-/// Walks `rounds` tiles of the depth through a ring of kStages buffers. copy(stage, round) starts
-/// asynchronous copies into a buffer. load(round) starts loads into registers; store(stage, fetched) writes
-/// them once the buffer is free, one multiply(stage) later. A group of copies is committed for absent rounds
-/// too, so that the number of pending groups tells which round has arrived.
-template <int kStages, typename Copy, typename Load, typename Store, typename Multiply>
-__device__ void run_ring(int rounds, Copy copy, Load load, Store store, Multiply multiply) {
+/// Walks `rounds` tiles of the depth through a ring of kStages buffers: copy(stage, round) starts asynchronous copies into
+/// a buffer; once they are there, arrived(stage, round) is called by the thread that started them, then
+/// multiply(stage). A group of copies is committed for absent rounds too, so that the number of pending groups tells
+/// which round has arrived.
+template <int kStages, typename Copy, typename Arrived, typename Multiply>
+__device__ void run_ring(int rounds, Copy copy, Arrived arrived, Multiply multiply) {
   for (int stage = 0; stage < kStages - 1; stage++) {
-    if (stage < rounds) {
-      copy(stage, stage);
-      store(stage, load(stage));
-    }
+    if (stage < rounds) copy(stage, stage);
     cp_async_commit();
   }
   for (int round = 0; round < rounds; round++) {
     cp_async_wait<kStages - 2>();
+    arrived(round % kStages, round);
     __syncthreads();  // all threads see this round, and none still reads the one before
-    const int next = round + kStages - 1, into = next % kStages;
-    decltype(load(0)) held = {};
-    if (next < rounds) {
-      copy(into, next);
-      held = load(next);
-    }
+    const int next = round + kStages - 1;
+    if (next < rounds) copy(next % kStages, next);
     cp_async_commit();
     multiply(round % kStages);
-    if (next < rounds) store(into, held);
   }
 }
 

@@ -26,8 +26,7 @@ bool takes_wgmma(const Stream& stream, const Product& p, const Epilogue& epilogu
     const bool pair = of.rank == 0 || (readable_async(of.lora_a) && readable_async(of.lora_b));
     return pair && readable_async(of.b) && of.dropped == Dropped::nothing;
   };
-  if (stream.hardware.compute_capability != 90 || !stream.hardware.choice.takes(Successor::few_rows))
-    return false;
+  if (stream.hardware.compute_capability != 90) return false;
   if (p.rows <= kMostPortable || p.depth == 0 || !readable_async(p.a)) return false;
   if constexpr (kSeveral<Epilogue>) {
     return readable(epilogue.of[0]) && readable(epilogue.of[1]) && readable(epilogue.of[2]);

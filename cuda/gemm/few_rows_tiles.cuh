@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kMinBlocks)
         });
         Tokens::copy(to + Weights::kBytes, p.a, token0, depth);
       },
-      [](int) { return 0; }, [](int, int) {},
+      [](int, int) {},
       [&](int stage) {
         end_slices(step++);
         char* const weights = shared + stage * Tile::kStageBytes;

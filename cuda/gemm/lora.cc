@@ -13,11 +13,6 @@ int64_t rank_of(const LowRank& pair, Layout layout) {
   return layout == Layout::forward ? pair.first[0] : pair.first[1];
 }
 
-/// Whether the kernels of cuda/gemm/skinny.h compute it.
-bool skinny(const LowRank& pair, int64_t columns) {
-  return pair.rows.dtype == DType::bf16 && columns <= kMaxNarrow;
-}
-
 NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Product& p) {
   NarrowFactor f;
   if (rank == 0) return f;
@@ -34,7 +29,7 @@ NarrowFactor narrow_factor(Stream& stream, const LowRank& pair, int64_t rank, Pr
   f.other_rounded = stream.scratch.take<bf16>(f.count);
   // One rounding either way, of scale·u or of u: the same relative error, and the same bits where the scale is a power of
   // two.
-  if (stream.hardware.choice.takes(Successor::lora)) std::swap(f.rounded_scale, p.lora_scale);
+  std::swap(f.rounded_scale, p.lora_scale);
   p.lora_a = {f.rounded, DType::bf16, tokens, whole_chunks(rank)};
   p.lora_b = {f.other_rounded, DType::bf16, second.rows, whole_chunks(second.columns)};
   return f;
@@ -76,7 +71,7 @@ Dropout dropout_of(const char* op, const DropoutArgs& args, int64_t tokens, cons
 void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p) {
   const int64_t tokens = pair.rows[0], rank = rank_of(pair, layout);
   if (rank == 0) return;
-  if (skinny(pair, rank)) {
+  if (takes_narrow(pair.rows, rank)) {
     Narrow narrow = narrow_of(pair);
     narrow.of[0] = narrow_factor(stream, pair, rank, p);
     return multiply_narrow(stream, layout, narrow);
@@ -96,7 +91,7 @@ void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p) {
 void fold_in(Stream& stream, const LowRank& pair, Product& p, const LowRank& twin_pair, Product& twin) {
   const int64_t rank = rank_of(pair, Layout::forward), twin_rank = rank_of(twin_pair, Layout::forward);
   const bool dropped = pair.dropout.rate > 0 || twin_pair.dropout.rate > 0;
-  if (rank == 0 || twin_rank == 0 || dropped || !skinny(pair, rank + twin_rank)) {
+  if (rank == 0 || twin_rank == 0 || dropped || !takes_narrow(pair.rows, rank + twin_rank)) {
     fold_in(stream, Layout::forward, pair, p);
     return fold_in(stream, Layout::forward, twin_pair, twin);
   }

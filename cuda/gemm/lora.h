@@ -29,8 +29,8 @@ struct LowRank {
   Dropout dropout;
 };
 
-/// Computes the low-rank rows and adds the pair to `p`, whose lora_scale is set, and is 1 afterwards where it could be
-/// folded into the rows.
+/// Computes the low-rank rows and adds the pair to `p`, whose lora_scale is set, and is 1 afterwards where the rows are
+/// bf16.
 void fold_in(Stream& stream, Layout layout, const LowRank& pair, Product& p);
 /// The same for two pairs of the same rows, each with a product of its own.
 /// One launch for both where nothing is dropped.

@@ -1,5 +1,5 @@
-// lora_grads: da += vᵀ·drop(x), db += scale·dyᵀ·u. bf16 rows and a rank of up to kMaxNarrow: one launch for
-// both (cuda/gemm/skinny.h); otherwise one each.
+// lora_grads: da += vᵀ·drop(x), db += scale·dyᵀ·u. Aligned bf16 rows and a rank of up to kMaxNarrow: one launch
+// for both (cuda/gemm/skinny.h); otherwise one each.
 #include "cuda/gemm/lora.h"
 #include "cuda/runtime/families.h"
 
@@ -10,7 +10,7 @@ void lora_grads(Stream& stream, const Args& args) {
   const auto [x, dy, u, v, da, db, row_ids, positions] = args.tensors<8>();
   const Dropout dropout =
       dropout_of("lora_grads", {args.d(1), args.i(2), args.i(3)}, x[0], u, v, row_ids, positions);
-  if (x.dtype == DType::bf16 && dy.dtype == DType::bf16 && u[1] <= kMaxNarrow) {
+  if (takes_narrow_gradients(x, dy, u[1])) {
     NarrowGradient a;
     a.narrow = factor(v), a.wide = factor(x);
     a.dropped = dropout.rate > 0, a.dropout = dropout;

@@ -1,6 +1,6 @@
 // What the GEMM kernels share: reading factors of any dtype, size and alignment; dropout; the order of tiles;
 // and epilogues, which take the sums of a tile. A kernel is a mainloop (cuda/gemm/product_bf16.cuh,
-// cuda/gemm/product_f32.cuh, cuda/gemm/sm90_product.cuh) with an epilogue, a type like Store below:
+// cuda/gemm/product_f32.cuh, cuda/gemm/sm90_tiles.cuh) with an epilogue, a type like Store below:
 //   kColumns    columns of an item, the work that a block takes at a time: one tile of rows by several tiles
 //               of columns, one after the other. 0: a single tile
 //   kLora      whether products may have a LoRA pair
@@ -199,12 +199,6 @@ struct Store {
     const Product& p;
     bool paired;
     __device__ Item(const Store&, const Product& p) : p(p), paired(writes_pairs(p)) {}
-    __device__ void apply(Sums& sums) {
-      each_pair(sums, [&](float& first, float& second, int64_t, int64_t column) {
-        if (column < p.columns) first = finished(p, column, first);
-        if (column + 1 < p.columns) second = finished(p, column + 1, second);
-      });
-    }
     __device__ void add(Sums& sums, bool) {
       each_pair(sums, [&](float first, float second, int64_t row, int64_t column) {
         finish(p, paired, row, column, first, second);

@@ -35,8 +35,8 @@ inline bool readable_once_bf16(const Factor& f, bool padded = false) {
 constexpr int64_t whole_chunks(int64_t columns) {
   return (columns + 7) / 8 * 8;
 }
-/// f in bf16: itself, or a copy in workspace with rows of whole_chunks, which takes one launch.
-Factor as_bf16(Stream& stream, const Factor& f);
+/// f in bf16: itself, or a copy of scale·f in workspace with rows of whole_chunks, which takes one launch.
+Factor as_bf16(Stream& stream, const Factor& f, float scale = 1);
 
 /// The layout of the factors: a is [m][k] or [k][m], b is [n][k] or [k][n]; the LoRA pair follows them.
 enum class Layout : uint8_t {
@@ -87,12 +87,13 @@ enum class Loading : uint8_t {
 };
 /// The fastest that p allows once its factors are rounded.
 Loading loading_of(const Stream& stream, const Product& p);
-/// Rounds f32 factors into workspace where `loading` reads bf16 alone.
+/// Rounds f32 factors into workspace where `loading` reads bf16 alone, the LoRA pair's first one with its scale.
 void round_factors(Stream& stream, Loading loading, Product& p);
 
 /// Tensor cores: factors are rounded to bf16, accumulated in f32.
 void multiply_bf16(Stream& stream, Layout layout, Product product);
-/// The same on sm_90, for bf16 factors with addresses and rows of whole 16 bytes, without dropout on a or b.
+/// The same on sm_90, for bf16 factors with addresses and rows of whole 16 bytes, without dropout on a or b, and with a
+/// LoRA pair whose scale is 1 (cuda/gemm/sm90_tiles.cuh).
 void multiply_sm90(Stream& stream, Layout layout, const Product& product);
 /// f32 throughout.
 void multiply_f32(Stream& stream, Layout layout, const Product& product);

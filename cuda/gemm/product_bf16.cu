@@ -1,5 +1,7 @@
 // The bf16 product (cuda/gemm/product.h): chooses the kernel, and compiles those for every GPU
 // (cuda/gemm/product_bf16.cuh).
+#include <utility>
+
 #include "cuda/convert.h"
 #include "cuda/gemm/few_rows.cuh"
 #include "cuda/gemm/product_bf16.cuh"
@@ -13,14 +15,16 @@ using portable::Small;
 
 constexpr int kPadThreads = 256;
 
-/// Rounds rows to bf16, with zeros up to whole_chunks; a thread a chunk.
+/// Rounds scaled rows to bf16, with zeros up to whole_chunks; a thread a chunk.
 __global__ void __launch_bounds__(kPadThreads)
-    pad_kernel(const float* from, int64_t rows, int64_t columns, bf16* to) {
+    pad_kernel(const float* from, int64_t rows, int64_t columns, float scale, bf16* to) {
   const int64_t at = (int64_t{blockIdx.x} * kPadThreads + threadIdx.x) * kEight;
   const int64_t padded = whole_chunks(columns), row = at / padded, column = at % padded;
   if (row >= rows) return;
   float v[kEight];
   load8(from + row * columns + column, in_group(column, columns), false, v);
+#pragma unroll
+  for (float& element : v) element *= scale;
   store8(to + at, kEight, true, v);
 }
 
@@ -33,7 +37,7 @@ void launch(Stream& stream, Layout layout, const Product& p) {
 
 }  // namespace
 
-Factor as_bf16(Stream& stream, const Factor& f) {
+Factor as_bf16(Stream& stream, const Factor& f, float scale) {
   if (f.dtype == DType::bf16) return f;
   const auto view = [&](void* data, DType dtype) {
     TensorView t;
@@ -45,12 +49,12 @@ Factor as_bf16(Stream& stream, const Factor& f) {
   };
   const int64_t columns = whole_chunks(f.columns);
   bf16* copy = stream.scratch.take<bf16>(f.rows * columns);
-  if (columns == f.columns) {
+  if (columns == f.columns && scale == 1) {
     convert(stream, view(const_cast<void*>(f.data), DType::f32), view(copy, DType::bf16));
   } else {
     const int64_t chunks = f.rows * columns / kEight;
     stream.launch(pad_kernel, (chunks + kPadThreads - 1) / kPadThreads, kPadThreads, 0,
-                  static_cast<const float*>(f.data), f.rows, f.columns, copy);
+                  static_cast<const float*>(f.data), f.rows, f.columns, scale, copy);
   }
   return {copy, DType::bf16, f.rows, columns};
 }
@@ -73,7 +77,8 @@ void round_factors(Stream& stream, Loading loading, Product& p) {
   p.a = as_bf16(stream, p.a);
   p.b = as_bf16(stream, p.b);
   if (loading == Loading::cp_async) return;  // the LoRA pair goes through registers
-  p.lora_a = as_bf16(stream, p.lora_a);
+  if (p.rank == 0) return;
+  if (p.lora_a.dtype == DType::f32) p.lora_a = as_bf16(stream, p.lora_a, std::exchange(p.lora_scale, 1.0f));
   p.lora_b = as_bf16(stream, p.lora_b);
 }
 

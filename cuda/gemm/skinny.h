@@ -1,5 +1,5 @@
-// Products of a LoRA pair, one side of which is its rank: bf16 rows on tensor cores, f32 factors rounded to
-// bf16 as they are loaded, sums in f32. Ranks above kMaxNarrow take the ordinary product
+// Products of a LoRA pair, one side of which is its rank: bf16 rows that cp.async can read on tensor cores, f32 factors
+// rounded to bf16 as they are read, sums in f32. Other rows and ranks above kMaxNarrow take the ordinary product
 // (cuda/gemm/product.h).
 #pragma once
 
@@ -31,14 +31,13 @@ struct Narrow {
   float scale = 1;
   bool dropped = false;
   Dropout dropout;
-  bool async = false;  // set by multiply_narrow
 };
 
-/// One launch. Layout::forward or, for one factor, Layout::input. A row's bits depend on that row alone: the
-/// order of sums follows from the depth.
-void multiply_narrow(Stream& stream, Layout layout, Narrow narrow);
-/// The same by cuda/gemm/skinny_slices.cu; false where it cannot read the factors.
-bool multiply_in_slices(Stream& stream, Layout layout, const Narrow& narrow);
+/// Whether multiply_narrow takes these rows and so many columns together.
+bool takes_narrow(const TensorView& rows, int64_t columns);
+/// One launch (cuda/gemm/skinny_slices.cu). Layout::forward or, for one factor, Layout::input. A row's bits depend on
+/// that row alone: the order of sums follows from the depth.
+void multiply_narrow(Stream& stream, Layout layout, const Narrow& narrow);
 
 /// out[j][k] += scale · Σ_t narrow[t][j] · drop(wide)[t][k], j < rank. Strides are those of `out`.
 struct NarrowGradient {
@@ -51,16 +50,15 @@ struct NarrowGradient {
   int64_t narrow_stride = 0, wide_stride = 0;
 
   // Set by add_narrow_gradients.
-  bool async = false;
   int64_t tiles = 0, splits = 0, tokens = 0;  // of the columns, of the tokens, and how many a split has
   float* partial = nullptr;
   uint32_t* tickets = nullptr;
 };
 
-/// Both in one launch. Shapes alone decide how tokens are split;
-/// the last block of a tile adds the splits in order.
+/// Whether add_narrow_gradients takes these wide factors, for pairs of that rank.
+bool takes_narrow_gradients(const TensorView& first, const TensorView& second, int64_t rank);
+/// Both in one launch (cuda/gemm/skinny_tokens.cu). Shapes alone decide how tokens are split; the last block of a tile
+/// adds the splits in order.
 void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second);
-/// The same by cuda/gemm/skinny_tokens.cu; false where it cannot read the factors.
-bool add_gradients_of_tokens(Stream& stream, NarrowGradient first, NarrowGradient second);
 
 }  // namespace steptrain::cuda

@@ -1,5 +1,6 @@
-// The successor of cuda/gemm/skinny.cu. There each round waits for b on its way through registers, 0.9 µs
-// whatever its size: 140 rounds for a depth of 8,960. Here all goes through cp.async, b in f32 as it is, and the
+// u = drop(x)·Aᵀ and v = scale·dy·B (cuda/gemm/skinny.h): few columns, a depth of thousands. With a rank of 16 a row of
+// x, 2 bytes an element, is used for 16 multiply-adds an element: reading x is the bound, at any rank up to 64. Both
+// factors go through cp.async, b in f32 as it is (through registers a round waited 0.9 µs for it on an H100), and the
 // depth is cut into slices, so that there are blocks for every multiprocessor and several rounds under way in each.
 //   A block is four warps of 16 rows and one slice: 256 of the depth, or 512 where it has more than 2,048, by the
 //   depth alone. A slice is summed in ascending order, the slices of a row are added in order by the block that
@@ -8,7 +9,6 @@
 #include "cuda/gemm/factor.cuh"
 #include "cuda/gemm/skinny.h"
 #include "cuda/gemm/skinny_tile.cuh"
-#include "cuda/reduce.cuh"
 
 namespace steptrain::cuda {
 namespace {
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto b_stage = [&](int stage) { return x_stage(stage) + X::kBytes; };
   float sums[kAcross][4] = {};
 
-  run_copied_ring<kStages>(
+  run_ring<kStages>(
       static_cast<int>((end - first + kDepth - 1) / kDepth),
       [&](int stage, int round) {
         const int64_t depth = first + int64_t{round} * kDepth;
@@ -78,26 +78,9 @@ __global__ void __launch_bounds__(kThreads)
         }
       });
 
-  if (slices.count > 1) {
-    const auto held = [&](int64_t of, int j) {
-      float4* const all = reinterpret_cast<float4*>(slices.partial);
-      return all + ((tile * slices.count + of) * kAcross + j) * kThreads + threadIdx.x;
-    };
-#pragma unroll
-    for (int j = 0; j < kAcross; j++)
-      *held(slice, j) = make_float4(sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
-    if (!last_block(slices.tickets + tile, static_cast<uint32_t>(slices.count))) return;
-#pragma unroll
-    for (int j = 0; j < kAcross; j++) {
-      float4 total = *held(0, j);
-#pragma unroll 8
-      for (int64_t of = 1; of < slices.count; of++) {
-        const float4 next = *held(of, j);
-        total = make_float4(total.x + next.x, total.y + next.y, total.z + next.z, total.w + next.w);
-      }
-      sums[j][0] = total.x, sums[j][1] = total.y, sums[j][2] = total.z, sums[j][3] = total.w;
-    }
-  }
+  if (slices.count > 1 && !join_parts<8, kThreads>(sums, slices.partial, slices.tickets + tile,
+                                                   tile * slices.count, 1, slice, slices.count))
+    return;
 #pragma unroll
   for (int j = 0; j < kAcross; j++)
 #pragma unroll
@@ -150,10 +133,11 @@ void launch(Stream& stream, Layout layout, const Narrow& p) {
 
 }  // namespace
 
-bool multiply_in_slices(Stream& stream, Layout layout, const Narrow& p) {
-  if (!readable_async(p.x) || (p.x.rows + kRows - 1) / kRows > kTickets) return false;
-  for (const NarrowFactor& f : p.of)
-    if (f.columns > 0 && f.b.dtype != DType::f32) return false;
+bool takes_narrow(const TensorView& rows, int64_t columns) {
+  return readable_async(factor(rows)) && columns <= kMaxNarrow && (rows[0] + kRows - 1) / kRows <= kTickets;
+}
+
+void multiply_narrow(Stream& stream, Layout layout, const Narrow& p) {
   const int64_t columns = p.of[0].columns + p.of[1].columns;
   if (columns <= 16) {
     launch<16>(stream, layout, p);
@@ -162,7 +146,6 @@ bool multiply_in_slices(Stream& stream, Layout layout, const Narrow& p) {
   } else {
     launch<kMaxNarrow>(stream, layout, p);
   }
-  return true;
 }
 
 }  // namespace steptrain::cuda

@@ -1,9 +1,10 @@
 // What the kernels of a LoRA pair's own products share: the rounding of the factor that the next product reads; the narrow
-// factor in shared memory as it is in memory, f32, by cp.async; and a ring that is filled by cp.async alone.
+// factor in shared memory as it is in memory, f32, by cp.async; and the sums of several blocks.
 #pragma once
 
 #include "cuda/gemm/factor.cuh"
 #include "cuda/gemm/skinny.h"
+#include "cuda/reduce.cuh"
 
 namespace steptrain::cuda {
 
@@ -117,23 +118,31 @@ __device__ void drop_copied(char* tile, const Dropout& d, int64_t tokens, int64_
   });
 }
 
-/// run_ring without loads through registers: copy(stage, round); then, by the thread that copied,
-/// arrived(stage, round); then multiply(stage).
-template <int kStages, typename Copy, typename Arrived, typename Multiply>
-__device__ void run_copied_ring(int rounds, Copy copy, Arrived arrived, Multiply multiply) {
-  for (int stage = 0; stage < kStages - 1; stage++) {
-    if (stage < rounds) copy(stage, stage);
-    cp_async_commit();
+/// A block that shares a tile's sums with others leaves its own, as part `part` of `parts`, in `partial`, where part i lies
+/// at place first + i·stride of [kAcross][kThreads] fours. Returns whether it is the last to come; `sums` are then those of
+/// all parts, added in order.
+template <int kUnroll, int kThreads, int kAcross>
+__device__ bool join_parts(float (&sums)[kAcross][4], float* partial, uint32_t* ticket, int64_t first,
+                           int64_t stride, int64_t part, int64_t parts) {
+  const auto held = [&](int64_t of, int j) {
+    return reinterpret_cast<float4*>(partial) + ((first + of * stride) * kAcross + j) * kThreads +
+           threadIdx.x;
+  };
+#pragma unroll
+  for (int j = 0; j < kAcross; j++)
+    *held(part, j) = make_float4(sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
+  if (!last_block(ticket, static_cast<uint32_t>(parts))) return false;
+#pragma unroll
+  for (int j = 0; j < kAcross; j++) {
+    float4 total = *held(0, j);
+#pragma unroll kUnroll
+    for (int64_t of = 1; of < parts; of++) {
+      const float4 next = *held(of, j);
+      total = make_float4(total.x + next.x, total.y + next.y, total.z + next.z, total.w + next.w);
+    }
+    sums[j][0] = total.x, sums[j][1] = total.y, sums[j][2] = total.z, sums[j][3] = total.w;
   }
-  for (int round = 0; round < rounds; round++) {
-    cp_async_wait<kStages - 2>();
-    arrived(round % kStages, round);
-    __syncthreads();  // all threads see this round, and none still reads the one before
-    const int next = round + kStages - 1;
-    if (next < rounds) copy(next % kStages, next);
-    cp_async_commit();
-    multiply(round % kStages);
-  }
+  return true;
 }
 
 }  // namespace steptrain::cuda

@@ -1,10 +1,11 @@
-// The successor of cuda/gemm/skinny_gradient.cu: both factors go through cp.async, the narrow one in f32 as it is,
-// and both outputs have equally long splits of the tokens, so that no block outlasts the others: 32 tokens at a
-// time through a ring of five buffers, four blocks on a multiprocessor at ranks up to 16.
+// The gradients of a LoRA pair (cuda/gemm/skinny.h), sums over tokens: da = vᵀ·drop(x) and dbᵀ = uᵀ·dy. A block of
+// eight warps sums one split of the tokens for 128 columns of the wide factor and all ranks; a warp has 16 of the columns.
+// Both factors go through cp.async, the narrow one in f32 as it is, and both outputs have equally long splits of the
+// tokens, so that no block outlasts the others: 32 tokens at a time through a ring of five buffers, four blocks on a
+// multiprocessor at ranks up to 16. The last block to arrive at a tile adds its splits in order.
 #include "cuda/gemm/factor.cuh"
 #include "cuda/gemm/skinny.h"
 #include "cuda/gemm/skinny_tile.cuh"
-#include "cuda/reduce.cuh"
 
 namespace steptrain::cuda {
 namespace {
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(kThreads, kRank <= 16   ? 4
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   float sums[kAcross][4] = {};
 
-  run_copied_ring<kStages>(
+  run_ring<kStages>(
       static_cast<int>((end - first_token + kTokens - 1) / kTokens),
       [&](int stage, int round) {
         const int64_t token = first_token + int64_t{round} * kTokens;
@@ -74,26 +75,9 @@ __global__ void __launch_bounds__(kThreads, kRank <= 16   ? 4
         }
       });
 
-  if (p.splits > 1) {
-    const auto held = [&](int64_t of, int j) {
-      float4* const tiles = reinterpret_cast<float4*>(p.partial);
-      return tiles + ((of * p.tiles + tile) * kAcross + j) * kThreads + threadIdx.x;
-    };
-#pragma unroll
-    for (int j = 0; j < kAcross; j++)
-      *held(split, j) = make_float4(sums[j][0], sums[j][1], sums[j][2], sums[j][3]);
-    if (!last_block(p.tickets + tile, static_cast<uint32_t>(p.splits))) return;
-#pragma unroll
-    for (int j = 0; j < kAcross; j++) {
-      float4 total = *held(0, j);
-#pragma unroll 4
-      for (int64_t of = 1; of < p.splits; of++) {
-        const float4 next = *held(of, j);
-        total = make_float4(total.x + next.x, total.y + next.y, total.z + next.z, total.w + next.w);
-      }
-      sums[j][0] = total.x, sums[j][1] = total.y, sums[j][2] = total.z, sums[j][3] = total.w;
-    }
-  }
+  if (p.splits > 1 &&
+      !join_parts<4, kThreads>(sums, p.partial, p.tickets + tile, tile, p.tiles, split, p.splits))
+    return;
 #pragma unroll
   for (int j = 0; j < kAcross; j++)
 #pragma unroll
@@ -137,10 +121,13 @@ void launch(Stream& stream, NarrowGradient first, NarrowGradient second) {
 
 }  // namespace
 
-bool add_gradients_of_tokens(Stream& stream, NarrowGradient first, NarrowGradient second) {
-  for (const NarrowGradient* p : {&first, &second})
-    if (!readable_async(p->wide) || p->narrow.dtype != DType::f32) return false;
+bool takes_narrow_gradients(const TensorView& first, const TensorView& second, int64_t rank) {
+  return readable_async(factor(first)) && readable_async(factor(second)) && rank <= kMaxNarrow;
+}
+
+void add_narrow_gradients(Stream& stream, NarrowGradient first, NarrowGradient second) {
   const int64_t rank = first.narrow.columns;
+  if (first.wide.rows == 0 || rank == 0) return;
   if (rank <= 16) {
     launch<16>(stream, first, second);
   } else if (rank <= 32) {
@@ -148,7 +135,6 @@ bool add_gradients_of_tokens(Stream& stream, NarrowGradient first, NarrowGradien
   } else {
     launch<kMaxNarrow>(stream, first, second);
   }
-  return true;
 }
 
 }  // namespace steptrain::cuda

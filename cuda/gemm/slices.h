@@ -1,6 +1,6 @@
 // How the depth of x·Wᵀ is cut where blocks share it (cuda/gemm/sm90_few_rows.cuh): by the weight alone, so that an
 // element's order of sums depends neither on the rows of x nor on the GPU. Of a weight with many rows the depth is one
-// slice, since its tiles fill a GPU: the order is then that of cuda/gemm/sm90_product.cuh.
+// slice, since its tiles fill a GPU: the order is then that of cuda/gemm/sm90_tiles.cuh.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 // Up to 64 rows a block takes less than half of the shared memory and of the registers, so that two share a
 // multiprocessor, of one kernel or of two: the ring of the next kernel fills with weights before its turn.
 // The order of sums: a slice begins with its LoRA pair, the first one alone, scaled, and adds the depth in ascending
-// steps of 16, as cuda/gemm/sm90_product.cuh does; an element is its slices, added in order. Where there are several,
+// steps of 16, as cuda/gemm/sm90_tiles.cuh does; an element is its slices, added in order. Where there are several,
 // blocks leave the sums of their slice in workspace, and a second launch adds them, by all multiprocessors.
 #pragma once
 

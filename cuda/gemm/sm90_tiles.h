@@ -1,4 +1,4 @@
-// The bf16 product on Hopper by cuda/gemm/sm90_tiles.cuh.
+// The bf16 product on Hopper, by cuda/gemm/sm90_tiles.cuh, in files of their own, since each takes long to compile.
 #pragma once
 
 #include "cuda/gemm/product.h"
@@ -6,12 +6,8 @@
 namespace steptrain::cuda {
 namespace hopper {
 
-/// Of factors as multiply_sm90 takes them, with a LoRA pair whose scale is 1 and that nothing masks.
-void multiply_forward(Stream& stream, const Product& p);
+/// dy·W of factors as multiply_sm90 takes them, with or without a mask of the LoRA pair.
 void multiply_input(Stream& stream, const Product& p);
-void multiply_weight(Stream& stream, const Product& p);
-/// With a scale or a mask of the LoRA pair.
-void multiply_input_masked(Stream& stream, const Product& p);
 
 }  // namespace hopper
 }  // namespace steptrain::cuda

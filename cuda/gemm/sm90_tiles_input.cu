@@ -1,4 +1,4 @@
-// dy·W by cuda/gemm/sm90_tiles.cuh, with and without the mask of a LoRA pair.
+// dy·W by cuda/gemm/sm90_tiles.cuh.
 #include "cuda/gemm/sm90_tiles.cuh"
 #include "cuda/gemm/sm90_tiles.h"
 
@@ -6,10 +6,8 @@ namespace steptrain::cuda {
 namespace hopper {
 
 void multiply_input(Stream& stream, const Product& p) {
+  if (p.rank > 0 && p.dropped == Dropped::lora) return launch_fitting<Layout::input, true>(stream, p);
   launch_fitting<Layout::input, false>(stream, p);
-}
-void multiply_input_masked(Stream& stream, const Product& p) {
-  launch_fitting<Layout::input, true>(stream, p);
 }
 
 }  // namespace hopper

@@ -61,7 +61,7 @@ class Head {
   /// depend on it.
   int64_t span_rows() const {
     if (loading_ != Loading::tma) return std::min(x_[0], kSpanRows);
-    constexpr int64_t kTileRows = 128, kWide = 256, kNarrow = 128;  // as cuda/gemm/sm90_product.cuh chooses
+    constexpr int64_t kTileRows = 128, kWide = 256, kNarrow = 128;  // as cuda/head/sm90_product.cu chooses
     const int64_t blocks = stream_.hardware.multiprocessors, tokens = span_tokens(x_.dtype);
     const auto rounded_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
     const auto time = [&](int64_t down, int64_t columns, int64_t depth) {

@@ -22,7 +22,7 @@ chmod +x "$work/tree/trials/greets/run.sh"
 find /usr/bin /bin -maxdepth 1 \( -type f -o -type l \) ! -name 'node*' ! -name 'np[mx]' -exec ln -sf -t "$work/path" {} +
 
 parts=("$@")
-((${#parts[@]})) || parts=(tests models main ours rival choice:few_rows sanitize suite trials)
+((${#parts[@]})) || parts=(tests models main ours rival sanitize suite trials)
 (
   cd "$work/tree"
   export PATH=$work/path STEPTRAIN_EMULATED_CAPABILITY=90
@@ -40,7 +40,7 @@ const wrong = lines.filter(
   ({ kind, name, code, state, error, side }) =>
     (kind === 'part' && code !== 0 && name !== 'sanitize') || state === 'failed' || (error && side !== 'rival'),
 );
-const kinds = { tests: 'test', ours: 'bench', choice: 'choice', main: 'main' };
+const kinds = { tests: 'test', ours: 'bench', main: 'main' };
 for (const [part, kind] of Object.entries(kinds))
   if (parts.some((each) => each.startsWith(part)) && !lines.some((line) => line.kind === kind))
     wrong.push(`no line of kind ${kind}`);

@@ -51,7 +51,7 @@ function latest(lines, keyOf) {
 }
 
 const without = ({ kind, side, ...rest }) => rest;
-const caseKey = ({ kernels = '', op, name }) => JSON.stringify([kernels, op, name]);
+const caseKey = ({ op, name }) => JSON.stringify([op, name]);
 
 function testsOf(lines) {
   const sets = new Map();
@@ -75,13 +75,9 @@ function benchesOf(lines) {
   );
   const named = new Map(ours.map((line) => [caseKey(line), without(line)]));
   for (const { group, op, name, setting, ...found } of rivals.map(without)) {
-    // A rival has no kernels of ours: it stands beside each choice of them.
-    const beside = [...named.values()].filter((one) => one.op === op && one.name === name);
-    if (beside.length === 0) {
-      beside.push({ group, op, name });
-      named.set(caseKey({ op, name }), beside[0]);
-    }
-    for (const one of beside) one.rivals = [...(one.rivals ?? []), { setting, ...found }];
+    const key = caseKey({ op, name });
+    const beside = named.get(key) ?? { group, op, name };
+    named.set(key, { ...beside, rivals: [...(beside.rivals ?? []), { setting, ...found }] });
   }
   return [...named.values()];
 }
@@ -127,12 +123,11 @@ function reportOf(lines) {
   const main = of('main').at(-1)?.eval;
   return {
     machine,
-    parts: latest(of('part'), ({ name, kernels }) => `${name} ${kernels}`).map(without),
+    parts: latest(of('part'), ({ name }) => name).map(without),
     tests: testsOf(of('test')),
     sanitizers: latest(of('sanitizer'), ({ name }) => name).map(without),
     ...(of('gpu').length > 0 ? { lost: of('gpu').map(({ after }) => after) } : {}),
     bench: benchesOf(of('bench')),
-    choice: latest(of('choice'), ({ kernels, op, name }) => JSON.stringify([kernels, op, name])).map(without),
     ...(main ? { main: { method: main.method, metrics: main.metrics } } : {}),
   };
 }
@@ -157,13 +152,13 @@ function benchTable({ bench }, before) {
     }
   const head = ['op', 'case', 'ms', 'best rival', 'ms', 'ratio', 'before', 'change'];
   const table = new Table({ head, style: STYLE });
-  for (const { kernels, op, name, ms, error, rivals = [] } of bench) {
-    const was = known.get(caseKey({ kernels, op, name })) ?? known.get(caseKey({ op, name }));
+  for (const { op, name, ms, error, rivals = [] } of bench) {
+    const was = known.get(caseKey({ op, name }));
     const best = fastest(rivals) ?? timed.get(caseKey({ op, name }));
     const change = ms && was ? `${((ms / was - 1) * 100).toFixed(1)} %${ms > SLOWER * was ? ' !' : ''}` : '';
     table.push([
       op,
-      kernels ? `${name} (${kernels})` : name,
+      name,
       error ? `${error}`.slice(0, 40) : number(ms),
       best?.setting ?? `${rivals[0]?.error ?? ''}`.slice(0, 30),
       number(best?.ms),
@@ -172,24 +167,6 @@ function benchTable({ bench }, before) {
       change,
     ]);
   }
-  return table.toString();
-}
-
-function choiceTable({ choice }) {
-  const table = new Table({
-    head: ['successor', 'op', 'case', 'verified', 'new', 'ratio', 'faster'],
-    style: STYLE,
-  });
-  for (const { kernels, op, name, verified, successor, ratio, winner, error } of choice)
-    table.push([
-      kernels,
-      op,
-      name,
-      number(verified?.[0]),
-      number(successor?.[0]),
-      number(ratio),
-      winner ?? `${error ?? ''}`.slice(0, 60),
-    ]);
   return table.toString();
 }
 
@@ -231,5 +208,4 @@ writing(() => {
 });
 for (const sentence of sentences(report)) console.log(sentence);
 if (report.bench.length > 0) console.log(benchTable(report, before));
-if (report.choice.length > 0) console.log(choiceTable(report));
 console.log(`results in ${path}, beside ${before.map((one) => one.file).join(', ') || 'none before'}`);

@@ -1,13 +1,12 @@
 #!/bin/bash
 # Checks a GPU, part by part, without network and without a Node of its own:
-#   scripts/device/run.sh [option …] OUT [part …]        tests models main ours rival choice sanitize suite, or those named
+#   scripts/device/run.sh [option …] OUT [part …]        tests models main ours rival sanitize suite, or those named
 # Parts, which run in the order given; `part:a,b` takes some of what a part has:
 #   tests     op and CUDA tests on cuda:0
 #   models    models, autograd and objectives there
 #   suite     the rest of the tests with STEPTRAIN_TEST_DEVICE=cuda:0
 #   ours      our benches: gemm rows lora attention head kernels step decode prefill, a process each
 #   rival     PyTorch's, by its own ways, cuDNN, transformers and Liger: ops step liger decode
-#   choice    each successor of a kernel (cuda/runtime/choice.h) by name: its tests, then both kernels timed in turn
 #   sanitize  compute-sanitizer over the kernels' tests, in parallel
 #   main      stepamc_arithmetic, whole
 #   trials    every executable trials/NAME/run.sh, in parallel; it gets a folder of its own, of which trials.tar.gz is made.
@@ -15,7 +14,6 @@
 # Options:
 #   --pack FILE       unpacks what pack.sh made, unless it is unpacked already
 #   --seconds N       ends after N seconds: parts get what is left, those that find nothing left are named
-#   --kernels NAMES   STEPTRAIN_KERNELS of every part but choice
 #   --tiny            small cases and few tests: to try this script on an emulated GPU
 # OUT gets lines.jsonl, which report.mjs reads, as results come, and log.txt. Every part has a limit of its own, and a
 # part that is stopped or fails does not keep the next from running. A second call with the same OUT adds to it.
@@ -25,14 +23,13 @@ complain() {
   echo "run.sh: $*" >&2
   exit 1
 }
-pack= budget=100000 kernels= tiny=
+pack= budget=100000 tiny=
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --help) sed -n '2,/^set -u/{/^# \{0,1\}/s///p;}' scripts/device/run.sh && exit ;;
     --tiny) tiny=--tiny && shift && continue ;;
     --pack) pack=${2:-} ;;
     --seconds) budget=${2:-} ;;
-    --kernels) kernels=${2:-} ;;
     *) complain "no option '$1'; see --help" ;;
   esac
   shift 2 || complain "$1 needs a value; see --help"
@@ -44,11 +41,11 @@ OUT=$({ mkdir -p "$1" && cd "$1" && pwd && : >> lines.jsonl && : >> log.txt; } 2
 # A call that was killed may have left half a line.
 [[ -z $(tail -c 1 "$OUT/lines.jsonl") ]] || echo >> "$OUT/lines.jsonl"
 shift
-declare -A CHOICES=([tests]= [models]= [main]= [suite]= [trials]=any [choice]=any
+declare -A CHOICES=([tests]= [models]= [main]= [suite]= [trials]=any
   [ours]='gemm rows lora attention head kernels step decode prefill' [rival]='ops step liger decode'
   [sanitize]='memcheck-gemm memcheck-attention memcheck-head memcheck-rest racecheck-attention racecheck-gemm racecheck-head
     initcheck-attention')
-(($#)) || set -- tests models main ours rival choice sanitize suite
+(($#)) || set -- tests models main ours rival sanitize suite
 for part; do
   [[ -v CHOICES[${part%%:*}] ]] || complain "no part '$part'; see --help"
   [[ $part == *:* && ${CHOICES[${part%%:*}]} != any ]] || continue
@@ -77,8 +74,7 @@ mkdir "$work/running"
 trap 'for group in "$work"/running/*; do kill -KILL -- "-${group##*/}"; done 2> /dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 export PATH NO_COLOR=1 STEPTRAIN_LINES=$OUT/lines.jsonl STEPTRAIN_BENCH_DEVICE=cuda:0 GPU_LOCK=$work/gpu
-export STEPTRAIN_THREADS=${STEPTRAIN_THREADS:-2} STEPTRAIN_KERNELS=$kernels
-[[ -n $kernels ]] || unset STEPTRAIN_KERNELS
+export STEPTRAIN_THREADS=${STEPTRAIN_THREADS:-2}
 BENCH=build/ts/bench/device.js
 patience=25000 # of a test, in milliseconds
 [[ -z $tiny ]] || patience=600000
@@ -97,7 +93,7 @@ limited() { # name, seconds, command …: its output goes to $work/NAME.log and 
   ((budget - SECONDS >= limit)) || limit=$((budget - SECONDS))
   if ((limit < 5)); then
     echo "[$SECONDS s] $name: not begun, no time left"
-    line part name "$name" code -1 seconds 0 kernels "${STEPTRAIN_KERNELS:-}"
+    line part name "$name" code -1 seconds 0
     touch "$work/failed"
     return 1
   fi
@@ -110,7 +106,7 @@ limited() { # name, seconds, command …: its output goes to $work/NAME.log and 
   rm -f "$work/running/$group"
   ((code == 0)) || touch "$work/failed"
   { echo "== $name: $*" && tail -c 400000 "$work/$name.log"; } >> "$OUT/log.txt"
-  line part name "$name" code "$code" seconds $((SECONDS - began)) kernels "${STEPTRAIN_KERNELS:-}"
+  line part name "$name" code "$code" seconds $((SECONDS - began))
   case $code in
     0) echo "[$SECONDS s] $name: done in $((SECONDS - began)) s" ;;
     124 | 137) echo "[$SECONDS s] $name: stopped at its limit of $limit s" ;;
@@ -135,7 +131,6 @@ cases() { # writes $work/cases.json
   [[ -s $work/cases.json ]] && return
   limited cases 30 bash -c "node $BENCH --list $tiny > '$work/cases.part'" && mv "$work/cases.part" "$work/cases.json"
 }
-of_cases() { node -p "const c = JSON.parse(require('fs').readFileSync('$work/cases.json', 'utf8')); $1" "${@:2}"; }
 smi() { # what nvidia-smi says, which hangs where the driver does
   timeout -k 2 10 nvidia-smi "$@" 2> /dev/null
 }
@@ -184,23 +179,6 @@ rival() {
   for name in $(chosen ${CHOICES[rival]}); do
     PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} limited "rival-$name" $((seconds[$name] + 20)) python3 scripts/device/rival.py \
       "$work/cases.json" "$STEPTRAIN_LINES" --budget "${seconds[$name]}" ${groups[$name]}
-  done
-}
-choice() {
-  local name names=
-  cases || return
-  # A successor that has become the kernel has no row any more.
-  for name in $(chosen $(of_cases "Object.keys(c.successors).join(' ')")); do
-    grep -qF "{\"$name\"," cuda/runtime/choice.cc && names+=" $name"
-  done
-  for name in $names; do
-    STEPTRAIN_KERNELS=$name vitest "choice-$name" 60 4 $(of_cases "c.successors[process.argv[1]].tests.join(' ')" "$name") \
-      "test/cuda/${name//_/-}" -t "${tiny:+none of }cuda" &
-  done
-  wait
-  for name in $names; do
-    limited "choice-$name-benches" 50 node $BENCH --choice "$name" --budget 35 --out "$STEPTRAIN_LINES" \
-      --seconds 0.15 $tiny ${tiny:+--seconds 0.001}
   done
 }
 sanitizer() { # tool, name, tests …

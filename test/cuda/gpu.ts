@@ -7,10 +7,6 @@ export const gpus: readonly string[] = addon().cudaDevices() ?? [];
 /** Why the tests of CUDA kernels are skipped, for their title. */
 export const skipped = gpus.length > 0 ? '' : ' (skipped: cudaDevices() lists none)';
 
-/** Whether STEPTRAIN_KERNELS takes a successor that is taken by default. */
-const takes = (name: string): boolean =>
-  ['', 'new', name].some((taken) => (process.env.STEPTRAIN_KERNELS ?? '').split(',').includes(taken));
-
 /**
  * Whether a row of x·Wᵀ has the same bits among `a` rows as among `b`: GPUs have other kernels for up to 256 rows, and
  * Hopper others for 17 rows and more.
@@ -18,7 +14,7 @@ const takes = (name: string): boolean =>
 export const roundAlike = (device: Device, a: number, b: number): boolean => {
   const { isa } = device.info();
   if (!isa.startsWith('sm_')) return true;
-  const borders = isa === 'sm_90' && takes('few_rows') ? [16, 256] : [256];
+  const borders = isa === 'sm_90' ? [16, 256] : [256];
   return borders.every((border) => a > border === b > border);
 };
 

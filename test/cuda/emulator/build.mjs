@@ -66,6 +66,7 @@ const defines = [
   '-DNAPI_VERSION=8',
   '-DNAPI_CPP_EXCEPTIONS',
   '-DBUILDING_NODE_EXTENSION',
+  '-DSTEPTRAIN_LONG_SEQUENCE=100',
 ];
 // Finds accesses that fault on a GPU but not on this processor.
 const sanitize = ['-fsanitize=alignment,bounds,shift,null', '-fno-sanitize-recover=all'];
