@@ -45,6 +45,7 @@ describe('recipes', () => {
     const groups = stdout.split('\n\n').map((block) => block.split('\n'));
     expect(groups.map(([title]) => title?.split(':')[0])).toEqual([
       'Try now',
+      'Any model',
       'Your data',
       'Published set-ups',
     ]);
