@@ -1,6 +1,6 @@
 /** A stage that trains on a schedule of batches with one loss and one optimizer. */
 import type { TrainableParameters } from '../autograd/parameters.js';
-import type { BatchSchedule } from '../sequences/batching.js';
+import { type BatchSchedule, scheduleBatches } from '../sequences/batching.js';
 import type { AdamW } from './adamw.js';
 import { learningRateAt, type ScheduleOptions } from './schedule.js';
 import type { Metrics, OpenTraining, TrainingSettings, TrainingStage } from './stage.js';
@@ -12,6 +12,38 @@ export interface BatchGradients {
   /** For the progress line, beside the loss. */
   readonly shown?: Metrics;
   readonly tokens: number;
+}
+
+/** How a stage goes through its items, by the keys of its section. */
+type BatchKeys = { readonly num_train_epochs: number; readonly max_steps: number } & (
+  | { readonly tokens_per_step: number }
+  | { readonly batch_size: number }
+);
+
+export interface StageItems {
+  readonly seed: number;
+  /** Tokens of an item. */
+  readonly tokensOf: (item: number) => number;
+  /** Train for this many tokens instead of by epochs. */
+  readonly tokens?: number | undefined;
+  /** Off: every epoch goes through the items in their own order. Default true. */
+  readonly shuffle?: boolean | undefined;
+}
+
+/** The batches of a stage: of so many tokens, or of so many items. */
+export function stageBatches(
+  items: readonly number[],
+  settings: BatchKeys,
+  options: StageItems,
+): BatchSchedule {
+  const byItems = 'batch_size' in settings;
+  return scheduleBatches(items, {
+    ...options,
+    epochs: settings.num_train_epochs,
+    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
+    sizeOf: byItems ? () => 1 : options.tokensOf,
+    batchSize: byItems ? settings.batch_size : settings.tokens_per_step,
+  });
 }
 
 export interface BatchedStageOptions {

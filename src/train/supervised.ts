@@ -6,12 +6,11 @@ import type { Dataset } from '../data/dataset.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { nll } from '../objectives/nll.js';
-import { scheduleBatches } from '../sequences/batching.js';
 import { scoreRows } from '../sequences/forward.js';
 import { learnedSequences, type TrainingSequence } from '../sequences/sequence.js';
 import { accumulate, totalLoss } from './accumulate.js';
 import { AdamW, adamSettings } from './adamw.js';
-import { type BatchGradients, batchedStage } from './batched-stage.js';
+import { type BatchGradients, batchedStage, stageBatches } from './batched-stage.js';
 import type { OpenTraining, TrainingStage } from './stage.js';
 
 export interface SupervisedOptions {
@@ -44,16 +43,8 @@ export function supervisedStage(options: SupervisedOptions): TrainingStage {
     );
   }
   const length = (i: number) => sequences.get(i).ids.length;
-  const batches = scheduleBatches(usable, {
-    epochs: settings.num_train_epochs,
-    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
-    tokens: options.tokens,
-    seed,
-    shuffle: options.shuffle,
-    sizeOf: length,
-    tokensOf: length,
-    batchSize: settings.tokens_per_step,
-  });
+  const { tokens, shuffle } = options;
+  const batches = stageBatches(usable, settings, { seed, tokensOf: length, tokens, shuffle });
   return batchedStage({
     ...options,
     batches,

@@ -6,10 +6,9 @@ import { StepTrainError } from '../../native/errors.js';
 import { binaryCrossEntropy } from '../../objectives/binary.js';
 import { crossEntropy } from '../../objectives/likelihood.js';
 import type { Tensor } from '../../runtime/tensor.js';
-import { scheduleBatches } from '../../sequences/batching.js';
 import { accumulate, totalLoss } from '../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
-import { type BatchGradients, batchedStage } from '../../train/batched-stage.js';
+import { type BatchGradients, batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import type { RewardConfig } from './config.js';
 import { classIndex, type RewardItem, type ScoredRow } from './items.js';
@@ -40,18 +39,10 @@ export function rewardTraining(options: RewardTrainingOptions): TrainingStage {
       'E_DATA',
       'no training solution has anything to learn; check the labels, data.max_length and reward.solutions',
     );
-  const sizeOf = (i: number) => sizes[i] as number;
   const { module } = classifierOf(options.network.decoder.config);
   return batchedStage({
     name: 'reward',
-    batches: scheduleBatches(usable, {
-      epochs: settings.num_train_epochs,
-      maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
-      seed,
-      sizeOf,
-      tokensOf: sizeOf,
-      batchSize: settings.tokens_per_step,
-    }),
+    batches: stageBatches(usable, settings, { seed, tokensOf: (i) => sizes[i] as number }),
     settings,
     parameters,
     optimizer: () =>

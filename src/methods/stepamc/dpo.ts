@@ -3,12 +3,11 @@ import type { Dataset } from '../../data/dataset.js';
 import { dpo } from '../../objectives/pairs.js';
 import { spanSum } from '../../ops/advantage.js';
 import type { Tensor } from '../../runtime/tensor.js';
-import { scheduleBatches } from '../../sequences/batching.js';
 import { type HiddenStates, hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { type AnswerRow, learnedSequences, type VerdictSequence } from '../../sequences/sequence.js';
 import { accumulate, totalLoss } from '../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
-import { batchedStage } from '../../train/batched-stage.js';
+import { batchedStage, stageBatches } from '../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../train/stage.js';
 import type { StepAmcRunConfig } from './config.js';
 import type { StepAmcRoles } from './roles.js';
@@ -27,15 +26,8 @@ export interface DpoStageOptions {
 export function dpoStage(options: DpoStageOptions): TrainingStage {
   const { roles, settings, sequences, seed } = options;
   const length = (i: number) => sequences.get(i).ids.length;
-  const batches = scheduleBatches(learnedSequences(sequences), {
-    epochs: settings.num_train_epochs,
-    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
-    tokens: options.tokens,
-    seed,
-    sizeOf: length,
-    tokensOf: length,
-    batchSize: settings.tokens_per_step,
-  });
+  const { tokens } = options;
+  const batches = stageBatches(learnedSequences(sequences), settings, { seed, tokensOf: length, tokens });
   return batchedStage({
     name: 'dpo',
     batches,

@@ -1,7 +1,7 @@
 /** Which answers are in which batch, and which mismatched pairs: known before training, so that the reference scores them once. */
 import type { AnswerBatchConfig } from '../../../config/schema.js';
 import { type Dataset, dataset } from '../../../data/dataset.js';
-import { scheduleBatches } from '../../../sequences/batching.js';
+import { stageBatches } from '../../../train/batched-stage.js';
 import { mismatched, type OfflineItem, sequenceLength } from './items.js';
 import { mismatch, mixProblems } from './pairing.js';
 
@@ -33,17 +33,9 @@ export function trainingPlan(
     ...options
   }: OfflinePlanOptions & { readonly settings: AnswerBatchConfig; readonly seed: number },
 ): OfflinePlan {
-  const { batches, epochAt } = scheduleBatches(
-    Array.from({ length: items.length }, (_, i) => i),
-    {
-      epochs: settings.num_train_epochs,
-      maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
-      seed,
-      sizeOf: () => 1,
-      tokensOf: (i) => sequenceLength(items.get(i)),
-      batchSize: settings.batch_size,
-    },
-  );
+  const all = Array.from({ length: items.length }, (_, i) => i);
+  const tokensOf = (i: number) => sequenceLength(items.get(i));
+  const { batches, epochAt } = stageBatches(all, settings, { seed, tokensOf });
   const mixed = options.pairs ? mixProblems(batches, (i) => items.get(i).problem) : batches;
   return { ...planned(items, mixed, options), epochAt: (batch) => epochAt(batch) };
 }

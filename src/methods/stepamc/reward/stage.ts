@@ -2,11 +2,11 @@
 import type { DropoutSource } from '../../../models/adapter.js';
 import { StepTrainError } from '../../../native/errors.js';
 import { pairwise } from '../../../objectives/pairs.js';
-import { type BatchSchedule, scheduleBatches } from '../../../sequences/batching.js';
+import type { BatchSchedule } from '../../../sequences/batching.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
 import { accumulate, totalLoss } from '../../../train/accumulate.js';
 import { AdamW, adamSettings } from '../../../train/adamw.js';
-import { batchedStage } from '../../../train/batched-stage.js';
+import { batchedStage, stageBatches } from '../../../train/batched-stage.js';
 import type { OpenTraining, TrainingStage } from '../../../train/stage.js';
 import type { FrnConfig } from '../config.js';
 import type { StepAmcRoles } from '../roles.js';
@@ -72,15 +72,7 @@ function schedulePairs({ units, settings, seed }: PairOptions): BatchSchedule {
         : 'no training step has a label, so the reward network has nothing to compare',
     );
   }
-  const size = (i: number) => (units[i] as RewardUnit).tokens;
-  return scheduleBatches(usable, {
-    epochs: settings.num_train_epochs,
-    maxBatches: settings.max_steps > 0 ? settings.max_steps : undefined,
-    seed,
-    sizeOf: size,
-    tokensOf: size,
-    batchSize: settings.tokens_per_step,
-  });
+  return stageBatches(usable, settings, { seed, tokensOf: (i) => (units[i] as RewardUnit).tokens });
 }
 
 export function rewardOptimizer({ rewardParameters }: RewardRoles, settings: FrnConfig): AdamW {
