@@ -50,7 +50,7 @@ describe('recipes', () => {
       'Published set-ups',
     ]);
     for (const line of groups.flatMap(([, ...rows]) => rows)) expect(line).toMatch(/^ {2}\S+ {2,}\S/);
-    expect(groups[1]?.find((line) => line.includes(' qwen2.5-0.5b_dpo '))).toMatch(/\(never trained\)$/);
+    expect(groups[2]?.find((line) => line.includes(' qwen2.5-0.5b_dpo '))).toMatch(/\(never trained\)$/);
     expect(groups[0]?.join()).not.toContain('never trained');
   });
 
