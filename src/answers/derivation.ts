@@ -6,6 +6,8 @@ const AFTER =
   /\s*(?:(?:,\s*|\s)(?:which|because|since|where|when|obtained|found|calculated|computed|derived|rounded|given that|that is|i\.e\.|not|rather than|instead of)\b|,\s*(?:as|so|meaning)\b(?!\s+well)|\s[–—]\s(?=\p{L}{2})|\s--\s?(?=\p{L}{2}))/u;
 /** Brackets at the end. */
 const BRACKETS = /^([^()[\]]*[^()[\]\s])\s+(?:\(([^()]*)\)|\[([^[\]]*)\])$/;
+/** Words in brackets with which the value is another. */
+const OTHER = /^(?:mod|base|sqrt|dozens?|(?:hundred|thousand|million|billion|trillion)s?)$/i;
 const STEPS = 2000;
 
 /** The answer at the beginning of a sentence: `14 (7*2)` and `14, which is 7*2` are 14. The whole sentence where it begins with none. */
@@ -15,9 +17,10 @@ export function withoutDerivation(said: string): string {
   const [, value = '', round, square] = BRACKETS.exec(head) ?? [];
   const note = round ?? square ?? '';
   if (!isValue(value)) return head;
-  // `2 (x + 1)` is a product, `3 (mod 5)` and `12 (base 8)` are not 3 and 12.
+  // `2 (x + 1)` is a product; `3 (mod 5)`, `12 (in thousands)` and `x = 3 (and y = 4)` are not 3 and 12.
   const words = note.replace(/\\[a-zA-Z]+/g, ' ').match(/\p{L}{3,}/gu) ?? [];
-  if (words.length > 0) return words.some((word) => /^(?:mod|base|sqrt)$/i.test(word)) ? head : value;
+  if (/^\s*(?:and|or|plus|minus)\b/i.test(note) || words.some((word) => OTHER.test(word))) return head;
+  if (words.length > 0) return value;
   const worked = note.replace(/^\s*=/, '').replace(/=.*$/s, '');
   return /[-+*/^×·÷\\]/.test(worked) && answersEqual(worked, value, { steps: STEPS }).equal ? value : head;
 }

@@ -51,7 +51,8 @@ export function extractAnswer(
   }
   const letter = expect === 'choice' ? lastChoice(spoken) : undefined;
   if (letter === undefined && isBare(spoken)) return found(spoken, 'whole');
-  const last = letter ?? lastValue(spoken) ?? lastChoice(spoken);
+  const value = lastValue(spoken);
+  const last = letter ?? (value && ownValue(value, spoken, DENIES)) ?? lastChoice(spoken);
   return last && found(last.answer, last.method);
 }
 
@@ -133,8 +134,45 @@ function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: st
   if (choice !== null && (expect === 'choice' || choiceOf(plainForm(normalise(said))) !== undefined))
     return { answer: expect === 'choice' ? choice[1]! : said };
   const plain = withoutDerivation(said);
+  const [nothing] = NOTHING.exec(said) ?? [];
+  if (nothing !== undefined) return { answer: nothing };
+  if (isTakenBack(said)) return { answer: said };
   if (isBare(plain)) return { answer: plain };
-  return lastValue(said) ?? (said.split(/\s+/).length <= 4 ? { answer: said } : undefined);
+  const value = lastValue(said);
+  if (value !== undefined) return ownValue(value, said) ?? { answer: said };
+  return said.split(/\s+/).length <= 4 ? { answer: said } : undefined;
+}
+
+/** Words that say that there is no value: numbers after them are reasons. */
+const NOTHING =
+  /^(?:undefined|indeterminate|impossible|infinite(?:ly many)?|none|not (?:possible|defined|a real number)|no (?:real |integer )?(?:solutions?|answers?|values?))\b/i;
+/** Words before a value that make it another one, or a bound: `not 5`, `less than 5`, `half of 5`, `the sum of 3 and 5`. */
+const CHANGES = new RegExp(
+  String.raw`(?:\b(?:${[
+    "not|isn['’]t|except|above|below|under|over|twice|double|triple|half|divisible by",
+    '(?:less|more|greater|fewer|larger|smaller|higher|lower) than|as (?:many|much) as',
+    String.raw`between(?: [^,;:=]*\band)?|from [^,;:=]*\bto`,
+    '(?:half|third|quarter|fourth|fifth|tenth|root|square|cube|reciprocal|factorial|multiple)s? of',
+    String.raw`(?:sum|product|difference|quotient|average|mean|ratio) (?:of|between) [^,;:=]*\band`,
+  ].join('|')})|(?:\$|\\\)|\/\s?\d+|%)\s+of|[<>≠≤≥]|不是|并非|小于|大于|少于|多于)\s*$`,
+  'iu',
+);
+/** Where nothing announces an answer, as Math-Verify takes any last number. */
+const DENIES = /(?:\b(?:not|isn['’]t)|不是|并非)\s*$/iu;
+const MINUS = /(?:^|[^\d\s])\s*\b(?:minus|negative)\s*$/i;
+
+/** A value as the words before it have it: `minus 5` is -5. Undefined where they say that the answer is another. */
+function ownValue<T extends Value>(value: T, text: string, changes = CHANGES): T | undefined {
+  const before = text.slice(Math.max(0, value.at - 100), value.at);
+  if (changes.test(before)) return undefined;
+  return MINUS.test(before) && /^\s?\d/.test(value.answer) ? { ...value, answer: `-${value.answer}` } : value;
+}
+
+/** `5, which is wrong`. */
+function isTakenBack(said: string): boolean {
+  return /\b(?:(?:is|was|be|seems) (?:wrong|incorrect|false|not (?:right|correct|true))|\(?(?:wrong|incorrect)\)?)\W*$/i.test(
+    said,
+  );
 }
 
 const TYPED = /\\(?:text\w*|mbox|mathrm)\s?\{[^{}]*\}/g;

@@ -39,7 +39,11 @@ export function normalise(answer: string): string {
     .replace(/\s+/g, ' ')
     .replace(/^[\s*`]+/, '')
     .replace(/(\d)\s?(?:\.{2,}|…)\s?$/, '$1\\dots')
-    .replace(TRAILING, '');
+    .replace(TRAILING, '')
+    .replace(
+      /^(\d+(?:\.\d+)?) (squared|cubed|factorial)$/i,
+      (_, number: string, word: string) => number + POWERS[word.toLowerCase() as keyof typeof POWERS],
+    );
 }
 
 /** Anchored at single characters, so that a long run of spaces inside costs nothing. */
@@ -64,6 +68,9 @@ function withoutDelimiters(text: string): string {
     match === '$' && !/[\d.]/.test(plain[at + 1] ?? '') ? ' ' : '\\$',
   );
 }
+
+/** Words that are part of a number, and no unit that may be left out. */
+const POWERS = { squared: '^2', cubed: '^3', factorial: '!' } as const;
 
 const COLOUR =
   /\\(?:text|cell)?color\s?(?:\[\w+\]\s?)?\{[^{}]*\}|\\f?colorbox\s?(?:\{[\w!]*\}\s?){1,2}(?=\{)/g;

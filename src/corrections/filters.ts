@@ -48,5 +48,5 @@ function mentions(text: string, answer: string): boolean {
       normalisedStep(text).includes(normalisedStep(answer)) ||
       [...formulas(text)].some((formula) => answersEqual(formula.text, answer).equal)
     );
-  return (text.match(/-?\d+(?:,\d{3})*(?:\.\d+)?/g) ?? []).some((found) => lastNumber(found) === number);
+  return (text.match(/[-−]?\d+(?:,\d{3})*(?:\.\d+)?/g) ?? []).some((found) => lastNumber(found) === number);
 }

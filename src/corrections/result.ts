@@ -11,9 +11,24 @@ import { normalisedStep, stepResult, withoutNumber } from './solution.js';
 export function sameResult(a: string, b: string): boolean {
   if (normalisedStep(a) === normalisedStep(b)) return true;
   const [left, right] = [resultOf(a), resultOf(b)];
-  return left !== undefined && right !== undefined && answersEqual(left, right).equal;
+  if (left === undefined || right === undefined || !answersEqual(left, right).equal) return false;
+  if (left.includes('=') || right.includes('=')) return true;
+  // `12 + 7 = 19 on day 2`: another number may come last.
+  const [one, other] = [equated(a), equated(b)];
+  return one === undefined || other === undefined || answersEqual(one, other).equal;
 }
 
+/** The number behind the last equals sign, where nothing is computed with it. */
+function equated(step: string): string | undefined {
+  const text = step.slice(step.lastIndexOf('=') + 1);
+  if (text.length > step.length - 1) return undefined;
+  return /^\s*([-−]?\s?[$€£]?\d+(?:,\d{3})*(?:\.\d+)?)(?!\s*[-−+*/×÷^:\d\\(]|\s*[xX]\s*\d|\p{L})/u.exec(
+    text,
+  )?.[1];
+}
+
+/** Between formulas or numbers that are one result only together: `x = 2 or x = 3`, `\frac{1}{2} of 20`. */
+const JOINED = /^\s*(?:,|,?\s?(?:or|and)\b|of\b|mod\b)\s*$/;
 /** A number with nothing to compute in it. */
 const PLAIN = /^[-−]?[$€£]?\s?[\d,.]+%?$/;
 
@@ -30,16 +45,36 @@ export function resultOf(step: string): string | undefined {
   const announced = found && ['boxed', 'marker', 'phrase'].includes(found.method) ? found.answer : undefined;
   const formula = lastFormula(announced ?? text);
   // Words with numbers among them: `Tom has 12 + 7 = 19 apples.`
-  if (formula === undefined) return stepResult(announced ?? step) ?? announced;
+  if (formula === undefined) return scaledResult(announced ?? step) ?? announced;
   const value = formula.slice(formula.lastIndexOf('=') + 1).trim();
-  // `3^2 + 4^2 = 25` is 25; of `2x + 3 = 7` the whole is the result.
-  return value !== formula && answersEqual(formula, value).equal ? value : formula;
+  // `3^2 + 4^2 = 25` is 25; of `2x + 3 = 7` the whole is the result, and of `x = 3`, which is not `y = 3`.
+  const isNamed = /\p{L}/u.test(
+    formula.replace(/\\(?:d?frac|sqrt|cdot|times|div|left|right|pi)(?![a-zA-Z])/g, ''),
+  );
+  return value !== formula && !isNamed && answersEqual(formula, value).equal ? value : formula;
+}
+
+/** The last number with what makes it another: `1.5 million`, `5 cents`. */
+function scaledResult(text: string): string | undefined {
+  const number = stepResult(text);
+  const [, scale] =
+    /\d\s(hundred|thousand|million|billion|trillion|dozen|dollars?|cents?)\b[^\d]*$/i.exec(text) ?? [];
+  return number !== undefined && scale !== undefined ? `${number} ${scale}` : number;
 }
 
 /** The last formula, between its signs or as a run of words that are none; undefined where the text is words and plain numbers. */
 function lastFormula(text: string): string | undefined {
-  const last = [...formulas(text)].findLast((formula) => formula.text.trim() !== '');
-  if (last !== undefined && !/\d/.test(text.slice(last.end))) return last.text.trim();
+  const all = [...formulas(text)].filter((formula) => formula.text.trim() !== '');
+  const last = all.at(-1);
+  if (last !== undefined && !/\d/.test(text.slice(last.end))) {
+    let first = all.length - 1;
+    while (first > 0 && JOINED.test(text.slice(all[first - 1]!.end, all[first]!.at))) first--;
+    const parts = all.slice(first).map((formula, i) => {
+      const before = i === 0 ? '' : text.slice(all[first + i - 1]!.end, formula.at);
+      return before + formula.text.trim();
+    });
+    return parts.join('');
+  }
   const run = lastRun(text.split(/\s+/));
   const value = run.slice(run.lastIndexOf('=') + 1).trim();
   if (!/\p{L}/u.test(run) && PLAIN.test(value)) return undefined;
@@ -51,7 +86,18 @@ function lastRun(words: readonly string[]): string {
   const isFormula = (word: string) => !/\p{L}{2}/u.test(word.replace(/\\[a-zA-Z]+|\{[^{}]*\}/g, ''));
   const end = words.findLastIndex((word) => isFormula(word) && /[\d\\^]/.test(word));
   if (end < 0 || words[end + 1]?.startsWith('=')) return '';
-  const before = words.slice(0, end).findLastIndex((word) => !isFormula(word));
+  const start = (until: number): number => {
+    const before = words.slice(0, until).findLastIndex((word) => !isFormula(word));
+    const [word = '', previous = ''] = [words[before], words[before - 1]];
+    const joins = /^(?:of|mod)$/.test(word)
+      ? /\/|\\[a-z]*frac|%$/.test(previous) || word === 'mod'
+      : /^(?:or|and)$/.test(word);
+    if (!joins || !isFormula(previous) || !/[\d\\^]/.test(previous)) return before;
+    const earlier = start(before);
+    const isNamed = /(?:^|\s)\p{L}(?:_\S+)?\s?=/u.test(words.slice(earlier + 1, before).join(' '));
+    return /^(?:of|mod)$/.test(word) || isNamed ? earlier : before;
+  };
+  const before = start(end);
   return words
     .slice(before + 1, end + 1)
     .join(' ')

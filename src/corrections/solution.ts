@@ -83,6 +83,7 @@ export function normalisedStep(step: string): string {
 /** The last number of a text, without commas between thousands. */
 export function lastNumber(text: string): string | undefined {
   const found = text
+    .replaceAll('−', '-')
     .match(/-?\d+(?:,\d{3})*(?:\.\d+)?/g)
     ?.at(-1)
     ?.replaceAll(',', '');

@@ -82,6 +82,49 @@ describe('extractAnswer', () => {
     expect(extractAnswer(text)).toEqual({ answer, method });
   });
 
+  it.each([
+    ['The answer is not 15.', '15', undefined],
+    ["The answer isn't 15.", '15', undefined],
+    ['The answer is not 15 but 14.', '15', '14'],
+    ['The answer is minus 5.', '5', '-5'],
+    ['The answer is negative 5.', '5', '-5'],
+    ['So the temperature is minus 5 in the end.', '5', '-5'],
+    ['So it is not 5.', '5', undefined],
+    ['The answer is between 3 and 5.', '5', undefined],
+    ['The answer is from 3 to 5.', '5', undefined],
+    ['The answer is less than 5.', '5', undefined],
+    ['The answer is all real numbers except 3.', '3', undefined],
+    ['The answer is all x > 3.', '3', undefined],
+    ['The answer is half of 28.', '28', undefined],
+    ['The answer is half of 28, 14.', '28', '14'],
+    ['The answer is the square root of 16.', '16', undefined],
+    ['The answer is twice 7.', '7', undefined],
+    ['The answer is $\\frac34$ of 12.', '12', undefined],
+    ['The answer is the sum of 3 and 4.', '4', undefined],
+    ['The answer is the sum of 3 and 4, which is 7.', '4', '7'],
+    ['The answer is 5 times as many as 3.', '3', undefined],
+    ['The answer is divisible by 3.', '3', undefined],
+    ['The answer is undefined (division by 0).', '0', 'undefined'],
+    ['The answer is no solution since 0 = 5.', '5', 'no solution'],
+    ['The answer is none of the 5.', '5', 'none'],
+    ['The answer is 5, which is wrong.', '5', undefined],
+    ['The answer is 5 (wrong).', '5', undefined],
+    ['The answer is 5 (million).', '5', undefined],
+    ['The answer is $5$ (in thousands).', '5', undefined],
+    ['The answer is 5 (or 6 with Tom).', '5', undefined],
+    ['The answer is x = 3 (and y = 4).', '3', undefined],
+    ['The answer is 3 factorial.', '3', '6'],
+    ['答案：不是42', '42', undefined],
+  ])('a number that %j denies or changes is no answer', (text, wrong, right) => {
+    expect(grade(text, wrong).correct).toBe(false);
+    if (right !== undefined) expect(grade(text, right).correct).toBe(true);
+  });
+
+  it('a bound that is named is the answer, as for Math-Verify', () => {
+    expect(grade('The answer is at least 5.', '5').correct).toBe(true);
+    expect(grade('The answer is an average of 60 mph.', '60').correct).toBe(true);
+  });
+
   it('ignores everything before the end of the thinking', () => {
     expect(extractAnswer('<think>\\boxed{3}</think> so \\boxed{4}')?.answer).toBe('4');
     expect(extractAnswer('\\boxed{3}</think> Hello to all of you.')).toBeUndefined();
