@@ -75,13 +75,20 @@ export class ChatRenderer {
     const text = continueFinalMessage ? beforeMark(rendered.value) : rendered.value;
     if (text === undefined || (continueFinalMessage && !holds(text, given.at(-1))))
       throw refuse('cannot continue the last of', 'it does not write that one as it is');
-    const lost = given.find((message) => isLost(message, text));
+    const lost = given.find((message) => this.isLost(message, text));
     if (lost)
       throw refuse(
         'leaves one out of',
-        `the role ${JSON.stringify(lost.role.slice(0, 40))} is none of its own; use system, user or assistant`,
+        `the role ${JSON.stringify(lost.role.slice(0, 40))} is none of its own; use ${lost.role === 'system' ? '' : 'system, '}user or assistant`,
       );
     return text;
+  }
+
+  /** Templates may shorten earlier replies and rewrite what roles say that they know; others they write as they are, or not at all. */
+  private isLost(message: ChatMessage, text: string): boolean {
+    if (message.role === 'user' || message.role === 'assistant') return false;
+    const isKnown = ['system', 'tool'].includes(message.role) && this.reads(message.role);
+    return !isKnown && !holds(text, message);
   }
 
   /** OpenAI's newer name of the system role, which most templates do not have, and many pass over in silence. */
@@ -146,12 +153,6 @@ function beforeMark(text: string): string | undefined {
   if (at < 0) return undefined;
   return text.startsWith(MARK, at) ? text.slice(0, at) : text.slice(0, at).trimEnd();
 }
-
-/** Templates may shorten earlier replies and rewrite what tools say, but roles of their own they write as they are. */
-const USUAL_ROLES = ['system', 'user', 'assistant', 'tool'];
-
-const isLost = (message: ChatMessage, text: string): boolean =>
-  !USUAL_ROLES.includes(message.role) && !holds(text, message);
 
 function holds(text: string, message: ChatMessage | undefined): boolean {
   const content = message?.content;

@@ -159,6 +159,25 @@ describe('what a template does not read', () => {
     }
   });
 
+  it.each([
+    [
+      'system',
+      { messages: [{ role: 'system', content: 'Be short.' }, USER, reply('4')] },
+      /role "system".*use user or assistant/,
+    ],
+    [
+      'tool',
+      { messages: [USER, reply('?'), { role: 'tool', content: '4' }, reply('4')] },
+      /role "tool".*use system, user or assistant/,
+    ],
+  ])('of the role %s is refused', async (role, row, message) => {
+    const known = "['user', 'assistant']";
+    const without = TEMPLATE.replace('in messages', `in messages if message.role in ${known}`);
+    await expect(texts(without, row)).rejects.toThrow(message);
+    const [[prompt]] = (await texts(TEMPLATE, row)).slice(-1) as [[string]];
+    expect(prompt).toContain(`<|turn|>${role}\n`);
+  });
+
   it('of a developer is the system’s', async () => {
     const onlySystem = TEMPLATE.replace(
       '{% for message in messages %}',
