@@ -1,7 +1,7 @@
 // Changes to a tree: one sign chosen for every ±, and units left out.
 
 import type { Node } from './syntax.js';
-import { isPercent, numberWords } from './units.js';
+import { changesNumber, isPercent, numberWords } from './units.js';
 
 /** Whether an expression has a ± in it, outside brackets of lists and matrices. */
 export function containsPlusMinus(node: Node): boolean {
@@ -33,7 +33,7 @@ export interface Stripped {
 }
 
 /**
- * The tree without its units, or undefined where it has none: `5\text{ cm}` is 5. A dozen is no unit, and what stands in a
+ * The tree without its units, or undefined where it has none: `5\text{ cm}` is 5. A dozen or two thirds are no unit, and what stands in a
  * function stays: sin 30° is not sin 30.
  */
 export function withoutUnits(node: Node): Stripped | undefined {
@@ -43,7 +43,7 @@ export function withoutUnits(node: Node): Stripped | undefined {
     if (part.kind === 'call') return part;
     if (part.kind !== 'unit') return mapped(part, strip);
     const { value, alone } = numberWords(part.words);
-    if (alone) return part;
+    if (alone || changesNumber(part.words)) return part;
     found = true;
     percent ||= isPercent(part.words);
     return { kind: 'number', value: { over: BigInt(value), under: 1n }, text: '' };

@@ -56,6 +56,10 @@ define('euro euros eur', 'euro', 1);
 define('percent pct percentage', '', 1, 100);
 define('degree degrees deg', '', 1, 180);
 define('radian radians rad', '', 1);
+const FRACTION_WORDS = 'half halves thirds fourths fifths sixths sevenths eighths ninths tenths'.split(' ');
+for (const [i, name] of FRACTION_WORDS.entries()) define(name, '', 1, Math.max(2, i + 1));
+define('hundredths', '', 1, 100);
+define('thousandths', '', 1, 1000);
 for (const [name, value] of NUMBER_WORDS) define(`${name} ${name}s`, '', value);
 const SIGNS: ReadonlyMap<string, string> = new Map([
   ['$', 'dollar'],
@@ -128,6 +132,13 @@ export function unitOf(words: string, budget: StepBudget): Unit {
 export function isPercent(words: string): boolean {
   const name = SIGNS.get(words.trim()) ?? words.trim().toLowerCase();
   return name === 'percent' || name === 'pct' || name === 'percentage' || name === '%';
+}
+
+/** Words after a number that make it another one, and are no unit to leave out: `2 thirds`. */
+export function changesNumber(words: string): boolean {
+  return /\b(?:half|halves|(?:third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s|factorial)\b/i.test(
+    words,
+  );
 }
 
 /**
