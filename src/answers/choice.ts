@@ -19,6 +19,9 @@ export function choiceOf(plainForm: string): Choice | undefined {
   const small = /^\(([a-j])\)$/.exec(text);
   if (small !== null) return { letter: small[1]!.toUpperCase(), rest: '', marked: true };
   const bracketed = /^\(([A-J])\)\s*(.*)$/s.exec(text) ?? /^([A-J])(?:\)|\.(?=\s))\s*(.*)$/s.exec(text);
+  // `(A) and (B)` is not A.
+  if (bracketed !== null && /^(?:(?:and|or|,|;|&|\/)\s*\(?[A-J]\b|\([A-J]\))/.test(bracketed[2]!.trim()))
+    return undefined;
   if (bracketed !== null) return { letter: bracketed[1]!, rest: bracketed[2]!.trim(), marked: true };
   const named = /^([A-J]) ((?:\p{Lu}\p{Ll}+ ?)+)$/u.exec(text);
   return named === null ? undefined : { letter: named[1]!, rest: named[2]!.trim(), marked: false };

@@ -78,9 +78,9 @@ function tagged(text: string): string {
 }
 
 const PHRASE =
-  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|would\s+be\b|must\s+be\b)\s*\*{0,2}|^[ \t]*A:\s|^[#* ]{0,8}answer\**\s{1,3}(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\s?[:：]?/gim;
+  /(final\s+answer|answer)\*{0,2}\s*(?::|=|is\s+therefore|is\b|(?:would|must|could|may|might)\s+be\b)\s*\*{0,2}|\bthe\s+(?:(?:final|two|three|possible)\s+)?answers(?:\s+are\b|\s*:)|^[ \t]*A:\s|^[#* ]{0,8}answer\**\s{1,3}(?=\S)|(?:最终|最後)?答案(?:是|为|為)?\s?[:：]?/gim;
 const FILLER =
-  /^(?:\s|[:*]|(?:is|the|final|answer|option|choice|indeed|simply|just|approximately|about|then|thus|=)\b|=)+/i;
+  /^(?:\s|[:*]|(?:is|the|final|answer|option|choice|indeed|simply|just|either|approximately|about|then|thus|=)\b|=)+/i;
 
 const MAX_SENTENCE = 2000;
 
@@ -131,7 +131,8 @@ function sentence(rest: string): string {
 /** The answer within a sentence that announces one: all of it, the choice it begins with, or its last value. */
 function answerIn(said: string, expect: 'any' | 'choice'): { readonly answer: string } | undefined {
   const choice = /^\**\(?([A-J])\)?\**(?:[.):,]|\s|$)/.exec(said);
-  if (choice !== null && (expect === 'choice' || choiceOf(plainForm(normalise(said))) !== undefined))
+  const isOne = !/^\W*[A-J]\)?\**\s*(?:,|\/|&|or\b|and\b)\s*\(?[A-J]\b/.test(said);
+  if (choice !== null && isOne && (expect === 'choice' || choiceOf(plainForm(normalise(said))) !== undefined))
     return { answer: expect === 'choice' ? choice[1]! : said };
   const plain = withoutDerivation(said);
   const [nothing] = NOTHING.exec(said) ?? [];
@@ -151,6 +152,7 @@ const CHANGES = new RegExp(
   String.raw`(?:\b(?:${[
     "not|isn['’]t|except|above|below|under|over|twice|double|triple|half|divisible by",
     '(?:less|more|greater|fewer|larger|smaller|higher|lower) than|as (?:many|much) as',
+    String.raw`one of [^:=]*[,\s]`,
     String.raw`between(?: [^,;:=]*\band)?|from [^,;:=]*\bto`,
     '(?:half|third|quarter|fourth|fifth|tenth|root|square|cube|reciprocal|factorial|multiple)s? of',
     String.raw`(?:sum|product|difference|quotient|average|mean|ratio) (?:of|between) [^,;:=]*\band`,
@@ -240,6 +242,7 @@ function lastChoice(text: string): Value | undefined {
     // "A" before a small word is an article, and "I" is a person.
     const isWord =
       match[1] === 'I' || (match[1] === 'A' && /^A\s\p{Ll}/u.test(text.slice(match.index, match.index + 3)));
+    if (DENIES.test(text.slice(Math.max(0, match.index - 20), match.index))) continue;
     if (!isWord) last = { at: match.index, answer: match[1]!, method: 'choice' };
   }
   return last;

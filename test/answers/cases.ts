@@ -601,6 +601,11 @@ export const CASES: Readonly<Record<string, readonly Case[]>> = {
     ['no solution', '≠', '0'],
   ],
   'multiple choice': [
+    ['(A) and (B)', '≠', 'A'],
+    ['(A), (B)', '≠', '(A)'],
+    ['(A) or B', '≠', 'A'],
+    ['(A)(B)', '≠', 'A'],
+    ['(A) Both', '=', 'A'],
     ['\\text{(A)}', '=', 'A'],
     ['(C)', '=', '\\textbf{C}'],
     ['(c)', '=', '(C)'],

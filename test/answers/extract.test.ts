@@ -114,6 +114,12 @@ describe('extractAnswer', () => {
     ['The answer is 5 (or 6 with Tom).', '5', undefined],
     ['The answer is x = 3 (and y = 4).', '3', undefined],
     ['The answer is 3 factorial.', '3', '6'],
+    ['The answers are 5 and 6.', '6', '5, 6'],
+    ['The two answers: 5, 6', '6', '5, 6'],
+    ['The answer is either 5 or 6.', '6', '5, 6'],
+    ['The answer could be 5 or 6.', '6', '5, 6'],
+    ['The answer is one of 5, 6, 7.', '7', undefined],
+    ['His answers are 20 of 25. So he has 80 points.', '25', '80'],
     ['答案：不是42', '42', undefined],
   ])('a number that %j denies or changes is no answer', (text, wrong, right) => {
     expect(grade(text, wrong).correct).toBe(false);
@@ -141,6 +147,17 @@ describe('extractAnswer', () => {
     expect(extractAnswer('is it \\boxed{3}?</think> so \\boxed{4}', opened)?.answer).toBe('4');
     expect(grade('so \\boxed{4}', '4', opened)).toMatchObject({ correct: false, got: null });
     expect(grade('</think>4', '<think>a</think> so \\boxed{4}', opened).correct).toBe(true);
+  });
+
+  it.each([
+    ['The answer is A or B.', 'A'],
+    ['The answer is (A) and (B).', 'A'],
+    ['It is not B.', 'B'],
+    ['The answer is not A.', 'A'],
+  ])('takes no single letter of %j', (text, letter) => {
+    expect(grade(text, letter).correct).toBe(false);
+    expect(grade(text, letter, { expect: 'choice' }).correct).toBe(false);
+    expect(grade('The answer is A, and B is wrong.', 'A', { expect: 'choice' }).correct).toBe(true);
   });
 
   it('prefers a letter if a choice is expected', () => {
