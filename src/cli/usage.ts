@@ -1,6 +1,6 @@
 // What yargs says of a command line, as sentences that name options as they are typed and suggest the nearest.
-import { statSync } from 'node:fs';
 import { nearestName } from '../config/nearest.js';
+import { fileKind } from '../files/kind.js';
 import { UsageError } from './error.js';
 
 /** A command such as `inspect` whose next word names what it does. */
@@ -157,6 +157,6 @@ export function checkPort(port: number): void {
 
 /** @param name the option or argument that gives it */
 export function checkFolder(name: string, path: string): void {
-  if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
+  if (fileKind(path) !== 'directory')
     throw new UsageError(`${name} expects a directory that exists, found ${path}`);
 }

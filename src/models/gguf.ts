@@ -14,6 +14,7 @@ import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { ggufConfig } from '../architectures/gguf-config.js';
 import { cacheDirectory } from '../files/cache.js';
+import { fileKind } from '../files/kind.js';
 import { ggufTokenizer } from '../tokenizer/gguf-tokenizer.js';
 import { GGUF_FILE } from '../weights/gguf/checkpoint.js';
 import { openGguf } from '../weights/gguf/file.js';
@@ -24,7 +25,7 @@ const VERSION = 1;
 
 /** Whether the path is that of a GGUF file. */
 export function isGguf(path: string): boolean {
-  return /\.gguf$/i.test(path) && statSync(path, { throwIfNoEntry: false })?.isFile() === true;
+  return /\.gguf$/i.test(path) && fileKind(path) === 'file';
 }
 
 /**

@@ -1,6 +1,7 @@
 /** What a name of a model means here: the one place that everything asks. */
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileKind } from '../files/kind.js';
 import { StepTrainError } from '../native/errors.js';
 import { isAdapter, readAdapterConfig } from '../weights/adapter.js';
 import { baseDirectory, isShipped, shippedAdapter } from './base.js';
@@ -49,7 +50,7 @@ export function namedModel(name: string): NamedModel {
   const judge = shippedAdapter(name);
   if (judge !== undefined) return { name, kind: 'package', adapter: judge };
   if (isGguf(name)) return { name, kind: 'model' };
-  if (statSync(name, { throwIfNoEntry: false })?.isDirectory() !== true) return { name, kind: 'elsewhere' };
+  if (fileKind(name) !== 'directory') return { name, kind: 'elsewhere' };
   if (existsSync(join(name, 'config.json'))) return { name, kind: 'model' };
   if (isAdapter(name)) return { name, kind: 'adapter', adapter: name };
   const adapter = join(name, 'adapter');

@@ -1,5 +1,5 @@
 // The paths that a configuration names, found here or fetched from the hub.
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { adapterDirectory } from '../config/adapter.js';
 import { ConfigError } from '../config/error.js';
@@ -8,6 +8,7 @@ import { nearestName } from '../config/nearest.js';
 import type { FrameConfig } from '../config/schema.js';
 import type { Part } from '../data/split.js';
 import { type TrainingFile, trainingFiles } from '../data/training-files.js';
+import { fileKind } from '../files/kind.js';
 import { HubError } from '../hub/error.js';
 import { type HubId, parseHubId } from '../hub/hub-id.js';
 import { resolveHubData, resolveHubModel, resolveHubTokenizer } from '../hub/resolve.js';
@@ -92,7 +93,7 @@ export async function resolveModel<Model extends Pick<FrameConfig['model'], 'bas
 
 /** Models and tokenizers are directories. */
 function refuseFile(key: readonly string[], path: string, locate: Locate): void {
-  if (!isGguf(path) && statSync(path, { throwIfNoEntry: false })?.isFile())
+  if (!isGguf(path) && fileKind(path) === 'file')
     throw new ConfigError(
       `${locate(key)}: ${path} is a file; name ${key[1] === 'base' ? 'the directory of a model, or a .gguf file' : 'the directory of a tokenizer'}`,
     );

@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { countParameters, parseModelConfig } from '../../src/architectures/table.js';
 import { formatRunConfig, loadRunConfig } from '../../src/methods/config.js';
 import { methodOf, type RunConfig } from '../../src/methods/table.js';
+import { writeCard } from '../../src/models/card.js';
 import { describeRun } from '../../src/train/dry-run.js';
 import { temporaryDirectory } from '../weights/temporary-directory.js';
 
@@ -142,9 +143,14 @@ describe.each([
     const run = join(folder, 'judge');
     const trained = reward.lora === 'none' ? 'judge/model' : 'judge/base';
     const model = written(folder, trained, MODELS[judge]);
-    if (reward.lora !== 'none') {
-      mkdirSync(join(run, 'adapter'), { recursive: true });
-      writeFileSync(join(run, 'adapter/adapter_model.safetensors'), 'x'.repeat(1000));
+    const { dtype } = reward.model;
+    if (reward.lora === 'none') await writeCard(model, { method: 'reward', dtype });
+    else {
+      const adapter = join(run, 'adapter');
+      mkdirSync(adapter, { recursive: true });
+      writeFileSync(join(adapter, 'adapter_model.safetensors'), 'x'.repeat(1000));
+      writeFileSync(join(adapter, 'adapter_config.json'), '{}');
+      await writeCard(adapter, { method: 'reward', base: model, dtype });
     }
     const config = { ...reward, model: { ...reward.model, base: reward.lora === 'none' ? 'gone' : model } };
     writeFileSync(join(run, 'config.yaml'), formatRunConfig(config as RunConfig, { head: 'A run.' }));
