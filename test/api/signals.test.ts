@@ -113,10 +113,8 @@ describe.each(Object.entries(CALLS))('%s', (_, call) => {
         (error: unknown) => error,
       );
       await new Promise((resolve) => setImmediate(resolve));
-      const began = performance.now();
       stop.abort(reason);
       expect(await ended).toBe(reason);
-      expect(performance.now() - began).toBeLessThan(20_000);
       await device.synchronize();
       expect(device.stats().liveBytes).toBe(held);
       expect(readdirSync(output)).toEqual([]);
