@@ -9,7 +9,7 @@ import type { Adapter } from '../../src/models/adapter.js';
 import { Decoder } from '../../src/models/decoder.js';
 import { byteTokenizer } from '../../src/tokenizer/byte.js';
 import { goldenDirectory } from '../models/golden.js';
-import { openTest } from '../ops/devices.js';
+import { f32Bound, openTest } from '../ops/devices.js';
 import { random } from '../ops/numbers.js';
 import { someAdapter } from './some-adapter.js';
 
@@ -42,6 +42,20 @@ async function samplesOf(options: GenerateOptions, limits: GeneratorOptions = {}
   return samples;
 }
 
+/** The same bits on the CPU; on a GPU the same tokens, since a step of other rows may be another kernel's. */
+function expectAlike(found: Sample[][][], expected: Sample[][][]) {
+  if (device.info().name === 'cpu') {
+    expect(found).toEqual(expected);
+    return;
+  }
+  const plain = ({ tokens, text, finishReason }: Sample) => ({ tokens, text, finishReason });
+  expect(found.flat(2).map(plain)).toEqual(expected.flat(2).map(plain));
+  const logprobs = (samples: Sample[][][]) => samples.flat(2).flatMap((sample) => [...sample.logprobs]);
+  const theirs = logprobs(expected);
+  const apart = logprobs(found).map((value, i) => Math.abs(value - (theirs[i] as number)));
+  expect(Math.max(...apart)).toBeLessThan(f32Bound(device, 1e-5));
+}
+
 const VARIANTS: readonly (readonly [string, GenerateOptions, GeneratorOptions])[] = [
   ['of one length', { ignoreEos: true }, {}],
   ['that end at many tokens', { stop: Array.from({ length: 30 }, (_, i) => 9 * i) }, {}],
@@ -60,7 +74,7 @@ describe('samples are those of steps that wait for the tokens of the step before
     if (!options.choices) expect(ahead()).toBeGreaterThan(0);
     steps.mockClear();
     vi.spyOn(Scheduler.prototype, 'ahead').mockReturnValue(undefined);
-    expect(found).toEqual(await samplesOf(options, limits));
+    expectAlike(found, await samplesOf(options, limits));
     expect(steps).toHaveBeenCalled();
     expect(ahead()).toBe(0);
   });
