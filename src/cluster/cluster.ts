@@ -155,7 +155,8 @@ class StarCluster implements Cluster {
     new DataView(head.buffer).setFloat64(0, bytes.length);
     this.link.send(to, number, head);
     for (let at = 0; at < bytes.length; at += MAX_BYTES)
-      this.link.send(to, number, bytes.slice(at, at + MAX_BYTES));
+      // A copy with memory of its own: that of a short Buffer is shared, and must not go to another thread.
+      this.link.send(to, number, new Uint8Array(bytes.subarray(at, at + MAX_BYTES)));
   }
 
   private receive(number: number, from: readonly number[]): Promise<readonly Uint8Array[]> {

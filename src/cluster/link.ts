@@ -239,7 +239,7 @@ class Star implements Link {
 
   private heard(peer: Peer, { kind, number, bytes }: Frame): void {
     peer.heard = Date.now();
-    if (kind === 'data') this.tell({ kind: 'data', from: peer.rank, number, bytes: Uint8Array.from(bytes) });
+    if (kind === 'data') this.tell({ kind: 'data', from: peer.rank, number, bytes: new Uint8Array(bytes) });
     else if (kind === 'stop') this.stop(bytes.toString());
     else if (kind === 'bye') peer.left = true;
     else if (kind === 'welcome') this.complete();
