@@ -4,7 +4,7 @@ import { extractAnswer } from '../answers/extract.js';
 import { formulas } from '../answers/formulas.js';
 import { splitOutside } from '../records/mathematics.js';
 import { resultOf, sameResult } from './result.js';
-import { lastNumber, normalisedStep } from './solution.js';
+import { lastNumber, normalisedStep, stepResult } from './solution.js';
 import type { Correction, WrongStep } from './teacher.js';
 
 /** A longer reflection explains more than the step that it is about. */
@@ -33,8 +33,9 @@ export function correctionFault(
 
 /** Where the right step has the answer already, a reflection on it may name it. */
 function comesTo(step: string, answer: string): boolean {
-  const result = resultOf(step);
-  return result !== undefined && answersEqual(result, answer).equal;
+  return [resultOf(step), stepResult(step)].some(
+    (result) => result !== undefined && answersEqual(result, answer).equal,
+  );
 }
 
 function mentions(text: string, answer: string): boolean {

@@ -2,11 +2,11 @@
 import { answersEqual } from '../answers/equal.js';
 import { extractAnswer } from '../answers/extract.js';
 import { formulas } from '../answers/formulas.js';
-import { normalisedStep, stepResult, withoutNumber } from './solution.js';
+import { lastNumber, normalisedStep, stepResult, withoutNumber } from './solution.js';
 
 /**
- * Whether two steps have the same result: the answer that they announce, their last formula, or in plain arithmetic their last number.
- * Steps without one are the same only where they read the same.
+ * Whether two steps have the same result: the answer that they announce, their last formula, in plain arithmetic their last number, in
+ * words all their numbers. Steps without one are the same only where they read the same.
  */
 export function sameResult(a: string, b: string): boolean {
   if (normalisedStep(a) === normalisedStep(b)) return true;
@@ -29,6 +29,9 @@ function equated(step: string): string | undefined {
 
 /** Between formulas or numbers that are one result only together: `x = 2 or x = 3`, `\frac{1}{2} of 20`. */
 const JOINED = /^\s*(?:,|,?\s?(?:or|and)\b|of\b|mod\b)\s*$/;
+/** With what makes a number another; a hyphen between words is no sign. */
+const NUMBER =
+  /((?:(?<![\p{L}\d])[-−])?\d+(?:,\d{3})*(?:\.\d+)?)(?:\s(hundred|thousand|million|billion|trillion|dozen|dollars?|cents?)\b)?/giu;
 /** A number with nothing to compute in it. */
 const PLAIN = /^[-−]?[$€£]?\s?[\d,.]+%?$/;
 
@@ -45,7 +48,7 @@ export function resultOf(step: string): string | undefined {
   const announced = found && ['boxed', 'marker', 'phrase'].includes(found.method) ? found.answer : undefined;
   const formula = lastFormula(announced ?? text);
   // Words with numbers among them: `Tom has 12 + 7 = 19 apples.`
-  if (formula === undefined) return scaledResult(announced ?? step) ?? announced;
+  if (formula === undefined) return saidResult(announced ?? step) ?? announced;
   const value = formula.slice(formula.lastIndexOf('=') + 1).trim();
   // `3^2 + 4^2 = 25` is 25; of `2x + 3 = 7` the whole is the result, and of `x = 3`, which is not `y = 3`.
   const isNamed = /\p{L}/u.test(
@@ -54,12 +57,16 @@ export function resultOf(step: string): string | undefined {
   return value !== formula && !isNamed && answersEqual(formula, value).equal ? value : formula;
 }
 
-/** The last number with what makes it another: `1.5 million`, `5 cents`. */
-function scaledResult(text: string): string | undefined {
-  const number = stepResult(text);
-  const [, scale] =
-    /\d\s(hundred|thousand|million|billion|trillion|dozen|dollars?|cents?)\b[^\d]*$/i.exec(text) ?? [];
-  return number !== undefined && scale !== undefined ? `${number} ${scale}` : number;
+/**
+ * The last number behind an equals sign, else all that the words say, with what makes them others (`1.5 million`, `5 cents`). Nothing
+ * says which of several is the result, and by the last one `Tom has 5 and Ann has 3` would come to what `Tom has 6 and Ann has 3`
+ * does: they are one result together, in their order.
+ */
+function saidResult(text: string): string | undefined {
+  const said = [...withoutNumber(text).matchAll(NUMBER)].map(([, number = '', scale]) =>
+    scale === undefined ? lastNumber(number) : `${lastNumber(number)} ${scale}`,
+  );
+  return said.length < 2 || text.includes('=') ? said.at(-1) : `(${said.join(', ')})`;
 }
 
 /** The last formula, between its signs or as a run of words that are none; undefined where the text is words and plain numbers. */

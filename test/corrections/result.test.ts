@@ -23,6 +23,8 @@ it.each([
   ['Answer: Tom', 'The answer is Tom.'],
   ['Answer: 9books', 'Answer: 9'],
   ['Ann  stands before Tom.', 'ann stands before Tom'],
+  ['2: Tom has 5 apples and Ann has 3', 'So Tom has 5 and Ann 3.'],
+  ['He has 5 dollars and 3 cents', 'Five and three: 5 dollars, 3 cents'],
 ])('%s comes to the same as %s', (a, b) => {
   expect(sameResult(a, b)).toBe(true);
   expect(sameResult(b, a)).toBe(true);
@@ -55,6 +57,12 @@ it.each([
   ['packs: 7 × 14 = 98 pens: 8 + 98', 'packs: 7 × 14 = 98'],
   ['Ann stands before Tom.', 'Tom stands before Ann.'],
   ['Ann stands before Tom.', '12 + 7 = 19'],
+  // Words with several numbers: nothing says which is the result.
+  ['Tom has 5 apples and Ann has 3', 'Tom has 6 apples and Ann has 3'],
+  ['Tom has 5 apples and Ann has 3', 'Tom has 3 apples and Ann has 5'],
+  ['He has 5 dollars and 3 cents', 'He has 5 cents and 3 cents'],
+  ['On day 2 Tom has 19 apples', 'On day 3 Tom has 19 apples'],
+  ['Tom has 12 and gets 7, so 19', '12 + 7 = 19'],
 ])('%s does not come to the same as %s', (a, b) => {
   expect(sameResult(a, b)).toBe(false);
   expect(sameResult(b, a)).toBe(false);
@@ -63,6 +71,12 @@ it.each([
 it('a step of words has no result', () => {
   expect(resultOf('2: Ann')).toBeUndefined();
   expect(resultOf('We divide both sides by the number of people.')).toBeUndefined();
+});
+
+it('a reflection may name the answer that the right step has among its numbers', () => {
+  const right = 'Tom has 12 and gets 7, so he has 19';
+  const correction = { reflection: '12 and 7 are 19, not 18.', improvement: right };
+  expect(correctionFault({ answer: '19', right, isLast: false }, correction)).toBeUndefined();
 });
 
 it('an improvement with another numerator, base or factor is rejected', () => {
