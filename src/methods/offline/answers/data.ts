@@ -36,7 +36,7 @@ export async function offlineData(
   for (const part of PARTS) {
     reportUnused(part, parts[part], kind);
     const made = itemsOf(kind, parts[part], tokens);
-    reportUnclosed(part, made);
+    reportReasoning(part, made);
     const fitting = made.filter((item) => fits(item, data.max_length));
     const left = made.length - fitting.length;
     if (left > 0)
@@ -73,16 +73,26 @@ function reportUnused(part: Part, records: readonly StepRecord[], kind: ItemKind
     console.error(`${part}: ${count} of ${records.length} rows ${reason} are left out`);
 }
 
-/** Transformers renders such a reply without a word, and TRL warns that prompt and conversation differ. */
-function reportUnclosed(part: Part, items: readonly OfflineItem[]): void {
+/** Transformers renders such replies without a word, and TRL warns that prompt and conversation differ. */
+function reportReasoning(part: Part, items: readonly OfflineItem[]): void {
   const answers = items.flatMap(({ answers }) => answers);
-  const unclosed = answers.filter(({ unclosed }) => unclosed !== undefined);
-  const end = unclosed[0]?.unclosed;
-  if (end !== undefined)
-    console.error(
-      `${part}: ${unclosed.length} of ${answers.length} answers never write ${end}, the end of the reasoning that their prompt opens: ` +
-        `the model learns to answer inside its reasoning; put reasoning and ${end} before the answer, or take a chat template that opens none`,
-    );
+  const say = (tags: readonly (string | undefined)[], sentence: (tag: string) => string) => {
+    const found = tags.filter((tag) => tag !== undefined);
+    if (found[0] !== undefined)
+      console.error(`${part}: ${found.length} of ${answers.length} answers ${sentence(found[0])}`);
+  };
+  say(
+    answers.map(({ unclosed }) => unclosed),
+    (end) =>
+      `never write ${end}, the end of the reasoning that their prompt opens: the model learns to answer inside its reasoning; ` +
+      `put reasoning and ${end} before the answer, or take a chat template that opens none`,
+  );
+  say(
+    answers.map(({ reopens }) => reopens),
+    (mark) =>
+      `begin with ${mark}, with which their prompt ends: the model learns to write a second one; remove one of the two (texts are ` +
+      'learned word for word)',
+  );
 }
 
 function fits({ prompt, answers }: OfflineItem, maxLength: number): boolean {
@@ -106,7 +116,7 @@ export function offlinePreview(
   const tokens = answerTokenizer(tokenizer, question.template);
   return function* (record) {
     for (const { prompt, answers } of itemsOf(kind, [record], tokens)) {
-      for (const { ids: own, from, steps, label } of answers) {
+      for (const { ids: own, from, steps, label, unclosed, reopens } of answers) {
         const ids = Int32Array.from([...prompt, ...own]);
         const at = prompt.length;
         const lossMask = Uint8Array.from(ids, (_, i) => (i >= at + from ? 1 : 0));
@@ -116,7 +126,11 @@ export function offlinePreview(
             ({ begin, end }, step) => ({ role: 'step', step, start: at + begin, end: at + end }) as const,
           ),
         ];
-        const title = label === null ? 'an answer' : label === 1 ? 'a right answer' : 'a wrong answer';
+        const title = [
+          label === null ? 'an answer' : label === 1 ? 'a right answer' : 'a wrong answer',
+          ...(unclosed === undefined ? [] : [`never writes ${unclosed}`]),
+          ...(reopens === undefined ? [] : [`writes a second ${reopens}`]),
+        ].join(', ');
         yield { title, sequence: { ids, lossMask, spans, steps: [] } };
       }
     }

@@ -24,6 +24,8 @@ export interface AnswerTokens {
   readonly label: StepLabel;
   /** The end of the reasoning that its prompt opens, where the answer never writes it: `</think>`. */
   readonly unclosed?: string;
+  /** `<think>`, where a prompt that is given word for word opens the reasoning and the answer opens it again. */
+  readonly reopens?: string;
 }
 
 /** One answer, or a chosen and a rejected one, to a prompt. */

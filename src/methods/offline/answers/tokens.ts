@@ -103,9 +103,16 @@ export function answerTokenizer(tokenizer: Tokenizer, template: string): AnswerT
         else spans.push({ begin: Math.max(begin, unlearned), end: ids.length, label, score });
       }
       // The beginning of a solution closes nothing yet.
-      const end = ends ? openedReasoning(reply.opening)?.end : undefined;
-      const isClosed = end === undefined || `${reply.head}${reply.content}${reply.tail}`.includes(end);
-      return { ids, from, steps: spans, label, ...(isClosed ? {} : { unclosed: end }) };
+      const { mark = '', end } = openedReasoning(reply.opening) ?? {};
+      const written = `${reply.head}${reply.content}${reply.tail}`;
+      return {
+        ids,
+        from,
+        steps: spans,
+        label,
+        ...(ends && end !== undefined && !written.includes(end) ? { unclosed: end } : {}),
+        ...(mark !== '' && written.trimStart().startsWith(mark.trim()) ? { reopens: mark.trim() } : {}),
+      };
     },
   };
 }

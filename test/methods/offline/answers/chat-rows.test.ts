@@ -1,7 +1,11 @@
 // Rows with conversations as tokens: what the model reads and what it learns to write is what its chat template writes.
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { completeRunConfig } from '../../../../src/methods/config.js';
-import { type OfflineDataConfig, offlineData } from '../../../../src/methods/offline/answers/data.js';
+import {
+  type OfflineDataConfig,
+  offlineData,
+  offlinePreview,
+} from '../../../../src/methods/offline/answers/data.js';
 import { allAnswers } from '../../../../src/methods/offline/answers/kinds.js';
 import { answerTokenizer } from '../../../../src/methods/offline/answers/tokens.js';
 import type { StepRecord } from '../../../../src/records/record.js';
@@ -84,6 +88,7 @@ describe('a template that opens the reasoning', () => {
       { prompt: [USER], completion: [reply('4')] },
       { prompt: 'What is 2+2?<think>\n', completion: '4' },
       { prompt: 'What is 2+2?', completion: '4' },
+      { prompt: 'What is 2+2?<think>\n', completion: content },
     ];
     const tokenizer = await loadTokenizer(await chatModel(OPENS));
     const rows = fileWith('rows.jsonl', messages.map((row) => JSON.stringify(row)).join('\n'));
@@ -91,7 +96,7 @@ describe('a template that opens the reasoning', () => {
     const tokens = answerTokenizer(tokenizer, 'auto');
     const unclosed = records.map((record) => tokens.answer(record, record.steps, { label: 1 }).unclosed);
     const end = '</think>';
-    expect(unclosed).toEqual([end, undefined, end, end, undefined]);
+    expect(unclosed).toEqual([end, undefined, end, end, undefined, undefined]);
     // A problem that is asked in the words of the configuration.
     const steps = [{ text: 'It is 4', label: 1, kind: 'normal' }] as const;
     expect(tokens.answer({}, steps, { label: 1 }).unclosed).toBe(end);
@@ -110,8 +115,19 @@ describe('a template that opens the reasoning', () => {
     await offlineData(data, tokenizer, allAnswers);
     expect(said.mock.calls.flat()).toEqual([
       expect.stringMatching(
-        /^train: 3 of 5 answers never write <\/think>, the end of the reasoning that their prompt opens: /,
+        /^train: 3 of 6 answers never write <\/think>, the end of the reasoning that their prompt opens: /,
       ),
+      // Texts are learned word for word.
+      expect.stringMatching(/^train: 1 of 6 answers begin with <think>, with which their prompt ends: /),
+    ]);
+    const preview = offlinePreview(data, tokenizer, allAnswers);
+    expect(records.flatMap((record) => [...preview(record)].map(({ title }) => title))).toEqual([
+      'an answer, never writes </think>',
+      'an answer',
+      'an answer, never writes </think>',
+      'an answer, never writes </think>',
+      'an answer',
+      'an answer, writes a second <think>',
     ]);
   });
 
