@@ -9,6 +9,7 @@ import {
 } from '../generate/generator.js';
 import type { GeneratedToken, Sample } from '../generate/sample-row.js';
 import { type Adapter, loadAdapter } from '../models/adapter.js';
+import { shippedNames } from '../models/base.js';
 import { checkSequences, type RaggedBatch, raggedBatch } from '../models/batch.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { headOutputs, headRows, roleHead } from '../models/heads.js';
@@ -115,6 +116,7 @@ export async function loadModel(
     throw new StepTrainError('E_RANGE', `loadModel: dtype: expected 'f32' or 'bf16', found ${shown(wanted)}`);
   }
   const found = savedModel(name);
+  checkIsHere(found);
   if (adapter === undefined) return openSaved(device, found, { dtype: wanted, signal });
   if (found.adapter !== undefined) {
     throw new StepTrainError(
@@ -123,6 +125,21 @@ export async function loadModel(
     );
   }
   return openSaved(device, withCard({ ...found, adapter }), { dtype: wanted, signal });
+}
+
+/** @throws StepTrainError that says where it was looked for, or that a run has no model yet */
+function checkIsHere({ name, kind, directory }: SavedModel): void {
+  if (kind === 'elsewhere')
+    throw new StepTrainError(
+      'E_ASSET',
+      `loadModel: there is no ${name} (looked for from ${process.cwd()}); name the directory of a model, an adapter or a run, a .gguf file, ` +
+        `or one of ${shippedNames().join(', ')}; a model of the hub has to be downloaded first, as the commands do`,
+    );
+  if (kind === 'run' && directory === name)
+    throw new StepTrainError(
+      'E_ASSET',
+      `loadModel: ${name} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${name}`,
+    );
 }
 
 /** The same of a name that is resolved already. */

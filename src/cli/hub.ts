@@ -2,8 +2,9 @@ import type { CommandModule } from 'yargs';
 import { UsageError } from './error.js';
 
 interface PushArguments {
-  readonly adapter: string;
-  readonly repo: string;
+  readonly 'run-or-repo': string;
+  readonly repo?: string;
+  readonly model?: string;
   readonly base?: string;
   readonly revision: string;
   readonly message: string;
@@ -12,20 +13,18 @@ interface PushArguments {
 }
 
 const pushCommand: CommandModule<unknown, PushArguments> = {
-  command: 'push <adapter> <repo>',
+  command: 'push <run-or-repo> [repo]',
   describe: 'Send an adapter to the Hugging Face hub, with a model card made from its run',
   builder: (argv) =>
     argv
-      .positional('adapter', {
+      .positional('run-or-repo', {
         type: 'string',
         demandOption: true,
-        describe: 'A run, or an adapter (then the card has neither data nor metrics)',
+        describe:
+          'A run, or an adapter (then the card has neither data nor metrics); may be named by --model',
       })
-      .positional('repo', {
-        type: 'string',
-        demandOption: true,
-        describe: 'owner/name on the hub; made if it is not there',
-      })
+      .positional('repo', { type: 'string', describe: 'owner/name on the hub; made if it is not there' })
+      .option('model', { type: 'string', requiresArg: true, describe: 'The run, or the adapter' })
       .option('base', {
         type: 'string',
         requiresArg: true,
@@ -70,7 +69,13 @@ async function push(args: PushArguments): Promise<void> {
   const { parseHubId } = await import('../hub/hub-id.js');
   const { hubSettings } = await import('../hub/settings.js');
   const { publishedAdapter } = await import('./published-adapter.js');
-  const { repo, base, revision, message } = args;
+  const { base, revision, message } = args;
+  const [model, repo] =
+    args.model === undefined ? [args['run-or-repo'], args.repo] : [args.model, args['run-or-repo']];
+  if (repo === undefined)
+    throw new UsageError(`name the repository too: steptrain hub push ${model} owner/name`);
+  if (args.model !== undefined && args.repo !== undefined)
+    throw new UsageError(`name one run or adapter: ${args['run-or-repo']}, or --model ${model}`);
   for (const [name, id] of [
     ['repo', repo],
     ['--base', base],
@@ -78,7 +83,7 @@ async function push(args: PushArguments): Promise<void> {
     if (id !== undefined && parseHubId(id)?.repo !== id)
       throw new UsageError(`${name}: expected owner/name on the hub, found ${JSON.stringify(id)}`);
   const settings = hubSettings();
-  const files = await publishedAdapter(args.adapter, { repo, base, settings });
+  const files = await publishedAdapter(model, { repo, base, settings });
   if (args['dry-run']) {
     console.log(`to ${settings.endpoint}/${repo}, branch ${revision}${args.private ? ', private' : ''}:`);
     for (const { path, content } of files) console.log(`  ${path}  ${size(content.length)}`);

@@ -1,21 +1,21 @@
 import type { CommandModule } from 'yargs';
+import { DEFAULT_MODEL } from '../models/saved.js';
 import { UsageError } from './error.js';
+import { MODEL_NAME, modelArgument, namedAs } from './model-options.js';
 
 interface InspectArguments {
-  readonly path: string;
+  readonly path?: string;
+  readonly 'run-or-model'?: string;
+  readonly model?: string;
 }
 
 const KINDS = {
   model: [
-    'A model: directory, hub id, or one of the package; of a run or an adapter its base',
+    `${MODEL_NAME}; of a run or an adapter its base`,
     'architecture, size, dtype, tokenizer',
     'word-problems',
   ],
-  adapter: [
-    'PEFT adapter directory, or a run with one',
-    'rank, modules, base, how it judges',
-    'runs/my/adapter',
-  ],
+  adapter: ['A run or an adapter', 'rank, modules, base, how it judges', 'runs/my/adapter'],
   checkpoint: [
     'A checkpoints/step-N of a run',
     'step, stage, whether every file is whole',
@@ -33,14 +33,17 @@ type Kind = keyof typeof KINDS;
 
 const commandOf = (kind: Kind): CommandModule<unknown, InspectArguments> => {
   const [what, says, example] = KINDS[kind];
+  const isModel = kind === 'model' || kind === 'adapter';
   return {
-    command: `${kind} <path>`,
+    command: isModel ? `${kind} [run-or-model]` : `${kind} <path>`,
     describe: `${kind === 'data' ? 'Data file' : kind[0]?.toUpperCase() + kind.slice(1)}: ${says}`,
     builder: (argv) =>
-      argv
-        .positional('path', { type: 'string', demandOption: true, describe: what })
-        .example(`$0 inspect ${kind} ${example}`, says) as never,
-    handler: async ({ path }) => {
+      (isModel
+        ? namedAs(modelArgument(argv, what))
+        : argv.positional('path', { type: 'string', demandOption: true, describe: what })
+      ).example(`$0 inspect ${kind} ${example}`, says) as never,
+    handler: async ({ path: given, 'run-or-model': first, model = first }) => {
+      const path = given ?? model ?? DEFAULT_MODEL;
       const describe = await import('./inspect-parts.js');
       const rows: (readonly [string, string])[] = await describe[kind](path);
       const width = Math.max(...rows.map(([name]) => name.length)) + 2;

@@ -29,7 +29,6 @@ export interface SamplingArguments {
 const text = { type: 'string', requiresArg: true } as const;
 const number = { type: 'number', requiresArg: true } as const;
 
-/** What `--model`, or an argument in its place, may name; the same in every command. */
 /** Without it evaluate, label and generate take `fastestRows` of the device. */
 export const MAX_ROWS = {
   type: 'number',
@@ -37,15 +36,21 @@ export const MAX_ROWS = {
   describe: 'Most samples at a time [default: 64 on a CPU, 256 on a GPU]',
 } as const;
 
+/** What `--model`, or an argument in its place, may name; the same in every command. */
 export const MODEL_NAME = 'A run, an adapter, a model directory, a hub id, or a model of the package';
 
 /** The model as the first argument, of commands that take no other. */
-export function modelArgument<T>(argv: Argv<T>): Argv<T> {
+export function modelArgument<T>(argv: Argv<T>, describe = MODEL_NAME): Argv<T> {
   return argv.positional('run-or-model', {
     type: 'string',
     conflicts: ['model', 'run'],
-    describe: MODEL_NAME,
+    describe,
   }) as never;
+}
+
+/** `--model` of commands that read a model's files and run none. */
+export function namedAs<T>(argv: Argv<T>): Argv<T> {
+  return argv.option('model', { ...text, describe: 'The same as the argument' }) as never;
 }
 
 export function modelOptions(argv: Argv): Argv {

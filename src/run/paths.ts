@@ -157,7 +157,8 @@ async function found(
     if (!(error instanceof HubError)) throw error;
     if (error.kind === 'missing') throw new ConfigError(`${locate(key)}: ${here}, and ${error.message}`);
     if (error.kind === 'refused') throw error;
-    throw new HubError(error.kind, `${key.join('.')} ${path}: ${error.message}`, { cause: error });
+    // A mistyped path looks like a hub id.
+    throw new HubError(error.kind, `${locate(key)}: ${here}; on the hub: ${error.message}`, { cause: error });
   });
 }
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -89,7 +90,7 @@ function missingTokenizer(directory: string, sentencePiece: Buffer | undefined):
     sentencePiece === undefined ? '' : '; tokenizer.model (SentencePiece) is there, but is not read';
   return new DataError(
     'tokenizer',
-    `the directory has no tokenizer.json${found}; save the tokenizer with transformers, or give the path of a model ` +
+    `${existsSync(directory) ? `the directory has no tokenizer.json${found}` : 'there is no such directory'}; save the tokenizer with transformers, or give the path of a model ` +
       'directory that has one',
     { file: directory },
   );

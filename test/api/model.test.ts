@@ -1,4 +1,5 @@
 // loadModel and Model.score: what they refuse, and that a score depends on its sequence alone.
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadModel, type Model } from '../../src/api/model.js';
@@ -8,6 +9,7 @@ import { changedAdapter, changedModel } from '../models/changed-model.js';
 import { expectedOf, goldenDirectory } from '../models/golden.js';
 import { openTest } from '../ops/devices.js';
 import { maxDifference, random } from '../ops/numbers.js';
+import { temporaryDirectory } from '../weights/temporary-directory.js';
 
 const device = openTest();
 const directory = goldenDirectory('mistral');
@@ -194,6 +196,18 @@ describe('loadModel refuses', () => {
     await expect(loadModel(device, directory, { dtype: 'f32', adapter: path })).rejects.toThrow(sentence);
     await device.synchronize();
     expect(device.stats().liveBytes).toBe(before);
+  });
+
+  test('a name that leads nowhere, and a run that has not ended', async () => {
+    const path = join(directory, 'gone');
+    await expect(loadModel(device, path)).rejects.toThrow(
+      `loadModel: there is no ${path} (looked for from ${process.cwd()}); name the directory of a model`,
+    );
+    const run = temporaryDirectory();
+    writeFileSync(join(run, 'config.yaml'), 'method: sft\n');
+    await expect(loadModel(device, run)).rejects.toThrow(
+      `loadModel: ${run} holds neither adapter/ nor model/: its training has not ended; continue with: steptrain run --resume ${run}`,
+    );
   });
 
   test('a dtype that it does not compute in', async () => {

@@ -88,6 +88,20 @@ describe('steptrain hub push', () => {
     expect(hub.requests.filter((request) => !request.startsWith('GET '))).toEqual([]);
   });
 
+  it('takes the run by --model too, once', async () => {
+    const { code, stdout } = await cli('hub', 'push', 'anna/steps', '--model', run, '--dry-run');
+    expect([code, stdout]).toEqual([0, expect.stringContaining('anna/steps, branch main:')]);
+    const refused = [
+      [[run], /^name the repository too: steptrain hub push \S+ owner\/name$/],
+      [[run, 'anna/steps', '--model', run], /^name one run or adapter: /],
+    ] as const;
+    for (const [args, message] of refused)
+      expect(await cli('hub', 'push', ...args)).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(message),
+      });
+  });
+
   it('sends again only what the storage has not, into a repository that is there', async () => {
     hub.refusals.set('/commit/', 503);
     const failed = await push();

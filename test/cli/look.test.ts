@@ -151,6 +151,9 @@ describe('inspect', () => {
     expect(found.get('type')).toContain('language model');
     expect(found.get('tokenizer')).toContain('with a chat template');
     expect(Number(found.get('parameters')?.replaceAll(',', ''))).toBeGreaterThan(1e5);
+    // The model of every command where none is named, and named by an option.
+    for (const named of [[], ['--model', 'word-problems']])
+      expect(rows((await cli('inspect', 'model', ...named)).stdout)).toEqual(found);
   });
 
   test('adapter', async () => {
@@ -160,6 +163,7 @@ describe('inspect', () => {
     expect(found.get('judges')).toBe('steps, by the words + and -');
     // A run stands for its adapter, and both for their base.
     expect(rows((await cli('inspect', 'adapter', at('run'))).stdout)).toEqual(found);
+    expect(rows((await cli('inspect', 'adapter', '--model', at('run'))).stdout)).toEqual(found);
     const base = (await cli('inspect', 'model', 'embedded')).stdout;
     for (const name of ['run', 'run/adapter'])
       expect((await cli('inspect', 'model', at(name))).stdout).toBe(base);

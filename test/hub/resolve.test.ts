@@ -173,7 +173,7 @@ describe('data of the hub', () => {
     expect(hub.requests).toHaveLength(1);
     vi.stubEnv('HF_HUB_OFFLINE', '1');
     await expect(attempt('trl-lib/tiny', folder)).rejects.toThrow(
-      /^data\.train trl-lib\/tiny: HF_HUB_OFFLINE is set and the data set trl-lib\/tiny is not, or not whole, in /,
+      /^r\.yaml:2:15: data\.train leads nowhere: there is no trl-lib\/tiny \(looked for from \S+\); on the hub: HF_HUB_OFFLINE is set and the data set trl-lib\/tiny is not, or not whole, in /,
     );
   });
 });

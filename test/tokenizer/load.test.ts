@@ -222,7 +222,7 @@ describe('unusable files give one sentence with the path', () => {
 
   it('a directory that does not exist', async () => {
     await expect(loadTokenizer('/nowhere/at/all')).rejects.toThrow(
-      '/nowhere/at/all: the directory has no tokenizer.json',
+      '/nowhere/at/all: there is no such directory; save the tokenizer',
     );
   });
 
