@@ -13,7 +13,7 @@ const [LOOK_MS, GRACE_MS] = [5, 40];
 const TICKS = 100;
 
 /** Seconds of processor time that a process took, undefined when it has gone. */
-function processorTime(pid) {
+export function processorTime(pid) {
   try {
     const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
       .replace(/^.*\) /s, '')
@@ -72,7 +72,7 @@ export async function killedRun(recipe, directory, moments, { sets = [], onKill 
 }
 
 /** What the last line of progress was about. */
-function phaseOf(said) {
+export function phaseOf(said) {
   const last = said
     .split(/[\r\n]/)
     .findLast((line) => / \d+\/\d+ |evaluation|tokenised|checkpoint/.test(line));
@@ -85,7 +85,7 @@ export function contents(directory, at = '') {
     readdirSync(join(directory, at), { withFileTypes: true }).flatMap((entry) => {
       const name = join(at, entry.name);
       if (
-        /^(checkpoints|tensorboard|config\.yaml|inputs\.json|memory\.json|report\.html)$/.test(name) ||
+        /^(checkpoints|tensorboard|ranks|config\.yaml|inputs\.json|memory\.json|report\.html)$/.test(name) ||
         /lock/.test(name)
       )
         return [];

@@ -1,11 +1,13 @@
 // Kills runs with SIGKILL at random moments, resumes them each time, and compares what they end with, bit for bit, with runs that nobody
 // stopped. Without a recipe, the small runs of every method in turn (scripts/small-runs.mjs). Runs that end before all their kills
 // were made are begun anew.
-//   node scripts/kills.mjs [RECIPE] [-n KILLS] [--seed N] [--set KEY=VALUE …]
+// --ranks N: in 2 to N processes, one of which is killed or stopped; what goes on has another number of them, and the bits of one.
+//   node scripts/kills.mjs [RECIPE] [-n KILLS] [--seed N] [--ranks N] [--set KEY=VALUE …]
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { killedJob } from './killed-jobs.mjs';
 import { contents, differences, killedRun, steptrain, uniform } from './killed-runs.mjs';
 import { writeSmallRuns } from './small-runs.mjs';
 
@@ -14,6 +16,7 @@ const { values, positionals } = parseArgs({
   options: {
     kills: { type: 'string', short: 'n', default: '100' },
     seed: { type: 'string', default: '1' },
+    ranks: { type: 'string', default: '1' },
     set: { type: 'string', multiple: true, default: [] },
   },
 });
@@ -23,7 +26,10 @@ const recipes =
     ? positionals.map((path) => [path, path])
     : [...writeSmallRuns(join(folder, 'recipes'))];
 const kills = Number(values.kills);
-const sets = values.set.flatMap((each) => ['--set', each]);
+const ranks = Number(values.ranks);
+const shards = ranks > 1 ? [`run.shards=${ranks}`] : [];
+const sets = [...values.set, ...shards].flatMap((each) => ['--set', each]);
+const kill = ranks > 1 ? killedJob : killedRun;
 const random = uniform(values.seed);
 const phases = new Map();
 let [made, ended, different] = [0, 0, 0];
@@ -46,8 +52,10 @@ async function killUntil(name, recipe, until) {
   );
   while (made < until) {
     const directory = join(folder, `run-${ended}`);
-    const killed = await killedRun(recipe, directory, moments(time, until), {
+    const killed = await kill(recipe, directory, moments(time, until), {
       sets,
+      ranks,
+      random,
       onKill: () => made++,
     });
     for (const phase of killed) phases.set(phase, (phases.get(phase) ?? 0) + 1);

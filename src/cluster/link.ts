@@ -64,6 +64,7 @@ class Star implements Link {
   private ready = false;
   private over = false;
   private readonly silentMs: number;
+  private lastBeat = Date.now();
 
   constructor(
     private readonly options: LinkOptions,
@@ -252,10 +253,14 @@ class Star implements Link {
 
   private beat(): void {
     if (this.over) return;
+    const now = Date.now();
+    // This process was stopped itself, with its machine or its job step: what the others said meanwhile is still to be read.
+    if (now - this.lastBeat > this.silentMs / 2) for (const peer of this.peers.values()) peer.heard = now;
+    this.lastBeat = now;
     for (const peer of this.peers.values()) {
       sendFrame(peer.socket, 'beat');
-      if (!peer.left && Date.now() - peer.heard > this.silentMs)
-        this.stop(`${peer.name} has said nothing for ${Math.round(this.silentMs / 1000)} s`);
+      if (!peer.left && now - peer.heard > this.silentMs)
+        this.stop(`${peer.name} has said nothing for ${this.silentMs / 1000} s`);
     }
   }
 

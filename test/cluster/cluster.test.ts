@@ -1,14 +1,45 @@
 // Processes of a job in one process: what they exchange, and what each hears when one is lost.
-import { connect, createServer } from 'node:net';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
 import { joinNeighbours, shardsOf } from '../../src/cluster/shards.js';
 
 let nextPort = 21_000 + (process.pid % 500) * 20;
 const open: Cluster[] = [];
+const cables: Cable[] = [];
 afterEach(() => {
   for (const cluster of open.splice(0)) cluster.fail('the test is over');
+  for (const cable of cables.splice(0)) cable.end();
 });
+
+/** What lies between a process and rank 0. Cut, it passes nothing on and closes nothing: the machine behind it has vanished. */
+class Cable {
+  private readonly sockets: Socket[] = [];
+  private readonly server: Server;
+  cut = false;
+
+  constructor(from: number, to: number) {
+    cables.push(this);
+    this.server = createServer((near) => {
+      const far = connect(to, '127.0.0.1');
+      this.sockets.push(near, far);
+      for (const [one, other] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        one.on('data', (bytes) => this.cut || other.write(bytes));
+        one.on('close', () => this.cut || other.destroy());
+        one.on('error', () => {});
+      }
+    }).listen(from);
+  }
+
+  end(): void {
+    this.server.close();
+    for (const socket of this.sockets) socket.destroy();
+  }
+}
 
 interface Start {
   readonly ports?: readonly number[];
@@ -16,17 +47,21 @@ interface Start {
   readonly silentSeconds?: number;
   readonly joinSeconds?: number;
   readonly ranks?: readonly number[];
+  /** The ports that a rank dials, where they are not those on which rank 0 listens. */
+  readonly dials?: Readonly<Record<number, readonly number[]>>;
 }
 
-function start(size: number, { ports = [nextPort++, nextPort++], greeting, ranks, ...limits }: Start = {}) {
+function start(size: number, options: Start = {}) {
+  const { ports: common = [nextPort++, nextPort++], dials, greeting, ranks, ...limits } = options;
   const all = ranks ?? Array.from({ length: size }, (_, rank) => rank);
   return all.map(async (rank) => {
+    const ports = dials?.[rank] ?? common;
     const place = {
       rank,
       size,
       localRank: rank,
       localSize: size,
-      job: `job-${ports[0]}`,
+      job: `job-${common[0]}`,
       host: '127.0.0.1',
       ports,
     };
@@ -140,5 +175,40 @@ describe('processes of a job', () => {
     for (const each of waiting) await expect(each).rejects.toThrow(/^rank 1 on .*: out of memory$/);
     expect(clusters.map(({ lost }) => lost.aborted)).toEqual([true, true, true]);
     await expect(clusters[0]!.gather(new Uint8Array())).rejects.toThrow('out of memory');
+  });
+
+  it('name the one whose machine vanishes, which names rank 0', async () => {
+    const [port, own] = [nextPort++, nextPort++];
+    const cable = new Cable(own, port);
+    const clusters = await Promise.all(start(3, { ports: [port], dials: { 2: [own] }, silentSeconds: 0.5 }));
+    const waiting = clusters.map((cluster) => cluster.gather(Uint8Array.of(cluster.rank)));
+    await Promise.all(waiting);
+    const begun = performance.now();
+    cable.cut = true;
+    const said = await Promise.allSettled(clusters.map((cluster) => cluster.gather(new Uint8Array(9))));
+    const reasons = said.map((each) =>
+      each.status === 'rejected' ? (each.reason as Error).message : 'none',
+    );
+    for (const reason of reasons.slice(0, 2))
+      expect(reason).toMatch(/^rank 2 on .* \(process \d+\) has said nothing for 0.5 s$/);
+    expect(reasons[2]).toBe('rank 0 on 127.0.0.1 has said nothing for 0.5 s');
+    expect(performance.now() - begun).toBeLessThan(10_000);
+  });
+
+  it('wait for one that computes for longer than they would bear its silence', async () => {
+    const clusters = await Promise.all(start(2, { silentSeconds: 0.3 }));
+    const first = clusters[0]!.gather(Uint8Array.of(0));
+    await sleep(1000);
+    const second = clusters[1]!.gather(Uint8Array.of(1));
+    expect(await first).toEqual(await second);
+  });
+
+  it('accuse nobody of a time in which they were stopped themselves', async () => {
+    const clusters = await Promise.all(start(2, { silentSeconds: 0.3 }));
+    // Both are in this process: it stops as a suspended job does.
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 700);
+    await sleep(200);
+    const found = await Promise.all(clusters.map((cluster) => cluster.gather(Uint8Array.of(cluster.rank))));
+    expect(found[0]).toEqual(found[1]);
   });
 });
