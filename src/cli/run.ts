@@ -218,10 +218,11 @@ async function train(
       throw error;
     })
     .finally(() => interruption.dispose());
-  if (result.evaluation) {
+  const isFirst = !options.cluster || options.cluster.rank === 0;
+  if (isFirst && result.evaluation) {
     console.log(formatEvalTable(result.evaluation, { boxed: process.stdout.isTTY === true }));
   }
-  if (result.solved) {
+  if (isFirst && result.solved) {
     const { formatSolvedReport } = await import('../eval/solving/run-report.js');
     console.log(formatSolvedReport(result.solved, { boxed: process.stdout.isTTY === true }));
   }

@@ -1,12 +1,16 @@
 /** What makes samples, as a configuration names it: the model that is sampled, and the teacher. */
 import { Model } from '../api/model.js';
+import type { Cluster } from '../cluster/cluster.js';
+import { foundOnce } from '../cluster/exchange.js';
 import type { CorrectionsConfig } from '../config/corrections.js';
 import { DataError } from '../files/data-error.js';
 import { Generator } from '../generate/generator.js';
 import { generatorSource, type SampleSource } from '../generate/sample-source.js';
 import type { Decoder } from '../models/decoder.js';
+import { askedOnce } from '../remote/asked-once.js';
 import { remoteSource } from '../remote/remote-source.js';
 import type { Draws } from '../run/draws.js';
+import { processesOf } from '../runtime/processes.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { MakingTools } from './make.js';
 import { remoteTeacher } from './remote-teacher.js';
@@ -68,7 +72,7 @@ function chosenSource(
     const { url, kind, model } = server;
     const source = remoteSource({ url, server: kind, concurrency: max_rows, ...(model ? { model } : {}) });
     closing.push(() => source.close());
-    return source;
+    return askedOnce(source, clusterOf(decoder));
   }
   if (!decoder)
     throw new DataError('option', 'there is no model to sample from; name one, or corrections.server');
@@ -81,7 +85,7 @@ function chosenSource(
 }
 
 function chosenTeacher(
-  { settings: { annotate }, isGenerated }: OpenToolsOptions,
+  { settings: { annotate }, isGenerated, decoder }: OpenToolsOptions,
   closing: (() => Promise<void> | void)[],
 ): Teacher {
   const {
@@ -109,5 +113,11 @@ function chosenTeacher(
     );
   const teacher = remoteTeacher({ url, model, keyEnv, temperature, maxTokens, concurrency, tries });
   closing.push(() => teacher.close());
-  return teacher;
+  return {
+    name: teacher.name,
+    correct: (steps, signal) => foundOnce(clusterOf(decoder), () => teacher.correct(steps, signal)),
+  };
 }
+
+const clusterOf = (decoder: Decoder | undefined): Cluster | undefined =>
+  decoder && processesOf(decoder.device)?.cluster;

@@ -3,6 +3,7 @@ import { type Dataset, indices } from '../data/dataset.js';
 import type { Decoder } from '../models/decoder.js';
 import type { LikelihoodWeights } from '../scoring/settings.js';
 import { groupBySize } from '../sequences/batching.js';
+import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../sequences/sequence.js';
 import type { JudgedVerdict } from './judged-verdict.js';
@@ -36,26 +37,26 @@ export async function stepLikelihoods(
   sequences: Dataset<VerdictSequence>,
   { microBatchTokens, signal }: LikelihoodOptions,
 ): Promise<StepLikelihoods | undefined> {
-  const found: Map<number, StepLikelihood>[] = [];
   const length = (i: number) => sequences.get(i).solution.trunk.ids.length;
-  for (const group of groupBySize(indices(sequences), length, microBatchTokens)) {
-    if (signal?.aborted) return undefined;
+  const groups = groupBySize(indices(sequences), length, microBatchTokens);
+  const ofGroup = async (group: readonly number[]) => {
     const items = group.map((i) => readSteps(sequences.get(i)));
     const logprobs = await logprobsOf(decoder, items);
     let at = 0;
-    group.forEach((i, k) => {
+    return items.map(({ spans }) => {
       const bySteps = new Map<number, StepLikelihood>();
       let before = 0;
-      for (const { step, tokens } of (items[k] as ReadSteps).spans) {
+      for (const { step, tokens } of spans) {
         const least = Math.max(FLOOR, Math.min(before, ...logprobs.subarray(at, at + tokens)));
         at += tokens;
         bySteps.set(step, { least, before });
         before = least;
       }
-      found[i] = bySteps;
+      return bySteps;
     });
-  }
-  return found;
+  };
+  // Groups are consecutive.
+  return (await overGroups(decoder.device, groups, ofGroup, { signal }))?.flat();
 }
 
 async function logprobsOf(decoder: Decoder, items: readonly ReadSteps[]): Promise<Float32Array> {

@@ -2,6 +2,7 @@
 import type { Model } from '../api/model.js';
 import { bytesToGenerate, fastestRows, Generator } from '../generate/generator.js';
 import type { SamplingOptions } from '../generate/options.js';
+import { generateTogether } from '../generate/together.js';
 import type { Tokenizer } from '../tokenizer/tokenizer.js';
 import type { SolvingPrompt } from './solving/prompt.js';
 
@@ -55,12 +56,12 @@ export async function prefixCompletions(
     cacheBytes: bytesToGenerate(decoder, fed, { ...options, maxRows }),
   });
   try {
-    const samples = await generator.generate(fed, {
+    const samples = await generateTogether(generator, fed, {
       ...options,
       promptIds: prefixes.flatMap(({ key }, i) => (fits[i] ? [key % 2 ** 32] : [])),
       role: adapter ? { adapter } : {},
       ...(signal ? { signal } : {}),
-    }).samples;
+    });
     if (signal?.aborted) return undefined;
     let next = 0;
     return fits.map((fit) =>

@@ -4,6 +4,7 @@ import type { VerdictTokenizer } from '../data/verdict.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { LikelihoodWeights } from '../scoring/settings.js';
 import { groupBySize } from '../sequences/batching.js';
+import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { VerdictSequence } from '../sequences/sequence.js';
 import type { JudgedVerdict } from './judged-verdict.js';
@@ -47,8 +48,8 @@ async function judgeByWords(
   const judged: JudgedVerdict[] = [];
   let done = 0;
   const length = (i: number) => sequences.get(i).ids.length;
-  for (const group of groupBySize(indices(sequences), length, microBatchTokens)) {
-    if (signal?.aborted) break;
+  const judgeGroup = async (group: readonly number[]) => {
+    const found: JudgedVerdict[] = [];
     const items = group.map((solution) => {
       const sequence = sequences.get(solution);
       return {
@@ -80,7 +81,7 @@ async function judgeByWords(
           const probability = 1 / (1 + Math.exp(no.log - yes.log));
           const greedy = yes.greedy ? 1 : no.greedy ? 0 : undefined;
           const verdict = threshold === 'greedy' ? greedy : probability >= threshold ? 1 : 0;
-          judged.push({
+          found.push({
             solution,
             step,
             label,
@@ -92,8 +93,16 @@ async function judgeByWords(
         }
       }
     }
-    done += group.length;
-    onProgress?.(done);
-  }
+    return found;
+  };
+  const groups = groupBySize(indices(sequences), length, microBatchTokens);
+  await overGroups(decoder.device, groups, judgeGroup, {
+    signal,
+    onGroup(found, group) {
+      judged.push(...found);
+      done += group.length;
+      onProgress?.(done);
+    },
+  });
   return judged;
 }

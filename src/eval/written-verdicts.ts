@@ -3,9 +3,11 @@ import { type Dataset, indices } from '../data/dataset.js';
 import type { VerdictTemplate, VerdictTokenizer } from '../data/verdict.js';
 import { bytesToGenerate, type GenerateOptions, Generator } from '../generate/generator.js';
 import type { Sample } from '../generate/sample-row.js';
+import { generateTogether } from '../generate/together.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import { StepTrainError } from '../native/errors.js';
 import { groupBySize } from '../sequences/batching.js';
+import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import { type BranchedSequence, branchedSequence, type VerdictSequence } from '../sequences/sequence.js';
 import type { JudgedVerdict } from './judged-verdict.js';
@@ -48,7 +50,7 @@ export async function writeVerdicts(
     cacheBytes: Math.min(bytesToGenerate(decoder, prompts, room), cacheBytes ?? Number.POSITIVE_INFINITY),
   });
   const write = async (texts: readonly (readonly number[])[], more: GenerateOptions) => {
-    const samples = await generator.generate(texts, { ...shared, ...more }).samples;
+    const samples = await generateTogether(generator, texts, { ...shared, ...more });
     return samples.map(([sample]) => wholeSample(sample));
   };
   const numbered = (at: readonly number[]) =>
@@ -136,8 +138,9 @@ export async function judgeWrittenVerdicts(
       return reason === undefined ? [] : [{ place, i, tokens, reason: tokens.slice(0, reason) }];
     });
     const logs = new Map<number, readonly [number, number]>();
-    for (const group of groupBySize(readable, ({ place: { at } }) => at, microBatchTokens)) {
-      const scored = await wordLogprobs(
+    const groups = groupBySize(readable, ({ place: { at } }) => at, microBatchTokens);
+    const ofWords = (group: readonly (typeof readable)[number][]) =>
+      wordLogprobs(
         decoder,
         role,
         group.map(({ place: { trunk, at, rowId }, reason }) => {
@@ -146,8 +149,10 @@ export async function judgeWrittenVerdicts(
         }),
         template,
       );
-      group.forEach(({ i }, k) => void logs.set(i, scored[k] as readonly [number, number]));
-    }
+    await overGroups(decoder.device, groups, ofWords, {
+      onGroup: (scored, group) =>
+        group.forEach(({ i }, k) => void logs.set(i, scored[k] as readonly [number, number])),
+    });
     asked.forEach(({ solution, step, label }, i) => {
       const { tokens, reason } = written[i] as WrittenVerdict;
       const [logPositive, logNegative] = logs.get(i) ?? [-Math.LN2, -Math.LN2];

@@ -6,6 +6,7 @@ import type { Adapter } from '../models/adapter.js';
 import type { Generator } from './generator.js';
 import type { SamplingOptions } from './options.js';
 import type { FinishReason, Sample } from './sample-row.js';
+import { generateTogether } from './together.js';
 
 /** How samples are drawn; every source can do all of it, or refuses. */
 export type SourceOptions = Pick<
@@ -83,7 +84,7 @@ export function generatorSource(
             }
           : {}),
       };
-      const samples = await generator.generate(prompts, request).samples;
+      const samples = await generateTogether(generator, prompts, request);
       if (signal?.aborted) return undefined;
       return samples.map((list) => list.map(sourceSample));
     },

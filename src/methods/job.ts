@@ -31,7 +31,9 @@ export async function joinJob(
     name,
     createHash('sha256').update(JSON.stringify(value)).digest('hex').slice(0, 12),
   ]);
-  return joinCluster({ place, greeting: { version: packageVersion(), ...Object.fromEntries(hashes) } });
+  // Another Node may compute other logarithms.
+  const versions = { version: packageVersion(), Node: process.version };
+  return joinCluster({ place, greeting: { ...versions, ...Object.fromEntries(hashes) } });
 }
 
 /** Rank 0 starts the run; the others follow it, and go on once all have what it has written so far. */

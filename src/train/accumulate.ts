@@ -8,6 +8,7 @@ import { readStatistics, type Statistics } from '../objectives/statistics.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { groupBySize } from '../sequences/batching.js';
+import { overGroups } from '../sequences/divided.js';
 import { dataParallel, overShards } from './data-parallel.js';
 
 /** A term of the loss of a micro-batch; their weighted sum, over all micro-batches, is minimised. */
@@ -79,29 +80,40 @@ export async function accumulate<
 ): Promise<ReadTerm<Item, Name, Term, Told>[]> {
   const { device, sizeOf, microBatchTokens, trains, scope } = options;
   const total = options.normaliser(items);
-  const run = async (own: readonly Item[]) => {
-    const read: ReadTerm<Item, Name, Term, Told>[] = [];
-    for (const group of groupBySize(own, sizeOf, microBatchTokens)) {
-      const tape = trains && new Tape(device);
-      const terms = device.scope(() => {
-        const before = options.before?.(group) as Before;
-        const forward = () => loss(group, total, before);
-        return tape ? tape.run(forward) : forward();
-      }, scope);
-      tape?.backward(terms.map(({ loss, weight = 1 }) => [loss, weight]));
-      tape?.dispose();
-      // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
-      for (const term of terms) {
-        const found = await readTerm<Name>(term);
-        read.push({ group, term: plain<Term>(term), told: options.tell?.(term, found) as Told, ...found });
-      }
-      await device.synchronize();
+  const runGroup = async (group: readonly Item[]) => {
+    const read: Omit<ReadTerm<Item, Name, Term, Told>, 'group'>[] = [];
+    const tape = trains && new Tape(device);
+    const terms = device.scope(() => {
+      const before = options.before?.(group) as Before;
+      const forward = () => loss(group, total, before);
+      return tape ? tape.run(forward) : forward();
+    }, scope);
+    tape?.backward(terms.map(({ loss, weight = 1 }) => [loss, weight]));
+    tape?.dispose();
+    for (const term of terms) {
+      const found = await readTerm<Name>(term);
+      read.push({ term: plain<Term>(term), told: options.tell?.(term, found) as Told, ...found });
     }
+    await device.synchronize();
     return read;
   };
-  const parallel = trains && dataParallel(device);
+  const cut = (own: readonly Item[]) => groupBySize(own, sizeOf, microBatchTokens);
+  if (!trains) {
+    const groups = cut(items);
+    const read = (await overGroups(device, groups, runGroup)) ?? [];
+    return read.flatMap((terms, i) =>
+      terms.map((term) => ({ group: groups[i] as readonly Item[], ...term })),
+    );
+  }
+  const run = async (own: readonly Item[]) => {
+    const read: ReadTerm<Item, Name, Term, Told>[] = [];
+    // One micro-batch at a time, so that its memory is freed before the next and the event loop can run.
+    for (const group of cut(own)) for (const term of await runGroup(group)) read.push({ group, ...term });
+    return read;
+  };
+  const parallel = dataParallel(device);
   if (parallel) return overShards(items, trains, parallel, run);
-  for (const parameters of trains ?? []) parameters.zeroGrads();
+  for (const parameters of trains) parameters.zeroGrads();
   return run(items);
 }
 

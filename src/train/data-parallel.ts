@@ -4,6 +4,7 @@
  */
 import type { TrainedParameters } from '../autograd/parameters.js';
 import type { Cluster } from '../cluster/cluster.js';
+import { exchange } from '../cluster/exchange.js';
 import { addTree, itemsOf, joinNeighbours, type ShardSum, shardsOf } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
 
@@ -22,11 +23,6 @@ export function divideBatches(device: Device, parallel: DataParallel): void {
   if (parallel.shards > 1 || parallel.cluster) parallels.set(device, parallel);
 }
 
-/** From here on, rank 0 goes on alone. */
-export function divideNothing(device: Device): void {
-  parallels.delete(device);
-}
-
 export function dataParallel(device: Device): DataParallel | undefined {
   return parallels.get(device);
 }
@@ -34,14 +30,13 @@ export function dataParallel(device: Device): DataParallel | undefined {
 /** What a micro-batch gave: a `ReadTerm`, whose group is of the items. */
 interface OfGroup<Item> {
   readonly group: readonly Item[];
-  readonly values: Float32Array;
 }
 
 /**
  * Computes the shards of this process one after the other and leaves the gradient of the whole batch in the parameters.
  *
  * @param compute adds the gradients of a shard's items to zeroed buffers
- * @returns what all shards of all processes gave, in order; of others what JSON holds
+ * @returns what all shards of all processes gave, in order; of others what a structured clone holds
  */
 export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
@@ -66,24 +61,14 @@ export async function overShards<Item, Found extends OfGroup<Item>>(
   }
   if (!cluster) return found;
   const places = new Map(items.map((item, i) => [item, i]));
-  const packed = found.map(({ group, values, ...rest }) => ({
-    ...rest,
-    group: group.map((item) => places.get(item)),
-    values: [...values],
+  const numbered = found.map((term) => ({
+    term,
+    at: term.group.map((item) => places.get(item) as number),
   }));
-  const all = await cluster.gather(Buffer.from(JSON.stringify(packed)));
   // The own ones again too, so that all processes have the same.
-  return all.flatMap((bytes) => unpacked<Item, Found>(Buffer.from(bytes).toString(), items));
-}
-
-/** JSON has no NaN and no infinity: null is one of them. */
-function unpacked<Item, Found>(text: string, items: readonly Item[]): Found[] {
-  const read = JSON.parse(text, (_, value) => (value === null ? Number.NaN : value)) as {
-    readonly group: readonly number[];
-    readonly values: readonly number[];
-  }[];
-  return read.map(
-    ({ group, values, ...rest }) =>
-      ({ ...rest, group: group.map((i) => items[i] as Item), values: Float32Array.from(values) }) as Found,
+  const all = await exchange(
+    cluster,
+    numbered.map(({ term, at }) => ({ at, term: { ...term, group: [] } })),
   );
+  return all.flat().map(({ at, term }) => ({ ...term, group: at.map((i) => items[i] as Item) }));
 }

@@ -7,10 +7,11 @@ import { readRunInputs } from '../run/inputs.js';
 import { limitTime } from '../run/time-limit.js';
 import { configuredTokenizer } from '../run/tokenizer.js';
 import type { Device } from '../runtime/device.js';
+import { shareWork } from '../runtime/processes.js';
 import { type Agreement, agreeing } from './agreement.js';
 import { type RunState, readRunState } from './checkpoint.js';
 import { leastOfAll, openShare, sameKernels } from './cluster-device.js';
-import { divideBatches, divideNothing } from './data-parallel.js';
+import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
 import { availableMemory, memoryPlan, microBatchKey, settleCache, settleMicroBatch } from './memory-plan.js';
@@ -45,6 +46,7 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
     await sameKernels(device, cluster);
     divideBatches(device, { shards: Math.max(1, config.run.shards), cluster });
     const agreement = agreeing(cluster, time);
+    if (cluster) shareWork(device, { cluster, settle: agreement.settle });
     const result = await runOn(device, options, agreement);
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;
   } finally {
@@ -147,9 +149,8 @@ async function runOn<Config extends FrameConfig>(
       batching: settled,
       onStep,
     });
-    if (cluster && cluster.rank > 0) return result;
-    divideNothing(device);
-    if (result.status === 'finished' || agreement.expired) {
+    const isFirst = !cluster || cluster.rank === 0;
+    if (isFirst && (result.status === 'finished' || agreement.expired)) {
       const reached = stages.slice(0, result.stage + 1).map(({ name }) => name);
       await method.save(open, reached);
     }

@@ -1,5 +1,6 @@
 /** How well a model predicts the tokens that it is to learn. */
 import { groupBySize } from '../sequences/batching.js';
+import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { TrainingSequence } from '../sequences/sequence.js';
 import type { Trainee } from './trainee.js';
@@ -18,19 +19,25 @@ export async function answerAccuracy(
   let right = 0;
   let loss = 0;
   let count = 0;
-  for (const group of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
+  const { device } = decoder;
+  const measure = async (group: readonly TrainingSequence[]) => {
     const items = group.map((sequence) => ({ sequence, rows: sequence.targets }));
     const tokens = group.flatMap(({ targets }) => targets.map(({ token }) => token));
-    if (tokens.length === 0) continue;
-    const scores = decoder.device.scope(() => scoreRows(decoder, role, items), 'validate');
+    if (tokens.length === 0) return undefined;
+    const scores = device.scope(() => scoreRows(decoder, role, items), 'validate');
     const [logprobs, argmax] = await Promise.all([scores.logprobs.readFloats(), scores.argmax.read()]);
     for (const tensor of Object.values(scores)) tensor.dispose();
-    tokens.forEach((token, i) => {
-      if (argmax[i] === token) right++;
-      loss -= logprobs[i] as number;
-    });
-    count += tokens.length;
-  }
+    return { logprobs, isRight: tokens.map((token, i) => argmax[i] === token) };
+  };
+  const groups = groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens);
+  await overGroups(device, groups, measure, {
+    onGroup(found) {
+      if (!found) return;
+      right += found.isRight.filter((is) => is).length;
+      for (const logprob of found.logprobs) loss -= logprob;
+      count += found.logprobs.length;
+    },
+  });
   return count > 0 ? { token_accuracy: right / count, validation_loss: loss / count } : {};
 }
 

@@ -5,13 +5,21 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+// @ts-expect-error plain JavaScript
+import { contents, differences } from '../../scripts/killed-runs.mjs';
+import { methods } from '../../src/methods/table.js';
 import { repetitions } from '../repetitions.js';
-import { compiled, type Ended, MAIN, metrics, tensors } from './program.js';
+import { METHOD_RUNS, writeMethodRuns } from './cluster-runs.js';
+import { compiled, type Ended, MAIN, tensors } from './program.js';
 
 let folder: string;
+let recipes: ReadonlyMap<string, string>;
 let port = 24_000 + (process.pid % 400) * 20;
 
-/** The command in `size` processes with torchrun's variables; `until` is asked all the time whom to send which signal, once. */
+/**
+ * The command in `size` processes with torchrun's variables; `until` is asked all the time whom to send which signal, once.
+ * A stopped one is continued when the others have ended.
+ */
 async function launch(
   size: number,
   args: readonly string[],
@@ -33,24 +41,27 @@ async function launch(
       stdio: ['ignore', 'ignore', 'pipe'],
     });
   });
+  const ends = children.map(
+    (child) =>
+      new Promise<Omit<Ended, 'out'>>((resolve) => {
+        let err = '';
+        child.stderr.on('data', (text) => {
+          err += text;
+        });
+        child.on('close', (code) => resolve({ code, err }));
+      }),
+  );
   const watch = setInterval(() => {
     const found = until?.();
     if (!found) return;
     clearInterval(watch);
-    children[found[0]]?.kill(found[1]);
+    const [lost, signal] = found;
+    children[lost]?.kill(signal);
+    if (signal !== 'SIGSTOP') return;
+    const others = ends.filter((_, rank) => rank !== lost);
+    Promise.all(others).then(() => children[lost]?.kill('SIGCONT'));
   }, 20);
-  const ended = await Promise.all(
-    children.map(
-      (child) =>
-        new Promise<Omit<Ended, 'out'>>((resolve) => {
-          let err = '';
-          child.stderr.on('data', (text) => {
-            err += text;
-          });
-          child.on('close', (code) => resolve({ code, err }));
-        }),
-    ),
-  );
+  const ended = await Promise.all(ends);
   clearInterval(watch);
   return ended;
 }
@@ -63,38 +74,13 @@ const COMMON = [
   'run.logging_steps=1',
   'eval.max_samples=6',
 ];
-const METHODS: Readonly<Record<string, readonly string[]>> = {
-  quickstart_sft: [
-    'data.arithmetic.samples=120',
-    'sft.max_steps=3',
-    'sft.tokens_per_step=1024',
-    'sft.load_best_model_at_end=false',
-  ],
-  stepamc_arithmetic: [
-    'data.arithmetic.samples=120',
-    'sft.max_steps=2',
-    'sft.load_best_model_at_end=false',
-    'frn.max_steps=2',
-    'ppo.max_iterations=1',
-    'ppo.load_best_model_at_end=false',
-  ],
-  quickstart_reinforce: [
-    'data.word_problems.samples=60',
-    'ppo.max_iterations=2',
-    'ppo.rollout_batch=6',
-    'ppo.load_best_model_at_end=false',
-    'rollout.num_generations=4',
-  ],
-  quickstart_kto: ['data.word_problems.samples=20', 'kto.max_steps=3', 'eval.max_samples=2'],
-  quickstart_step_kto: [
-    'data.word_problems.samples=20',
-    'step_kto.iterations=1',
-    'sampling.num_generations=4',
-    'eval.max_samples=2',
-  ],
-};
+const SFT = [
+  'data.arithmetic.samples=120',
+  'sft.max_steps=3',
+  'sft.tokens_per_step=1024',
+  'sft.load_best_model_at_end=false',
+];
 
-const learned = async (run: string) => (await metrics(run)).filter((line) => 'loss' in line);
 const trained = (run: string) => {
   const adapter = join(run, 'adapter', 'adapter_model.safetensors');
   return tensors(existsSync(adapter) ? adapter : join(run, 'model', 'model.safetensors'));
@@ -103,27 +89,33 @@ const trained = (run: string) => {
 describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run build)', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'steptrain-cluster-'));
+    recipes = writeMethodRuns(join(folder, 'recipes'));
   });
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test.each(Object.entries(METHODS).slice(0, repetitions(3, 5)))(
-    '%s has the bits of one process',
-    async (recipe, own) => {
-      const runs = [];
+  test.each(METHOD_RUNS.slice(0, repetitions(3, METHOD_RUNS.length)))(
+    '%s ends with every bit of one process: weights, metrics, what it makes, evaluation',
+    async (name) => {
+      const recipe = recipes.get(name) as string;
+      const found = [];
       for (const size of [1, 2, 4].slice(0, repetitions(2, 3))) {
-        const run = join(folder, `${recipe}-${size}`);
-        const ended = await launch(size, ['run', recipe, '--output', run, ...set(...COMMON, ...own)]);
+        const run = join(folder, `${name}-${size}`);
+        const ended = await launch(size, ['run', recipe, '--output', run, ...set('run.shards=4')]);
         for (const { code, err } of ended) expect(code, err).toBe(0);
-        runs.push({ metrics: await learned(run), trained: trained(run) });
+        found.push(contents(run));
       }
-      expect(runs[0]!.metrics.length).toBeGreaterThan(0);
-      for (const run of runs.slice(1)) expect(run).toEqual(runs[0]);
+      expect(Object.keys(found[0]!).length).toBeGreaterThan(1);
+      for (const run of found.slice(1)) expect(differences(found[0], run)).toEqual([]);
     },
     300_000,
   );
 
+  test('is among those whose bits are compared, whatever its method', () => {
+    expect(METHOD_RUNS).toEqual(expect.arrayContaining(Object.keys(methods)));
+  });
+
   test('that was stopped goes on with the same bits in another number of processes', async () => {
-    const settings = [...COMMON, ...METHODS.quickstart_sft!, 'sft.max_steps=8', 'sft.save_steps=1'];
+    const settings = [...COMMON, ...SFT, 'sft.max_steps=8', 'sft.save_steps=1'];
     const whole = join(folder, 'whole');
     expect(
       (await launch(1, ['run', 'quickstart_sft', '--output', whole, ...set(...settings)]))[0]!.code,
@@ -142,7 +134,7 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
 
   test('ends in all processes, with its reason, when one is killed, and goes on afterwards', async () => {
     const run = join(folder, 'killed');
-    const settings = [...COMMON, ...METHODS.quickstart_sft!, 'sft.max_steps=60', 'sft.save_steps=1'];
+    const settings = [...COMMON, ...SFT, 'sft.max_steps=60', 'sft.save_steps=1'];
     const folders = join(run, 'checkpoints');
     const saved = () => existsSync(folders) && readdirSync(folders).includes('step-2');
     const ended = await launch(2, ['run', 'quickstart_sft', '--output', run, ...set(...settings)], () =>
@@ -154,20 +146,34 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     for (const { code, err } of again) expect(code, err).toBe(0);
   }, 300_000);
 
+  // A stop is missed after 15 s.
+  test.skipIf(repetitions(0, 1) === 0).each([0, 1])(
+    'names rank %i when it is stopped, within 30 s, and that one ends too once it goes on',
+    async (lost) => {
+      const run = join(folder, `stopped-${lost}`);
+      const settings = [...COMMON, ...SFT, 'sft.max_steps=2000', 'sft.save_steps=1'];
+      const saved = () => existsSync(join(run, 'checkpoints', 'step-2'));
+      let stopped = 0;
+      const ended = await launch(3, ['run', 'quickstart_sft', '--output', run, ...set(...settings)], () => {
+        if (!saved()) return undefined;
+        stopped = performance.now();
+        return [lost, 'SIGSTOP'];
+      });
+      expect(performance.now() - stopped).toBeLessThan(30_000);
+      const words = ended.filter((_, rank) => rank !== lost).map(({ err }) => err);
+      expect(words.join('\n')).toMatch(new RegExp(`rank ${lost} on .* has said nothing for 15 s`));
+      for (const { code, err } of ended) expect(code, err).not.toBe(0);
+    },
+    120_000,
+  );
+
   test.skipIf(spawnSync('mpirun', ['--version']).status !== 0)(
     'has the same bits under mpirun (needs Open MPI)',
     async () => {
       const bits = [];
       for (const size of [1, 3]) {
         const run = join(folder, `mpirun-${size}`);
-        const args = [
-          MAIN,
-          'run',
-          'quickstart_sft',
-          '--output',
-          run,
-          ...set(...COMMON, ...METHODS.quickstart_sft!),
-        ];
+        const args = [MAIN, 'run', 'quickstart_sft', '--output', run, ...set(...COMMON, ...SFT)];
         const mpi = ['--allow-run-as-root', '--oversubscribe', '-n', String(size), process.execPath, ...args];
         const { status, stderr } = spawnSync('mpirun', mpi, { encoding: 'utf8' });
         expect(status, stderr).toBe(0);

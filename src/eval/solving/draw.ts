@@ -1,10 +1,12 @@
 // Draws the samples that are missing. What a sample is depends on its problem, its number and the settings alone, so that
 // it does not matter which others are drawn with it, before it, or were drawn already.
 import type { Model } from '../../api/model.js';
+import { exchange } from '../../cluster/exchange.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { SamplingOptions } from '../../generate/options.js';
 import type { FinishReason, SavedSample } from '../../generate/sample-row.js';
 import { savedOptions } from '../../generate/snapshot.js';
+import { processesOf } from '../../runtime/processes.js';
 import type { DrawnSample } from './sample.js';
 
 export interface DrawOptions extends Omit<SamplingOptions, 'promptIds' | 'n'> {
@@ -18,7 +20,11 @@ export interface DrawOptions extends Omit<SamplingOptions, 'promptIds' | 'n'> {
   readonly onToken: () => void;
 }
 
-/** @param prompts token ids by problem */
+/**
+ * In a job each process draws those of its problems, and hears of all.
+ *
+ * @param prompts token ids by problem
+ */
 export async function drawSamples(
   model: Pick<Model, 'decoder' | 'adapter'>,
   prompts: readonly (readonly number[])[],
@@ -42,6 +48,9 @@ export async function drawSamples(
   const options = { ...sampling, n, ...(tokenizer ? { tokenizer } : {}) };
   const cacheBytes = bytesToGenerate(decoder, all, { ...options, maxRows });
   const generator = new Generator(decoder, { maxRows, cacheBytes });
+  const processes = processesOf(decoder.device);
+  const { rank, size } = processes?.cluster ?? { rank: 0, size: 1 };
+  const own: DrawnSample[] = [];
   const solve = async ({ ids, problem, left }: (typeof fitting)[number]) => {
     // A request that looks as if the samples that are there had ended already.
     const samples = [numbers.map((sample) => (left.includes(sample) ? EMPTY : ENDED))];
@@ -57,17 +66,25 @@ export async function drawSamples(
     });
     const drawn = numbers.map(() => ({ text: '', tokens: 0 }));
     for await (const { sample, token, text, finishReason } of generation) {
-      const own = drawn[sample] as (typeof drawn)[number];
-      own.text += text ?? '';
+      const written = drawn[sample] as (typeof drawn)[number];
+      written.text += text ?? '';
       if (token !== undefined) {
-        own.tokens++;
+        written.tokens++;
         onToken();
       }
-      if (ended(finishReason)) onSample({ problem, sample, ...own, finish_reason: finishReason });
+      if (!ended(finishReason)) continue;
+      const sampled = { problem, sample, ...written, finish_reason: finishReason };
+      own.push(sampled);
+      onSample(sampled);
     }
   };
   try {
-    await inTurn(fitting, solve, { weight: ({ left }) => left.length, most: 2 * maxRows, signal });
+    const turns = fitting.filter((_, i) => i % size === rank);
+    await inTurn(turns, solve, { weight: ({ left }) => left.length, most: 2 * maxRows, signal });
+    if (!processes) return;
+    const all = await exchange(processes.cluster, own);
+    for (const sampled of all.filter((_, other) => other !== rank).flat()) onSample(sampled);
+    await processes.settle();
   } finally {
     generator.dispose();
   }

@@ -3,9 +3,10 @@ import { type StepScorer, type StepSolution, scoresByStep } from '../../eval/ste
 import { DataError } from '../../files/data-error.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { overGroups } from '../../sequences/divided.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
 import { type OfflineItem, offlineSequence, sequenceLength } from './answers/items.js';
-import { readSums, type SpanSums } from './answers/scores.js';
+import { readSums } from './answers/scores.js';
 import { answerTokenizer } from './answers/tokens.js';
 
 /** A decoder and what lies on it, without dropout. */
@@ -78,21 +79,26 @@ async function logRatios(
 ): Promise<LogRatios[] | undefined> {
   const items = itemsOf(solutions, options);
   const ratios: LogRatios[] = solutions.map(() => ({ whole: undefined, steps: [], tokens: 0 }));
-  for (const group of groupBySize(items, ({ item }) => sequenceLength(item), TOKENS_AT_ONCE)) {
-    if (signal?.aborted) return undefined;
+  const score = async (group: readonly (typeof items)[number][]) => {
     const sequences = group.map(({ item }, i) => offlineSequence(item, i));
     const [own, theirs] = [
       await readSums(policy.decoder, policy.role, sequences),
       await readSums(reference.decoder, reference.role, sequences),
     ];
-    for (const [i, { item, at, isWhole }] of group.entries()) {
-      const [whole, ...steps] = (own[i] as SpanSums).map(
-        (sum, span) => options.beta * (sum - (theirs[i]?.[span] as number)),
-      );
-      ratios[at] = { whole: isWhole ? whole : undefined, steps, tokens: sequenceLength(item) };
-    }
-  }
-  return signal?.aborted ? undefined : ratios;
+    return own.map((sums, i) =>
+      sums.map((sum, span) => options.beta * (sum - (theirs[i]?.[span] as number))),
+    );
+  };
+  const groups = groupBySize(items, ({ item }) => sequenceLength(item), TOKENS_AT_ONCE);
+  const found = await overGroups(policy.decoder.device, groups, score, {
+    signal,
+    onGroup: (scored, group) =>
+      group.forEach(({ item, at, isWhole }, i) => {
+        const [whole, ...steps] = scored[i] as number[];
+        ratios[at] = { whole: isWhole ? whole : undefined, steps, tokens: sequenceLength(item) };
+      }),
+  });
+  return found && !signal?.aborted ? ratios : undefined;
 }
 
 /** What can be read of each solution, in the tokens of training; what lies beyond the longest sequence is cut off by steps. */

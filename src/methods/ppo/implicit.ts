@@ -5,6 +5,7 @@
 import { inMemory } from '../../data/dataset.js';
 import { StepTrainError } from '../../native/errors.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { overGroups } from '../../sequences/divided.js';
 import { hiddenStates, logprobsAt } from '../../sequences/forward.js';
 import { AdamW, adamSettings } from '../../train/adamw.js';
 import type { RolloutBatch } from '../../train/policy/records.js';
@@ -158,9 +159,8 @@ export class ImplicitRewards {
         { budget: microBatchTokens, branches: settings.branches },
       ),
     );
-    const found: number[][] = [];
-    for (const part of groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens)) {
-      if (signal.aborted) return undefined;
+    const parts = groupBySize(sequences, ({ ids }) => ids.length, microBatchTokens);
+    const score = async (part: readonly (typeof sequences)[number][]) => {
       const rows = part.map(({ solutions }) => solutions.flatMap((solution) => solution.rows));
       const { logprobs } = decoder.device.scope(
         () => ({ logprobs: logprobsAt(hiddenStates(decoder, role, part), rows).logprobs }),
@@ -169,11 +169,13 @@ export class ImplicitRewards {
       const values = await logprobs.readFloats();
       logprobs.dispose();
       let at = 0;
-      for (const { rows: own } of part.flatMap(({ solutions }) => solutions)) {
-        found.push(Array.from(values.subarray(at, at + own.length)));
-        at += own.length;
-      }
-    }
-    return found;
+      return part.flatMap(({ solutions }) =>
+        solutions.map(({ rows: own }) => {
+          at += own.length;
+          return Array.from(values.subarray(at - own.length, at));
+        }),
+      );
+    };
+    return (await overGroups(decoder.device, parts, score, { signal }))?.flat();
   }
 }

@@ -3,7 +3,9 @@
 import { adapterUse } from '../../config/adapter.js';
 import { writeSolvedProblems } from '../../eval/solving/dump.js';
 import { flatMetrics, type SolvedReport } from '../../eval/solving/run-report.js';
+import { askedOnce } from '../../remote/asked-once.js';
 import { remoteSource } from '../../remote/remote-source.js';
+import { processesOf } from '../../runtime/processes.js';
 import { segmentTokenizer } from '../../tokenizer/segments.js';
 import type { Evaluation, Method } from '../../train/method.js';
 import { accuracyOf, judgedByOracle, solvedByGroup, solveHeldOut } from '../../train/solutions/evaluation.js';
@@ -143,18 +145,19 @@ function rolloutSampler(
   const { adapter } = roles.policy;
   if (!server || !adapter) return localSampler(sampling);
   const { url, kind, model, adapters, adapters_seen_as: seenAs, key_env: keyEnv, attempts, timeout } = server;
+  const source = remoteSource({
+    url,
+    server: kind,
+    model,
+    keyEnv,
+    attempts,
+    idleSeconds: timeout,
+    concurrency: rollout.max_rows,
+    adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) },
+  });
   return remoteSampler({
     ...sampling,
-    source: remoteSource({
-      url,
-      server: kind,
-      model,
-      keyEnv,
-      attempts,
-      idleSeconds: timeout,
-      concurrency: rollout.max_rows,
-      adapters: { directory: adapters, ...(seenAs ? { seenAs } : {}) },
-    }),
+    source: askedOnce(source, processesOf(roles.decoder.device)?.cluster),
     adapter,
     eosTokenIds: endOfSolution(roles.decoder, sampling.tokenizer),
     goOn: `when the server is there again, go on with: steptrain run --resume ${run.path}`,

@@ -2,6 +2,7 @@
 import type { Role } from '../../models/decoder.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { overGroups } from '../../sequences/divided.js';
 import { hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import type {
   Answer,
@@ -87,9 +88,7 @@ async function scored(
     ),
   );
   const answers: Pick<SolutionAnswer, 'oldLogprobs' | 'refLogprobs' | 'values' | 'endValue'>[] = [];
-  for (const part of groupBySize(sequences.flat(), ({ ids }) => ids.length, microBatchTokens)) {
-    if (signal.aborted) return undefined;
-    const scores = await scoresOf(part, options);
+  const take = (scores: Scores, part: readonly AnsweredPrompt[]) => {
     const lengths = part.flatMap(({ solutions }) => solutions.map(({ rows }) => rows.length));
     const ends = lengths.reduce((sum, length) => sum + length, 0);
     let at = 0;
@@ -104,7 +103,11 @@ async function scored(
       at += length;
     });
     report?.({ unit: 'rollout: scored solution', done: answers.length, total: samples.flat().length });
-  }
+  };
+  const parts = groupBySize(sequences.flat(), ({ ids }) => ids.length, microBatchTokens);
+  const { device } = options.roles.decoder;
+  const all = await overGroups(device, parts, (part) => scoresOf(part, options), { signal, onGroup: take });
+  if (!all) return undefined;
   let next = 0;
   return items.map((item, i) => ({
     item,

@@ -9,6 +9,7 @@ import { gatherRows, reshape } from '../../ops/memory.js';
 import type { Tensor } from '../../runtime/tensor.js';
 import type { NeutralScore } from '../../scoring/settings.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { overGroups } from '../../sequences/divided.js';
 import { type HiddenStates, hiddenStates, logitsAt } from '../../sequences/forward.js';
 import type { RewardConfig } from './config.js';
 import { CLASSES, type RewardItem, type ScoredRow } from './items.js';
@@ -124,17 +125,20 @@ export async function scoreItems(
   items: Iterable<RewardItem>,
   { microBatchTokens, signal, onProgress }: ScoreOptions,
 ): Promise<number[][] | undefined> {
-  const scores: number[][] = [];
-  for (const group of groupBySize(items, ({ tokens }) => tokens, microBatchTokens)) {
-    if (signal?.aborted) return undefined;
-    if (group.every(({ rows }) => rows.length === 0)) scores.push(...group.map(() => []));
-    else scores.push(...(await scoreGroup(network, group)));
-    onProgress?.(scores.length);
-  }
-  return scores;
+  let done = 0;
+  const groups = groupBySize(items, ({ tokens }) => tokens, microBatchTokens);
+  const all = await overGroups(network.decoder.device, groups, (group) => scoreGroup(network, group), {
+    signal,
+    onGroup(_, group) {
+      done += group.length;
+      onProgress?.(done);
+    },
+  });
+  return all?.flat();
 }
 
 async function scoreGroup(network: RewardNetwork, group: readonly RewardItem[]): Promise<number[][]> {
+  if (group.every(({ rows }) => rows.length === 0)) return group.map(() => []);
   const logits = network.decoder.device.scope(() => rewardLogits(network, group), 'reward model');
   const scores = 'classes' in logits ? await byClass(logits, network.neutral_score) : await byTwo(logits);
   let at = 0;

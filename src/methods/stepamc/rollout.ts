@@ -3,6 +3,7 @@ import type { Dataset } from '../../data/dataset.js';
 import { wordOf } from '../../eval/written-verdicts.js';
 import type { StepLabel } from '../../records/record.js';
 import { groupBySize } from '../../sequences/batching.js';
+import { overGroups } from '../../sequences/divided.js';
 import { type HiddenStates, hiddenStates, logprobsAt, scalarsAt } from '../../sequences/forward.js';
 import type { VerdictSequence } from '../../sequences/sequence.js';
 import type {
@@ -79,20 +80,24 @@ async function rollOut(options: RolloutOptions): Promise<Question[] | undefined>
   const samples = settings.rollout === 'sample';
   const inOnePass = samples && hasOneTokenWords(options.template);
   if (samples && !inOnePass && !(await writeAnswers(items.map(solutionOf), sampling))) return undefined;
-  const questions: Question[] = [];
   let judged = 0;
   // Written answers are known by now, and may be longer than what is learned from the data.
   const size = (item: number) =>
     inOnePass ? solutionOf(item).sequence.ids.length : asked(solutionOf(item), options).ids.length;
-  for (const group of groupBySize(items, size, options.microBatchTokens)) {
-    if (signal.aborted) return undefined;
+  const answer = async (group: readonly number[]) => {
     const drafted = group.map(solutionOf);
     const states = inOnePass ? await drawWords(drafted, sampling) : undefined;
-    questions.push(...(await scored(group, drafted, states, options)));
-    judged += group.length;
-    options.report?.({ unit: 'rollout: scored solution', done: judged, total: items.length });
-  }
-  return questions;
+    return scored(group, drafted, states, options);
+  };
+  const groups = groupBySize(items, size, options.microBatchTokens);
+  const all = await overGroups(roles.decoder.device, groups, answer, {
+    signal,
+    onGroup(_, group) {
+      judged += group.length;
+      options.report?.({ unit: 'rollout: scored solution', done: judged, total: items.length });
+    },
+  });
+  return all?.flat();
 }
 
 /** The solution with the answers that its questions have. */

@@ -7,6 +7,7 @@ import type { VerdictTemplate, VerdictTokenizer } from '../../data/verdict.js';
 import { writeVerdicts } from '../../eval/written-verdicts.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { Sample } from '../../generate/sample-row.js';
+import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import { headLogits } from '../../ops/head.js';
@@ -159,7 +160,7 @@ export async function writeAnswers(
     cacheBytes: Math.min(bytesToGenerate(decoder, prompts, options), cacheBytes ?? Number.POSITIVE_INFINITY),
   });
   try {
-    const samples = await generator.generate(prompts, options).samples;
+    const samples = await generateTogether(generator, prompts, options);
     if (signal.aborted) return false;
     samples.forEach(([sample], i) => {
       if (!sample || sample.finishReason === 'error') throw noToken();

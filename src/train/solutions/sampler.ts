@@ -5,11 +5,10 @@
 import type { SamplingKeys } from '../../config/sampling.js';
 import { bytesToGenerate, Generator } from '../../generate/generator.js';
 import type { Sample } from '../../generate/sample-row.js';
+import { generateTogether } from '../../generate/together.js';
 import type { Decoder, Role } from '../../models/decoder.js';
 import { StepTrainError } from '../../native/errors.js';
 import type { Tokenizer } from '../../tokenizer/tokenizer.js';
-import { dataParallel } from '../data-parallel.js';
-import { dividedSampler } from './divided-sampler.js';
 import { endOfSolution } from './prompts.js';
 import type { SampledSolution, SolutionSampler } from './solution-sampler.js';
 
@@ -34,7 +33,7 @@ export interface LocalSamplerOptions {
  */
 export function localSampler(options: LocalSamplerOptions): SolutionSampler {
   const { decoder, role, tokenizer, sampling, seed, cacheBytes = Number.POSITIVE_INFINITY } = options;
-  const sampler: SolutionSampler = {
+  return {
     async sample(prompts, { iteration, n = sampling.num_generations, signal, skip, onSample }) {
       if (signal?.aborted) return undefined;
       if (prompts.length === 0) return [];
@@ -62,7 +61,7 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
       const bytes = Math.min(bytesToGenerate(decoder, ids, { ...request, ...rows }), cacheBytes);
       const generator = new Generator(decoder, { ...rows, cacheBytes: bytes });
       try {
-        const samples = await generator.generate(ids, { ...request, role }).samples;
+        const samples = await generateTogether(generator, ids, { ...request, role });
         if (signal?.aborted) return undefined;
         return samples.map((list, prompt) =>
           list.map((sample, i) => (skip?.(prompt, i) ? SKIPPED : solutionOf(sample))),
@@ -72,8 +71,6 @@ export function localSampler(options: LocalSamplerOptions): SolutionSampler {
       }
     },
   };
-  const cluster = dataParallel(decoder.device)?.cluster;
-  return cluster ? dividedSampler(sampler, cluster) : sampler;
 }
 
 /** In place of a sample that was not asked for. */

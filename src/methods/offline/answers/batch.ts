@@ -3,6 +3,7 @@ import type { TrainableParameters } from '../../../autograd/parameters.js';
 import type { DropoutSource } from '../../../models/adapter.js';
 import type { Decoder, Role } from '../../../models/decoder.js';
 import { groupBySize } from '../../../sequences/batching.js';
+import { overGroups } from '../../../sequences/divided.js';
 import { accumulate } from '../../../train/accumulate.js';
 import { offlineSequence, sequenceLength } from './items.js';
 import { Means } from './means.js';
@@ -36,11 +37,17 @@ export async function runBatch(
   const batch = chosen.map((i) => plan.items.get(i));
   const means = new Means();
   const pairs = plan.pairsOf(index);
-  const policy: SpanSums[] = [];
-  for (const group of groupBySize(pairs, sequenceLength, microBatchTokens)) {
-    const sequences = group.map((pair, i) => offlineSequence(pair, i));
-    policy.push(...(await readSums(decoder, role, sequences)));
-  }
+  const measured = await overGroups(
+    decoder.device,
+    groupBySize(pairs, sequenceLength, microBatchTokens),
+    (group) =>
+      readSums(
+        decoder,
+        role,
+        group.map((pair, i) => offlineSequence(pair, i)),
+      ),
+  );
+  const policy = measured?.flat() ?? [];
   const reference = pairs.map((_, i) => references[plan.pairsAt(index) + i]?.[0] ?? []);
   const begun = objective.begin(batch, pairs.length > 0 ? { policy, reference } : undefined, means);
   const terms = await accumulate(

@@ -3,6 +3,7 @@ import type { Dataset } from '../../../data/dataset.js';
 import type { Decoder, Role } from '../../../models/decoder.js';
 import { StepTrainError } from '../../../native/errors.js';
 import { groupBySize } from '../../../sequences/batching.js';
+import { overGroups } from '../../../sequences/divided.js';
 import type { MakingStage, SaveSettings } from '../../../train/stage.js';
 import { type OfflineItem, offlineSequence, sequenceLength } from './items.js';
 import { readSums, type SpanSums } from './scores.js';
@@ -44,22 +45,25 @@ export function referenceStage(options: ReferenceOptions): MakingStage {
         async begin() {
           loaded = await options.load?.();
         },
-        async step(index) {
+        async step(index, signal) {
           const { decoder, role } = loaded ?? options;
-          const rows: { item: number; sums: SpanSums[] }[] = [];
-          let tokens = 0;
           const chosen = order.slice(index * ITEMS, (index + 1) * ITEMS);
-          for (const group of groupBySize(chosen, (i) => sequenceLength(items.get(i)), microBatchTokens)) {
+          const score = async (group: readonly number[]) => {
             const sequences = group.map((i) => offlineSequence(items.get(i), i));
             const sums = await readSums(decoder, role, sequences);
             let at = 0;
-            for (const [k, item] of group.entries()) {
-              const count = sequences[k]?.answers.length ?? 0;
-              rows.push({ item, sums: sums.slice(at, at + count) });
-              at += count;
-            }
-            tokens += sequences.reduce((sum, { ids }) => sum + ids.length, 0);
-          }
+            return group.map((item, k) => {
+              const { answers, ids } = sequences[k] as (typeof sequences)[number];
+              at += answers.length;
+              const row = { item, sums: sums.slice(at - answers.length, at) };
+              return { row, tokens: ids.length };
+            });
+          };
+          const groups = groupBySize(chosen, (i) => sequenceLength(items.get(i)), microBatchTokens);
+          const found = (await overGroups(decoder.device, groups, score, { signal }))?.flat();
+          if (!found) return undefined;
+          const rows = found.map(({ row }) => row);
+          const tokens = found.reduce((sum, each) => sum + each.tokens, 0);
           return { metrics: { items: rows.length }, shown: { items: rows.length }, tokens, rows };
         },
         dispose() {

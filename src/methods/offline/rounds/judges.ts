@@ -1,4 +1,7 @@
 /** Opens the judges that a configuration names, all behind the interface `StepJudge`. */
+
+import type { Cluster } from '../../../cluster/cluster.js';
+import { foundOnce } from '../../../cluster/exchange.js';
 import { fileJudge } from '../../../eval/judges/file.js';
 import { llmJudge } from '../../../eval/judges/llm.js';
 import type { StepJudge } from '../../../eval/solving/judging.js';
@@ -21,6 +24,7 @@ type OpenJudged = (name: string) => Promise<OpenScorers>;
 export async function openLabelJudge(
   { judge, run }: RoundsConfig,
   openScorers: OpenJudged,
+  cluster?: Cluster | undefined,
 ): Promise<OpenJudge | undefined> {
   switch (judge.kind) {
     case 'none':
@@ -32,7 +36,7 @@ export async function openLabelJudge(
     case 'run':
       return runJudge(judge.path as string, openScorers);
     case 'llm':
-      return serverJudge(judge, `${run.output_dir}/judge`);
+      return serverJudge(judge, `${run.output_dir}/judge`, cluster);
   }
 }
 
@@ -40,6 +44,7 @@ export async function openLabelJudge(
 export async function openEvaluationJudge(
   { eval: { judge, judge_run, judge_file, llm }, run }: RoundsConfig,
   openScorers: OpenJudged,
+  cluster?: Cluster | undefined,
 ): Promise<OpenJudge | undefined> {
   switch (judge) {
     case 'none':
@@ -51,13 +56,20 @@ export async function openEvaluationJudge(
     case 'run':
       return runJudge(judge_run as string, openScorers);
     case 'llm':
-      return serverJudge(llm, `${run.output_dir}/eval-judge`);
+      return serverJudge(llm, `${run.output_dir}/eval-judge`, cluster);
   }
 }
 
-/** @param files the beginning of the names of its files: what it answered, unless the configuration names that, and what it cost */
-function serverJudge(endpoint: RoundsConfig['eval']['llm'], files: string): OpenJudge {
-  return lasting(
+/**
+ * @param files the beginning of the names of its files: what it answered, unless the configuration names that, and what it cost
+ * @param cluster rank 0 asks, and the others hear of it
+ */
+function serverJudge(
+  endpoint: RoundsConfig['eval']['llm'],
+  files: string,
+  cluster?: Cluster | undefined,
+): OpenJudge {
+  const open = () =>
     llmJudge({
       ...endpoint,
       apiKey: process.env[endpoint.api_key_env],
@@ -68,8 +80,15 @@ function serverJudge(endpoint: RoundsConfig['eval']['llm'], files: string): Open
       price: { input: endpoint.price_input, output: endpoint.price_output },
       cache: endpoint.cache ?? `${files}-cache.jsonl`,
       spending: `${files}-spending.jsonl`,
-    }),
-  );
+    });
+  if (!cluster) return lasting(open());
+  const asking = cluster.rank === 0 ? open() : undefined;
+  return lasting({
+    name: endpoint.model ?? 'llm',
+    judge: (solutions, signal) =>
+      foundOnce(cluster, async () => (await asking?.judge(solutions, signal)) ?? []),
+    report: () => asking?.report?.() ?? {},
+  });
 }
 
 const lasting = (judge: StepJudge & Pick<OpenJudge, 'report'>): OpenJudge => ({ ...judge, dispose() {} });

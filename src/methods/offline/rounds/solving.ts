@@ -1,6 +1,7 @@
 /** Held-out problems solved by the model as it is: a stage, a choice among parameters, and the report of a run. */
 import type { Part } from '../../../data/split.js';
 import { flatMetrics, type SolvedGroups } from '../../../eval/solving/run-report.js';
+import { processesOf } from '../../../runtime/processes.js';
 import type { Evaluation } from '../../../train/method.js';
 import { localSampler } from '../../../train/solutions/sampler.js';
 import type { SolutionSampler } from '../../../train/solutions/solution-sampler.js';
@@ -47,7 +48,9 @@ interface SolvedOptions {
 
 function solved(open: AskingRun, { name, part, settings }: SolvedOptions): StageEntry {
   const { config, data } = open;
-  const judge = lazily(() => openEvaluationJudge(config, open.openScorers));
+  const judge = lazily(() =>
+    openEvaluationJudge(config, open.openScorers, processesOf(open.device)?.cluster),
+  );
   return evaluateStage({
     name,
     problems: data.asked.problems[part],

@@ -9,6 +9,7 @@ import { loadAdapter } from '../../../models/adapter.js';
 import { baseDirectory } from '../../../models/base.js';
 import { loadDecoder } from '../../../models/load.js';
 import type { StepRecord } from '../../../records/record.js';
+import { processesOf } from '../../../runtime/processes.js';
 import type { StageEntry, TrainingStage } from '../../../train/stage.js';
 import type { OfflineItem } from '../answers/items.js';
 import { type OfflinePlan, referencedItems, trainingPlan } from '../answers/plan.js';
@@ -111,7 +112,7 @@ function round(open: AskingRun, i: number, learning: OfflineLearning): StageEntr
     const options = { pairs, maxLength: config.data.max_length, settings, seed };
     return trainingPlan(inMemory<OfflineItem>(items), options);
   };
-  const judge = lazily(() => openLabelJudge(config, open.openScorers));
+  const judge = lazily(() => openLabelJudge(config, open.openScorers, processesOf(open.device)?.cluster));
   const { needsReference } = objective(inMemory<OfflineItem>([]));
   const reference: StageEntry = {
     name: names.reference,

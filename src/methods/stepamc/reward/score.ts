@@ -2,6 +2,7 @@
 
 import type { VerdictTokenizer } from '../../../data/verdict.js';
 import { groupBySize } from '../../../sequences/batching.js';
+import { overGroups } from '../../../sequences/divided.js';
 import { hiddenStates, scalarsAt } from '../../../sequences/forward.js';
 import { branchedSequence, type VerdictSequence } from '../../../sequences/sequence.js';
 import type { FrnConfig } from '../config.js';
@@ -50,14 +51,9 @@ export async function scoreVerdicts(
 ): Promise<VerdictScores[][] | undefined> {
   const { decoder, reward, rewardHead } = roles;
   const { device } = decoder;
-  const scores: VerdictScores[][] = [];
-  for (const group of groupBySize(sequences, ({ ids }) => ids.length, options.microBatchTokens)) {
-    if (options.signal.aborted) return undefined;
+  const score = async (group: readonly RewardSequence[]): Promise<VerdictScores[][]> => {
     const rows = group.map(({ positive, negative }) => [...positive, ...negative]);
-    if (rows.every((list) => list.length === 0)) {
-      scores.push(...group.map(() => []));
-      continue;
-    }
+    if (rows.every((list) => list.length === 0)) return group.map(() => []);
     const found = device.scope(
       () => scalarsAt(hiddenStates(decoder, reward, group), rewardHead, rows),
       'reward network',
@@ -65,18 +61,17 @@ export async function scoreVerdicts(
     const values = await found.readFloats();
     found.dispose();
     let at = 0;
-    for (const { positive } of group) {
+    return group.map(({ positive }) => {
       const n = positive.length;
       const first = at;
-      scores.push(
-        positive.map((_, i) => {
-          const right = values[first + i] as number;
-          const other = values[first + n + i] as number;
-          return { positive: right, negative: options.mode === 'label' ? other : -other };
-        }),
-      );
       at += 2 * n;
-    }
-  }
-  return scores;
+      return positive.map((_, i) => {
+        const right = values[first + i] as number;
+        const other = values[first + n + i] as number;
+        return { positive: right, negative: options.mode === 'label' ? other : -other };
+      });
+    });
+  };
+  const groups = groupBySize(sequences, ({ ids }) => ids.length, options.microBatchTokens);
+  return (await overGroups(device, groups, score, options))?.flat();
 }

@@ -1,0 +1,42 @@
+/** Samples drawn by all processes of a job: each draws those of its prompts, and all get all of them. */
+import { exchange } from '../cluster/exchange.js';
+import { processesOf } from '../runtime/processes.js';
+import type { GenerateOptions, Generator } from './generator.js';
+import type { Sample } from './sample-row.js';
+
+/**
+ * The samples of `Generator.generate`, which depend on their prompt and number alone, so that it does not matter who draws them.
+ * Those that are skipped mean nothing; of all, where the signal is aborted afterwards.
+ */
+export async function generateTogether(
+  generator: Generator,
+  prompts: readonly ArrayLike<number>[],
+  options: GenerateOptions,
+): Promise<readonly (readonly Sample[])[]> {
+  const processes = processesOf(generator.decoder.device);
+  if (!processes) return generator.generate(prompts, options).samples;
+  const { cluster, settle } = processes;
+  const { rank, size } = cluster;
+  const { signal, skip, onSample } = options;
+  const isOwn = (prompt: number) => prompt % size === rank;
+  const drawn = prompts.some((_, prompt) => isOwn(prompt))
+    ? await generator.generate(prompts, {
+        ...options,
+        skip: (prompt, sample) => !isOwn(prompt) || skip?.(prompt, sample) === true,
+      }).samples
+    : [];
+  const all = await exchange(
+    cluster,
+    drawn.filter((_, prompt) => isOwn(prompt)),
+  );
+  if (signal) await settle();
+  return prompts.map((_, prompt) => {
+    const samples = all[prompt % size]?.[Math.floor(prompt / size)] as readonly Sample[];
+    if (!isOwn(prompt))
+      samples.forEach((sample, i) => {
+        const ended = sample.finishReason === 'stop' || sample.finishReason === 'length';
+        if (ended && !skip?.(prompt, i)) onSample?.(prompt, i, sample);
+      });
+    return samples;
+  });
+}

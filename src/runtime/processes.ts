@@ -1,0 +1,21 @@
+/** The processes of a job that share the work of a run, by the device on which this one does its part. */
+import type { Cluster } from '../cluster/cluster.js';
+import type { Device } from './device.js';
+
+export interface Processes {
+  readonly cluster: Cluster;
+  /** All call it at the same point: the run's signal is aborted afterwards, in all, if one of them was asked to stop. */
+  settle(): Promise<void>;
+}
+
+const shared = new WeakMap<Device, Processes>();
+
+/** From here on, work on `device` is divided among the processes. */
+export function shareWork(device: Device, processes: Processes): void {
+  shared.set(device, processes);
+}
+
+/** Undefined where this process is alone. */
+export function processesOf(device: Device): Processes | undefined {
+  return shared.get(device);
+}

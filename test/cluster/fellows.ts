@@ -1,0 +1,30 @@
+/** Processes of a job that are all in this one: their gathers alone. */
+import type { Cluster } from '../../src/cluster/cluster.js';
+
+export function fellows(size: number): Cluster[] {
+  const rounds: { parts: Uint8Array[]; count: number; done: () => void; all: Promise<void> }[] = [];
+  const roundAt = (n: number) => {
+    if (!rounds[n]) {
+      let done = () => {};
+      const all = new Promise<void>((resolve) => {
+        done = resolve;
+      });
+      rounds[n] = { parts: [], count: 0, done, all };
+    }
+    return rounds[n] as (typeof rounds)[number];
+  };
+  return Array.from({ length: size }, (_, rank) => {
+    let calls = 0;
+    return {
+      rank,
+      size,
+      async gather(bytes: Uint8Array) {
+        const round = roundAt(calls++);
+        round.parts[rank] = bytes;
+        if (++round.count === size) round.done();
+        await round.all;
+        return round.parts;
+      },
+    } as unknown as Cluster;
+  });
+}
