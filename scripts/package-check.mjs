@@ -41,7 +41,10 @@ const onPath = (command) =>
 // ---- pack -----------------------------------------------------------------------------------------------------------
 run(process.execPath, ['scripts/build.mjs', '--all'], { cwd: root });
 run(process.execPath, ['scripts/prebuild.mjs'], { cwd: root });
-// The scripts of npm pack have just been run.
+// The scripts of npm pack, beside it: their output is no JSON.
+const manifest = (...args) => run(process.execPath, ['scripts/packed-manifest.mjs', ...args], { cwd: root });
+manifest();
+process.on('exit', () => manifest('--restore'));
 const packed = run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', folder], {
   cwd: root,
 });
@@ -58,8 +61,9 @@ if (!names.has('recipes/recipe.schema.json')) fail('the schema that its recipes 
 const strays = [...names].filter((name) => /^(test|build|bench|runs|node_modules|\.)/.test(name));
 if (strays.length > 0) fail(`${strays.join(', ')} should not be in it`);
 const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-const atInstall = ['preinstall', 'install', 'postinstall'].filter((name) => name in scripts);
-if (atInstall.length > 0) fail(`it runs ${atInstall.join(', ')} when it is installed`);
+const atInstall = ['preinstall', 'install', 'postinstall', 'prepare'].filter((name) => name in scripts);
+if (atInstall.length > 0) fail(`npm runs, or lists, its ${atInstall.join(', ')} when it is installed`);
+manifest('--restore');
 
 for (const name of [...names].filter((path) => path.endsWith('.md') && !path.startsWith('assets/'))) {
   const text = readFileSync(join(root, name), 'utf8').replaceAll(/^```.*?^```/gms, '');
@@ -85,7 +89,8 @@ for (const compiler of ['g++', 'cc', 'cmake', 'make', 'python3'])
   if (spawnSync('sh', ['-c', `command -v ${compiler}`], inApp).status === 0)
     fail(`${compiler} is still on the PATH`);
 writeFileSync(join(app, 'package.json'), '{ "private": true, "type": "module" }\n');
-run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', tarball], inApp);
+const installed = run('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', tarball], inApp);
+if (/npm warn/.test(installed)) fail(`npm warns where it is installed:\n${installed}`);
 const lock = JSON.parse(readFileSync(join(app, 'package-lock.json'), 'utf8'));
 const scripted = Object.entries(lock.packages).filter(([, { hasInstallScript }]) => hasInstallScript);
 if (scripted.length > 0)

@@ -1,7 +1,7 @@
-// What npm runs in a clone (`npm ci`, and the first `npx steptrain` from a folder), before it packs, and where the package is a git dependency of
-// another one; never in a package that was installed from a tarball or the registry.
+// What npm runs in a clone (`npm ci`, and the first `npx steptrain` from a folder), and where the package is a git dependency of another one;
+// never in a package that was installed from a tarball or the registry.
 //
-// In a clone and before packing a build that fails is an error. npx builds the TypeScript alone: while this runs it keeps every
+// In a clone a build that fails is an error. npx builds the TypeScript alone: while this runs it keeps every
 // other npx waiting. In a git dependency a failure would fail the whole installation, with its reason hidden by npm: there the addon
 // is compiled where that is possible, else later by `steptrain build`, as the loader says.
 import { spawnSync } from 'node:child_process';
