@@ -34,6 +34,9 @@ import {
 } from './planned-work.js';
 import type { PlannedSampling } from './sampling-plan.js';
 
+/** Milliseconds of steps that are measured of each stage, where nothing else is said. */
+const MEASURED_MS = 2000;
+
 /** Training solutions that are tokenised to count steps: of so many it takes minutes. */
 const MOST_COUNTED = 100_000;
 
@@ -45,6 +48,8 @@ export interface DryRunOptions {
   readonly weights?: boolean;
   /** Loads a reward model that the run needs, where time is measured. */
   readonly openScorers?: ((device: Device, of: string) => Promise<OpenScorers>) | undefined;
+  /** Milliseconds of steps that are measured of each stage. Default 2000. */
+  readonly measuredMs?: number | undefined;
   /** Bytes of the device that the run is meant for. Default: what is free on this machine's. */
   readonly planFor?: number | undefined;
 }
@@ -59,7 +64,7 @@ export interface RunDescription {
 export async function describeRun<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   given: Config,
-  { planFor, weights = planFor === undefined, openScorers }: DryRunOptions = {},
+  { planFor, weights = planFor === undefined, openScorers, measuredMs = MEASURED_MS }: DryRunOptions = {},
 ): Promise<RunDescription> {
   await refuseUnusable(method, given, weights);
   const config = await withReadableLength(given);
@@ -127,6 +132,7 @@ export async function describeRun<Config extends FrameConfig>(
       timed: planFor === undefined && refusal === undefined,
       // A new model has no weights to look for.
       measured: weights || typeof config.model.base !== 'string' ? openScorers : undefined,
+      measuredMs,
     });
     // A plan for another machine is printed also where the tokenizer is not.
     const lacking = planFor === undefined && work.failure !== undefined ? { failure: work.failure } : {};
@@ -162,13 +168,14 @@ interface WorkOptions<Config extends FrameConfig>
   readonly timed: boolean;
   /** Loads reward models, where a few steps may be taken to measure time. */
   readonly measured: DryRunOptions['openScorers'];
+  readonly measuredMs: number;
 }
 
 /** Steps and, of a run on this machine, time. Reads and tokenises the data. */
 async function describeWork<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   config: Config,
-  { timed, measured, cacheBytes, ...planned }: WorkOptions<Config>,
+  { timed, measured, measuredMs, cacheBytes, ...planned }: WorkOptions<Config>,
 ): Promise<RunDescription> {
   let data: RunData | undefined;
   try {
@@ -187,7 +194,7 @@ async function describeWork<Config extends FrameConfig>(
       console.error('taking a few steps, to measure their time');
       const { device } = planned;
       const open = { ...planned, config, device, tokenizer, data, cacheBytes };
-      const time = await measuredRun(method, open, (of) => measured(device, of));
+      const time = await measuredRun(method, open, { openScorers: (of) => measured(device, of), measuredMs });
       lines.push(formatMeasuredTime(time));
     } else if (operations !== undefined)
       lines.push(formatLeastTime(operations, await productRate(planned.device, config.model.dtype)));

@@ -3,25 +3,40 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
+import { StepTrainError } from '../native/errors.js';
 import { createRunDirectory } from '../run/directory.js';
+import type { LogFile } from '../run/log-file.js';
 import { formatDuration } from '../terminal/progress.js';
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
-import type { OpenMaking, OpenTraining, StageEntry, TrainingStage } from './stage.js';
+import type {
+  MakingOutcome,
+  MakingStage,
+  OpenMaking,
+  OpenTraining,
+  StageEntry,
+  TrainingStage,
+} from './stage.js';
 
-/** Milliseconds of steps that are measured of each stage, the first one aside. */
-const MEASURED_MS = 2000;
+/** Problems of the test part that a measured evaluation solves. */
+const SOLVED = 16;
 
 export interface MeasuredTime {
   readonly seconds: number;
-  /** Stages that are not in it, since what they do depends on what earlier ones make. */
-  readonly unknown: readonly string[];
+  /** What is not in it, and why. */
+  readonly unknown: readonly { readonly name: string; readonly reason: string }[];
+}
+
+export interface MeasuringOptions {
+  readonly openScorers: (of: string) => Promise<OpenScorers>;
+  /** Milliseconds of steps that are measured of each stage, the first one aside. */
+  readonly measuredMs: number;
 }
 
 /** Loads the models of a run, measures its stages, and disposes of everything. */
 export async function measuredRun<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   open: Omit<OpenRun<Config, RunData, RunRoles>, 'roles' | 'run' | 'openScorers'>,
-  openScorers: (of: string) => Promise<OpenScorers>,
+  { openScorers, measuredMs }: MeasuringOptions,
 ): Promise<MeasuredTime> {
   const folder = await mkdtemp(join(tmpdir(), 'steptrain-measured-'));
   const run = await createRunDirectory(join(folder, 'run'), { onExisting: 'refuse' });
@@ -33,17 +48,51 @@ export async function measuredRun<Config extends FrameConfig>(
     const { validation, test } = data.summary.parts;
     const judged = ({ solutions }: { readonly solutions: number }) =>
       config.eval.max_samples === 'all' ? solutions : Math.min(solutions, config.eval.max_samples);
-    return await measuredTime({
-      stages: method.stages({ ...context, roles }),
+    const opened = { ...context, roles };
+    const ends = method.evaluates?.(config) ?? 'judges';
+    const time = await measuredTime({
+      measuredMs,
+      stages: method.stages(opened),
+      artefact: (name) => run.artefact(name),
       cycleOf: (stage) => cycle((method.sections(config) as Readonly<Record<string, Rounds>>)[stage]),
       finalShare:
-        validation.solutions === 0 ? 0 : (judged(test) / judged(validation)) * method.memory(config).length,
+        ends !== 'judges' || validation.solutions === 0
+          ? 0
+          : (judged(test) / judged(validation)) * method.memory(config).length,
       validates: validation.solutions > 0,
+    });
+    if (ends !== 'solves' || judged(test) === 0) return time;
+    // The stages have disposed of what they trained.
+    roles.dispose();
+    roles = undefined;
+    roles = await method.roles(context);
+    const few = Math.min(SOLVED, judged(test));
+    const smaller = {
+      ...{ ...context, roles },
+      config: { ...config, eval: { ...config.eval, max_samples: few } },
+    };
+    return await withUnknown(time, 'the evaluation', async () => {
+      const solve = () => method.evaluate(smaller, { tokens: 0 }, new AbortController().signal);
+      return (judged(test) / few) * (await secondsOf(solve));
     });
   } finally {
     roles?.dispose();
     await run.close();
     await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** With the seconds of one thing more, or with the reason why they are not known: the few rows that were made give nothing to learn. */
+async function withUnknown(
+  { seconds, unknown }: MeasuredTime,
+  name: string,
+  measure: () => Promise<number>,
+): Promise<MeasuredTime> {
+  try {
+    return { seconds: seconds + (await measure()), unknown };
+  } catch (error) {
+    if (!(error instanceof StepTrainError && error.code === 'E_DATA')) throw error;
+    return { seconds, unknown: [...unknown, { name, reason: error.message }] };
   }
 }
 
@@ -58,13 +107,15 @@ const cycle = ({ num_ppo_epochs = 1, num_mini_batches = 1 }: Rounds = {}) =>
 
 export function formatMeasuredTime({ seconds, unknown }: MeasuredTime): string {
   const time = `${formatDuration(seconds)} by steps measured just now`;
-  return unknown.length === 0
-    ? `time: about ${time}`
-    : `time: at least ${time}, without ${unknown.join(', ')}, which depends on the stages before it`;
+  const [first] = unknown;
+  if (!first) return `time: about ${time}`;
+  const names = unknown.map(({ name }) => name).join(', ');
+  return `time: at least ${time}, without ${names}: ${first.reason}`;
 }
 
-export interface MeasuredRun {
+export interface MeasuredRun extends Pick<MeasuringOptions, 'measuredMs'> {
   readonly stages: readonly StageEntry[];
+  readonly artefact: (name: string) => Pick<LogFile, 'append'>;
   /** Optimizer steps of a stage between two rollouts; 1 where nothing is sampled. */
   readonly cycleOf: (stage: string) => number;
   /** Solutions that the final evaluation judges for each of a validation, all judges together. */
@@ -72,43 +123,96 @@ export interface MeasuredRun {
   readonly validates: boolean;
 }
 
-/** Takes steps of every stage in turn: what the roles hold is different afterwards, so dispose of them. */
+interface MeasuredStage {
+  /** Of the whole run. */
+  readonly steps: number;
+  readonly stepSeconds: number;
+  readonly validations: number;
+}
+
+/**
+ * Takes steps of every stage in turn: what the roles hold is different afterwards, so dispose of them. A stage whose steps depend
+ * on what an earlier one makes is prepared from the rows that its measured steps made, and has as many times more steps in the
+ * run. Of the stages of rounds (`samples-1`, `samples-2`) those of the first round are measured.
+ */
 export async function measuredTime(run: MeasuredRun): Promise<MeasuredTime> {
-  const unknown: string[] = [];
-  let seconds = 0;
+  const kinds = new Map<string, MeasuredStage>();
+  let time: MeasuredTime = { seconds: 0, unknown: [] };
   let validation: number | undefined;
-  for (const stage of run.stages) {
-    if (!('open' in stage)) {
-      unknown.push(stage.name);
-      continue;
-    }
+  /** How many times more rows the run makes for the stages that come next. */
+  let more = 1;
+
+  async function measured(entry: StageEntry): Promise<MeasuredStage> {
+    const isLater = !('open' in entry);
+    if (!isLater) more = 1;
+    const stage = isLater ? await entry.prepare(new AbortController().signal) : entry;
+    const steps = isLater ? (entry.expectedSteps?.() ?? Math.round(stage.steps * more)) : stage.steps;
     const open = stage.open();
     try {
       await open.begin();
-      seconds +=
-        stage.steps * (await stepSeconds(open, Math.min(run.cycleOf(stage.name), stage.steps), stage.steps));
-      if ('artefact' in stage || !('validate' in open) || !open.validate || !run.validates) continue;
+      if ('artefact' in stage) {
+        const made = await madeRows(open as OpenMaking, stage, run.measuredMs);
+        for (const row of made.rows) run.artefact(stage.artefact).append(row);
+        if (stage.rows === undefined) more *= stage.steps / Math.max(1, made.steps);
+        return { steps, stepSeconds: made.stepSeconds, validations: 0 };
+      }
+      const cycle = Math.min(run.cycleOf(stage.name), stage.steps);
+      const { stepSeconds } = await measuredSteps(open, inOrder(stage.steps), { cycle, ms: run.measuredMs });
+      if (!('validate' in open) || !open.validate || !run.validates)
+        return { steps, stepSeconds, validations: 0 };
       const { validate } = open;
       validation ??= await secondsOf(() => validate(new AbortController().signal, 0));
-      seconds += validations(stage) * validation;
+      return { steps, stepSeconds, validations: validations({ ...stage, steps }) };
     } finally {
       open.dispose();
     }
   }
-  return { seconds: seconds + run.finalShare * (validation ?? 0), unknown };
+
+  for (const entry of run.stages) {
+    const kind = entry.name.replace(/-\d+$/, '');
+    time = await withUnknown(time, entry.name, async () => {
+      const stage = kinds.get(kind) ?? (await measured(entry));
+      kinds.set(kind, stage);
+      const steps = 'open' in entry ? entry.steps : stage.steps;
+      return steps * stage.stepSeconds + stage.validations * (validation ?? 0);
+    });
+  }
+  return { ...time, seconds: time.seconds + run.finalShare * (validation ?? 0) };
 }
 
-/** Mean over whole cycles, after a first step that takes longer than the others. */
-async function stepSeconds(open: OpenTraining | OpenMaking, cycle: number, steps: number): Promise<number> {
-  let index = 0;
-  const step = () => open.step(index++, new AbortController().signal);
-  if (cycle === 1 && steps > 1) await step();
-  const first = index;
+const inOrder = (steps: number): number[] => Array.from({ length: steps }, (_, i) => i);
+
+/** Steps from all over the stage, whose parts may differ; their rows, and copies of the last one for those that a reader counts. */
+async function madeRows(open: OpenMaking, { steps, rows: wanted = 0 }: MakingStage, ms: number) {
+  const spread = (i: number) => (i * 0.6180339887) % 1;
+  const order = inOrder(steps).sort((a, b) => spread(a) - spread(b));
+  const measured = await measuredSteps(open, order, { cycle: 1, ms });
+  const rows = measured.outcomes.flatMap((outcome) => [
+    ...((outcome as MakingOutcome | undefined)?.rows ?? []),
+  ]);
+  const last = rows.at(-1);
+  if (last) while (rows.length < wanted) rows.push(last);
+  return { rows, steps: measured.outcomes.length, stepSeconds: measured.stepSeconds };
+}
+
+/** Takes steps of these, in cycles; their mean time, after a first step that takes longer than the others. */
+async function measuredSteps(
+  open: OpenTraining | OpenMaking,
+  order: readonly number[],
+  { cycle, ms }: { readonly cycle: number; readonly ms: number },
+) {
+  const outcomes: unknown[] = [];
+  const step = async () => {
+    outcomes.push(await open.step(order[outcomes.length] as number, new AbortController().signal));
+  };
+  if (cycle === 1 && order.length > 1) await step();
+  const first = outcomes.length;
   const began = performance.now();
   do {
-    for (let i = 0; i < cycle && index < steps; i++) await step();
-  } while (index < steps && performance.now() - began < MEASURED_MS);
-  return (performance.now() - began) / 1000 / Math.max(1, index - first);
+    for (let i = 0; i < cycle && outcomes.length < order.length; i++) await step();
+  } while (outcomes.length < order.length && performance.now() - began < ms);
+  const taken = Math.max(1, outcomes.length - first);
+  return { outcomes, stepSeconds: (performance.now() - began) / 1000 / taken };
 }
 
 async function secondsOf(work: () => Promise<unknown> | undefined): Promise<number> {
@@ -118,7 +222,7 @@ async function secondsOf(work: () => Promise<unknown> | undefined): Promise<numb
 }
 
 /** At the start where something is selected, every `eval_steps`, and at the end. */
-function validations({ steps, settings }: TrainingStage): number {
+function validations({ steps, settings }: Pick<TrainingStage, 'steps' | 'settings'>): number {
   const every = settings.eval_steps > 0 ? Math.floor(steps / settings.eval_steps) : 0;
   const atEnd = settings.eval_steps > 0 && steps % settings.eval_steps > 0 ? 1 : 0;
   return every + atEnd + (settings.best === undefined ? 0 : 1);

@@ -106,10 +106,12 @@ export interface Method<
   shared?(config: Config): readonly SharedStage[];
   /** Writes the trained parameters; `stages` are those that have begun. */
   save(run: OpenRun<Config, Data, Roles>, stages: readonly string[]): Promise<void>;
+  /** What `evaluate` does beside reading files, for its time: as much as `validate` of the stages (`judges`, the default), more, or nothing. */
+  evaluates?(config: Config): 'judges' | 'solves' | 'reads';
   /** Undefined if the signal stopped it. */
   evaluate(
     run: OpenRun<Config, Data, Roles>,
-    trained: EngineResult,
+    trained: Pick<EngineResult, 'tokens'>,
     signal: AbortSignal,
   ): Promise<Evaluation | undefined>;
 }

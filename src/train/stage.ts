@@ -101,6 +101,8 @@ export interface TrainingStage extends ClosedStage {
 export interface MakingStage extends ClosedStage {
   readonly settings: SaveSettings;
   readonly artefact: string;
+  /** Of the artefact, where they can be told before they are made. */
+  readonly rows?: number;
   open(): OpenMaking;
 }
 

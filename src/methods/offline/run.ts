@@ -73,6 +73,8 @@ export function answerMethod(learning: OfflineLearning): Method<RoundsConfig, An
       ];
     },
     save: ({ roles, run }) => roles.save((name) => run.file(name)),
+    // A stage of each round has solved the problems.
+    evaluates: (config) => (inRounds(config) ? 'reads' : 'judges'),
     async evaluate(open, { tokens }) {
       if (isAsking(open) && inRounds(open.config))
         return solvedReport(open, settingsOf(open.config).iterations, tokens);

@@ -50,6 +50,7 @@ export const s3c: Method<S3cRunConfig, S3cData, Trainee> = {
   // Wrong steps are those of the base, whatever is learned from them.
   shared: ({ corrections }) => (corrections === 'none' ? [] : [{ stage: MAKING, unread: ['s3c'] }]),
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
+  evaluates: () => 'solves',
   async evaluate(open, { tokens: trained }, signal) {
     const samples = samplesOf(open);
     const metrics = await heldOut(open, samples);

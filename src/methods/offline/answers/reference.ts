@@ -37,6 +37,7 @@ export function referenceStage(options: ReferenceOptions): MakingStage {
     name,
     artefact: name,
     steps: Math.ceil(items.length / ITEMS),
+    rows: items.length,
     settings,
     batching: {},
     open: () => {
