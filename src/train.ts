@@ -108,7 +108,7 @@ export type { StepScorer, StepScores, StepSolution } from './eval/step-scorer.js
 export type { ChosenThreshold, ScoredStep, ThresholdRow, ThresholdSweep } from './eval/thresholds.js';
 export { type VerdictScorerOptions, verdictScorer } from './eval/verdict-scorer.js';
 export { type JudgeOptions, judgeVerdicts } from './eval/verdicts.js';
-export { unlikeTraining } from './methods/judge.js';
+export { judgeWarnings, type UnlikeTraining, unlikeTraining } from './methods/judge.js';
 export { ALGORITHMS, type Algorithm } from './methods/ppo/algorithms.js';
 export {
   type RewardModelScorerOptions,

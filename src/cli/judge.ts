@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
-import type { StepJudgement, unlikeTraining } from '../methods/judge.js';
+import type { StepJudgement, UnlikeTraining } from '../methods/judge.js';
 import { DEFAULT_MODEL, namedModel, type SavedModel, savedModel } from '../models/saved.js';
 import { Interrupted, UsageError } from './error.js';
 
@@ -61,7 +61,7 @@ export const judgeCommand: CommandModule<unknown, JudgeArguments> = {
 
 async function judge(args: JudgeArguments): Promise<void> {
   const { openSaved } = await import('../api/model.js');
-  const { judgeSteps, unlikeTraining: unlikeOf } = await import('../methods/judge.js');
+  const { judgeSteps, judgeWarnings, unlikeTraining } = await import('../methods/judge.js');
   const { openDevice } = await import('../runtime/device.js');
   const { chosenDevice } = await import('./device.js');
   const { untilInterrupted } = await import('./interrupt.js');
@@ -78,7 +78,8 @@ async function judge(args: JudgeArguments): Promise<void> {
       const judged = await judgeSteps(model, problem, steps, { threshold, signal });
       console.log(args.json ? JSON.stringify({ problem, steps: judged }, null, 2) : table(judged));
       if (!args.json && judged.some(({ verdict }) => verdict === null)) console.error(NO_VERDICT);
-      const unlike = unlikeOf(model, steps);
+      for (const warning of judgeWarnings(model)) console.error(`Warning: of this judge, ${warning}`);
+      const unlike = unlikeTraining(model, steps);
       if (unlike) console.error(unlikeLine(unlike));
     } finally {
       model.dispose();
@@ -91,9 +92,21 @@ async function judge(args: JudgeArguments): Promise<void> {
   }
 }
 
-function unlikeLine({ places, forms }: NonNullable<ReturnType<typeof unlikeTraining>>): string {
+/** Of many words the first. */
+const SHOWN_WORDS = 5;
+
+function unlikeLine({ places, forms, words }: UnlikeTraining): string {
   const numbers = places.map((i) => i + 1).join(', ');
-  const which = places.length === 1 ? `step ${numbers} is` : `steps ${numbers} are`;
+  const [which, has] =
+    places.length === 1
+      ? [`step ${numbers} is`, `step ${numbers} has`]
+      : [`steps ${numbers} are`, `steps ${numbers} have`];
+  if (words.length > 0) {
+    const shown = words.slice(0, SHOWN_WORDS).join(', ');
+    return `${has} words that this judge never met (${shown}${words.length > SHOWN_WORDS ? ', …' : ''}): from there on its verdicts say little`;
+  }
+  if (forms.length === 0)
+    return `${has} no number, and this judge checks numbers: its verdict there says little`;
   const known = forms.slice(0, 2).map((step) => `"${step}"`);
   return `${which} written unlike the steps that this judge learned from, such as ${known.join(' or ')}: from there on its verdicts say little`;
 }

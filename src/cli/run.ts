@@ -1,4 +1,5 @@
 import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { Cluster } from '../cluster/cluster.js';
 import type { StartedRun } from '../methods/job.js';
@@ -24,6 +25,8 @@ interface StartOptions {
   readonly shareStages: string | undefined;
   readonly cluster?: Cluster | undefined;
   readonly onStep?: (event: StepEvent) => void;
+  /** Where the recipe puts the run; another directory with a number is taken where that holds an earlier run. */
+  readonly wanted?: string | undefined;
 }
 
 interface RunArguments extends RecipeArguments {
@@ -127,7 +130,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
   const { createRun } = await import('../methods/run.js');
   await inJob(
     { configuration: config },
-    { resume: false, shareStages: args['share-stages'] },
+    { resume: false, shareStages: args['share-stages'], wanted: args.output ?? config.run.output_dir },
     loadRecipe,
     (cluster) => createRun(config, locate, { output: args.output, origin: file, processes: cluster?.size }),
   );
@@ -184,12 +187,15 @@ async function inJob(
 async function train(
   config: RunConfig,
   run: RunDirectory,
-  options: StartOptions,
+  { wanted = run.path, ...options }: StartOptions,
   loadRecipe: () => Promise<RunRecipe>,
 ): Promise<void> {
   const { listenForInterrupt } = await import('../run/interrupt.js');
   const shown = shownPath(run.path);
-  console.error(`${options.resume ? 'Continuing' : 'Run directory:'} ${shown}`);
+  const earlier = resolve(wanted) === run.path ? undefined : shownPath(resolve(wanted));
+  console.error(
+    `${options.resume ? 'Continuing' : 'Run directory:'} ${shown}${earlier ? `, since ${earlier} is taken` : ''}`,
+  );
   const interruption = listenForInterrupt({
     print: (line) => console.error(`\n${line}`),
     hint: `To resume: ${resumeLine(shown)}`,
@@ -235,7 +241,9 @@ async function train(
   if (result.status === 'interrupted') {
     throw new Interrupted(`Stopped after ${reached(result.step, last)}. To resume: ${resumeLine(shown)}`);
   }
-  console.error(`Done after ${result.step} steps; everything is in ${shown}`);
+  console.error(
+    `Done after ${result.step} steps; everything is in ${shown}${earlier ? `, not in ${earlier}, which was taken` : ''}`,
+  );
   if (existsSync(run.file(REPORT))) console.error(`${shown}/${REPORT}`);
 }
 

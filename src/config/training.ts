@@ -54,11 +54,13 @@ export function updates(defaults: UpdateDefaults) {
       .min(0)
       .default(1)
       .describe('Gradients with a larger global norm are scaled down to it; 0 for no clipping.'),
-    eval_steps: countOrOff()
+    eval_steps: z
+      .union([countOrOff(), fraction()])
       .default(0)
+      .meta({ expects: 'a whole number of steps, or a share of the steps such as 0.1' })
       .describe(
-        'Steps between evaluations on the validation rows; 0 for only at the end and, if the best parameters are kept, at ' +
-          'the start.',
+        'Steps between evaluations on the validation rows, or their share of the steps of the stage (`0.1`: ten evaluations, however ' +
+          'long it is); 0 for only at the end and, if the best parameters are kept, at the start.',
       ),
     patience: countOrOff()
       .default(0)

@@ -4,7 +4,7 @@ import { BadRow } from './bad-row.js';
 import { detectLayout } from './benchmarks/layouts.js';
 import { describeValue, groupColumn, isRow, type Row, renamed } from './columns.js';
 import { dataFiles, fileRows } from './files.js';
-import { type ConversionOptions, describeSources, detectSource, sourceNamed } from './sources/detect.js';
+import { type ConversionOptions, detectSource, sourceNamed } from './sources/detect.js';
 import { PRM800K_DEFAULTS } from './sources/prm800k.js';
 import { READING_DEFAULTS, type Source, type SourceName } from './sources/source.js';
 
@@ -127,13 +127,35 @@ function detected(row: Row, position: FilePosition, withProblems: boolean): Sour
         'data.source problems takes every step of a worked solution as right',
       position,
     );
-  const columns = Object.entries(row).map(([key, value]) => `${key} (${describeValue(value)})`);
+  const columns = Object.keys(row);
+  const shown = columns.length > SHOWN_COLUMNS ? [...columns.slice(0, SHOWN_COLUMNS), '…'] : columns;
+  const names = likelyColumns(row).map((name) => `--set data.columns.${name}`);
   throw new DataError(
     'format',
-    `the columns ${columns.slice(0, 12).join(', ') || '(none)'} are of no known layout; ` +
-      `name one with data.source, rename columns with data.columns, or convert the rows; known are ${describeSources()}`,
+    `the columns ${shown.join(', ') || '(none)'} are of no known layout; expected ` +
+      '{"question": "…", "steps": ["…"], "labels": [1, 0]}; columns of other names are renamed by ' +
+      `${names.join(' ') || '--set data.columns.question=NAME'}; other layouts: docs/reference/data.md`,
     position,
   );
+}
+
+/** In a message. */
+const SHOWN_COLUMNS = 12;
+
+/** What the columns of rows of one's own may be, as `layout's name=column`: those that are not named so already. */
+function likelyColumns(row: Row): string[] {
+  const isMark = (value: unknown) => value === null || [0, 1, true, false].includes(value as never);
+  const kinds: readonly (readonly [string, (value: unknown) => boolean])[] = [
+    ['question', (value) => typeof value === 'string'],
+    [
+      'steps',
+      (value) => Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === 'string'),
+    ],
+    ['labels', (value) => Array.isArray(value) && value.length > 0 && value.every(isMark)],
+  ];
+  const found = kinds.map(([name, fits]) => [name, Object.keys(row).find((column) => fits(row[column]))]);
+  if (found.some(([, column]) => column === undefined)) return [];
+  return found.flatMap(([name, column]) => (name === column ? [] : [`${name}=${column}`]));
 }
 
 function badRowSentence(error: BadRow, source: Source<ConversionOptions> | undefined): string {

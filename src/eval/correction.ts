@@ -126,7 +126,7 @@ export async function evaluateOn(
         validation: { judged: chosenOn, likelihoods: likelihoods.slice(0, validation.length) },
         test: { judged, likelihoods: likelihoods.slice(validation.length) },
       },
-      { threshold: judge.threshold, weights: judge.likelihood },
+      { threshold: judge.threshold, weights: judge.likelihood, of: judge.likelihood?.of },
     );
   const { earlier, positivePrior, ...options } = task;
   const report = evaluateVerdicts(judged, {
@@ -199,7 +199,11 @@ async function byWords(
   });
   const likelihoods =
     judge.likelihood &&
-    (await stepLikelihoods(decoder, inMemory(sequences), { microBatchTokens: TOKENS_AT_ONCE, signal }));
+    (await stepLikelihoods(decoder, inMemory(sequences), {
+      microBatchTokens: TOKENS_AT_ONCE,
+      signal,
+      numbers: judge.likelihood.of === 'numbers' ? judge.tokenizer : undefined,
+    }));
   return { judged, tooLong, likelihoods };
 }
 

@@ -100,6 +100,7 @@ export function evaluateVerdicts(judged: readonly JudgedVerdict[], options: Eval
       ? failureSigns({
           metrics,
           aucInterval: optional.intervals?.metrics.auc,
+          kept: optional.likelihood?.kept === false ? undefined : optional.likelihood?.both,
           unit: options.unit,
           balanced: options.balanced,
           sft: baselines.sft,
@@ -202,9 +203,13 @@ function likelihoodReport(
   bootstrap: BootstrapOptions & { readonly invalidAsWrong: boolean },
 ): EvalReport['likelihood'] {
   if (!options.likelihood) return undefined;
-  const { weights, both, alone } = options.likelihood;
+  const { weights, both, alone, isChance } = options.likelihood;
   const of = (verdicts: readonly JudgedVerdict[]) =>
-    likelihoodJudge(verdicts, { ...options, metricsOf: (part) => verdictMetrics(part, options) });
+    likelihoodJudge(verdicts, {
+      ...options,
+      metricsOf: (part) => verdictMetrics(part, options),
+      intervalOf: (part) => bootstrapIntervals(problemStepsOf(part, options.records), bootstrap)?.metrics.auc,
+    });
   const others = { words: judged, ...(alone ? { likelihood: alone } : {}) };
   const differences = differencesTo(
     { ...options, others },
@@ -214,6 +219,7 @@ function likelihoodReport(
   return {
     weights,
     both: of(both),
+    ...(isChance ? { kept: false as const } : {}),
     ...(alone ? { alone: of(alone) } : {}),
     ...(differences ? { differences } : {}),
   };

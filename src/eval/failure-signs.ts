@@ -1,13 +1,16 @@
 // Detects the three signs of a failed run that our source on StepAMC (arXiv 2503.18432) names, and a fourth: a reward
 // network that judges worse than the policy it is to teach.
+import type { LikelihoodJudge } from './likelihood-report.js';
 import type { ConfusionMetrics, VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
 import { type Standing, standingOf } from './standing.js';
 
 export interface FailureEvidence {
-  readonly metrics: Pick<VerdictMetrics, 'acc_pos' | 'acc_neg' | 'f1_macro' | 'auc'>;
+  readonly metrics: Pick<VerdictMetrics, 'n' | 'acc_pos' | 'acc_neg' | 'f1_macro' | 'auc'>;
   /** Of the AUC. */
   readonly aucInterval?: readonly [number, number] | undefined;
+  /** The judge by words and likelihood, where that is kept: the words alone may then be chance. */
+  readonly kept?: LikelihoodJudge | undefined;
   /** What is judged; default steps. */
   readonly unit?: 'steps' | 'solutions' | undefined;
   /** Whether training weighs both classes alike already. */
@@ -33,8 +36,11 @@ const MIN_LOSSES = 10;
 export function failureSigns(evidence: FailureEvidence): string[] {
   const { metrics, aucInterval, sft, frn, valueLosses = [] } = evidence;
   const signs: string[] = [];
-  const { acc_pos, acc_neg, f1_macro } = metrics;
-  const standing = standingOf(metrics, aucInterval, evidence.unit);
+  const { f1_macro } = metrics;
+  const { kept } = evidence;
+  const judge = kept?.metrics_unseen ?? kept?.metrics ?? metrics;
+  const { acc_pos, acc_neg } = judge;
+  const standing = standingOf(judge, kept ? kept.auc_interval : aucInterval, evidence.unit);
   if (standing.only || (standing.auc && standing.auc !== 'above')) {
     signs.push(`${standing.sentence}: ${advice(standing)}`);
   } else if (Math.abs(acc_pos - acc_neg) > CLASS_GAP) {

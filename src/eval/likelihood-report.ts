@@ -13,6 +13,8 @@ export interface LikelihoodReport {
   readonly weights: LikelihoodWeights;
   /** Words and likelihood together: the judge that the adapter is kept as. */
   readonly both: LikelihoodJudge;
+  /** Set where not even the steps that the weights were fitted on are told apart: the adapter judges by its words alone. */
+  readonly kept?: false;
   /** The likelihood alone, with weights of its own: what the base knows without training. */
   readonly alone?: LikelihoodJudge;
   /** Of both less the `words`, and less the `likelihood` alone. */
@@ -23,6 +25,8 @@ export interface LikelihoodJudge {
   readonly metrics: VerdictMetrics;
   readonly metrics_unseen?: VerdictMetrics;
   readonly errors?: StepErrors;
+  /** 95 %, over problems; of the unseen steps where there are some. */
+  readonly auc_interval?: readonly [number, number];
 }
 
 export function likelihoodJudge(
@@ -31,18 +35,22 @@ export function likelihoodJudge(
     records,
     seen,
     metricsOf,
+    intervalOf,
   }: {
     readonly records: readonly Pick<StepRecord, 'steps'>[];
     readonly seen?: SeenSteps | undefined;
     readonly metricsOf: (judged: readonly JudgedVerdict[]) => VerdictMetrics;
+    readonly intervalOf: (judged: readonly JudgedVerdict[]) => readonly [number, number] | undefined;
   },
 ): LikelihoodJudge {
   const unseen = seen ? judged.filter((verdict) => !seen(verdict)) : [];
   const errors = metricsByError(judged, records, seen);
+  const interval = intervalOf(unseen.length > 0 ? unseen : judged);
   return {
     metrics: metricsOf(judged),
     ...(unseen.length > 0 ? { metrics_unseen: metricsOf(unseen) } : {}),
     ...(errors ? { errors } : {}),
+    ...(interval ? { auc_interval: interval } : {}),
   };
 }
 
@@ -85,18 +93,26 @@ export function likelihoodRows({
 /** What `both` is made of. */
 export function likelihoodNote({ likelihood }: { readonly likelihood?: LikelihoodReport }): string[] {
   if (!likelihood) return [];
-  const { constant, verdict, least, before } = likelihood.weights;
+  if (likelihood.kept === false)
+    return [
+      'both: words and likelihood together; not kept, since they do not tell right from wrong among the steps that their weights were ' +
+        'fitted on: the adapter judges by its words alone',
+    ];
+  const { of, constant, verdict, least, before } = likelihood.weights;
   const term = (weight: number, of: string) =>
     ` ${weight < 0 ? '−' : '+'} ${Math.abs(weight).toFixed(2)} × ${of}`;
   return [
-    'both: words and likelihood together, the judge that the adapter is kept as. Log-odds of a right step = ' +
+    `both: ${verdict === 0 ? 'the likelihood alone, for want of words that learned something' : 'words and likelihood together'}, the judge that ` +
+      'the adapter is kept as. Log-odds of a right step = ' +
       constant.toFixed(2).replace('-', '−') +
-      term(verdict, 'log-odds of the words') +
+      (verdict === 0 ? '' : term(verdict, 'log-odds of the words')) +
       term(
         least,
-        'least log-probability of a token up to the end of the step, under the base without its adapter',
+        of === 'numbers'
+          ? 'how much less likely than expected the base without its adapter finds a number of the step, the worst (0 to −6)'
+          : 'least log-probability of a token up to the end of the step, under the base without its adapter',
       ) +
-      term(before, 'the same up to its start') +
-      '; fitted on validation steps',
+      term(before, of === 'numbers' ? 'the same of the steps before it' : 'the same up to its start') +
+      (verdict === 0 ? '; fitted on validation and training steps' : '; fitted on validation steps'),
   ];
 }

@@ -6,12 +6,18 @@ import { groupBySize } from '../sequences/batching.js';
 import { overGroups } from '../sequences/divided.js';
 import { scoreRows } from '../sequences/forward.js';
 import type { AnswerRow, VerdictSequence } from '../sequences/sequence.js';
+import { digitTokens, tellsNumber } from '../tokenizer/number-tokens.js';
+import type { Tokenizer } from '../tokenizer/tokenizer.js';
+import { BOOTSTRAP, bootstrapIntervals } from './bootstrap.js';
 import type { JudgedVerdict } from './judged-verdict.js';
 import { logisticRegression } from './logistic.js';
 
-/** Natural logarithms, none below {@link FLOOR}. */
+/**
+ * Natural logarithms, none below the floor. Of all tokens: log-probabilities. Of numbers, where a step's words are anybody's: of
+ * the tokens with a digit and those that end a number, each by how much less likely it is than the base expected, log p + entropy.
+ */
 export interface StepLikelihood {
-  /** Of the least likely token of the step and of those before it. */
+  /** Of the least likely token of the step; of all tokens also of those before it. */
   readonly least: number;
   /** Of those before it alone; 0 where there is none. What follows from a wrong step is likely by itself. */
   readonly before: number;
@@ -20,6 +26,9 @@ export interface StepLikelihood {
 /** A token of probability 0.05 is as surprising as any: the floor with the least log-loss on validation steps of word problems. */
 const FLOOR = -3;
 
+/** The same of numbers. */
+const NUMBER_FLOOR = -6;
+
 /** Words of certain models would outweigh everything. */
 const MAX_ODDS = 8;
 
@@ -27,6 +36,8 @@ const MAX_ODDS = 8;
 export type StepLikelihoods = readonly ReadonlyMap<number, StepLikelihood>[];
 
 export interface LikelihoodOptions {
+  /** Reads numbers alone, in tokens of this tokenizer. Default: all tokens. */
+  readonly numbers?: Pick<Tokenizer, 'tokenBytes'> | undefined;
   readonly microBatchTokens: number;
   readonly signal?: AbortSignal | undefined;
 }
@@ -35,22 +46,25 @@ export interface LikelihoodOptions {
 export async function stepLikelihoods(
   decoder: Decoder,
   sequences: Dataset<VerdictSequence>,
-  { microBatchTokens, signal }: LikelihoodOptions,
+  { microBatchTokens, signal, numbers }: LikelihoodOptions,
 ): Promise<StepLikelihoods | undefined> {
+  const hasDigit = numbers && digitTokens(numbers);
+  const floor = numbers ? NUMBER_FLOOR : FLOOR;
   const length = (i: number) => sequences.get(i).solution.trunk.ids.length;
   const groups = groupBySize(indices(sequences), length, microBatchTokens);
   const ofGroup = async (group: readonly number[]) => {
-    const items = group.map((i) => readSteps(sequences.get(i)));
-    const logprobs = await logprobsOf(decoder, items);
+    const items = group.map((i) => readSteps(sequences.get(i), hasDigit));
+    const logs = await logsOf(decoder, items, numbers !== undefined);
     let at = 0;
     return items.map(({ spans }) => {
       const bySteps = new Map<number, StepLikelihood>();
       let before = 0;
       for (const { step, tokens } of spans) {
-        const least = Math.max(FLOOR, Math.min(before, ...logprobs.subarray(at, at + tokens)));
+        const own = Math.max(floor, Math.min(0, ...logs.subarray(at, at + tokens)));
+        const upTo = Math.min(before, own);
         at += tokens;
-        bySteps.set(step, { least, before });
-        before = least;
+        bySteps.set(step, { least: numbers ? own : upTo, before });
+        before = upTo;
       }
       return bySteps;
     });
@@ -59,11 +73,19 @@ export async function stepLikelihoods(
   return (await overGroups(decoder.device, groups, ofGroup, { signal }))?.flat();
 }
 
-async function logprobsOf(decoder: Decoder, items: readonly ReadSteps[]): Promise<Float32Array> {
+/** By row: log-probabilities, or how far they are from what was expected. */
+async function logsOf(
+  decoder: Decoder,
+  items: readonly ReadSteps[],
+  beyondExpected: boolean,
+): Promise<Float32Array> {
   if (items.every(({ rows }) => rows.length === 0)) return new Float32Array();
   const scores = decoder.device.scope(() => scoreRows(decoder, {}, items), 'likelihood');
   try {
-    return await scores.logprobs.readFloats();
+    const logprobs = await scores.logprobs.readFloats();
+    if (!beyondExpected) return logprobs;
+    const entropy = await scores.entropy.readFloats();
+    return logprobs.map((log, i) => log + (entropy[i] as number));
   } finally {
     for (const tensor of Object.values(scores)) tensor.dispose();
   }
@@ -72,7 +94,10 @@ async function logprobsOf(decoder: Decoder, items: readonly ReadSteps[]): Promis
 type ReadSteps = ReturnType<typeof readSteps>;
 
 /** The trunk by itself, as far as it is judged, and the rows that predict the tokens of its steps. */
-function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
+function readSteps(
+  { solution: { trunk, verdicts }, rowId }: VerdictSequence,
+  hasDigit?: (id: number) => boolean,
+) {
   const length = Math.max(0, ...verdicts.map(({ at }) => at));
   const ids = Array.from(trunk.ids.slice(0, length));
   const rows: AnswerRow[] = [];
@@ -80,12 +105,22 @@ function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
     .filter(({ end }) => end <= length)
     .map(({ step, start, end }) => {
       const first = Math.max(1, start);
-      for (let t = first; t < end; t++) rows.push({ row: t - 1, token: ids[t] as number });
-      return { step, tokens: end - first };
+      const from = rows.length;
+      for (let t = first; t < end; t++)
+        if (!hasDigit || tellsNumber(ids, t, hasDigit)) rows.push({ row: t - 1, token: ids[t] as number });
+      return { step, tokens: rows.length - from };
     });
   const positions = ids.map((_, i) => i);
   return { sequence: { ids, positions, branch: undefined, rowId }, rows, spans };
 }
+
+/** A step and its label, and what the words say, as far as it matters. */
+export type LabelledStep = Pick<
+  JudgedVerdict,
+  'solution' | 'step' | 'label' | 'logPositive' | 'logNegative'
+> & {
+  readonly unreadable?: true;
+};
 
 /**
  * Weights by logistic regression on labelled steps; undefined where they are all of one class.
@@ -93,7 +128,7 @@ function readSteps({ solution: { trunk, verdicts }, rowId }: VerdictSequence) {
  * @param alone leaves the verdict words out, whose weight is then 0
  */
 export function fitLikelihood(
-  judged: readonly JudgedVerdict[],
+  judged: readonly LabelledStep[],
   likelihoods: StepLikelihoods,
   { alone = false }: { readonly alone?: boolean } = {},
 ): LikelihoodWeights | undefined {
@@ -121,8 +156,7 @@ export function withLikelihood(
   return judged.map((found): JudgedVerdict => {
     const likelihood = likelihoodOf(found, likelihoods);
     if (found.unreadable || !likelihood) return found;
-    const { constant, verdict, least, before } = weights;
-    const odds = constant + verdict * oddsOf(found) + least * likelihood.least + before * likelihood.before;
+    const odds = logOdds(found, likelihood, weights);
     const probability = 1 / (1 + Math.exp(-odds));
     return {
       ...found,
@@ -135,10 +169,16 @@ export function withLikelihood(
 }
 
 /** The words' verdicts on a part, and the likelihoods of its steps. */
-export interface JudgedPart {
-  readonly judged: readonly JudgedVerdict[];
+export interface JudgedPart<Step = JudgedVerdict> {
+  readonly judged: readonly Step[];
   readonly likelihoods: StepLikelihoods;
 }
+
+/** With fewer validation steps the words get no weight: four weights of so few are chance. */
+const WORDS_NEED = 100;
+
+/** With fewer validation steps the likelihood is also fitted on training steps, of which the base has learned nothing. */
+export const LIKELIHOOD_NEEDS = 400;
 
 /** The same steps in the same order by other judges than the words. */
 export interface LikelihoodVerdicts {
@@ -146,29 +186,89 @@ export interface LikelihoodVerdicts {
   readonly both: readonly JudgedVerdict[];
   /** By the likelihood alone, with weights of its own; absent where there are no validation steps of both classes to fit them. */
   readonly alone?: readonly JudgedVerdict[];
+  /** Set where not even the steps that the weights were fitted on are told apart: nobody should judge by them. */
+  readonly isChance?: true;
+}
+
+export interface LikelihoodJudging {
+  readonly threshold: 'greedy' | number;
+  /** Default: fitted on the validation part. */
+  readonly weights?: LikelihoodWeights | undefined;
+  readonly of?: 'numbers' | undefined;
+  /** Whether the words have learned nothing, so that they get no weight. Default false. */
+  readonly wordless?: boolean | undefined;
 }
 
 /**
- * The test part by words and likelihood, and by the likelihood.
- *
- * @param weights default: fitted on the validation part; undefined is returned where it has not both classes
+ * The test part by words and likelihood, and by the likelihood. Where the words learned nothing, or validation has few steps and
+ * there is a training part, `both` is the likelihood alone. Undefined where there are not both classes to fit weights to.
  */
 export function likelihoodVerdicts(
-  { validation, test }: Readonly<Record<'validation' | 'test', JudgedPart>>,
   {
-    threshold,
-    weights,
-  }: { readonly threshold: 'greedy' | number; readonly weights?: LikelihoodWeights | undefined },
+    validation,
+    test,
+    train,
+  }: Readonly<Record<'validation' | 'test', JudgedPart>> & {
+    /** Beside few validation steps, for the likelihood alone. */
+    readonly train?: JudgedPart<LabelledStep> | undefined;
+  },
+  { threshold, weights, of, wordless = false }: LikelihoodJudging,
 ): LikelihoodVerdicts | undefined {
-  const fitted = (alone: boolean) => fitLikelihood(validation.judged, validation.likelihoods, { alone });
+  const fitted = (part: JudgedPart<LabelledStep>, alone: boolean) => {
+    const found = fitLikelihood(part.judged, part.likelihoods, { alone });
+    return found && { ...(of ? { of } : {}), ...found };
+  };
   const by = (chosen: LikelihoodWeights) => withLikelihood(test.judged, test.likelihoods, chosen, threshold);
-  const together = weights ?? fitted(false);
-  const ofBase = fitted(true);
-  return together && { weights: together, both: by(together), ...(ofBase ? { alone: by(ofBase) } : {}) };
+  const more = withMore(validation, train);
+  const ofBase = fitted(more, true);
+  const isAlone = wordless || (train !== undefined && validation.judged.length < WORDS_NEED);
+  const together = weights ?? (isAlone ? ofBase : fitted(validation, false));
+  if (!together) return undefined;
+  const isChance = weights === undefined && !tellsApart(isAlone ? more : validation, together);
+  return {
+    ...{ weights: together, both: by(together) },
+    ...(ofBase ? { alone: by(ofBase) } : {}),
+    ...(isChance ? { isChance } : {}),
+  };
 }
 
-const likelihoodOf = ({ solution, step }: JudgedVerdict, likelihoods: StepLikelihoods) =>
-  likelihoods[solution]?.get(step);
+/** Whether the interval of the AUC on the steps that the weights were fitted on leaves one half out. */
+function tellsApart({ judged, likelihoods }: JudgedPart<LabelledStep>, weights: LikelihoodWeights): boolean {
+  const steps = judged.flatMap((step) => {
+    const likelihood = likelihoodOf(step, likelihoods);
+    if (step.unreadable || !likelihood) return [];
+    const probability = 1 / (1 + Math.exp(-logOdds(step, likelihood, weights)));
+    return [{ problem: String(step.solution), label: step.label, verdict: undefined, probability }];
+  });
+  const intervals = bootstrapIntervals(steps, { ...BOOTSTRAP, resamples: 200, invalidAsWrong: true });
+  return (intervals?.metrics.auc?.[0] ?? 0) > 0.5;
+}
 
-const oddsOf = ({ logPositive, logNegative }: JudgedVerdict) =>
+function withMore(
+  validation: JudgedPart,
+  train: JudgedPart<LabelledStep> | undefined,
+): JudgedPart<LabelledStep> {
+  if (!train) return validation;
+  const first = validation.likelihoods.length;
+  return {
+    judged: [
+      ...validation.judged,
+      ...train.judged.map((step) => ({ ...step, solution: step.solution + first })),
+    ],
+    likelihoods: [...validation.likelihoods, ...train.likelihoods],
+  };
+}
+
+const logOdds = (
+  step: Pick<JudgedVerdict, 'logPositive' | 'logNegative'>,
+  likelihood: StepLikelihood,
+  { constant, verdict, least, before }: LikelihoodWeights,
+) => constant + verdict * oddsOf(step) + least * likelihood.least + before * likelihood.before;
+
+const likelihoodOf = (
+  { solution, step }: Pick<JudgedVerdict, 'solution' | 'step'>,
+  likelihoods: StepLikelihoods,
+) => likelihoods[solution]?.get(step);
+
+const oddsOf = ({ logPositive, logNegative }: Pick<JudgedVerdict, 'logPositive' | 'logNegative'>) =>
   Math.max(-MAX_ODDS, Math.min(MAX_ODDS, logPositive - logNegative));

@@ -3,7 +3,7 @@ import type { VerdictMetrics } from './metrics.js';
 import type { Differences } from './paired.js';
 import { formatSigned, percent } from './percent.js';
 import type { EvalReport } from './report.js';
-import { standingOf } from './standing.js';
+import { keptStanding } from './standing.js';
 
 /** As they are called in prose. */
 const NAMES: Readonly<Record<string, string>> = {
@@ -55,20 +55,17 @@ export function likelihoodReading({ likelihood }: Pick<EvalReport, 'likelihood'>
 }
 
 /** What the verdicts are worth beside chance, where that is little. */
-export function standingReading({
-  method,
-  unit = 'steps',
-  ...report
-}: Pick<
-  EvalReport,
-  'method' | 'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen'
->): string[] {
-  const unseen = (report.metrics_unseen?.n ?? 0) < report.metrics.n ? report.metrics_unseen : undefined;
-  const intervals = unseen ? report.intervals_unseen : report.intervals;
-  const metrics = unseen ?? report.metrics;
-  const { auc, only, sentence } = standingOf(metrics, intervals?.metrics.auc, unit);
+export function standingReading(
+  report: Pick<
+    EvalReport,
+    'method' | 'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'likelihood'
+  >,
+): string[] {
+  const { method, unit = 'steps', likelihood } = report;
+  const { auc, only, sentence, n, isUnseen } = keptStanding(report);
   if (auc === undefined || (auc === 'above' && !only)) return [];
-  return [`Reading: ${method} on the ${metrics.n} ${unseen ? 'unseen ' : ''}${unit}: ${sentence}.`];
+  const judge = likelihood && likelihood.kept !== false ? 'words and likelihood together' : method;
+  return [`Reading: ${judge} on the ${n} ${isUnseen ? 'unseen ' : ''}${unit}: ${sentence}.`];
 }
 
 function joined(items: readonly string[]): string {

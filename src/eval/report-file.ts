@@ -99,6 +99,7 @@ const likelihoodJudge = z.strictObject({
   metrics,
   metrics_unseen: metrics.exactOptional(),
   errors: errors.exactOptional(),
+  auc_interval: z.tuple([z.number(), z.number()]).exactOptional(),
 });
 
 /** A part of the report that is not here does not compile: a run's own eval.json must be readable. */
@@ -126,6 +127,7 @@ const reportSchema = z.strictObject({
     .strictObject({
       weights: likelihoodWeights,
       both: likelihoodJudge,
+      kept: z.literal(false).exactOptional(),
       alone: likelihoodJudge.exactOptional(),
       differences: differences.exactOptional(),
     })

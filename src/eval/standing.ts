@@ -1,12 +1,17 @@
 // Whether a judge of steps tells right from wrong at all.
+import type { LikelihoodJudge } from './likelihood-report.js';
 import type { VerdictMetrics } from './metrics.js';
 import { percent } from './percent.js';
+import type { EvalReport } from './report.js';
 
 /** An AUC below it is hardly above chance, however many steps say so. */
 const HARDLY = 0.6;
 
-/** Without an interval, what is so near to one half counts as chance. */
-const NEAR = 0.05;
+/**
+ * How far the AUC of n steps is from one half in 95 of 100 cases by chance alone (Mann and Whitney's deviation, of classes of the
+ * same size: others reach farther). The bootstrap of a handful of problems is too sure of itself.
+ */
+const byChance = (n: number) => 1.96 * Math.sqrt((n + 1) / (3 * n * n));
 
 export type AucStanding = 'above' | 'hardly' | 'chance' | 'below';
 
@@ -31,13 +36,13 @@ const WORDS: Readonly<Record<AucStanding, string>> = {
  * @param unit what is judged
  */
 export function standingOf(
-  { acc_pos, acc_neg, auc }: Pick<VerdictMetrics, 'acc_pos' | 'acc_neg' | 'auc'>,
+  { n, acc_pos, acc_neg, auc }: Pick<VerdictMetrics, 'n' | 'acc_pos' | 'acc_neg' | 'auc'>,
   interval?: readonly [number, number],
   unit: 'steps' | 'solutions' = 'steps',
 ): Standing {
   // Without an AUC one class alone was judged: the other's recall is 0/0.
   if (auc === undefined) return { sentence: '' };
-  const standing = aucStanding(auc, interval ?? [auc - NEAR, auc + NEAR]);
+  const standing = aucStanding(auc, interval, byChance(n));
   const only =
     acc_pos === 1 && acc_neg === 0 ? 'right' : acc_pos === 0 && acc_neg === 1 ? 'wrong' : undefined;
   const ends = interval ? ` (${interval.map((end) => percent(end)).join(' to ')})` : '';
@@ -48,8 +53,33 @@ export function standingOf(
   return { auc: standing, ...(only ? { only } : {}), sentence: parts.join('; ') };
 }
 
-function aucStanding(auc: number, [low, high]: readonly [number, number]): AucStanding {
-  if (low <= 0.5 && high >= 0.5) return 'chance';
+/** Of the judge that a run keeps, on the unseen steps where there are some: by words and likelihood where that is kept, else by words. */
+export function keptStanding({
+  unit,
+  likelihood,
+  ...words
+}: Pick<
+  EvalReport,
+  'unit' | 'metrics' | 'metrics_unseen' | 'intervals' | 'intervals_unseen' | 'likelihood'
+>): Standing & { readonly n: number; readonly isUnseen: boolean } {
+  const both = likelihood?.kept === false ? undefined : likelihood?.both;
+  const isUnseen = words.metrics_unseen !== undefined && words.metrics_unseen.n < words.metrics.n;
+  const of = (judge: typeof words | LikelihoodJudge) =>
+    (isUnseen ? judge.metrics_unseen : undefined) ?? judge.metrics;
+  const metrics = of(both ?? words);
+  const interval = both
+    ? both.auc_interval
+    : (isUnseen ? words.intervals_unseen : words.intervals)?.metrics.auc;
+  return { ...standingOf(metrics, interval, unit), n: metrics.n, isUnseen };
+}
+
+function aucStanding(
+  auc: number,
+  interval: readonly [number, number] | undefined,
+  near: number,
+): AucStanding {
+  if (Math.abs(auc - 0.5) <= near) return 'chance';
+  if (interval && interval[0] <= 0.5 && interval[1] >= 0.5) return 'chance';
   if (auc < 0.5) return 'below';
   return auc < HARDLY ? 'hardly' : 'above';
 }

@@ -28,6 +28,27 @@ export function formsOf(records: Iterable<StepRecord>): string[] | undefined {
   return [...found.values()].sort((a, b) => b.count - a.count).map(({ step }) => step.text);
 }
 
+/** Steps with more words than this are free text. */
+const MOST_WORDS = 150;
+
+const wordsIn = (step: string): readonly string[] => step.match(/\p{L}+/gu) ?? [];
+
+/** The words of the steps, in order of the alphabet; undefined where the steps are free text. */
+export function wordsOf(records: Iterable<StepRecord>): string[] | undefined {
+  const found = new Set<string>();
+  for (const { steps } of records) {
+    for (const { text } of steps) for (const word of wordsIn(text)) found.add(word);
+    if (found.size > MOST_WORDS) return undefined;
+  }
+  return [...found].sort();
+}
+
+/** By step the words that are none of `words`; empty where it has none such. */
+export function foreignWords(steps: readonly string[], words: readonly string[]): string[][] {
+  const known = new Set(words);
+  return steps.map((step) => [...new Set(wordsIn(step))].filter((word) => !known.has(word)));
+}
+
 /** Places of the steps that are written like none of `forms`, from 0. */
 export function foreignSteps(steps: readonly string[], forms: readonly string[]): number[] {
   const known = new Set(forms.map(formOf));

@@ -4,7 +4,7 @@ import { type VerdictPromptOptions, verdictTokenizer } from '../data/verdict.js'
 import { evaluateOn } from '../eval/correction.js';
 import { judgedSolutions } from '../eval/judged-solutions.js';
 import type { EvalReport } from '../eval/report.js';
-import { foreignSteps } from '../eval/step-forms.js';
+import { foreignSteps, foreignWords } from '../eval/step-forms.js';
 import type { StepScorer, StepSolution } from '../eval/step-scorer.js';
 import { verdictScorer } from '../eval/verdict-scorer.js';
 import type { Adapter } from '../models/adapter.js';
@@ -111,19 +111,41 @@ export async function judgeSolutions(
   );
 }
 
+/** Steps on which a judge says little, as it learned from none like them. */
+export interface UnlikeTraining {
+  /** From 0. */
+  readonly places: readonly number[];
+  /** Steps of the forms that it learned, commonest first; empty where it reads the numbers of a step in any words. */
+  readonly forms: readonly string[];
+  /** Words of those steps that were in none that it learned from; empty where the form is another. */
+  readonly words: readonly string[];
+}
+
 /**
- * Steps that are written like none that the model learned to judge; undefined where there are none, or where it is not known.
- *
- * @returns their places, from 0, and steps of the forms that it learned, commonest first
+ * Steps that are written like none that the model learned to judge, in form or in words, or that have no number to judge where it
+ * goes by numbers. Undefined where there are none, or where it is not known.
  */
-export function unlikeTraining(
-  { files }: Model,
-  steps: readonly string[],
-): { readonly places: readonly number[]; readonly forms: readonly string[] } | undefined {
+export function unlikeTraining({ files }: Model, steps: readonly string[]): UnlikeTraining | undefined {
   const settings = files && settingsOfFiles(files);
-  const forms = (settings?.kind === 'verdict' && settings.forms) || [];
+  if (settings?.kind !== 'verdict') return undefined;
+  const { forms = [], words = [], likelihood } = settings;
+  if (likelihood?.of === 'numbers') {
+    const places = steps.flatMap((step, i) => (/\d/.test(step) ? [] : [i]));
+    return places.length > 0 ? { places, forms: [], words: [] } : undefined;
+  }
   const places = forms.length > 0 ? foreignSteps(steps, forms) : [];
-  return places.length > 0 ? { places, forms } : undefined;
+  if (places.length > 0) return { places, forms, words: [] };
+  const foreign = words.length > 0 ? foreignWords(steps, words) : [];
+  const withForeign = foreign.flatMap((of, i) => (of.length > 0 ? [i] : []));
+  return withForeign.length > 0
+    ? { places: withForeign, forms, words: [...new Set(foreign.flat())] }
+    : undefined;
+}
+
+/** What the run that trained a model found wrong with it as a judge, in sentences. */
+export function judgeWarnings({ files }: Model): readonly string[] {
+  const settings = files && settingsOfFiles(files);
+  return (settings?.kind === 'verdict' && settings.warnings) || [];
 }
 
 export interface EvaluateOptions extends JudgeStepsOptions {

@@ -14,6 +14,8 @@ export type NeutralScore = (typeof NEUTRAL_SCORES)[number];
 
 /** What each part adds to the log-odds that a step is right. */
 export type LikelihoodWeights = {
+  /** Which tokens of a step are read, and how: see `StepLikelihood`. Absent: all. */
+  readonly of?: 'numbers';
   readonly constant: number;
   /** Of the log-odds of the verdict words, cut off at ±8; 0: the likelihood alone. */
   readonly verdict: number;
@@ -21,6 +23,7 @@ export type LikelihoodWeights = {
   readonly before: number;
 };
 export const likelihoodWeights = z.strictObject({
+  of: z.literal('numbers').exactOptional(),
   constant: z.number(),
   verdict: z.number(),
   least: z.number(),
@@ -43,6 +46,10 @@ const settings = z.discriminatedUnion('kind', [
     likelihood: likelihoodWeights.exactOptional(),
     /** A step of each form that it learned to judge, where they are few. */
     forms: z.array(z.string()).exactOptional(),
+    /** The words of those steps, where they are few and the base reads them. */
+    words: z.array(z.string()).exactOptional(),
+    /** What its run found wrong with it, in sentences. */
+    warnings: z.array(z.string()).exactOptional(),
   }),
   /** `method: reward`. */
   z.strictObject({

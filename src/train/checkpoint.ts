@@ -37,6 +37,8 @@ export interface RunState {
   readonly best?: { readonly stage_step: number; readonly value: number } | undefined;
   /** Evaluations since then without a better one. */
   readonly waited?: number | undefined;
+  /** Stages that ended with the parameters they began with; absent: none. */
+  readonly unchanged?: readonly string[] | undefined;
   /** Updates of each optimizer. */
   readonly updates: Readonly<Record<string, number>>;
   /** What the stage itself keeps. */

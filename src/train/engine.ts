@@ -20,16 +20,17 @@ import {
   restoreRoles,
   writeRunCheckpoint,
 } from './checkpoint.js';
-import type {
-  MakingOutcome,
-  MakingStage,
-  Metrics,
-  OpenMaking,
-  OpenTraining,
-  Stage,
-  StageEntry,
-  StepPart,
-  TrainingStage,
+import {
+  evaluationInterval,
+  type MakingOutcome,
+  type MakingStage,
+  type Metrics,
+  type OpenMaking,
+  type OpenTraining,
+  type Stage,
+  type StageEntry,
+  type StepPart,
+  type TrainingStage,
 } from './stage.js';
 import type { StepEvent } from './step-event.js';
 import { TokenRate } from './token-rate.js';
@@ -61,6 +62,8 @@ export interface EngineResult {
   /** Over all stages. */
   readonly step: number;
   readonly tokens: number;
+  /** Stages that ended with the parameters they began with, as no evaluation was better. */
+  readonly unchanged: readonly string[];
 }
 
 export async function runStages(
@@ -204,6 +207,8 @@ class Engine {
     const { best } = this.state;
     if (!this.best || !best) return;
     training.trains.write(this.best);
+    if (best.stage_step === 0 && this.state.stage_step > 0)
+      this.update({ unchanged: [...(this.state.unchanged ?? []), stage.name] });
     this.log(stage, { best_step: best.stage_step, [`best_${stage.settings.best}`]: best.value });
     console.error(
       `${stage.name}: kept the parameters of step ${best.stage_step} of ${this.state.stage_step}, the best on validation ` +
@@ -380,8 +385,8 @@ class Engine {
   }
 
   private result(status: EngineResult['status']): EngineResult {
-    const { stage, step, tokens } = this.state;
-    return { status, stage, step, tokens };
+    const { stage, step, tokens, unchanged = [] } = this.state;
+    return { status, stage, step, tokens, unchanged };
   }
 
   private async save(work: Work | undefined, keep: number): Promise<void> {
@@ -437,7 +442,8 @@ function selects({ settings }: TrainingStage, open: OpenTraining): boolean {
 }
 
 /** Every `eval_steps` steps and at the end; a stage that selects is also evaluated before its first step. */
-function isValidationDue({ steps, settings }: TrainingStage, open: OpenTraining, step: number): boolean {
+function isValidationDue(stage: TrainingStage, open: OpenTraining, step: number): boolean {
   if (open.validate === undefined) return false;
-  return step === steps || (settings.eval_steps > 0 && step % settings.eval_steps === 0);
+  const every = evaluationInterval(stage);
+  return step === stage.steps || (every !== undefined && step % every === 0);
 }

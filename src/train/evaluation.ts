@@ -3,16 +3,13 @@ import type { DataConfig, VerdictEvaluationConfig } from '../config/schema.js';
 import { VERDICT_DUMP, writeVerdictDump } from '../eval/dump.js';
 import { evaluateVerdicts, verdictMetrics } from '../eval/evaluate.js';
 import type { JudgedVerdict } from '../eval/judged-verdict.js';
-import { type LikelihoodVerdicts, likelihoodVerdicts, stepLikelihoods } from '../eval/likelihood.js';
 import type { VerdictMetrics } from '../eval/metrics.js';
 import type { EvalReport } from '../eval/report.js';
-import { formsOf } from '../eval/step-forms.js';
 import { judgeVerdicts } from '../eval/verdicts.js';
-import { readCard, writeCard } from '../models/card.js';
 import type { Decoder, Role } from '../models/decoder.js';
 import type { RunDirectory } from '../run/directory.js';
-import type { LikelihoodWeights } from '../scoring/settings.js';
 import { createProgress } from '../terminal/progress.js';
+import { keepJudge, verdictsByLikelihood } from './kept-judge.js';
 import type { VerdictData } from './verdict-data.js';
 
 export interface VerdictEvaluationContext {
@@ -83,6 +80,8 @@ export async function finalEvaluation(
     readonly data: Readonly<Record<string, unknown>>;
     readonly valueLosses?: readonly number[];
     readonly rewardNetwork?: EvalReport['reward_network'];
+    /** Whether training was no better than its start, so that the words are those of the base. */
+    readonly isUntrained?: boolean;
   },
   signal: AbortSignal,
 ): Promise<EvalReport | undefined> {
@@ -104,17 +103,23 @@ export async function finalEvaluation(
   const judged = validation && (await own('test', signal, 'evaluation:'));
   if (!judged) return undefined;
   const likelihood = config.eval.likelihood
-    ? await byLikelihood(context, { validation, test: judged }, signal)
+    ? await verdictsByLikelihood(
+        context,
+        { validation, test: judged },
+        { wordless: more.isUntrained, signal },
+      )
     : undefined;
   if (signal.aborted) return undefined;
-  const unfitted =
-    config.eval.likelihood && !likelihood
+  const doubts = [
+    ...(more.isUntrained ? [likelihood && !likelihood.isChance ? WORDLESS : UNTRAINED] : []),
+    ...(config.eval.likelihood && !likelihood
       ? ['eval.likelihood needs validation steps of both classes: the judge goes by the words alone']
-      : [];
+      : []),
+  ];
   const records = [...data.records.test];
   await writeVerdictDump(run.file(VERDICT_DUMP), judged, records, seen);
   const { labels } = data;
-  return evaluateVerdicts(judged, {
+  const report = evaluateVerdicts(judged, {
     method: config.method,
     data: {
       source: config.data.source,
@@ -136,36 +141,22 @@ export async function finalEvaluation(
     valueLosses: more.valueLosses,
     rewardNetwork: more.rewardNetwork,
     likelihood,
-    warnings: unfitted,
+    warnings: doubts,
   });
+  await keepJudge(run.file('adapter'), {
+    likelihood,
+    report,
+    isUntrained: more.isUntrained === true,
+    records: data.records.validation,
+  });
+  return report;
 }
 
-/** Also kept beside the adapter, which then judges everywhere as it was judged here. */
-async function byLikelihood(
-  { config, data, decoder, microBatchTokens, run }: VerdictEvaluationContext,
-  byWords: Readonly<Record<HeldOut, readonly JudgedVerdict[]>>,
-  signal: AbortSignal,
-): Promise<LikelihoodVerdicts | undefined> {
-  const partOf = async (part: HeldOut) => {
-    const likelihoods = await stepLikelihoods(decoder, data.sequences[part], { microBatchTokens, signal });
-    return likelihoods && { judged: byWords[part], likelihoods };
-  };
-  const validation = await partOf('validation');
-  const test = validation && (await partOf('test'));
-  const found = test && likelihoodVerdicts({ validation, test }, { threshold: config.eval.threshold });
-  if (found) await keepWeights(run.file('adapter'), found.weights, formsOf(data.records.validation));
-  return found;
-}
-
-async function keepWeights(
-  adapter: string,
-  likelihood: LikelihoodWeights,
-  forms: readonly string[] | undefined,
-): Promise<void> {
-  const card = readCard(adapter);
-  const fitted = { likelihood, ...(forms ? { forms } : {}) };
-  if (card?.judge) await writeCard(adapter, { ...card, judge: { ...card.judge, ...fitted } });
-}
+const UNTRAINED =
+  'no evaluation during training was better than that of its start: the parameters of step 0 are kept, and the verdict words say nothing ' +
+  'of these steps; give more rows, train longer, or take a base that knows such text';
+const WORDLESS =
+  'no evaluation during training was better than that of its start: the verdict words learned nothing, and the judge goes by the likelihood alone';
 
 function metricsOf({ config }: VerdictEvaluationContext, judged: readonly JudgedVerdict[]): VerdictMetrics {
   return verdictMetrics(judged, { invalidAsWrong: config.eval.invalid_as_wrong });

@@ -8,13 +8,14 @@ import { createRunDirectory } from '../run/directory.js';
 import type { LogFile } from '../run/log-file.js';
 import { formatDuration } from '../terminal/progress.js';
 import type { Method, OpenRun, OpenScorers, RunData, RunRoles } from './method.js';
-import type {
-  MakingOutcome,
-  MakingStage,
-  OpenMaking,
-  OpenTraining,
-  StageEntry,
-  TrainingStage,
+import {
+  evaluationInterval,
+  type MakingOutcome,
+  type MakingStage,
+  type OpenMaking,
+  type OpenTraining,
+  type StageEntry,
+  type TrainingStage,
 } from './stage.js';
 
 /** Problems of the test part that a measured evaluation solves. */
@@ -222,8 +223,9 @@ async function secondsOf(work: () => Promise<unknown> | undefined): Promise<numb
 }
 
 /** At the start where something is selected, every `eval_steps`, and at the end. */
-function validations({ steps, settings }: Pick<TrainingStage, 'steps' | 'settings'>): number {
-  const every = settings.eval_steps > 0 ? Math.floor(steps / settings.eval_steps) : 0;
-  const atEnd = settings.eval_steps > 0 && steps % settings.eval_steps > 0 ? 1 : 0;
-  return every + atEnd + (settings.best === undefined ? 0 : 1);
+function validations(stage: Pick<TrainingStage, 'steps' | 'settings'>): number {
+  const { steps, settings } = stage;
+  const interval = evaluationInterval(stage);
+  const every = interval === undefined ? 0 : Math.ceil(steps / interval);
+  return every + (settings.best === undefined ? 0 : 1);
 }

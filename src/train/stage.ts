@@ -71,6 +71,7 @@ export interface SaveSettings {
 
 /** When to save, in steps of the run, and to evaluate, in steps of the stage. */
 export interface TrainingSettings extends SaveSettings {
+  /** Below 1: a share of the steps of the stage, rounded up as transformers does. */
   readonly eval_steps: number;
   /**
    * The metric of `validate` that selects the parameters to keep and, at the end, restore. Those that the stage begins
@@ -81,6 +82,18 @@ export interface TrainingSettings extends SaveSettings {
   readonly warmup_ratio?: number;
   /** Stop after this many evaluations in a row without a better one; 0 or absent: never. */
   readonly patience?: number;
+}
+
+/** Steps between evaluations; undefined where there is none between. */
+export function evaluationInterval({
+  steps,
+  settings: { eval_steps: every },
+}: {
+  readonly steps: number;
+  readonly settings: Pick<TrainingSettings, 'eval_steps'>;
+}): number | undefined {
+  if (every === 0) return undefined;
+  return every < 1 ? Math.ceil(every * steps) : every;
 }
 
 interface ClosedStage {

@@ -55,8 +55,13 @@ describe('a run', () => {
   });
 
   it('does not touch an earlier run', async () => {
-    await start(succeed);
-    await start(succeed);
+    const first = await start(succeed);
+    expect(first.stderr).not.toContain('taken');
+    const { stderr } = await start(succeed);
+    const [path, second] = ['run', 'run-2'].map((name) => join(folder, name));
+    // At the start and at the end, as its name is another than the recipe's.
+    expect(stderr).toContain(`Run directory: ${second}, since ${path} is taken\n`);
+    expect(stderr).toContain(`everything is in ${second}, not in ${path}, which was taken`);
     expect(existsSync(join(folder, 'run-2/eval.json'))).toBe(true);
     const { config } = parseRunConfig(readFileSync(join(folder, 'run-2/config.yaml'), 'utf8'), { name: 'c' });
     expect(config.run.output_dir).toBe(join(folder, 'run-2'));

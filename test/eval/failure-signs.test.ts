@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { failureSigns } from '../../src/eval/failure-signs.js';
 
-const fine = { acc_pos: 0.8, acc_neg: 0.75, f1_macro: 0.77 };
+const fine = { n: 1000, acc_pos: 0.8, acc_neg: 0.75, f1_macro: 0.77 };
 const losses = (...values: readonly number[]) => ({ metrics: fine, valueLosses: values });
 const rising = Array.from({ length: 20 }, (_, i) => 0.1 + i * 0.05);
 
@@ -32,7 +32,7 @@ describe('signs of failure', () => {
   });
 
   it('include one answer to everything, instead of advice to balance', () => {
-    const one = { acc_pos: 1, acc_neg: 0, f1_macro: 0.42 };
+    const one = { n: 1000, acc_pos: 1, acc_neg: 0, f1_macro: 0.42 };
     expect(
       failureSigns({ metrics: { ...one, auc: 0.529 }, aucInterval: [0.48, 0.57], balanced: true }),
     ).toEqual([
@@ -59,6 +59,22 @@ describe('signs of failure', () => {
     expect(of(0.57, [0.49, 0.65])).toContain('is chance');
     expect(of(0.3, [0.2, 0.4])).toContain('is below chance: are the verdict words or the labels swapped?');
     expect(of(0.62, [0.55, 0.7])).toContain('lean to "correct"; balance the classes');
+  });
+
+  it('do not ask for swapped words on a handful of steps', () => {
+    // A bootstrap over few problems is too sure of itself: 20 steps have an AUC from 24 to 76 by chance alone.
+    const of = (n: number, auc: number) =>
+      failureSigns({ metrics: { ...fine, n, auc }, aucInterval: [0.1, 0.45] })[0];
+    expect(of(20, 0.3)).toContain('AUC 30.0 (10.0 to 45.0) is chance: it hardly tells right from wrong');
+    expect(of(20, 0.2)).toContain('swapped?');
+    expect(of(400, 0.3)).toContain('swapped?');
+  });
+
+  it('are those of the judge that is kept, where that goes by the likelihood too', () => {
+    const words = { ...fine, acc_pos: 1, acc_neg: 0, auc: 0.5 };
+    const metrics = { ...fine, auc: 0.9 } as never;
+    expect(failureSigns({ metrics: words, kept: { metrics, auc_interval: [0.8, 0.95] } })).toEqual([]);
+    expect(failureSigns({ metrics: words })[0]).toContain('it answers "right" to every step');
   });
 
   it('include an F1 below that of the supervised start', () => {

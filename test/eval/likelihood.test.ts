@@ -89,6 +89,27 @@ describe('of the steps of a solution', () => {
     expect(short?.get(0)).toEqual(together[0]?.get(0));
   });
 
+  it('of numbers is how much less likely each is than the base expected, whatever the words', async () => {
+    const other = solution('Yuki, so to speak: 12 + 7 = 19', 'Nothing to see');
+    const [found] = (await stepLikelihoods(model.decoder, sequencesOf([SLIP]), {
+      microBatchTokens: 4096,
+      numbers: tokenizer,
+    })) as StepLikelihoods;
+    const all = await likelihoodsOf([SLIP]);
+    // The wrong digit counts, as the base expected another.
+    expect(found?.get(0)?.least).toBeLessThan(-3);
+    expect(found?.get(0)?.least).not.toBe(all[0]?.get(0)?.least);
+    // Each step by itself: the answer is what the line says, and what came before is told beside it.
+    expect(found?.get(1)?.least).toBeGreaterThan(-1);
+    expect(found?.get(1)?.before).toBe(found?.get(0)?.least);
+    // A step without a number has nothing to be surprised at.
+    const [free] = (await stepLikelihoods(model.decoder, sequencesOf([other]), {
+      microBatchTokens: 4096,
+      numbers: tokenizer,
+    })) as StepLikelihoods;
+    expect(free?.get(1)?.least).toBe(0);
+  });
+
   it('judges with its weights beside the words, and stops by a signal', async () => {
     const sequences = sequencesOf([RIGHT, SLIP]);
     const options = { threshold: 'greedy', microBatchTokens: 4096 } as const;
@@ -150,6 +171,39 @@ describe('weighed with the words', () => {
     expect(own?.probability).toBeCloseTo(1 / (1 + Math.exp(6)), 12);
   });
 
+  it('gives words no weight that learned nothing, or that few validation steps would weigh', () => {
+    const judged = (wordless: boolean, n: number, withTrain: boolean) => {
+      const few = { judged: byWords.slice(0, n), likelihoods: likelihoods.slice(0, n) };
+      const train = withTrain ? part : undefined;
+      return likelihoodVerdicts({ validation: few, test: part, train }, { threshold: 'greedy', wordless });
+    };
+    expect(judged(false, 40, false)?.weights.verdict).toBeGreaterThan(0);
+    expect(judged(true, 40, false)?.weights.verdict).toBe(0);
+    const few = judged(false, 8, true);
+    expect(few?.weights.verdict).toBe(0);
+    expect(few?.both).toEqual(few?.alone);
+    // Eight steps of one class could not be fitted alone.
+    expect(judged(false, 2, true)?.weights).toBeDefined();
+    expect(judged(false, 2, false)).toBeUndefined();
+  });
+
+  it('is called chance where not even the steps it was fitted on are told apart', () => {
+    const random: StepLikelihoods = byWords.map(
+      (_, i) => new Map([[0, { least: -((i * 7) % 5), before: 0 }]]),
+    );
+    const guessed = { judged: byWords, likelihoods: random };
+    const options = { threshold: 'greedy', wordless: true } as const;
+    const found = likelihoodVerdicts({ validation: guessed, test: guessed }, options);
+    expect(found?.isChance).toBe(true);
+    expect(likelihoodVerdicts({ validation: part, test: part }, options)?.isChance).toBeUndefined();
+    const report = evaluateVerdicts(byWords, {
+      ...{ method: 'sft', data: {}, records, invalidAsWrong: true, positivePrior: 0.5 },
+      likelihood: found,
+    });
+    expect(report.likelihood?.kept).toBe(false);
+    expect(formatEvalTable(report, { boxed: false })).toMatch(/the adapter judges by\s+its words alone/);
+  });
+
   it('leaves what cannot be read as it is, and is not fitted on one class', () => {
     const unread = byWords.map((each) => ({ ...each, verdict: undefined, unreadable: true as const }));
     expect(
@@ -173,8 +227,9 @@ describe('weighed with the words', () => {
     };
     const likelihood = likelihoodVerdicts({ validation: part, test: part }, { threshold: 'greedy' });
     const report = evaluateVerdicts(byWords, { ...options, likelihood });
-    const { likelihood: told, ...rest } = report;
-    expect(rest).toEqual(evaluateVerdicts(byWords, options));
+    const { likelihood: told, warnings: _, ...rest } = report;
+    const { warnings: __, ...byThemselves } = evaluateVerdicts(byWords, options);
+    expect(rest).toEqual(byThemselves);
     expect(told?.both.metrics.accuracy).toBe(accuracy(likelihood?.both ?? []));
     expect(Object.keys(told?.differences?.to ?? {})).toEqual(['words', 'likelihood', 'random']);
     const lines = formatEvalTable(report, { boxed: false }).split('\n');

@@ -113,6 +113,16 @@ describe('word-problems-judge', () => {
     expect(await stderr('Tom: 12 + 7 = 19', '12+7=19', 'The answer is 19.')).toMatch(/^steps 2, 3 are/);
   });
 
+  it('says which words it never met', async () => {
+    writeFileSync(
+      at('paul.txt'),
+      `${README.replaceAll('Tom', 'Paul')}\n\nPaul: 12 + 7 = 19\nYuki: 19 + 1 = 20\nAnswer: 20\n`,
+    );
+    expect((await cli('judge', 'word-problems', at('paul.txt'))).stderr).toMatch(
+      /^steps 1, 2 have words that this judge never met \(Paul, Yuki\): from there on its verdicts say little/,
+    );
+  });
+
   it('scores, and rewards, by its name and by its directory', async () => {
     const row = (result: number) => ({ problem: README, steps: [`Tom: 12 + 7 = ${result}`] });
     writeFileSync(at('rows.jsonl'), [19, 18].map((result) => `${JSON.stringify(row(result))}\n`).join(''));

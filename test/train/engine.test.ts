@@ -119,6 +119,46 @@ const lines = async () =>
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, number | string>);
 
+describe('evaluations', () => {
+  test('come after a share of the steps, so that a short stage has some too', async () => {
+    const evaluatedAt = async (steps: number, eval_steps: number) => {
+      const asked: number[] = [];
+      let done = 0;
+      const score = (x: number) => asked.push(done) * 0 + x;
+      await go([stage({ name: `s${steps}`, steps, eval_steps, score, onStep: () => done++ })]);
+      return asked;
+    };
+    expect(await evaluatedAt(6, 0.5)).toEqual([0, 3, 6]);
+    // Rounded up, as transformers does; never less than a step.
+    expect(await evaluatedAt(7, 0.3)).toEqual([0, 3, 6, 7]);
+    expect(await evaluatedAt(3, 0.1)).toEqual([0, 1, 2, 3]);
+    expect(await evaluatedAt(4, 2)).toEqual([0, 2, 4]);
+  });
+
+  test('tell of stages that no step made better, also after a stop', async () => {
+    const score = (x: number) => x;
+    const stop = new AbortController();
+    const stages = (onStep?: (i: number) => void) => [
+      stage({ name: 'worse', eval_steps: 2, score, steps: 4 }),
+      stage({
+        name: 'better',
+        eval_steps: 2,
+        score,
+        steps: 4,
+        gradient: () => -1,
+        ...(onStep ? { onStep } : {}),
+      }),
+    ];
+    const stopped = await go(
+      stages((i) => i === 1 && stop.abort()),
+      { signal: stop.signal },
+    );
+    expect(stopped.status).toBe('interrupted');
+    const result = await go(stages(), { resume: true });
+    expect(result).toMatchObject({ status: 'finished', unchanged: ['worse'] });
+  });
+});
+
 describe('steps that are not finite', () => {
   test('change nothing and are counted, and training continues', async () => {
     const result = await go([stage({ gradient: (i) => (i === 2 ? Number.NaN : 1) })]);

@@ -38,8 +38,3 @@ export function sourceNamed(name: SourceName): Source<ConversionOptions> {
 export function detectSource(row: Row): Source<ConversionOptions> | undefined {
   return SOURCE_NAMES.map(sourceNamed).find((source) => source.matches(row));
 }
-
-/** Every layout with its columns, for the error about an unknown one. */
-export function describeSources(): string {
-  return SOURCE_NAMES.map((name) => `${name} (${sources[name].columns})`).join('; ');
-}

@@ -19,10 +19,11 @@ const pretrain = section({
     weight_decay: 0,
   }),
   loss_on: z
-    .enum(['answers', 'all'])
+    .enum(['answers', 'numbers', 'all'])
     .default('answers')
     .describe(
-      'Tokens to learn: what follows the last `=` of each step (`answers`), or the whole step (`all`).',
+      'Tokens to learn: what follows the last `=` of each step (`answers`), the numbers of each step with the token that ends ' +
+        'them (`numbers`), or the whole step (`all`).',
     ),
   shuffle: z
     .boolean()

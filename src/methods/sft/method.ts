@@ -44,9 +44,9 @@ export const sft: Method<SftRunConfig, VerdictData, Trainee> = {
     ];
   },
   save: ({ roles, run }) => roles.save((name) => run.file(name)),
-  async evaluate(open, { tokens }, signal) {
+  async evaluate(open, { tokens, unchanged }, signal) {
     const { role } = open.roles;
-    const more = { data: { trained_tokens: tokens } };
+    const more = { data: { trained_tokens: tokens }, isUntrained: unchanged.includes('sft') };
     const report = await finalEvaluation(evaluationOf(open), role, {}, more, signal);
     return report && { report, metrics: shortMetrics(report.metrics) };
   },

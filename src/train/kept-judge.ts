@@ -1,0 +1,106 @@
+/** The judge that a run leaves: the adapter's card says how it judges, and what is wrong with it. */
+import type { VerdictEvaluationConfig } from '../config/schema.js';
+import { type Dataset, dataset } from '../data/dataset.js';
+import type { JudgedVerdict } from '../eval/judged-verdict.js';
+import {
+  type LabelledStep,
+  LIKELIHOOD_NEEDS,
+  type LikelihoodVerdicts,
+  likelihoodVerdicts,
+  stepLikelihoods,
+} from '../eval/likelihood.js';
+import type { EvalReport } from '../eval/report.js';
+import { keptStanding } from '../eval/standing.js';
+import { formsOf, wordsOf } from '../eval/step-forms.js';
+import { readCard, writeCard } from '../models/card.js';
+import type { Decoder } from '../models/decoder.js';
+import type { StepRecord } from '../records/record.js';
+import type { VerdictSequence } from '../sequences/sequence.js';
+import type { VerdictData } from './verdict-data.js';
+
+/** The test part by the likelihood too; undefined where the signal stopped it, or there are not both classes to fit weights to. */
+export async function verdictsByLikelihood(
+  {
+    config,
+    data,
+    decoder,
+    microBatchTokens,
+  }: {
+    readonly config: { readonly eval: VerdictEvaluationConfig };
+    readonly data: VerdictData;
+    readonly decoder: Decoder;
+    readonly microBatchTokens: number;
+  },
+  byWords: Readonly<Record<'validation' | 'test', readonly JudgedVerdict[]>>,
+  { signal, wordless }: { readonly signal: AbortSignal; readonly wordless?: boolean | undefined },
+): Promise<LikelihoodVerdicts | undefined> {
+  const of = config.eval.likelihood === 'numbers' ? 'numbers' : undefined;
+  const numbers = of && data.tokenizer.tokenizer;
+  const likelihoodsOf = (sequences: Dataset<VerdictSequence>) =>
+    stepLikelihoods(decoder, sequences, { microBatchTokens, signal, numbers });
+  const partOf = async (part: 'validation' | 'test') => {
+    const likelihoods = await likelihoodsOf(data.sequences[part]);
+    return likelihoods && { judged: byWords[part], likelihoods };
+  };
+  const lacking = LIKELIHOOD_NEEDS - byWords.validation.length;
+  const more = lacking > 0 ? labelledStart(data.sequences.train, lacking) : undefined;
+  const validation = await partOf('validation');
+  const test = validation && (await partOf('test'));
+  const ofMore = test && more && (await likelihoodsOf(more.sequences));
+  if (!test || (more && !ofMore)) return undefined;
+  const train = more && ofMore ? { judged: more.steps, likelihoods: ofMore } : undefined;
+  return likelihoodVerdicts({ validation, test, train }, { threshold: config.eval.threshold, of, wordless });
+}
+
+/** The first training solutions that have so many labelled steps together, or all. */
+function labelledStart(
+  sequences: Dataset<VerdictSequence>,
+  wanted: number,
+): { readonly sequences: Dataset<VerdictSequence>; readonly steps: readonly LabelledStep[] } {
+  const steps: LabelledStep[] = [];
+  let count = 0;
+  for (; count < sequences.length && steps.length < wanted; count++)
+    for (const { step, label } of sequences.get(count).verdicts)
+      if (label !== null) steps.push({ solution: count, step, label, logPositive: 0, logNegative: 0 });
+  return { sequences: dataset(count, (i) => sequences.get(i)), steps };
+}
+
+/** Writes into the adapter's card how it was judged here, so that it judges so everywhere. */
+export async function keepJudge(
+  adapter: string,
+  {
+    likelihood,
+    report,
+    isUntrained,
+    records,
+  }: {
+    readonly likelihood: LikelihoodVerdicts | undefined;
+    readonly report: EvalReport;
+    /** Whether the verdict words are those of the base. */
+    readonly isUntrained: boolean;
+    readonly records: Iterable<StepRecord>;
+  },
+): Promise<void> {
+  const card = readCard(adapter);
+  if (!card?.judge) return;
+  const weights = likelihood?.isChance ? undefined : likelihood?.weights;
+  const standing = keptStanding(report);
+  const warnings = [
+    ...(isUntrained && !weights
+      ? ['no evaluation of its training was better than that of the start: it is the base as it was']
+      : []),
+    ...(standing.auc && standing.auc !== 'above'
+      ? [`on ${standing.n} held-out steps ${standing.sentence}`]
+      : []),
+  ];
+  // A base that reads numbers alone does so in any words.
+  const [forms, words] = weights && weights.of !== 'numbers' ? [formsOf(records), wordsOf(records)] : [];
+  const found = {
+    ...(weights ? { likelihood: weights } : {}),
+    ...(forms ? { forms } : {}),
+    ...(words ? { words } : {}),
+    ...(warnings.length > 0 ? { warnings } : {}),
+  };
+  if (Object.keys(found).length > 0)
+    await writeCard(adapter, { ...card, judge: { ...card.judge, ...found } });
+}
