@@ -73,7 +73,8 @@ export async function measuredRun<Config extends FrameConfig>(
       config: { ...config, eval: { ...config.eval, max_samples: few } },
     };
     return await withUnknown(time, 'the evaluation', async () => {
-      const solve = () => method.evaluate(smaller, { tokens: 0 }, new AbortController().signal);
+      const solve = () =>
+        method.evaluate(smaller, { tokens: 0, unchanged: [] }, new AbortController().signal);
       return (judged(test) / few) * (await secondsOf(solve));
     });
   } finally {

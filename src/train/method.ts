@@ -111,7 +111,7 @@ export interface Method<
   /** Undefined if the signal stopped it. */
   evaluate(
     run: OpenRun<Config, Data, Roles>,
-    trained: Pick<EngineResult, 'tokens'>,
+    trained: Pick<EngineResult, 'tokens' | 'unchanged'>,
     signal: AbortSignal,
   ): Promise<Evaluation | undefined>;
 }
