@@ -27,7 +27,7 @@ parts=("$@")
   cd "$work/tree"
   export PATH=$work/path STEPTRAIN_EMULATED_CAPABILITY=90
   ! command -v node || exit 1
-  scripts/device/run.sh --tiny --seconds 1500 --pack "$work/pack.tar.xz" "$work/out" "${parts[@]}" ||
+  scripts/device/run.sh --tiny --seconds 5400 --pack "$work/pack.tar.xz" "$work/out" "${parts[@]}" ||
     echo "a part did not pass; see below"
 )
 node scripts/device/report.mjs "$work/out" --results "$work/results" | tee "$work/said"

@@ -77,7 +77,7 @@ export PATH NO_COLOR=1 STEPTRAIN_LINES=$OUT/lines.jsonl STEPTRAIN_BENCH_DEVICE=c
 export STEPTRAIN_THREADS=${STEPTRAIN_THREADS:-2}
 BENCH=build/ts/bench/device.js
 patience=25000 # of a test, in milliseconds
-[[ -z $tiny ]] || patience=600000
+[[ -z $tiny ]] || patience=3600000
 workers=$((($(nproc) * 3 + 3) / 4))
 
 
@@ -86,10 +86,16 @@ line() { # kind, name, value, …: appends them to the lines as JSON
     for (let i = 0; i < rest.length; i += 2) entry[rest[i]] = /^-?\d+$/.test(rest[i + 1]) ? +rest[i + 1] : rest[i + 1];
     console.log(JSON.stringify(entry));' "$@" >> "$STEPTRAIN_LINES"
 }
+# Seconds for what takes $1 on a GPU. An emulated one is a processor's program: it gets five times as long, and as many times
+# that as programs want each processor.
+within() {
+  [[ -n $tiny ]] || { echo "$1" && return; }
+  awk -v limit="$1" -v processors="$(nproc)" '{ print int(limit * 5 * (1 + $1 / processors)) }' /proc/loadavg
+}
 limited() { # name, seconds, command …: its output goes to $work/NAME.log and then to log.txt
-  local name=$1 limit=$2 began=$SECONDS code
+  local name=$1 limit began=$SECONDS code
+  limit=$(within "$2")
   shift 2
-  [[ -z $tiny ]] || limit=$((limit * 5)) # an emulated GPU has no haste
   ((budget - SECONDS >= limit)) || limit=$((budget - SECONDS))
   if ((limit < 5)); then
     echo "[$SECONDS s] $name: not begun, no time left"
@@ -163,7 +169,7 @@ ours() {
   local group
   clocks before-ours
   for group in $(chosen ${CHOICES[ours]}); do
-    limited "ours-$group" $((seconds[$group] + 15)) node $BENCH "$group" --budget "${seconds[$group]}" \
+    limited "ours-$group" $((seconds[$group] + 15)) node $BENCH "$group" --budget "$(within "${seconds[$group]}")" \
       --out "$STEPTRAIN_LINES" $tiny ${tiny:+--seconds 0.001}
   done
   clocks after-ours
@@ -178,7 +184,7 @@ rival() {
   cases || return
   for name in $(chosen ${CHOICES[rival]}); do
     PYTHONPATH=$work/site${PYTHONPATH:+:$PYTHONPATH} limited "rival-$name" $((seconds[$name] + 20)) python3 scripts/device/rival.py \
-      "$work/cases.json" "$STEPTRAIN_LINES" --budget "${seconds[$name]}" ${groups[$name]}
+      "$work/cases.json" "$STEPTRAIN_LINES" --budget "$(within "${seconds[$name]}")" ${groups[$name]}
   done
 }
 sanitizer() { # tool, name, tests …
