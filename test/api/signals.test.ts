@@ -148,5 +148,5 @@ describe('serve', () => {
     await server.close(0);
     await expect(fetch(`${server.url}/v1/models`)).rejects.toThrow();
     expect(device.stats().liveBytes).toBe(held);
-  }, 60_000);
+  });
 });

@@ -42,7 +42,7 @@ const stacked = (more: Record<string, object | string> = {}) =>
 beforeAll(async () => {
   vi.spyOn(console, 'error').mockImplementation(() => {});
   await train(tinySft({ lora: TINY_LORA }), { output: first });
-}, 60_000);
+});
 
 const stored = (run: string) => tensorsIn(join(run, WEIGHTS));
 
@@ -101,7 +101,7 @@ describe('model.adapter_mode stack', () => {
     expect(auc(begun as never)).toBeGreaterThan(0);
     expect(auc(begun as never)).toBeCloseTo(auc(ended as never) as number, 5);
     expect(begun?.[0]?.loss).not.toBe(ended?.[0]?.loss);
-  }, 60_000);
+  });
 
   it('trains the second alone, and says the same when it is stopped and resumed', async () => {
     const whole = await train(stacked(), { output: join(folder, 'second') });
@@ -138,7 +138,7 @@ describe('model.adapter_mode stack', () => {
     const learnt = one.get(`${layer}.self_attn.v_proj.lora_B.weight`) as Float32Array;
     expect(learnt.some((value) => value !== 0)).toBe(true);
     expect((await cli('inspect', 'run', whole.directory)).stdout).toMatch(/stacked on.*first\/adapter/);
-  }, 60_000);
+  });
 
   it('saves what needs the first no longer, and can be gone on from', async () => {
     const moved = join(folder, 'moved');
@@ -155,7 +155,7 @@ describe('model.adapter_mode stack', () => {
     ) as Float32Array;
     expect(a).toHaveLength(2 * before.length);
     expect(a?.subarray(0, before.length)).toEqual(before);
-  }, 60_000);
+  });
 
   it('needs no further role, which the dry run counts', async () => {
     const { methodOf } = await import('../../src/methods/table.js');
@@ -228,7 +228,7 @@ describe('model.adapter_mode stack', () => {
     };
     // The policy of the first round is M0.
     expect(await reference('m0')).toBe(await reference('previous'));
-  }, 60_000);
+  });
 });
 
 describe('model.adapter_mode refuses', () => {
@@ -268,5 +268,5 @@ describe('model.adapter_mode refuses', () => {
     await expect(
       checkAdapter({ lora, model: { ...model, adapter: join(reward, 'adapter') } }),
     ).rejects.toThrow(sentence);
-  }, 60_000);
+  });
 });

@@ -44,7 +44,7 @@ const continued = (more: Record<string, object | string> = {}) =>
 beforeAll(async () => {
   vi.spyOn(console, 'error').mockImplementation(() => {});
   await train(tinySft({ lora: TINY_LORA }), { output: first });
-}, 60_000);
+});
 
 /** A copy of the adapter with other keys in its configuration. */
 function changed(name: string, keys: object, { card = false } = {}): string {
@@ -95,7 +95,7 @@ describe('model.adapter', () => {
     expect(last(begun as never)).toBeGreaterThan(0);
     expect(last(begun as never)).toBe(last(ended as never));
     expect(begun?.[0]?.loss).not.toBe(ended?.[0]?.loss);
-  }, 60_000);
+  });
 
   it('goes on training from there, and says the same when it is stopped and resumed', async () => {
     const whole = await train(continued(), { output: join(folder, 'second') });
@@ -130,7 +130,7 @@ describe('model.adapter', () => {
       { name: 'config.yaml' },
     );
     expect(config).toMatchObject({ lora: TINY_LORA, model: { adapter: '/nowhere/adapter' } });
-  }, 60_000);
+  });
 
   it('takes adapters of PEFT by layers and patterns', async () => {
     const names = [...tensorsIn(join(first, 'adapter', 'adapter_model.safetensors')).keys()].filter((name) =>
@@ -209,7 +209,7 @@ describe('model.adapter', () => {
     };
     // The policy of the first round is M0.
     expect(await reference('m0')).toBe(await reference('previous'));
-  }, 60_000);
+  });
 });
 
 describe('model.adapter refuses', () => {
@@ -323,5 +323,5 @@ describe('model.adapter refuses', () => {
     expect(await refusal({ model: { adapter: reward } })).toMatch(
       /score\.weight': expected none in what is trained here, found \[1, \d+\]/,
     );
-  }, 60_000);
+  });
 });
