@@ -2,6 +2,7 @@ import type { Argv, CommandModule } from 'yargs';
 import { TEMPLATE_CHOICES, type TemplateChoice } from '../data/problems/choices.js';
 import type { Part } from '../data/split.js';
 import type { RunConfig } from '../methods/table.js';
+import type { PlantArguments } from './data-plant.js';
 import type { RationaleArguments } from './data-rationales.js';
 import { UsageError } from './error.js';
 import { modelOptions } from './model-options.js';
@@ -135,6 +136,60 @@ const problemsCommand: CommandModule<unknown, ProblemsArguments> = {
   },
 };
 
+const plantCommand: CommandModule<unknown, PlantArguments> = {
+  command: 'plant <from> <to>',
+  describe: 'Write worked solutions with planted errors of several kinds, each step labelled',
+  builder: (argv) =>
+    argv
+      .positional('from', {
+        type: 'string',
+        demandOption: true,
+        describe: 'Problems with worked solutions, such as GSM8K',
+      })
+      .positional('to', { type: 'string', demandOption: true, describe: 'New .jsonl file' })
+      .option('kinds', {
+        type: 'string',
+        requiresArg: true,
+        describe:
+          'Kinds of errors with their shares, such as operand=2,slip=1: slip, operand, operator, relation, omitted, unit, ' +
+          'double_counted, skipped, total [default: all alike]',
+      })
+      .option('wrong', {
+        type: 'number',
+        default: 0.6,
+        requiresArg: true,
+        describe: 'Share of the solutions with an error',
+      })
+      .option('samples', {
+        alias: 'n',
+        type: 'number',
+        requiresArg: true,
+        describe: 'Most solutions [default: all]',
+      })
+      .option('apart', {
+        type: 'string',
+        array: true,
+        requiresArg: true,
+        describe: 'File whose problems are left out, such as that of a test; may be repeated',
+      })
+      .option('seed', { type: 'number', default: 0, describe: 'The same seed gives the same solutions' })
+      .example(
+        '$0 data plant gsm8k/train.jsonl.gz planted.jsonl --apart processbench/gsm8k.json.gz',
+        'to train a judge on',
+      )
+      .example('$0 run base/judge --set data.train=planted.jsonl', 'the judge')
+      .example('$0 eval correction runs/judge --data planted-test.jsonl', 'has a table by kind') as never,
+  handler: async (args) => {
+    for (const [name, value] of Object.entries({ samples: args.samples ?? 1, seed: args.seed }))
+      if (!(Number.isSafeInteger(value) && value >= (name === 'samples' ? 1 : 0)))
+        throw new UsageError(
+          `--${name} expects a whole number of at least ${name === 'samples' ? 1 : 0}, found ${value}`,
+        );
+    const { plantErrors } = await import('./data-plant.js');
+    for (const line of await plantErrors(args)) console.log(line);
+  },
+};
+
 interface S3cArguments extends DataArguments {
   readonly to: string;
   readonly part: Part | 'all';
@@ -205,16 +260,17 @@ const rationalesCommand: CommandModule<unknown, RationalesArguments> = {
 export const dataCommand: CommandModule = {
   command: 'data',
   describe:
-    'Look at the data of a recipe before training on it, convert data, generate problems, corrections or reasons',
+    'Look at the data of a recipe before training on it, convert data, generate problems, planted errors, corrections or reasons',
   builder: (argv) =>
     argv
       .command(statsCommand)
       .command(previewCommand)
       .command(convertCommand)
       .command(problemsCommand)
+      .command(plantCommand)
       .command(s3cCommand)
       .command(rationalesCommand)
-      .demandCommand(1, 'name stats, preview, convert, problems, s3c or rationales')
+      .demandCommand(1, 'name stats, preview, convert, problems, plant, s3c or rationales')
       .example('$0 data stats my.yaml', 'what a run would train on')
       .example('$0 data convert trl-lib/prm800k prm800k.jsonl.gz', 'from the Hugging Face hub'),
   handler: () => {},

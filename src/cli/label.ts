@@ -18,6 +18,7 @@ interface LabelArguments extends ModelArguments, SamplingArguments {
   readonly k?: number;
   readonly complete: boolean;
   readonly oracle?: string;
+  readonly reference?: string;
   readonly 'until-wrong': boolean;
   readonly template?: string;
   readonly chat?: boolean;
@@ -58,6 +59,12 @@ export const labelCommand: CommandModule<unknown, LabelArguments> = {
         conflicts: ['model', 'run', 'adapter'],
         describe: 'Instead of a model: the generated problems (of data problems) with their plans',
       })
+      .option('reference', {
+        ...text,
+        conflicts: ['model', 'run', 'adapter', 'oracle'],
+        describe:
+          'Instead of a model: problems with worked solutions; wrong is the first line with an equation that does not hold or a value that they do not have',
+      })
       .option('until-wrong', {
         type: 'boolean',
         default: false,
@@ -90,6 +97,10 @@ export const labelCommand: CommandModule<unknown, LabelArguments> = {
         'hard and soft labels',
       )
       .example('$0 label solved/problems.jsonl --oracle problems.jsonl --output labels', 'exact ones')
+      .example(
+        '$0 label solved/problems.jsonl --reference gsm8k/train.jsonl.gz --output labels',
+        'by exact arithmetic',
+      )
       .example('$0 run prm.yaml --set data.train=labels/labels.jsonl', 'a reward model that learns them')
       .example(
         '$0 label records.jsonl --complete --model runs/solver --output whole',
@@ -116,7 +127,7 @@ async function label(args: LabelArguments): Promise<void> {
     if (value !== undefined && !(Number.isSafeInteger(value) && value > 0))
       throw new UsageError(`${dashed(name)} expects a whole number of at least 1, found ${value}`);
   }
-  for (const name of ['oracle', 'until-wrong'] as const)
+  for (const name of ['oracle', 'reference', 'until-wrong'] as const)
     if (args.complete && args[name])
       throw new UsageError(
         `--complete labels no steps, and --${name} is about labels of steps; leave one out`,
@@ -133,7 +144,7 @@ async function label(args: LabelArguments): Promise<void> {
   const cost = await costOf(solutionStream(args.file, { columns }), args);
   if (cost.solutions === 0)
     throw new UsageError(`${args.file} holds no solutions: there is nothing to label`);
-  const labeller = args.oracle === undefined ? await byModel(args, signal) : await byOracle(args.oracle);
+  const labeller = await openLabeller(args, signal);
   try {
     const data = await Promise.all((await dataFiles(args.file)).map(contentHash));
     const settings = JSON.parse(JSON.stringify({ ...labeller.settings, ...columns, data }));
@@ -166,6 +177,13 @@ async function label(args: LabelArguments): Promise<void> {
   }
 }
 
+function openLabeller(args: LabelArguments, signal: AbortSignal): Promise<OpenLabeller> {
+  if (args.reference !== undefined) return byReference(args.reference);
+  return args.oracle === undefined ? byModel(args, signal) : byOracle(args.oracle);
+}
+
+const isOfModel = ({ oracle, reference }: LabelArguments) => oracle === undefined && reference === undefined;
+
 const completionsOf = ({ k, complete }: LabelArguments): number => k ?? (complete ? 1 : 8);
 
 /** What --complete could not finish. */
@@ -187,7 +205,7 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
   const count = { solutions: 0, prefixes: 0 };
   for await (const { solution, where } of solutions) {
     if (!solution) continue;
-    if (solution.answer === undefined && args.oracle === undefined)
+    if (solution.answer === undefined && isOfModel(args))
       throw new DataError(
         'row',
         `${where}: there is no answer to compare with; name its column with --answer`,
@@ -197,11 +215,10 @@ async function costOf(solutions: AsyncIterable<PlacedSolution>, args: LabelArgum
   }
   const completions = count.prefixes * completionsOf(args);
   const tokens = completions * args['max-new-tokens'];
-  const sentence =
-    args.oracle === undefined
-      ? `${count.solutions} solutions, ${count.prefixes} ${args.complete ? 'of them unfinished' : 'prefixes'}, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
-        `of up to ${args['max-new-tokens']} tokens: at most ${tokens.toLocaleString('en-US')} tokens are drawn`
-      : `${count.solutions} solutions, judged by the plans of their problems: nothing is drawn`;
+  const sentence = isOfModel(args)
+    ? `${count.solutions} solutions, ${count.prefixes} ${args.complete ? 'of them unfinished' : 'prefixes'}, ${completions} completions${args['until-wrong'] ? ' at most' : ''} ` +
+      `of up to ${args['max-new-tokens']} tokens: at most ${tokens.toLocaleString('en-US')} tokens are drawn`
+    : `${count.solutions} solutions, judged by the ${args.oracle === undefined ? 'worked solutions' : 'plans'} of their problems: nothing is drawn`;
   return { ...count, sentence };
 }
 
@@ -275,6 +292,31 @@ async function byOracle(path: string): Promise<OpenLabeller> {
         throw new DataError(
           'row',
           `${where}: ${path} has no plan of this problem; make the file with: steptrain data problems`,
+        );
+      }),
+    dispose() {},
+  };
+}
+
+async function byReference(path: string): Promise<OpenLabeller> {
+  const { loadProblems } = await import('../data/benchmarks/load.js');
+  const { firstDifference } = await import('../data/equations/first-difference.js');
+  const { DataError } = await import('../files/data-error.js');
+  const { normalizeProblem } = await import('../records/record.js');
+  const { resolveData } = await import('../run/paths.js');
+  const { problems } = await loadProblems(await resolveData(path, 'test', () => '--reference'));
+  const references = new Map(problems.map((each) => [normalizeProblem(each.problem), each]));
+  return {
+    settings: { reference: path },
+    label: async (batch) =>
+      batch.flatMap(({ solution, where }) => {
+        if (!solution) return [];
+        const reference = references.get(normalizeProblem(solution.problem));
+        if (reference?.solution !== undefined)
+          return [firstDifference({ ...reference, solution: reference.solution }, solution)];
+        throw new DataError(
+          'row',
+          `${where}: ${path} has no worked solution of this problem; name the file that the problems are from`,
         );
       }),
     dispose() {},

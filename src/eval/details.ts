@@ -4,9 +4,13 @@ import { percent } from './percent.js';
 import type { EvalReport } from './report.js';
 import { boxedTable, plainTable } from './table.js';
 
-/** Metrics at each threshold, and the bins behind the calibration, in percent. */
+/** Metrics at each threshold, the bins behind the calibration, and how kinds of errors rank below right steps, in percent. */
 export function formatEvalDetails(
-  { threshold_sweep, calibration }: Pick<EvalReport, 'threshold_sweep' | 'calibration'>,
+  {
+    threshold_sweep,
+    calibration,
+    errors = {},
+  }: Pick<EvalReport, 'threshold_sweep' | 'calibration' | 'errors'>,
   { boxed }: { readonly boxed: boolean },
 ): string {
   const draw = boxed ? boxedTable : plainTable;
@@ -48,5 +52,10 @@ export function formatEvalDetails(
       ]),
     );
   }
+  const ranked = Object.entries(errors).flatMap(([kind, { n, told, auc }]) =>
+    auc === undefined ? [] : [[kind, String(n), percent(told), percent(auc)]],
+  );
+  if (ranked.length > 0)
+    tables.push(draw([['kind of error', 'steps', 'told', 'AUC beside right steps'], ...ranked]));
   return tables.join('\n\n');
 }

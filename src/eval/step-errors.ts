@@ -2,7 +2,7 @@
 import type { SeenSteps } from '../data/overlap.js';
 import type { StepRecord } from '../records/record.js';
 import type { JudgedVerdict } from './judged-verdict.js';
-import { ratio } from './metrics.js';
+import { ratio, rocAuc } from './metrics.js';
 import { percent } from './percent.js';
 
 /** Steps of one kind, and the share of them whose verdict is their label; a verdict that cannot be read is not. */
@@ -14,6 +14,8 @@ export interface Told {
 export interface StepErrorMetrics extends Told {
   /** The same over the steps that do not stand in the training data; absent if that is not known. */
   readonly unseen?: Told;
+  /** How often a right step has the higher probability than one of this kind, of all pairs; absent of right steps. */
+  readonly auc?: number;
 }
 
 /** By kind of error. */
@@ -44,10 +46,17 @@ export function metricsByError(
   return Object.fromEntries(
     [...kinds].sort(order).map(([kind, own]) => {
       const unseen = seen && told(own.filter((verdict) => !seen(verdict)));
-      return [kind, { ...told(own), ...(unseen ? { unseen } : {}) }];
+      const auc = kind === RIGHT ? undefined : aucOf([...(kinds.get(RIGHT) ?? []), ...own]);
+      return [kind, { ...told(own), ...(unseen ? { unseen } : {}), ...(auc === undefined ? {} : { auc }) }];
     }),
   );
 }
+
+const aucOf = (judged: readonly JudgedVerdict[]) =>
+  rocAuc(
+    judged.map(({ probability }) => probability),
+    judged.map(({ label }) => label),
+  );
 
 function told(judged: readonly JudgedVerdict[]): Told {
   const n = judged.length;

@@ -66,7 +66,7 @@ describe('the breakdown by kind of error', () => {
     const seen = ({ solution }: { solution: number }) => solution !== 3;
     expect(told(judged, { seen }).errors).toEqual({
       right: { n: 8, told: 7 / 8, unseen: { n: 3, told: 2 / 3 } },
-      'slip of 1': { n: 2, told: 1, unseen: { n: 0, told: 0 } },
+      'slip of 1': { n: 2, told: 1, auc: 1, unseen: { n: 0, told: 0 } },
     });
     expect(told(judged).errors?.right).toEqual({ n: 8, told: 7 / 8 });
     const lines = formatEvalTable(told(judged, { seen }), { boxed: false }).split('\n');
@@ -77,7 +77,7 @@ describe('the breakdown by kind of error', () => {
 
   it('counts a verdict that cannot be read as not told', () => {
     const unread = judged.map((each) => (each.label === 0 ? { ...each, verdict: undefined } : each));
-    expect(told(unread).errors?.['slip of 1']).toEqual({ n: 2, told: 0 });
+    expect(told(unread).errors?.['slip of 1']).toEqual({ n: 2, told: 0, auc: 1 });
   });
 
   it('is absent where no step says what is wrong with it', () => {

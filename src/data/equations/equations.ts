@@ -1,0 +1,123 @@
+/** The equations of a line of a solution: `… 16 - 3 - 4 = <<16-3-4=9>>9 eggs`, with GSM8K's notes for calculators or without. */
+import { equals, type Rational, toNumber } from '../../answers/rational.js';
+import { exactValue, type NumberPart, numbersIn, type Part, partsOf } from './expression.js';
+
+export interface Equation {
+  /** What is computed. */
+  readonly expression: string;
+  /** Where it stands in the line; absent where only the note has it. */
+  readonly at?: number;
+  readonly result: NumberPart;
+  /** Of the expression, exactly. */
+  readonly value: Rational;
+  /** Whether the result is that value, or rounds it to the decimals that it has. */
+  readonly holds: boolean;
+}
+
+export interface EquationLine {
+  /** Without notes. */
+  readonly text: string;
+  /** In the order of their results. */
+  readonly equations: readonly Equation[];
+}
+
+const NOTE = /<<([^<>=]*)=([^<>]*)>>/g;
+
+/** The equations of a line that can be read. What is none, such as `x + 2 = 5`, is passed over. */
+export function equationsIn(line: string): EquationLine {
+  const notes: { readonly at: number; readonly expression: string }[] = [];
+  let text = '';
+  let from = 0;
+  for (const found of line.matchAll(NOTE)) {
+    text += line.slice(from, found.index);
+    notes.push({ at: text.length, expression: found[1] ?? '' });
+    from = found.index + found[0].length;
+  }
+  text += line.slice(from);
+  const noted = new Map(notes.map(({ at, expression }) => [at, expression]));
+  const equations: Equation[] = [];
+  let free = 0;
+  for (const result of numbersIn(text)) {
+    const note = noted.get(result.at);
+    const sign = text.slice(free, result.at).search(/=\s*\$?\s*$/);
+    if (sign < 0 && note === undefined) continue;
+    // `10 * 3 = 15 * 2` states no result.
+    if (note === undefined && /^\s*(?:[-+*×÷/−–]|x\s)\s*[\d($.]/.test(text.slice(result.end))) continue;
+    const written = sign < 0 ? undefined : lastExpression(text.slice(free, free + sign));
+    const found = equationOf(written && { ...written, at: written.at + free }, result, text);
+    const own = found?.holds || note === undefined ? found : equationOf({ expression: note }, result, text);
+    if (!own) continue;
+    equations.push(own);
+    free = result.end;
+  }
+  return { text, equations };
+}
+
+function equationOf(
+  of: { readonly expression: string; readonly at?: number } | undefined,
+  result: NumberPart,
+  text: string,
+): Equation | undefined {
+  if (!of) return undefined;
+  const parts = partsOf(of.expression);
+  // A number alone is computed from nothing.
+  if (parts.filter(({ kind }) => kind === 'number').length < 2) return undefined;
+  const value = exactValue(parts);
+  if (value === undefined) return undefined;
+  return { ...of, result, value, holds: isRounded(value, result.value, text.slice(result.at, result.end)) };
+}
+
+/** Whether a number as written is a value, or the value rounded up or down to its decimals; of percents with the sign or without. */
+function isRounded(value: Rational, written: Rational, text: string): boolean {
+  const decimals = /\.(\d+)/.exec(text)?.[1]?.length ?? 0;
+  const isNear = (found: number) => Math.abs(toNumber(value) - found) < 10 ** -decimals && value.under !== 1n;
+  const sizes = text.endsWith('%') ? [toNumber(written), 100 * toNumber(written)] : [toNumber(written)];
+  return equals(value, written) || sizes.some((size) => toNumber(value) === size || isNear(size));
+}
+
+/** The longest expression at the end of a text; undefined where there is none. */
+function lastExpression(text: string): { readonly expression: string; readonly at: number } | undefined {
+  // Ends of sentences and clauses begin anew; a point between digits ends nothing.
+  const clause = Math.max(...[...text.matchAll(/[=:;?!]|[.,](?!\d)/gu)].map((end) => end.index + 1), 0);
+  const parts = partsOf(text.slice(clause));
+  let first = parts.length;
+  for (let i = parts.length - 1; i >= 0; i--) {
+    if (!follows(parts[i] as Part, parts[i + 1])) break;
+    first = i;
+  }
+  while (first < parts.length && (isOperator(parts[first]) || !isClosed(parts.slice(first)))) first++;
+  const start = parts[first];
+  if (!start || NAMED.test(text.slice(clause)) || hasMixed(text.slice(clause), parts, first))
+    return undefined;
+  return { expression: text.slice(clause + start.at).trimEnd(), at: clause + start.at };
+}
+
+const isOperator = (part: Part | undefined) => part?.kind === 'operator';
+
+/** A letter for a number, as of algebra: `2S + 4`, `x - 3`. A lone `x` before a number multiplies. */
+const NAMED =
+  /\d[a-zA-Z](?![\p{L}])(?!\s*[\d($])|(?<![\p{L}'’])(?![aAI]\b)[a-wyzA-WYZ](?![\p{L}'’])|[xX]\s*[-+*/)]/u;
+
+/** Whether a number that an expression seems to begin with is the fraction of a mixed one, `1 1/2`. */
+function hasMixed(text: string, parts: readonly Part[], first: number): boolean {
+  const [before, start] = [parts[first - 1], parts[first]];
+  return before?.kind === 'number' && start !== undefined && text.slice(before.end, start.at).trim() === '';
+}
+
+/** Whether two pieces may stand beside each other. */
+function follows(left: Part, right: Part | undefined): boolean {
+  const endsValue = left.kind === 'number' || (left.kind === 'bracket' && left.bracket === ')');
+  if (right === undefined) return endsValue;
+  const beginsValue = right.kind === 'number' || (right.kind === 'bracket' && right.bracket === '(');
+  return endsValue !== beginsValue;
+}
+
+function isClosed(parts: readonly Part[]): boolean {
+  let open = 0;
+  for (const part of parts) {
+    if (part.kind !== 'bracket') continue;
+    open += part.bracket === '(' ? 1 : -1;
+    if (open < 0) return false;
+  }
+  return open === 0;
+}

@@ -1,0 +1,122 @@
+/** Sums as solutions in words write them, `7 stickers/page * 6 pages`, and their exact values. */
+import { BudgetExceeded, StepBudget } from '../../answers/budget.js';
+import {
+  add,
+  inverse,
+  multiply,
+  NotExact,
+  negative,
+  parseDecimal,
+  type Rational,
+  whole,
+} from '../../answers/rational.js';
+
+export type Operator = '+' | '-' | '*' | '/';
+
+/** A piece of an expression, with its place in the text. */
+export type Part =
+  | { readonly kind: 'number'; readonly at: number; readonly end: number; readonly value: Rational }
+  | { readonly kind: 'operator'; readonly at: number; readonly end: number; readonly operator: Operator }
+  | { readonly kind: 'bracket'; readonly at: number; readonly end: number; readonly bracket: '(' | ')' };
+
+export type NumberPart = Extract<Part, { kind: 'number' }>;
+export type OperatorPart = Extract<Part, { kind: 'operator' }>;
+
+const NUMBER = String.raw`(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?%?|\.\d+%?`;
+const NUMBERS = new RegExp(`(?<![\\d.])(?:${NUMBER})`, 'gu');
+/** Before a word a sign is a part of it: `stickers/page`, `12-pound`. */
+const PIECE = new RegExp(
+  `(?<number>${NUMBER})|(?<bracket>[()])|(?<operator>[+*×÷]|[-/−–](?=\\s*[\\d($.])|(?<!\\p{L})[xX](?!\\p{L}))`,
+  'gu',
+);
+const OPERATORS: Readonly<Record<string, Operator>> = {
+  '+': '+',
+  '-': '-',
+  '−': '-',
+  '–': '-',
+  '*': '*',
+  '×': '*',
+  x: '*',
+  X: '*',
+  '/': '/',
+  '÷': '/',
+};
+
+/** Enough for any sum of a solution in words. */
+const STEPS = 5000;
+
+/** The value of a number as written, with separators of thousands or a percent sign. */
+export function numberValue(text: string): Rational {
+  const budget = new StepBudget(STEPS);
+  const value = parseDecimal(text.replace(/[,%]/g, ''), budget);
+  return text.endsWith('%') ? multiply(value, inverse(whole(100), budget), budget) : value;
+}
+
+/** All numbers of a text, in order; without those that no solution in words has. */
+export function numbersIn(text: string): NumberPart[] {
+  return [...text.matchAll(NUMBERS)].filter(isShort).map((found) => ({
+    kind: 'number',
+    at: found.index,
+    end: found.index + found[0].length,
+    value: numberValue(found[0]),
+  }));
+}
+
+const MOST_CHARACTERS = 24;
+
+const isShort = ([text]: RegExpMatchArray) => text.length <= MOST_CHARACTERS;
+
+/** The pieces of an expression; words between them are units, and count for nothing. */
+export function partsOf(text: string): Part[] {
+  return [...text.matchAll(PIECE)].filter(isShort).map((found): Part => {
+    const place = { at: found.index, end: found.index + found[0].length };
+    const { number, bracket } = found.groups ?? {};
+    if (number !== undefined) return { kind: 'number', ...place, value: numberValue(number) };
+    if (bracket !== undefined) return { kind: 'bracket', ...place, bracket: bracket as '(' | ')' };
+    return { kind: 'operator', ...place, operator: OPERATORS[found[0]] as Operator };
+  });
+}
+
+/** The exact value; undefined where the pieces are no expression, and for a division by zero. */
+export function exactValue(parts: readonly Part[]): Rational | undefined {
+  const budget = new StepBudget(STEPS);
+  let at = 0;
+  const operand = (): Rational => {
+    const part = parts[at++];
+    if (part?.kind === 'number') return part.value;
+    if (part?.kind !== 'bracket' || part.bracket !== '(') throw new NotExact('no operand');
+    const inner = sum();
+    const close = parts[at++];
+    if (close?.kind !== 'bracket' || close.bracket !== ')') throw new NotExact('an open bracket');
+    return inner;
+  };
+  const isNext = (...operators: readonly Operator[]) => {
+    const part = parts[at];
+    return part?.kind === 'operator' && operators.includes(part.operator) ? part.operator : undefined;
+  };
+  const product = (): Rational => {
+    let value = operand();
+    for (let operator = isNext('*', '/'); operator; operator = isNext('*', '/')) {
+      at++;
+      const right = operand();
+      value = multiply(value, operator === '*' ? right : inverse(right, budget), budget);
+    }
+    return value;
+  };
+  const sum = (): Rational => {
+    let value = product();
+    for (let operator = isNext('+', '-'); operator; operator = isNext('+', '-')) {
+      at++;
+      const right = product();
+      value = add(value, operator === '+' ? right : negative(right), budget);
+    }
+    return value;
+  };
+  try {
+    const value = sum();
+    return at === parts.length ? value : undefined;
+  } catch (error) {
+    if (error instanceof NotExact || error instanceof BudgetExceeded) return undefined;
+    throw error;
+  }
+}
