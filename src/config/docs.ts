@@ -17,6 +17,9 @@ merged configuration with every key, which is a recipe again.
 differ: sections that only the method below reads are left out. \`steptrain recipes cat NAME --full\` prints the merged whole, and
 \`config.yaml\` of a run is merged.
 
+A section \`pretrained:\` of a recipe for a small model of the package has what takes the place of its values where \`model.base\` is
+another model; one line says which. Recipes that extend it, and \`--set\`, stand above both.
+
 Relative paths start at the directory in which the command runs.
 
 ## Resuming

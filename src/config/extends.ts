@@ -3,9 +3,11 @@ import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { systemReason } from '../files/error.js';
 import { ConfigError } from './error.js';
-import { describeValue, isSection } from './issues.js';
+import { describeValue } from './issues.js';
+import { merged } from './merged.js';
 import { forget, type ImpliedKey } from './method-names.js';
 import { nearestName } from './nearest.js';
+import { forBase } from './pretrained.js';
 import { recipeNames, shippedRecipe } from './shipped.js';
 import { decodeRecipe, MAX_RECIPE_BYTES, parseRecipe, type RecipeSource } from './source.js';
 
@@ -22,6 +24,8 @@ export interface LayeredRecipe {
   readonly implied?: ImpliedKey | undefined;
   /** The names of the sections that the recipe itself has. */
   readonly own: ReadonlySet<string>;
+  /** What a pretrained base brought with it, a sentence for each recipe that has values for one. */
+  readonly notes: readonly string[];
   /** In the file that has the value. */
   readonly locate: RecipeSource['locate'];
 }
@@ -30,28 +34,33 @@ export interface LayeredRecipe {
  * Sections are merged key by key; any other value, lists too, takes the place of the one below.
  *
  * @param spellOut changes the value of one file in place, before it is laid on others
+ * @param chosenBase `model.base` of the command line, which stands above that of every file
  * @throws ConfigError where a base is missing, is no recipe, goes round in a circle, or is too deep
  */
 export function withBases(
   source: RecipeSource,
   spellOut: (value: Section, locate: RecipeSource['locate']) => ImpliedKey | undefined,
+  chosenBase?: string,
 ): LayeredRecipe {
-  const layers: (RecipeSource & { readonly implied: ImpliedKey | undefined })[] = [];
+  const read: (RecipeSource & { readonly implied: ImpliedKey | undefined })[] = [];
   const files = [identity(source.name)];
   for (let top: RecipeSource | undefined = source; top !== undefined; ) {
     const base = baseOf(top);
     delete top.value.extends;
-    layers.push({ ...top, implied: spellOut(top.value, top.locate) });
+    read.push({ ...top, implied: spellOut(top.value, top.locate) });
     if (base === undefined) break;
     const where = top.locate(['extends']);
     const file = identity(base);
     if (files.includes(file))
       throw new ConfigError(`${where}: extends goes round in a circle: ${[...files, file].join(' → ')}`);
-    if (layers.length > MAX_DEPTH)
+    if (read.length > MAX_DEPTH)
       throw new ConfigError(`${where}: more than ${MAX_DEPTH} recipes extend one another`);
     files.push(file);
     top = parseRecipe(readBase(base, where), base);
   }
+  const base = chosenBase ?? read.map(({ value }) => value.model).find(namesBase)?.base;
+  const fitted = read.map((layer) => forBase(layer, base));
+  const layers = fitted.map(({ layer }) => layer);
   const whole = layers.reduceRight((below, above) => {
     if (!Object.hasOwn(above.value, 'method'))
       return { ...above, value: merged(below.value, above.value), implied: below.implied };
@@ -62,9 +71,13 @@ export function withBases(
     value: whole.value,
     implied: whole.implied,
     own: new Set(Object.keys(source.value)),
+    notes: fitted.flatMap(({ note }) => note ?? []),
     locate: (path, options) => nearest(layers, path).locate(path, options),
   };
 }
+
+const namesBase = (model: unknown): model is { readonly base: unknown } =>
+  typeof model === 'object' && model !== null && Object.hasOwn(model, 'base');
 
 /** The file that `extends` names: beside the recipe, or a recipe of the package. */
 function baseOf({ name, value, locate }: RecipeSource): string | undefined {
@@ -106,17 +119,6 @@ function readBase(file: string, where: string): string {
     if (error instanceof ConfigError) throw error;
     throw new ConfigError(`${where}: the recipe ${file} cannot be read: ${systemReason(error)}`);
   }
-}
-
-function merged(below: Section, above: Section): Section {
-  const result = new Map(Object.entries(below));
-  for (const [key, value] of Object.entries(above)) {
-    const under = result.get(key);
-    // `sft:` with nothing in it is an empty section.
-    if (isSection(under) && value === null) continue;
-    result.set(key, isSection(under) && isSection(value) ? merged(under, value) : value);
-  }
-  return Object.fromEntries(result);
 }
 
 /** The uppermost file that has the value, or else most of the sections around it. */

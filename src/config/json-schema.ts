@@ -31,7 +31,10 @@ export function recipeSchema(methods: MethodSchemas): Json {
         properties: { method: { enum: [...new Set([method, ...(row.algorithms?.names ?? [])])] } },
       },
       // biome-ignore lint/suspicious/noThenProperty: JSON Schema's own keyword
-      then: { properties: { extends: true, ...Object.fromEntries(own) }, additionalProperties: false },
+      then: {
+        properties: { extends: true, pretrained: true, ...Object.fromEntries(own) },
+        additionalProperties: false,
+      },
     };
   });
   return {
@@ -44,6 +47,11 @@ export function recipeSchema(methods: MethodSchemas): Json {
         type: 'string',
         description:
           'A recipe under this one: a file beside it, or the name of a recipe of the package. Sections are merged key by key; any other value here takes the place of its value.',
+      },
+      pretrained: {
+        type: 'object',
+        description:
+          'Sections with the values that take the place of those of this recipe where model.base is none of the models of the package.',
       },
       method: { enum: methodNames(methods), description: 'The training method.' },
     },

@@ -45,8 +45,13 @@ export function configReader<Config extends FrameConfig>(
   methods: MethodSchemas<Config>,
 ): ConfigReader<Config> {
   const parse: ConfigReader<Config>['parse'] = (content, { name, settings = [], unknown }) => {
-    const recipe = withBases(parseRecipe(content, name), (value, at) => spellOutMethod(methods, value, at));
     const overrides = spellOutOverrides(methods, settings.map(parseOverride));
+    const recipe = withBases(
+      parseRecipe(content, name),
+      (value, at) => spellOutMethod(methods, value, at),
+      overrides.findLast(({ path }) => path.join('.') === 'model.base')?.text,
+    );
+    for (const note of recipe.notes) sayOnce(note);
     const locate: Locate = (path, options) =>
       overridden(overrides, path)?.origin ?? recipe.locate(path, options);
     return { config: complete(methods, recipe, overrides, locate, unknown), locate };
@@ -61,7 +66,12 @@ export function configReader<Config extends FrameConfig>(
       const own = copied(value);
       const locate = () => 'config';
       const implied = spellOutMethod(methods, own, locate);
-      return complete(methods, { value: own, implied, own: new Set(Object.keys(own)) }, [], locate);
+      return complete(
+        methods,
+        { value: own, implied, own: new Set(Object.keys(own)), notes: [] },
+        [],
+        locate,
+      );
     },
   };
 }

@@ -1,0 +1,48 @@
+// `pretrained:` of a recipe: what takes the place of its values where model.base is none of the package's small models.
+import { basename } from 'node:path';
+import { isShipped } from '../models/base.js';
+import { ConfigError } from './error.js';
+import { describeValue, isSection } from './issues.js';
+import { merged } from './merged.js';
+import type { RecipeSource } from './source.js';
+
+/** The recipe without its section `pretrained`, whose values it has for a base that is not the package's own; and a sentence about them. */
+export function forBase<Layer extends RecipeSource>(
+  layer: Layer,
+  base: unknown,
+): { readonly layer: Layer; readonly note?: string } {
+  const { pretrained, ...value } = layer.value;
+  if (!Object.hasOwn(layer.value, 'pretrained')) return { layer };
+  const where = layer.locate(['pretrained']);
+  if (!isSection(pretrained))
+    throw new ConfigError(
+      `${where}: pretrained expects sections as a recipe has them, found ${describeValue(pretrained)}`,
+    );
+  for (const key of ['method', 'extends'])
+    if (Object.hasOwn(pretrained, key))
+      throw new ConfigError(
+        `${layer.locate(['pretrained', key], { key: true })}: pretrained has no ${key}; it holds values of sections alone`,
+      );
+  if (typeof base !== 'string' || isShipped(base)) return { layer: { ...layer, value } };
+  const locate: RecipeSource['locate'] = (path, options) =>
+    layer.locate(has(pretrained, path) ? ['pretrained', ...path] : path, options);
+  return {
+    layer: { ...layer, value: merged(value, pretrained), locate },
+    note: `for the base ${base} ${basename(layer.name)} has ${leaves(pretrained).join(', ')}; --set changes them`,
+  };
+}
+
+function has(section: Record<string, unknown>, path: readonly PropertyKey[]): boolean {
+  let found: unknown = section;
+  for (const key of path) {
+    if (typeof found !== 'object' || found === null || !Object.hasOwn(found, key)) return false;
+    found = (found as Record<PropertyKey, unknown>)[key];
+  }
+  return path.length > 0;
+}
+
+function leaves(value: Record<string, unknown>, prefix = ''): string[] {
+  return Object.entries(value).flatMap(([key, child]) =>
+    isSection(child) ? leaves(child, `${prefix}${key}.`) : [`${prefix}${key} ${String(child)}`],
+  );
+}
