@@ -17,10 +17,11 @@ export const SUITES = [
   'contention',
   'runtime',
   'generation',
+  'cluster',
 ] as const;
 export type Suite = (typeof SUITES)[number];
 /** Suites of metrics that no rival has. */
-export type MetricSuite = 'runtime' | 'generation';
+export type MetricSuite = 'runtime' | 'generation' | 'cluster';
 export type FloatType = 'f32' | 'bf16';
 
 interface Case {
@@ -169,7 +170,8 @@ export interface RuntimeCase {
     | 'small model'
     | 'shared attention'
     | 'shared prompt'
-    | 'ragged requests';
+    | 'ragged requests'
+    | 'cluster';
   /** Steps of training, batches of ops, new tokens or requests. */
   readonly count: number;
   readonly env: Readonly<Record<string, string>>;

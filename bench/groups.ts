@@ -56,6 +56,8 @@ export function limitGroups(onGpu: boolean): readonly Group[] {
 /** Cases of metrics, without a rival. */
 export function metricCases(suite: MetricSuite): readonly RuntimeCase[] {
   if (suite === 'generation') return generationCases();
+  if (suite === 'cluster')
+    return [{ suite, name: 'LoRA step, 2 × 256 tokens', measure: 'cluster', count: 5, env: {} }];
   const queue = { suite: 'runtime', measure: 'queue', count: 200 } as const;
   return [
     { ...queue, name: 'queue an op of ten arguments', env: {} },

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import yargs from 'yargs';
 import { type Group, type MetricSuite, SUITES, type Suite } from './cases.js';
+import { predictionLines } from './cluster-predictions.js';
 import { measureContention } from './contention.js';
 import { groupsOf } from './groups.js';
 import { limitsOf, measureLimits } from './limits.js';
@@ -59,7 +60,8 @@ const chosenGroups = (groups: readonly Group[]): Group[] =>
   groups
     .filter(({ title }) => title.includes(args.dtype ?? '') && title.includes(args.match))
     .map((group) => ({ ...group, settings: group.settings.filter((name) => name.includes(args.rival)) }));
-const isMetric = (suite: Suite): suite is MetricSuite => suite === 'runtime' || suite === 'generation';
+const isMetric = (suite: Suite): suite is MetricSuite =>
+  suite === 'runtime' || suite === 'generation' || suite === 'cluster';
 const timed = suites.flatMap((suite) =>
   isMetric(suite) || suite === 'contention' ? [] : chosenGroups(groupsOf(suite, onGpu)),
 );
@@ -100,6 +102,7 @@ for (const suite of suites) {
   const results = await measureRuntime(suite, args.pairs, progress);
   clear();
   console.log(`\n${runtimeTable(suite, results)}`);
+  if (suite === 'cluster') for (const line of predictionLines()) console.log(line);
   metrics[suite] = results;
   save();
 }

@@ -1,6 +1,7 @@
 // Entry point: what the addon is, and the device class.
 #include <napi.h>
 
+#include "binding/carriers.h"
 #include "binding/device.h"
 #include "binding/environment.h"
 #include "core/ops.h"
@@ -107,6 +108,11 @@ Napi::Object load(Napi::Env env, Napi::Object exports) {
   exports.Set("unbuiltIsas", Napi::Function::New<unbuilt_isas>(env));
   exports.Set("cudaDevices", Napi::Function::New<cuda_devices>(env));
   exports.Set("cudaObstacle", Napi::Function::New<cuda_obstacle>(env));
+  exports.Set("openPlugin", Napi::Function::New<steptrain::binding::open_plugin_carrier>(env));
+  exports.Set("ncclId", Napi::Function::New<steptrain::binding::nccl_unique_id>(env));
+  exports.Set("openNccl", Napi::Function::New<steptrain::binding::open_nccl_carrier>(env));
+  exports.Set("cancelCarrier", Napi::Function::New<steptrain::binding::cancel_carrier>(env));
+  exports.Set("closeCarrier", Napi::Function::New<steptrain::binding::close_carrier>(env));
   exports.Set("initialize", Napi::Function::New<initialize>(env));
   exports.Set("commandLength", steptrain::binding::kCommandLength);
   return exports;

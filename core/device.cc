@@ -149,6 +149,9 @@ int64_t Device::enqueue(int op, Handle* handles, const double* scalars) {
 
 void Device::fill(Record& record, int op, Handle* handles, const double* scalars) {
   const Signature& signature = ops()[static_cast<size_t>(op)];
+  if (capturing_ && !signature.scalars.empty() && signature.scalars.front().name == "communicator")
+    throw Error("E_CAPTURE",
+                signature.name + " cannot be captured: its replays would not meet those of other processes");
   record.kind = Record::Kind::op;
   record.op = op;
   record.scope = scope_;

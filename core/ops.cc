@@ -234,6 +234,10 @@ const char* const kSignatures[] = {
     " weight_decay:f32[S], lr_scale?:f32[S]; lr:f, beta1:f=0.9, beta2:f=0.999, eps:f=1e-8, step:i,"
     " max_norm:f=0, grad_scale:f=1) -> stats:f32[3]",
 
+    // The sum of squares of each 32,768 elements, of which adamw adds up its norm: f64, as the two halves of its bits. Of
+    // the parts of a buffer that lie in several processes, which begin at multiples of it.
+    "square_sums(x:f32[P], &sums:i32[C,2])",
+
     // ---- sampling ----------------------------------------------------------------------------------------
     // Temperature, then top-k, top-p, min-p as Hugging Face orders and defines them; 0, 1, 0 switch them off.
     // The default of an absent tensor is temperature 1 or no filter. temperature 0: greedy. bias[i] is added
@@ -261,6 +265,15 @@ const char* const kSignatures[] = {
     "decode_f16(x:u8[b]; rows:i, cols:i, dtype:f32|bf16) -> y:@dtype[rows,cols]",
     // stats: largest finite |x|, number of non-finite elements.
     "finite(x:F[#n]) -> stats:f32[2]",
+
+    // ---- collectives -------------------------------------------------------------------------------------
+    // Among the W processes of a communicator (carriers/communicators.h), which call them in the same order. Row r of x
+    // goes to rank r, and row r of y comes from it. Not in a graph.
+    "all_to_all(x:F[W,N], &y:=x[W,N]; communicator:i)",
+    // Row r of y is the x of rank r.
+    "all_gather(x:F[N], &y:=x[W,N]; communicator:i)",
+    // Rows of x added in pairs, one after the other: row pairs[p][0] += row pairs[p][1]. y is what row `root` then is.
+    "sum_slices(x:f32[R,N], pairs:i32[P,2]; root:i) -> y:f32[N]",
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 // in place, grads are only read; a non-finite norm leaves all of them as they are.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "cpu/runtime/families.h"
 #include "cpu/simd.h"
@@ -141,10 +142,24 @@ void adamw(Stream& stream, const Args& args) {
   });
 }
 
+void square_sums(Stream& stream, const Args& args) {
+  const auto [x, sums] = args.tensors<2>();
+  const int64_t total = x.numel(), chunks = (total + kUpdateChunk - 1) / kUpdateChunk;
+  if (sums[0] != chunks)
+    throw Error("E_SHAPE", format("square_sums: %lld sums for %lld chunks", static_cast<long long>(sums[0]),
+                                  static_cast<long long>(chunks)));
+  stream.pool.run(chunks, [&](int64_t c) {
+    const double sum =
+        sum_of_squares(x.as<float>() + c * kUpdateChunk, std::min(kUpdateChunk, total - c * kUpdateChunk));
+    std::memcpy(sums.as<int32_t>() + 2 * c, &sum, sizeof sum);
+  });
+}
+
 }  // namespace
 
 void register_optimizer(KernelTable& table) {
   table.set("adamw", adamw);
+  table.set("square_sums", square_sums);
 }
 
 }  // namespace steptrain::cpu::STEPTRAIN_ISA

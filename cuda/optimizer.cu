@@ -194,10 +194,35 @@ void adamw(Stream& stream, const Args& args) {
                 kUpdateThreads, 0, u);
 }
 
+constexpr int64_t kSquaresChunk = 32768;
+
+/// A block adds the squares of a chunk.
+__global__ void __launch_bounds__(kUpdateThreads)
+    square_sums_kernel(const float* x, double* sums, int64_t total) {
+  const int64_t begin = int64_t{blockIdx.x} * kSquaresChunk;
+  const int64_t end = begin + kSquaresChunk < total ? begin + kSquaresChunk : total;
+  double squares = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += kUpdateThreads)
+    squares = fma(static_cast<double>(x[i]), static_cast<double>(x[i]), squares);
+  squares = block_sum(squares);
+  if (threadIdx.x == 0) sums[blockIdx.x] = squares;
+}
+
+void square_sums(Stream& stream, const Args& args) {
+  const auto [x, sums] = args.tensors<2>();
+  const int64_t total = x.numel(), chunks = (total + kSquaresChunk - 1) / kSquaresChunk;
+  if (sums[0] != chunks)
+    throw Error("E_SHAPE", format("square_sums: %lld sums for %lld chunks", static_cast<long long>(sums[0]),
+                                  static_cast<long long>(chunks)));
+  stream.launch(square_sums_kernel, chunks, kUpdateThreads, 0, x.as<float>(),
+                reinterpret_cast<double*>(sums.as<int32_t>()), total);
+}
+
 }  // namespace
 
 void register_optimizer(KernelTable& table) {
   table.set("adamw", adamw);
+  table.set("square_sums", square_sums);
 }
 
 }  // namespace steptrain::cuda

@@ -3,6 +3,7 @@
 //                     machine: its instruction sets, and CUDA where there is a GPU
 //   --no-addon, --no-typescript
 //   --look            does not compile the addon, but says where it is not of these sources: npx must not wait for minutes
+//   --mpi             also the MPI plugin, with the mpicxx of this machine
 //   --bench           also the benchmarks and examples
 //   --force           also what has not changed
 //   --verbose         what the compilers say, as they say it
@@ -14,6 +15,7 @@ import { compileAddon, run } from './build/compile.mjs';
 import { contentHash, readStamp, removeStamp, sources, writeStamp } from './build/fresh.mjs';
 import { lockBuild } from './build/lock.mjs';
 import { addonPlan } from './build/machine.mjs';
+import { compileMpi, PLUGIN } from './build/mpi.mjs';
 import { say } from './build/progress.mjs';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
@@ -43,7 +45,7 @@ function holds(stamp, { isas, cuda }, strict) {
 }
 
 async function buildAddon() {
-  const files = ['core', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'];
+  const files = ['core', 'carriers', 'cpu', 'cuda', 'binding', 'CMakeLists.txt'];
   const hash = contentHash(root, sources(root, files, ['.cc', '.h', '.cu', '.cuh', '.cmake']));
   if (flags.has('--look')) {
     if (!isOurs(readStamp(root, 'addon'), hash) && existsSync(ADDON))
@@ -152,6 +154,10 @@ async function build() {
     await buildRecipeSchema();
   }
   if (!flags.has('--no-addon')) await buildAddon();
+  if (flags.has('--mpi'))
+    await step('mpi', sources(root, ['carriers/carrier.h', 'carriers/mpi.cc'], ['']), PLUGIN, () =>
+      compileMpi(root, { verbose }),
+    );
   if (flags.has('--bench'))
     await buildTypeScript(
       'bench',

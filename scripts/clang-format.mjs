@@ -5,7 +5,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '..');
-const files = ['binding', 'core', 'cpu', 'cuda'].flatMap((room) =>
+const files = ['binding', 'carriers', 'core', 'cpu', 'cuda'].flatMap((room) =>
   readdirSync(join(root, room), { recursive: true })
     .filter((name) => /\.(cc|h|cu|cuh)$/.test(name))
     .map((name) => join(room, name)),

@@ -5,6 +5,7 @@ import { branchedSequence } from '#src/sequences/sequence.js';
 import type { RuntimeCase } from '../cases.js';
 import { QWEN_0_5B } from '../models.js';
 import { median } from '../statistics.js';
+import { clusterStep } from './cluster.js';
 import { raggedRequests, sharedAttention, sharedPrompt, smallModel } from './generation.js';
 import { uniform } from './random.js';
 import { everyToken, randomTrainee } from './step.js';
@@ -30,6 +31,8 @@ export function benchRuntime(device: Device, item: RuntimeCase): Promise<Metrics
       return sharedPrompt(device, item.count);
     case 'ragged requests':
       return raggedRequests(device, item.count);
+    case 'cluster':
+      return clusterStep(item.count);
   }
 }
 

@@ -8,6 +8,8 @@ const KernelTable& kernels();
 
 namespace steptrain::cpu::STEPTRAIN_ISA {
 
+void register_collectives(KernelTable& table);
+
 const KernelTable& kernels() {
   // Never freed: a process may exit while a queue's thread still runs its ops.
   static const KernelTable& table = *new KernelTable([] {
@@ -28,6 +30,7 @@ const KernelTable& kernels() {
     register_sampling(t);
     register_memory(t);
     register_memory_rows(t);
+    register_collectives(t);
 #endif
     register_pack_weight(t);
     register_linear(t);

@@ -272,4 +272,8 @@ std::unique_ptr<Backend> make_backend(int index) {
   return std::make_unique<CudaBackend>(index);
 }
 
+void make_current(int index) {
+  check(cudaSetDevice(index), "choosing a GPU");
+}
+
 }  // namespace steptrain::cuda

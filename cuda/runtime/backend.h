@@ -17,4 +17,7 @@ std::string obstacle();
 /// Opens GPU `index`. Throws Error(E_UNSUPPORTED) where there is none, no driver, or one too old.
 std::unique_ptr<Backend> make_backend(int index);
 
+/// Lets what the calling thread asks CUDA for mean GPU `index`.
+void make_current(int index);
+
 }  // namespace steptrain::cuda

@@ -5,6 +5,8 @@
 
 namespace steptrain::cuda {
 
+void register_collectives(KernelTable& table);
+
 KernelTable::KernelTable() : kernels_(ops().size(), nullptr) {}
 
 void KernelTable::set(const std::string& op, Kernel kernel) {
@@ -47,6 +49,7 @@ const KernelTable& kernels() {
     register_sampling(t);
     register_memory(t);
     register_memory_rows(t);
+    register_collectives(t);
     return t;
   }());
   return table;

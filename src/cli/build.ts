@@ -6,6 +6,7 @@ import { UsageError } from './error.js';
 interface BuildArguments {
   readonly all: boolean;
   readonly cuda: boolean | undefined;
+  readonly mpi: boolean;
   readonly force: boolean;
   readonly verbose: boolean;
 }
@@ -24,20 +25,29 @@ export const buildCommand: CommandModule<unknown, BuildArguments> = {
         type: 'boolean',
         describe: 'With CUDA kernels. Default: where there are a GPU and nvcc, for that GPU',
       })
+      .option('mpi', {
+        type: 'boolean',
+        default: false,
+        describe:
+          'The MPI plugin alone, with the mpicxx of this machine: what runs under mpirun then talk through',
+      })
       .option('force', { type: 'boolean', default: false, describe: 'Also if nothing has changed' })
       .option('verbose', { type: 'boolean', default: false, describe: 'Show what the compilers say' })
       .example('$0 build', 'where the prebuilt addon does not load, or for the CUDA toolkit of this machine')
       .example('$0 build --no-cuda', 'for the CPU alone')
+      .example('$0 build --mpi', 'on a cluster, once its MPI is loaded')
       .example('$0 build --all', 'to be used on other machines too') as never,
-  handler: async ({ all, cuda, force, verbose }) => {
+  handler: async ({ all, cuda, mpi, force, verbose }) => {
     const script = fileURLToPath(new URL('../../scripts/build.mjs', import.meta.url));
     const flags = Object.entries({ all, force, verbose }).flatMap(([name, on]) => (on ? [`--${name}`] : []));
-    const child = spawn(process.execPath, [script, '--no-typescript', ...flags], {
+    const parts = mpi ? ['--no-typescript', '--no-addon', '--mpi'] : ['--no-typescript'];
+    const child = spawn(process.execPath, [script, ...parts, ...flags], {
       stdio: 'inherit',
       env: { ...process.env, ...(cuda === undefined ? {} : { STEPTRAIN_CUDA: cuda ? '1' : '0' }) },
     });
     const code = await new Promise((done, reject) => child.on('close', done).on('error', reject));
-    if (code !== 0) throw new UsageError('the addon was not compiled; the lines above say why');
-    console.error('compiled; steptrain doctor tests it');
+    const what = mpi ? 'MPI plugin' : 'addon';
+    if (code !== 0) throw new UsageError(`the ${what} was not compiled; the lines above say why`);
+    console.error(mpi ? 'compiled; runs under mpirun use it' : 'compiled; steptrain doctor tests it');
   },
 };

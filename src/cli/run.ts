@@ -70,7 +70,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
         requiresArg: true,
         implies: 'dry-run',
         describe:
-          'With --dry-run: plan for a device with so much free memory, as in 80GiB, instead of this one',
+          'With --dry-run: plan for a device with so much free memory, as in 80GiB, or for processes with one each, as in 8x80GiB',
       })
       .option('share-stages', {
         type: 'string',
@@ -83,6 +83,7 @@ export const runCommand: CommandModule<unknown, RunArguments> = {
       .example('$0 run my.yaml --set lora.r=8', 'train as my.yaml says, with another rank')
       .example('$0 train my.yaml', 'the same command by another name')
       .example('$0 run my.yaml --dry-run --plan-for 80GiB', 'would it fit on another machine?')
+      .example('$0 run my.yaml --dry-run --plan-for 8x80GiB', 'in eight processes, on a GPU each?')
       .example('$0 run --resume runs/my', 'resume a stopped run')
       .example('$0 run --resume runs/my --set run.max_minutes=60', 'resume it for another hour') as never,
   handler: async (args) => {
@@ -116,7 +117,7 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
       // A plan for another machine needs no weights at all.
       weights:
         args['plan-for'] === undefined && typeof base === 'string' && (isShipped(base) || existsSync(base)),
-      planFor: args['plan-for'] === undefined ? undefined : bytesOf(args['plan-for']),
+      ...(args['plan-for'] === undefined ? {} : devicesOf(args['plan-for'])),
       openScorers: openRewardModel,
     });
     // As comments, so that the output is a valid recipe.
@@ -136,12 +137,14 @@ export async function startRun(args: StartArguments, loadRecipe: () => Promise<R
   );
 }
 
-/** 80GiB, 512MiB, 1.5TB. */
-function bytesOf(text: string): number {
-  const [, number, unit, binary] = /^(\d+(?:\.\d+)?) ?([MGT])(i?)B?$/i.exec(text.trim()) ?? [];
-  if (number === undefined || unit === undefined || Number(number) === 0)
-    throw new UsageError(`--plan-for expects an amount of memory such as 80GiB, found ${text}`);
-  return Number(number) * (binary ? 1024 : 1000) ** ('MGT'.indexOf(unit.toUpperCase()) + 2);
+/** 80GiB, 512MiB, 1.5TB; 8x80GiB. */
+function devicesOf(text: string): { readonly planFor: number; readonly processes: number } {
+  const [, count = '1', number, unit, binary] =
+    /^(?:(\d{1,5}) ?[x×] ?)?(\d+(?:\.\d+)?) ?([MGT])(i?)B?$/i.exec(text.trim()) ?? [];
+  if (number === undefined || unit === undefined || Number(number) === 0 || Number(count) === 0)
+    throw new UsageError(`--plan-for expects an amount of memory such as 80GiB or 8x80GiB, found ${text}`);
+  const planFor = Number(number) * (binary ? 1024 : 1000) ** ('MGT'.indexOf(unit.toUpperCase()) + 2);
+  return { planFor, processes: Number(count) };
 }
 
 /** `steptrain run --resume DIR [--set …]`. */

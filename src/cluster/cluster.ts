@@ -5,10 +5,10 @@ import { StepTrainError } from '../native/errors.js';
 import type { Place } from './environment.js';
 import { MAX_BYTES } from './frames.js';
 import { type Link, type LinkEvent, type LinkOptions, openLink } from './link.js';
-import { addTree, type ShardSum } from './shards.js';
+import { addFloats, addTree, type ShardSum } from './shards.js';
 
 export interface Cluster {
-  readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize'>;
+  readonly place: Pick<Place, 'rank' | 'size' | 'localRank' | 'localSize' | 'mpi'>;
   readonly rank: number;
   readonly size: number;
   /** Aborted with the reason when another process is lost. */
@@ -107,7 +107,7 @@ class StarCluster implements Cluster {
     const number = this.next();
     const parts = await this.toRoot(number, body);
     const all = parts?.flatMap((part) => readShards(part, length));
-    const summed = await this.fromRoot(number + 1, all && bytesOf(addTree(all)));
+    const summed = await this.fromRoot(number + 1, all && bytesOf(addTree(all, addFloats)));
     return new Float32Array(summed.buffer, summed.byteOffset, length);
   }
 

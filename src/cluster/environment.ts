@@ -7,6 +7,8 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 /** This process among those of one job. */
 export interface Place {
   readonly launcher: 'torchrun' | 'torch' | 'slurm' | 'mpi';
+  /** Whether an MPI finds the other processes too: started by mpirun, or by srun with PMIx. */
+  readonly mpi: boolean;
   /** 0 … size − 1. */
   readonly rank: number;
   readonly size: number;
@@ -59,6 +61,7 @@ function fromTorch(environment: Environment): Place | undefined {
   const port = whole(environment, launcher, 'MASTER_PORT');
   return {
     launcher,
+    mpi: false,
     rank,
     size,
     localRank: local[0],
@@ -103,7 +106,7 @@ function fromMpich(environment: Environment): Place | undefined {
 
 function byMpi(
   environment: Environment,
-  found: Omit<Place, 'launcher' | 'job' | 'host' | 'ports'> & { readonly job: string | undefined },
+  found: Omit<Place, 'launcher' | 'mpi' | 'job' | 'host' | 'ports'> & { readonly job: string | undefined },
 ): Place | undefined {
   const { rank, size, localSize } = found;
   if (size === 1) return undefined;
@@ -116,7 +119,7 @@ function byMpi(
         'name its host: mpirun -x MASTER_ADDR=HOST …',
     );
   const job = found.job ?? `mpi/${environment.SLURM_JOB_ID ?? host}`;
-  return { ...found, launcher: 'mpi', job, host, ports: portsOf(environment, 'mpi', job) };
+  return { ...found, launcher: 'mpi', mpi: true, job, host, ports: portsOf(environment, 'mpi', job) };
 }
 
 /** A script of sbatch has SLURM_NTASKS and SLURM_PROCID too, but is no step: only `srun` starts several. */
@@ -138,6 +141,7 @@ function fromSlurm(environment: Environment): Place | undefined {
   const job = `${id}.${step}/${restart}`;
   return {
     launcher: 'slurm',
+    mpi: environment.PMIX_RANK !== undefined,
     rank,
     size,
     localRank,

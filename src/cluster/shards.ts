@@ -4,12 +4,18 @@
  */
 import { StepTrainError } from '../native/errors.js';
 
-/** The tree's value over shards `first` … `first + count − 1`, an aligned run: `count` is a power of two that divides `first`. */
-export interface ShardSum {
+/** Shards `first` … `first + count − 1`, an aligned run: `count` is a power of two that divides `first`. */
+export interface ShardRun {
   readonly first: number;
   readonly count: number;
-  readonly values: Float32Array;
 }
+
+/** The tree's value over a run. */
+export interface SumOf<Values> extends ShardRun {
+  readonly values: Values;
+}
+
+export type ShardSum = SumOf<Float32Array>;
 
 /** Shards of process `rank`: whole runs of equal length where `size` divides them, else the first ones have one more. */
 export function shardsOf(
@@ -27,31 +33,34 @@ export function itemsOf<Item>(items: readonly Item[], shard: number, shards: num
   return items.slice(begin, begin + each + (shard < rest ? 1 : 0));
 }
 
-/** Adds neighbours as far as the tree allows; the values of `sums` may change. */
-export function joinNeighbours(sums: readonly ShardSum[]): ShardSum[] {
-  const done: ShardSum[] = [];
+/** Adds neighbours as far as the tree allows. @param add may change what is on the left, and returns the sum */
+export function joinNeighbours<Values>(
+  sums: readonly SumOf<Values>[],
+  add: (left: Values, right: Values) => Values,
+): SumOf<Values>[] {
+  const done: SumOf<Values>[] = [];
   for (const sum of [...sums].sort((a, b) => a.first - b.first)) {
     done.push(sum);
     for (;;) {
-      const [left, right] = done.slice(-2) as [ShardSum, ShardSum | undefined];
+      const [left, right] = done.slice(-2) as [SumOf<Values>, SumOf<Values> | undefined];
       if (!right || left.count !== right.count || left.first + left.count !== right.first) break;
       if (left.first % (2 * left.count) !== 0) break;
-      done.splice(-2, 2, {
-        first: left.first,
-        count: 2 * left.count,
-        values: add(left.values, right.values),
-      });
+      const values = add(left.values, right.values);
+      done.splice(-2, 2, { first: left.first, count: 2 * left.count, values });
     }
   }
   return done;
 }
 
 /** The whole tree; a node without a right neighbour is passed on as it is. */
-export function addTree(sums: readonly ShardSum[]): Float32Array {
-  const runs = joinNeighbours(sums);
+export function addTree<Values>(
+  sums: readonly SumOf<Values>[],
+  add: (left: Values, right: Values) => Values,
+): Values {
+  const runs = joinNeighbours(sums, add);
   const gap = runs.findIndex(
     ({ first }, i) =>
-      first !== (i === 0 ? 0 : (runs[i - 1] as ShardSum).first + (runs[i - 1] as ShardSum).count),
+      first !== (i === 0 ? 0 : (runs[i - 1] as ShardRun).first + (runs[i - 1] as ShardRun).count),
   );
   if (gap >= 0 || runs.length === 0)
     throw new StepTrainError(
@@ -59,13 +68,18 @@ export function addTree(sums: readonly ShardSum[]): Float32Array {
       `the shards of a sum are not whole: ${runs.map(({ first, count }) => `${first}+${count}`).join(', ')}`,
     );
   // What is left falls in size from left to right: the tree's right edge.
-  return runs.reduceRight<Float32Array | undefined>(
-    (right, { values }) => (right ? add(values, right) : values),
-    undefined,
-  ) as Float32Array;
+  return runs.map(({ values }) => values).reduceRight((right, left) => add(left, right));
 }
 
-function add(into: Float32Array, other: Float32Array): Float32Array {
+/** The runs that process `rank` is left with, once it has added neighbours. */
+export function runsOf(shards: number, rank: number, size: number): readonly ShardRun[] {
+  const { begin, end } = shardsOf(shards, rank, size);
+  const own = Array.from({ length: end - begin }, (_, i) => ({ first: begin + i, count: 1, values: 0 }));
+  return joinNeighbours(own, () => 0);
+}
+
+/** Into the left one. */
+export function addFloats(into: Float32Array, other: Float32Array): Float32Array {
   for (let i = 0; i < into.length; i++) into[i] = (into[i] as number) + (other[i] as number);
   return into;
 }

@@ -2,6 +2,8 @@
 export const CHANGEABLE = [
   'run.max_minutes',
   'run.threads',
+  'run.collectives',
+  'run.zero',
   'run.logging_steps',
   'run.max_skipped_steps',
   '*.save_steps',

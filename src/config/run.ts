@@ -36,6 +36,21 @@ export const run = section({
       'Parts into which an optimizer batch is cut for the processes of a job, and whose gradients are added in one fixed order: ' +
         'with the same number a run has the same bits in one process and in many. 0 for one per process at the start.',
     ),
+  collectives: z
+    .enum(['auto', 'tcp', 'mpi', 'nccl'])
+    .default('auto')
+    .describe(
+      'What carries gradients between the processes of a job: its TCP connections, MPI (`steptrain build --mpi`; processors) or ' +
+        'NCCL (GPUs). `auto` is MPI where mpirun has started the processes and the plugin is compiled, else TCP. The bits are the same.',
+    ),
+  zero: z
+    .union([z.literal(0), z.literal(1)])
+    .default(0)
+    .meta({ expects: '0 or 1' })
+    .describe(
+      'Stage of ZeRO, for the processes of a job: with 1 each holds the optimizer moments of its share of the trained parameters ' +
+        'alone, 8 bytes a parameter divided by their number, and gets the rest of each update from the others. The bits are the same.',
+    ),
   max_skipped_steps: count()
     .default(5)
     .describe(

@@ -77,6 +77,13 @@ export interface OpScalar {
   readonly fallback?: number;
 }
 
+/** `communicator` is what ops take. */
+export interface OpenedCarrier {
+  readonly communicator: number;
+  readonly rank: number;
+  readonly size: number;
+}
+
 export interface NativeAddon {
   readonly Device: new (
     name: string,
@@ -94,6 +101,15 @@ export interface NativeAddon {
   cudaDevices(): string[] | undefined;
   /** Why `cudaDevices()` lists none; empty where it does, undefined where the addon was built without CUDA. */
   cudaObstacle(): string | undefined;
+  /** Of an MPI; waits for the other processes. */
+  openPlugin(path: string): Promise<OpenedCarrier>;
+  /** `library`: its path, or '' for the one that the system has. */
+  ncclId(library: string): Promise<ArrayBuffer>;
+  /** @param gpu below 0: none */
+  openNccl(library: string, id: ArrayBuffer, rank: number, size: number, gpu: number): Promise<OpenedCarrier>;
+  /** What waits in it fails. */
+  cancelCarrier(communicator: number): void;
+  closeCarrier(communicator: number): Promise<void>;
   initialize(
     errorFactory: (
       code: string,

@@ -810,6 +810,9 @@ export interface OpsOf<Tensor> {
     stats?: Tensor | undefined;
   }): { stats: Tensor };
 
+  /** square_sums(x:f32[P], &sums:i32[C,2]) */
+  square_sums(args: { x: Tensor; sums: Tensor }): void;
+
   /**
    * sample(logits:f32[R,V], keys:i32[R,4], temperature?:f32[R], top_k?:i32[R], top_p?:f32[R], min_p?:f32[R],
    * bias_offsets?:i32[R+1], bias_tokens?:i32[b], bias?:f32[b], allowed_offsets?:i32[R+1], allowed?:i32[A]) ->
@@ -871,4 +874,13 @@ export interface OpsOf<Tensor> {
 
   /** finite(x:F[#n]) -> stats:f32[2] */
   finite(args: { x: Tensor; stats?: Tensor | undefined }): { stats: Tensor };
+
+  /** all_to_all(x:F[W,N], &y:=x[W,N]; communicator:i) */
+  all_to_all(args: { x: Tensor; y: Tensor; communicator: number }): void;
+
+  /** all_gather(x:F[N], &y:=x[W,N]; communicator:i) */
+  all_gather(args: { x: Tensor; y: Tensor; communicator: number }): void;
+
+  /** sum_slices(x:f32[R,N], pairs:i32[P,2]; root:i) -> y:f32[N] */
+  sum_slices(args: { x: Tensor; pairs: Tensor; root: number; y?: Tensor | undefined }): { y: Tensor };
 }

@@ -1,6 +1,9 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
+import { exchange } from '../cluster/exchange.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
+import { dataParallel } from './data-parallel.js';
+import { cutSegments, type Slice, sliceOf } from './slices.js';
 
 export interface AdamWOptions {
   readonly beta1: number;
@@ -38,16 +41,27 @@ export interface OptimizerStep {
   readonly nonFinite: boolean;
 }
 
-/** AdamW (arXiv 1711.05101) over flat f32 buffers: norm, clip, check and update are one launch. */
+/** Of all parameters, in the order of their flat buffer. */
+export interface Moments {
+  readonly expAvg: Float32Array;
+  readonly expAvgSq: Float32Array;
+}
+
+/**
+ * AdamW (arXiv 1711.05101) over flat f32 buffers: norm, clip, check and update are one launch. With `run.zero` each process of a job
+ * holds the moments of a slice of the parameters, updates it, and gets the others (ZeRO stage 1, arXiv 1910.02054): the bits on
+ * the CPU are the same.
+ */
 export class AdamW {
   /** Updates done; the bias correction counts from it. */
   steps = 0;
-  readonly expAvg: Tensor;
-  readonly expAvgSq: Tensor;
+  private readonly expAvg: Tensor;
+  private readonly expAvgSq: Tensor;
   private readonly sizes: Tensor;
   private readonly weightDecay: Tensor;
   private readonly rates: Tensor | undefined;
   private readonly device: Device;
+  private readonly slice: Slice;
 
   constructor(
     readonly parameters: TrainedParameters,
@@ -55,21 +69,66 @@ export class AdamW {
   ) {
     const { device, list, size } = parameters;
     this.device = device;
-    this.expAvg = device.keep(device.zeros([size]));
-    this.expAvgSq = device.keep(device.zeros([size]));
-    this.sizes = device.keep(device.tensor(Int32Array.from(list, ({ value }) => value.size)));
-    const decay = new Float32Array(list.length).fill(options.weightDecay);
+    const { zero = 0, cluster, carrier } = dataParallel(device) ?? {};
+    this.slice = sliceOf(size, zero > 0 ? cluster : undefined, carrier);
+    const { begin, end } = this.slice;
+    const segments = cutSegments(parameters.offsets, begin, end).map(({ index, length }) => ({
+      name: (list[index] as (typeof list)[number]).name,
+      length,
+    }));
+    this.expAvg = device.keep(device.zeros([end - begin]));
+    this.expAvgSq = device.keep(device.zeros([end - begin]));
+    this.sizes = device.keep(device.tensor(Int32Array.from(segments, ({ length }) => length)));
+    const decay = new Float32Array(segments.length).fill(options.weightDecay);
     this.weightDecay = device.keep(device.tensor(decay));
     const { rateOf } = options;
-    if (rateOf) this.rates = device.keep(device.tensor(Float32Array.from(list, ({ name }) => rateOf(name))));
+    if (rateOf)
+      this.rates = device.keep(device.tensor(Float32Array.from(segments, ({ name }) => rateOf(name))));
   }
 
   /** Applies the accumulated gradients. Queued; the result resolves when it has run. */
   async step(learningRate: number): Promise<OptimizerStep> {
-    const { device, options, parameters } = this;
+    const { parameters, slice } = this;
+    const { maxGradNorm } = this.options;
+    const step = slice.norm
+      ? await this.stepOfSlice(learningRate, await slice.norm(parameters.grads))
+      : await this.update(learningRate, parameters.values, parameters.grads, { max_norm: maxGradNorm });
+    if (!step.nonFinite) {
+      await slice.share?.(parameters.values);
+      this.steps++;
+      parameters.changed();
+    }
+    return step;
+  }
+
+  private async stepOfSlice(learningRate: number, norm: number): Promise<OptimizerStep> {
+    const { parameters, slice, options } = this;
+    const { begin, end } = slice;
+    // As the op rounds it.
+    const gradNorm = Math.fround(norm);
+    if (!Number.isFinite(norm)) return { gradNorm, nonFinite: true };
+    const clip = options.maxGradNorm > 0 ? Math.min(1, options.maxGradNorm / (norm + 1e-6)) : 1;
+    if (end > begin) {
+      const [values, grads] = [parameters.values, parameters.grads].map((of) =>
+        of.view(begin, [end - begin]),
+      );
+      await this.update(learningRate, values as Tensor, grads as Tensor, { grad_scale: clip });
+      values?.dispose();
+      grads?.dispose();
+    }
+    return { gradNorm, nonFinite: false };
+  }
+
+  private async update(
+    learningRate: number,
+    params: Tensor,
+    grads: Tensor,
+    scaling: { readonly max_norm?: number; readonly grad_scale?: number },
+  ): Promise<OptimizerStep> {
+    const { device, options } = this;
     const { stats } = device.ops.adamw({
-      params: parameters.values,
-      grads: parameters.grads,
+      params,
+      grads,
       exp_avg: this.expAvg,
       exp_avg_sq: this.expAvgSq,
       sizes: this.sizes,
@@ -80,20 +139,42 @@ export class AdamW {
       beta2: options.beta2,
       eps: options.epsilon,
       step: this.steps + 1,
-      max_norm: options.maxGradNorm,
+      ...scaling,
     });
     const [gradNorm, , flag] = await stats.readFloats();
     stats.dispose();
-    const nonFinite = flag !== 0;
-    if (!nonFinite) {
-      this.steps++;
-      parameters.changed();
-    }
-    return { gradNorm: gradNorm as number, nonFinite };
+    return { gradNorm: gradNorm as number, nonFinite: flag !== 0 };
+  }
+
+  /** All processes of a job call it, where each holds a slice. */
+  async moments(): Promise<Moments> {
+    const own = await Promise.all([this.expAvg.readFloats(), this.expAvgSq.readFloats()]);
+    const { cluster } = this.slice;
+    const all = cluster ? await exchange(cluster, own) : [own];
+    const [expAvg, expAvgSq] = ([0, 1] as const).map((which) => joined(all.map((slice) => slice[which])));
+    return { expAvg: expAvg as Float32Array, expAvgSq: expAvgSq as Float32Array };
+  }
+
+  restore({ expAvg, expAvgSq }: Moments, steps: number): void {
+    const { begin, end } = this.slice;
+    this.expAvg.write(expAvg.subarray(begin, end));
+    this.expAvgSq.write(expAvgSq.subarray(begin, end));
+    this.steps = steps;
   }
 
   dispose(): void {
     for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay, this.rates])
       tensor?.dispose();
   }
+}
+
+function joined(parts: readonly Float32Array[]): Float32Array {
+  if (parts.length === 1) return parts[0] as Float32Array;
+  const whole = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
 }

@@ -9,7 +9,7 @@ import type { Tensor } from '../runtime/tensor.js';
 import { readStoredF32 } from '../weights/checkpoint.js';
 import { openSafetensors, type SafetensorsFile } from '../weights/safetensors.js';
 import { writeSafetensors } from '../weights/safetensors-writer.js';
-import type { AdamW } from './adamw.js';
+import type { AdamW, Moments } from './adamw.js';
 import { readStateArrays, writeStateArrays } from './state-arrays.js';
 
 /** The parameters of a run by role, such as policy, reference and reward. */
@@ -52,7 +52,7 @@ export interface RunState {
 
 export interface CheckpointContent {
   readonly roles: RoleParameters;
-  readonly optimizers: Readonly<Record<string, AdamW>>;
+  readonly optimizers: Readonly<Record<string, { readonly parameters: AdamW['parameters'] } & Moments>>;
   /** Values of the stage's parameters at its best evaluation. */
   readonly best?: { readonly parameters: ParameterBuffer; readonly values: Float32Array } | undefined;
   readonly state: RunState;
@@ -75,11 +75,11 @@ export async function writeRunCheckpoint(folder: string, content: CheckpointCont
     sources(parameters, `${role}.`, await flat(parameters.values)),
   );
   await writeSafetensors(join(folder, TRAINABLE), (await Promise.all(trainable)).flat());
-  const moments = Object.entries(optimizers).map(async ([name, { parameters, expAvg, expAvgSq }]) => [
-    ...sources(parameters, `exp_avg.${name}.`, await flat(expAvg)),
-    ...sources(parameters, `exp_avg_sq.${name}.`, await flat(expAvgSq)),
+  const moments = Object.entries(optimizers).flatMap(([name, { parameters, expAvg, expAvgSq }]) => [
+    ...sources(parameters, `exp_avg.${name}.`, expAvg as Float32Array<ArrayBuffer>),
+    ...sources(parameters, `exp_avg_sq.${name}.`, expAvgSq as Float32Array<ArrayBuffer>),
   ]);
-  await writeSafetensors(join(folder, OPTIMIZER), (await Promise.all(moments)).flat());
+  await writeSafetensors(join(folder, OPTIMIZER), moments);
   if (best) {
     const values = best.values as Float32Array<ArrayBuffer>;
     await writeSafetensors(join(folder, BEST), sources(best.parameters, '', values));
@@ -180,9 +180,9 @@ export function restoreOptimizers(
 ): void {
   reading(join(folder, OPTIMIZER), (file, path) => {
     for (const [name, optimizer] of Object.entries(optimizers)) {
-      optimizer.expAvg.write(stored(file, path, optimizer.parameters, `exp_avg.${name}.`));
-      optimizer.expAvgSq.write(stored(file, path, optimizer.parameters, `exp_avg_sq.${name}.`));
-      optimizer.steps = updates[name] ?? 0;
+      const expAvg = stored(file, path, optimizer.parameters, `exp_avg.${name}.`);
+      const expAvgSq = stored(file, path, optimizer.parameters, `exp_avg_sq.${name}.`);
+      optimizer.restore({ expAvg, expAvgSq }, updates[name] ?? 0);
     }
   });
 }

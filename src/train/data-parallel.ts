@@ -3,10 +3,12 @@
  * parameters have the same bits for any number of processes.
  */
 import type { TrainedParameters } from '../autograd/parameters.js';
+import type { Carrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
 import { exchange } from '../cluster/exchange.js';
-import { addTree, itemsOf, joinNeighbours, type ShardSum, shardsOf } from '../cluster/shards.js';
+import { itemsOf, shardsOf } from '../cluster/shards.js';
 import type { Device } from '../runtime/device.js';
+import { gradientSum } from './gradient-sum.js';
 
 /** How the batches of a run are divided. */
 export interface DataParallel {
@@ -14,6 +16,10 @@ export interface DataParallel {
   readonly shards: number;
   /** Absent: one process computes all shards. */
   readonly cluster?: Cluster | undefined;
+  /** Absent: the sockets of the job. */
+  readonly carrier?: Carrier | undefined;
+  /** `run.zero` */
+  readonly zero?: 0 | 1 | undefined;
 }
 
 const parallels = new WeakMap<Device, DataParallel>();
@@ -41,24 +47,18 @@ interface OfGroup<Item> {
 export async function overShards<Item, Found extends OfGroup<Item>>(
   items: readonly Item[],
   trains: readonly TrainedParameters[],
-  { shards, cluster }: DataParallel,
+  { shards, cluster, carrier }: DataParallel,
   compute: (items: readonly Item[]) => Promise<readonly Found[]>,
 ): Promise<Found[]> {
   const { begin, end } = shardsOf(shards, cluster?.rank ?? 0, cluster?.size ?? 1);
-  const sums: ShardSum[][] = trains.map(() => []);
+  const sums = trains.map((parameters) => gradientSum(parameters, shards, cluster, carrier));
   const found: Found[] = [];
   for (let shard = begin; shard < end; shard++) {
     for (const parameters of trains) parameters.zeroGrads();
     found.push(...(await compute(itemsOf(items, shard, shards))));
-    for (const [i, { grads }] of trains.entries()) {
-      const values = await grads.readFloats();
-      sums[i] = joinNeighbours([...(sums[i] as ShardSum[]), { first: shard, count: 1, values }]);
-    }
+    for (const sum of sums) await sum.add(shard);
   }
-  for (const [i, { grads, size }] of trains.entries()) {
-    const parts = sums[i] as ShardSum[];
-    grads.write(cluster ? await cluster.sum(parts, size) : addTree(parts));
-  }
+  for (const sum of sums) await sum.finish();
   if (!cluster) return found;
   const places = new Map(items.map((item, i) => [item, i]));
   const numbered = found.map((term) => ({

@@ -52,6 +52,8 @@ export interface DryRunOptions {
   readonly measuredMs?: number | undefined;
   /** Bytes of the device that the run is meant for. Default: what is free on this machine's. */
   readonly planFor?: number | undefined;
+  /** Processes of the job that it is meant for, with such a device each. Default 1. */
+  readonly processes?: number | undefined;
 }
 
 export interface RunDescription {
@@ -64,7 +66,13 @@ export interface RunDescription {
 export async function describeRun<Config extends FrameConfig>(
   method: Method<Config> & Pick<MethodSchema<Config>, 'sections'>,
   given: Config,
-  { planFor, weights = planFor === undefined, openScorers, measuredMs = MEASURED_MS }: DryRunOptions = {},
+  {
+    planFor,
+    processes = 1,
+    weights = planFor === undefined,
+    openScorers,
+    measuredMs = MEASURED_MS,
+  }: DryRunOptions = {},
 ): Promise<RunDescription> {
   await refuseUnusable(method, given, weights);
   const config = await withReadableLength(given);
@@ -78,7 +86,7 @@ export async function describeRun<Config extends FrameConfig>(
     const { name, memoryFree, memoryTotal } = device.info();
     const sampled = await plannedSampling(method, config);
     const shape = await modelShape(config);
-    const plan = memoryPlan(config, method.memory(config), shape, sampled.plan);
+    const plan = memoryPlan(config, method.memory(config), shape, sampled.plan, processes);
     const fraction = config.run.memory_fraction;
     const available =
       planFor === undefined
@@ -89,7 +97,7 @@ export async function describeRun<Config extends FrameConfig>(
     lines.push(
       planFor === undefined
         ? `memory on ${name} (${gib(memoryFree)} of ${gib(memoryTotal)} GiB free; ${most}):`
-        : `memory, planned for ${gib(planFor)} GiB (${most}):`,
+        : `memory, planned for ${processes > 1 ? `each of ${processes} processes with ` : ''}${gib(planFor)} GiB (${most}):`,
     );
     const refusals: string[] = [];
     // Reported, not thrown: the plan for a server is often printed on another machine.
@@ -112,6 +120,8 @@ export async function describeRun<Config extends FrameConfig>(
     lines.push(...formatMemoryPlan(plan, Math.max(...sizes.map(([, tokens]) => tokens)), cacheBytes));
     if (sampled.unknown) lines.push(`  pages of sampled answers are not in it: ${sampled.unknown}`);
     const refusal = refusals.at(-1);
+    if (processes > 1 && config.run.zero === 0 && plan.items.some(({ what }) => what.includes('AdamW')))
+      lines.push(`  run.zero: 1 would divide the AdamW moments by ${processes}`);
     if (refusal) lines.push(`it does not fit${planFor === undefined ? ' here' : ''}: ${refusal}`);
     else
       lines.push(

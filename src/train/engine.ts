@@ -8,6 +8,7 @@ import type { RunDirectory } from '../run/directory.js';
 import type { Device } from '../runtime/device.js';
 import { createProgress, type Progress } from '../terminal/progress.js';
 import {
+  type CheckpointContent,
   checkArtefacts,
   checkContinuation,
   FORMAT,
@@ -399,12 +400,18 @@ class Engine {
     });
     if (this.savedAt === this.place) return;
     const { state, roles, best } = this;
+    // Before only one process writes: each may hold a slice.
+    const moments: Record<string, CheckpointContent['optimizers'][string]> = {};
+    for (const [name, optimizer] of Object.entries(optimizers)) {
+      const { parameters } = optimizer;
+      moments[name] = { parameters, ...(await optimizer.moments()) };
+    }
     await this.options.run.saveCheckpoint(
       state.step,
       (folder) =>
         writeRunCheckpoint(folder, {
           roles,
-          optimizers,
+          optimizers: moments,
           best: best && training ? { parameters: training.trains, values: best } : undefined,
           state,
         }),

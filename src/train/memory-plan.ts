@@ -25,8 +25,9 @@ export interface MemoryPlan {
   readonly sampling?: SamplingPlan;
 }
 
-/** f32 value, gradient and two moments of AdamW. */
-const TRAINED_BYTES = 16;
+/** f32 value and gradient, and two moments of AdamW. */
+const TRAINED_BYTES = 8;
+const MOMENT_BYTES = 8;
 const FROZEN_BYTES = 4;
 
 /** A model of another shape that is only read. */
@@ -49,12 +50,15 @@ interface TrainedRole {
   readonly whole?: boolean;
 }
 
+/** @param processes of the job: with `run.zero` each holds its share of the moments */
 export function memoryPlan(
   { model, lora: section = 'none', run }: Pick<FrameConfig, 'model' | 'lora' | 'run'>,
   roles: readonly PlannedRole[],
   decoder: ModelConfig,
   sampled?: PlannedSampling,
+  processes = 1,
 ): MemoryPlan {
+  const holders = run.zero > 0 ? processes : 1;
   const weights = countParameters(decoder);
   const bytes = model.dtype === 'bf16' ? 2 : 4;
   const lora = section === 'none' ? undefined : section;
@@ -79,8 +83,8 @@ export function memoryPlan(
       held === 'trained'
         ? {
             role,
-            what: `${millions(size)} parameters with gradients and AdamW moments, f32`,
-            bytes: size * TRAINED_BYTES,
+            what: `${millions(size)} parameters with gradients and ${holders > 1 ? `1/${holders} of the ` : ''}AdamW moments, f32`,
+            bytes: size * (TRAINED_BYTES + MOMENT_BYTES / holders),
           }
         : {
             role,

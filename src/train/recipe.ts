@@ -1,5 +1,6 @@
 /** What every run does: open device, data and roles, train the stages, save, evaluate, and dispose of everything. */
 import { resolve } from 'node:path';
+import { openCarrier } from '../cluster/carriers.js';
 import type { Cluster } from '../cluster/cluster.js';
 import type { FrameConfig, MethodSchema } from '../config/schema.js';
 import type { RunDirectory } from '../run/directory.js';
@@ -44,10 +45,26 @@ export async function runMethod<Config extends FrameConfig>(options: RunOptions<
   try {
     warnOfUnverified(device);
     await sameKernels(device, cluster);
-    divideBatches(device, { shards: Math.max(1, config.run.shards), cluster });
+    const carrier =
+      cluster &&
+      (await openCarrier(cluster, {
+        wanted: config.run.collectives,
+        device: device.info().name,
+      }));
+    divideBatches(device, {
+      shards: Math.max(1, config.run.shards),
+      cluster,
+      carrier,
+      zero: config.run.zero,
+    });
     const agreement = agreeing(cluster, time);
     if (cluster) shareWork(device, { cluster, settle: agreement.settle });
-    const result = await runOn(device, options, agreement);
+    const result = await runOn(device, options, agreement).catch((error) => {
+      // Nothing may wait in it while the device is disposed of.
+      carrier?.cancel();
+      throw error;
+    });
+    await carrier?.close();
     return result.status === 'interrupted' && agreement.expired ? { ...result, outOfTime: true } : result;
   } finally {
     time.dispose();
@@ -85,6 +102,7 @@ async function runOn<Config extends FrameConfig>(
       method.memory(config),
       decoder.config,
       method.sampling?.(config, tokenizer),
+      cluster?.size,
     );
     const sections = method.sections(config);
     // Before the first step: the free memory changes during the run, and the micro-batches must not.

@@ -233,8 +233,20 @@ describe('steptrain run --dry-run', () => {
     expect(stdout).toMatch(/^ {2}test +0 solutions/m);
     expect(await cli(...few, '--plan-for', 'much')).toMatchObject({
       code: 1,
-      stderr: '--plan-for expects an amount of memory such as 80GiB, found much',
+      stderr: '--plan-for expects an amount of memory such as 80GiB or 8x80GiB, found much',
     });
+  });
+
+  it('plans for each of several processes, which divide the moments of AdamW with run.zero', async () => {
+    const init = ['run', 'pretrain_arithmetic', '--dry-run', '--set', 'data.arithmetic.samples=50'];
+    const plan = async (...more: string[]) => (await cli(...init, '--plan-for', ...more)).stdout;
+    const whole = await plan('8x80GiB');
+    expect(whole).toMatch(/^memory, planned for each of 8 processes with 80\.0 GiB/m);
+    expect(whole).toMatch(/parameters with gradients and AdamW moments, f32$/m);
+    expect(whole).toMatch(/^ {2}run\.zero: 1 would divide the AdamW moments by 8$/m);
+    const divided = await plan('8x80GiB', '--set', 'run.zero=1');
+    expect(divided).toMatch(/parameters with gradients and 1\/8 of the AdamW moments, f32$/m);
+    expect(divided).not.toMatch(/would divide/);
   });
 
   it('exits with 1 where the run would fail, after all that can be told', async () => {

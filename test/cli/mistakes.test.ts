@@ -28,7 +28,7 @@ describe('a mistake', () => {
     ['serve --cache-gb 1000000', /^--cache-gb expects less than the [\d.]+ GB of the device, found 1000000$/],
     [
       'run quickstart_sft --dry-run --plan-for 0GiB',
-      '--plan-for expects an amount of memory such as 80GiB, found 0GiB',
+      '--plan-for expects an amount of memory such as 80GiB or 8x80GiB, found 0GiB',
     ],
     [
       'run quickstart_sft --dry-run --set model.base=HERE/file',

@@ -3,7 +3,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Cluster, joinCluster } from '../../src/cluster/cluster.js';
-import { joinNeighbours, shardsOf } from '../../src/cluster/shards.js';
+import { addFloats, joinNeighbours, shardsOf } from '../../src/cluster/shards.js';
 
 let nextPort = 21_000 + (process.pid % 500) * 20;
 const open: Cluster[] = [];
@@ -61,6 +61,7 @@ function start(size: number, options: Start = {}) {
       size,
       localRank: rank,
       localSize: size,
+      mpi: false,
       job: `job-${common[0]}`,
       host: '127.0.0.1',
       ports,
@@ -87,7 +88,7 @@ describe('processes of a job', () => {
             count: 1,
             values: values(begin + i),
           }));
-          return cluster.sum(joinNeighbours(own), 50);
+          return cluster.sum(joinNeighbours(own, addFloats), 50);
         }),
       );
       for (const each of found) expect(each).toEqual(found[0]);

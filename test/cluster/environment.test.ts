@@ -127,6 +127,17 @@ describe('the place of a process', () => {
     expect(() => placeOf(environment)).toThrow(message);
   });
 
+  it('knows where an MPI finds the others too', () => {
+    expect(placeOf(MPIRUN)!.mpi).toBe(true);
+    expect(placeOf(TORCHRUN)!.mpi).toBe(false);
+    expect(placeOf(SRUN)!.mpi).toBe(false);
+    // srun --mpi=pmix of SLURM 22.05.
+    expect(placeOf({ ...SRUN, PMIX_RANK: '3', PMIX_NAMESPACE: 'slurm.pmix.3.0' })).toMatchObject({
+      launcher: 'slurm',
+      mpi: true,
+    });
+  });
+
   it('is nothing that processes which a rank starts inherit', () => {
     const kept = { PATH: '/bin', HOME: '/home/a', STEPTRAIN_CACHE: '/c' };
     expect(withoutLauncher({ ...kept, ...TORCHRUN, ...SRUN, ...MPIRUN, PMI_RANK: '0' })).toEqual(kept);

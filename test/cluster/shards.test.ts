@@ -1,7 +1,14 @@
 // The tree over shards: the same bits whoever adds what.
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { addTree, itemsOf, joinNeighbours, type ShardSum, shardsOf } from '../../src/cluster/shards.js';
+import {
+  addFloats,
+  addTree,
+  itemsOf,
+  joinNeighbours,
+  type ShardSum,
+  shardsOf,
+} from '../../src/cluster/shards.js';
 
 const random = (seed: number) =>
   Float32Array.from({ length: 7 }, (_, i) => Math.sin(seed * 97 + i * 31) * 10 ** ((seed + i) % 6));
@@ -25,9 +32,9 @@ describe('the sum of shards', () => {
       for (let size = 1; size <= 9; size++) {
         const all = Array.from({ length: size }, (_, rank) => {
           const { begin, end } = shardsOf(shards, rank, size);
-          return joinNeighbours(leaves(shards).slice(begin, end));
+          return joinNeighbours(leaves(shards).slice(begin, end), addFloats);
         });
-        expect(addTree(all.flat()), `${shards} shards, ${size} processes`).toEqual(
+        expect(addTree(all.flat(), addFloats), `${shards} shards, ${size} processes`).toEqual(
           tree(leaves(shards).map(({ values }) => values)),
         );
       }
@@ -38,12 +45,14 @@ describe('the sum of shards', () => {
       (sum, { values }) => sum.map((value, i) => value + (values[i] as number)),
       new Float32Array(7),
     );
-    expect(addTree(leaves(8))).not.toEqual(inOrder);
+    expect(addTree(leaves(8), addFloats)).not.toEqual(inOrder);
   });
 
   it('refuses shards that are missing', () => {
-    expect(() => addTree(leaves(4).slice(1))).toThrow('the shards of a sum are not whole: 1+1, 2+2');
-    expect(() => addTree([])).toThrow('not whole');
+    expect(() => addTree(leaves(4).slice(1), addFloats)).toThrow(
+      'the shards of a sum are not whole: 1+1, 2+2',
+    );
+    expect(() => addTree([], addFloats)).toThrow('not whole');
   });
 });
 

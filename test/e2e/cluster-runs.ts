@@ -51,6 +51,17 @@ const RUNS: Readonly<Record<string, Recipe>> = {
   }),
   reward: changed(small.reward as Recipe, { reward: short, eval: { max_samples: 8 } }),
   pretrain: changed(small.pretrain as Recipe, { pretrain: { max_steps: 3 } }),
+  // Enough parameters for slices of several processes.
+  zero: {
+    ...changed(small.pretrain as Recipe, { pretrain: { max_steps: 4, save_steps: 1, save_total_limit: 4 } }),
+    model: {
+      base: {
+        init: { hidden_size: 96, intermediate_size: 512, num_hidden_layers: 1, num_attention_heads: 2 },
+      },
+      tokenizer: 'bytes',
+      dtype: 'f32',
+    },
+  },
   prime: changed(small.prime as Recipe, { ppo: { max_iterations: 2 } }),
   dpo: offline('dpo', 'pairs.jsonl'),
   step_dpo: offline('step_dpo', 'solutions.jsonl'),
@@ -63,7 +74,7 @@ const RUNS: Readonly<Record<string, Recipe>> = {
   implicit_prm: offline('implicit_prm', 'solutions.jsonl'),
 };
 
-/** Of each method that runs have; `prime` is an algorithm of `ppo`. */
+/** Of each method that runs have; `prime` is an algorithm of `ppo`, and `zero` pre-trains a model of 210,000 parameters. */
 export const METHOD_RUNS = Object.keys(RUNS);
 
 /** Sums in two steps, right and wrong in the second, with scores; and pairs of answers. */

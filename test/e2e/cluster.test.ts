@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 // @ts-expect-error plain JavaScript
 import { contents, differences } from '../../scripts/killed-runs.mjs';
+import { MPI_PLUGIN } from '../../src/cluster/carriers.js';
 import { methods } from '../../src/methods/table.js';
 import { repetitions } from '../repetitions.js';
 import { METHOD_RUNS, writeMethodRuns } from './cluster-runs.js';
@@ -81,6 +82,8 @@ const SFT = [
   'sft.load_best_model_at_end=false',
 ];
 
+const moments = (run: string, step: number) =>
+  tensors(join(run, 'checkpoints', `step-${step}`, 'optimizer.safetensors'));
 const trained = (run: string) => {
   const adapter = join(run, 'adapter', 'adapter_model.safetensors');
   return tensors(existsSync(adapter) ? adapter : join(run, 'model', 'model.safetensors'));
@@ -183,6 +186,43 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     },
     120_000,
   );
+
+  test.skipIf(!existsSync(MPI_PLUGIN) || spawnSync('mpirun', ['--version']).status !== 0).each([
+    ['sft', 2, []],
+    ['zero', 3, ['run.zero=1']],
+  ] as const)(
+    '%s has the same bits where MPI carries its gradients in %i processes (needs Open MPI and steptrain build --mpi)',
+    (name, size, more) => {
+      const recipe = recipes.get(name) as string;
+      const runs = [1, size].map((processes) => {
+        const run = join(folder, `mpi-${name}-${processes}`);
+        const sets = set('run.shards=4', ...(processes > 1 ? ['run.collectives=mpi', ...more] : []));
+        const args = [MAIN, 'run', recipe, '--output', run, ...sets];
+        const mpi = ['--allow-run-as-root', '--oversubscribe', '-n', String(processes), process.execPath];
+        const { status, stderr } = spawnSync('mpirun', [...mpi, ...args], { encoding: 'utf8' });
+        expect(status, stderr).toBe(0);
+        return contents(run);
+      });
+      expect(differences(runs[0], runs[1])).toEqual([]);
+    },
+    120_000,
+  );
+
+  test('holds moments by process with run.zero, writes the same checkpoints, and goes on in another number', async () => {
+    const recipe = recipes.get('zero') as string;
+    const sets = set('run.shards=4', 'pretrain.max_steps=12');
+    const [whole, divided] = [join(folder, 'zero-whole'), join(folder, 'zero-divided')];
+    const log = join(divided, 'metrics.jsonl');
+    const begun = () => existsSync(log) && readFileSync(log, 'utf8').includes('"loss"');
+    const alone = await launch(1, ['run', recipe, '--output', whole, ...sets]);
+    await launch(3, ['run', recipe, '--output', divided, ...sets, ...set('run.zero=1')], () =>
+      begun() ? [2, 'SIGTERM'] : undefined,
+    );
+    const resumed = await launch(2, ['run', '--resume', divided]);
+    for (const { code, err } of [...alone, ...resumed]) expect(code, err).toBe(0);
+    expect(moments(divided, 12)).toEqual(moments(whole, 12));
+    expect(trained(divided)).toEqual(trained(whole));
+  }, 120_000);
 
   test('is refused where processes differ', async () => {
     const ended = await launch(2, [

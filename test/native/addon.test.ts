@@ -6,11 +6,16 @@ test('the typed mirror names exactly what the addon exports', () => {
   expect(Object.keys(native).sort()).toEqual(
     [
       'Device',
+      'cancelCarrier',
+      'closeCarrier',
       'commandLength',
       'cudaDevices',
       'cudaObstacle',
       'initialize',
       'isas',
+      'ncclId',
+      'openNccl',
+      'openPlugin',
       'signatures',
       'unbuiltIsas',
     ].sort(),

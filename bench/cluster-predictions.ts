@@ -1,0 +1,54 @@
+/**
+ * What the sum of gradients should take on H100s that no run has met yet, by bytes and links alone, so that a real run can say that it
+ * is wrong. Each GPU sends (W − 1)/W of the gradient as slices and as much again as sums; the addition reads all slices once. Seconds
+ * are of the slower of the two kinds of links: inside a machine and between machines both send at once.
+ */
+
+/** Bytes a second that a GPU sends, one way, as NCCL's tests see them on such machines. */
+const LINKS = { nvlink: 370e9, network: 45e9 } as const;
+const MEMORY = 3.0e12;
+const GPUS_OF_A_MACHINE = 8;
+/** Of starting a collective; two of them a sum. */
+const LATENCY = { inside: 30e-6, across: 80e-6 } as const;
+
+export interface Prediction {
+  readonly what: string;
+  readonly gpus: number;
+  readonly gradientBytes: number;
+  readonly seconds: number;
+}
+
+/** Parameters that are trained. */
+const TRAINED = {
+  'LoRA r = 16, Qwen2.5-0.5B': 8.8e6,
+  'LoRA r = 16, Llama-3.1-8B': 41.9e6,
+  'LoRA r = 16, Llama-3.3-70B': 207e6,
+  'all weights, Qwen2.5-7B': 7.62e9,
+} as const;
+
+export function predictedSum(gradientBytes: number, gpus: number): number {
+  const machines = Math.max(1, gpus / GPUS_OF_A_MACHINE);
+  const peers = gpus - 1;
+  const outside = gpus - gpus / machines;
+  const toEach = (2 * gradientBytes) / gpus;
+  const inside = ((peers - outside) * toEach) / LINKS.nvlink;
+  const across = (outside * toEach) / LINKS.network;
+  const latency = 2 * (machines > 1 ? LATENCY.across : LATENCY.inside);
+  return Math.max(inside, across) + gradientBytes / MEMORY + latency;
+}
+
+export function clusterPredictions(): Prediction[] {
+  return Object.entries(TRAINED).flatMap(([what, parameters]) =>
+    [8, 64].map((gpus) => {
+      const gradientBytes = 4 * parameters;
+      return { what, gpus, gradientBytes, seconds: predictedSum(gradientBytes, gpus) };
+    }),
+  );
+}
+
+export function predictionLines(): string[] {
+  return clusterPredictions().map(
+    ({ what, gpus, gradientBytes, seconds }) =>
+      `predicted, ${gpus} H100, ${what}: ${(gradientBytes / 1e6).toFixed(0)} MB of gradient summed in ${(1000 * seconds).toFixed(2)} ms`,
+  );
+}

@@ -1,0 +1,71 @@
+/**
+ * One process of a job that trains: a LoRA step of the shape of Qwen2.5-0.5B on one thread, whose batch of two sequences is two
+ * shards. Rank 0 prints the seconds of each step. Arguments: steps.
+ */
+import type { TrainableParameters } from '#src/autograd/parameters.js';
+import { joinCluster } from '#src/cluster/cluster.js';
+import { placeOf } from '#src/cluster/environment.js';
+import { nll } from '#src/objectives/nll.js';
+import { openDevice } from '#src/runtime/device.js';
+import { scoreRows } from '#src/sequences/forward.js';
+import { accumulate } from '#src/train/accumulate.js';
+import { AdamW } from '#src/train/adamw.js';
+import { divideBatches } from '#src/train/data-parallel.js';
+import { QWEN_0_5B } from '../models.js';
+import { newAdapter, randomDecoder } from './decoder.js';
+import { randomIds } from './random.js';
+import { everyToken } from './step.js';
+
+const TOKENS = 256;
+
+const steps = Number(process.argv[2]);
+const place = placeOf(process.env);
+const cluster = place && (await joinCluster({ place, greeting: {} }));
+const device = openDevice('cpu', { threads: 1 });
+const decoder = await randomDecoder(device, QWEN_0_5B, 'bf16');
+const adapter = newAdapter(decoder, 16);
+const parameters = adapter.trainable as TrainableParameters;
+divideBatches(device, { shards: 2, cluster });
+const optimizer = new AdamW(parameters, {
+  beta1: 0.9,
+  beta2: 0.999,
+  epsilon: 1e-8,
+  weightDecay: 0,
+  maxGradNorm: 1,
+});
+const items = [0, 1].map((row) =>
+  everyToken(Array.from(randomIds(TOKENS, QWEN_0_5B.vocab_size, row + 1)), row),
+);
+
+async function step(): Promise<number> {
+  const began = performance.now();
+  await accumulate(
+    items,
+    {
+      device,
+      microBatchTokens: TOKENS,
+      sizeOf: () => TOKENS,
+      normaliser: () => 2 * (TOKENS - 1),
+      trains: [parameters],
+    },
+    (group, total) => {
+      const { logprobs } = scoreRows(decoder, { adapter }, group);
+      const weights = new Float32Array(group.length * (TOKENS - 1)).fill(1 / total);
+      return [{ loss: nll(logprobs, device.tensor(weights)) }];
+    },
+  );
+  const { nonFinite } = await optimizer.step(1e-4);
+  if (nonFinite) throw new Error('the gradient of the benchmark step is not finite');
+  return (performance.now() - began) / 1000;
+}
+
+await step();
+const seconds: number[] = [];
+for (let i = 0; i < steps; i++) seconds.push(await step());
+if (!cluster || cluster.rank === 0)
+  console.log(JSON.stringify({ seconds, parameters: parameters.size, seen: device.stats().peakBytes }));
+optimizer.dispose();
+adapter.dispose();
+decoder.dispose();
+device.dispose();
+await cluster?.close();

@@ -1,0 +1,39 @@
+/** The same training step in one process on a core, and in two on a core each. */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { median } from '../statistics.js';
+import type { Metrics } from './runtime.js';
+
+const RANK = fileURLToPath(new URL('cluster-rank.js', import.meta.url));
+
+/** Milliseconds of a step, and how many times as fast two processes are. */
+export async function clusterStep(steps: number): Promise<Metrics> {
+  const [one, two] = [await secondsOf(1, steps), await secondsOf(2, steps)];
+  return { 'ms, 1 process': 1000 * one, 'ms, 2 processes': 1000 * two, 'times as fast': one / two };
+}
+
+async function secondsOf(size: number, steps: number): Promise<number> {
+  const port = String(33_000 + (process.pid % 1000) * 16 + size);
+  const children = Array.from({ length: size }, (_, rank) => {
+    const own = { RANK: rank, LOCAL_RANK: rank, WORLD_SIZE: size, LOCAL_WORLD_SIZE: size };
+    const texts = Object.fromEntries(Object.entries(own).map(([name, value]) => [name, String(value)]));
+    const env = { ...process.env, ...texts, MASTER_ADDR: '127.0.0.1', MASTER_PORT: port };
+    return spawn(process.execPath, [RANK, String(steps)], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+  });
+  const words = await Promise.all(
+    children.map(
+      (child, rank) =>
+        new Promise<string>((resolve, reject) => {
+          let said = '';
+          child.stdout.on('data', (text) => {
+            said += text;
+          });
+          child.on('close', (code) =>
+            code === 0 ? resolve(said) : reject(new Error(`rank ${rank} of ${size} ended with ${code}`)),
+          );
+        }),
+    ),
+  );
+  const { seconds } = JSON.parse(words[0] as string) as { readonly seconds: readonly number[] };
+  return median([...seconds]);
+}

@@ -1,0 +1,136 @@
+/**
+ * The gradient of an optimizer batch out of those of its shards, in the fixed order of their tree, on this process and all others:
+ * through host memory and the sockets of the job, or on the device, where a carrier moves the bytes. The bits are the same.
+ */
+import type { TrainedParameters } from '../autograd/parameters.js';
+import type { Carrier } from '../cluster/carriers.js';
+import type { Cluster } from '../cluster/cluster.js';
+import { addFloats, addTree, joinNeighbours, runsOf, type SumOf } from '../cluster/shards.js';
+import type { Device } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
+
+/** Of one flat buffer of gradients. */
+export interface GradientSum {
+  /** Takes what the buffer holds as the gradient of a shard. */
+  add(shard: number): Promise<void>;
+  /** Once all shards of this process are added: puts the sum over those of all processes into the buffer. */
+  finish(): Promise<void>;
+}
+
+export function gradientSum(
+  parameters: TrainedParameters,
+  shards: number,
+  cluster: Cluster | undefined,
+  carrier: Carrier | undefined,
+): GradientSum {
+  return cluster && carrier
+    ? new CarriedSum(parameters, shards, cluster, carrier)
+    : new HostSum(parameters, cluster);
+}
+
+class HostSum implements GradientSum {
+  private sums: SumOf<Float32Array>[] = [];
+
+  constructor(
+    private readonly parameters: TrainedParameters,
+    private readonly cluster: Cluster | undefined,
+  ) {}
+
+  async add(shard: number): Promise<void> {
+    const values = await this.parameters.grads.readFloats();
+    this.sums = joinNeighbours([...this.sums, { first: shard, count: 1, values }], addFloats);
+  }
+
+  async finish(): Promise<void> {
+    const { grads, size } = this.parameters;
+    grads.write(this.cluster ? await this.cluster.sum(this.sums, size) : addTree(this.sums, addFloats));
+  }
+}
+
+/** Elements of a slice are a multiple of it, so that all begin where vectors do. */
+const ALIGNED = 64;
+
+/**
+ * A reduce-scatter and an all-gather: every process gets the slice of its number from all, adds it, and all get all slices. The
+ * bytes of a ring, and an order that no carrier decides.
+ */
+class CarriedSum implements GradientSum {
+  private sums: SumOf<Tensor>[] = [];
+  private readonly device: Device;
+  /** Elements of a slice. */
+  private readonly slice: number;
+
+  constructor(
+    private readonly parameters: TrainedParameters,
+    private readonly shards: number,
+    private readonly cluster: Pick<Cluster, 'rank' | 'size'>,
+    private readonly carrier: Carrier,
+  ) {
+    this.device = parameters.device;
+    this.slice = Math.ceil(parameters.size / cluster.size / ALIGNED) * ALIGNED;
+  }
+
+  async add(shard: number): Promise<void> {
+    const { device, parameters } = this;
+    const values = this.row();
+    device.scope(() => void device.ops.copy({ x: parameters.grads, y: values.view(0, [parameters.size]) }));
+    this.sums = joinNeighbours([...this.sums, { first: shard, count: 1, values }], (left, right) => {
+      device.ops.add({ x: left, y: right, z: left });
+      right.dispose();
+      return left;
+    });
+  }
+
+  async finish(): Promise<void> {
+    const { device, parameters, cluster, slice, carrier } = this;
+    const { size } = cluster;
+    const { communicator } = carrier;
+    const { pairs, root, rows } = additions(this.shards, size);
+    const own = this.sums.map(({ values }) => values);
+    while (own.length < rows) own.push(this.row());
+    device.scope(() => {
+      const arrived = device.empty([rows * size, slice]);
+      own.forEach((x, i) => {
+        const y = arrived.view(i * size * slice, [size, slice]);
+        device.ops.all_to_all({ x: x.view(0, [size, slice]), y, communicator });
+      });
+      const order = device.tensor(Int32Array.from(pairs.flat()), [pairs.length, 2]);
+      const { y: sum } = device.ops.sum_slices({ x: arrived, pairs: order, root });
+      const all = device.empty([size, slice]);
+      device.ops.all_gather({ x: sum, y: all, communicator });
+      device.ops.copy({ x: all.view(0, [parameters.size]), y: parameters.grads });
+    }, 'gradients of all processes');
+    for (const row of own) row.dispose();
+    this.sums = [];
+    await device.synchronize();
+  }
+
+  /** As many elements as all slices, zeros beyond the parameters. */
+  private row(): Tensor {
+    return this.device.keep(this.device.zeros([this.cluster.size * this.slice]));
+  }
+}
+
+/**
+ * The additions of the tree over what all processes have left, in their order: `rows` runs of each process, that of number i of rank
+ * r in row i · size + r, where i counts up to the most that one has.
+ */
+export function additions(
+  shards: number,
+  size: number,
+): {
+  readonly pairs: readonly (readonly [into: number, other: number])[];
+  readonly root: number;
+  readonly rows: number;
+} {
+  const runs = Array.from({ length: size }, (_, rank) => runsOf(shards, rank, size));
+  const pairs: (readonly [number, number])[] = [];
+  const root = addTree(
+    runs.flatMap((own, rank) => own.map((run, i) => ({ ...run, values: i * size + rank }))),
+    (into, other) => {
+      pairs.push([into, other]);
+      return into;
+    },
+  );
+  return { pairs, root, rows: Math.max(...runs.map(({ length }) => length)) };
+}

@@ -1,0 +1,99 @@
+/** The slice of a flat buffer that a process of a job updates, and what it tells and learns of the others. */
+import type { Carrier } from '../cluster/carriers.js';
+import type { Cluster } from '../cluster/cluster.js';
+import { exchange } from '../cluster/exchange.js';
+import type { Tensor } from '../runtime/tensor.js';
+
+/** Elements whose squares `adamw` adds up at a time: slices begin at multiples, so that the norm has the same bits. */
+const CHUNK = 32_768;
+
+export interface Slice {
+  readonly begin: number;
+  readonly end: number;
+  /** Absent where this process has all. */
+  readonly cluster?: Cluster;
+  /** Of a gradient whose sum all processes have. */
+  norm?(grads: Tensor): Promise<number>;
+  /** Every process gives its slice, and gets the others. */
+  share?(values: Tensor): Promise<void>;
+}
+
+/** @param cluster absent: all of it */
+export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Carrier | undefined): Slice {
+  if (!cluster) return { begin: 0, end: size };
+  const { rank, size: processes } = cluster;
+  const length = Math.ceil(size / processes / CHUNK) * CHUNK;
+  const [begin, end] = [Math.min(size, rank * length), Math.min(size, (rank + 1) * length)];
+  return {
+    begin,
+    end,
+    cluster,
+    async norm(grads) {
+      // In the order of all chunks: what ranks have follows one another.
+      const all = await exchange(cluster, await squaresOf(grads, begin, end));
+      let sum = 0;
+      for (const squares of all) for (const each of squares) sum += each;
+      return Math.sqrt(sum);
+    },
+    share: (values) =>
+      carrier
+        ? shareByCarrier(values, { begin, end, length, processes }, carrier)
+        : shareThroughHost(values, begin, end, cluster),
+  };
+}
+
+async function squaresOf(grads: Tensor, begin: number, end: number): Promise<Float64Array> {
+  if (end === begin) return new Float64Array();
+  const { device } = grads;
+  const sums = device.scope(() => {
+    const found = device.empty([Math.ceil((end - begin) / CHUNK), 2], 'i32');
+    device.ops.square_sums({ x: grads.view(begin, [end - begin]), sums: found });
+    return found;
+  }, 'norm');
+  const halves = await sums.read();
+  sums.dispose();
+  return new Float64Array(Int32Array.from(halves as Int32Array).buffer);
+}
+
+async function shareThroughHost(values: Tensor, begin: number, end: number, cluster: Cluster): Promise<void> {
+  const window = values.view(begin, [end - begin]);
+  const all = await exchange(cluster, end > begin ? await window.readFloats() : new Float32Array());
+  window.dispose();
+  let at = 0;
+  all.forEach((part, rank) => {
+    if (rank !== cluster.rank && part.length > 0) {
+      const place = values.view(at, [part.length]);
+      place.write(part);
+      place.dispose();
+    }
+    at += part.length;
+  });
+}
+
+async function shareByCarrier(
+  values: Tensor,
+  { begin, end, length, processes }: { begin: number; end: number; length: number; processes: number },
+  { communicator }: Carrier,
+): Promise<void> {
+  const { device } = values;
+  device.scope(() => {
+    const own = device.zeros([length]);
+    if (end > begin) device.ops.copy({ x: values.view(begin, [end - begin]), y: own.view(0, [end - begin]) });
+    const all = device.empty([processes, length]);
+    device.ops.all_gather({ x: own, y: all, communicator });
+    device.ops.copy({ x: all.view(0, [values.size]), y: values });
+  }, 'parameters of all processes');
+  await device.synchronize();
+}
+
+/** The parameters that lie in a slice, by their index, and how many of their elements do. */
+export function cutSegments(
+  offsets: readonly number[],
+  begin: number,
+  end: number,
+): { readonly index: number; readonly length: number }[] {
+  return offsets.slice(0, -1).flatMap((offset, index) => {
+    const length = Math.min(end, offsets[index + 1] as number) - Math.max(begin, offset);
+    return length > 0 ? [{ index, length }] : [];
+  });
+}

@@ -1,0 +1,85 @@
+// The slices of several processes: they cover all parameters, and their norm has the bits of the whole.
+import { expect, it } from 'vitest';
+import { TrainableParameters } from '../../src/autograd/parameters.js';
+import type { Cluster } from '../../src/cluster/cluster.js';
+import { AdamW } from '../../src/train/adamw.js';
+import { divideBatches } from '../../src/train/data-parallel.js';
+import { cutSegments, sliceOf } from '../../src/train/slices.js';
+import { fellows } from '../cluster/fellows.js';
+import { isas, openTest } from '../ops/devices.js';
+
+const SHAPES = [[130, 300], [7], [40_000], [65_536]] as const;
+const total = SHAPES.reduce((sum, shape) => sum + shape.reduce((product: number, n) => product * n, 1), 0);
+
+it.each([1, 2, 3, 8])('cover all parameters in %i processes', (size) => {
+  const slices = Array.from({ length: size }, (_, rank) =>
+    sliceOf(total, { rank, size } as Cluster, undefined),
+  );
+  expect(slices[0]!.begin).toBe(0);
+  expect(slices.at(-1)!.end).toBe(total);
+  slices.slice(1).forEach(({ begin }, i) => expect(begin).toBe(slices[i]!.end));
+  for (const { begin } of slices) expect(begin === total || begin % 32_768 === 0).toBe(true);
+  const offsets = [0, 39_000, 39_007, 79_007, total];
+  const cut = slices.flatMap(({ begin, end }) => cutSegments(offsets, begin, end));
+  const lengths = [0, 1, 2, 3].map((index) =>
+    cut.filter((each) => each.index === index).reduce((sum, { length }) => sum + length, 0),
+  );
+  expect(lengths).toEqual([39_000, 7, 40_000, 65_536]);
+});
+
+/** Parameters and moments after steps of one process, or of each of several. */
+async function updated(isa: string, cluster: Cluster | undefined, maxGradNorm: number) {
+  const device = openTest(isa, { threads: 1 });
+  if (cluster) divideBatches(device, { shards: 2, cluster, zero: 1 });
+  const value = (i: number, of: number) => Math.sin(i * 0.37 + of) * 10 ** ((i + of) % 3);
+  let at = 0;
+  const parameters = new TrainableParameters(
+    device,
+    SHAPES.map((shape, i) => {
+      const size = shape.reduce((product: number, n) => product * n, 1);
+      at += size;
+      return { name: `p${i}`, shape, init: Float32Array.from({ length: size }, (_, j) => value(at + j, 0)) };
+    }),
+  );
+  const options = { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0.1, maxGradNorm };
+  const optimizer = new AdamW(parameters, { ...options, rateOf: (name) => (name === 'p2' ? 3 : 1) });
+  const steps = [];
+  for (let step = 1; step <= 3; step++) {
+    const gradient = Float32Array.from({ length: total }, (_, i) => value(i, step));
+    if (step === 2) gradient[50_000] = Number.NaN;
+    parameters.grads.write(gradient);
+    steps.push(await optimizer.step(0.01));
+  }
+  const found = {
+    steps,
+    updates: optimizer.steps,
+    values: await parameters.values.readFloats(),
+    ...(await optimizer.moments()),
+  };
+  optimizer.dispose();
+  parameters.dispose();
+  device.dispose();
+  return found;
+}
+
+it.each(
+  isas.flatMap(
+    (isa) =>
+      [
+        [isa, 1],
+        [isa, 0],
+      ] as const,
+  ),
+)('update as one process does, bit for bit, on %s with gradients clipped to %d', async (isa, maxGradNorm) => {
+  const alone = await updated(isa, undefined, maxGradNorm);
+  expect(alone.updates).toBe(2);
+  for (const size of [2, 3]) {
+    const all = await Promise.all(fellows(size).map((cluster) => updated(isa, cluster, maxGradNorm)));
+    for (const found of all) {
+      expect(found.steps.map(({ nonFinite }) => nonFinite)).toEqual([false, true, false]);
+      expect(found.steps[0]).toEqual(alone.steps[0]);
+      expect(found.steps[2]).toEqual(alone.steps[2]);
+      for (const name of ['values', 'expAvg', 'expAvgSq'] as const) expect(found[name]).toEqual(alone[name]);
+    }
+  }
+});
