@@ -17,7 +17,7 @@ it.each([1, 2, 3, 8])('cover all parameters in %i processes', (size) => {
   );
   expect(slices[0]!.begin).toBe(0);
   expect(slices.at(-1)!.end).toBe(total);
-  slices.slice(1).forEach(({ begin }, i) => expect(begin).toBe(slices[i]!.end));
+  for (const [i, { begin }] of slices.slice(1).entries()) expect(begin).toBe(slices[i]!.end);
   for (const { begin } of slices) expect(begin === total || begin % 32_768 === 0).toBe(true);
   const offsets = [0, 39_000, 39_007, 79_007, total];
   const cut = slices.flatMap(({ begin, end }) => cutSegments(offsets, begin, end));
