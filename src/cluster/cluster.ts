@@ -15,6 +15,8 @@ export interface Cluster {
   readonly lost: AbortSignal;
   /** The bytes that each process gave, by rank. All processes call it, in the same order of calls. */
   gather(bytes: Uint8Array): Promise<readonly Uint8Array[]>;
+  /** The same on rank 0, and undefined elsewhere: for what only rank 0 writes. */
+  collect(bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined>;
   /**
    * The sum of all shards of all processes, f32, as a binary tree over the shards' numbers: it depends neither on the number
    * of processes nor on which process has which shard.
@@ -92,6 +94,10 @@ class StarCluster implements Cluster {
     const parts = await this.toRoot(number, bytes);
     const joined = await this.fromRoot(number + 1, parts && joinParts(parts));
     return splitParts(joined, this.size);
+  }
+
+  async collect(bytes: Uint8Array): Promise<readonly Uint8Array[] | undefined> {
+    return this.toRoot(this.next(), bytes);
   }
 
   async sum(shards: readonly ShardSum[], length: number): Promise<Float32Array> {

@@ -1,5 +1,4 @@
 import type { TrainedParameters } from '../autograd/parameters.js';
-import { exchange } from '../cluster/exchange.js';
 import type { Device } from '../runtime/device.js';
 import type { Tensor } from '../runtime/tensor.js';
 import { dataParallel } from './data-parallel.js';
@@ -146,13 +145,17 @@ export class AdamW {
     return { gradNorm: gradNorm as number, nonFinite: flag !== 0 };
   }
 
-  /** All processes of a job call it, where each holds a slice. */
-  async moments(): Promise<Moments> {
-    const own = await Promise.all([this.expAvg.readFloats(), this.expAvgSq.readFloats()]);
-    const { cluster } = this.slice;
-    const all = cluster ? await exchange(cluster, own) : [own];
-    const [expAvg, expAvgSq] = ([0, 1] as const).map((which) => joined(all.map((slice) => slice[which])));
-    return { expAvg: expAvg as Float32Array, expAvgSq: expAvgSq as Float32Array };
+  /** For a checkpoint. All processes of a job call it; where each holds a slice, rank 0 gets all of them, and the others nothing. */
+  async moments(): Promise<Moments | undefined> {
+    const { collect } = this.slice;
+    const whole: Float32Array[] = [];
+    for (const own of [this.expAvg, this.expAvgSq]) {
+      const values = await own.readFloats();
+      const all = collect ? await collect(values) : values;
+      if (all) whole.push(all);
+    }
+    const [expAvg, expAvgSq] = whole;
+    return expAvg && expAvgSq && { expAvg, expAvgSq };
   }
 
   restore({ expAvg, expAvgSq }: Moments, steps: number): void {
@@ -166,15 +169,4 @@ export class AdamW {
     for (const tensor of [this.expAvg, this.expAvgSq, this.sizes, this.weightDecay, this.rates])
       tensor?.dispose();
   }
-}
-
-function joined(parts: readonly Float32Array[]): Float32Array {
-  if (parts.length === 1) return parts[0] as Float32Array;
-  const whole = new Float32Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

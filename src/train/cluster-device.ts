@@ -1,10 +1,13 @@
-/** What the processes of a job settle about their devices. */
+/** What the processes of a job settle about their devices, and what must be equal on them. */
+import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import type { Cluster } from '../cluster/cluster.js';
+import { exchange } from '../cluster/exchange.js';
 import type { FrameConfig } from '../config/schema.js';
 import { StepTrainError } from '../native/errors.js';
 import { chosenDevice } from '../runtime/chosen-device.js';
 import { type Device, openDevice } from '../runtime/device.js';
+import type { Tensor } from '../runtime/tensor.js';
 
 /** The device of this process: its share of the machine's cores, or the GPU of its number. */
 export function openShare({ run }: Pick<FrameConfig, 'run'>, cluster: Cluster | undefined): Device {
@@ -29,6 +32,38 @@ export async function sameKernels(device: Device, cluster: Cluster | undefined):
     `rank ${other} has the ${all[other]} kernels and rank 0 the ${all[0]} ones, which round in another way; ` +
       'set STEPTRAIN_ISA to one that all processors have, for all processes',
   );
+}
+
+/**
+ * All call it before rank 0 writes a checkpoint for all.
+ *
+ * @param roles by name their parameters, which every process has whole
+ * @throws StepTrainError where they have come apart
+ */
+export async function sameParameters(
+  roles: Readonly<Record<string, { readonly values: Tensor }>>,
+  cluster: Pick<Cluster, 'gather'>,
+): Promise<void> {
+  const own: Record<string, string> = {};
+  for (const [role, { values }] of Object.entries(roles))
+    own[role] = createHash('sha256')
+      .update(await values.readFloats())
+      .digest('hex');
+  const [first, ...others] = await exchange(cluster, own);
+  for (const [role, hash] of Object.entries(first as typeof own)) {
+    const rank = 1 + others.findIndex((other) => other[role] !== hash);
+    if (rank > 0)
+      throw new StepTrainError(
+        'E_CLUSTER',
+        `the parameters of ${role} on rank ${rank} are no longer those of rank 0: a processor, its memory or a link has failed, or ` +
+          'the kernels differ; no checkpoint is written, and the one before it is good',
+      );
+  }
+}
+
+/** How many processes of the job share the memory of a device with this one, itself included. */
+export function sharers(device: Device, cluster: Cluster | undefined): number {
+  return cluster && device.info().name === 'cpu' ? cluster.place.localSize : 1;
 }
 
 /** For each name the smallest number that a process has: what fits everywhere. */

@@ -42,6 +42,8 @@ export interface EngineOptions {
   readonly signal: AbortSignal;
   /** Called before the signal is read: the processes of a job stop after the same step. */
   readonly settle?: (() => Promise<void>) | undefined;
+  /** Called before a checkpoint: throws where the processes of a job have come apart. */
+  readonly compare?: ((roles: RoleParameters) => Promise<void>) | undefined;
   readonly resume: boolean;
   readonly loggingSteps: number;
   /** Max consecutive non-finite steps before the run stops. */
@@ -400,11 +402,13 @@ class Engine {
     });
     if (this.savedAt === this.place) return;
     const { state, roles, best } = this;
+    await this.options.compare?.(roles);
     // Before only one process writes: each may hold a slice.
     const moments: Record<string, CheckpointContent['optimizers'][string]> = {};
     for (const [name, optimizer] of Object.entries(optimizers)) {
       const { parameters } = optimizer;
-      moments[name] = { parameters, ...(await optimizer.moments()) };
+      const found = await optimizer.moments();
+      if (found) moments[name] = { parameters, ...found };
     }
     await this.options.run.saveCheckpoint(
       state.step,

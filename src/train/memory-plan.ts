@@ -155,6 +155,8 @@ export interface MicroBatchContext {
   readonly config: Pick<FrameConfig, 'data' | 'run'>;
   /** The batching in the checkpoint that a run continues from. */
   readonly saved: Readonly<Record<string, number>>;
+  /** Processes that share the device's memory, this one included. Default 1. */
+  readonly sharers?: number;
 }
 
 /**
@@ -166,11 +168,11 @@ export function settleMicroBatch(
   plan: MemoryPlan,
   name: string,
   section: BatchSection,
-  { device, config, saved }: MicroBatchContext,
+  { device, config, saved, sharers }: MicroBatchContext,
 ): number {
   const begun = section.micro_batch_tokens === 'auto' ? saved[microBatchKey(name)] : undefined;
   const wanted = begun === undefined ? section : { ...section, micro_batch_tokens: begun };
-  const available = availableMemory(plan, device, config.run.memory_fraction);
+  const available = availableMemory(plan, device, config.run.memory_fraction, sharers);
   return fitMicroBatch(plan, available, config.data.max_length, wanted, fastestMicroBatch(device));
 }
 
@@ -191,11 +193,12 @@ export function usableMemory(
  * Bytes that a plan may use on `device`, including those that roles already loaded occupy.
  *
  * @param fraction `run.memory_fraction`
+ * @param sharers processes that plan for the same memory, each of which has loaded as much as this one
  */
-export function availableMemory(plan: MemoryPlan, device: Device, fraction: number): number {
+export function availableMemory(plan: MemoryPlan, device: Device, fraction: number, sharers = 1): number {
   const { memoryTotal: total, memoryFree } = device.info();
-  const free = memoryFree + Math.min(plan.fixedBytes, device.stats().liveBytes);
-  return usableMemory({ total, free }, fraction);
+  const free = memoryFree / sharers + Math.min(plan.fixedBytes, device.stats().liveBytes);
+  return usableMemory({ total: total / sharers, free }, fraction);
 }
 
 /**

@@ -11,7 +11,7 @@ import type { Device } from '../runtime/device.js';
 import { shareWork } from '../runtime/processes.js';
 import { type Agreement, agreeing } from './agreement.js';
 import { type RunState, readRunState } from './checkpoint.js';
-import { leastOfAll, openShare, sameKernels } from './cluster-device.js';
+import { leastOfAll, openShare, sameKernels, sameParameters, sharers } from './cluster-device.js';
 import { divideBatches } from './data-parallel.js';
 import { runStages } from './engine.js';
 import { writeHeldMemory } from './held-memory.js';
@@ -105,13 +105,19 @@ async function runOn<Config extends FrameConfig>(
       cluster?.size,
     );
     const sections = method.sections(config);
+    const many = sharers(device, cluster);
     // Before the first step: the free memory changes during the run, and the micro-batches must not.
     const microBatches = Object.entries(sections).map(([name, section]) => {
-      const tokens = settleMicroBatch(plan, name, section, { device, config, saved: batching });
+      const tokens = settleMicroBatch(plan, name, section, {
+        device,
+        config,
+        saved: batching,
+        sharers: many,
+      });
       return [microBatchKey(name), tokens] as const;
     });
     const settled = await leastOfAll(cluster, Object.fromEntries(microBatches));
-    const available = { bytes: availableMemory(plan, device, config.run.memory_fraction) };
+    const available = { bytes: availableMemory(plan, device, config.run.memory_fraction, many) };
     const cacheBytes = settleCache(plan, (await leastOfAll(cluster, available)).bytes as number);
     const open: OpenRun<Config, RunData, RunRoles> = {
       ...context,
@@ -160,6 +166,7 @@ async function runOn<Config extends FrameConfig>(
       run,
       signal,
       settle: agreement.settle,
+      compare: cluster && ((all) => sameParameters(all, cluster)),
       resume: resume || taken !== undefined,
       onStageEnd: (stage) => shared?.leave(run, stage) ?? Promise.resolve(),
       loggingSteps: config.run.logging_steps,

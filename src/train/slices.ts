@@ -7,13 +7,14 @@ import type { Tensor } from '../runtime/tensor.js';
 /** Elements whose squares `adamw` adds up at a time: slices begin at multiples, so that the norm has the same bits. */
 const CHUNK = 32_768;
 
+/** All but the limits are absent where this process has all. */
 export interface Slice {
   readonly begin: number;
   readonly end: number;
-  /** Absent where this process has all. */
-  readonly cluster?: Cluster;
   /** Of a gradient whose sum all processes have. */
   norm?(grads: Tensor): Promise<number>;
+  /** Of what each process has of its slice: on rank 0 all of it, and undefined elsewhere. */
+  collect?(own: Float32Array): Promise<Float32Array | undefined>;
   /** Every process gives its slice, and gets the others. */
   share?(values: Tensor): Promise<void>;
 }
@@ -27,7 +28,7 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
   return {
     begin,
     end,
-    cluster,
+    collect: (own) => collected(own, size, length, cluster),
     async norm(grads) {
       // In the order of all chunks: what ranks have follows one another.
       const all = await exchange(cluster, await squaresOf(grads, begin, end));
@@ -40,6 +41,26 @@ export function sliceOf(size: number, cluster: Cluster | undefined, carrier: Car
         ? shareByCarrier(values, { begin, end, length, processes }, carrier)
         : shareThroughHost(values, begin, end, cluster),
   };
+}
+
+/** Elements that travel at a time. */
+const PIECE = 1 << 22;
+
+async function collected(
+  own: Float32Array,
+  size: number,
+  length: number,
+  cluster: Cluster,
+): Promise<Float32Array | undefined> {
+  const whole = cluster.rank === 0 ? new Float32Array(size) : undefined;
+  for (let at = 0; at < length; at += PIECE) {
+    const { buffer, byteOffset, byteLength } = own.subarray(at, Math.min(length, at + PIECE));
+    const all = await cluster.collect(new Uint8Array(buffer, byteOffset, byteLength));
+    all?.forEach((bytes, rank) => {
+      if (bytes.length > 0) whole?.set(new Float32Array(bytes.slice().buffer), rank * length + at);
+    });
+  }
+  return whole;
 }
 
 async function squaresOf(grads: Tensor, begin: number, end: number): Promise<Float64Array> {

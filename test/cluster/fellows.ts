@@ -1,4 +1,4 @@
-/** Processes of a job that are all in this one: their gathers alone. */
+/** Processes of a job that are all in this one: what they gather alone. */
 import type { Cluster } from '../../src/cluster/cluster.js';
 
 export function fellows(size: number): Cluster[] {
@@ -15,9 +15,13 @@ export function fellows(size: number): Cluster[] {
   };
   return Array.from({ length: size }, (_, rank) => {
     let calls = 0;
-    return {
+    const fellow = {
       rank,
       size,
+      async collect(bytes: Uint8Array) {
+        const parts = await fellow.gather(bytes);
+        return rank === 0 ? parts : undefined;
+      },
       async gather(bytes: Uint8Array) {
         const round = roundAt(calls++);
         round.parts[rank] = bytes;
@@ -25,6 +29,7 @@ export function fellows(size: number): Cluster[] {
         await round.all;
         return round.parts;
       },
-    } as unknown as Cluster;
+    };
+    return fellow as unknown as Cluster;
   });
 }

@@ -8,7 +8,7 @@ import { cutSegments, sliceOf } from '../../src/train/slices.js';
 import { fellows } from '../cluster/fellows.js';
 import { isas, openTest } from '../ops/devices.js';
 
-const SHAPES = [[130, 300], [7], [40_000], [65_536]] as const;
+const SHAPES = [[130, 300], [7], [40_000], [20_000]] as const;
 const total = SHAPES.reduce((sum, shape) => sum + shape.reduce((product: number, n) => product * n, 1), 0);
 
 it.each([1, 2, 3, 8])('cover all parameters in %i processes', (size) => {
@@ -24,7 +24,7 @@ it.each([1, 2, 3, 8])('cover all parameters in %i processes', (size) => {
   const lengths = [0, 1, 2, 3].map((index) =>
     cut.filter((each) => each.index === index).reduce((sum, { length }) => sum + length, 0),
   );
-  expect(lengths).toEqual([39_000, 7, 40_000, 65_536]);
+  expect(lengths).toEqual([39_000, 7, 40_000, 20_000]);
 });
 
 /** Parameters and moments after steps of one process, or of each of several. */
@@ -54,7 +54,7 @@ async function updated(isa: string, cluster: Cluster | undefined, maxGradNorm: n
     steps,
     updates: optimizer.steps,
     values: await parameters.values.readFloats(),
-    ...(await optimizer.moments()),
+    moments: await optimizer.moments(),
   };
   optimizer.dispose();
   parameters.dispose();
@@ -79,7 +79,10 @@ it.each(
       expect(found.steps.map(({ nonFinite }) => nonFinite)).toEqual([false, true, false]);
       expect(found.steps[0]).toEqual(alone.steps[0]);
       expect(found.steps[2]).toEqual(alone.steps[2]);
-      for (const name of ['values', 'expAvg', 'expAvgSq'] as const) expect(found[name]).toEqual(alone[name]);
+      expect(found.values).toEqual(alone.values);
     }
+    // Rank 0 writes them.
+    expect(all[0]!.moments).toEqual(alone.moments);
+    expect(all[1]!.moments).toBeUndefined();
   }
 });

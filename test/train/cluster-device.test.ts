@@ -1,0 +1,41 @@
+// What must be equal in the processes of a job, and what they share.
+import { afterAll, expect, it } from 'vitest';
+import type { Cluster } from '../../src/cluster/cluster.js';
+import { sameParameters, sharers } from '../../src/train/cluster-device.js';
+import { availableMemory, type MemoryPlan } from '../../src/train/memory-plan.js';
+import { fellows } from '../cluster/fellows.js';
+import { openTest } from '../ops/devices.js';
+
+const device = openTest();
+afterAll(() => device.dispose());
+
+it('parameters that have come apart are told, by role and rank, before a checkpoint', async () => {
+  const roles = (last: number) => ({
+    policy: { values: device.tensor(Float32Array.of(1, 2, 3)) },
+    reward: { values: device.tensor(Float32Array.of(4, last)) },
+  });
+  const compared = (...last: number[]) => {
+    const all = fellows(last.length);
+    return Promise.allSettled(all.map((cluster, rank) => sameParameters(roles(last[rank]!), cluster)));
+  };
+  for (const { status } of await compared(5, 5, 5)) expect(status).toBe('fulfilled');
+  // Equal but for the sign of a zero.
+  for (const each of await compared(0, 0, -0))
+    expect(each).toMatchObject({
+      status: 'rejected',
+      reason: {
+        message: expect.stringMatching(/^the parameters of reward on rank 2 are no longer those of rank 0/),
+      },
+    });
+});
+
+it('processes of one machine plan for their share of its memory', () => {
+  const cluster = { place: { localSize: 4 } } as Cluster;
+  expect(sharers(device, undefined)).toBe(1);
+  if (device.info().name !== 'cpu') return;
+  expect(sharers(device, cluster)).toBe(4);
+  const plan = { fixedBytes: 0 } as MemoryPlan;
+  const [alone, shared] = [availableMemory(plan, device, 0.5), availableMemory(plan, device, 0.5, 4)];
+  expect(alone / shared).toBeGreaterThan(3);
+  expect(alone / shared).toBeLessThan(5);
+});
