@@ -3,7 +3,7 @@
 //                     machine: its instruction sets, and CUDA where there is a GPU
 //   --no-addon, --no-typescript
 //   --look            does not compile the addon, but says where it is not of these sources: npx must not wait for minutes
-//   --mpi             also the MPI plugin, with the mpicxx of this machine
+//   --mpi             also the MPI plugin, with the mpicxx of this machine; --mpi-if-any: where there is one
 //   --bench           also the benchmarks and examples
 //   --force           also what has not changed
 //   --verbose         what the compilers say, as they say it
@@ -14,7 +14,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { compileAddon, run } from './build/compile.mjs';
 import { contentHash, readStamp, removeStamp, sources, writeStamp } from './build/fresh.mjs';
 import { lockBuild } from './build/lock.mjs';
-import { addonPlan } from './build/machine.mjs';
+import { addonPlan, onPath } from './build/machine.mjs';
 import { compileMpi, PLUGIN } from './build/mpi.mjs';
 import { say } from './build/progress.mjs';
 
@@ -154,7 +154,7 @@ async function build() {
     await buildRecipeSchema();
   }
   if (!flags.has('--no-addon')) await buildAddon();
-  if (flags.has('--mpi'))
+  if (flags.has('--mpi') || (flags.has('--mpi-if-any') && onPath('mpicxx')))
     await step('mpi', sources(root, ['carriers/carrier.h', 'carriers/mpi.cc'], ['']), PLUGIN, () =>
       compileMpi(root, { verbose }),
     );

@@ -224,6 +224,34 @@ describe.skipIf(!compiled)('a run in several processes (needs dist/: npm run bui
     expect(trained(divided)).toEqual(trained(whole));
   }, 120_000);
 
+  test('bears a process that is busy for longer than it would bear its silence', async () => {
+    port += 17;
+    const source = `
+      import { joinCluster } from ${JSON.stringify(new URL('../../dist/cluster/cluster.js', import.meta.url).href)};
+      const rank = Number(process.argv[1]);
+      const place = { rank, size: 2, localRank: rank, localSize: 2, mpi: false, job: 'busy', host: '127.0.0.1', ports: [${port}] };
+      const cluster = await joinCluster({ place, greeting: {}, silentSeconds: 0.5 });
+      // The main thread hears nothing meanwhile, as while it writes a checkpoint.
+      if (rank === 1) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000);
+      await cluster.gather(Uint8Array.of(rank));
+      await cluster.close();`;
+    const ended = await Promise.all(
+      [0, 1].map(
+        (rank) =>
+          new Promise<string>((resolve) => {
+            const args = ['--input-type=module', '-e', source, String(rank)];
+            const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+            let err = '';
+            child.stderr.on('data', (text) => {
+              err += text;
+            });
+            child.on('close', (code) => resolve(`${code} ${err}`));
+          }),
+      ),
+    );
+    expect(ended).toEqual(['0 ', '0 ']);
+  }, 60_000);
+
   test('is refused where processes differ', async () => {
     const ended = await launch(2, [
       'run',
